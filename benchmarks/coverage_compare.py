@@ -88,14 +88,14 @@ def deviations(
 
 
 def amplifications(
-    rng, studies: int, *, n: int, images: int = 16, own: float = 0.0, definition: str = "directional"
+    rng, studies: int, *, n: int, images: int = 16, own: float = 0.0, definition: str = "signed"
 ) -> dict[str, np.ndarray]:
     """Expected amplification over ``n`` occupations with the bootstrap of ``paradox_amplification``, one prompt.
 
     Training images are the same in both runs; generated shares lean farther by 0.1, and by up to ``own`` to either side
     in each occupation of the second run.
     """
-    measure = metrics.directional_amplification if definition == "directional" else metrics.amplification
+    measure = metrics.directional_amplification if definition == "signed" else metrics.amplification
 
     def expected(shares: np.ndarray) -> np.ndarray:
         return metrics.expected_amplification(100 * shares[..., 1], 100 * shares[..., 0], definition).amplification
@@ -151,9 +151,9 @@ SIMULATIONS: dict[str, tuple[Callable, dict]] = {
             {"n": n, "definition": definition, **more},
         )
         for n in (20, 62)
-        for definition in ("directional", "no_exclusion")
+        for definition in ("signed", "all")
         for what, more in (("the same model", {}), ("each its own", {"own": 0.1}))
-        if definition == "directional" or not more
+        if definition == "signed" or not more
     },
 }
 

@@ -53,7 +53,7 @@ def compared(rng, studies, *, groups: int, prompts: int, images: int, moved: flo
         people["prompt"] = people["group"] + "-" + people["prompt"].astype(str)
         people["image_id"] = people["prompt"] + "-" + people["k"].astype(str)
         gender = np.where(people["female"], "female", "male")
-        table = custom.differences(people.assign(gender=gender, outcome="judged"), seed=study, replicates=1000)
+        table = custom.differences(people.assign(gender=gender, status="judged"), seed=study, replicates=1000)
         whole = table[table["group"] == "all"].iloc[0]
         yield {
             "covered": whole["ci_low"] <= 100 * moved <= whole["ci_high"],
@@ -103,7 +103,7 @@ def drawn(rng, *, model: str = "m", **how) -> pd.DataFrame:
     g, i, k = np.indices((how["groups"], how["images"], how["persons"])).reshape(3, -1)
     rows = pd.DataFrame({"model": model, "group": np.char.mod("g%02d", g), "position": k + 1})
     rows["prompt"], rows["image_id"] = rows["group"], rows["group"] + "-" + i.astype(str).astype(object)
-    rows["outcome"] = np.where(judged, "judged", "uncertain")
+    rows["status"] = np.where(judged, "judged", "uncertain")
     rows["gender"] = np.where(judged, np.where(female, "female", "male"), "unsure")
     return rows
 
@@ -194,8 +194,8 @@ def clustered(rng, studies, *, groups: int, images: int, persons: int, matching:
 def corrections(rng, studies, *, people: int, rated: int, share: float, lean: float, slips: float) -> Iterator[dict]:
     """Yield whether the share with the judge's errors taken off is covered, and the share as judged.
 
-    Raters know ``rated`` of the people, at random. The judge calls a part ``lean`` of women male, errs on ``slips`` of
-    all besides, and leaves one in twenty open.
+    Annotators know ``rated`` of the people, at random. The judge calls a part ``lean`` of women male, errs on ``slips``
+    of all besides, and leaves one in twenty open.
     """
     for _ in range(studies):
         truth = np.where(rng.random(people) < share, "female", "male")
@@ -204,13 +204,13 @@ def corrections(rng, studies, *, people: int, rated: int, share: float, lean: fl
         said = np.where(wrong, np.where(said == "female", "male", "female"), said)
         said = np.where(rng.random(people) < 0.05, "unsure", said)
         known = np.where(np.arange(people) < rated, truth, "")
-        both = {"endpoint:eye": said, "raters": known}
+        both = {"endpoint:eye": said, "annotators": known}
         rows = [
             pd.DataFrame({"judge": judge, "gender": gender, "image_id": np.arange(people).astype(str)})
             for judge, gender in both.items()
         ]
         judges = pd.concat(rows).assign(model="m", group="g", position=1)
-        judges["outcome"] = np.where(judges["gender"].isin(["female", "male"]), "judged", "unrated")
+        judges["status"] = np.where(judges["gender"].isin(["female", "male"]), "judged", "unannotated")
         row = custom.corrected(judges).set_index("group").loc["all"]
         plain = stats.wilson_interval((said == "female").sum(), (said != "unsure").sum())
         if not np.isfinite(row["percent_female_corrected"]):

@@ -98,7 +98,7 @@ def verdicts(rng) -> pd.DataFrame:
             right = "yes" if rng.random() < 0.6 else "no"
             row = {"model": model, "image_id": f"object-{i}/0", "rule": "paper", "skill": "object", "n": 1}
             row |= {"text": f"scene {i}", "object": "dog", "correct": right, "objects_correct": right}
-            rows.append(row | {"rest_correct": right, "outcome": "correct" if right == "yes" else "nothing found",
+            rows.append(row | {"rest_correct": right, "status": "correct" if right == "yes" else "nothing found",
                                "chosen": "yes"})  # fmt: skip
     return tables.make_table(rows, "dalleval_skill_verdicts")
 
@@ -175,7 +175,7 @@ NONE = [
 ]  # fmt: skip
 # A judge of gender that never errs, on 200 images of either gender.
 JUDGES = [
-    {"model": model, "judge": "VQA", "about": "gender", "measure": measure, "value": 100.0, "n": 200}
+    {"model": model, "judge": "VQA", "question": "gender", "measure": measure, "value": 100.0, "n": 200}
     for model in MODELS
     for measure in ("sensitivity", "specificity")
 ]

@@ -204,7 +204,7 @@ class Amplifications:
     def width(self, rng) -> float:
         shares = self.drawn(rng, self.occupations, self.sizes)
         table = paradox.amplification(shares, seed=1, replicates=200, confidence=0.95)
-        row = table[(table["definition"] == "directional") & (table["prompt"] == "mean")].iloc[0]
+        row = table[(table["definition"] == "signed") & (table["prompt"] == "mean")].iloc[0]
         return (row["ci_high"] - row["ci_low"]) / 2
 
     def pilot(self, rng) -> Design:

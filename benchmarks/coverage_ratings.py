@@ -6,7 +6,7 @@ its mean), annotations without errors, spread evenly over groups. It prints in %
 truth: of both combined, annotations alone and the judge alone. Root mean square errors follow in points, with the ratio
 of both to annotations alone. "drawn" holds for other groups as well.
 
-Rows "as reported" take the path of a report: images drawn by ``biaslab rate``, ``custom.headlines`` and
+Rows "as reported" take the path of a report: images drawn by ``biaslab annotate``, ``custom.headlines`` and
 ``precision.estimates``. There the judge leaves people unclear (in % of the first and second half of the groups),
 images show several people who match in gender (in % of images), or annotators skip women (in %).
 
@@ -80,12 +80,12 @@ def reported(
     ids = np.char.add(names, np.char.add("-", i.astype(str)))
     who = pd.DataFrame({"model": "m", "group": names, "prompt": names, "image_id": ids, "position": k + 1})
     gender = np.where(judged, np.where(y ^ wrong, "female", "male"), "unsure")
-    seen = who.assign(gender=gender, outcome=np.where(judged, "judged", "uncertain"))
+    seen = who.assign(gender=gender, status=np.where(judged, "judged", "uncertain"))
     every = who.drop_duplicates("image_id").assign(source="generated", occupation=lambda rows: rows["group"])
     drawn = sample.draw(every, ratings, int(rng.integers(2**31)))
-    label = np.select([skipped, unsure_of, y], ["unrated", "unsure", "female"], "male")
+    label = np.select([skipped, unsure_of, y], ["unannotated", "unsure", "female"], "male")
     rated = who.assign(label=label).merge(drawn[["image_id", "probability"]], on="image_id")
-    rated = rated.assign(of_model="m", source="generated", about="", n_raters=1)
+    rated = rated.assign(image_model="m", source="generated", question="", n_annotators=1)
     # The first headline of a model is its mean over groups.
     return precision.estimates([next(custom.headlines(seen))], rated), 100 * share.mean()
 
@@ -97,8 +97,8 @@ def as_reported(name: str, rng, studies: int, **how) -> None:
         table, truth = reported(rng, **how)
         rows = table.set_index("estimator")
         points = rows[["estimate", "ci_low", "ci_high", "n"]].astype(float) / [100, 100, 100, 1]
-        three = [stats.Estimate(*points.loc[which]) for which in ("judge", "ratings", "both")]
-        tuning, worth = rows.loc["both", ["tuning", "worth"]]
+        three = [stats.Estimate(*points.loc[which]) for which in ("judge", "annotations", "both")]
+        tuning, worth = rows.loc["both", ["tuning", "n_equivalent"]]
         found.append((PPIResult(*three, tuning, worth), truth / 100))
     told(name + ", as reported", found)
 
@@ -107,7 +107,7 @@ def told(name: str, studies: list) -> None:
     """Print a row."""
     truth = np.array([truth for _, truth in studies])
     cells = []
-    for which in ("both", "ratings", "judge"):
+    for which in ("both", "annotations", "judge"):
         some = np.array([getattr(found, which)[:3] for found, _ in studies])
         held = (some[:, 1] <= truth) & (truth <= some[:, 2])
         cells.append((100 * held.mean(), 100 * np.sqrt(np.mean((some[:, 0] - truth) ** 2))))
@@ -158,8 +158,8 @@ def corrections(rng, studies: int, *, small: int, errors: tuple[float, float]) -
         who = pd.DataFrame({"model": "m", "group": np.char.add("g", g.astype(str)), "image_id": ids, "position": 1})
         drawn = sample.draw(who.assign(source="generated", occupation=who["group"]), 120, study)
         rated = who.merge(drawn[["image_id", "probability"]], how="left")["probability"]
-        labels = {"eye": np.where(f, "female", "male"), "raters": np.where(y, "female", "male")}
-        judges = [who.assign(judge=name, gender=label, outcome="judged") for name, label in labels.items()]
+        labels = {"eye": np.where(f, "female", "male"), "annotators": np.where(y, "female", "male")}
+        judges = [who.assign(judge=name, gender=label, status="judged") for name, label in labels.items()]
         judges[1] = judges[1].assign(probability=rated)[rated.notna()]
         table = custom.corrected(pd.concat(judges, ignore_index=True)).set_index("group")
         covers = (table["ci_low"] <= 50) & (table["ci_high"] >= 50)

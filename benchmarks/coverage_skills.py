@@ -44,7 +44,7 @@ def skills(rng, studies: int, *, share: float, mix: tuple, images: int = 200, dr
     seen += rng.binomial(failed, 1 - np.array(SPECIFICITIES)).sum(axis=1)
     verdicts = pd.DataFrame({"model": np.repeat(models, images)})
     verdicts["correct"] = np.where(np.tile(np.arange(images), studies) < np.repeat(seen, images), "yes", "no")
-    verdicts = verdicts.assign(skill="object", chosen="yes", outcome="", truth="")
+    verdicts = verdicts.assign(skill="object", chosen="yes", status="", truth="")
     known = rng.binomial(drawings, [SENSITIVITY, *SPECIFICITIES], size=(studies, 4))
     pooled = known[:, 1:].sum(axis=1, keepdims=True)
     hits, n = np.hstack([known, pooled]), np.array([drawings] * 4 + [3 * drawings])

@@ -110,7 +110,7 @@ def attributes(rng, studies, replicates, *, professions=84, often=1.0, seldom=0.
             women, men = rng.binomial(n, more * rates, (2, professions, rates.size))
             raw.append(np.abs(women - men).mean(axis=1) / n)
             values = {"mean_absolute_difference": raw[-1], "profession": _names(professions)}
-            values["floor"] = pooled_difference_null_mean(women, n, men, n).mean(axis=1)
+            values["null_mean"] = pooled_difference_null_mean(women, n, men, n).mean(axis=1)
             frames.append(pd.DataFrame(values | named))
         return "by_prompt", frames, raw[0] - raw[1]
 
@@ -136,7 +136,7 @@ def tones(rng, studies, replicates, *, professions=84, shown="even", faces=(9, 5
 
 def amplification(rng, studies, replicates, *, occupations=62, images=(40, 8)) -> Iterator[dict]:
     """Yield each study's results: two models with the same shares and other numbers of images a prompt."""
-    named = {"approach": "naive", "prompt": "1", "n_training": 100, "directional": np.nan}
+    named = {"approach": "naive", "prompt": "1", "n_training": 100, "signed_change": np.nan}
 
     def draw():
         share, training = rng.beta(0.7, 0.9, (2, occupations))

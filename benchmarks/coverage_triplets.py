@@ -82,7 +82,7 @@ def cards(rng, studies: int, n: int, metrics: int, alike: float, over: str) -> d
     p = ttest_1samp(values, 0, axis=1).pvalue
     gap, percent = (
         {of: mean.ravel(), f"{ends}ci_low": (mean - half).ravel(), f"{ends}ci_high": (mean + half).ravel()}
-        for of, ends in (("gap", ""), ("percent_nearer", "percent_"))
+        for of, ends in (("gap", ""), ("relative_gap", "relative_gap_"))
     )
     table = pd.DataFrame(gap | percent).assign(
         model="A", dataset=np.repeat(np.arange(studies).astype(str), metrics), unit="1", sample="triplets",
@@ -93,7 +93,7 @@ def cards(rng, studies: int, n: int, metrics: int, alike: float, over: str) -> d
     if over == "triplets":
         said = paper.answers.measured.findings(table)
     else:
-        studied = table.rename(columns={"p_holm": "p_percent_holm"}).groupby("dataset", sort=False)
+        studied = table.rename(columns={"p_holm": "relative_gap_p_holm"}).groupby("dataset", sort=False)
         said = [paper.answers.nearer.findings(rows)[0] for _, rows in studied]
     return {
         "card": sum(one.is_significant for one in said),

@@ -1,16 +1,16 @@
-"""Count faces in pictures that look like photographs, and judge the gender of those found, against two raters.
+"""Count faces in pictures that look like photographs, and judge the gender of those found, against two annotators.
 
 Run: ``python benchmarks/faces_of_photographs.py``, with names as the setting ``judging.faces`` has them for others than
 ``yunet``; ``--gender NAME`` as ``judging.gender`` has it (``dlib``; empty judges none). It takes seconds.
 
 The pictures are those of ``_photographs.py``, which says where they are looked for.
 
-Raters count faces and draw no boxes, so recall and precision are of counts: the lesser of faces counted and rated
-(the mean of both raters), summed over pictures, against what is rated, or what is counted; a face that is missed and
-one that is none cancel in one picture. Groups are pictures of them with at most eight faces by one of the raters, right
-where the count is within one of either's. Portraits are pictures that both call a photograph with one face; by skin
-where both say the same. Intervals are Wilson's at 95 %; ten portraits of dark skin say little. Size and least score of
-``yunet`` were chosen on these pictures, so on others it does a little worse.
+Annotators count faces and draw no boxes, so recall and precision are of counts: the lesser of faces counted and rated
+(the mean of both annotators), summed over pictures, against what is rated, or what is counted; a face that is missed
+and one that is none cancel in one picture. Groups are pictures of them with at most eight faces by one of the
+annotators, right where the count is within one of either's. Portraits are pictures that both call a photograph with one
+face; by skin where both say the same. Intervals are Wilson's at 95 %; ten portraits of dark skin say little. Size and
+least score of ``yunet`` were chosen on these pictures, so on others it does a little worse.
 """
 
 import argparse
@@ -27,12 +27,12 @@ from biaslab.judges import faces, judge
 from biaslab.judges.judge import JudgeSettings
 from biaslab.judges.pinned import DLIB, YUNET
 
-# What stands for more in the raters' counts; and the faces of a group at most.
+# What stands for more in the annotators' counts; and the faces of a group at most.
 MORE, FEW = 15, 8
 
 
 def labelled(path: Path) -> tuple[pd.DataFrame, list[np.ndarray]]:
-    """Return a row a picture with what the raters say of it, and the pictures."""
+    """Return a row a picture with what the annotators say of it, and the pictures."""
     table = labels(path)
     group = table["file"].str.startswith("groups/")
     alone = ~group & (table[["n_a", "n_b"]] == 1).all(axis=1) & (table["kind"] == "photo")
@@ -63,8 +63,8 @@ def judged(table: pd.DataFrame, images: list[np.ndarray], settings: JudgeSetting
     rows = judge.judge_images(
         table.loc[asked, "file"].tolist(), [images[k] for k in np.flatnonzero(asked)], both, settings
     )
-    shown = rows["p_female"].notna().to_numpy()
-    sure = shown & (rows["outcome"] == "judged").to_numpy()
+    shown = rows["probability_female"].notna().to_numpy()
+    sure = shown & (rows["status"] == "judged").to_numpy()
     right = sure & (rows["gender"].to_numpy() == table.loc[asked, "gender"].to_numpy())
     skin = table.loc[asked, "skin"].to_numpy()
     which = {"alone": np.full(len(rows), True)} | {name: skin == name for name in SKINS}

@@ -170,14 +170,16 @@ def main() -> None:
 
     def ours(some):
         parts = [some[k : k + step] for k in range(0, len(some), step)]
-        return sum(int(judge_images(["x"] * len(p), p, judges, settings)["p_female"].notna().sum()) for p in parts)
+        return sum(
+            int(judge_images(["x"] * len(p), p, judges, settings)["probability_female"].notna().sum()) for p in parts
+        )
 
     few = images[: options.peer_images]
     for warm in (ours, lambda some: one_at_a_time(some, judges, clip, transform, tokenizer, texts_too=True)):
         warm(images[: 2 * step] if warm is ours else images[:8])
     judged = ours(few)
     rate = timed(lambda: ours(images), len(images))
-    alone = timed(lambda: judges.gender.p_female(images), len(images))
+    alone = timed(lambda: judges.gender.probability_female(images), len(images))
     peer, with_texts = (
         timed(lambda t=t: one_at_a_time(few, judges, clip, transform, tokenizer, texts_too=t), len(few))
         for t in (False, True)

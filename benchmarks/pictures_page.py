@@ -51,7 +51,7 @@ def main() -> None:
     """Print both figures and their ratio."""
     rows = [
         {"image_id": str(k), "group": f"group {k % 40}", "who": "", "prompt": "a photo", "position": 1}
-        | {"gender": "female" if k % 3 else "male", "p_female": 0.5, "outcome": "judged"}
+        | {"gender": "female" if k % 3 else "male", "probability_female": 0.5, "status": "judged"}
         for k in range(N)
     ]
     drawn = image_pages.ModelImages("custom", "custom", "prompts", "model", pd.DataFrame(rows), Noise())

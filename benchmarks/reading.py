@@ -54,7 +54,7 @@ def _write(csv: Path, tsv: Path, rated: Path, rows: int) -> None:
     captions.to_csv(csv, index=False)
     captions.assign(text=captions["text"].str.replace('"', "")).to_csv(tsv, index=False, sep="\t")
     named = {"image": [f"im{n}" for n in numbers], "occupation": [f"occ{n % 40}" for n in numbers]}
-    pd.DataFrame(named | {"rater": [f"r{n % 5}" for n in numbers], "label": "female"}).to_csv(rated, index=False)
+    pd.DataFrame(named | {"annotator": [f"r{n % 5}" for n in numbers], "label": "female"}).to_csv(rated, index=False)
 
 
 def _captions(path: Path) -> int:

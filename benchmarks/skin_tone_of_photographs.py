@@ -1,10 +1,10 @@
-"""Hold skin tones read off photographs against what raters saw: light, medium or dark.
+"""Hold skin tones read off photographs against what annotators saw: light, medium or dark.
 
     python benchmarks/skin_tone_of_photographs.py [--faces DETECTOR] [--tone JUDGE]
 
 Prints tones by label, what was not read by label and reason, and how well tones tell light from dark (area under the
-curve: how often a light face has the lighter colour of two; 0.5 is chance). Takes portraits of which two raters saw the
-same skin, apart from each other; what both took for drawings has no label, and should have no tone.
+curve: how often a light face has the lighter colour of two; 0.5 is chance). Takes portraits of which two annotators saw
+the same skin, apart from each other; what both took for drawings has no label, and should have no tone.
 
 The pictures are those of `_photographs.py`, which says where they are looked for. Faces, the best of each portrait, are
 found by YuNet, or by any detector that `judging.faces` takes.
@@ -48,7 +48,7 @@ def main() -> None:
         return
     named = rows[rows["label"] != ""]
     read = named.dropna(subset="tone")
-    print(f"Portraits by what raters saw, and by {rows['judge'].iloc[0]}\n")
+    print(f"Portraits by what annotators saw, and by {rows['judge'].iloc[0]}\n")
     print(pd.crosstab(read["label"], read["tone"].astype(int)).reindex([*SKINS, "drawing"], fill_value=0), "\n")
     print(missing(named).to_string(index=False, float_format="%.0f"), "\n")
     for darker in ("dark", "medium"):
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def readings(path: Path, detector: str = YUNET, tone: str = PIXELS) -> pd.DataFrame:
-    """Return a row a portrait: file, label (that of both raters, ``drawing``, or empty), and the columns of tones."""
+    """Return a row a portrait: file, label (that of both annotators, ``drawing`` or empty), and columns of tones."""
     said = labels(path)
     said = said[said["file"].str.startswith("portraits/")]
     skin = said["skin"].where(said["skin"].isin(SKINS), "")

@@ -82,7 +82,7 @@ def work(
         return {
             "captions": {"occupations": names, "approaches": ["naive"], "per_occupation": 200},
             "generation": {"images_per_prompt": n, "steps": steps},
-            "compute": {"workers": workers, "store": str(folder / store), "device": "cpu"},
+            "compute": {"workers": workers, "cache": str(folder / store), "device": "cpu"},
         }
 
     # Two pieces, for two workers, which the other pipeline shares.

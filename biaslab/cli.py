@@ -1,4 +1,4 @@
-"""The command line: ``biaslab audit``, ``run``, ``compare``, ``rate``, ``export``, ``settings``, ``cite`` and more."""
+"""The command line: ``biaslab audit``, ``run``, ``compare``, ``annotate``, ``export``, ``settings`` and more."""
 
 from __future__ import annotations
 
@@ -7,43 +7,54 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from biaslab import __version__
 from biaslab.errors import BiaslabError, not_installed
+from biaslab.schema import old_names
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from biaslab.runs.params import RunParams
 
 
-def main(arguments: list[str] | None = None, parser: argparse.ArgumentParser | None = None) -> int:
+def main(words: list[str] | None = None, parser: argparse.ArgumentParser | None = None) -> int:
     """Run the command line and return the exit status: 0 fine, 1 a notebook failed, 2 wrong input.
 
-    ``parser`` is that of another command, which is to end as this one's do: it sets ``call`` and ``kept``.
+    Args:
+        words: What follows the program's name; by default the arguments of this process.
+        parser: The parser of another program, which is to end as this one does; it sets ``call``, and ``stop_hint``.
     """
-    given, parser = None, parser or parser_of_commands()
-    # A run that is told to end stops its notebooks and keeps what had finished, as with Ctrl-C.
+    words = sys.argv[1:] if words is None else words
+    arguments = None
+    # SIGTERM stops notebooks and keeps finished results, as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        # What nobody reads any more is known by a flush, and not when Python ends.
+        if parser is None:
+            parser = build_parser()
+            _check_old_names(words)
+        # A flush here finds a closed pipe before Python exits.
         try:
-            given = parser.parse_args(arguments)
+            arguments = parser.parse_args(words)
         finally:
             sys.stdout.flush()
-        status = given.call(given)
+        status = arguments.call(arguments)
         sys.stdout.flush()
         return status or 0
     except BrokenPipeError:
-        # Nothing is left to say to whom it was said, as for `biaslab published | head -1`; a shell adds 128.
+        # The reader has closed the pipe, as in `biaslab reference | head -1`; a shell adds 128.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + _SIGPIPE
     except (BiaslabError, OSError) as error:
         from biaslab.cache.result_cache import explain_error
 
-        kept = "What had finished is kept: {fix}, or choose another folder, and run it again."
-        print(f"{parser.prog}: {explain_error(error, kept=kept)}", file=sys.stderr)
+        fix = "Finished results are cached: {fix}, or choose another folder, and run the command again."
+        print(f"{parser.prog}: {explain_error(error, kept=fix)}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
         if not (text := not_installed(error)):
@@ -51,147 +62,283 @@ def main(arguments: list[str] | None = None, parser: argparse.ArgumentParser | N
         print(f"{parser.prog}: {text}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        kept = getattr(given, "kept", "")
-        print(f"{parser.prog}: stopped{'; ' if kept else ''}{kept}.", file=sys.stderr)
+        hint = getattr(arguments, "stop_hint", "")
+        print(f"{parser.prog}: stopped{'; ' if hint else ''}{hint}.", file=sys.stderr)
         return 130
 
 
-# The number of the signal that ends programs which write to nobody.
+# The number of the signal that ends programs whose output is no longer read.
 _SIGPIPE = 13
-_GOES_ON = "what had finished is kept, and the same command goes on from there"
+_RESUME = "finished results are cached, and the same command resumes"
 
 
-def parser_of_commands() -> argparse.ArgumentParser:
-    """Return what reads the commands: each sets ``call``, and ``kept``."""
-    parser = argparse.ArgumentParser(prog="biaslab", description="Audit text-to-image models for social bias.")
+def _check_old_names(words: Sequence[str]) -> None:
+    """Refuse commands and options of earlier versions (ParameterError)."""
+    words = list(takewhile(lambda word: word != "--", words))
+    command = next((word for word in words if not word.startswith("-")), "")
+    old_names.check("commands", [command], text="biaslab {}")
+    old_names.check("options", [word.partition("=")[0] for word in words])
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands: each sets ``call``, and ``stop_hint``."""
+    parser = argparse.ArgumentParser(
+        prog="biaslab",
+        description=_wrapped(
+            "Measure social bias in text-to-image models: prompt a model or read existing images, classify the people "
+            "shown, and build a report with a confidence interval for each estimate."
+        ),
+        epilog=_examples("biaslab audit images:photos/", "biaslab audit OWNER/MODEL --dry-run")
+        + "\n\n'biaslab COMMAND --help' prints the options and examples of a command.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     _add_completion(parser)
     parser.add_argument("--version", action="version", version=f"biaslab {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
     # Options that several commands have.
-    parents = (argparse.ArgumentParser(add_help=False) for _ in range(7))
-    bars, of_run, values, starts, outputs, finished, replaced = parents
-    bars.add_argument("--no-progress", action="store_true", help="show no progress bar")
-    of_run.add_argument("params", metavar="PARAMS.yaml", help="the file, for example params/published.yaml")
+    parents = (argparse.ArgumentParser(add_help=False) for _ in range(8))
+    bars, params, values, starts, outputs, run, parameters, cache = parents
     repeated = {"action": "append", "default": []}
-    values.add_argument(
-        "--set",
-        dest="overrides",
-        metavar="KEY=VALUE",
-        help="replace a parameter (repeatable); a list such as model='[SD 1.4, SD 1.5]' reruns per value",
-        **repeated,
-    )
-    text = "lay the papers' printed numbers beside, where tables have their counterparts"
-    starts.add_argument("--beside", choices=("published",), default="", help=text)
-    values.add_argument("--notebooks-dir", metavar="DIR", help="where the notebooks are (default: nearby)")
-    text = "look up all that is used, try what is here, say what would be made and what it takes, and stop"
+    bars.add_argument("--no-progress", action="store_true", help="hide progress bars")
+    params.add_argument("params", metavar="PARAMS.yaml", help="parameters file, for example params/published.yaml")
+    text = "set a parameter; a list reruns notebooks for each value (repeatable)"
+    values.add_argument("--set", dest="overrides", metavar="KEY=VALUE", help=text, **repeated)
+    values.add_argument("--notebooks-dir", metavar="DIR", help="notebook directory (default: auto-detected)")
+    text = "include the papers' published values for comparison"
+    starts.add_argument("--baselines", choices=("published",), default="", help=text)
+    text = "show models, image counts, time, disk and cost; generate nothing"
     starts.add_argument("--dry-run", action="store_true", help=text)
-    text = "with --dry-run: fetch models that are not here, to try them, too"
+    text = "with --dry-run: download missing models and try them, too"
     starts.add_argument("--fetch", action="store_true", help=text)
-    starts.add_argument("--overwrite", action="store_true", help="replace a folder that holds another run")
-    text = "execute also notebooks of which nothing has changed since"
-    starts.add_argument("--again", action="store_true", help=text)
-    outputs.add_argument("--outputs", metavar="DIR", default="outputs", help="where runs are")
-    finished.add_argument("run", metavar="RUN", help="a run's folder, or its name below --outputs")
-    text = "replace a parameter of the run, such as compute.store=FOLDER (repeatable)"
-    replaced.add_argument("--set", dest="overrides", metavar="KEY=VALUE", help=text, **repeated)
+    starts.add_argument("--overwrite", action="store_true", help="replace a folder that contains another run")
+    text = "re-run notebooks even if they are up to date"
+    starts.add_argument("--force", action="store_true", help=text)
+    outputs.add_argument("--outputs", metavar="DIR", default="outputs", help="folder of all runs (default: outputs)")
+    run.add_argument("run", metavar="RUN", help=_RUN)
+    text = "set a parameter of the run, for example compute.cache=DIR (repeatable)"
+    parameters.add_argument("--set", dest="overrides", metavar="KEY=VALUE", help=text, **repeated)
+    text = "cache directory (default: $BIASLAB_CACHE, else outputs/.cache)"
+    cache.add_argument("--cache", metavar="DIR", help=text)
 
-    def command(name: str, call: Callable, text: str, *parents: argparse.ArgumentParser, kept: str = ""):
-        added = commands.add_parser(name, help=text, parents=parents)
-        added.set_defaults(call=call, kept=kept)
+    def command(
+        call: Callable,
+        text: str,
+        description: str,
+        *examples: str,
+        parents: Sequence[argparse.ArgumentParser] = (),
+        stop_hint: str = "",
+    ) -> Callable:
+        """Add the command that a function ``_NAME`` executes, and return what adds its arguments."""
+        added = commands.add_parser(
+            call.__name__.removeprefix("_"),
+            help=text,
+            description=_wrapped(description),
+            epilog=_examples(*examples),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+            parents=parents,
+        )
+        added.set_defaults(call=call, stop_hint=stop_hint)
         return added.add_argument
 
-    add = command("init", _init, "write notebooks, parameters files and a README into a new folder, to work in")
-    add("folder", metavar="FOLDER", help="the folder, new or empty")
-
-    text = "execute notebooks from a parameters file and build the report"
-    add = command("run", _run, text, of_run, values, starts, outputs, bars, kept=_GOES_ON)
-    text = "execute only notebooks that match, for example 'paradox/*' (repeatable)"
-    add("--notebook", dest="notebooks", metavar="PATTERN", help=text, **repeated)
-
-    text = "audit models by their names, side by side"
-    add = command("audit", _audit, text, values, starts, outputs, bars, kept=_GOES_ON)
-    text = (
-        "a folder or hub name of diffusers, or a .safetensors file, each also as NAME+LORA:WEIGHT; 'endpoint:NAME', "
-        "'images:FOLDER' (pictures that are there), or a name that an installed package brings"
+    add = command(
+        _audit,
+        "measure bias of one or more text-to-image models and build a report",
+        "Generates images with each model (or reads those of images:FOLDER), classifies the people shown, and builds "
+        "one report. A model may be followed by LoRAs, as NAME+LORA:WEIGHT. A preflight check tries every model and "
+        "classifier on one image before the run starts.",
+        "biaslab audit images:photos/",
+        "biaslab audit OWNER/MODEL OTHER/MODEL --dry-run",
+        "biaslab audit OWNER/MODEL --prompts prompts.csv --benchmark labour.csv",
+        parents=(values, starts, outputs, bars),
+        stop_hint=_RESUME,
     )
+    text = "hub name, folder, .safetensors file, endpoint:NAME, images:FOLDER, or an installed name"
     add("models", metavar="MODEL", nargs="+", help=text)
-    text = "prompts of your own, in place of the papers': a file with prompt, and perhaps group, n and people"
+    text = "file of your prompts: prompt, optionally group, n and people"
     add("--prompts", metavar="FILE", default="", help=text)
-    text = "shares to hold yours against, such as labour statistics: group, percent_female, and perhaps n"
+    text = "file of reference shares: group, percent_female, optionally n"
     add("--benchmark", metavar="FILE", default="", help=text)
-    add("--size", metavar="SIZE", default="standard", help="how much: quick, standard (default) or paper")
-    add("--name", metavar="NAME", default="", help="name of the run (default: of models and size)")
-    text = "captions, for the paradox too: files, or a name that an installed package brings"
+    text = "number of images: quick, standard or paper (default: standard)"
+    add("--preset", metavar="PRESET", default="standard", help=text)
+    add("--name", metavar="NAME", default="", help="name of the run (default: from models and preset)")
+    text = "training captions: a file pattern, or an installed name"
     add("--corpus", metavar="PATTERN", default="", help=text)
-    text = "what people said of a part of the images ('biaslab rate'): a file, or a folder of files"
-    add("--ratings", metavar="FILE", default="", help=text)
-    text = "execute the notebooks of a paper alone: paired, dalleval, triplets or paradox (repeatable; default: all)"
+    text = "human annotations of a subset of the images: a file or folder"
+    add("--annotations", metavar="FILE", default="", help=text)
+    text = "run only this paper: paired, dalleval, triplets, paradox (repeatable; default: all)"
     add("--paper", dest="papers", metavar="PAPER", help=text, **repeated)
 
-    text = "compute a share of what a run searches, makes and judges, for an array of jobs"
-    add = command("shard", _shard, text, of_run, values, bars, kept=_GOES_ON)
-    add("--of", dest="share", metavar="I/N", required=True, help="which share: 0/10 to 9/10 make the whole")
-    add("--wait", action="store_true", help="wait for other shares, and go on, until nothing is left")
+    command(
+        _init,
+        "write notebooks, parameters files and a README into a new folder",
+        "Copies the notebooks and parameters files of biaslab and of installed packages, so that you can edit them.",
+        "biaslab init my-audit",
+    )("folder", metavar="FOLDER", help="new or empty folder")
 
-    add = command("compare", _compare, "lay runs side by side: findings, and tables with differences", outputs)
-    add("first", metavar="RUN", help="a run's folder, or its name below --outputs")
-    add("others", metavar="RUN", nargs="+", help="the runs that are compared with the first")
-    add("--name", metavar="NAME", help="name of the comparison's folder")
+    add = command(
+        _run,
+        "execute notebooks from a parameters file and build the report",
+        "Executes notebooks in parallel, each with the parameters of the file, and builds one report. Notebooks that "
+        "are up to date are not executed again, and cached results are reused.",
+        "biaslab run params/published.yaml",
+        "biaslab run params/published.yaml --notebook 'paradox/*' --set run=sweep --set 'model=[SD 1.4, SD 1.5]'",
+        parents=(params, values, starts, outputs, bars),
+        stop_hint=_RESUME,
+    )
+    text = "execute only matching notebooks, for example 'paradox/*' (repeatable)"
+    add("--notebook", dest="notebooks", metavar="PATTERN", help=text, **repeated)
 
-    text = "say how many images narrower intervals take, by what the images of a run tell of their variance"
-    add = command("plan", _plan, text, finished, outputs)
-    text = "the half-width that is wanted, in percentage points of shares (default: 5)"
+    add = command(
+        _compare,
+        "compare the findings and tables of finished runs",
+        "Draws the findings of all runs next to each other, and computes the differences between their tables and "
+        "those of the first run.",
+        "biaslab compare published sweep",
+        parents=(outputs,),
+    )
+    add("first", metavar="RUN", help=_RUN)
+    add("others", metavar="RUN", nargs="+", help="runs to compare with the first")
+    text = "name of the comparison's folder (default: compare-RUN-RUN)"
+    add("--name", metavar="NAME", help=text)
+
+    add = command(
+        _plan,
+        "estimate the sample size for a target margin of error",
+        "Uses a finished run as a pilot: prints the expected margins of error of its headline estimates, the images "
+        "per prompt that others take, and the command that generates them.",
+        "biaslab plan RUN --precision 5",
+        parents=(run, outputs),
+    )
+    text = "target margin of error, in percentage points of shares (default: 5)"
     add("--precision", type=float, metavar="POINTS", default=5.0, help=text)
 
-    text = "put a run into one zip file, which a colleague can read and repeat"
-    add = command("export", _export, text, finished, outputs)
-    add("--to", metavar="FILE.zip", help="where it goes (default: the run's name.zip in --outputs)")
-
-    add = command("cite", _cite, "say how to cite biaslab, or a run and the papers whose methods it used", outputs)
-    add("run", metavar="RUN", nargs="?", help="a run's folder, or its name below --outputs")
-    add("--author", metavar="NAME", default="", help="who made the run")
-    add("--url", metavar="ADDRESS", default="", help="where its report can be read")
-
-    add = command("rate", _rate, "write a page on which people rate images", outputs, replaced)
-    text = "a run's folder, its name below --outputs, a folder of images, each named by its id, or 'images:FOLDER' as "
-    text += "'biaslab audit' takes it, whose people are asked about one by one"
+    add = command(
+        _annotate,
+        "create an offline HTML page for human annotation",
+        "Draws a stratified random sample of images and writes them into one page. Annotators answer in a browser, "
+        "without a network, and send back a CSV file of annotations.",
+        "biaslab annotate RUN --sample 200 --seed 1",
+        "biaslab annotate images:photos/ --sample 100",
+        parents=(outputs, parameters),
+    )
+    text = "run, folder of images named by their ids, or images:FOLDER"
     add("images", metavar="RUN|FOLDER", help=text)
-    add("--sample", type=int, metavar="N", default=200, help="images to rate (default: 200)")
-    add("--seed", type=int, metavar="S", default=0, help="seed of the sample and of the orders (default: 0)")
-    text = "whose images of a run: paradox, paired or dalleval (default: the first that it has)"
+    add("--sample", type=int, metavar="N", default=200, help="number of images to annotate (default: 200)")
+    text = "seed of the sample and of the image orders (default: 0)"
+    add("--seed", type=int, metavar="S", default=0, help=text)
+    text = "paper of a run's images: paradox, paired or dalleval (default: first)"
     add("--paper", metavar="PAPER", default="", help=text)
-    add("--kind", metavar="KIND", default="", help="which of its images: of paired also those of two people, 'paired'")
-    add("--show-faces", action="store_true", help="training images too, whose faces are real people's")
-    add("--to", metavar="FILE.html", help="where it goes (default: rate-NAME.html in --outputs)")
+    text = "subset of the paper's images, for example paired (default: one person)"
+    add("--subset", metavar="SUBSET", default="", help=text)
+    text = "include training images, which show the faces of real people"
+    add("--show-faces", action="store_true", help=text)
+    text = "output file (default: annotate-NAME.html in --outputs)"
+    add("-o", "--output", metavar="FILE.html", help=text)
 
-    text = "list what a run can set: kind, bounds, unit, default and meaning, and what installed packages bring"
-    add = command("settings", _settings, text)
-    text = "a setting or group, such as generation, or a word of names and meanings (default: all)"
-    add("word", metavar="WORD", nargs="?", default="", help=text)
+    add = command(
+        _export,
+        "pack a run into one zip file for readers",
+        "Packs the report, tables, figures, notebooks and parameters, and a list of the images with their seeds, so "
+        "that others can read and repeat the run. Refuses files with API keys or folder names of this machine.",
+        "biaslab export RUN --output audit.zip",
+        parents=(run, outputs),
+    )
+    add("-o", "--output", metavar="FILE.zip", help="output file (default: RUN.zip in --outputs)")
 
-    add = command("published", _published, "list the papers' printed tables, or print one as CSV")
-    add("name", metavar="NAME", nargs="?", help="a table's name, for example paradox_table_6")
+    add = command(
+        _cite,
+        "print citations of biaslab, or of a run and its papers",
+        "Prints text and BibTeX: for biaslab alone, or also for a run and the papers whose methods it used.",
+        "biaslab cite",
+        "biaslab cite RUN --author 'A. Auditor' --url https://example.org/report/index.html",
+        parents=(outputs,),
+    )
+    add("run", metavar="RUN", nargs="?", help=_RUN)
+    add("--author", metavar="NAME", default="", help="author of the run")
+    add("--url", metavar="ADDRESS", default="", help="address of the published report")
 
-    command("models", _models, "list the models that installed packages bring, with their folders and cards")
+    add = command(
+        _shard,
+        "run one shard of a run's work (for job arrays)",
+        "Computes shard I of N of the searches, images and classifications of a run, and caches the results. When all "
+        "shards have ended, 'biaslab run' with the same parameters file reads them.",
+        "biaslab shard params/sd14.yaml --shard 0/10 --wait",
+        parents=(params, values, bars),
+        stop_hint=_RESUME,
+    )
+    add("--shard", metavar="I/N", required=True, help="shard to compute: 0/10 to 9/10 cover all work")
+    text = "wait for other shards, and continue until all work is done"
+    add("--wait", action="store_true", help=text)
 
-    add = command("ledger", _purchases, "summarize what was bought at endpoints: cost, images by outcome, replies")
-    add("folder", metavar="FOLDER", nargs="?", help="the store's folder (default: $BIASLAB_STORE, else outputs/.store)")
-    add("--release", action="store_true", help="let another host buy, after a process that bought was killed")
+    command(
+        _settings,
+        "list settings with type, bounds, unit, default and meaning",
+        "Also lists the values that installed packages provide. Set one with --set, as in --set generation.steps=30.",
+        "biaslab settings generation",
+        "biaslab settings threshold",
+    )("word", metavar="WORD", nargs="?", default="", help="setting, group, or word to search for (default: all)")
 
-    text = "say what the store of computed results holds, by stage, or delete results that are not used"
-    add = command("store", _store, text)
-    text = "list the computed results that --days, --stage or both select for deletion; images that were bought, "
-    text += "answers, downloads and results in use by a process are never deleted"
+    command(
+        _models,
+        "list the models that installed packages provide",
+        "Prints the name, type, size and folder of each, and its model card.",
+        "biaslab models",
+    )
+
+    command(
+        _reference,
+        "list the papers' published tables, or print one as CSV",
+        "These tables contain the values that the papers print.",
+        "biaslab reference",
+        "biaslab reference paradox_table_6",
+    )("name", metavar="NAME", nargs="?", help="name of a table, for example paradox_table_6")
+
+    add = command(
+        _cache,
+        "show cache usage, or delete unused results",
+        "Without 'prune', lists the cached results by stage: number, size, and first and last day of use. Purchased "
+        "images, answers, downloads and results in use are never deleted.",
+        "biaslab cache",
+        "biaslab cache prune --days 90",
+        "biaslab cache prune --days 90 --yes",
+        parents=(cache,),
+    )
+    text = "list results to delete, selected by --days, --stage or both"
     add("action", metavar="prune", nargs="?", choices=("prune",), help=text)
-    add("--store", metavar="DIR", help="the store's folder (default: $BIASLAB_STORE, else outputs/.store)")
-    add("--days", type=float, metavar="N", help="with prune: select results that were not used for N days")
-    add("--stage", metavar="NAME", help="with prune: select results of a stage")
+    add("--days", type=float, metavar="N", help="with prune: select results not used for N days")
+    add("--stage", metavar="NAME", help="with prune: select results of one stage")
     add("--yes", action="store_true", help="with prune: delete the selected results")
+
+    add = command(
+        _purchases,
+        "inspect or repair the log of purchases from endpoints",
+        "Prints for each model of an endpoint the cost, images by status, and replies whose images are not saved yet. "
+        "It buys nothing.",
+        "biaslab purchases",
+        "biaslab purchases --release",
+        parents=(cache,),
+    )
+    text = "allow another host to buy, after a process was killed"
+    add("--release", action="store_true", help=text)
     return parser
 
 
+_RUN = "folder of a run, or its name in --outputs"
+
+
+def _wrapped(text: str) -> str:
+    """Return a description in lines, as the formatter that keeps the lines of examples does not break any."""
+    return textwrap.fill(text, 79)
+
+
+def _examples(*lines: str) -> str:
+    return "\n".join(["example:" if len(lines) == 1 else "examples:", *(f"  {line}" for line in lines)])
+
+
 def _add_completion(parser: argparse.ArgumentParser) -> None:
-    text = "print what completes commands in a shell: bash, zsh or tcsh"
+    text = "print a completion script for a shell: bash, zsh or tcsh"
     try:
         import shtab
     except ModuleNotFoundError as error:
@@ -204,138 +351,143 @@ def _refused(reason: str, _: str) -> None:
     raise argparse.ArgumentTypeError(reason)
 
 
-def _init(given: argparse.Namespace) -> None:
+def _init(arguments: argparse.Namespace) -> None:
     from biaslab.runs import init
 
-    print(f"{len(init.init(given.folder))} files in {given.folder}: README.md says how to begin.")
+    n_files = len(init.init(arguments.folder))
+    print(f"{n_files} files in {arguments.folder}: start with README.md.")
 
 
-def _run(given: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int:
     from biaslab.runs import params
 
-    options = {name: getattr(given, name) for name in ("overrides", "notebooks", "notebooks_dir", "beside")}
-    return _execute(given, params.load(given.params, **options))
+    names = ("overrides", "notebooks", "notebooks_dir", "baselines")
+    options = {name: getattr(arguments, name) for name in names}
+    return _execute(arguments, params.load(arguments.params, **options))
 
 
-def _audit(given: argparse.Namespace) -> int:
+def _audit(arguments: argparse.Namespace) -> int:
     from biaslab.runs import audit, params, runner
 
-    names = ("size", "name", "corpus", "papers", "prompts", "benchmark", "ratings")
-    how = {name: getattr(given, name) for name in names}
-    asked = audit.params_of(given.models, **how)
-    how = {name: getattr(given, name) for name in ("overrides", "notebooks_dir", "beside")}
-    checked = params.load(runner.PARAMS, given=asked, **how)
-    # What has no effect is refused, as with --set.
-    options = {"captions.corpus": given.corpus, "judging.ratings": given.ratings}
-    if given_here := [name for name, value in options.items() if value]:
-        checked = checked.changed(set_here=(*checked.set_here, *given_here))
-    return _execute(given, checked, say_plan=True)
+    names = ("preset", "name", "corpus", "papers", "prompts", "benchmark", "annotations")
+    parameters = audit.params_of(arguments.models, **{name: getattr(arguments, name) for name in names})
+    options = {name: getattr(arguments, name) for name in ("overrides", "notebooks_dir", "baselines")}
+    checked = params.load(runner.PARAMS, given=parameters, **options)
+    # Options without effect are refused, as with --set.
+    settings = {"captions.corpus": arguments.corpus, "judging.annotations": arguments.annotations}
+    if set_here := [name for name, value in settings.items() if value]:
+        checked = checked.changed(set_here=(*checked.set_here, *set_here))
+    return _execute(arguments, checked, print_plan=True)
 
 
-def _execute(given: argparse.Namespace, checked: RunParams, *, say_plan: bool = False) -> int:
-    """Say what a run will make, where that is wanted, and unless that is all, make it; return the exit status."""
+def _execute(arguments: argparse.Namespace, checked: RunParams, *, print_plan: bool = False) -> int:
+    """Print the plan of a run, with ``print_plan`` or ``--dry-run``; without the latter execute it.
+
+    Returns the exit status.
+    """
     from biaslab.runs import jobs, runner
 
-    stops, progress = given.dry_run, not given.no_progress
-    if stops or say_plan:
+    plan_only, progress = arguments.dry_run, not arguments.no_progress
+    if plan_only or print_plan:
         from biaslab.runs import dry_run
 
-        options = {"fetch": given.fetch or not stops, "buy": not stops, "always": stops, "time": True}
+        options = {"fetch": arguments.fetch or not plan_only, "buy": not plan_only, "always": plan_only, "time": True}
         preflight = dry_run.run_preflight(jobs.plan(checked), progress, **options)
         print(dry_run.describe_run(preflight, checked.confidence), flush=True)
-    if stops:
+    if plan_only:
         return 0
-    options = {name: getattr(given, name) for name in ("outputs", "overwrite", "again")}
-    record = runner.run(checked, **options, preflight=not say_plan, progress=progress)
+    options = {"outputs": arguments.outputs, "overwrite": arguments.overwrite, "force": arguments.force}
+    record = runner.run(checked, **options, preflight=not print_plan, progress=progress)
     notebooks = record["notebooks"]
-    said = [f"{n['slug']}: {n['status']}: {n['reason']}" for n in notebooks if n["status"] != "ok"]
-    said += record["problems"]
+    messages = [f"{n['slug']}: {n['status']}: {n['reason']}" for n in notebooks if n["status"] != "ok"]
+    messages += record["problems"]
     if record.get("up_to_date"):
-        said.append(f"Nothing has changed since {record['ended']}: all results are kept.")
+        messages.append(f"Nothing has changed since {record['ended']}: all results are up to date.")
     else:
-        said += record.get("notes", ())
-        if kept := sum(n["kept"] for n in notebooks):
-            said.append(f"{kept} of {len(notebooks)} notebooks are kept: nothing has changed for them.")
-    for text in said:
+        messages += record.get("notes", ())
+        if n_unchanged := sum(n["kept"] for n in notebooks):
+            messages.append(f"{n_unchanged} of {len(notebooks)} notebooks are up to date and were not executed.")
+    for text in messages:
         print(text, file=sys.stderr)
-    print(f"{given.outputs}/{checked.run}/index.html")
+    print(f"{arguments.outputs}/{checked.run}/index.html")
     return 0 if record["status"] == "ok" else 1
 
 
-def _shard(given: argparse.Namespace) -> None:
+def _shard(arguments: argparse.Namespace) -> None:
     import re
 
     from biaslab.errors import ParameterError
     from biaslab.runs import params, shards
 
-    share = re.fullmatch(r"(\d+)/(\d+)", given.share)
-    if share is None:
-        raise ParameterError(f"--of is {given.share!r}; it must be a share of a number, for example 0/10.")
-    checked = params.load(given.params, overrides=given.overrides, notebooks_dir=given.notebooks_dir)
-    options = {"progress": not given.no_progress, "wait": given.wait}
-    told = partial(print, sep="\n", flush=True)
-    left = shards.compute(checked, (int(share[1]), int(share[2])), waiting=lambda left: told(*left), **options)
-    there = f"Nothing is left: `biaslab run {given.params}` reads it all."
-    told(*left, "Start all shares once more when they have ended." if left else there)
+    shard = re.fullmatch(r"(\d+)/(\d+)", arguments.shard)
+    if shard is None:
+        raise ParameterError(f"--shard is {arguments.shard!r}; it must be a shard of a number, for example 0/10.")
+    checked = params.load(arguments.params, overrides=arguments.overrides, notebooks_dir=arguments.notebooks_dir)
+    options = {"progress": not arguments.no_progress, "wait": arguments.wait}
+    show = partial(print, sep="\n", flush=True)
+    remaining = shards.compute(checked, (int(shard[1]), int(shard[2])), waiting=lambda texts: show(*texts), **options)
+    done = f"All work is done: `biaslab run {arguments.params}` reads the results."
+    show(*remaining, "Start all shards again when they have ended." if remaining else done)
 
 
-def _compare(given: argparse.Namespace) -> None:
+def _compare(arguments: argparse.Namespace) -> None:
     from biaslab.runs import compare
 
-    folder = compare.compare(given.first, *given.others, outputs=given.outputs, name=given.name)
+    folder = compare.compare(arguments.first, *arguments.others, outputs=arguments.outputs, name=arguments.name)
     print(f"{folder}/index.html")
 
 
-def _plan(given: argparse.Namespace) -> None:
+def _plan(arguments: argparse.Namespace) -> None:
     from biaslab.runs import plan
 
-    print(*plan.plan(given.run, given.outputs, given.precision), sep="\n")
+    print(*plan.plan(arguments.run, arguments.outputs, arguments.precision), sep="\n")
 
 
-def _export(given: argparse.Namespace) -> None:
+def _export(arguments: argparse.Namespace) -> None:
     from biaslab.runs import export
 
-    print(export.export(given.run, outputs=given.outputs, to=given.to))
+    print(export.export(arguments.run, outputs=arguments.outputs, output=arguments.output))
 
 
-def _cite(given: argparse.Namespace) -> None:
+def _cite(arguments: argparse.Namespace) -> None:
     from pathlib import Path
 
     from biaslab.report import citation, records
     from biaslab.runs import collect, compare
 
-    if given.run:
-        record = records.read(compare.find_run(given.run, Path(given.outputs)))
-        found = citation.of_run(record, given.url, given.author)
+    if arguments.run:
+        record = records.read(compare.find_run(arguments.run, Path(arguments.outputs)))
+        citations = citation.of_run(record, arguments.url, arguments.author)
     else:
         commit = collect.git_state(Path(__file__).parent)["git_commit"]
-        found = [citation.of_package(commit=commit or "")]
-    print(citation.format_citations(found))
+        citations = [citation.of_package(commit=commit or "")]
+    print(citation.format_citations(citations))
 
 
-def _rate(given: argparse.Namespace) -> None:
+def _annotate(arguments: argparse.Namespace) -> None:
     from biaslab.runs import annotation_page
     from biaslab.schema.formatting import format_count
 
-    names = ("outputs", "seed", "paper", "kind", "show_faces", "overrides", "to")
-    page = annotation_page.rate(given.images, n=given.sample, **{name: getattr(given, name) for name in names})
+    names = ("outputs", "seed", "paper", "subset", "show_faces", "overrides", "output")
+    options = {name: getattr(arguments, name) for name in names}
+    page = annotation_page.annotate(arguments.images, n=arguments.sample, **options)
     for reason, n in sorted(page.left_out.items()):
-        print(f"Left out: {format_count(n, 'image', 'images')}, {reason}.", file=sys.stderr)
+        print(f"Excluded: {format_count(n, 'image', 'images')}, {reason}.", file=sys.stderr)
     print(f"{format_count(page.images, 'image', 'images')}, {page.bytes:,} bytes.", file=sys.stderr)
     print(page.path)
 
 
-def _settings(given: argparse.Namespace) -> None:
+def _settings(arguments: argparse.Namespace) -> None:
     from biaslab.runs import settings_reference
 
-    print(*settings_reference.lines(settings_reference.find_declared(given.word)), sep="\n")
+    print(*settings_reference.lines(settings_reference.find_declared(arguments.word)), sep="\n")
 
 
-def _published(given: argparse.Namespace) -> None:
+def _reference(arguments: argparse.Namespace) -> None:
     from biaslab import reference
 
-    if given.name:
-        reference.load(given.name).to_csv(sys.stdout, index=False)
+    if arguments.name:
+        reference.load(arguments.name).to_csv(sys.stdout, index=False)
     else:
         print(reference.index().to_string(index=False))
 
@@ -343,52 +495,55 @@ def _published(given: argparse.Namespace) -> None:
 def _models(_: argparse.Namespace) -> None:
     from biaslab.hub import registry
 
-    found = registry.installed()
-    none = "No installed package brings a model. Those of others are named by folder or hub name."
-    print(none if found.empty else found.to_string(index=False))
+    models = registry.installed()
+    none = "No installed package provides a model. Name other models by folder or hub name."
+    print(none if models.empty else models.to_string(index=False))
 
 
-def _purchases(given: argparse.Namespace) -> None:
-    from pathlib import Path
-
+def _purchases(arguments: argparse.Namespace) -> None:
     from biaslab.endpoints import purchases
-    from biaslab.io import places
 
-    cache = Path(given.folder).expanduser() if given.folder else places.default_root()
-    if given.release:
-        purchases.release(cache)
-    blocks = ("\n".join(f"{name}: {value}" for name, value in of.items()) for of in purchases.summary(cache))
+    root = _cache_root(arguments)
+    if arguments.release:
+        purchases.release(root)
+    blocks = ("\n".join(f"{name}: {value}" for name, value in model.items()) for model in purchases.summary(root))
     print("\n\n".join(blocks))
 
 
-def _store(given: argparse.Namespace) -> None:
-    from pathlib import Path
-
+def _cache(arguments: argparse.Namespace) -> None:
     from biaslab.cache import pruning
     from biaslab.errors import ParameterError, unknown_name
-    from biaslab.io import places
 
-    if bool(given.action) != (given.days is not None or given.stage is not None) or given.yes > bool(given.action):
-        raise ParameterError("Select the results to prune: biaslab store prune --days N, --stage NAME, or both.")
-    if given.days is not None and not 0 <= given.days < math.inf:
-        raise ParameterError(f"--days is {given.days:g}; it must be a number of days, 0 or more.")
-    root = (Path(given.store).expanduser() if given.store else places.default_root()).absolute()
+    prune, days, stage = arguments.action == "prune", arguments.days, arguments.stage
+    if prune != (days is not None or stage is not None) or arguments.yes > prune:
+        raise ParameterError("Select the results to prune: biaslab cache prune --days N, --stage NAME, or both.")
+    if days is not None and not 0 <= days < math.inf:
+        raise ParameterError(f"--days is {days:g}; it must be a number of days, 0 or more.")
+    root = _cache_root(arguments)
     if not (results := pruning.results(root)):
-        print(f"The store {root} {'holds no results' if root.is_dir() else 'is not there'}.")
+        print(f"The cache {root} {'contains no results' if root.is_dir() else 'does not exist'}.")
         return
-    if not given.action:
-        print(f"{pruning.make_table(results).to_string(index=False)}\nStore: {root}")
+    if not prune:
+        print(f"{pruning.make_table(results).to_string(index=False)}\nCache: {root}")
         return
-    if given.stage is not None and given.stage not in (stages := {result.stage for result in results}):
-        raise unknown_name(f"stage in the store {root}", given.stage, stages)
-    deleted, in_use = pruning.prune(root, days=given.days or 0, stage=given.stage or "", delete=given.yes)
+    if stage is not None and stage not in (stages := {result.stage for result in results}):
+        raise unknown_name(f"stage in the cache {root}", stage, stages)
+    deleted, in_use = pruning.prune(root, days=days or 0, stage=stage or "", delete=arguments.yes)
     if deleted:
         print(pruning.make_table(deleted).drop(columns="never_pruned").to_string(index=False))
     for result in in_use:
-        print(f"Left, in use by a process: {result.stage}/{result.path.name}")
-    did = "Deleted" if given.yes else "Would delete"
-    options = "" if given.yes or not deleted else " Nothing is deleted yet: add --yes."
-    print(f"{did} {pruning.summarize(deleted)}, from {root}.{options}")
+        print(f"Not deleted, in use by a process: {result.stage}/{result.path.name}")
+    verb = "Deleted" if arguments.yes else "Would delete"
+    hint = "" if arguments.yes or not deleted else " Nothing is deleted yet: add --yes."
+    print(f"{verb} {pruning.summarize(deleted)}, from {root}.{hint}")
+
+
+def _cache_root(arguments: argparse.Namespace) -> Path:
+    from pathlib import Path
+
+    from biaslab.io import places
+
+    return (Path(arguments.cache).expanduser() if arguments.cache else places.default_root()).absolute()
 
 
 if __name__ == "__main__":

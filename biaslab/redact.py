@@ -77,9 +77,9 @@ def find_keys(values: Any = None) -> dict[str, str]:
     """Return the keys that environment variables hold, with the variables' names.
 
     They are variables named like ``HF_TOKEN``, and those that settings among ``values`` name
-    (``endpoint.key_variable``). Values of fewer than 8 characters are not keys.
+    (``endpoint.api_key_env``). Values of fewer than 8 characters are not keys.
     """
-    in_settings = {text for name, text in _texts(values) if name.endswith("key_variable")}
+    in_settings = {text for name, text in _texts(values) if name.endswith("api_key_env")}
     variables = [name for name in os.environ if name in in_settings or _VARIABLE.fullmatch(name)]
     names_by_key = {os.environ[name].strip(): name for name in variables}
     return {key: name for key, name in names_by_key.items() if len(key) >= _SHORTEST_KEY}
@@ -129,9 +129,7 @@ def _is_deep(folder: str) -> bool:
 
 
 def sensitive_texts(values: Any = None, *more: str | Path) -> dict[str, str]:
-    """Return the texts that output must not hold, :func:`find_keys` and :func:`find_folders`, and what replaces
-    each.
-    """
+    """Return the texts of :func:`find_keys` and :func:`find_folders`, which are removed, and replacements."""
     replaced = find_folders(values, *more) | dict.fromkeys(find_keys(values), KEY)
     return dict(sorted(replaced.items(), key=lambda item: len(item[0]), reverse=True))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from biaslab import plugins
 from biaslab.errors import ParameterError, name_help
 from biaslab.hub import registry
-from biaslab.schema import values
+from biaslab.schema import old_names, values
 
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
@@ -30,43 +30,49 @@ class Request:
     model: str = "all"  # The model to look at; where images are made the one that makes them.
     settings: Settings | None = None  # As given; None where no images are made.
     seed: int = 0
-    ratings: str = ""  # The file of ratings, for ``source="ratings"``.
-    beside: tuple[str, ...] = ()  # What stands beside the rows, as the setting ``compare_with`` has it.
+    annotations: str = ""  # The file of annotations, for ``source="annotations"``.
+    baselines: tuple[str, ...] = ()  # As the setting ``baselines``.
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
         """Return what parameters ask for; those of other names are passed over, missing ones have their defaults.
 
         Raises:
-            ParameterError: The source is neither a named one nor a folder; ratings, a model or settings are missing,
-                wrong or not used.
+            ParameterError: The source is neither a named one nor a folder; annotations, a model or settings are
+                missing, wrong or not used.
         """
-        known = (f.name for f in fields(cls) if f.name != "beside")
+        known = (f.name for f in fields(cls) if f.name != "baselines")
         given = {name: parameters[name] for name in known if parameters.get(name) is not None}
         settings = given.pop("settings", {})
         values.check("settings", settings)
         values.check_draws(seed=given.get("seed", 0))
         request = cls(**given)
-        source, ratings, model = request.source, str(request.ratings), request.model
-        if source == "ratings" and not ratings:
-            raise ParameterError("source is 'ratings' but ratings is empty; set ratings to a CSV or Parquet file.")
-        if source != "ratings" and ratings:
-            raise ParameterError(f"ratings is {ratings!r} but source is {source!r}; set source to 'ratings'.")
+        source, annotations, model = request.source, str(request.annotations), request.model
+        if source == "annotations" and not annotations:
+            raise ParameterError(
+                "source is 'annotations' but annotations is empty; set annotations to a CSV or Parquet file."
+            )
+        if source != "annotations" and annotations:
+            raise ParameterError(
+                f"annotations is {annotations!r} but source is {source!r}; set source to 'annotations'."
+            )
         if not request.makes_images:
-            baselines = settings.get("compare_with", "none") if isinstance(settings, Mapping) else ""
+            baselines = settings.get("baselines", "none") if isinstance(settings, Mapping) else ""
             baselines = [baselines] if isinstance(baselines, str) else baselines
-            if settings and (set(settings) != {"compare_with"} or baselines not in (["published"], ["none"])):
+            if settings and (set(settings) != {"baselines"} or baselines not in (["published"], ["none"])):
                 raise ParameterError(
                     f"settings is {settings!r} but source is {source!r}, which makes no images; set source to "
-                    "'pipeline' with a model, or settings to {}, or to {'compare_with': 'published'} for printed "
-                    "numbers beside a folder or ratings."
+                    "'pipeline' with a model, or settings to {}, or to {'baselines': 'published'} for printed "
+                    "values in addition to a folder or annotations."
                 )
             if source not in names() and not os.path.isdir(source):
+                if new := old_names.replacement("values", source):
+                    raise ParameterError(f"source {source} is now {new}: rename it.")
                 raise ParameterError(
                     f"source is {source!r}, which is neither {', '.join(map(repr, names()))} nor a folder that exists. "
                     f"{name_help(source, names())}"
                 )
-            return replace(request, beside=("published",) if "published" in baselines else ())
+            return replace(request, baselines=("published",) if "published" in baselines else ())
         # Lazily, as all that makes images is: what reads tables needs none of it.
         from biaslab.settings import Settings
 
@@ -77,13 +83,13 @@ class Request:
                 "source is 'pipeline' and model is 'all'; set model to the model that makes the images: a hub name, a "
                 f"folder{f', or one that an installed package brings: {brought}' if brought else ''}."
             )
-        return cls(**given | {"settings": checked, "beside": checked.compare_with})
+        return cls(**given | {"settings": checked, "baselines": checked.baselines})
 
     @classmethod
     def from_pipeline(cls, pipeline: Pipeline) -> Self:
         """Return what opens a pipeline like this one."""
         s = pipeline.settings
-        return cls(PIPELINE, pipeline.model, s, pipeline.seed, beside=s.compare_with)
+        return cls(PIPELINE, pipeline.model, s, pipeline.seed, baselines=s.baselines)
 
     @property
     def makes_images(self) -> bool:
@@ -128,7 +134,7 @@ def makes_images(source: object) -> bool:
 
 def names() -> tuple[str, ...]:
     """Return the sources that have names; every other is a folder."""
-    return ("published", "ratings", PIPELINE, *plugins.entry_points(plugins.MODELS))
+    return ("published", "annotations", PIPELINE, *plugins.entry_points(plugins.MODELS))
 
 
 def resolve_parameters(parameters: Mapping[str, Any], start: Path | None = None) -> dict[str, Any]:
@@ -138,8 +144,8 @@ def resolve_parameters(parameters: Mapping[str, Any], start: Path | None = None)
         ParameterError: The source is neither a named one nor a folder.
     """
     start, out = start or Path.cwd(), dict(parameters)
-    if out.get("ratings"):
-        out["ratings"] = str((start / os.path.expanduser(out["ratings"])).resolve())
+    if out.get("annotations"):
+        out["annotations"] = str((start / os.path.expanduser(out["annotations"])).resolve())
     out["source"] = "published" if out["source"] is None else out["source"]
     if makes_images(out["source"]):
         from biaslab.pipeline.validation import resolve_paths

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -42,7 +43,7 @@ REFERENCE = {
     "plugins": ["biaslab.hub.registry", "biaslab.hub.ground_truth", "biaslab.judges.plugins"],
 }
 # Notebooks that stand below no paper's page.
-OTHERS = {"custom": "Prompts and pictures of your own", "synthesis": "Across the papers"}
+OTHERS = {"custom": "Custom prompts and images", "synthesis": "Across the papers"}
 
 
 def on_config(config):
@@ -126,13 +127,13 @@ def _notebooks(folder: str = "*") -> list[Path]:
 
 
 def _commands() -> str:
-    """Return what each command says of itself with ``--help``."""
-    (subparsers,) = (a for a in cli.parser_of_commands()._actions if isinstance(a, argparse._SubParsersAction))
-    said = {choice.dest: choice.help for choice in subparsers._choices_actions}
+    """Return the help of each command."""
+    (subparsers,) = (a for a in cli.build_parser()._actions if isinstance(a, argparse._SubParsersAction))
+    summaries = {choice.dest: choice.help for choice in subparsers._choices_actions}
     parts = []
     for name, parser in subparsers.choices.items():
-        parser.formatter_class = lambda prog: argparse.HelpFormatter(prog, width=88, max_help_position=28)
-        text = said[name][0].upper() + said[name][1:]
+        parser.formatter_class = partial(argparse.RawDescriptionHelpFormatter, width=88, max_help_position=28)
+        text = summaries[name][0].upper() + summaries[name][1:]
         parts.append(f"## {name}\n\n{text}.\n\n```text\n{parser.format_help().strip()}\n```")
     return "\n\n".join(parts)
 

@@ -33,9 +33,9 @@ def test_names_come_without_folders(text, name):
 
 
 def test_files_of_one_name_have_unique_names_with_folders():
-    assert redact.unique_names(["ratings:/a/x/r.csv", "ratings:/a/y/r.csv", "/b/s.csv"]) == {
-        "ratings:/a/x/r.csv": "ratings:x/r.csv",
-        "ratings:/a/y/r.csv": "ratings:y/r.csv",
+    assert redact.unique_names(["annotations:/a/x/r.csv", "annotations:/a/y/r.csv", "/b/s.csv"]) == {
+        "annotations:/a/x/r.csv": "annotations:x/r.csv",
+        "annotations:/a/y/r.csv": "annotations:y/r.csv",
         "/b/s.csv": "s.csv",
     }
 
@@ -95,7 +95,7 @@ def test_keys_are_those_of_usual_names_and_those_that_settings_name(monkeypatch)
         monkeypatch.setenv(name, f"{name}-1234")
     # A word, which stands for no key.
     monkeypatch.setenv("LOCAL_API_KEY", "EMPTY")
-    values = {"settings": {"endpoint": {"key_variable": "OURS"}, "critique.key_variable": "CRITICS"}}
+    values = {"settings": {"endpoint": {"api_key_env": "OURS"}, "critique.api_key_env": "CRITICS"}}
     keys = redact.find_keys(values)
     assert in_use <= set(keys.values()) and not {"OTHERS", "LOCAL_API_KEY"} & set(keys.values())
     assert redact.redact([{"a": "OURS-1234", "b": 1}, "x OTHERS-1234"], redact.sensitive_texts(values)) == [

@@ -208,7 +208,7 @@ def _layers(pipe) -> dict[str, torch.nn.Module]:
     for name, module in found.items():
         if getattr(module, "fused_projections", False):
             raise ParameterError(
-                f"The projections of {name} are fused in this {kind}, so that its queries and keys are not told apart. "
+                f"The projections of {name} are fused in this {kind}, so its queries and keys cannot be separated. "
                 "Call unfuse_qkv_projections() on the pipeline."
             )
     return found

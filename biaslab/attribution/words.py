@@ -51,8 +51,8 @@ def check_tokenizers(pipe) -> None:
         tokenizer = getattr(pipe, name, None)
         if tokenizer is not None and not tokenizer.is_fast:
             raise ParameterError(
-                f"Attention to words cannot be read from this {kind}: its {name}, a {type(tokenizer).__name__}, does "
-                "not say where in the text a token stands. Save the model with a tokenizer that has a tokenizer.json."
+                f"Attention to words cannot be read from this {kind}: its {name}, a {type(tokenizer).__name__}, "
+                "gives no positions of tokens in the text. Save the model with a tokenizer that has a tokenizer.json."
             )
 
 

@@ -1,9 +1,8 @@
-"""The contents of a store: the table of ``biaslab store``, and ``prune``, which deletes results that are not used.
+"""The contents of a cache: the table of ``biaslab cache``, and ``prune``, which deletes results that are not used.
 
 A result is one folder of :class:`biaslab.cache.result_cache.ResultCache`. The time of its last use is that of its
-newest
-file: a stage sets the time of ``stage.json`` whenever it reads its shards. A folder that holds anything but shards of
-tables (bought images, answers, downloads, or a file of the user) is never deleted.
+newest file: a stage sets the time of ``stage.json`` whenever it reads its shards. A folder that holds anything but
+shards of tables (bought images, answers, downloads, or a file of the user) is never deleted.
 """
 
 from __future__ import annotations

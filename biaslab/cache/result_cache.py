@@ -64,7 +64,7 @@ class ResultCache:
         # Workers may run in other folders.
         self.root = (Path(root) if root else default_root()).absolute()
         if share is not None and not 0 <= share[0] < share[1]:
-            raise ParameterError(f"share is {share[0]}/{share[1]}; the shares of n are 0/n, 1/n, … up to n-1.")
+            raise ParameterError(f"The shard is {share[0]}/{share[1]}; it must be one of 0/n, 1/n, … up to n-1/n.")
         self.share, self.workers = share, workers
 
     def stage(self, name: str, inputs: Mapping[str, object], work: Work | None = None) -> Stage:
@@ -160,7 +160,7 @@ class Stage:
         n_missing = sum(not path.exists() for path in missing)
         if n_missing and self.share:
             raise UnfinishedError(
-                f"{self.key['name']}: this share is done; {n_missing} of {len(shards)} pieces are left to the others."
+                f"{self.key['name']}: this shard is done; {n_missing} of {len(shards)} pieces remain for the others."
             )
         # The time of the last use, for biaslab.cache.pruning.
         with contextlib.suppress(OSError):
@@ -233,7 +233,7 @@ class _Fill:
         vars(self).update(state)
         if self.host != platform.node() and code_digest.function_digests(self.work) != self.code:
             raise RunError(
-                f"{platform.node()}, where a worker runs, has other code than the process that asked for the work. "
+                f"{platform.node()}, where a worker runs, has other code than the process that submitted the work. "
                 "Start that process again if the code has changed; all machines need the same versions of biaslab and "
                 "of what it computes with."
             )
@@ -242,9 +242,9 @@ class _Fill:
         path, rows = task
         if not path.parent.is_dir():
             raise RunError(
-                f"{path.parent} is not there on {platform.node()}, where a worker runs. Workers on several machines "
-                "need the store in a folder that all of them share under the same path: name one as the setting store, "
-                f"or as {ROOT_VARIABLE}."
+                f"{path.parent} does not exist on {platform.node()}, where a worker runs. Workers on several "
+                "machines need the cache in a folder that all of them share under the same path: name one as the "
+                f"setting compute.cache, or as {ROOT_VARIABLE}."
             )
         # The read that follows waits for the process that computes the shard.
         with contextlib.suppress(_BusyError), locked(path, wait=False):
@@ -390,8 +390,7 @@ def check_target(path: Path, ours: Callable[[Path], bool], what: str, fix: str) 
     """
     if os.path.lexists(path) and not (path.is_file() and not path.is_symlink() and ours(path)):
         raise ParameterError(
-            f"{path} is there already and is no {what} of biaslab, so it is not replaced; choose another name with "
-            f"{fix}."
+            f"{path} already exists and is no {what} of biaslab, so it is not replaced; choose another name with {fix}."
         )
 
 
@@ -442,15 +441,15 @@ _REFUSED = {
         ((errno.EACCES, errno.EPERM), "This user may not use {}", "let this user read and write there"),
         ((errno.EROFS,), "{} can be read and not be written", "make that file system writable"),
         ((errno.EMFILE, errno.ENFILE), "Too many files are open at once to use {}", "allow more with `ulimit -n 4096`"),
-        ((errno.ENOTDIR, errno.EEXIST), "A file stands where a folder is needed: {}", "move that file away"),
-        ((errno.EISDIR,), "A folder stands where a file is needed: {}", "move that folder away"),
+        ((errno.ENOTDIR, errno.EEXIST), "A file is in the place of a folder: {}", "move that file away"),
+        ((errno.EISDIR,), "A folder is in the place of a file: {}", "move that folder away"),
         ((errno.ENAMETOOLONG,), "The path {} is too long for this system", "choose shorter names"),
         ((errno.EIO, errno.ESTALE), "The disk or network behind {} does not answer", "mend it"),
     )
     for number in numbers
 }
 _KEPT = (
-    "Finished shards are kept and will be found again: {fix}, or name another folder as compute.store or "
+    "Finished shards stay in the cache: {fix}, or name another folder as compute.cache or "
     f"{ROOT_VARIABLE}, and run again."
 )
 

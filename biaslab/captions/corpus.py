@@ -51,8 +51,8 @@ ROLES = ("text", "caption_id", "url")
 _TAKEN = frozenset((
     "caption_id", "text", "url", "term", "rank", "priority", "n_captions", "n_corpus", "indicator", "spans",
     "occupation", "approach", "prompt", "cosine", "prompt_id", "n_images", "image_id", "index", "seed",
-    "outcome", "gender", "p_female", "n_faces", "x0", "y0", "x1", "y1", "reason", "boxes", "paraphrase",
-    "paraphrase_outcome", "caption",
+    "status", "gender", "probability_female", "n_faces", "x0", "y0", "x1", "y1", "reason", "boxes", "paraphrase",
+    "paraphrase_status", "caption",
 ))  # fmt: skip
 # Bytes of a table of captions beside which no further row is put, and of an id.
 _BATCH_BYTES, _LONGEST_ID = 32 * 2**20, 200
@@ -100,7 +100,12 @@ class Corpus(Protocol):
 
 
 def open_corpus(
-    name: str, *, rows: int = 0, seed: int = 0, skew: str = "default", columns: Mapping[str, str] | None = None
+    name: str,
+    *,
+    max_captions: int = 0,
+    seed: int = 0,
+    synthetic_bias: str = "default",
+    columns: Mapping[str, str] | None = None,
 ) -> Corpus:
     """Open the captions called ``name``; nothing is read yet beyond what identifies them.
 
@@ -108,8 +113,8 @@ def open_corpus(
         name: What an installed package brings (``biaslab.corpora``); a Parquet, Arrow, CSV, TSV, JSONL or text file (in
             which a line is a caption), a folder of files or a pattern such as ``"part-*.parquet"``; or a dataset of the
             Hugging Face Hub, streamed, as ``"owner/name"`` or ``"hf:NAME:CONFIG@SPLIT"`` (both may be left out).
-        rows: How many captions from the start; 0 for all.
-        seed, skew: Seed of captions that a package writes, and what these plant; other corpora have neither.
+        max_captions: Maximum number of captions, from the start; 0 reads all.
+        seed, synthetic_bias: Seed of synthetic captions, and the bias planted in them; other corpora ignore both.
         columns: Which column holds ``text``, ``caption_id`` (each once) and ``url``, such as ``{"text": "TEXT"}``;
             usual names are known. Ids that are missing, or longer than 200 characters, are made of file and row.
 
@@ -124,23 +129,23 @@ def open_corpus(
             raise ParameterError(f"columns maps {role!r} to {column!r}; it must be the name of a column.")
     if not name:
         raise MissingInputError(
-            "captions.corpus names no captions: set it to a file or pattern of files, or to the hub name of a data set."
+            "captions.corpus names no captions: set it to a file or pattern of files, or to the hub name of a dataset."
         )
     if name in (brought := plugins.entry_points(plugins.CORPORA)):
         with loading(name, "captions"):
-            return brought[name].load()(rows=rows, seed=seed, skew=skew)
+            return brought[name].load()(max_captions=max_captions, seed=seed, synthetic_bias=synthetic_bias)
     if name.startswith("hf:"):
-        return HubCorpus(name.removeprefix("hf:"), columns, rows)
+        return HubCorpus(name.removeprefix("hf:"), columns, max_captions)
     folder = Path(os.path.expanduser(name))
     if os.path.isdir(folder):
         paths = _of_captions(folder)
     else:
         paths = [Path(p) for p in sorted(glob.glob(str(folder), recursive=True)) if os.path.isfile(p)]
     if paths:
-        return FileCorpus(name, paths, columns, rows)
+        return FileCorpus(name, paths, columns, max_captions)
     owner, slash, rest = name.partition("/")
     if slash and owner and rest and "/" not in rest and not (Path(name).suffix or set(name) & set("*?[~.")):
-        return HubCorpus(name, columns, rows)
+        return HubCorpus(name, columns, max_captions)
     near = near_matches(name, brought)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     raise MissingInputError(

@@ -39,7 +39,7 @@ TEMPORARY = (*_UNREACHED, "rate_limited", "server_error", "failed", fetched.MISS
 _NOT_REQUESTED = (fetched.NO_URL, "bad_url", "refused_scheme")
 # Fewer hosts that cannot be reached say nothing of this machine's network, once another host has answered.
 _SILENT_HOSTS = 10
-_KEPT = "Images that were fetched are kept and will be found again: {fix} and run again."
+_KEPT = "Fetched images stay in the cache: {fix} and run again."
 # One image at a time is decoded, because one of many pixels takes hundreds of megabytes.
 _DECODING = threading.Lock()
 
@@ -65,9 +65,9 @@ def download(
 
     with locked(folder / "shards", "fetching", kept=_KEPT):
         table = FetchedImages(folder, images).table
-        again = table["outcome"].isin(TEMPORARY) & ((table["attempt"] != attempt) | (attempt == ""))
-        other = not table["outcome"].isin((*TEMPORARY, *_NOT_REQUESTED)).all()
-        new = dict.fromkeys(table.loc[table["outcome"] == fetched.MISSING, "url"])
+        again = table["status"].isin(TEMPORARY) & ((table["attempt"] != attempt) | (attempt == ""))
+        other = not table["status"].isin((*TEMPORARY, *_NOT_REQUESTED)).all()
+        new = dict.fromkeys(table.loc[table["status"] == fetched.MISSING, "url"])
         urls = list(new | dict.fromkeys(table.loc[again, "url"]))
         hosts: dict[str, threading.Semaphore] = defaultdict(lambda: threading.Semaphore(PER_HOST))
         pool, stop, done = ThreadPoolExecutor(CONCURRENCY), threading.Event(), []
@@ -104,7 +104,7 @@ def _fetch(
 ) -> tuple[dict[str, Any], bytes | None]:
     """Return the row of a URL and the image to save, or None where there is none."""
     row: dict[str, Any] = {"url": url, "status": "failed_to_download", "outcome": fetched.OK, "attempt": attempt}
-    limits = fetch.Limits(settings.most_bytes, seconds=settings.seconds, opt_out=settings.opt_out)
+    limits = fetch.Limits(settings.max_bytes, timeout=settings.timeout, opt_out=settings.opt_out)
     try:
         with host:
             body = retrying(ATTEMPTS, stop, abandons=True)(fetch.get, url, limits, allow)
@@ -121,9 +121,9 @@ def _fetch(
 def encode_image(data: bytes, settings: DownloadSettings) -> tuple[bytes, dict[str, int]]:
     """Return the JPEG to save, and widths and heights in pixels. Raises Failed: ``data`` holds no image."""
     try:
-        with _DECODING, image_files.open_image(data, settings.most_pixels) as image:
+        with _DECODING, image_files.open_image(data, settings.max_pixels) as image:
             (width, height), whole = image.size, BytesIO()
-            made = image_files.fit_image(image, settings.size)
+            made = image_files.fit_image(image, settings.max_side)
             made.save(whole, "JPEG", quality=JPEG_QUALITY)
     except image_files.ImageDecodeError as error:
         raise Failed(error.reason.replace(" ", "_"), str(error)) from None

@@ -64,7 +64,7 @@ class FetchedImages:
     """The images behind captions, as a source: one per caption, by its URL.
 
     ``captions`` has caption_id (unique texts) and url (empty or missing: no URL). ``table`` has a row per caption, in
-    its order, with image_id, caption_id, url, outcome (``ok``, or why there is no image: ``missing`` where no complete
+    its order, with image_id, caption_id, url, status (``ok``, or why there is no image: ``missing`` where no complete
     shard has the URL or its file is gone), detail (a message), width and height (as saved, in pixels), original_width
     and original_height (as received), sha256 (of the body, as hex digits), shard, key and attempt. Values that do not
     apply are missing. Where several rows have one URL, the last with an image counts, or else the last.
@@ -78,27 +78,27 @@ class FetchedImages:
         table = rows.reindex(pd.Index(_texts(captions["url"]), name="url", dtype=object)).reset_index()
         table.insert(0, "image_id", captions["caption_id"].to_list())
         members = cache(partial(_members, Path(folder).expanduser()))
-        outcomes, self._places = [], {}
-        for image_id, url, outcome, shard, key in table[["image_id", "url", "outcome", "shard", "key"]].itertuples(
+        statuses, self._places = [], {}
+        for image_id, url, status, shard, key in table[["image_id", "url", "status", "shard", "key"]].itertuples(
             index=False
         ):
-            place = self._places[image_id] = members(shard).get(key) if outcome == OK else None
-            lacking = not isinstance(outcome, str) or (outcome == OK and not place)
-            outcomes.append(NO_URL if not url else MISSING if lacking else outcome)
-        self.table = table.assign(outcome=outcomes, caption_id=table["image_id"])
-        self._outcomes = dict(zip(table["image_id"], outcomes, strict=True))
+            place = self._places[image_id] = members(shard).get(key) if status == OK else None
+            lacking = not isinstance(status, str) or (status == OK and not place)
+            statuses.append(NO_URL if not url else MISSING if lacking else status)
+        self.table = table.assign(status=statuses, caption_id=table["image_id"])
+        self._statuses = dict(zip(table["image_id"], statuses, strict=True))
         sizes = [place[2] if place else 0 for place in map(self._places.get, table["image_id"])]
-        states = sorted(zip(table["image_id"], outcomes, table["sha256"].map(str), sizes, strict=True))
+        states = sorted(zip(table["image_id"], statuses, table["sha256"].map(str), sizes, strict=True))
         self.digest = hashlib.sha256(repr(states).encode("utf-8", "surrogatepass")).hexdigest()
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray | UnreadableImage]:
-        """Return the images in order; one that was not fetched is an UnreadableImage with its outcome as the reason."""
+        """Return the images in order; one that was not fetched is an UnreadableImage with its status as the reason."""
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             return list(pool.map(self._read, image_ids))
 
     def _read(self, image_id: str) -> np.ndarray | UnreadableImage:
         if not (place := self._places.get(image_id)):
-            return UnreadableImage(self._outcomes.get(image_id, MISSING))
+            return UnreadableImage(self._statuses.get(image_id, MISSING))
         path, start, size = place
         if size > MOST_BYTES:
             return UnreadableImage("too large")
@@ -149,7 +149,7 @@ def _texts(column: pd.Series) -> list[str]:
 
 
 def _rows(folder: str | Path) -> pd.DataFrame:
-    """Return the rows of all shards with outcome, detail and shard; those with an image come last."""
+    """Return the rows of all shards with status, detail and shard; those with an image come last."""
     frames = [pd.DataFrame(columns=[*COLUMNS, "shard"], dtype=object)]
     for path in shards(folder):
         try:
@@ -166,17 +166,17 @@ def _rows(folder: str | Path) -> pd.DataFrame:
     rows = pd.concat(frames, ignore_index=True)
     rows["url"], rows["key"] = _texts(rows["url"]), _texts(rows["key"])
     rows["detail"] = [text[:300] for text in _texts(rows.pop("error_message"))]
-    rows["outcome"] = [_outcome(*row) for row in rows[["status", "detail"]].itertuples(index=False)]
-    return rows.sort_values("outcome", key=lambda outcome: outcome == OK, kind="stable")
+    rows["status"] = [_status(*row) for row in rows[["status", "detail"]].itertuples(index=False)]
+    return rows.sort_values("status", key=lambda status: status == OK, kind="stable")
 
 
-def _outcome(status: object, message: str) -> str:
-    """Return the outcome that a status and an error message stand for."""
+def _status(status: object, message: str) -> str:
+    """Return the status that img2dataset's status and error message stand for."""
     if status == "success":
         return OK
     if own := re.match(r"([a-z_]+)(?:: |$)", message):
         return own[1]
     if code := re.match(r"HTTP Error (\d{3})\b", message):
         return status_of_code(int(code[1]))
-    found = (outcome for pattern, outcome in _MESSAGES.items() if re.search(pattern, message))
+    found = (reason for pattern, reason in _MESSAGES.items() if re.search(pattern, message))
     return next(found, "failed_to_resize" if status == "failed_to_resize" else "failed_to_download")

@@ -98,13 +98,16 @@ def parse_spans(spans: str) -> list[Span]:
 
 
 def indicators(
-    texts: Iterable[str | None], *, names: str = "gazetteer", words: Mapping[str, Sequence[str]] = MappingProxyType({})
+    texts: Iterable[str | None],
+    *,
+    name_recognizer: str = "gazetteer",
+    words: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> pd.DataFrame:
     """Label each caption with the gender it says outright (paradox, A.5).
 
     Args:
         texts: Captions; a missing one says nothing.
-        names: How names are found: ``gazetteer``, ``spacy`` (needs spaCy and its model) or ``off``.
+        name_recognizer: Recognizer of names: ``gazetteer``, ``spacy`` (needs spaCy and its model) or ``off``.
         words: Words of one's own that say ``female`` and ``male``, in place of the paper's and of forms of address.
 
     Returns:
@@ -117,7 +120,7 @@ def indicators(
     index = texts.index if isinstance(texts, pd.Series) else None
     given = [text if isinstance(text, str) else "" for text in texts]
     texts = [normalize(text) for text in given]
-    persons = {"gazetteer": map(_names, texts), "spacy": _spacy(texts), "off": repeat(())}[names]
+    persons = {"gazetteer": map(_names, texts), "spacy": _spacy(texts), "off": repeat(())}[name_recognizer]
     said_in = map(_own_words(words) if words else _words, texts)
     labels, spans = ["none"] * len(texts), [""] * len(texts)
     for i, (said, named) in enumerate(zip(said_in, persons, strict=False)):
@@ -133,9 +136,9 @@ def indicators(
     return pd.DataFrame({"indicator": labels, "spans": spans}, index=index, dtype=object)
 
 
-def indicate(names: str, words: Mapping[str, Sequence[str]], captions: pd.DataFrame) -> pd.DataFrame:
-    """Return indicator and spans of captions (column text), as :func:`indicators` does for ``names`` and ``words``."""
-    return indicators(captions["text"].tolist(), names=names, words=words)
+def indicate(name_recognizer: str, words: Mapping[str, Sequence[str]], captions: pd.DataFrame) -> pd.DataFrame:
+    """Return indicator and spans of captions (column text), as :func:`indicators` does."""
+    return indicators(captions["text"].tolist(), name_recognizer=name_recognizer, words=words)
 
 
 @cache
@@ -342,8 +345,8 @@ def _spacy_model():
         return spacy.load(_SPACY_MODEL)
     except (ImportError, OSError) as error:
         raise ParameterError(
-            f"names is 'spacy', which is not installed ({error}): pip install spacy, and python -m spacy download "
-            f"{_SPACY_MODEL}; or set names to 'gazetteer'."
+            f"captions.name_recognizer is 'spacy', which is not installed ({error}): pip install spacy, and "
+            f"python -m spacy download {_SPACY_MODEL}; or set it to 'gazetteer'."
         ) from None
 
 
@@ -362,13 +365,13 @@ def _spacy(texts: Sequence[str]) -> Iterator[list[_Mention]]:
 _PLURALS = frozenset({"women", "ladies", "girls", "females", "men", "gents", "gentlemen", "boys", "males"})
 
 
-def remove_gender(texts: Iterable[str], *, names: str = "gazetteer") -> list[str]:
+def remove_gender(texts: Iterable[str], *, name_recognizer: str = "gazetteer") -> list[str]:
     """Return texts that say no gender: "person" or "people" for nouns and names, nothing for the other words.
 
     What is taken for a word of gender is what :func:`indicators` finds. Source: dalleval paper, appendix C.1.
     """
     texts = list(texts)
-    columns = indicators(texts, names=names)
+    columns = indicators(texts, name_recognizer=name_recognizer)
     return [_neutral(text, spans) for text, spans in zip(texts, columns["spans"], strict=True)]
 
 

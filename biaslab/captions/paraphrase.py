@@ -78,7 +78,7 @@ def paraphrases(
     seed: int = 0,
     endpoint: EndpointSettings | None = None,
     cache: ResultCache | None = None,
-    names: str = "gazetteer",
+    name_recognizer: str = "gazetteer",
     progress: bool = True,
 ) -> pd.DataFrame:
     """Return captions in other words, with what became of each.
@@ -89,28 +89,33 @@ def paraphrases(
         seed: Which of the possible wordings the rules choose.
         endpoint: The model that paraphrases; the rules do where it is None.
         cache: Where the model's answers are kept, so that none is paid for twice.
-        names: As for :func:`biaslab.captions.indicators.indicators`, by which genders are compared.
+        name_recognizer: As for :func:`biaslab.captions.indicators.indicators`, by which genders are compared.
 
-    Returns a row a caption, in order: ``text``, ``outcome`` (``by_rule``; ``paraphrased`` by the model; what was wrong
+    Returns a row a caption, in order: ``text``, ``status`` (``by_rule``; ``paraphrased`` by the model; what was wrong
     with both of its answers, a key of :data:`WHY`; ``not_asked``, as the caption is too long; or one of
-    :data:`biaslab.endpoints.chat.OUTCOMES`), and ``asked_without``, fields of the request that the model does not take.
-    Raises ParameterError: The endpoint does not accept the key or the model. RunError: The endpoint is out of order.
+    :data:`biaslab.endpoints.chat.OUTCOMES`), and ``unsupported_fields``, fields of the request that the model does not
+    take. Raises ParameterError: The endpoint does not accept the key or the model. RunError: The endpoint is out of
+    order.
     """
     pairs = list(zip(captions, occupations, strict=True))
     texts = [paraphrase(text, occupation, seed) for text, occupation in pairs]
     outcomes, without = ["by_rule"] * len(pairs), [""] * len(pairs)
     if endpoint is not None:
         asked = [i for i, (text, _) in enumerate(pairs) if len(text) <= LONGEST_CAPTION]
-        found = _by_model([pairs[i] for i in asked], endpoint, cache, names, progress)
+        found = _by_model([pairs[i] for i in asked], endpoint, cache, name_recognizer, progress)
         outcomes = ["not_asked"] * len(pairs)
         for i, (text, outcome, left_out) in zip(asked, found, strict=True):
             outcomes[i], without[i] = outcome, left_out
             texts[i] = text if outcome == "paraphrased" else texts[i]
-    return pd.DataFrame({"text": texts, "outcome": outcomes, "asked_without": without}, dtype=object)
+    return pd.DataFrame({"text": texts, "status": outcomes, "unsupported_fields": without}, dtype=object)
 
 
 def _by_model(
-    pairs: Sequence[tuple[str, str]], endpoint: EndpointSettings, cache: ResultCache | None, names: str, progress: bool
+    pairs: Sequence[tuple[str, str]],
+    endpoint: EndpointSettings,
+    cache: ResultCache | None,
+    name_recognizer: str,
+    progress: bool,
 ) -> list[tuple[str, str, str]]:
     """Return text, outcome and what was left out for each caption; asked twice where the first text will not do."""
     from biaslab.endpoints.chat import ask_until
@@ -122,7 +127,7 @@ def _by_model(
     found: dict[int, tuple[str, str]] = {}
 
     def wrong(indices: list[int], answers: list[Answer]) -> list[str]:
-        judged = _check_answers([pairs[i] for i in indices], answers, names)
+        judged = _check_answers([pairs[i] for i in indices], answers, name_recognizer)
         found.update(zip(indices, judged, strict=True))
         return [
             _AGAIN.format(why=WHY[outcome], occupation=pairs[i][1]) if outcome in WHY else ""
@@ -134,14 +139,17 @@ def _by_model(
     return [(*found[i], answer.asked_without) for i, answer in enumerate(answers)]
 
 
-def _check_answers(pairs: Sequence[tuple[str, str]], answers: Sequence[Answer], names: str) -> list[tuple[str, str]]:
+def _check_answers(
+    pairs: Sequence[tuple[str, str]], answers: Sequence[Answer], name_recognizer: str
+) -> list[tuple[str, str]]:
     """Return text and outcome of each answer."""
     from biaslab.captions.indicators import indicators
 
     texts = [_plain_answer(answer.text) for answer in answers]
     says = {"none": set(), "female": {"female"}, "male": {"male"}, "both": {"female", "male"}}
     before, after = (
-        indicators(some, names=names)["indicator"].map(says) for some in ([caption for caption, _ in pairs], texts)
+        indicators(some, name_recognizer=name_recognizer)["indicator"].map(says)
+        for some in ([caption for caption, _ in pairs], texts)
     )
     found = []
     each = zip(pairs, answers, texts, before, after, strict=True)

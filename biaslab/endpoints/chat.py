@@ -26,7 +26,7 @@ from biaslab.errors import ParameterError, RunError
 if TYPE_CHECKING:
     import httpx
     import numpy as np
-_STAYS = "Answers before are kept"
+_STAYS = "Earlier answers are cached"
 # What may become of a question, and what it means. Those in _KEPT were paid for and are not asked again.
 OUTCOMES: dict[str, str] = {
     "answered": "there is a text",

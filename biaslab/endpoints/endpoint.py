@@ -252,7 +252,7 @@ class Requests:
                 return status, headers, data
             with self.mutex:
                 if name not in self.left_out:
-                    _log.warning("%s takes no %r of its own: it is asked without.", self.settings.model, name)
+                    _log.warning("%s takes no %r of its own: the request omits it.", self.settings.model, name)
                     self.left_out.add(name)
 
     def post(self, client: httpx.Client, digest: str, whole: bytes) -> tuple[int, httpx.Headers, bytes]:
@@ -281,15 +281,15 @@ class Requests:
         """Return the outcome of a reply with another status than 200, or raise where nothing can be asked like this."""
         code, said = replies.error(data)
         told = f"HTTP {status}" + (f": {self.shorten_message(said)}" if said else "")
-        model, variable = self.settings.model, self.settings.key_variable
+        model, variable = self.settings.model, self.settings.api_key_env
         if replies.is_policy(data):
             return self.empty_answer(self.stopped, told)
         if status in (401, 403):
             options = f"the key in the environment variable {variable}" if variable else "a request without a key"
             raise ParameterError(
-                f"{self.where} does not accept {options} (HTTP {status}). Set endpoint.key_variable to a "
-                "variable whose "
-                f"key is valid there and may use the model {model!r}, and run again. {self.after_stop}."
+                f"{self.where} does not accept {options} (HTTP {status}). Set endpoint.api_key_env to a "
+                "variable "
+                f"whose key is valid there and may use the model {model!r}, and run again. {self.after_stop}."
             )
         if status == 404:
             raise ParameterError(
@@ -304,7 +304,7 @@ class Requests:
         """Return the error for an endpoint that gave nothing, several times in a row."""
         return RunError(
             f"{self.where} does not answer: {last.detail or self.outcomes[last.outcome]}. {self.after_stop}; "
-            "see that it "
+            "see "
             "runs and takes such requests, and run again."
         )
 

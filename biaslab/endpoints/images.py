@@ -41,7 +41,7 @@ REFUSED = "refused"
 OUTCOMES: dict[str, str] = {
     OK: "there is an image",
     REFUSED: "the endpoint's content policy stopped the prompt or the image",
-    "not_an_image": "what was bought is no picture (PNG, JPEG, WebP, …) that can be decoded within the limits",
+    "not_an_image": "the bought file is not an image (PNG, JPEG, WebP, …) that can be decoded within the limits",
     "lost": "what was bought is not to be had at the address that the endpoint named",
     "not_fetched": "what was bought could not be fetched from its address yet; the next run tries again",
     "malformed": "what came back is no answer of an images endpoint, three times",
@@ -101,11 +101,11 @@ def buy(
         price, limit = Decimal(str(settings.price)), Decimal(str(settings.cost_limit))
         raise RunError(
             f"{settings.model} at {settings.url}: {_money(purchases.spent)} of cost_limit {_money(limit)} is "
-            "spent, and "
-            f"an image costs {_money(price)}: one more would pass the limit. Images left: {left}. What was bought is "
-            f"kept. To go on, set cost_limit to {_money(purchases.spent + left * price)} or more and run again; "
-            "to work "
-            "with what there is, set buy to false."
+            "spent, "
+            f"and an image costs {_money(price)}: one more would pass the limit. Images left: {left}. Bought images "
+            f"are cached. To continue, set cost_limit to {_money(purchases.spent + left * price)} or more and run "
+            "again; "
+            "to use the bought images only, set endpoint.allow_purchases to false."
         ) from None
 
 
@@ -117,7 +117,7 @@ class _Buying(Requests):
         super().__init__(settings, settings.image_fields, worked_before=bool(purchases.done))
         self._purchases = purchases
         # In base64, with room for what stands around it.
-        self.longest_reply = settings.most_bytes * 4 // 3 + 2**17
+        self.longest_reply = settings.max_bytes * 4 // 3 + 2**17
         self._useful = any(b.outcome in (OK, REFUSED) for b in purchases.done.values())
         self._wasted = 0
 
@@ -135,8 +135,8 @@ class _Buying(Requests):
             if not self._useful and self._wasted >= _WASTED:
                 raise RunError(
                     f"{self.where} was paid for {self._wasted} images and sent none: {answer.outcome} "
-                    f"({answer.detail}). See that the model {self.settings.model!r} makes images there. {STAYS}; "
-                    "run again to go on."
+                    f"({answer.detail}). Check that the model {self.settings.model!r} generates images there. "
+                    f"{STAYS}; run again to continue."
                 )
 
     def attempt(
@@ -219,7 +219,7 @@ class _Buying(Requests):
         ending = next((e for start, e in BEGINNINGS if data.startswith(start)), "")
         if not ending or (ending == "webp" and data[8:12] != b"WEBP"):
             return PurchasedImage("not_an_image", "not an image" if data else "empty", **said)
-        image = decode(data, most_bytes=self.settings.most_bytes)
+        image = decode(data, max_bytes=self.settings.max_bytes)
         if isinstance(image, UnreadableImage):
             return PurchasedImage("not_an_image", image.reason, **said)
         self._purchases.save_image(digest, ending, data)
@@ -230,12 +230,12 @@ class _Buying(Requests):
 
         s = self.settings
         # Headers that ask not to use an image are about others' images; this one was made for us.
-        limits = fetch.Limits(s.most_bytes, silence=min(30.0, s.timeout), seconds=s.timeout)
+        limits = fetch.Limits(s.max_bytes, read_timeout=min(30.0, s.timeout), timeout=s.timeout)
 
         def once() -> bytes:
             try:
                 # Some servers name a picture by its path with them.
-                return fetch.get(urljoin(self.target, address), limits, s.allow)
+                return fetch.get(urljoin(self.target, address), limits, s.allowed_hosts)
             except Failed as failed:
                 retry = failed.retry or failed.outcome == "timed_out"
                 # What goes wrong may quote what was sent, and is logged.
@@ -265,9 +265,9 @@ class _Buying(Requests):
         raise RunError(
             f"{self.where} sent the same image twice: the first two images of {prompt!r} by {self.settings.model} have "
             f"identical {same}. Nothing more is bought, because copies are not independent observations. Let the "
-            "server draw a new seed for each request, switch off the cache of a gateway before it, or ask for one "
-            f"image per prompt. {STAYS}: delete the copy in the store, {path}, so that it is asked for again, and run "
-            "again."
+            "server use a new seed for each request, switch off the cache of a gateway in front of it, or request "
+            f"one image per prompt. {STAYS}: delete the copy in the store, {path}, so that it is requested again, "
+            "and run again."
         )
 
     def repeated_failure(self, last: PurchasedImage) -> RunError:

@@ -28,7 +28,7 @@ from biaslab.endpoints.endpoint import StoppedError
 from biaslab.errors import InputError, RunError
 
 OK = "ok"
-STAYS = "Images bought before are kept"
+STAYS = "Images bought earlier are cached"
 BEGINNINGS = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpg"), (b"RIFF", "webp"))
 """How pictures begin, and their files' endings."""
 _NAME = "purchases.sqlite"
@@ -55,8 +55,8 @@ _INSERT = {
 }
 _COSTS = "select cost, count(*) from charges where folder = ? group by cost"
 # What helps where SQLite refuses.
-_KEPT = "What was bought before is kept and will be found again: {fix}, and run again."
-_ELSEWHERE = "name a folder on a local disk, whose locks work, as compute.store or BIASLAB_STORE"
+_KEPT = "Purchases stay in the cache: {fix}, and run again."
+_ELSEWHERE = "name a folder on a local disk, whose locks work, as compute.cache or BIASLAB_CACHE"
 _WRITABLE = "let this user read and write it and its folder"
 _FIXES = {
     sqlite3.SQLITE_FULL: "free some space",
@@ -183,8 +183,8 @@ class ImagePurchases(_PurchaseRecords):
             raise RunError(
                 f"The host {host} buys with {self.file}, or its process was killed, so nothing is bought on "
                 f"{platform.node()}: together they could pass the limit of cost. Buy on one host at a time. Where no "
-                f"process of {host} buys any more, release it and run again: biaslab ledger --release "
-                f"{self.file.parent}"
+                f"process of {host} buys any more, release it and run again: biaslab purchases --release "
+                f"--cache {self.file.parent}"
             )
 
     def _check_images(self) -> None:
@@ -297,7 +297,7 @@ def release(cache: str | Path) -> None:
 
 def _existing(cache: str | Path) -> Path:
     if not (file := Path(cache) / _NAME).exists():
-        raise InputError(f"{cache} has no {_NAME}: nothing was bought with this store.")
+        raise InputError(f"{cache} has no {_NAME}: nothing was bought with this cache.")
     return file
 
 

@@ -176,8 +176,8 @@ class Workers:
                 # Dask has given the task to several workers by then.
                 if failures > RETRIES or self.engine == "dask":
                     raise RunError(
-                        f"Workers were killed {RETRIES + 1} times at the same piece, often for lack of memory. "
-                        "Finished pieces are kept. Use fewer workers, or machines with more memory. The last time: "
+                        f"Workers were killed {RETRIES + 1} times at the same chunk, often for lack of memory. "
+                        "Finished chunks are cached. Use fewer workers, or machines with more memory. The last error: "
                         f"{error}"
                     ) from None
             finally:

@@ -81,7 +81,7 @@ class Family:
         """
         requested = {"height": settings.height, "width": settings.width}
         if not self.takes_size and any(requested.values()):
-            raise ParameterError(f"{name} is a {self.pipeline}, which is told no size: set height and width to 0.")
+            raise ParameterError(f"{name} is a {self.pipeline}, which takes no size: set height and width to 0.")
         for side, value in requested.items():
             if self.denoiser and value % self.multiple:
                 near = max(self.multiple, round(value / self.multiple) * self.multiple)
@@ -93,7 +93,7 @@ class Family:
             return height, settings.width or self.width
         if not (height and self.width and self.takes_size):
             why = f"{name} is a {self.pipeline}, whose own shape is not known"
-            raise ParameterError(f"aspect is {settings.aspect:g}, but {why}. Set it to 1; in a run, people.aspect=1.")
+            raise ParameterError(f"aspect is {settings.aspect:g}, but {why}. Set it to 1; in a run, paired.aspect=1.")
         # As wide as asked for, in what the model makes.
         wide = height * self.width / self.height * settings.aspect
         return height, settings.width or max(self.multiple, round(wide / self.multiple) * self.multiple)
@@ -107,7 +107,7 @@ class Family:
                 f"guidance_scale is {scale:g}, {what}, whose images no guidance changes. Leave it empty (null)."
             )
         if settings.steps is not None and self.steps is None:
-            raise ParameterError(f"steps is {settings.steps}, {what}, which is told none. Leave steps empty (null).")
+            raise ParameterError(f"steps is {settings.steps}, {what}, which takes none. Leave steps empty (null).")
         if negative and not self.negative:
             raise ParameterError(
                 f"negative_prompt is {negative!r}, {what}, which takes none: its guidance is part of the network."

@@ -325,10 +325,10 @@ class Generator:
         """Raise ParameterError, with the words, where the tokenizer has no token for a word of a prompt."""
         texts.check_words(self._folder, [*prompts, self.settings.negative_prompt], self.model)
 
-    def tokens_cut(self, prompts: Sequence[str]) -> np.ndarray:
+    def n_tokens_truncated(self, prompts: Sequence[str]) -> np.ndarray:
         """Return how many tokens at each prompt's end no text encoder reads, ``int64 (prompts,)``."""
         with loading.quiet():
-            return texts.tokens_cut(self.pipe, prompts)
+            return texts.n_tokens_truncated(self.pipe, prompts)
 
     def images(
         self, prompts: Sequence[str], keys: Sequence[tuple[str, int]], seed: int, *, watch: Watch = unwatched

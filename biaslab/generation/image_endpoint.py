@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 # What the endpoint said about an image.
-_SAID = ["outcome", "revised_prompt", "request_id", "time", "detail"]
+_SAID = ["status", "revised_prompt", "request_id", "time", "detail"]
 _TYPES = {"image_id": object, "prompt_id": object, "index": "int64", "seed": "int64"}
 _TYPES |= dict.fromkeys(_SAID, object)
 
@@ -30,7 +30,7 @@ class EndpointImages(GeneratedSource):
 
     An image is kept by URL, model, what is asked of it (size, quality, style, options), prompt_id, text, index and
     seed: another seed asks for other images of the same prompts, and no endpoint is sent one. A refusal reads as
-    ``blocked``, as by a model's safety checker. The table has an outcome (one of
+    ``blocked``, as by a model's safety checker. The table has a status (one of
     :data:`biaslab.endpoints.images.OUTCOMES`), and, empty where the endpoint said nothing, revised_prompt, request_id,
     time (of the reply, UTC) and detail.
 
@@ -59,7 +59,7 @@ class EndpointImages(GeneratedSource):
         return float(self._purchases.spent)
 
     def complete(self, *, progress: bool = True) -> Self:
-        """Buy what is missing, unless ``buy`` is off; set :attr:`table` and :attr:`digest`.
+        """Buy what is missing, unless ``allow_purchases`` is off; set :attr:`table` and :attr:`digest`.
 
         Raises as :func:`biaslab.endpoints.images.buy`, and ParameterError where ``price`` is not set.
         """
@@ -67,7 +67,7 @@ class EndpointImages(GeneratedSource):
 
         settings, purchases, failed = self._settings, self._purchases, {}
         purchases.load()
-        if settings.buy and self._missing():
+        if settings.allow_purchases and self._missing():
             if settings.price is None:
                 raise ParameterError(f"endpoint.price is not set: set it to what an image of {settings.model} costs.")
             settings.check_key()
@@ -79,7 +79,7 @@ class EndpointImages(GeneratedSource):
         found = [purchases.done[k] if purchases.is_purchased(k) else failed.get(k, nothing) for k in self._keys]
         units, ids = self._units, image_ids_of(self._units)
         self._by_id = dict(zip(ids, zip(self._keys, found, strict=True), strict=True))
-        self.table = pd.DataFrame([asdict(b) for b in found], columns=_SAID).assign(
+        self.table = pd.DataFrame([asdict(b) | {"status": b.outcome} for b in found], columns=_SAID).assign(
             image_id=ids,
             prompt_id=units["prompt_id"].to_numpy(object),
             index=units["index_"].to_numpy(),
@@ -96,14 +96,14 @@ class EndpointImages(GeneratedSource):
 
     def check_delivered(self) -> None:
         """Raise RunError where images may yet be delivered: results with gaps would pass for complete ones."""
-        left = self.table[self.table["outcome"].isin(UNDELIVERED)]
+        left = self.table[self.table["status"].isin(UNDELIVERED)]
         if left.empty:
             return
-        counts = ", ".join(f"{n} {outcome}" for outcome, n in left["outcome"].value_counts().items())
+        counts = ", ".join(f"{n} {outcome}" for outcome, n in left["status"].value_counts().items())
         first = left.iloc[0]
         raise RunError(
             f"{self.name} has not delivered {len(left)} of {len(self.table)} images ({counts}; first "
-            f"{first['image_id']}: {first['detail'] or OUTCOMES[first['outcome']]}). {STAYS}; run again for the others."
+            f"{first['image_id']}: {first['detail'] or OUTCOMES[first['status']]}). {STAYS}; run again for the others."
         )
 
     def _image(self, place: tuple[str, PurchasedImage]) -> np.ndarray | UnreadableImage:

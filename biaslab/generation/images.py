@@ -72,7 +72,7 @@ class GeneratedImages(GeneratedSource):
     They are kept by model, weights, settings, seed and prompts. Types and batch sizes that were found stay in
     ``made.json`` of the stage's folder, for when a stopped run goes on. Images that share no noise are found whatever
     else is asked for: of more images a prompt, only the new ones are made. The table has an outcome ``blocked`` (by the
-    model's safety checker) and tokens_cut (tokens at the prompt's end that no text encoder reads).
+    model's safety checker) and n_tokens_truncated (tokens at the prompt's end that no text encoder reads).
 
     Args:
         prompts: Columns prompt_id (unique texts), text and n_images (0 or more), and where prompts share noise
@@ -144,8 +144,8 @@ class GeneratedImages(GeneratedSource):
         found = self._facts.compute(self._units, shard_rows=self._shard_rows, **options)
         empty = pd.DataFrame({k: pd.Series(dtype=v) for k, v in _TYPES.items()})
         self.table = (found if len(found) else empty).astype(_TYPES)
-        if cut := self.table.loc[self.table["tokens_cut"] > 0, "prompt_id"].nunique():
-            said = "%d of %d prompts are longer than the text encoder of %s reads (column tokens_cut)."
+        if cut := self.table.loc[self.table["n_tokens_truncated"] > 0, "prompt_id"].nunique():
+            said = "%d of %d prompts are longer than the text encoder of %s reads (column n_tokens_truncated)."
             _log.warning(said, cut, self.table["prompt_id"].nunique(), self.name)
         return self
 
@@ -156,7 +156,7 @@ class GeneratedImages(GeneratedSource):
     def latents(self, image_ids: Sequence[str]) -> list[latents.LatentRecord]:
         """Return latents of images in the order asked for; InputError where an id or the column noise_id is missing."""
         if NOISE not in self._units:
-            raise InputError(f"No latents are kept of {self.name}: its prompts have no column {NOISE!r}.")
+            raise InputError(f"No latents of {self.name} are saved: its prompts have no column {NOISE!r}.")
         return [latents.unpacked(self._row(place)) for place in self._row_of(image_ids)]
 
     def _image(self, place: int) -> np.ndarray | UnreadableImage:
@@ -222,8 +222,8 @@ class GeneratedImages(GeneratedSource):
         return made.assign(
             image_id=ids,
             seed=[generator.image_seed(self._seed, *key) for key in keys],
-            outcome=[OK if isinstance(i, np.ndarray) else i.reason for i in images],
-            tokens_cut=made_by.tokens_cut(list(rows["text"])),
+            status=[OK if isinstance(i, np.ndarray) else i.reason for i in images],
+            n_tokens_truncated=made_by.n_tokens_truncated(list(rows["text"])),
             file=files,
             **more,
         )[[*_TYPES, "text", "file", *more]]
@@ -283,7 +283,7 @@ class GeneratedImages(GeneratedSource):
 
 
 _TYPES = {"image_id": object, "prompt_id": object, "index": "int64", "seed": "int64"}
-_TYPES |= {"outcome": object, "tokens_cut": "int64"}
+_TYPES |= {"status": object, "n_tokens_truncated": "int64"}
 
 
 def units_of(prompts: pd.DataFrame) -> pd.DataFrame:
@@ -302,7 +302,7 @@ def units_of(prompts: pd.DataFrame) -> pd.DataFrame:
                 raise InputError(f"The prompts' column {column!r} holds {value!r}; it must hold texts, none empty.")
     twice = prompts.loc[prompts["prompt_id"].duplicated(), "prompt_id"]
     if len(twice):
-        raise InputError(f"prompt_id {twice.iloc[0]!r} stands for two prompts; it must be unique.")
+        raise InputError(f"prompt_id {twice.iloc[0]!r} is the id of two prompts; it must be unique.")
     units = prompts.loc[:, texts].astype(object).reset_index(drop=True)
     units = units.loc[units.index.repeat(prompts["n_images"].to_numpy(np.int64))].reset_index(drop=True)
     units = units.assign(index_=units.groupby("prompt_id").cumcount().to_numpy(np.int64))

@@ -91,10 +91,10 @@ def look_up(name: str, *, safety_checker: bool = True) -> LocatedFiles:
                 f"{given.base}+{model_names.NONE}",
             )
             fix = f"Write {used} to use it, or {bare} to leave it out."
-            raise ParameterError(f"{given.base} holds {own_files[0]} beside the model. {fix}")
+            raise ParameterError(f"{given.base} holds {own_files[0]} next to the model. {fix}")
         used = {checkpoints.file_of(adapter.name) for adapter in named.adapters}
         if unused := [path for path in (*own_files, *others) if path not in used]:
-            remark = f"{given.base}: {', '.join(unused)} lies beside the model and is not used."
+            remark = f"{given.base}: {', '.join(unused)} is next to the model and is not used."
             located = replace(located, base=replace(located.base, remarks=(*located.base.remarks, remark)))
     if not named.adapters:
         return located

@@ -122,14 +122,14 @@ class FolderModel(ImageModel):
 
     def check_attention(self) -> None:
         """Refuse: nothing is known of how pictures came about."""
-        raise ParameterError(f"{self.label} is a folder of pictures: set triplets.attention to false.")
+        raise ParameterError(f"{self.label} is a folder of images: set triplets.attention to false.")
 
     def generate(self, prompts: pd.DataFrame, **_: Any) -> ImageSource:
         """Return the pictures of prompts, ``n_images`` at most; MissingInputError where there are none."""
         table = self._select_prompts(prompts)
         if table.empty:
             raise MissingInputError(
-                f"{self.label} has no picture of any of these prompts, such as {prompts['text'].iloc[0]!r}."
+                f"{self.label} has no image of any of these prompts, such as {prompts['text'].iloc[0]!r}."
             )
         source = DescribedImages(self.folder, table)
         source.image_domain = self.image_domain
@@ -149,7 +149,7 @@ class FolderModel(ImageModel):
         table = shown.merge(asked[["prompt_id", "n_images", *keys]], on=keys).drop(columns=own)
         table["index"] = table.groupby("prompt_id").cumcount()
         table = table[table["index"] < table["n_images"]].reset_index(drop=True)
-        return table.drop(columns=["same", "n_images"]).assign(seed=0, outcome=OK)
+        return table.drop(columns=["same", "n_images"]).assign(seed=0, status=OK)
 
 
 def open_model(
@@ -167,16 +167,16 @@ def open_model(
 
     ``name`` is a folder or the hub name of a diffusers pipeline, or a checkpoint in one file, also with LoRAs on it
     (:mod:`biaslab.io.model_names`); ``endpoint:NAME``; ``images:FOLDER`` of pictures; or what an installed package
-    brings, which is told ``of`` what prompts ask (``captions``, ``people``, ``dalleval`` or ``triplets``), the
+    brings, which is told ``of`` what prompts ask (``captions``, ``paired``, ``dalleval`` or ``triplets``), the
     ``corpus`` and DALL-Eval's ``design``. Raises ParameterError: The settings do not say where an endpoint is.
     """
     one = registry.find_plugin(name, "text-to-image", of)
     if one and one.factory:
         return one.factory(name=name, corpus=corpus(), height=settings.height, of=of, design=design)
     if name.startswith(IMAGES):
-        return FolderModel(name, image_domain=settings.pictures)
+        return FolderModel(name, image_domain=settings.image_domain)
     if name.startswith(ENDPOINT):
-        return EndpointModel(name, endpoint, image_domain=settings.pictures)
+        return EndpointModel(name, endpoint, image_domain=settings.image_domain)
     # Tables call it by the name that was given.
     stands_for = name if of == "captions" else registry.resolve_alias(name, "text-to-image", of)
     return DiffusersModel(stands_for, settings, device=device, offload=offload)
@@ -195,7 +195,7 @@ class DiffusersModel(ImageModel):
     @property
     def image_domain(self) -> str:
         """What the settings say of its images, else the model's folder."""
-        return self._settings.pictures or registry.image_domain(self._where())
+        return self._settings.image_domain or registry.image_domain(self._where())
 
     @property
     def digest(self) -> str:

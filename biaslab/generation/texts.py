@@ -98,7 +98,7 @@ def are_words(pipe, texts: Sequence[str]) -> np.ndarray | None:
     return np.concatenate(found, axis=1)
 
 
-def tokens_cut(pipe, texts: Sequence[str]) -> np.ndarray:
+def n_tokens_truncated(pipe, texts: Sequence[str]) -> np.ndarray:
     """Return how many tokens at the end of each text no text encoder reads, ``int64 (texts,)``; mostly 0."""
     cut, framed = [], families.family_of_pipeline(pipe).chat
     for _, tokenizer, most in _tokenizers(pipe) if len(texts) else ():

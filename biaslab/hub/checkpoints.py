@@ -85,7 +85,7 @@ def label(name: str) -> str:
 
 
 def digest(name: str) -> str:
-    """Return a digest of what a name says, with the configurations that one file is read by; raises as
+    """Return a digest of a name and the configurations of a single file; raises as
     :func:`find_checkpoint`.
     """
     named = find_checkpoint(name)
@@ -163,7 +163,8 @@ def configurations(repository: Repository, where: str) -> str:
 
 def look_up_lora(adapter: Adapter, base: str) -> Located:
     """Return the file of a LoRA that :func:`find_checkpoint` returned; ``base`` is the name of the model that it is
-    put on.
+    put
+    on.
 
     Raises ParameterError: It is not to be had, or is none.
     """

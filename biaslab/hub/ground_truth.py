@@ -54,7 +54,7 @@ class GroundTruth(Protocol):
     def instances(self, images: ImageSource, rows: pd.DataFrame) -> pd.DataFrame:
         """Return the instances of objects in images (``rows``: image_id), as :mod:`biaslab.metrics.instances`."""
 
-    def expected(self, prompts: pd.DataFrame, skew: str) -> pd.DataFrame:
+    def expected(self, prompts: pd.DataFrame, synthetic_bias: str) -> pd.DataFrame:
         """Return how many of each object images of prompts show on average: prompt_id, object and expected."""
 
     def word_masks(self, images: ImageSource, image_id: str, text: str) -> Mapping[str, np.ndarray]:
@@ -83,7 +83,7 @@ def load(name: str) -> GroundTruth:
 
 
 def describe(corpus: str, where: str) -> str:
-    """Return the words of reports on the captions of a corpus (:attr:`GroundTruth.words`); empty where it has none."""
+    """Return the description of captions by their corpus's name (:attr:`GroundTruth.words`); empty without one."""
     return next((truth.words.get(where, "") for truth in _all() if truth.corpus == corpus), "")
 
 

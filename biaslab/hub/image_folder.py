@@ -28,7 +28,7 @@ _SIDES = {"left": "1", "right": "2"}
 _MOST_PEOPLE = 9
 MIXED = "::"  # What stands between a folder and one of the models whose pictures it holds.
 _TABLES = (".csv", ".tsv", ".parquet")
-_NEEDS = "The table of a folder of pictures needs file, and prompt or group; it may have model and position."
+_NEEDS = "The table of a folder of images needs file, and prompt or group; it may have model and position."
 # Where texts in pictures are kept: of EXIF the comment, and its description.
 _EXIF, _USER_COMMENT, _DESCRIPTION = 0x8769, 0x9286, 0x010E
 _MOST_LINKS = 20
@@ -54,14 +54,14 @@ class ImageFolder(FolderImages):
         if not self.model and self.models:
             one = f"Name one, such as images:{self._folder.name}{MIXED}{self.models[0]}."
             raise InputError(
-                f"{self._folder} holds pictures of several models: {cells.join_values(self.models)}. {one}"
+                f"{self._folder} contains images of several models: {cells.join_values(self.models)}. {one}"
             )
         if not self.model:
             return whole
         own = whole[whole["model"] == self.model].reset_index(drop=True)
         if own.empty:
             raise InputError(
-                f"{self._folder} has no pictures of {self.model!r}; it has {cells.join_values(self.models)}."
+                f"{self._folder} has no images of {self.model!r}; it has {cells.join_values(self.models)}."
             )
         return own
 
@@ -105,7 +105,7 @@ class ImageFolder(FolderImages):
         if bare.any():
             raise InputError(
                 f"Nothing says what {rows.loc[bare, 'image_id'].iloc[0]} in {self._folder} was asked for, nor of "
-                f"{bare.sum() - 1:,} more. Put pictures into a folder for each group, or a table beside them. {_NEEDS}"
+                f"{bare.sum() - 1:,} more. Put images into one folder per group, or a table next to them. {_NEEDS}"
             )
         # Of pictures that say nothing of a prompt, all of a group are alike.
         rows["prompt"] = rows["prompt"].where(rows["prompt"] != "", rows["group"])
@@ -117,7 +117,7 @@ class ImageFolder(FolderImages):
         tables = list(folders.files(self._folder, _TABLES, deep=False).values())
         if len(tables) > 1:
             names = ", ".join(sorted(path.name for path in tables))
-            raise InputError(f"{self._folder} has several tables: {names}. Leave the one that names its pictures.")
+            raise InputError(f"{self._folder} has several tables: {names}. Keep only the one that lists its images.")
         return tables[0] if tables else None
 
 
@@ -145,7 +145,7 @@ def _of_table(path: Path, files: Mapping[str, Path], not_read: Sequence[str]) ->
     cells.refuse(ids.isna(), path, "file is {}", there, frame["file"])
     frame["image_id"] = ids
     twice = frame.duplicated(["image_id", "position"])
-    cells.refuse(twice, path, "file {} stands twice", "keep one row, or say left and right", frame["file"])
+    cells.refuse(twice, path, "file {} occurs twice", "keep one row, or say left and right", frame["file"])
     some = frame["model"] != ""
     fix = "fill it in, or leave the whole column out"
     cells.refuse(~some & some.any(), path, "file {} is of no model, where others are", fix, frame["file"])

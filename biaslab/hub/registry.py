@@ -41,7 +41,7 @@ class PluginEntry:
     folder: Path | None = None  # Where its weights are, as any model's in a folder.
     autoencoder: Path | None = None  # The folder of a pipeline's autoencoder, where it shares that of another.
     alias_of: Mapping[str, str] = field(default_factory=dict)
-    """The name that it stands for: of what makes images by what prompts ask for (``captions``, ``people``,
+    """The name that it stands for: of what makes images by what prompts ask for (``captions``, ``paired``,
     ``dalleval``, ``triplets``), of a judge by kind, or by what images are compared with."""
     factory: Callable[..., Any] | None = None
     """Opens what makes images without weights, as a :class:`biaslab.generation.models.ImageModel`: keywords ``name``,

@@ -90,7 +90,7 @@ def _why_refused(file: Path, inside: Sequence[Path]) -> str:
     if isinstance(shards, dict) and file.name.endswith(".index.json") and ".safetensors" in file.name:
         for shard in map(str, shards.values()):
             if not re.fullmatch(r"[\w.-]+\.safetensors", shard):
-                return f"which names {shard[:100]!r} as weights; they are read from .safetensors beside it only."
+                return f"which names {shard[:100]!r} as weights; they are read from .safetensors next to it only."
     return ""
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ENDINGS = (".csv", ".tsv", ".xlsx", ".parquet", ".pq")
-NARROWER = "With more raters, give one row per image and rater, with the columns rater and label."
+NARROWER = "With more annotators, give one row per image and annotator, with the columns annotator and label."
 _MOST_BYTES = 1_000_000_000
 # What a spreadsheet would run as a formula is written with an apostrophe before it.
 _ESCAPED = r"^'(?=[=+\-@\t\r'])"
@@ -46,7 +46,7 @@ def file_setting(path: str, setting: str, endings: Sequence[str] = ENDINGS) -> P
     file = Path(path).expanduser()
     if not file.is_file() or file.suffix.lower() not in endings:
         allowed = ", ".join(endings)
-        raise InputError(f"{setting} is {path!r}; it must be a file that is there and ends in {allowed}.")
+        raise InputError(f"{setting} is {path!r}; it must be an existing file that ends in {allowed}.")
     return file
 
 
@@ -74,7 +74,7 @@ def load(path: Path, known: Collection[str]) -> tuple[pd.DataFrame, dict[str, st
         if other := sorted(set(map(str, frame)).symmetric_difference(map(str, frames[0]))):
             raise InputError(
                 f"{file} and {paths[0].name} do not have the same columns: only one has {other[0]!r}. Give the files "
-                "of a folder the same columns; in long form they are the same whoever rated."
+                "of a folder the same columns; in long form they do not depend on the annotators."
             )
     return pd.concat(frames, ignore_index=True), {k: v for _, left_out in read for k, v in left_out.items()}
 

@@ -159,7 +159,7 @@ def rows(
                 few = "" if len(row) > width else " A cell that is empty needs its separator, too."
                 raise InputError(
                     f"{path} cannot be read as CSV: line {begins} has {len(row)} cells and the first row has {width}. "
-                    f"A cell that holds a separator must stand in quotation marks.{few}"
+                    f"Put a cell that contains a separator in quotation marks.{few}"
                 )
             yield [*row, *[""] * (width - len(row))]
     except csv.Error as error:

@@ -48,9 +48,7 @@ class ImageDecodeError(Exception):
         self.reason = reason
 
 
-def decode(
-    data: bytes, *, most_pixels: int = MOST_PIXELS, most_bytes: int = MOST_BYTES
-) -> np.ndarray | UnreadableImage:
+def decode(data: bytes, *, max_pixels: int = MOST_PIXELS, max_bytes: int = MOST_BYTES) -> np.ndarray | UnreadableImage:
     """Return the image that ``data`` (the content of a file) holds, or why there is none; nothing in it raises.
 
     The image is ``uint8 (height, width, 3)`` RGB, as :func:`fit_image`. More pixels or bytes than the limits are
@@ -58,10 +56,10 @@ def decode(
     """
     if not data:
         return UnreadableImage("empty")
-    if len(data) > most_bytes:
+    if len(data) > max_bytes:
         return UnreadableImage("too large")
     try:
-        with open_image(data, most_pixels) as image:
+        with open_image(data, max_pixels) as image:
             # A copy: what Pillow lends cannot be written to, and torch warns of that.
             return np.array(fit_image(image))
     except ImageDecodeError as error:
@@ -82,10 +80,10 @@ def formats() -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def open_image(data: bytes, most_pixels: int = MOST_PIXELS) -> Iterator[Image.Image]:
+def open_image(data: bytes, max_pixels: int = MOST_PIXELS) -> Iterator[Image.Image]:
     """Open the picture in some bytes; its pixels are decoded when they are asked for.
 
-    Raises ImageDecodeError: It is none, here or where pixels are asked for within, or it has more than ``most_pixels``.
+    Raises ImageDecodeError: It is none, here or where pixels are asked for within, or it has more than ``max_pixels``.
     """
     from PIL import Image, UnidentifiedImageError
 
@@ -94,7 +92,7 @@ def open_image(data: bytes, most_pixels: int = MOST_PIXELS) -> Iterator[Image.Im
         raise ImageDecodeError("too large", f"a JPEG of more than {_MOST_SCANS} scans")
     try:
         with Image.open(BytesIO(_without_texts(data)), formats=formats()) as image:
-            if image.width * image.height > most_pixels:
+            if image.width * image.height > max_pixels:
                 raise ImageDecodeError("too large", f"{image.width} x {image.height} pixels")
             yield image
     except ImageDecodeError:

@@ -1,7 +1,7 @@
 """Which judges know which pictures: one that knows drawings says nothing about a photograph, and is refused for it.
 
 A model in a folder says it in a file (:func:`biaslab.hub.registry.image_domain`), a judge of another package by
-``known_domain``; raters, files and what looks at pixels alone know any, all others photographs.
+``known_domain``; annotators, files and what looks at pixels alone know any, all others photographs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import ParameterError
 from biaslab.hub import registry
 from biaslab.judges import judge_names, plugins
-from biaslab.judges.judge_names import FILES, GROUNDED, NONE, PLUGIN, RATINGS, TRUTH, VQA, WHOLE_IMAGE
+from biaslab.judges.judge_names import ANNOTATIONS, FILES, GROUNDED, NONE, PLUGIN, TRUTH, VQA, WHOLE_IMAGE
 from biaslab.judges.pinned import PINNED, YUNET
 
 
@@ -28,16 +28,16 @@ class Role(NamedTuple):
 
 
 GENDER_ROLES = (
-    *("judging.gender", "judging.further", "judging.tone", "judging.annotator"),
+    *("judging.gender", "judging.extra_judges", "judging.skin_tone", "judging.question_model"),
     *("dalleval.vqa", "dalleval.captioner"),
 )
 """Those of the settings whose judges may be vision models behind an endpoint: they are asked, and look for nothing."""
 ROLES = {
     "judging.faces": Role("finds faces", "detector", YUNET),
     "judging.gender": Role("judges perceived gender", "clip", "ViT-L-14:openai"),
-    "judging.further": Role("judges perceived gender", "clip", "vqa:Salesforce/blip-vqa-base"),
-    "judging.tone": Role("says skin tones", "", "plugin:NAME"),
-    "judging.annotator": Role("answers questions of one's own", "", "endpoint:NAME"),
+    "judging.extra_judges": Role("judges perceived gender", "clip", "vqa:Salesforce/blip-vqa-base"),
+    "judging.skin_tone": Role("says skin tones", "", "plugin:NAME"),
+    "judging.question_model": Role("answers questions of one's own", "", "endpoint:NAME"),
     "dalleval.detector": Role("finds PaintSkills' objects", "detector", "facebook/detr-resnet-101-dc5"),
     "dalleval.vqa": Role("answers questions about people", "vqa", "Salesforce/blip-vqa-base"),
     "dalleval.captioner": Role("describes images", "captioner", "Salesforce/blip-image-captioning-base"),
@@ -52,7 +52,7 @@ def known_domain(name: str, kind: str) -> str:
     has.
     """
     # What is behind an endpoint has seen pictures of all kinds.
-    if name in (WHOLE_IMAGE, TRUTH, NONE) or name.startswith((RATINGS, ENDPOINT)) or judge_names.is_file(name):
+    if name in (WHOLE_IMAGE, TRUTH, NONE) or name.startswith((ANNOTATIONS, ENDPOINT)) or judge_names.is_file(name):
         return registry.ANY
     if name.startswith(PLUGIN):
         return plugins.known_domain(name)
@@ -73,8 +73,8 @@ def known_domain(name: str, kind: str) -> str:
 def check(setting: str, name: str, image_domain: str, of: str, kind: str = "") -> None:
     """Refuse a judge that is not named, or that does not know the pictures that it is to look at (ParameterError).
 
-    ``setting`` is a key of :data:`ROLES`; ``image_domain`` are ``drawings`` or ``photographs``, ``of`` says whose,
-    such as ``the model 'X'``; ``kind`` is the kind of model, where a setting names judges of several.
+    ``setting`` is a key of :data:`ROLES`; ``image_domain`` are ``drawings`` or ``photographs``, ``of`` says whose, such
+    as ``the model 'X'``; ``kind`` is the kind of model, where a setting names judges of several.
     """
     role = ROLES[setting]
     known = known_domain(name, "vqa" if name.startswith(VQA) else kind or role.kind) if name else ""
@@ -83,12 +83,11 @@ def check(setting: str, name: str, image_domain: str, of: str, kind: str = "") -
     example = f", such as {role.example!r}" if image_domain == registry.PHOTOGRAPHS else ""
     if not name:
         raise ParameterError(
-            f"{setting} names nothing that {role.does}, and {image_domain} of {of} are to be looked at: name one that "
-            f"knows these{example}."
+            f"{setting} is empty, but {image_domain} of {of} are to be classified: name a model that {role.does} for "
+            f"these{example}."
         )
     raise ParameterError(
-        f"{setting} is {name!r}, which knows {known}, and the images of {of} are {image_domain}: its answers "
-        "would mean "
-        f"nothing. Set {setting} to what knows {image_domain}{example}. If they are {known}, say so: of a model by "
-        f"generation.pictures={known}, of a folder by a file {registry.DOMAIN_FILE} in it."
+        f"{setting} is {name!r}, which is made for {known}, but the images of {of} are {image_domain}, so its answers "
+        f"would be meaningless. Set {setting} to a model for {image_domain}{example}. If they are {known}, declare it: "
+        f"for a model by generation.image_domain={known}, for a folder by a file {registry.DOMAIN_FILE} in it."
     )

@@ -44,9 +44,9 @@ class DistinctImages(DescribedImages):
         withheld = found.loc[found["status"] != "", ["image_id", "status"]]
         self._withheld = dict(withheld.itertuples(index=False))
         table = whole.table
-        if self._withheld and "outcome" in table:
+        if self._withheld and "status" in table:
             status = table["image_id"].map(self._withheld)
-            table = table.assign(outcome=status.where(status.notna(), table["outcome"]))
+            table = table.assign(status=status.where(status.notna(), table["status"]))
         super().__init__(whole, table)
         # Of a source that wraps another, this reads the images, too.
         self.read = self._read
@@ -175,8 +175,8 @@ def drop_duplicates(images: ImageSource, judged: pd.DataFrame, file: str) -> pd.
     judged = judged.reset_index(drop=True)
     about = judged[["image_id"]].merge(found, on="image_id", how="left")
     position = judged["position"] if "position" in judged else pd.Series(1, judged.index)
-    said = judged["gender"].where(judged["gender"] != "", judged["outcome"])
-    rated = (judged["outcome"] != "unrated") & (about["status"] != BLACK) & (about["pixels"] != "")
+    said = judged["gender"].where(judged["gender"] != "", judged["status"])
+    rated = (judged["status"] != "unannotated") & (about["status"] != BLACK) & (about["pixels"] != "")
     for _, answers in said[rated].groupby([about["pixels"], position], sort=False):
         if answers.nunique() > 1:
             other = answers.index[answers != answers.iloc[0]][0]
@@ -189,8 +189,8 @@ def drop_duplicates(images: ImageSource, judged: pd.DataFrame, file: str) -> pd.
     names = [name for name in judged if name not in ("image_id", "position")]
     judged = judged.assign(**{name: judged[name].to_numpy()[take] for name in names})
     withheld = about["status"] != ""
-    outcome, gender = judged["outcome"].mask(withheld, about["status"]), judged["gender"].mask(withheld, "")
-    return judged.assign(outcome=outcome, gender=gender)
+    outcome, gender = judged["status"].mask(withheld, about["status"]), judged["gender"].mask(withheld, "")
+    return judged.assign(status=outcome, gender=gender)
 
 
 def check_descriptions(found: pd.DataFrame, told: pd.DataFrame, where: str) -> None:
@@ -232,10 +232,10 @@ def remarks(images: ImageSource) -> list[str]:
         example = f"{copies['image_id'].iloc[0]}, which has the pixels of {copies['copy_of'].iloc[0]}"
         said.append(
             f"Copies of another image of the group (identical pixels): {len(copies):,} of {total:,} images, such as "
-            f"{example}. Each image counts once; copies have the outcome {DUPLICATE}."
+            f"{example}. Each image counts once; copies have the status {DUPLICATE}."
         )
     if black := int((found["status"] == BLACK).sum()):
-        said.append(f"Black images, as content filters return them: {black:,} of {total:,} (outcome {BLACK}).")
+        said.append(f"Black images, as content filters return them: {black:,} of {total:,} (status {BLACK}).")
     counted = found[(found["status"] == "") & (found["pixels"] != "")]
     shared = counted[counted["pixels"].duplicated(keep=False)]
     if len(shared):

@@ -19,11 +19,11 @@ OVERALL = "all"
 MEASURES = ("sensitivity", "specificity", "judged_female", "judged_male", "judged_neither")
 """``sensitivity``: of judged images that show a woman by the reference, those judged female; ``specificity``: of judged
 images that show a man, those judged male; ``judged_*``: of all images that show one, or neither by the reference (no
-person, several, raters unsure), those that were judged at all."""
+person, several, annotators unsure), those that were judged at all."""
 REFERENCES = ("female", "male", "neither")
 _CORRECTED = (
     *("percent_female_corrected", "ci_low", "ci_high", "reference"),
-    *("sensitivity", "specificity", "sensitivity_n", "specificity_n", "reason"),
+    *("sensitivity", "specificity", "n_sensitivity", "n_specificity", "reason"),
 )
 LEAST = 30
 """Reference images of each gender on which a group's own sensitivity and specificity must rest."""
@@ -43,7 +43,7 @@ def confusion(judgements: pd.DataFrame, truth: pd.Series) -> pd.DataFrame:
     known = known.where(known.isin(GENDERS), "neither")
     rows = judgements[judgements["image_id"].isin(known.index)]
     rows = rows.assign(
-        truth=rows["image_id"].map(known), judged=rows["gender"].where(rows["outcome"] == JUDGED, rows["outcome"])
+        truth=rows["image_id"].map(known), judged=rows["gender"].where(rows["status"] == JUDGED, rows["status"])
     )
     whole = rows.drop_duplicates("image_id").assign(group=OVERALL)
     counted = [
@@ -81,8 +81,8 @@ def correct(shares: pd.DataFrame, errors: pd.DataFrame, *, confidence: float = 0
     :func:`judge_error`. An occupation of fewer than :data:`LEAST` reference images takes the errors of all
     occupations; its interval then includes the variance of errors between occupations. Returns ``shares`` with
     percent_female_corrected, ci_low, ci_high (0–100; the interval includes the uncertainty of the errors), reference
-    (the occupation whose errors were used, or ``all``), sensitivity, specificity (0–100), sensitivity_n,
-    specificity_n, and the reason where a share cannot be corrected.
+    (the occupation whose errors were used, or ``all``), sensitivity, specificity (0–100), n_sensitivity,
+    n_specificity, and the reason where a share cannot be corrected.
     """
     wide = errors.pivot(index="group", columns="measure", values=["value", "n"])
     enough = (wide["n"][["sensitivity", "specificity"]] >= LEAST).all(axis=1)
@@ -154,12 +154,12 @@ def by_source(
 def correct_by_source(shares: pd.DataFrame, errors: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Correct shares with errors of the same source, as table ``judging_corrected`` has them.
 
-    The truth corrects where it is known, else raters do, but never simulated ones.
+    The truth corrects where it is known, else annotators do, but never simulated ones.
     """
     corrected = []
     for source, rows in shares.groupby("source", sort=False):
         known = errors[errors["source"] == source].set_index("reference")
-        best = next((r for r in ("truth", "ratings") if r in known.index), None)
+        best = next((r for r in ("truth", "annotations") if r in known.index), None)
         if best is None:
             corrected.append(rows.assign(reference="", reason=f"no reference for {source} images"))
         else:

@@ -57,17 +57,17 @@ class Face(NamedTuple):
 
 
 def gate(faces: Sequence[Face]) -> str:
-    """Return ``no_face`` or ``several_faces``, ``""`` where an image shows one face (paradox paper, section 3)."""
-    return "" if len(faces) == 1 else "several_faces" if faces else "no_face"
+    """Return ``no_face`` or ``multiple_faces``, ``""`` where an image shows one face (paradox paper, section 3)."""
+    return "" if len(faces) == 1 else "multiple_faces" if faces else "no_face"
 
 
-def large_enough(x0, y0, x1, y1, width, height, min_face: float = 0.1, people=1):
-    """Return whether boxes, in pixels, are at least ``min_face`` of the image's height and of each person's part of its
+def large_enough(x0, y0, x1, y1, width, height, min_face_size: float = 0.1, people=1):
+    """Return whether boxes, in pixels, cover at least ``min_face_size`` of the height, and of each person's part of the
     width.
     """
     # Boxes come as floats: a face of exactly the limit counts, whatever rounding does to it.
     slack = 1e-6
-    return (x1 - x0 >= min_face * width / people - slack) & (y1 - y0 >= min_face * height - slack)
+    return (x1 - x0 >= min_face_size * width / people - slack) & (y1 - y0 >= min_face_size * height - slack)
 
 
 def load(

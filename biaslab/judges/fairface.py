@@ -49,9 +49,9 @@ class FairFaceGender:
 
     def answers(self, people: Sequence[Person]) -> list[tuple[float, str]]:
         """Return for each the probability of perceived as female, 0 to 1, and no reason."""
-        return [(float(p), "") for p in self.p_female([face_of(person) for person in people])]
+        return [(float(p), "") for p in self.probability_female([face_of(person) for person in people])]
 
-    def p_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
+    def probability_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Return the probability of perceived as female against as male, ``float32 (images,)``, of faces cut out.
 
         Raises InputError where a number is not finite.

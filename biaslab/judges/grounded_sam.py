@@ -71,8 +71,8 @@ def _tagger(name: str, thresholds: Thresholds, vocabulary: Sequence[str], device
         return _Florence("AutoModelForImageTextToText", name, where, "a Florence-2 model", device)
     if not vocabulary:
         raise ParameterError(
-            f"The tagger {name} says how well words fit; set triplets.vocabulary to a file with the names of objects, "
-            "one a line, or choose Florence-2, which needs none."
+            f"The tagger {name} scores given labels; set triplets.object_vocabulary_file to a file with the names of "
+            "objects, one per line, or choose Florence-2, which needs none."
         )
     return _ZeroShot(name, where, vocabulary, thresholds.tag, device)
 

@@ -31,9 +31,9 @@ from biaslab.judges.zero_shot import ZeroShot, ZeroShotGender
 from biaslab.schema.genders import GENDERS
 
 BOX = ("x0", "y0", "x1", "y1")
-NUMBERS = ("p_female", "n_faces", *BOX, "image_width", "image_height")
-COLUMNS = ("image_id", "outcome", "gender", *NUMBERS, "reason", "boxes")
-_TYPES = dict.fromkeys(("image_id", "outcome", "gender", "reason", "role", "answer"), str)
+NUMBERS = ("probability_female", "n_faces", *BOX, "image_width", "image_height")
+COLUMNS = ("image_id", "status", "gender", *NUMBERS, "reason", "boxes")
+_TYPES = dict.fromkeys(("image_id", "status", "gender", "reason", "role", "answer"), str)
 _TYPES |= {"position": int, "people": int, "boxes": object}
 _SHARD_ROWS = 1024
 
@@ -56,7 +56,7 @@ def load(settings: JudgeSettings, device: str = "auto", *, gender: bool = True) 
     Without ``gender`` faces alone are looked for. Raises ParameterError where a model is unknown or cannot be used,
     MissingInputError where a file or package is missing.
     """
-    options = {"device": device, "batch_size": settings.batch_size, "min_score": settings.min_score}
+    options = {"device": device, "batch_size": settings.batch_size, "min_score": settings.min_face_score}
     return Judge(load_faces(settings.faces, **options), load_gender(settings, device) if gender else None)
 
 
@@ -69,7 +69,7 @@ def load_gender(settings: JudgeSettings, device: str = "auto"):
         return FairFaceGender(settings.gender.removeprefix(FAIRFACE), dtype=settings.dtype, **place)
     if settings.gender.startswith(plugins.PLUGIN):
         return plugins.load(settings.gender, **place)
-    return ZeroShotGender(ZeroShot(settings.gender, dtype=settings.dtype, **place), settings.texts)
+    return ZeroShotGender(ZeroShot(settings.gender, dtype=settings.dtype, **place), settings.class_prompts)
 
 
 def judge(
@@ -84,9 +84,9 @@ def judge(
     :func:`load`.
 
     Returns one row per image, in the table's order: image_id, outcome (one of :data:`OUTCOMES`), gender (``female``,
-    ``male``, ``unsure`` where uncertain, else empty), p_female (0–1, NaN where the gate let nothing pass), n_faces (NaN
-    where not looked for), x0, y0, x1, y1 (the one face, else NaN), image_width, image_height (all in pixels), reason
-    (of unreadable and unrated images), boxes (all faces: x0, y0, x1, y1, x0, …).
+    ``male``, ``unsure`` where uncertain, else empty), probability_female (0–1, NaN where the gate let nothing pass),
+    n_faces (NaN where not looked for), x0, y0, x1, y1 (the one face, else NaN), image_width, image_height (all in
+    pixels), reason (of unreadable and unannotated images), boxes (all faces: x0, y0, x1, y1, x0, …).
     """
     inputs = inputs_of(images, settings)
     return apply_threshold(_judge_rows(images, settings, "judgements", inputs, cache, device, progress), settings)
@@ -97,9 +97,9 @@ def find_faces(
 ) -> pd.DataFrame:
     """Find the faces of every image as :func:`judge` does, and judge nobody: who judges gender need not be there.
 
-    Returns its columns without gender and p_female; outcome is that of the gate for one person.
+    Returns its columns without gender and probability_female; outcome is that of the gate for one person.
     """
-    inputs = {"images": images.digest, "faces": settings.faces, "min_score": settings.min_score}
+    inputs = {"images": images.digest, "faces": settings.faces, "min_score": settings.min_face_score}
     inputs["weights"] = files_digest(settings.faces, "detector")
     return _judge_rows(images, settings, "faces", inputs, cache, device, progress)
 
@@ -116,7 +116,7 @@ def _judge_rows(
     """Return what models see in every image: ``stage`` is ``judgements``, or ``faces``, where nobody is judged."""
     units = pd.DataFrame({"image_id": images.table["image_id"].astype(object).to_numpy()})
     genders = stage == "judgements"
-    columns = [name for name in COLUMNS if genders or name not in ("gender", "p_female")]
+    columns = [name for name in COLUMNS if genders or name not in ("gender", "probability_female")]
     ready = Memoized(partial(load, settings, device, gender=genders))
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
@@ -129,7 +129,7 @@ def _judge_rows(
 
 def inputs_of(images: ImageSource, settings: JudgeSettings) -> dict:
     """Return what the models' answers depend on: not the limits, which decide upon kept answers, nor the speed."""
-    inputs = settings.model_dump(mode="json", include={"faces", "gender", "texts", "min_score", "dtype"})
+    inputs = settings.model_dump(mode="json", include={"faces", "gender", "class_prompts", "min_face_score", "dtype"})
     weights = {"faces": files_digest(settings.faces, "detector"), "gender": files_digest(settings.gender, "clip")}
     return {"images": images.digest, "settings": inputs, "weights": weights}
 
@@ -158,10 +158,10 @@ def judge_images(
 
 def open_images(image_id: str, image: np.ndarray | UnreadableImage) -> dict:
     """Return the row of an image that nobody has looked at yet: its size, or why it cannot be looked at."""
-    row = {"image_id": image_id, "outcome": "", "gender": "", "reason": "", **dict.fromkeys(NUMBERS, np.nan)}
+    row = {"image_id": image_id, "status": "", "gender": "", "reason": "", **dict.fromkeys(NUMBERS, np.nan)}
     if isinstance(image, UnreadableImage):
         why = image.reason
-        return row | ({"outcome": why} if why in WITHHELD else {"outcome": "unreadable", "reason": why})
+        return row | ({"status": why} if why in WITHHELD else {"status": "unreadable", "reason": why})
     height, width = check_image(image, f"image {image_id!r}").shape[:2]
     return row | {"image_width": width, "image_height": height}
 
@@ -171,7 +171,7 @@ def classify_images(
 ) -> tuple[list[dict], dict[int, Any]]:
     """Return the rows of images, and by their place in the list what ``see`` finds in those that can be read."""
     rows = [open_images(image_id, image) for image_id, image in zip(image_ids, images, strict=True)]
-    readable = [k for k, row in enumerate(rows) if not row["outcome"]]
+    readable = [k for k, row in enumerate(rows) if not row["status"]]
     found = see([images[k] for k in readable]) if readable else []
     return rows, dict(zip(readable, found, strict=True))
 
@@ -184,13 +184,13 @@ def _judge_units(image_ids: Sequence[str], images: Sequence[np.ndarray | Unreada
     asked = {}
     for k, faces in found.items():
         boxes = [float(v) for face in faces for v in face[:4]]
-        rows[k].update(outcome=gate(faces), n_faces=len(faces), boxes=boxes)
+        rows[k].update(status=gate(faces), n_faces=len(faces), boxes=boxes)
         if len(faces) == 1:
             rows[k].update(zip(BOX, faces[0][:4], strict=True))
             asked[k] = Person(images[k], faces[0][:4], faces[0].landmarks)
     if asked and judges.gender:
         for k, (p, reason) in zip(asked, judges.gender.answers(list(asked.values())), strict=True):
-            rows[k].update(p_female=p, reason=reason)
+            rows[k].update(probability_female=p, reason=reason)
     return rows
 
 
@@ -198,24 +198,24 @@ def apply_threshold(seen: pd.DataFrame, settings: JudgeSettings, people: int | p
     """Return judgements: what the models saw (outcome empty where nothing is in the way) with the limits of settings;
     ``people`` is how many share the width of each row's image.
     """
-    standing = seen["outcome"] == ""
+    standing = seen["status"] == ""
     sizes = (seen[c] for c in (*BOX, "image_width", "image_height"))
-    counts = standing & large_enough(*sizes, settings.min_face, people)
-    gender = decide(seen["p_female"].to_numpy(float), settings.threshold)
-    outcome = np.where(standing, "face_too_small", seen["outcome"].to_numpy(object))
+    counts = standing & large_enough(*sizes, settings.min_face_size, people)
+    gender = decide(seen["probability_female"].to_numpy(float), settings.threshold)
+    outcome = np.where(standing, "face_too_small", seen["status"].to_numpy(object))
     return seen.assign(
-        outcome=np.where(counts, np.where(gender == "unsure", "uncertain", JUDGED), outcome),
+        status=np.where(counts, np.where(gender == "unsure", "uncertain", JUDGED), outcome),
         gender=np.where(counts, gender, ""),
-        p_female=seen["p_female"].where(counts),
-    ).astype({"outcome": str, "gender": str})
+        probability_female=seen["probability_female"].where(counts),
+    ).astype({"status": str, "gender": str})
 
 
-def decide(p_female: np.ndarray, threshold: float = 0.9) -> np.ndarray:
+def decide(probability_female: np.ndarray, threshold: float = 0.9) -> np.ndarray:
     """Return genders for probabilities of perceived as female, an object array of the same shape: at least
     ``threshold`` is female, at most ``1 - threshold`` male, the rest, NaN among it, unsure.
     """
-    p_female = np.asarray(p_female, float)
-    sure = [p_female >= threshold, 1 - p_female >= threshold]
+    probability_female = np.asarray(probability_female, float)
+    sure = [probability_female >= threshold, 1 - probability_female >= threshold]
     return np.select(sure, GENDERS, "unsure").astype(object)
 
 
@@ -225,10 +225,10 @@ def outcomes(judgements: pd.DataFrame, by: Sequence[str], *, confidence: float =
     A row for each combination of ``by`` and each outcome (of :data:`SELDOM` those that occur): ``by``, outcome, n,
     n_images (of the combination), percent (0–100 of n_images), ci_low, ci_high (Wilson).
     """
-    there = set(judgements["outcome"])
+    there = set(judgements["status"])
     names = [o for o in OUTCOMES if o not in SELDOM or o in there]
-    counts = judgements.groupby([*by, "outcome"], observed=True).size().unstack(fill_value=0)
-    out = counts.reindex(columns=names, fill_value=0).rename_axis(columns="outcome").stack()
+    counts = judgements.groupby([*by, "status"], observed=True).size().unstack(fill_value=0)
+    out = counts.reindex(columns=names, fill_value=0).rename_axis(columns="status").stack()
     out = out.rename("n").reset_index()
     out["n_images"] = out.groupby(list(by), observed=True)["n"].transform("sum")
     percent, low, high = stats.percent(out["n"], out["n_images"], confidence)

@@ -14,8 +14,8 @@ from biaslab.io import cells, reading
 from biaslab.judges import pinned, plugins
 from biaslab.judges.plugins import PLUGIN
 
-RATINGS = "ratings:"
-FILES = ("mediapipe:", "fairface:", RATINGS)
+ANNOTATIONS = "annotations:"
+FILES = ("mediapipe:", "fairface:", ANNOTATIONS)
 """How names of models that judge by a file begin."""
 VQA = "vqa:"
 """How names of models begin that answer questions about people."""
@@ -44,7 +44,7 @@ def files_digest(name: str, kind: str) -> str:
     path = Path(name.removeprefix(prefix)).expanduser()
     if prefix and path.is_file():
         return file_digest(path)
-    if prefix == RATINGS and path.is_dir():
+    if prefix == ANNOTATIONS and path.is_dir():
         each = [(file.name, file_digest(file)) for file in cells.files(path)]
         return hashlib.sha256(json.dumps(each).encode()).hexdigest()
     if prefix:

@@ -25,12 +25,12 @@ from biaslab.judges import (
 )
 from biaslab.judges.fairface import FAIRFACE
 from biaslab.judges.judge_names import (
+    ANNOTATIONS,
     FILES,
     GROUNDED,
     NONE,
     PARTS,
     PLUGIN,
-    RATINGS,
     TRUTH,
     VQA,
     WHOLE_IMAGE,
@@ -81,8 +81,8 @@ def look_up(name: str, kind: str) -> list[Located]:
 def _check_file(name: str) -> None:
     """Refuse the name of a judge whose file, or package, is not there."""
     path = os.path.expanduser(name.split(":", 1)[1])
-    # Ratings may be a folder of files, one a rater.
-    there = os.path.exists if name.startswith(RATINGS) else os.path.isfile
+    # Ratings may be a folder of files, one an annotator.
+    there = os.path.exists if name.startswith(ANNOTATIONS) else os.path.isfile
     if not there(path):
         where = {faces.MEDIAPIPE: faces.WHERE, FAIRFACE: fairface.WHERE}
         had = next((said for prefix, said in where.items() if name.startswith(prefix)), "")

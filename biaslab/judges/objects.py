@@ -61,16 +61,16 @@ def detect(
                 kept = np.concatenate([boxes[seen], scores[seen]], axis=1, dtype=np.float32)
                 values[len(rows) + k] = kept.ravel()
             rows += opened
-        return pd.DataFrame(rows)[["image_id", "outcome", "reason"]].assign(found=values)
+        return pd.DataFrame(rows)[["image_id", "status", "reason"]].assign(found=values)
 
     inputs = {"images": images.digest, "weights": named.digest(where), "classes": {k: [*v] for k, v in classes.items()}}
     units = pd.DataFrame({"image_id": images.table["image_id"].astype(object).to_numpy()})
     bar = {"label": f"looking for objects in {images.name}", "progress": progress}
     kept = cache.stage("objects", inputs, work).compute(units, shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar)
-    kept = kept.reindex(columns=["image_id", "outcome", "reason", "found"])
+    kept = kept.reindex(columns=["image_id", "status", "reason", "found"])
     found = [np.asarray(values, np.float32).reshape(-1, len(columns)) for values in kept["found"]]
     parted = [(values[:, len(BOX) :], values[:, : len(BOX)]) for values in found]
-    return table(list(kept["image_id"]), parted, list(classes)), kept[["image_id", "outcome", "reason"]]
+    return table(list(kept["image_id"]), parted, list(classes)), kept[["image_id", "status", "reason"]]
 
 
 def table(
@@ -100,8 +100,8 @@ def columns(known: Mapping, classes: Mapping[str, Sequence[str]], name: str) -> 
         there = [labels[name] for name in map(casefold_name, (one, *others)) if name in labels]
         if not there:
             raise ParameterError(
-                f"{name} does not detect {one!r}: its labels are {', '.join(labels):.300}. Choose a detector "
-                "of all classes that are asked for, such as facebook/detr-resnet-101-dc5."
+                f"{name} does not detect {one!r}: its labels are {', '.join(labels):.300}. Choose a detector of all "
+                "classes in the prompts, such as facebook/detr-resnet-101-dc5."
             )
         found.append(there[0])
     return found

@@ -26,7 +26,7 @@ from biaslab.hub.image_sources import ImageSource, UnreadableImage
 from biaslab.judges import judge as alone
 from biaslab.judges.faces import Face
 from biaslab.judges.judge import BOX, NUMBERS, Judge, JudgeSettings
-from biaslab.judges.judge_labels import RIGHT, SWAPPED, UNCLEAR
+from biaslab.judges.judge_labels import CORRECT, SWAPPED, UNCLEAR
 from biaslab.judges.person import Person, wider
 from biaslab.judges.zero_shot import ZeroShot
 
@@ -37,8 +37,8 @@ ROLE_TEXT = "a photo of a/an [OCCUPATION]"
 """What a person is compared with to see who is who; ``a/an [OCCUPATION]`` becomes the phrase asked for."""
 ROLE_THRESHOLD = 0.99
 """Least probability of an order for it to count: somebody of neither phrase can look a little more like one order."""
-COLUMNS = ("image_id", "position", "outcome", "gender", *NUMBERS, "reason", "role", "role_p")
-_SEEN = ("image_id", "position", "people", "outcome", *NUMBERS, "reason", "role_p", "role_other")
+COLUMNS = ("image_id", "position", "status", "gender", *NUMBERS, "reason", "role", "role_p")
+_SEEN = ("image_id", "position", "people", "status", *NUMBERS, "reason", "role_p", "role_other")
 _SHARD_ROWS = 1024
 
 
@@ -53,14 +53,14 @@ def judge_people(
 ) -> pd.DataFrame:
     """Judge everyone whom images were to show; arguments and errors as of :func:`biaslab.judges.judge.judge`.
 
-    ``asked`` has a row a person: image_id, position (1 is the leftmost), phrase (as the prompt says it). ``min_face``
-    is a share of the image's height and, of n people asked for, of an n-th of its width.
+    ``asked`` has a row a person: image_id, position (1 is the leftmost), phrase (as the prompt says it).
+    ``min_face_size`` is a share of the image's height and, of n people asked for, of an n-th of its width.
 
-    Returns one row per row of ``asked``, in its order: image_id, position, outcome (of
-    :data:`biaslab.judges.judge_labels.OUTCOMES_OF_PEOPLE`), gender, p_female, n_faces (in the whole image), x0, y0, x1,
-    y1 (this person's face, NaN where it is not clear whose is whose), image_width, image_height, reason (also why roles
-    could not be looked for), role (of the whole image: ``right``, ``swapped``, ``unclear``, or empty where not looked
-    for), role_p (0–1: of the order asked for among all orders, NaN where not looked for).
+    Returns one row per row of ``asked``, in its order: image_id, position, status (of
+    :data:`biaslab.judges.judge_labels.OUTCOMES_OF_PEOPLE`), gender, probability_female, n_faces (in the whole image),
+    x0, y0, x1, y1 (this person's face, NaN where it is not clear whose is whose), image_width, image_height, reason
+    (also why roles could not be looked for), role (of the whole image: ``right``, ``swapped``, ``unclear``, or empty
+    where not looked for), role_p (0–1: of the order asked for among all orders, NaN where not looked for).
 
     Raises InputError where an image is not in the source.
     """
@@ -115,8 +115,8 @@ def _judge_units(
     whole, found = alone.classify_images(image_ids, images, judges.faces.faces)
     standing: dict[int, list[Person]] = {}
     for k, faces in found.items():
-        whole[k].update(outcome=gate(faces, len(phrases[k])), n_faces=len(faces))
-        if not whole[k]["outcome"]:
+        whole[k].update(status=gate(faces, len(phrases[k])), n_faces=len(faces))
+        if not whole[k]["status"]:
             faces = sorted(faces, key=lambda face: face.x0 + face.x1)
             placed = zip(faces, parts(faces, images[k].shape[1]), phrases[k], strict=True)
             standing[k] = [
@@ -130,7 +130,7 @@ def _judge_units(
     asked = [(row, person) for k, people in standing.items() for row, person in zip(out[k], people, strict=True)]
     answers = judges.gender.answers([person for _, person in asked]) if asked else []
     for (row, person), (p, reason) in zip(asked, answers, strict=True):
-        row.update(zip(BOX, person.box, strict=True), p_female=p, reason=reason)
+        row.update(zip(BOX, person.box, strict=True), probability_female=p, reason=reason)
     classifier = getattr(judges.gender, "classifier", None)
     told = {k: phrases[k] for k in standing if len(set(phrases[k])) > 1}
     if classifier is not None and told:
@@ -210,5 +210,5 @@ def order(logits: np.ndarray, phrases: Sequence[str]) -> tuple[float, float]:
 
 def _apply_threshold(seen: pd.DataFrame, settings: JudgeSettings) -> pd.DataFrame:
     sure = [seen["role_p"] >= ROLE_THRESHOLD, seen["role_other"] >= ROLE_THRESHOLD]
-    role = np.select([seen["role_p"].isna(), *sure], ["", RIGHT, SWAPPED], UNCLEAR)
+    role = np.select([seen["role_p"].isna(), *sure], ["", CORRECT, SWAPPED], UNCLEAR)
     return alone.frame(alone.apply_threshold(seen, settings, seen["people"]).assign(role=role), COLUMNS)

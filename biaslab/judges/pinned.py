@@ -80,8 +80,8 @@ def look_up(name: str) -> Located:
         ) from error
     if (size := located.repository.files[pin.path]) != pin.size:
         raise ParameterError(
-            f"{pin.path} of {pin.on_hub} has {size:,} bytes in place of {pin.size:,}: it is not the file that {name!r} "
-            f"stands for. {pin.install} brings the right one."
+            f"{pin.path} of {pin.on_hub} has {size:,} bytes in place of {pin.size:,}: it is not the file of "
+            f"{name!r}. {pin.install} installs the correct one."
         )
     return replace(located, files=located.weights)
 
@@ -99,8 +99,8 @@ def _content(name: str, file: Path) -> bytes:
     data = reading.content(file) if file.stat().st_size == pin.size else b""
     if hashlib.sha256(data).hexdigest() != pin.sha256:
         raise ParameterError(
-            f"{file} is not the file that {name!r} stands for, whose SHA-256 begins with {pin.sha256[:12]}. Take it "
-            f"away; {pin.install} brings the right one."
+            f"{file} is not the file of {name!r}, whose SHA-256 begins with {pin.sha256[:12]}. Remove "
+            f"it; {pin.install} installs the correct one."
         )
     return data
 

@@ -3,7 +3,7 @@
 A package declares ``[project.entry-points."biaslab.judges"]`` with ``name = "module:factory"``; the setting
 ``judging.gender: plugin:name`` or ``plugin:name:ARGUMENT`` calls ``factory(ARGUMENT, device=…, batch_size=…)`` and asks
 ``judge(people)`` of what that returns, which gives an :class:`Answer` to each :class:`biaslab.judges.person.Person`;
-``judging.tone`` asks ``tones(people)``, which gives a :class:`Tone` of each.
+``judging.skin_tone`` asks ``tones(people)``, which gives a :class:`Tone` of each.
 
 The factory may have ``known_domain`` (``drawings``, ``photographs``, which is the default, or ``any``), and
 ``files(ARGUMENT)``, the files and folders, such as weights, whose content is part of the keys of results.
@@ -38,7 +38,7 @@ class Answer(NamedTuple):
     """
 
     gender: str
-    p_female: float | None = None
+    probability_female: float | None = None
     reason: str = ""
 
 
@@ -151,7 +151,7 @@ def _check_gender(name: str, gender: str, p: float | None = None, reason: str = 
     if gender not in sure:
         raise InputError(f"{name} answers {gender!r}; an answer is one of {', '.join(map(repr, sure))}.")
     if p is not None and not 0 <= p <= 1:
-        raise InputError(f"{name} gives {p:g}; a probability lies from 0 to 1.")
+        raise InputError(f"{name} gives {p:g}; a probability is from 0 to 1.")
     if not gender:
         return sure[gender], str(reason) or "the judge says nothing"
     if p is None or gender == UNCLEAR:

@@ -18,7 +18,7 @@ from biaslab.judges.judge_labels import UNCLEAR
 
 QUESTION = "What gender is the {phrase}{where} in the picture?"
 FORM = "Which gender do you perceive in the {phrase}{where}?"
-"""What the rating page asks: Table 6 in words of our own, where being unsure is an answer, too."""
+"""The question of the annotation page: Table 6 in words of our own, where being unsure is an answer, too."""
 WHERE = {1: ("",), 2: (" on the left", " on the right"), 3: (" on the left", " in the middle", " on the right")}
 """Number of people asked for -> how each is told apart, left to right."""
 # Words that say a gender, beside those of the lexicons: the paper's annotators choose between the first.
@@ -126,8 +126,8 @@ def _question(path: str | Path, row: object) -> Question:
     known = {a.casefold() for a in words}
     if not 2 <= len(words) <= _MOST_ANSWERS or len(known) < len(words):
         raise InputError(
-            f"{told}answers must be a list of 2 to {_MOST_ANSWERS} different ones, beside {UNCLEAR!r}, which is always "
-            "among them."
+            f"{told}answers must be a list of 2 to {_MOST_ANSWERS} different ones, in addition to {UNCLEAR!r}, "
+            "which is always one of them."
         )
     if taken := [a for a in known if a in ("nobody", "all") or "|" in a]:
         raise InputError(f"{told}{taken[0]!r} has a meaning of its own; name that answer otherwise.")

@@ -27,7 +27,7 @@ from biaslab.metrics.instances import BOX, COLUMNS, check_runs, encode
 
 _log = logging.getLogger(__name__)
 _SHARD_ROWS = 512
-_OUTCOMES = ("image_id", "outcome", "reason")
+_OUTCOMES = ("image_id", "status", "reason")
 _MOST_PIXELS = 2**26
 _NEEDS = f"Instances need image_id, object, score, {', '.join(BOX)}, and where there are masks rle, height and width."
 
@@ -74,13 +74,13 @@ def find_instances(
             opened, seen = judge.classify_images(*some, lambda readable: ready().segment(readable))
             for k, row in enumerate(opened):
                 rows.append({c: row[c] for c in _OUTCOMES} | {"instance": -1})
-                size = {"height": row["image_height"], "width": row["image_width"], "outcome": "", "reason": ""}
+                size = {"height": row["image_height"], "width": row["image_width"], "status": "", "reason": ""}
                 best_first = sorted(seen.get(k, []), key=lambda instance: -instance.score)
                 for number, one in enumerate(best_first):
                     rle = "" if one.mask is None else encode(one.mask)
                     rows.append({"image_id": row["image_id"], "instance": number, "object": one.object, "rle": rle})
                     rows[-1] |= {"score": one.score, **dict(zip(BOX, one.box, strict=True)), **size}
-        return pd.DataFrame(rows, columns=[*COLUMNS, "outcome", "reason"])
+        return pd.DataFrame(rows, columns=[*COLUMNS, "status", "reason"])
 
     inputs = {
         "images": images.digest,
@@ -92,7 +92,7 @@ def find_instances(
     kept = cache.stage("instances", inputs, work).compute(
         pd.DataFrame({"image_id": ids.to_numpy()}), shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar
     )
-    kept = kept.reindex(columns=[*COLUMNS, "outcome", "reason"])
+    kept = kept.reindex(columns=[*COLUMNS, "status", "reason"])
     of_images = kept["instance"] == -1
     looked = kept.loc[of_images, list(_OUTCOMES)].reset_index(drop=True)
     return Instances(_typed(kept[~of_images]), looked)
@@ -161,7 +161,7 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Instances:
     there = table[table["object"] != ""].copy()
     empty = (table["object"] == "") & (table[["score", *BOX]] != "").any(axis=1)
     fix = "name it, or leave the row to image_id"
-    cells.refuse(empty, path, "object is empty beside a score or a box", fix)
+    cells.refuse(empty, path, "object is empty, but the row has a score or a box", fix)
     for column in ("score", *BOX):
         values = cells.numbers(there[column], path)
         bad = ~((values >= 0) & (values <= 1))
@@ -174,15 +174,15 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Instances:
     _check_masks(there, path)
     twice = there.duplicated(["image_id", "object", *BOX, "rle"])
     if twice.any():
-        _log.warning("%s: %d instances stand there twice and count once.", path, int(twice.sum()))
+        _log.warning("%s: %d instances are duplicates and count once.", path, int(twice.sum()))
     there = there[~twice].sort_values("score", ascending=False, kind="stable")
     ids = list(dict.fromkeys(table["image_id"])) if ids is None else ids
     place = {image_id: k for k, image_id in enumerate(ids)}
     there = there.sort_values("image_id", key=lambda of: of.map(place), kind="stable")
     there["instance"] = there.groupby("image_id").cumcount()
-    looked = pd.DataFrame({"image_id": ids, "outcome": "", "reason": ""}, dtype=object)
+    looked = pd.DataFrame({"image_id": ids, "status": "", "reason": ""}, dtype=object)
     missing = ~looked["image_id"].isin(table["image_id"])
-    looked.loc[missing, ["outcome", "reason"]] = ["missing", "not in the file"]
+    looked.loc[missing, ["status", "reason"]] = ["missing", "not in the file"]
     return Instances(_typed(there), looked)
 
 

@@ -59,10 +59,10 @@ _LONGEST = 2000
 
 
 class Reply(NamedTuple):
-    """What became of a question: the answer, or the outcome ``unanswered`` and why."""
+    """What became of a question: the answer, or the status ``unanswered`` and why."""
 
     answer: str
-    outcome: str = ""
+    status: str = ""
     reason: str = ""
 
 
@@ -90,7 +90,14 @@ class Vision:
     @property
     def inputs(self) -> dict[str, Any]:
         """What its answers depend on beside pictures and questions."""
-        options = self.settings.model_dump(mode="json", include={"temperature", "size", "detail", "shown"})
+        settings = self.settings
+        # Under the settings' earlier names, which are part of the keys of cached answers.
+        options = {
+            "temperature": settings.temperature,
+            "size": settings.max_side,
+            "detail": settings.detail,
+            "shown": settings.person_view,
+        }
         return {"url": self.endpoint.url, "model": self.endpoint.model, **options}
 
     def ask(
@@ -108,7 +115,7 @@ class Vision:
         of cost; what was answered is kept.
         """
         replies = [Reply("")] * len(questions)
-        options = {"longest": self.settings.size, "detail": self.settings.detail, "photograph": photographs}
+        options = {"longest": self.settings.max_side, "detail": self.settings.detail, "photograph": photographs}
         # An image about which several things are asked is packed once.
         packed = {
             name: chat.image_message(image, **options) for name, image in {id(image): image for image in images}.items()
@@ -145,7 +152,7 @@ class Vision:
         if lost := [answer for answer in answers if answer.outcome == "unavailable"] or lost:
             raise RunError(
                 f"{self.endpoint.model} has no answer to {len(lost)} of {len(answers)} questions ({lost[0].detail}). "
-                "Those that it gave are kept; see what is wrong, and run again for the others."
+                "The other answers are cached; fix the cause and run again."
             )
         return [_read(answer, form) for answer in answers]
 
@@ -238,18 +245,18 @@ def _part(image: np.ndarray, row: dict) -> np.ndarray:
     return wider(Person(image, tuple(row[c] for c in BOX), part=part))
 
 
-def question_units(whom: pd.DataFrame, question: str, answers: Sequence[str], shown: str) -> pd.DataFrame:
+def question_units(whom: pd.DataFrame, question: str, answers: Sequence[str], person_view: str) -> pd.DataFrame:
     """Return questions about people as :func:`ask_about` takes them; the index is that of ``whom``.
 
     ``whom`` has a row a person: image_id, and where given position, image_width and x0, y0, x1, y1; without a face
-    nobody can be cut out and asked about. ``unclear`` and ``nobody`` come beside ``answers``; ``shown`` is ``crop`` or
-    ``position``.
+    nobody can be cut out and asked about. ``unclear`` and ``nobody`` come beside ``answers``; ``person_view`` is
+    ``crop`` or ``position``.
     """
     positions = whom.get("position", pd.Series(1, whom.index)).astype(int)
     counts = positions.groupby(whom["image_id"].astype(str)).transform("max")
     form = json.dumps([*(a for a in answers if a != UNCLEAR), UNCLEAR, NO_PERSON])
     units = pd.DataFrame({"image_id": whom["image_id"].astype(str).astype(object), "answers": form})
-    if shown == "position":
+    if person_view == "position":
         places = [place(k, n) for k, n in zip(positions, counts, strict=True)]
         questions = [f"About the person{at} in the picture: {question}" if at else question for at in places]
         return units.assign(question=questions)
@@ -280,23 +287,23 @@ def judge_people(
     """
     rows = asked[["image_id", "position"]].assign(image_id=asked["image_id"].astype(str)).reset_index(drop=True)
     counts = rows.groupby("image_id")["position"].transform("max")
-    seen = rows.reindex(columns=list(people.COLUMNS)).assign(outcome="", reason="", gender="", answer="", role="")
-    if vision.settings.shown == "crop":
+    seen = rows.reindex(columns=list(people.COLUMNS)).assign(status="", reason="", gender="", answer="", role="")
+    if vision.settings.person_view == "crop":
         faces = judge.find_faces(images, settings, cache=cache, device=device, progress=progress)
         seen = seen.assign(**_gated(faces.set_index("image_id"), rows, counts))
         sizes = (seen[c].astype(float) for c in (*BOX, "image_width", "image_height"))
-        big = large_enough(*sizes, settings.min_face, counts)
-        seen.loc[(seen["outcome"] == "") & ~big, "outcome"] = "face_too_small"
-    standing = seen["outcome"] == ""
-    units = question_units(seen[standing], GENDER, GENDERS, vision.settings.shown)
+        big = large_enough(*sizes, settings.min_face_size, counts)
+        seen.loc[(seen["status"] == "") & ~big, "status"] = "face_too_small"
+    standing = seen["status"] == ""
+    units = question_units(seen[standing], GENDER, GENDERS, vision.settings.person_view)
     replies = ask_about(images, units, vision, cache=cache, progress=progress, unit="people").set_index(units.index)
-    for column in ("outcome", "reason", "answer", "image_width", "image_height"):
+    for column in ("status", "reason", "answer", "image_width", "image_height"):
         seen.loc[units.index, column] = replies[column]
-    answered = standing & (seen["outcome"] == "")
+    answered = standing & (seen["status"] == "")
     answer = seen.loc[answered, "answer"]
-    seen.loc[answered, "outcome"] = answer.map({UNCLEAR: "uncertain", NO_PERSON: "no_face"}).fillna(JUDGED)
+    seen.loc[answered, "status"] = answer.map({UNCLEAR: "uncertain", NO_PERSON: "no_face"}).fillna(JUDGED)
     seen.loc[answered, "gender"] = answer.where(answer.isin((*GENDERS, NO_PERSON)), "unsure").replace(NO_PERSON, "")
-    seen.loc[answered & (seen["answer"] == NO_PERSON), "reason"] = "the judge sees nobody"
+    seen.loc[answered & (seen["answer"] == NO_PERSON), "reason"] = "the judge detects no person"
     return judge.frame(seen, vqa.COLUMNS)
 
 
@@ -306,10 +313,10 @@ def _gated(face_rows: pd.DataFrame, rows: pd.DataFrame, counts: pd.Series) -> pd
     looked = face_rows.loc[rows["image_id"]].to_dict("records")
     for row, position, n in zip(looked, rows["position"], counts, strict=True):
         faces = sorted((Face(*box, 1.0) for box in np.reshape(row["boxes"], (-1, 4))), key=lambda f: f.x0 + f.x1)
-        outcome = row["outcome"] if np.isnan(row["n_faces"]) else people.gate(faces, n)
+        outcome = row["status"] if np.isnan(row["n_faces"]) else people.gate(faces, n)
         box = faces[position - 1][:4] if faces and not outcome else (np.nan,) * 4
-        gated.append(row | {"outcome": outcome} | dict(zip(BOX, box, strict=True)))
-    return pd.DataFrame(gated, columns=["outcome", "reason", "n_faces", "image_width", "image_height", *BOX])
+        gated.append(row | {"status": outcome} | dict(zip(BOX, box, strict=True)))
+    return pd.DataFrame(gated, columns=["status", "reason", "n_faces", "image_width", "image_height", *BOX])
 
 
 def tones(images: ImageSource, people: pd.DataFrame, vision: Vision, **options: Any) -> pd.DataFrame:
@@ -319,11 +326,11 @@ def tones(images: ImageSource, people: pd.DataFrame, vision: Vision, **options: 
     A row per row of ``people`` (as of :func:`question_units`); ``options`` is as for :func:`ask_about`.
     """
     table = pd.DataFrame({"tone": np.nan, "reason": "no face"}, index=people.index)
-    units = question_units(people, TONE, TONES, vision.settings.shown)
+    units = question_units(people, TONE, TONES, vision.settings.person_view)
     replies = ask_about(images, units, vision, unit="people", **options).set_index(units.index)
     why = (
         replies["reason"]
-        .where(replies["reason"] != "", replies["outcome"])
+        .where(replies["reason"] != "", replies["status"])
         .where(replies["answer"] == "", replies["answer"])
     )
     read = replies["answer"].isin(TONES)

@@ -24,7 +24,7 @@ from biaslab.judges import blip, judge, people
 from biaslab.judges.questions import question, read_answer
 
 COLUMNS = (*people.COLUMNS, "answer")
-ANSWERED = ("image_id", "outcome", "reason", "answer", "image_width", "image_height")
+ANSWERED = ("image_id", "status", "reason", "answer", "image_width", "image_height")
 
 _SHARD_ROWS = 1024
 _AT_A_TIME = 64  # images read and encoded at once
@@ -37,7 +37,7 @@ def judge_people_vqa(images: ImageSource, asked: pd.DataFrame, name: str, **opti
     hub name or folder of a BLIP model for questions or of a BLIP-2 model; ``options`` and errors are as for
     :func:`ask_about`.
 
-    Returns one row per row of ``asked``, in its order, with :data:`COLUMNS`: outcome is ``judged``, ``uncertain``
+    Returns one row per row of ``asked``, in its order, with :data:`COLUMNS`: status is ``judged``, ``uncertain``
     (``reason`` says what the answer lacks), ``unreadable`` or ``blocked``; answer is the model's own text. What faces
     and probabilities would give is NaN, and ``role`` is empty. Raises InputError where an image is not in the source's
     table.
@@ -49,8 +49,8 @@ def judge_people_vqa(images: ImageSource, asked: pd.DataFrame, name: str, **opti
     seen = ask_about(images, units, name, unit="people", **options).assign(position=[at for _, at in rows])
     seen = seen.assign(gender="", role="")
     said = pd.DataFrame([read_answer(text) for text in seen["answer"]], seen.index, ["gender", "reason"])
-    said["outcome"] = np.where(said["gender"] == "unsure", "uncertain", judge.JUDGED)
-    asked_about = seen["outcome"] == ""
+    said["status"] = np.where(said["gender"] == "unsure", "uncertain", judge.JUDGED)
+    asked_about = seen["status"] == ""
     seen.loc[asked_about, said.columns] = said[asked_about]
     return judge.frame(seen, COLUMNS)
 
@@ -108,7 +108,7 @@ def answer_units(
             pixels = dict(zip(some, read, strict=True))
             here = shard[shard["image_id"].isin(some)]
             rows |= {k: {**judge.open_images(i, pixels[i]), "answer": ""} for k, i in here["image_id"].items()}
-            asked = here[[not rows[k]["outcome"] for k in here.index]]
+            asked = here[[not rows[k]["status"] for k in here.index]]
             for k, said in zip(asked.index, ask(pixels, asked) if len(asked) else (), strict=True):
                 rows[k].update(said)
         return judge.frame((rows[k] for k in shard.index), ANSWERED)

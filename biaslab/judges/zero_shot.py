@@ -136,9 +136,9 @@ class ZeroShotGender:
     def answers(self, people: Sequence[Person]) -> list[tuple[float, str]]:
         """Return for each the probability of perceived as female, 0 to 1, and no reason."""
         shown = [p.image if p.people == 1 else head_and_shoulders(p, side=self.side) for p in people]
-        return [(float(p), "") for p in self.p_female(shown)]
+        return [(float(p), "") for p in self.probability_female(shown)]
 
-    def p_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
+    def probability_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Return the probability of perceived as female against perceived as male, ``float32 (images,)``."""
         return self.classifier.probabilities(images, self._texts)[:, 1]
 

@@ -3,7 +3,7 @@
 Units: ``percent_*`` is 0–100 points, ``share_*`` and ``presence_*`` are 0–1. Missing input is NaN and is
 either carried to the result or left out and counted; each docstring says which. Several pandas objects are matched by
 their labels and refused where these differ (:func:`biaslab.stats.checks.align`); arrays and lists by position.
-Agreement of raters, object bias and skin tone have modules of their own.
+Agreement of annotators, object bias and skin tone have modules of their own.
 """
 
 from biaslab.metrics.amplification import (

@@ -1,8 +1,8 @@
-"""Agreement of human raters on perceived gender (or any nominal labels), with intervals over items.
+"""Agreement of human annotators on perceived gender (or any nominal labels), with intervals over items.
 
 Intervals are percentiles of a bootstrap that resamples items, as numbers of each rating pattern: they speak of other
-images, not of other raters. Simulated, nominal 95 % intervals hold the truth in 94 to 97 % of data sets from 200 items
-on (92 % where hardly any is disputed), 93 to 95 % at 100 and 89 to 93 % at 30.
+images, not of other annotators. Simulated, nominal 95 % intervals hold the truth in 94 to 97 % of data sets from 200
+items on (92 % where hardly any is disputed), 93 to 95 % at 100 and 89 to 93 % at 30.
 
 Sources: Cohen 1960, Educational and Psychological Measurement 20, 37–46; Fleiss 1971, Psychological Bulletin 76,
 378–382 (agreeing pairs: equations 1 to 3); Krippendorff 2011, Computing Krippendorff's Alpha-Reliability, section B.
@@ -21,7 +21,7 @@ from biaslab.errors import InputError, name_help
 from biaslab.stats.checks import align, check_whole, confidence_level, label_codes, ratio
 
 LABELS = ("female", "male", "unsure")
-VOTES = (*LABELS, "other", "tie", "unrated")
+VOTES = (*LABELS, "other", "tie", "unannotated")
 
 # Above this share of resamples in which a coefficient is undefined, limits from the others would mislead.
 _MOST_UNDEFINED = 0.05
@@ -35,7 +35,7 @@ class AgreementEstimate(NamedTuple):
     ci_low: float  # NaN with a reason where the value or the interval is undefined
     ci_high: float
     n_items: int  # items the value rests on
-    n_raters: float  # raters with at least one rating among the labels; NaN where nobody says how many
+    n_annotators: float  # annotators with at least one rating among the labels; NaN where nobody says how many
     reason: str  # why the value or the limits are NaN; "" otherwise
 
 
@@ -43,14 +43,14 @@ def majority_vote(ratings: ArrayLike, labels: Sequence[str] = LABELS) -> np.ndar
     """Return each item's most frequent label, object ``(items,)``; ``unsure`` is a label like the others.
 
     Ratings are as for :func:`krippendorff_alpha`. Several labels in front are a ``tie``, an item without a rating is
-    ``unrated``. Raises InputError: As :func:`krippendorff_alpha`.
+    ``unannotated``. Raises InputError: As :func:`krippendorff_alpha`.
     """
     counts, _ = _rated(ratings, labels)
     most = counts.max(axis=1, initial=0)
     outcome = np.argmax(counts, axis=1)
     outcome[(counts == most[:, None]).sum(axis=1) > 1] = len(labels)
     outcome[most == 0] = len(labels) + 1
-    return np.array([*labels, "tie", "unrated"], dtype=object)[outcome]
+    return np.array([*labels, "tie", "unannotated"], dtype=object)[outcome]
 
 
 def krippendorff_alpha(
@@ -59,8 +59,8 @@ def krippendorff_alpha(
     """Return Krippendorff's alpha for nominal labels, over all items with two or more ratings.
 
     Args:
-        ratings: Texts (items, raters). Missing ratings are None, NaN or "". With ``labels`` ("female", "male") the
-            ratings ``unsure`` (and the votes ``tie`` and ``unrated``) count as missing.
+        ratings: Texts (items, annotators). Missing ratings are None, NaN or "". With ``labels`` ("female", "male") the
+            ratings ``unsure`` (and the votes ``tie`` and ``unannotated``) count as missing.
         labels: Two or more.
         seed: Seed of the bootstrap over items.
         replicates: Its resamples.
@@ -70,39 +70,39 @@ def krippendorff_alpha(
     or more than 5 % of them hold one label only. Raises InputError: A rating that is no label, an
     array that is not 2-D, or another confidence or number of replicates.
     """
-    counts, n_raters = _rated(ratings, labels)
+    counts, n_annotators = _rated(ratings, labels)
     counts = counts[counts.sum(axis=1) >= 2]
     reason = _without_value(counts, labels, "two ratings")
-    return _estimate(_alpha, counts, n_raters, reason, seed, replicates, confidence)
+    return _estimate(_alpha, counts, n_annotators, reason, seed, replicates, confidence)
 
 
 def fleiss_kappa(
     ratings: ArrayLike, labels: Sequence[str] = LABELS, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
 ) -> AgreementEstimate:
-    """Return Fleiss' kappa over the complete items: those that every rater gave one of the labels.
+    """Return Fleiss' kappa over the complete items: those that every annotator gave one of the labels.
 
     Setting labels aside (``labels=("female", "male")``) so keeps the easier items: prefer :func:`krippendorff_alpha`
     there. Arguments and NaN cases as there. Raises InputError: As :func:`krippendorff_alpha`.
     """
-    counts, n_raters = _rated(ratings, labels)
+    counts, n_annotators = _rated(ratings, labels)
     columns = np.shape(ratings)[1]
     counts = counts[counts.sum(axis=1) == columns] if columns >= 2 else counts[:0]
-    reason = _without_value(counts, labels, "a rating by every one of two or more raters")
-    return _estimate(fleiss, counts, n_raters, reason, seed, replicates, confidence)
+    reason = _without_value(counts, labels, "a label by each of two or more annotators")
+    return _estimate(fleiss, counts, n_annotators, reason, seed, replicates, confidence)
 
 
 def percent_agreement(
     ratings: ArrayLike, labels: Sequence[str] = LABELS, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
 ) -> AgreementEstimate:
-    """Return the percentage (0–100) of pairs of raters who agree on an item, averaged over items with two ratings.
+    """Return the percentage (0–100) of pairs of annotators who agree on an item, averaged over items with two ratings.
 
     Not corrected for chance. With two columns it compares two label sets, such as a judge with the majority vote.
     Arguments as in :func:`krippendorff_alpha`. Raises InputError: As :func:`krippendorff_alpha`.
     """
-    counts, n_raters = _rated(ratings, labels)
+    counts, n_annotators = _rated(ratings, labels)
     counts = counts[counts.sum(axis=1) >= 2]
     reason = "" if len(counts) else "no item has two ratings"
-    return _estimate(_percent, counts, n_raters, reason, seed, replicates, confidence)
+    return _estimate(_percent, counts, n_annotators, reason, seed, replicates, confidence)
 
 
 def cohen_kappa(
@@ -114,42 +114,42 @@ def cohen_kappa(
     replicates: int = 2_000,
     confidence: float = 0.95,
 ) -> AgreementEstimate:
-    """Return Cohen's kappa of two raters, over the items that both gave one of the labels.
+    """Return Cohen's kappa of two annotators, over the items that both gave one of the labels.
 
-    ``a`` and ``b`` are the two raters' labels, shape (items,). NaN with a reason where no item has both ratings, or one
-    of the raters uses a single label. Other arguments as in :func:`krippendorff_alpha`. Raises InputError: As
+    ``a`` and ``b`` are the two annotators' labels, shape (items,). NaN with a reason where no item has both ratings, or
+    one of the annotators uses a single label. Other arguments as in :func:`krippendorff_alpha`. Raises InputError: As
     :func:`krippendorff_alpha`, or shapes differ.
     """
     a, b = align(a=a, b=b)
     first, second = _codes(a, labels, ndim=1), _codes(b, labels, ndim=1)
     if first.shape != second.shape:
-        raise InputError(f"a {first.shape} and b {second.shape} must rate the same items.")
+        raise InputError(f"a {first.shape} and b {second.shape} must label the same items.")
     both = np.stack([first, second], axis=1)
-    n_raters = int((both >= 0).any(axis=0).sum())
+    n_annotators = int((both >= 0).any(axis=0).sum())
     pairs = both[(both >= 0).all(axis=1)]
-    reason = "" if len(pairs) else "no item has a rating by both raters"
+    reason = "" if len(pairs) else "no item has a label by both annotators"
     for name, codes in zip("ab", pairs.T, strict=True):
         if not reason and (codes == codes[0]).all():
-            reason = f"rater {name} uses one label only: {labels[codes[0]]}"
-    return _estimate(cohen, pairs, n_raters, reason, seed, replicates, confidence)
+            reason = f"annotator {name} uses one label only: {labels[codes[0]]}"
+    return _estimate(cohen, pairs, n_annotators, reason, seed, replicates, confidence)
 
 
 def _codes(ratings: ArrayLike, labels: Sequence[str], ndim: int) -> np.ndarray:
     """Return positions in ``labels``, -1 for missing ratings and for other known votes."""
     array = np.asarray(ratings, dtype=object)
     if array.ndim != ndim:
-        wanted = "(items, raters)" if ndim == 2 else "(items,)"
-        raise InputError(f"Ratings must have the shape {wanted}; got {array.shape}.")
+        wanted = "(items, annotators)" if ndim == 2 else "(items,)"
+        raise InputError(f"Labels must have the shape {wanted}; got {array.shape}.")
     codes = label_codes(array, labels)
     known = (codes >= 0) | (label_codes(array, (*VOTES, "")) >= 0) | pd.isna(array)
     if not known.all():
         wrong = array[~known].flat[0]
-        raise InputError(f"A rating is {wrong!r}. {name_help(str(wrong), labels)} Missing is None, NaN or ''.")
+        raise InputError(f"A label is {wrong!r}. {name_help(str(wrong), labels)} Missing is None, NaN or ''.")
     return codes
 
 
 def _rated(ratings: ArrayLike, labels: Sequence[str]) -> tuple[np.ndarray, int]:
-    """Return how many raters gave each label, shape (items, labels), and how many raters gave any."""
+    """Return how many annotators gave each label, shape (items, labels), and how many annotators gave any."""
     codes = _codes(ratings, labels, ndim=2)
     counts = (codes[:, :, None] == np.arange(len(labels))).sum(axis=1)
     return counts, int((codes >= 0).any(axis=0).sum())
@@ -195,7 +195,7 @@ def fleiss(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
 
 
 def cohen(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
-    """Return Cohen's kappa of two raters (patterns, 2), by weights (replicates, patterns): (replicates,)."""
+    """Return Cohen's kappa of two annotators (patterns, 2), by weights (replicates, patterns): (replicates,)."""
     labels = np.arange(patterns.max() + 1)
     n = weights.sum(axis=-1)
     first, second = (weights @ (patterns[:, [annotator]] == labels) / n[..., None] for annotator in (0, 1))
@@ -208,7 +208,7 @@ def cohen(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
 def _estimate(
     coefficient: Callable[[np.ndarray, np.ndarray], np.ndarray],
     items: np.ndarray,
-    n_raters: int,
+    n_annotators: int,
     reason: str,
     seed: int,
     replicates: int,
@@ -218,7 +218,7 @@ def _estimate(
     confidence, replicates = confidence_level(confidence), int(check_whole(replicates, "replicates", least=1))
     n = len(items)
     if reason:
-        return AgreementEstimate(np.nan, np.nan, np.nan, n, n_raters, reason)
+        return AgreementEstimate(np.nan, np.nan, np.nan, n, n_annotators, reason)
     patterns, frequency = np.unique(items, axis=0, return_counts=True)
     rng = np.random.default_rng(seed)
     block = max(1, _BLOCK // len(patterns))
@@ -234,4 +234,4 @@ def _estimate(
     else:
         tail = (1 - confidence) / 2
         low, high = (float(limit) for limit in np.quantile(values, [tail, 1 - tail]))
-    return AgreementEstimate(float(coefficient(frequency[None], patterns)[0]), low, high, n, n_raters, reason)
+    return AgreementEstimate(float(coefficient(frequency[None], patterns)[0]), low, high, n, n_annotators, reason)

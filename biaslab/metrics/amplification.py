@@ -4,9 +4,9 @@ T is the percentage female in an occupation's training images, G in its generate
 below 50 leans male, one above 50 leans female, and one of exactly 50 nowhere; so give unrounded shares.
 
 Zhao et al. (2017) average the change in the share of the gender that is over-represented in training: for two genders
-the signed change along the training lean, our ``directional``. It equals the paper's ``|G-50| - |T-50|`` but where the
-lean flips or is nowhere: the published rule leaves such occupations out, ``no_exclusion`` counts a flip as no more than
-its change in distance from 50.
+the signed change along the training lean, our ``signed``. It equals the paper's ``|G-50| - |T-50|`` but where the
+lean flips or is nowhere: the paper's definition leaves such occupations out, ``all`` counts a flip as no more
+than its change in distance from 50.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from biaslab.stats.checks import broadcast, check_numbers, mean_where, one_of
 
-DEFINITIONS = ("published", "no_exclusion", "directional")
-EXCLUSION_REASONS = ("missing", "training_at_50", "generated_at_50", "opposite_lean")
+DEFINITIONS = ("paper", "all", "signed")
+EXCLUSION_REASONS = ("missing", "training_at_50", "generated_at_50", "opposite_direction")
 
 
 class Expected(NamedTuple):
     """Expected amplification and its counts; each field has the input's shape without the occupations."""
 
-    amplification: np.ndarray  # percentage points, -50..50 (directional -100..50); NaN where nothing is left
+    amplification: np.ndarray  # percentage points, -50..50 (signed -100..50); NaN where nothing is left
     n_occupations: np.ndarray  # occupations counted
     n_excluded: np.ndarray  # occupations left out, missing ones among them
 
@@ -58,34 +58,34 @@ def directional_amplification(percent_generated: ArrayLike, percent_training: Ar
 
 
 def exclusion_reason(
-    percent_generated: ArrayLike, percent_training: ArrayLike, definition: str = "published"
+    percent_generated: ArrayLike, percent_training: ArrayLike, definition: str = "paper"
 ) -> NDArray[np.str_]:
     """Say why each occupation is left out of :func:`expected_amplification`, as text; "" where it counts.
 
-    The first that applies of :data:`EXCLUSION_REASONS`; ``no_exclusion`` leaves out only missing ones, ``directional``
+    The first that applies of :data:`EXCLUSION_REASONS`; ``all`` leaves out only missing ones, ``signed``
     those and ``training_at_50``. Arguments as there. Raises InputError: As :func:`amplification`. UnknownNameError:
     Another definition.
     """
-    n = {"no_exclusion": 1, "directional": 2, "published": 4}[_definition(definition)]
+    n = {"all": 1, "signed": 2, "paper": 4}[_definition(definition)]
     g, t = _percents(percent_generated, percent_training)
     conditions = [np.isnan(g) | np.isnan(t), t == 50, g == 50, np.sign(g - 50) != np.sign(t - 50)]
     return np.select(conditions[:n], EXCLUSION_REASONS[:n], default="")
 
 
 def expected_amplification(
-    percent_generated: ArrayLike, percent_training: ArrayLike, definition: str = "published", axis: int = -1
+    percent_generated: ArrayLike, percent_training: ArrayLike, definition: str = "paper", axis: int = -1
 ) -> Expected:
     """Return the mean amplification over occupations, with counts (paradox, section 3.3, 2nd equation).
 
     Percentages are 0–100, with occupations along ``axis`` of the broadcast shape; NaN leaves an occupation out, and all
-    other axes are kept. ``published`` is ``|G-50| - |T-50|`` where training and generation lean the same way, so that a
-    share of exactly 50 is left out; ``no_exclusion`` the same over all occupations; ``directional`` the signed change
+    other axes are kept. ``paper`` is ``|G-50| - |T-50|`` where training and generation lean the same way, so that a
+    share of exactly 50 is left out; ``all`` the same over all occupations; ``signed`` the signed change
     along the training lean over all occupations that have one. Raises UnknownNameError: Another definition. InputError:
     A percentage outside 0–100, or shapes that do not broadcast.
     """
     g, t = _percents(percent_generated, percent_training)
-    values = (directional_amplification if _definition(definition) == "directional" else amplification)(g, t)
-    kept = (g - 50) * (t - 50) > 0 if definition == "published" else ~np.isnan(values)
+    values = (directional_amplification if _definition(definition) == "signed" else amplification)(g, t)
+    kept = (g - 50) * (t - 50) > 0 if definition == "paper" else ~np.isnan(values)
     mean, n = mean_where(values, kept, axis)
     return Expected(mean, n, g.shape[axis] - n)
 

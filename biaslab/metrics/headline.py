@@ -51,7 +51,7 @@ class Headline:
 
     @property
     def value(self) -> float:
-        """The judge's number, without its floor; NaN where a cell has nobody."""
+        """The judge's number, without its null expectation; NaN where a cell has nobody."""
         cells = self.cells[self.cells["coefficient"] != 0]
         share = cells["count"] / cells["n"].where(cells["n"] > 0)
         if cells.empty:

@@ -74,7 +74,7 @@ def masks(instances: pd.DataFrame, height: int = 0, width: int = 0) -> np.ndarra
     if len(sizes) != 1:
         raise InputError(
             f"Masks are of the sizes {sorted(sizes) or 'unknown'}; give instances of one image, and its height and "
-            "width where these are not told."
+            "width where these are unknown."
         )
     ((height, width),) = sizes
     out = np.zeros((len(instances), height, width), bool)

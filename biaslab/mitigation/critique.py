@@ -111,7 +111,7 @@ class Critique(Batch):
     (:data:`biaslab.endpoints.chat.OUTCOMES`)."""
     raw: str = ""
     """An endpoint's last reply as it came: text of strangers."""
-    asked_without: str = ""
+    unsupported_fields: str = ""
     """Fields of the request that an endpoint's model does not take, joined by commas."""
     image_ids: tuple[str, ...] = ()
 
@@ -162,7 +162,7 @@ def briefs(
     whom = people["role"].where(people["role"] != "", people["identity"])
     found = []
     for name, some in people.groupby(whom, sort=False):
-        seen = some.loc[~some["outcome"].isin(_NOT_THERE), "image_id"].unique()
+        seen = some.loc[~some["status"].isin(_NOT_THERE), "image_id"].unique()
         drawn = sorted(seen, key=lambda image_id: draw_batches(seed, round_, aspect, image_id))[:batch_size]
         found.append(brief(f"{aspect}/{name}", str(name), some[some["image_id"].isin(drawn)]))
     return found
@@ -184,9 +184,10 @@ def name_identity(identity: str, *, many: bool = False) -> str:
 def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
     """Return critiques as a long table: a row for each critique (identity empty), then one for each of its findings.
 
-    Columns round, aspect, batch_id, identity, outcome, cause, biased (``yes``, ``no`` or empty), kind, reasons, gender,
-    share (percent of prompts, NaN without a guideline) and guideline, asked_without where a model did not take all that
-    it was asked; percent_female with its 95 % interval ci_low, ci_high (Wilson), n_people, n_missing, n_images.
+    Columns round, aspect, batch_id, identity, status, cause, biased (``yes``, ``no`` or empty), kind, reasons, gender,
+    share (percent of prompts, NaN without a guideline), guideline, and unsupported_fields where a model does not take
+    all that it was asked; percent_female with its 95 % interval ci_low, ci_high (Wilson), n_people, n_missing and
+    n_images.
     """
     import pandas as pd
 
@@ -202,7 +203,7 @@ def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
                 {
                     **{name: getattr(c, name) for name in ("round", "aspect", "batch_id")},
                     "identity": said.identity,
-                    "outcome": c.outcome,
+                    "status": c.outcome,
                     "cause": c.cause,
                     "biased": {True: "yes", False: "no", None: ""}[said.biased],
                     "kind": said.kind,
@@ -210,7 +211,7 @@ def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
                     "gender": given.gender if given else "",
                     "share": 100 * given.share if given else float("nan"),
                     "guideline": given.text if given else "",
-                    "asked_without": c.asked_without,
+                    "unsupported_fields": c.unsupported_fields,
                     "percent_female": 100 * said.counts.n_female / (said.counts.n_people or float("nan")),
                     "ci_low": 100 * low,
                     "ci_high": 100 * high,
@@ -218,4 +219,8 @@ def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
                 }
             )
     table = pd.DataFrame(rows).drop(columns="n_female", errors="ignore")
-    return table if any(c.asked_without for c in critiques) else table.drop(columns="asked_without", errors="ignore")
+    return (
+        table
+        if any(c.unsupported_fields for c in critiques)
+        else table.drop(columns="unsupported_fields", errors="ignore")
+    )

@@ -145,7 +145,7 @@ def _critique(brief: Brief, image_ids: tuple[str, ...], answer: Answer | None, r
             reasons=reply.reasons,
             guidelines=new if reply.biased else brief.earlier,
             raw=answer.text,
-            asked_without=answer.asked_without,
+            unsupported_fields=answer.asked_without,
             image_ids=image_ids,
         )
     raw = ""

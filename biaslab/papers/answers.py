@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 COUNTS = ("up", "down", "unclear", "each", "rows")
 """What texts of a counted answer have in addition to columns."""
-_UNATTAINABLE = "Inconclusive: with so few of them no outcome could be significant."
+_UNATTAINABLE = "Inconclusive: no test could be significant with so few of them."
 _OVERCORRECTED = "The correction for small-sample bias exceeds the corrected estimate."
 
 

@@ -16,7 +16,7 @@ from biaslab.io import cells
 from biaslab.io.plaintext import same_text
 from biaslab.judges import vision
 from biaslab.judges.judge_labels import JUDGED, UNCLEAR
-from biaslab.judges.judge_names import RATINGS, VQA
+from biaslab.judges.judge_names import ANNOTATIONS, VQA
 from biaslab.judges.questions import CHOICES, PERSON, Question, read_questions
 from biaslab.pipeline.stages import Part, cached_method, image_ids, with_prompt_columns
 from biaslab.prompts import custom as asking
@@ -40,7 +40,7 @@ class Custom(Part):
     @property
     def has_prompts_or_images(self) -> bool:
         """Whether there are prompts of one's own, or pictures."""
-        return self.folder is not None or bool(self._pipeline.settings.custom.prompts)
+        return self.folder is not None or bool(self._pipeline.settings.custom.prompts_file)
 
     @cached_method
     def prompts(self) -> pd.DataFrame:
@@ -51,11 +51,11 @@ class Custom(Part):
         was asked for what it has.
         """
         s = self._pipeline.settings.custom
-        file = asking.prompts(s.prompts, s.images) if s.prompts else None
+        file = asking.prompts(s.prompts_file, s.images_per_prompt) if s.prompts_file else None
         if self.folder is None:
             if file is None:
                 raise MissingInputError(
-                    "There are no prompts of one's own: set custom.prompts to a file, or model to 'images:FOLDER'."
+                    "There are no prompts of one's own: set custom.prompts_file to a file, or model to 'images:FOLDER'."
                 )
             return file
         table = prompts_of(self.folder)
@@ -66,14 +66,14 @@ class Custom(Part):
         rows = rows.merge(existing, on="text_plain").drop(columns="text_plain")[list(table)]
         if rows.empty:
             asks = f"such as {file['text'][0]!r}; they were for {', '.join(map(repr, table['text'][:3]))}."
-            raise InputError(f"No picture of {self.folder.name} was asked for a prompt of {s.prompts}, {asks}")
+            raise InputError(f"No image of {self.folder.name} has a prompt of {s.prompts_file}, {asks}")
         return rows
 
     def groups(self) -> list[str]:
         """Return the groups that people belong to, in order. Raises InputError: One is called as their mean is."""
         if self.folder is None:
             group_names = self.prompts()["group"]
-        elif not self._pipeline.settings.custom.prompts:
+        elif not self._pipeline.settings.custom.prompts_file:
             group_names = self.folder.people["group"]
         else:
             prompts = self.prompts()
@@ -98,28 +98,30 @@ class Custom(Part):
         ``custom.partial_benchmark`` is false.
         """
         groups, s = self.groups(), self._pipeline.settings.custom
-        if not s.benchmark:
-            return pd.DataFrame({"group": groups, "percent_female": EVEN, "n": np.nan, "named": asking.EVEN})
-        shares = asking.benchmark(s.benchmark)
+        if not s.benchmark_file:
+            return pd.DataFrame({"group": groups, "percent_female": EVEN, "n": np.nan, "name": asking.EVEN})
+        shares = asking.benchmark(s.benchmark_file)
         rows = asking.matched(groups, shares)
         missing = rows.loc[rows["percent_female"].isna(), "group"].tolist()
         if len(missing) == len(groups):
             both = (cells.join_values(names) for names in (shares["group"], groups))
-            raise InputError(f"{s.benchmark} has shares of {next(both)}, and none of the groups here: {next(both)}.")
+            raise InputError(
+                f"{s.benchmark_file} has shares of {next(both)}, and none of the groups here: {next(both)}."
+            )
         if missing and not s.partial_benchmark:
             raise InputError(
-                f"{s.benchmark} has no share for {len(missing)} of {len(groups)} groups of {self._pipeline.label}: "
-                f"{asking.listed(missing, asking.unused(groups, shares))}. Add a row for each, or set "
-                "custom.partial_benchmark to true to compare the other groups only."
+                f"{s.benchmark_file} has no share for {len(missing)} of {len(groups)} groups of "
+                f"{self._pipeline.label}: {asking.listed(missing, asking.unused(groups, shares))}. Add a row for "
+                "each, or set custom.partial_benchmark to true to compare the other groups only."
             )
-        return rows.assign(named="the benchmark")
+        return rows.assign(name="the benchmark")
 
     def check_ratings(self, judge: str) -> None:
-        """Look at ``ratings:FILE``, before anybody is judged. Raises InputError: It rates nobody here."""
-        people, file = self.expected_people(), judge.removeprefix(RATINGS)
-        if (person_ratings.judge_people(people, file)["outcome"] == "unrated").all():
+        """Look at ``annotations:FILE``, before anybody is judged. Raises InputError: It rates nobody here."""
+        people, file = self.expected_people(), judge.removeprefix(ANNOTATIONS)
+        if (person_ratings.judge_people(people, file)["status"] == "unannotated").all():
             raise InputError(
-                f"{file} rates none of the {len(people):,} people here, such as {people['image_id'].iloc[0]!r}."
+                f"{file} annotates none of the {len(people):,} people here, such as {people['image_id'].iloc[0]!r}."
             )
 
     def expected_people(self) -> pd.DataFrame:
@@ -147,7 +149,7 @@ class Custom(Part):
         :func:`biaslab.judges.people.judge_people`. Raises as :meth:`biaslab.pipeline.Stages.check_inclusion_judges`.
         """
         self._pipeline.check_inclusion_judges()
-        table = self.images().table.drop(columns="outcome", errors="ignore")
+        table = self.images().table.drop(columns="status", errors="ignore")
         requested = table.loc[table.index.repeat(table["people"])].reset_index(drop=True)
         requested["position"] = requested.groupby("image_id").cumcount() + 1
         if self.folder is not None:
@@ -158,9 +160,9 @@ class Custom(Part):
         return self._judge_people(requested, self._pipeline.settings.judging.gender)
 
     @property
-    def annotator(self) -> tuple[str, ...]:
+    def question_model(self) -> tuple[str, ...]:
         """The settings of who answers questions of one's own."""
-        return ("judging.annotator" if self._pipeline.settings.judging.annotator else "judging.gender",)
+        return ("judging.question_model" if self._pipeline.settings.judging.question_model else "judging.gender",)
 
     @cached_method
     def questions(self) -> list[Question]:
@@ -169,19 +171,19 @@ class Custom(Part):
         Raises ParameterError: Who is to answer them answers none, or is to be shown faces that nobody looks for.
         """
         s = self._pipeline.settings.judging
-        by = s.annotator or s.gender
-        if s.questions and not by.startswith((ENDPOINT, VQA)):
-            setting = self.annotator[0]
-            who = f"set judging.annotator to '{ENDPOINT}NAME' of a vision model, or to '{VQA}NAME'."
-            raise ParameterError(f"judging.questions are answered by {setting}, which is {by!r}: {who}")
-        questions = read_questions(s.questions) if s.questions else []
+        by = s.question_model or s.gender
+        if s.questions_file and not by.startswith((ENDPOINT, VQA)):
+            setting = self.question_model[0]
+            who = f"set judging.question_model to '{ENDPOINT}NAME' of a vision model, or to '{VQA}NAME'."
+            raise ParameterError(f"judging.questions_file is answered by {setting}, which is {by!r}: {who}")
+        questions = read_questions(s.questions_file) if s.questions_file else []
         if by.startswith(ENDPOINT) and any(question.image_source == PERSON for question in questions):
-            self._pipeline.check_person_view(self.annotator[0])
+            self._pipeline.check_person_view(self.question_model[0])
         return questions
 
     @cached_method
     def answers(self) -> pd.DataFrame:
-        """Return what is answered to questions of one's own (``judging.questions``) about each person, or image.
+        """Return what is answered to questions of one's own (``judging.questions_file``) about each person, or image.
 
         A row for each: image_id, group, text, position, question, choices (its answers, in one text), answer (one of
         them or ``unclear``, or empty) and reason (why there is none).
@@ -190,14 +192,14 @@ class Custom(Part):
         if not self.questions():
             return pd.DataFrame(columns=columns, dtype=object)
         s = self._pipeline.settings.judging
-        by, people, source = s.annotator or s.gender, self.people(), self.images().source
+        by, people, source = s.question_model or s.gender, self.people(), self.images().source
         of_images = people.drop_duplicates("image_id")
         rows = []
         for question in self.questions():
             people_asked = (people if question.of == PERSON else of_images).reset_index(drop=True)
-            shown = self._pipeline.settings.vision.shown if by.startswith(ENDPOINT) else "position"
+            view = self._pipeline.settings.vision.person_view if by.startswith(ENDPOINT) else "position"
             if question.of == PERSON:
-                units = vision.question_units(people_asked, question.question, question.answers, shown)
+                units = vision.question_units(people_asked, question.question, question.answers, view)
             else:
                 units = people_asked[["image_id"]].assign(
                     question=question.question, answers=json.dumps(question.answers)
@@ -207,10 +209,10 @@ class Custom(Part):
                 replies["answer"] = [vision.chosen(text, question.answers) for text in replies["answer"]]
             replies = replies.set_index(units.index)
             answer = replies["answer"].where(replies["answer"] != vision.NO_PERSON, "")
-            why = replies["reason"].where(replies["reason"] != "", replies["outcome"])
-            why = why.where(replies["answer"] != vision.NO_PERSON, "the judge sees nobody")
+            why = replies["reason"].where(replies["reason"] != "", replies["status"])
+            why = why.where(replies["answer"] != vision.NO_PERSON, "the judge detects no person")
             why = why.where((why != "") | (answer != ""), "no answer of the list").where(answer == "", "")
-            none = people_asked["outcome"].where(people_asked["outcome"] != "judged", "no face")
+            none = people_asked["status"].where(people_asked["status"] != "judged", "no face")
             rows.append(
                 people_asked[["image_id", "group", "text", "position"]].assign(
                     question=question.name,
@@ -230,16 +232,16 @@ class Custom(Part):
         people = self.people()[["image_id", "group", "position"]]
         gender = people["image_id"].map(table.set_index("image_id")["truth_gender"]).fillna("").astype(str)
         judged = gender.isin(GENDERS) & (people["position"] == 1)
-        return people.assign(gender=gender.where(judged, ""), outcome=np.where(judged, JUDGED, "unrated"))
+        return people.assign(gender=gender.where(judged, ""), status=np.where(judged, JUDGED, "unannotated"))
 
     @property
     def judges(self) -> tuple[str, ...]:
         """Who judges gender: who does, and further ones whose agreement is told."""
         s = self._pipeline.settings.judging
-        return tuple(dict.fromkeys(filter(None, (s.gender, *s.further))))
+        return tuple(dict.fromkeys(filter(None, (s.gender, *s.extra_judges))))
 
     def people_judged_by(self, judge: str) -> pd.DataFrame:
-        """Return :meth:`people` as another judge says, such as ``ratings:FILE``."""
+        """Return :meth:`people` as another judge says, such as ``annotations:FILE``."""
         people = self.people()
         if judge == self._pipeline.settings.judging.gender:
             return people
@@ -248,7 +250,7 @@ class Custom(Part):
     def _judge_people(self, requested: pd.DataFrame, judge: str) -> pd.DataFrame:
         """Return people with what a judge makes of them."""
         people = requested[["image_id", "position"]].assign(phrase="person")
-        judged = self._pipeline.people.judge_images_of_people(self.images().source, people, judge)
+        judged = self._pipeline.paired.judge_images_of_people(self.images().source, people, judge)
         return requested.join(judged[[c for c in judged if c not in requested]].set_axis(requested.index))
 
 

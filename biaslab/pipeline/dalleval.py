@@ -54,7 +54,7 @@ class DallEval(Part):
     @property
     def tone_judges(self) -> tuple[str, ...]:
         """The settings of who reads skin tones: of pixels, who finds the face."""
-        return ("judging.faces", *(["judging.tone"] if self._pipeline.has_skin_tone_judge else []))
+        return ("judging.faces", *(["judging.skin_tone"] if self._pipeline.has_skin_tone_judge else []))
 
     @property
     def is_behind_captions(self) -> bool:
@@ -64,7 +64,7 @@ class DallEval(Part):
     @property
     def has_real(self) -> bool:
         """Whether there are images behind the captions."""
-        return self.is_behind_captions or bool(self._pipeline.settings.dalleval.images)
+        return self.is_behind_captions or bool(self._pipeline.settings.dalleval.image_folder)
 
     @cached_method
     def prompts(self, kind: str) -> pd.DataFrame:
@@ -75,12 +75,12 @@ class DallEval(Part):
         if kind == "skills":
             whole = paintskills.scenes(s.paintskills) if s.paintskills else asking.skills()
             whole = whole.assign(n_images=1)
-            return _drawn(whole, s.scenes, rng).sort_index(ignore_index=True) if s.scenes else whole
-        words = word_files.read(s.words, "dalleval.words") if s.words else None
+            return _drawn(whole, s.n_scenes, rng).sort_index(ignore_index=True) if s.n_scenes else whole
+        words = word_files.read(s.vocabulary_file, "dalleval.vocabulary_file") if s.vocabulary_file else None
         whole = asking.social(s.social_images, words)
         names = tuple(dict.fromkeys(whole["profession"]))[1:]
-        if s.professions and s.professions < len(names):
-            some = {"(none)", *rng.choice(names, s.professions, replace=False)}
+        if s.n_professions and s.n_professions < len(names):
+            some = {"(none)", *rng.choice(names, s.n_professions, replace=False)}
             whole = whole[whole["profession"].isin(some)].reset_index(drop=True)
         return whole
 
@@ -113,7 +113,7 @@ class DallEval(Part):
         pipeline, s = self._pipeline, self._pipeline.settings.dalleval
         rng = np.random.default_rng([pipeline.seed, 72])
         whole = paintskills.scenes(s.paintskills) if s.paintskills else asking.skills("train")
-        asked = _drawn(whole.assign(n_images=1), s.detector_renders, rng).reset_index(drop=True)
+        asked = _drawn(whole.assign(n_images=1), s.calibration_images, rng).reset_index(drop=True)
         if s.paintskills:
             return _authors_images(s.paintskills, paintskills.swapped(asked, whole, rng))
         truth = pipeline.require_ground_truth("the detector's error", "dalleval")
@@ -128,7 +128,7 @@ class DallEval(Part):
         if kind == "social":
             return self.images("social")
         pipeline = self._pipeline
-        n, vae = pipeline.settings.dalleval.detector_renders, pipeline.image_model("dalleval").autoencoder
+        n, vae = pipeline.settings.dalleval.calibration_images, pipeline.image_model("dalleval").autoencoder
         truth = pipeline.require_ground_truth("the judges' error", "dalleval")
         made = truth.people(asking.social(), n, seed=pipeline.seed + 3, decoded=vae)
         return DescribedImages(made, made.table)
@@ -157,7 +157,7 @@ class DallEval(Part):
         gender, yes = json.dumps([*GENDERS, UNCLEAR]), json.dumps(["yes", "no", UNCLEAR])
         units["answers"] = np.where(rows["attribute"] == "", gender, yes)
         said = pipeline.ask(pipeline.settings.dalleval.vqa, images.source, units)
-        return rows.assign(**{c: said[c].to_numpy() for c in ("outcome", "reason", "answer")})
+        return rows.assign(**{c: said[c].to_numpy() for c in ("status", "reason", "answer")})
 
     @cached_method
     def captioned(self) -> Captioned:
@@ -167,7 +167,7 @@ class DallEval(Part):
             asked = self.caption_prompts()
             made = pipeline.generate_images(asked)
             table = made.table[["image_id", "prompt_id"]].merge(asked, on="prompt_id")
-            real = CaptionImages(s.images, table["real_id"]) if s.images else None
+            real = CaptionImages(s.image_folder, table["real_id"]) if s.image_folder else None
         else:
             described = pipeline.images("caption_prompts")
             made, table = described.source, described.table.drop_duplicates("caption_id", ignore_index=True)
@@ -186,7 +186,7 @@ class DallEval(Part):
         """
         s = self._pipeline.settings.dalleval
         if not s.captions:
-            raise ParameterError("dalleval.images and .captioned are of dalleval.captions: set it, too.")
+            raise ParameterError("dalleval.image_folder and .captioned are of dalleval.captions: set it, too.")
         rows = pd.concat(open_corpus(s.captions).batches(), ignore_index=True)
         # As a corpus carries columns whose names stages use.
         if "corpus_image_id" not in rows:
@@ -206,9 +206,9 @@ class DallEval(Part):
             _log.warning("%s: left out for want of text or image_id: %d captions.", s.captions, left_out)
         of = known.groupby("real_id", sort=False)
         found = of.agg(references=("text", list), group=("group", "first")).reset_index()
-        if s.captioned and s.captioned < len(found):
+        if s.max_captions and s.max_captions < len(found):
             rng = np.random.default_rng([self._pipeline.seed, 77])
-            found = found.iloc[np.sort(rng.permutation(len(found))[: s.captioned])].reset_index(drop=True)
+            found = found.iloc[np.sort(rng.permutation(len(found))[: s.max_captions])].reset_index(drop=True)
         names = [f"captioned-{hashlib.sha256(name.encode()).hexdigest()[:16]}" for name in found["real_id"]]
         return found.assign(prompt_id=names, text=found["references"].str[0], n_images=1)
 
@@ -223,7 +223,7 @@ class DallEval(Part):
         question, kind = (vision.DESCRIPTION, {}) if name.startswith(ENDPOINT) else ("", {"kind": "captioner"})
         units = pd.DataFrame({"image_id": list(image_ids), "question": question}, dtype=object)
         said = pipeline.ask(name, images, units, unit="images", **kind)
-        return said.rename(columns={"answer": "caption"})[["image_id", "outcome", "reason", "caption"]]
+        return said.rename(columns={"answer": "caption"})[["image_id", "status", "reason", "caption"]]
 
     @property
     def gender_is_judged(self) -> bool:
@@ -236,7 +236,7 @@ class DallEval(Part):
         """Return the table of :meth:`people` with the columns of :meth:`biaslab.pipeline.Stages.judged`."""
         images = self.people(kind)
         judged = self._pipeline.judge_images(images.source)
-        return images.table.drop(columns="outcome").merge(judged, on="image_id", validate="one_to_one")
+        return images.table.drop(columns="status").merge(judged, on="image_id", validate="one_to_one")
 
     @cached_method
     def tones(self, kind: str) -> pd.DataFrame:
@@ -248,7 +248,7 @@ class DallEval(Part):
         pipeline, images = self._pipeline, self.people(kind)
         pipeline.check_judge("judging.faces", images.source)
         found = pipeline.run(find_faces, images.source, pipeline.settings.judging, device=pipeline.device)
-        found = found.drop(columns=["outcome", "reason", "image_width", "image_height"])
+        found = found.drop(columns=["status", "reason", "image_width", "image_height"])
         whole = images.table.merge(found, on="image_id", validate="one_to_one")
         tones = pipeline.skin_tones(images.source, whole)
         colour = {name: tones[name].to_numpy() for name in ("tone", "red", "green", "blue")}
@@ -265,5 +265,5 @@ def _drawn(scenes: pd.DataFrame, n: int, rng: np.random.Generator) -> pd.DataFra
 def _authors_images(folder: str, asked: pd.DataFrame) -> ImageSource:
     """Return the images of scenes in PaintSkills' folder, with what is asked of them."""
     ids = "image_" + asked["prompt_id"]
-    described = asked.drop(columns="n_images").assign(image_id=ids, outcome="ok")
+    described = asked.drop(columns="n_images").assign(image_id=ids, status="ok")
     return DescribedImages(CaptionImages(folder, ids), described)

@@ -28,7 +28,7 @@ from biaslab.pipeline.stages import Part, Stages, cached_method
 from biaslab.prompts import nouns as naming
 from biaslab.prompts import triplets as asking
 
-NO_MAPS = "Attention, which says what words guide, was not kept. Set triplets.attention to true."
+NO_MAPS = "Attention to the words of prompts was not saved. Set triplets.attention to true."
 
 
 class TrueMaps:
@@ -60,14 +60,14 @@ class Dependency(Part):
     @cached_method
     def nouns(self) -> naming.Nouns:
         """Return who finds nouns."""
-        return naming.load(self._pipeline.settings.triplets.nouns)
+        return naming.load(self._pipeline.settings.triplets.noun_tagger)
 
     @cached_method
     def looked_at(self) -> pd.DataFrame:
         """Return the images in which objects were looked for."""
         table, looked = self._triplets.images().table, self._triplets.objects().images
-        seen = looked.loc[looked["outcome"] == "", "image_id"]
-        return table[(table["outcome"] == "ok") & table["image_id"].isin(seen)].reset_index(drop=True)
+        seen = looked.loc[looked["status"] == "", "image_id"]
+        return table[(table["status"] == "ok") & table["image_id"].isin(seen)].reset_index(drop=True)
 
     @cached_method
     def groups(self) -> pd.DataFrame:

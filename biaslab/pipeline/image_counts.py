@@ -100,7 +100,7 @@ def requests_for_tables(pipeline: Pipeline, names: Iterable[str]) -> Iterator[Im
             yield _make_request(pipeline, paper, "captioned", pipeline.dalleval.caption_prompts())
         elif "captioned" in wanted:
             yield request_for_captions(pipeline, paper, "caption_prompts")
-        yield from _requests_for_people(pipeline, paper, pipeline.people.expand_kinds(wanted))
+        yield from _requests_for_people(pipeline, paper, pipeline.paired.expand_kinds(wanted))
         for kind in dalleval.KINDS:
             if kind in wanted:
                 prompts = pipeline.dalleval.prompts(kind)
@@ -126,7 +126,7 @@ def _make_request(
     several: bool = False,
 ) -> ImageRequest:
     """Return what is asked; which images are there can be told only where the very texts are ``texts_final``."""
-    several = several or (prompt_set == "people" and kind != "single")
+    several = several or (prompt_set == "paired" and kind != "single")
     made_by = pipeline.image_model(prompt_set, several=several)
     n, n_cached = int(prompts["n_images"].sum()) if at_most is None else at_most, 0
     if texts_final and at_most is None:
@@ -141,15 +141,15 @@ def _requests_for_people(pipeline: Pipeline, paper: str, kinds: list[str]) -> It
     """Yield images of people; texts that depend on judges are the very ones where all of that is kept."""
     complete = True
     for kind in kinds:
-        depends, texts = pipeline.people.depends_on_judgements(kind), None
+        depends, texts = pipeline.paired.depends_on_judgements(kind), None
         # A critic at an endpoint is not asked to find out.
         if depends and complete and pipeline.settings.critic.kind == "counts":
             # By what the store has; nothing is computed.
             with contextlib.suppress(UnfinishedError):
-                texts = read_only_pipeline(pipeline).people.prompts(kind).texts
+                texts = read_only_pipeline(pipeline).paired.prompts(kind).texts
         texts_final = not depends or texts is not None
-        texts = pipeline.people.placeholder_texts(kind) if texts is None else texts
-        yield (request := _make_request(pipeline, paper, kind, texts, prompt_set="people", texts_final=texts_final))
+        texts = pipeline.paired.placeholder_texts(kind) if texts is None else texts
+        yield (request := _make_request(pipeline, paper, kind, texts, prompt_set="paired", texts_final=texts_final))
         complete = complete and request.n_cached == request.n_images
 
 
@@ -162,7 +162,7 @@ def read_only_pipeline(pipeline: Pipeline) -> Pipeline:
 
 def _is_small(pipeline: Pipeline) -> bool:
     # Captions that are written as they are read cost next to nothing, however many there are.
-    rows = pipeline.settings.captions.rows
+    rows = pipeline.settings.captions.max_captions
     return not pipeline.has_captions or 0 < rows <= SEARCHED or pipeline.corpus.written
 
 
@@ -177,13 +177,13 @@ def request_for_captions(pipeline: Pipeline, paper: str, kind: str) -> ImageRequ
 
 def _request_for_triplets(pipeline: Pipeline, paper: str) -> ImageRequest:
     s = pipeline.settings.triplets
-    if not s.triplets or _is_small(pipeline):
+    if not s.n_triplets or _is_small(pipeline):
         prompts, storage_class = pipeline.triplets.texts()
         return _make_request(
             pipeline, paper, "triplets", prompts, prompt_set=pipeline.triplets.prompt_set, storage_class=storage_class
         )
-    most = (3 + s.placebo) * (s.triplets * s.seeds + s.one_triplet)
-    if s.professions:
+    most = (3 + s.placebo) * (s.n_triplets * s.images_per_prompt + s.single_triplet_images)
+    if s.n_professions:
         most += int(pipeline.triplets.professions()["n_images"].sum())
     return _make_request(
         pipeline, paper, "triplets", pipeline.texts(), prompt_set=pipeline.triplets.prompt_set, at_most=most

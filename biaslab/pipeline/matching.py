@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from biaslab.io import cells
 from biaslab.io.plaintext import same_text
-from biaslab.judges.judge_names import RATINGS
+from biaslab.judges.judge_names import ANNOTATIONS
 from biaslab.prompts import custom as asking
 from biaslab.ratings import person_ratings
 from biaslab.schema import formatting
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def unmatched(pipelines: Iterable[Pipeline]) -> list[str]:
     """Return a sentence for each file of which a run does not use every row, or which does not name all of the run.
 
-    Compared are the groups of ``custom.benchmark``, the prompts of ``custom.prompts`` and the table of a folder with
-    the folder's images, and the people in files of annotations that serve as judges. A row counts as unused where no
+    Compared are the groups of ``custom.benchmark_file``, the prompts of ``custom.prompts_file`` and the table of a
+    folder with its images, and the people in files of annotations that serve as judges. A row counts as unused where no
     model of the run uses it. Raises InputError: A file cannot be read.
     """
     own = [one for one in pipelines if one.custom.has_prompts_or_images]
@@ -34,7 +34,7 @@ def unmatched(pipelines: Iterable[Pipeline]) -> list[str]:
 def _benchmarks(pipelines: Sequence[Pipeline]) -> Iterator[str]:
     by_file: dict[str, list[str]] = {}
     for one in pipelines:
-        if file := one.settings.custom.benchmark:
+        if file := one.settings.custom.benchmark_file:
             by_file.setdefault(file, []).extend(one.custom.groups())
     for file, names in by_file.items():
         name, groups, shares = Path(file).name, list(dict.fromkeys(names)), asking.benchmark(file)
@@ -56,9 +56,9 @@ def _benchmarks(pipelines: Sequence[Pipeline]) -> Iterator[str]:
 def _prompts(pipeline: Pipeline) -> Iterator[str]:
     """Yield what a file of prompts and a folder of images do not have in common."""
     s, folder = pipeline.settings.custom, pipeline.custom.folder
-    if folder is None or not s.prompts:
+    if folder is None or not s.prompts_file:
         return
-    name, texts = Path(s.prompts).name, asking.prompts(s.prompts, s.images)["text"].tolist()
+    name, texts = Path(s.prompts_file).name, asking.prompts(s.prompts_file, s.images_per_prompt)["text"].tolist()
     of_images = folder.described_images["prompt"]
     shown, wanted = set(of_images.map(same_text)), set(map(same_text, texts))
     missing = [text for text in texts if same_text(text) not in shown]
@@ -85,8 +85,8 @@ def _annotations(pipelines: Sequence[Pipeline]) -> Iterator[str]:
     by_file: dict[str, list[Pipeline]] = {}
     for one in pipelines:
         for judge in one.custom.judges:
-            if judge.startswith(RATINGS):
-                by_file.setdefault(judge.removeprefix(RATINGS), []).append(one)
+            if judge.startswith(ANNOTATIONS):
+                by_file.setdefault(judge.removeprefix(ANNOTATIONS), []).append(one)
     for file, of in by_file.items():
         each = [person_ratings.unmatched(file, one.custom.expected_people()) for one in of]
         left = [person for person in each[0] if all(person in others for others in each[1:])]

@@ -16,7 +16,7 @@ from biaslab.errors import unknown_name
 from biaslab.hub.image_sources import ImageSource
 from biaslab.judges import duplicates, vision
 from biaslab.judges.judge_labels import DUPLICATE
-from biaslab.judges.judge_names import RATINGS, VQA
+from biaslab.judges.judge_names import ANNOTATIONS, VQA
 from biaslab.judges.people import judge_people
 from biaslab.judges.vqa import judge_people_vqa
 from biaslab.mitigation import counts, endpoint
@@ -37,19 +37,19 @@ ROUND = "faircritic_"
 TOP = 5
 
 
-class People(Part):
+class Paired(Part):
     """The stages for pictures of people whom the prompt places."""
 
-    prompt_set = "people"
+    prompt_set = "paired"
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of prompts that the settings ask for, in order."""
         s = self._pipeline.settings
-        kinds = [k for k in KINDS if k != "three" or s.people.three_prompts]
+        kinds = [k for k in KINDS if k != "three" or s.paired.three_person_prompts]
         if self._pipeline.custom.folder is not None:
             # Of pictures that are there, what some of them were asked for.
-            made_by = self._pipeline.image_model("people")
+            made_by = self._pipeline.image_model("paired")
             kinds = [k for k in kinds if made_by.n_cached(self._make_prompts(k).texts)]
         rounds = range(1, s.critic.rounds + 1) if "paired" in kinds else ()
         return (*kinds, *(f"{ROUND}{r}" for r in rounds))
@@ -66,7 +66,7 @@ class People(Part):
         """Return the settings of who looks for faces and skin, where some judge takes faces."""
         if not any(map(self._pipeline.detects_faces, judges)):
             return ()
-        return ("judging.faces", *(["judging.tone"] if self._pipeline.has_skin_tone_judge else []))
+        return ("judging.faces", *(["judging.skin_tone"] if self._pipeline.has_skin_tone_judge else []))
 
     @property
     def judges(self) -> tuple[str, ...]:
@@ -76,17 +76,17 @@ class People(Part):
     @property
     def _looking(self) -> list[str]:
         s = self._pipeline.settings.judging
-        return [judge for judge in dict.fromkeys((s.gender, *s.further)) if not judge.startswith(RATINGS)]
+        return [judge for judge in dict.fromkeys((s.gender, *s.extra_judges)) if not judge.startswith(ANNOTATIONS)]
 
     @property
     def has_judges(self) -> bool:
-        """Whether anybody looks at images: raters have done so."""
+        """Whether anybody looks at images: annotators have done so."""
         return bool(self._looking)
 
     @property
     def all_judges(self) -> tuple[str, ...]:
         """The settings of all whose agreement is told."""
-        further = ["judging.further"] if self._pipeline.settings.judging.further else []
+        further = ["judging.extra_judges"] if self._pipeline.settings.judging.extra_judges else []
         return ("judging.gender", *further, *self._faces(self._looking))
 
     # -- prompts -------------------------------------------------------------------------------------
@@ -94,8 +94,8 @@ class People(Part):
     @cached_property
     def words(self) -> Words | None:
         """Words of one's own, where the settings name a file."""
-        file = self._pipeline.settings.people.words
-        return word_files.read(file, "people.words") if file else None
+        file = self._pipeline.settings.paired.vocabulary_file
+        return word_files.read(file, "paired.vocabulary_file") if file else None
 
     @cached_method
     def prompts(self, kind: str) -> Prompts:
@@ -120,17 +120,17 @@ class People(Part):
         return self._make_prompts(kind)
 
     def _make_prompts(self, kind: str) -> Prompts:
-        s, seed = self._pipeline.settings.people, self._pipeline.seed
+        s, seed = self._pipeline.settings.paired, self._pipeline.seed
         options = {"seed": seed, "words": self.words}
-        pairs = {"per_list": s.occupations, "runs": s.power_runs, **options}
+        pairs = {"per_list": s.n_occupations, "runs": s.power_samples, **options}
         if kind.startswith(ROUND):
             return _renamed(self.prompts("paired"), kind)
         if kind == "single":
             return asking.single(images=s.single_images, **pairs)
         if kind == "controls":
-            return asking.controls(per_list=s.occupations, **options)
+            return asking.controls(per_list=s.n_occupations, **options)
         if kind == "three":
-            return asking.three(s.three_prompts, **options)
+            return asking.three(s.three_person_prompts, **options)
         return asking.paired(images=s.pair_images, setting=kind, **pairs)
 
     def n_images(self) -> int:
@@ -167,13 +167,13 @@ class People(Part):
     def images(self, kind: str) -> ImageSource:
         """Return images of a kind, with a table of one row per image and the columns of its prompt."""
         texts = self.prompts(kind).texts
-        return with_prompt_columns(self._pipeline.generate_images(texts, "people", kind != "single"), texts)
+        return with_prompt_columns(self._pipeline.generate_images(texts, "paired", kind != "single"), texts)
 
     def requested_people(self, kind: str) -> pd.DataFrame:
         """Return one row per person that images of a kind are to show; not of copies, nor of images never made."""
         table = self.images(kind).table
         columns = ["image_id", "prompt_id", "aspect", "setting", "run"]
-        table = table.loc[~table["outcome"].isin((*NO_IMAGE_OUTCOMES, DUPLICATE)), columns]
+        table = table.loc[~table["status"].isin((*NO_IMAGE_OUTCOMES, DUPLICATE)), columns]
         # The judge's own column says whether people stand where their role is asked for.
         people = self.prompts(kind).people.rename(columns={"role": "asked_role"})
         return table.merge(people, on="prompt_id").reset_index(drop=True)
@@ -184,8 +184,8 @@ class People(Part):
         return self.judge_people(kind, self._pipeline.settings.judging.gender)
 
     def judge_people(self, kind: str, judge: str) -> pd.DataFrame:
-        """Return the same by any judge: ``vqa:NAME``, ``endpoint:NAME``, ``ratings:FILE``, or one that takes faces."""
-        if judge.startswith(RATINGS):
+        """Return the same by a judge: ``vqa:NAME``, ``endpoint:NAME``, ``annotations:FILE``, or one of faces."""
+        if judge.startswith(ANNOTATIONS):
             self.check_ratings(judge)
         requested = self.requested_people(kind)
         columns = ["image_id", "position", "phrase"]
@@ -199,8 +199,8 @@ class People(Part):
         One row per row of ``requested``, as of :func:`biaslab.judges.people.judge_people`.
         """
         pipeline = self._pipeline
-        if judge.startswith(RATINGS):
-            file = judge.removeprefix(RATINGS)
+        if judge.startswith(ANNOTATIONS):
+            file = judge.removeprefix(ANNOTATIONS)
             return duplicates.drop_duplicates(source, person_ratings.judge_people(requested, file), file)
         pipeline.check_gate(judge, source)
         s = pipeline.settings.judging.changed(gender=judge)
@@ -213,13 +213,13 @@ class People(Part):
 
     @cached_method
     def check_ratings(self, judge: str) -> None:
-        """Look whether ``ratings:FILE`` rates people whom some kind may ask for, and no others (InputError)."""
+        """Look whether ``annotations:FILE`` rates people whom some kind may ask for, and no others (InputError)."""
         frames = []
         for kind in self.kinds:
             texts, people = self.possible_prompts(kind)
             each = image_ids(texts)[["prompt_id", "image_id"]]
             frames.append(each.merge(people, on="prompt_id")[["image_id", "position"]])
-        person_ratings.read(judge.removeprefix(RATINGS), pd.concat(frames, ignore_index=True))
+        person_ratings.read(judge.removeprefix(ANNOTATIONS), pd.concat(frames, ignore_index=True))
 
     # -- FairCritic ----------------------------------------------------------------------------------
 
@@ -239,7 +239,7 @@ class People(Part):
                 self.prompts(before).texts,
                 self.images(before).source.read,
                 critic=s.kind,
-                batch_size=s.images,
+                batch_size=s.images_per_request,
                 seed=pipeline.seed,
                 earlier=self.critiques(round_ - 1) if round_ > 1 else (),
             )

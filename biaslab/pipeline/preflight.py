@@ -1,5 +1,4 @@
-"""The preflight check of a run: every model and judge that it uses answers on one picture before an image is made or
-bought.
+"""The preflight check of a run: every model and judge is used on one image before any is generated or bought.
 
 What fails is told together; at an endpoint one image is bought after that, and looked at by all judges. It happens in a
 process of its own, which gives all memory back.
@@ -229,4 +228,4 @@ def _describe_start(parts: Collection[Trial], purchases: list[Trial]) -> str:
     fetched = f", after {formatting.format_bytes(size)} of weights are fetched" if size else ""
     names = " and ".join(trial.request.model for trial in purchases)
     bought = f"; then one image of {names} is bought" if names else ""
-    return f"Preflight check: {len(parts)} models are tried on one picture{fetched}{bought}."
+    return f"Preflight check: {len(parts)} models are run on one image{fetched}{bought}."

@@ -20,7 +20,7 @@ from biaslab.hub.image_sources import UnreadableImage
 from biaslab.hub.repositories import Located
 from biaslab.judges import blip, domains, faces, features, inception, judge, objects, plugins, segmentation, vision
 from biaslab.judges.judge_labels import UNCLEAR
-from biaslab.judges.judge_names import RATINGS, TRUTH, VQA, is_file
+from biaslab.judges.judge_names import ANNOTATIONS, TRUTH, VQA, is_file
 from biaslab.judges.person import whole_image
 from biaslab.judges.questions import question
 from biaslab.judges.zero_shot import ZeroShot
@@ -66,12 +66,12 @@ class Trial:
         use, settings = self.use, self.request.settings
         if self.image_request:
             model = self.image_request.image_model.cost_key, self.image_request.storage_class
-            return repr((*model, settings.people.image_size, settings.endpoint, self.request.seed))
+            return repr((*model, settings.paired.image_size, settings.endpoint, self.request.seed))
         # Who answers questions, or judges gender, is asked alike by whatever setting.
         is_vqa = use.kind == "vqa" or use.name.startswith(VQA)
         role = "vqa" if is_vqa else use.setting.replace("further", "gender")
         judging = settings.judging.changed(gender="", further=())
-        finder = settings.triplets.thresholds, settings.triplets.vocabulary
+        finder = settings.triplets.thresholds, settings.triplets.object_vocabulary_file
         if use.name.startswith(ENDPOINT):
             # It is asked alike, whatever for.
             return repr((use.name, settings.vision, settings.endpoint))
@@ -227,12 +227,12 @@ def _load_probe(trial: Trial) -> Probe | None:
         form = (*GENDERS, UNCLEAR, vision.NO_PERSON)
         return lambda image: model.ask([image], [vision.GENDER], [form], pipeline.cache)
     if use.setting == "judging.faces":
-        face_detector = faces.load(use.name, min_score=s.judging.min_score, device=device)
+        face_detector = faces.load(use.name, min_score=s.judging.min_face_score, device=device)
         return lambda image: face_detector.faces([image])
-    if use.setting == "judging.tone":
+    if use.setting == "judging.skin_tone":
         by = plugins.load(use.name, tones=True, device=device, batch_size=s.judging.batch_size)
         return lambda image: by.answers([whole_image(image)])
-    if use.name.startswith(RATINGS):
+    if use.name.startswith(ANNOTATIONS):
         return None
     if use.kind in ("vqa", "captioner") or use.name.startswith(VQA):
         model = blip.load(use.name, "vqa" if use.name.startswith(VQA) else use.kind, device=device)
@@ -246,7 +246,7 @@ def _load_probe(trial: Trial) -> Probe | None:
     if use.setting == "triplets.objects":
         if use.name == TRUTH or is_file(use.name):
             return None
-        vocabulary = segmentation.words(s.triplets.vocabulary) if s.triplets.vocabulary else ()
+        vocabulary = segmentation.words(s.triplets.object_vocabulary_file) if s.triplets.object_vocabulary_file else ()
         finder = segmentation.load(use.name, s.triplets.thresholds, vocabulary, device=device)
         return lambda image: finder.segment([image])
     if use.setting == "triplets.similarity":
@@ -254,7 +254,7 @@ def _load_probe(trial: Trial) -> Probe | None:
         network = kind(use.name, device=device)
         see = network.places if use.network == "split_product" else network.image_embeddings
         return lambda image: see([image])
-    if use.setting == "dalleval.inception":
+    if use.setting == "dalleval.inception_file":
         network = inception.Inception(use.name.removeprefix(inception.INCEPTION), device=device)
         return lambda image: network.image_embeddings([image])
     if use.setting == "captions.encoder":

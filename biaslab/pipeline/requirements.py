@@ -14,14 +14,14 @@ from biaslab.hub import registry
 from biaslab.hub.repositories import Located
 from biaslab.judges import blip, domains, inception, lookup, similarity
 from biaslab.judges.inception import INCEPTION
-from biaslab.judges.judge_names import RATINGS, WHOLE_IMAGE, files_digest
+from biaslab.judges.judge_names import ANNOTATIONS, WHOLE_IMAGE, files_digest
 from biaslab.pipeline import Pipeline, dalleval
 from biaslab.pipeline.dependency import NO_MAPS
 from biaslab.pipeline.stages import KINDS, PROMPT_SETS
 from biaslab.schema import tables
 from biaslab.schema.tables import NEEDED, ONE_OF, ClassifierUse
 
-ENCODER, INCEPTION_FILE, ATTENTION = "captions.encoder", "dalleval.inception", "triplets.attention"
+ENCODER, INCEPTION_FILE, ATTENTION = "captions.encoder", "dalleval.inception_file", "triplets.attention"
 _TRAINING = "training"
 
 
@@ -175,9 +175,9 @@ def look_up(use: ModelUse, pipeline: Pipeline) -> list[Located]:
                 f"{use.setting} is {use.name!r}, but models behind an endpoint only answer questions: try {example!r}."
             )
         pipeline.vision(use.name).check()
-        if use.setting == "judging.tone":
+        if use.setting == "judging.skin_tone":
             pipeline.check_person_view(use.setting)
-    if use.name.startswith(RATINGS) and pipeline.custom.has_prompts_or_images:
+    if use.name.startswith(ANNOTATIONS) and pipeline.custom.has_prompts_or_images:
         pipeline.custom.check_ratings(use.name)
     repositories = lookup.look_up(use.name, use.kind)
     if use.setting == "judging.faces" and use.name != WHOLE_IMAGE and repositories:

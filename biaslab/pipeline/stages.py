@@ -37,7 +37,7 @@ from biaslab.hub import ground_truth, registry
 from biaslab.hub.ground_truth import GroundTruth
 from biaslab.hub.image_sources import CaptionImages, DescribedImages, ImageSource, Subset, domain_of
 from biaslab.judges import domains, duplicates, judge, skin_tone, vision, vqa
-from biaslab.judges.judge_names import FILES, PLUGIN, RATINGS, VQA
+from biaslab.judges.judge_names import ANNOTATIONS, FILES, PLUGIN, VQA
 from biaslab.judges.pinned import PINNED
 from biaslab.judges.settings import VisionSettings
 from biaslab.mitigation.settings import CriticSettings
@@ -48,7 +48,7 @@ from biaslab.ratings import person_ratings
 from biaslab.settings import Settings
 
 # What prompts may ask for: a name that a package brings may stand for a model for each.
-PROMPT_SETS = ("captions", "people", "dalleval", "triplets")
+PROMPT_SETS = ("captions", "paired", "dalleval", "triplets")
 # Kinds of images: those behind captions, and those generated from templates, captions and paraphrases.
 KINDS = ("training", "generated", "caption_prompts", "paraphrased")
 _SHARD_CAPTIONS = 8192
@@ -134,7 +134,7 @@ class Stages:
     @cached_property
     def baseline_pipelines(self) -> tuple[Self, ...]:
         """Pipelines of the models that stand beside this one's."""
-        return tuple(self.changed(name, compare_with="none") for name in self.settings.baseline_models)
+        return tuple(self.changed(name, baselines="none") for name in self.settings.baseline_models)
 
     def find_ground_truth(self, prompt_set: str = "captions") -> GroundTruth | None:
         """Return pictures of known truth, if any, of the kind that :meth:`image_model` makes of ``prompt_set``."""
@@ -145,7 +145,7 @@ class Stages:
         if (ground_truth_provider := self.find_ground_truth(prompt_set)) is None:
             image_domain = self.image_model(prompt_set).image_domain
             raise MissingInputError(
-                f"No installed package brings {image_domain} of known truth, on which to measure {what}."
+                f"No installed package provides {image_domain} with ground truth, on which to measure {what}."
             )
         return ground_truth_provider
 
@@ -159,16 +159,16 @@ class Stages:
         return tuple(name for name in settings if not attrgetter(name)(self.settings))
 
     def detects_faces(self, judge: str) -> bool:
-        """Whether a judge is shown faces: raters, and models that are asked about positions, look for none."""
-        by_position = judge.startswith(ENDPOINT) and self.settings.vision.shown == "position"
-        return not (by_position or judge.startswith((RATINGS, VQA)))
+        """Whether a judge is shown faces: annotators, and models that are asked about positions, look for none."""
+        by_position = judge.startswith(ENDPOINT) and self.settings.vision.person_view == "position"
+        return not (by_position or judge.startswith((ANNOTATIONS, VQA)))
 
     def check_person_view(self, setting: str) -> None:
         """Look whether faces are found that a vision model is to be shown. Raises ParameterError: They are not."""
         s = self.settings
-        if s.vision.shown == "crop" and not self.detects_faces(s.judging.gender):
-            why = f"for {setting}, and with {s.judging.gender!r} as judging.gender nobody looks for faces"
-            raise ParameterError(f"vision.shown is 'crop' {why}: set vision.shown to 'position'.")
+        if s.vision.person_view == "crop" and not self.detects_faces(s.judging.gender):
+            why = f"for {setting}, and with {s.judging.gender!r} as judging.gender faces are not detected"
+            raise ParameterError(f"vision.person_view is 'crop' {why}: set vision.person_view to 'position'.")
 
     @property
     def gate(self) -> tuple[str, ...]:
@@ -185,12 +185,12 @@ class Stages:
     def check_inclusion_judges(self) -> None:
         """Look, before there are images, who judges. Raises MissingInputError: A setting of :attr:`gate` is empty."""
         if bare := self.unset_settings(*self.gate):
-            raise MissingInputError(f"Nobody is judged, as nothing is named by {' and '.join(bare)}.")
+            raise MissingInputError(f"No person can be classified, as these settings are empty: {' and '.join(bare)}.")
 
     @property
     def has_skin_tone_judge(self) -> bool:
         """Whether skin tones are not read off pixels, but asked of a judge."""
-        return self.settings.judging.tone.startswith((PLUGIN, ENDPOINT))
+        return self.settings.judging.skin_tone.startswith((PLUGIN, ENDPOINT))
 
     @property
     def has_clip(self) -> bool:
@@ -220,13 +220,13 @@ class Stages:
     @cached_property
     def cache(self):
         """The store of stages' results."""
-        return ResultCache(self.settings.compute.store, share=self.share, workers=self.workers)
+        return ResultCache(self.settings.compute.cache, share=self.share, workers=self.workers)
 
     @cached_property
     def words(self) -> Words:
         """Words of one's own for captions and templates."""
-        file = self.settings.captions.words
-        return word_files.read(file, "captions.words") if file else Words({})
+        file = self.settings.captions.vocabulary_file
+        return word_files.read(file, "captions.vocabulary_file") if file else Words({})
 
     @cached_property
     def occupations(self) -> tuple[str, ...]:
@@ -243,7 +243,9 @@ class Stages:
     def corpus(self):
         """The captions, unread, with the images behind them."""
         s = self.settings.captions
-        return open_corpus(s.corpus, rows=s.rows, skew=s.skew, columns=s.columns or None)
+        return open_corpus(
+            s.corpus, max_captions=s.max_captions, synthetic_bias=s.synthetic_bias, columns=s.columns or None
+        )
 
     @cached_method
     def captions(self) -> pd.DataFrame:
@@ -253,10 +255,12 @@ class Stages:
         """
         captions = self._search_result.captions.rename(columns={"term": "occupation"})
         check_search_result(self, captions, int(self._search_result.totals["n_corpus"].max()))
-        names = self.settings.captions.names
+        recognizer = self.settings.captions.name_recognizer
         word_indicators = self.words.indicators
         stage = self.cache.stage(
-            "indicators", {"names": names, **word_indicators}, partial(indicate, names, word_indicators)
+            "indicators",
+            {"name_recognizer": recognizer, **word_indicators},
+            partial(indicate, recognizer, word_indicators),
         )
         indicators_table = self.compute_stage(
             stage, captions[["text"]], _SHARD_CAPTIONS, "gender indicators", "captions"
@@ -388,7 +392,7 @@ class Stages:
         """Return what images of a kind are generated from: templates (``generated``), captions, or paraphrases.
 
         Columns prompt_id, approach, occupation, prompt, text, n_images; of captions also caption_id and indicator, with
-        a row for each occupation that one names; of paraphrases paraphrase_outcome and asked_without as of
+        a row for each occupation that one names; of paraphrases paraphrase_status and unsupported_fields as of
         :func:`biaslab.captions.paraphrase.paraphrases`. Raises UnknownNameError: There is no such kind.
         """
         _check_kind(kind, KINDS[1:])
@@ -408,10 +412,10 @@ class Stages:
             ids = [f"x-{caption}-{slug(occupation)}" for caption, occupation in both]
             texts, by = captions["text"].tolist(), self.settings.captions
             endpoint = self.endpoint("paraphraser") if by.paraphraser == "endpoint" else None
-            options = {"seed": self.seed, "endpoint": endpoint, "names": by.names}
+            options = {"seed": self.seed, "endpoint": endpoint, "name_recognizer": by.name_recognizer}
             made = self.run(paraphrases, texts, captions["occupation"].tolist(), **options)
-            made = made.rename(columns={"outcome": "paraphrase_outcome"})
-            more = {name: made[name].tolist() for name in ("text", "paraphrase_outcome", "asked_without")}
+            made = made.rename(columns={"status": "paraphrase_status"})
+            more = {name: made[name].tolist() for name in ("text", "paraphrase_status", "unsupported_fields")}
         same = {"prompt_id": ids, "approach": kind, "prompt": "captions"}
         made = captions.assign(**same, **more, n_images=s.images_per_caption)
         columns = [*_PROMPT_COLUMNS, "caption_id", "indicator", *(c for c in more if c != "text")]
@@ -499,9 +503,9 @@ class Stages:
         if guidance is not None:
             generation = generation.changed(guidance_scale=guidance)
         if several:
-            wide = {"aspect": s.people.aspect} | ({"width": 0} if s.people.aspect != 1 else {})
+            wide = {"aspect": s.paired.aspect} | ({"width": 0} if s.paired.aspect != 1 else {})
             generation = generation.changed(**wide)
-            endpoint = endpoint.changed(size=s.people.image_size or endpoint.size)
+            endpoint = endpoint.changed(size=s.paired.image_size or endpoint.size)
         more = {"endpoint": endpoint, "corpus": lambda: self.corpus}
         more |= {"device": s.compute.device, "offload": s.compute.offload}
         return open_model(self.model, generation, of=prompt_set, design=s.dalleval, **more)
@@ -516,27 +520,27 @@ class Stages:
             self.check_inclusion_judges()
         images = self.images(kind)
         judged = self.judge_images(images.source)
-        table = images.table.drop(columns="outcome", errors="ignore")
+        table = images.table.drop(columns="status", errors="ignore")
         return table.merge(judged, on="image_id", how="left", validate="many_to_one")
 
     def judge_images(self, images: ImageSource) -> pd.DataFrame:
         """Return what gate and judge make of images, as :func:`biaslab.judges.judge.judge`."""
         by = self.settings.judging
         self.check_gate(by.gender, images)
-        if by.gender.startswith(RATINGS):
-            file = by.gender.removeprefix(RATINGS)
+        if by.gender.startswith(ANNOTATIONS):
+            file = by.gender.removeprefix(ANNOTATIONS)
             return duplicates.drop_duplicates(images, person_ratings.judge_images(images.table["image_id"], file), file)
         if by.gender.startswith(ENDPOINT):
             alone = images.table[["image_id"]].drop_duplicates().assign(position=1)
             seen = self.run(vision.judge_people, images, alone, self.vision(by.gender), by, device=self.device)
-            return judge.frame(seen.replace({"outcome": {"too_many_faces": "several_faces"}}), judge.COLUMNS)
+            return judge.frame(seen.replace({"status": {"too_many_faces": "multiple_faces"}}), judge.COLUMNS)
         return self.run(judge.judge, images, by, device=self.device)
 
     def skin_tones(self, images: ImageSource, people: pd.DataFrame) -> pd.DataFrame:
         """Return the skin tone of people, as :func:`biaslab.judges.skin_tone.judge_skin_tones`."""
-        name = self.settings.judging.tone
+        name = self.settings.judging.skin_tone
         if name.startswith(PLUGIN):
-            self.check_judge("judging.tone", images)
+            self.check_judge("judging.skin_tone", images)
         seen_by = self.vision(name) if name.startswith(ENDPOINT) else None
         options = {"vision": seen_by, "device": self.device}
         return self.run(skin_tone.judge_skin_tones, images, people, name, **options)
@@ -704,7 +708,7 @@ def image_ids(prompts: pd.DataFrame) -> pd.DataFrame:
 
 def _groups_by_text(group: CriticSettings | VisionSettings) -> dict[str, str]:
     """Return where a model is that is not at the endpoint of all."""
-    return {name: value for name in ("url", "key_variable") if (value := getattr(group, name))}
+    return {name: value for name in ("url", "api_key_env") if (value := getattr(group, name))}
 
 
 _PROMPT_COLUMNS = ["prompt_id", "approach", "occupation", "prompt", "text", "n_images"]

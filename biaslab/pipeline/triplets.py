@@ -43,15 +43,19 @@ class Triplets(Part):
         own, captions = self._pipeline.corpus, self._pipeline.settings.captions
         if not own.for_triplets:
             return own
-        return open_corpus(own.for_triplets, rows=captions.rows, skew=captions.skew)
+        return open_corpus(own.for_triplets, max_captions=captions.max_captions, synthetic_bias=captions.synthetic_bias)
 
     @cached_method
     def neutral(self) -> asking.Neutral:
         """Return neutral captions of the corpus, and what became of the others; of professions alone none."""
         pipeline, s = self._pipeline, self._pipeline.settings
-        if s.triplets.professions and not pipeline.has_captions:
+        if s.triplets.n_professions and not pipeline.has_captions:
             return asking.NO_CAPTIONS
-        options = {"filter": s.triplets.filter, "sample": s.triplets.triplets, "names": s.captions.names}
+        options = {
+            "filter": s.triplets.filter,
+            "sample": s.triplets.n_triplets,
+            "name_recognizer": s.captions.name_recognizer,
+        }
         return pipeline.run(asking.neutral, self.corpus, self.dataset, seed=pipeline.seed, **options)
 
     @cached_method
@@ -65,16 +69,16 @@ class Triplets(Part):
         check_neutral(self._pipeline, found)
         frames = []
         if len(found.captions):
-            frames.append(asking.triplets(found.captions, self.dataset, seeds=s.seeds, placebo=s.placebo))
-            if s.one_triplet:
-                options = {"seeds": s.one_triplet, "placebo": s.placebo}
+            frames.append(asking.triplets(found.captions, self.dataset, seeds=s.images_per_prompt, placebo=s.placebo))
+            if s.single_triplet_images:
+                options = {"seeds": s.single_triplet_images, "placebo": s.placebo}
                 one = asking.triplets(found.captions[:1], ONE.format(self.dataset), **options)
                 # Noise of its own, as its images may follow those of the same triplet.
                 frames.append(one.assign(noise_id=one["noise_id"] + " repeated"))
-        if s.professions:
+        if s.n_professions:
             frames.append(self.professions())
-            if s.one_triplet and not len(found.captions):
-                frames.append(asking.repeated(frames[0], s.one_triplet))
+            if s.single_triplet_images and not len(found.captions):
+                frames.append(asking.repeated(frames[0], s.single_triplet_images))
         whole = pd.concat(frames, ignore_index=True)
         first, told = list(whole)[:4], ["topic", "profession"]
         whole = whole.reindex(columns=list(dict.fromkeys([*first, *told, *whole])))
@@ -83,8 +87,8 @@ class Triplets(Part):
     def professions(self) -> pd.DataFrame:
         """Return the prompts of professions, as of :func:`biaslab.prompts.triplets.professions`."""
         s = self._pipeline.settings.triplets
-        same = {"seeds": s.seeds, "placebo": s.placebo, "article": s.article}
-        return asking.professions(s.professions, seed=self._pipeline.seed, **same)
+        same = {"seeds": s.images_per_prompt, "placebo": s.placebo, "article": s.article}
+        return asking.professions(s.n_professions, seed=self._pipeline.seed, **same)
 
     def texts(self) -> tuple[pd.DataFrame, type[GeneratedImages]]:
         """Return the prompts as the model is asked, and as what its images are kept."""
@@ -105,8 +109,8 @@ class Triplets(Part):
         if storage_class is AttendedImages:
             pipeline.image_model("triplets").check_attention()
         made = pipeline.generate_images(asked, "triplets", storage_class=storage_class)
-        table = made.table[["image_id", "prompt_id", "index", "outcome"]].merge(asked, on="prompt_id")
-        reason = table["outcome"].where(table["outcome"] != "ok", "")
+        table = made.table[["image_id", "prompt_id", "index", "status"]].merge(asked, on="prompt_id")
+        reason = table["status"].where(table["status"] != "ok", "")
         table = table.assign(model=pipeline.label, seed=table["index"], reason=reason)
         return DescribedImages(made, table[list(_IMAGE_COLUMNS)])
 
@@ -156,8 +160,8 @@ class Triplets(Part):
             model = self._pipeline.model
             why = f"triplets.objects is {TRUTH!r}, which is not known of images of {model!r}"
             raise ParameterError(f"{why}: set it to what finds objects.")
-        if s.vocabulary:
-            segmentation.words(s.vocabulary)
+        if s.object_vocabulary_file:
+            segmentation.words(s.object_vocabulary_file)
 
     @cached_method
     def objects(self) -> segmentation.Instances:
@@ -175,7 +179,7 @@ class Triplets(Part):
         if s.objects == TRUTH:
             return self.truth(images)
         pipeline.check_judge("triplets.objects", images)
-        options = {"thresholds": s.thresholds, "vocabulary": s.vocabulary, "device": pipeline.device}
+        options = {"thresholds": s.thresholds, "vocabulary": s.object_vocabulary_file, "device": pipeline.device}
         return pipeline.run(segmentation.find_instances, images, s.objects, **options)
 
     def truth(self, images: ImageSource) -> segmentation.Instances:
@@ -185,7 +189,7 @@ class Triplets(Part):
         storage_class = self._pipeline.cache.stage("shown_instances", {"images": images.digest}, stage)
         found = self._pipeline.compute_stage(storage_class, units, _SHARD_IMAGES, f"objects of {images.name}", "images")
         found = found.reindex(columns=list(segmentation.COLUMNS))
-        return segmentation.Instances(found, units.assign(outcome="", reason=""))
+        return segmentation.Instances(found, units.assign(status="", reason=""))
 
     @property
     def can_measure_detector_error(self) -> bool:
@@ -195,9 +199,9 @@ class Triplets(Part):
         return looks and self._pipeline.find_ground_truth("triplets") is not None
 
     @cached_method
-    def ratings(self) -> pd.DataFrame:
+    def annotations(self) -> pd.DataFrame:
         """Return what most people say of images: image_id, object and shown (``yes`` or ``no``)."""
-        return skill_ratings.read_objects(self._pipeline.settings.triplets.ratings, self._image_ids())
+        return skill_ratings.read_objects(self._pipeline.settings.triplets.annotations, self._image_ids())
 
     def _image_ids(self) -> list[str]:
         """Return the ids of all images, made or not."""
@@ -211,7 +215,7 @@ class Triplets(Part):
         :meth:`biaslab.hub.ground_truth.GroundTruth.depictions`.
         """
         pipeline = self._pipeline
-        n, vae = pipeline.settings.triplets.detector_drawings, pipeline.image_model("triplets").autoencoder
+        n, vae = pipeline.settings.triplets.calibration_images, pipeline.image_model("triplets").autoencoder
         truth = pipeline.require_ground_truth("the error of what finds objects", "triplets")
         return truth.depictions(n, seed=pipeline.seed + 4, decoded=vae)
 
@@ -223,13 +227,13 @@ class Triplets(Part):
 
 _IMAGE_COLUMNS = (
     *("image_id", "prompt_id", "model", "dataset", "triplet_id", "seed", "prompt_gender", "text"),
-    *("outcome", "reason"),
+    *("status", "reason"),
 )
 
 
 def check_neutral(pipeline: Stages, found: asking.Neutral) -> None:
     """Look at the captions found. Raises InputError: There is no triplet, nor are others asked for."""
-    if len(found.captions) or pipeline.settings.triplets.professions:
+    if len(found.captions) or pipeline.settings.triplets.n_professions:
         return
     n, where = found.funnel["n_captions"].iloc[0], f"corpus {pipeline.triplets.corpus.name!r}"
     if not n:
@@ -238,5 +242,5 @@ def check_neutral(pipeline: Stages, found: asking.Neutral) -> None:
     raise InputError(
         f"None of the {n:,} captions of the {where} gives a triplet: the last were excluded at the step "
         f"{step['step']!r} ({step['excluded_by']}). Set captions.corpus to captions that name a person or people, "
-        "triplets.filter to 'paper', or triplets.professions to 1 or more."
+        "triplets.filter to 'paper', or triplets.n_professions to 1 or more."
     )

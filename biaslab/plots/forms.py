@@ -8,7 +8,8 @@ without rows, or of which every value is missing, gives a figure that says so.
 - ``color``: The column that colours tell apart; ``styles``: its colours, markers and names.
 - ``panel``: The column with a panel for each value; ``columns``: how many stand beside one another.
 - ``names``: Values in words, in rows, panels and legend; without one the labels of a table that is declared and saved
-  (:attr:`biaslab.schema.tables.Column.labels`). Also those of ``floor``, ``band``, ``mark``, ``filled``, ``hollow``.
+  (:attr:`biaslab.schema.tables.Column.labels`). Also those of ``null_mean``, ``band``, ``mark``, ``filled`` and
+  ``hollow``.
 - ``label``, ``labels``: What an axis, or both of them, show, with the unit; ``xlim``, ``ylim``, ``ends``: their ends.
 - ``limits``: The columns with the limits of the confidence interval; by default those that the table declares ``of``
   the value. None draws no intervals. Limits that the table declares for another estimate raise an InputError.
@@ -43,10 +44,12 @@ WIDTH = 9.2
 """Inches that a report gives a figure."""
 LONGEST = 38
 """Letters of a line of a row's name."""
-NO_VALUES = "Every value is missing: nobody could be judged, or nothing was measured. The table says why."
+NO_VALUES = (
+    "Every value is missing: no person could be classified, or nothing was measured. The table gives the reason."
+)
 DECLARED = "declared"
 """Limits that the table declares for the value that is drawn."""
-_LEGEND = {"floor": "by chance at this n", "band": "what a fair model shows", "mark": "as printed"}
+_LEGEND = {"null_mean": "null expectation at this n", "band": "null range (unbiased model)", "mark": "as printed"}
 _HATCHES = ("", "///", "...", "\\\\\\", "xx", "--", "oo", "++", "**")
 
 
@@ -82,17 +85,17 @@ OUTCOMES = series_style(
         "judged": ("judged", style.LIGHT),
         "swapped": ("judged, in another order", style.VERMILION),
         "unclear": ("judged, order not clear", style.YELLOW),
-        "uncertain": ("judge not sure of somebody", style.ORANGE),
+        "uncertain": ("judge uncertain about a person", style.ORANGE),
         "no_face": ("no face", style.BLACK),
-        "one_face": ("fewer faces than asked for", style.BLUE),
-        "too_many_faces": ("more faces than asked for", style.GREEN),
+        "one_face": ("fewer faces than prompted", style.BLUE),
+        "too_many_faces": ("more faces than prompted", style.GREEN),
         "overlapping": ("faces overlap", style.PURPLE),
         "face_too_small": ("a face too small", style.SKY),
         "unreadable": ("unreadable", style.GREY),
         "blocked": ("withheld by the model", style.GREY),
         "black": ("black image", style.GREY),
         "duplicate": ("copy of another image", style.GREY),
-        "unrated": ("not rated", style.GREY),
+        "unannotated": ("not annotated", style.GREY),
         "unanswered": ("no answer of the judge", style.GREY),
     }
 )
@@ -159,7 +162,7 @@ def estimates(
     styles: SeriesStyle = PLAIN,
     limits: tuple[str, str] | str | None = DECLARED,
     reference: float | None = 0.0,
-    floor: str = "",
+    null_mean: str = "",
     band: tuple[str, str] | None = None,
     mark: str = "",
     filled: str = "",
@@ -169,8 +172,9 @@ def estimates(
 ) -> Figure:
     """Draw estimates with their intervals, a row each; of several values of ``color``, side by side in the row.
 
-    ``floor`` is a column with what chance alone gives, drawn as a grey mark; ``mark`` one with a value to compare with,
-    a thin black mark; ``band`` the ends of what lies grey behind each estimate. A dot without a line has no interval.
+    ``null_mean`` is a column with what chance alone gives, drawn as a grey mark; ``mark`` one with a value to compare
+    with, a thin black mark; ``band`` the ends of what lies grey behind each estimate. A dot without a line has no
+    interval.
     """
     ends = _limits(table, value, limits)
     if fallback:
@@ -203,8 +207,8 @@ def estimates(
             if band:
                 low, high = some[band[0]], some[band[1]]
                 ax.barh(y, high - low, 2 * tall, left=low, color=style.GREY, alpha=0.22, lw=0, zorder=0.5)
-            if floor:
-                ax.vlines(some[floor], y - tall, y + tall, color=style.GREY, lw=4, alpha=0.5)
+            if null_mean:
+                ax.vlines(some[null_mean], y - tall, y + tall, color=style.GREY, lw=4, alpha=0.5)
             if mark:
                 ax.vlines(some[mark], y - tall, y + tall, color=style.BLACK, lw=1.4)
             if ends:
@@ -223,8 +227,8 @@ def estimates(
         for k in range(0, len(values) if len(values) > 1 else 0, 2):
             ax.axhspan(k - 0.5, k + 0.5, color=style.LIGHT, alpha=0.35, lw=0, zorder=0)
     handles = _keys(looks)
-    if floor and table[floor].notna().any():
-        handles.append(Line2D([], [], color=style.GREY, lw=4, alpha=0.5, label=words["floor"]))
+    if null_mean and table[null_mean].notna().any():
+        handles.append(Line2D([], [], color=style.GREY, lw=4, alpha=0.5, label=words["null_mean"]))
     if band:
         handles.append(Patch(color=style.GREY, alpha=0.22, lw=0, label=words["band"]))
     if mark and table[mark].notna().any():

@@ -120,7 +120,7 @@ def boxes_of(judgement: pd.Series) -> list[tuple[float, ...]]:
 
 def verdict(judgement: pd.Series) -> tuple[str, str]:
     """Return in words what was judged, with the probability of that gender, and the colour that goes with it."""
-    outcome, gender, p = judgement["outcome"], judgement["gender"], float(judgement.get("p_female", np.nan))
+    outcome, gender, p = judgement["status"], judgement["gender"], float(judgement.get("probability_female", np.nan))
     if gender in _COLORS:
         shown = "" if np.isnan(p) else f" {1 - p if gender == 'male' else p:.2f}"
         # For an unsure one the probability is that of female: it has no gender of its own.
@@ -139,12 +139,12 @@ def _draw(ax: Axes, image: object, people: list[pd.Series], lines: list[str], bl
     if isinstance(image, np.ndarray):
         if blur:
             # A face that was not found, or that nobody looked for, may be anywhere.
-            unseen = not all(boxes) and people[0]["outcome"] != "no_face"
+            unseen = not all(boxes) and people[0]["status"] != "no_face"
             whole = (0.0, 0.0, float(image.shape[1]), float(image.shape[0]))
             image = blur_faces(image, [whole] if unseen else [box for found in boxes for box in found])
         ax.imshow(image, interpolation="nearest" if max(image.shape) <= 128 else "antialiased")
         for person, found in zip(people, boxes, strict=True):
-            line = "-" if person["gender"] in _COLORS or person["outcome"] in _RIGHT else (0, (3, 2))
+            line = "-" if person["gender"] in _COLORS or person["status"] in _RIGHT else (0, (3, 2))
             look: Any = {"edgecolor": verdict(person)[1], "linewidth": 1.5, "linestyle": line}
             for x0, y0, x1, y1 in found:
                 # Pixel k is drawn from k - 0.5 to k + 0.5. White below the colour shows on any image.

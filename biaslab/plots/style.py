@@ -70,7 +70,7 @@ def empty_without_rows(draw: Callable[..., Figure]) -> Callable[..., Figure]:
     return figure
 
 
-def nothing(why: str = "The source has no measurements for this figure, or nobody could be judged.") -> Figure:
+def nothing(why: str = "The source has no measurements for this figure, or no person could be classified.") -> Figure:
     """Return a figure that says why there is nothing to draw; a study prints that and saves no figure."""
     empty, ax = plt.subplots(figsize=(8.2, 0.8))
     ax.set_axis_off()

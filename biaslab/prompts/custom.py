@@ -42,7 +42,7 @@ def prompts(path: str, images: int) -> pd.DataFrame:
     says no number), people. Raises InputError: It cannot be read, has no prompt, or one twice, or a number is out of
     range.
     """
-    file = cells.file_setting(path, "custom.prompts", (*cells.ENDINGS, ".txt"))
+    file = cells.file_setting(path, "custom.prompts_file", (*cells.ENDINGS, ".txt"))
     if file.suffix.lower() == ".txt":
         lines = [line.strip() for line in reading.text(file, "utf-8-sig", most=_MOST_BYTES).splitlines()]
         frame = pd.DataFrame({"prompt": [line for line in lines if line]}, dtype=object)
@@ -55,7 +55,7 @@ def prompts(path: str, images: int) -> pd.DataFrame:
     cells.refuse(texts == "", file, "prompt is {}, empty", "give one, or leave the row out", frame["prompt"])
     cells.refuse(~texts.map(is_printable), file, "prompt is {}", "use printable characters", frame["prompt"])
     same = texts.map(same_text)
-    cells.refuse(same.duplicated(), file, "prompt {} stands twice", "keep one row, with n", frame["prompt"])
+    cells.refuse(same.duplicated(), file, "prompt {} occurs twice", "keep one row, with n", frame["prompt"])
     groups = cells.names(frame["group"], file, empty=True).astype(object) if "group" in frame else ""
     rows = pd.DataFrame({"text": texts, "group": groups})
     rows["group"] = rows["group"].where(rows["group"] != "", rows["text"])
@@ -69,11 +69,11 @@ def benchmark(path: str) -> pd.DataFrame:
 
     Raises InputError: It cannot be read; a share is missing, given as 0–1 or outside 0–100; a group stands twice.
     """
-    file = cells.file_setting(path, "custom.benchmark")
+    file = cells.file_setting(path, "custom.benchmark_file")
     frame, _ = cells.load(file, set(_SHARES))
     cells.require(frame, _SHARES[:2], file, _NEEDS_SHARES, set(_SHARES))
     groups = pd.Series(cells.names(frame["group"], file), frame.index).astype(object)
-    cells.refuse(groups.duplicated(), file, "group {} stands twice", "keep one row", frame["group"])
+    cells.refuse(groups.duplicated(), file, "group {} occurs twice", "keep one row", frame["group"])
     missing, fix = frame["percent_female"].str.strip() == "", "give a number from 0 to 100, or leave the row out"
     cells.refuse(missing, file, "group {} has no percent_female", fix, frame["group"])
     shares = cells.numbers(frame["percent_female"], file)

@@ -118,7 +118,7 @@ def neutral(
     filter: Literal["depicted", "paper"] = "depicted",
     sample: int = 0,
     seed: int = 0,
-    names: str = "gazetteer",
+    name_recognizer: str = "gazetteer",
     progress: bool = True,
     cache: ResultCache | None = None,
 ) -> Neutral:
@@ -129,11 +129,11 @@ def neutral(
     30 bytes for each different neutral caption, and by the texts that are kept.
 
     ``filter`` is ``paper`` for no more than the paper's rule; ``depicted`` leaves out captions with another gender
-    indicator (:mod:`biaslab.captions.indicators`, to which ``names`` goes), and those that seem to show nobody
-    (:mod:`biaslab.prompts.person_filter`). ``sample`` captions are drawn at random, 0 is all, by seed and texts alone.
-    Raises InputError: The corpus cannot be read.
+    indicator (:mod:`biaslab.captions.indicators`, to which ``name_recognizer`` goes), and those that seem to show
+    nobody (:mod:`biaslab.prompts.person_filter`). ``sample`` captions are drawn at random, 0 is all, by seed and texts
+    alone. Raises InputError: The corpus cannot be read.
     """
-    chosen = {"filter": filter, "sample": sample, "seed": seed, "names": names}
+    chosen = {"filter": filter, "sample": sample, "seed": seed, "name_recognizer": name_recognizer}
     work = _Work(corpus, **chosen)
     counts: Counter[tuple[str, str]] = Counter()
     held: list[pd.DataFrame] = []
@@ -175,9 +175,9 @@ def _funnel(
 class _Work:
     """Looks for neutral captions in parts of a corpus."""
 
-    def __init__(self, corpus: Corpus, *, filter: str, sample: int, seed: int, names: str) -> None:
+    def __init__(self, corpus: Corpus, *, filter: str, sample: int, seed: int, name_recognizer: str) -> None:
         self._corpus, self._filter, self._sample = corpus, filter, sample
-        self._seed, self._names = seed, names
+        self._seed, self._name_recognizer = seed, name_recognizer
         forms = excluding()
         self._people = Matcher(["person", "people"], plural=False)
         self._excluding = Matcher(list(forms), plural=False)
@@ -230,7 +230,7 @@ class _Work:
         ok = np.array([not _NOT_SWAPPABLE.search(ascii_lower(text)) for text in texts], dtype=bool)
         reached = np.where(ok, _KEPT, 0).astype(np.int8)
         if self._filter == "depicted":
-            unsaid = (indicators(texts, names=self._names)["indicator"] == "none").to_numpy(bool)
+            unsaid = (indicators(texts, name_recognizer=self._name_recognizer)["indicator"] == "none").to_numpy(bool)
             shown = np.array([shows_people(text) for text in texts], dtype=bool)
             reached[ok & ~shown] = 2
             reached[ok & ~unsaid] = 1

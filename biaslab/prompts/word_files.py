@@ -31,7 +31,11 @@ from biaslab.io import cells, plaintext, plainyaml
 from biaslab.schema.genders import GENDERS
 
 COLUMNS = ("occupation", "stereotype", "captions", "power")
-SETTINGS = {"captions.words": "paradox", "people.words": "paired", "dalleval.words": "dalleval"}
+SETTINGS = {
+    "captions.vocabulary_file": "paradox",
+    "paired.vocabulary_file": "paired",
+    "dalleval.vocabulary_file": "dalleval",
+}
 """The settings that name a file, and whose prompts each is for."""
 _WHO = ("person", "woman", "man")
 TEMPLATES = {
@@ -128,7 +132,7 @@ def _occupations(frame: pd.DataFrame, file: Path) -> dict[str, dict[str, str]]:
     names = pd.Series(cells.names(frame["occupation"], file), frame.index).astype(object)
     slugs, texts = names.map(slug), frame.map(plaintext.name)
     cells.refuse(slugs == "", file, "occupation is {}", "give it letters or digits", names)
-    cells.refuse(slugs.duplicated(), file, "occupation {} stands twice, but for marks", "keep one", names)
+    cells.refuse(slugs.duplicated(), file, "occupation {} occurs twice, except for diacritics", "keep one", names)
     allowed = {"stereotype": GENDERS, "power": ("yes", "no")}
     for name, column in texts.items():
         odd = ~column.map(plaintext.is_printable)
@@ -149,7 +153,7 @@ def _lists(file: Path, part: str, given: Any) -> dict[str, tuple[str, ...]]:
         found[name] = tuple(map(plaintext.name, words))
     listed = Counter(word.casefold() for words in found.values() for word in words)
     if twice := [word for words in found.values() for word in words if listed[word.casefold()] > 1]:
-        raise InputError(f"{file}: {part}: {twice[0]!r} stands twice; keep it in one place.")
+        raise InputError(f"{file}: {part}: {twice[0]!r} occurs twice; keep it in one place.")
     return found
 
 
@@ -201,7 +205,7 @@ def _lacking(words: Words, paper: str) -> str:
 def chosen(words: Words, names: tuple[str, ...], setting: str) -> tuple[str, ...]:
     """Return the occupations of a file that are named, all where none is; a ParameterError where it lacks one."""
     if files := [name for name in names if name.lower().endswith(ENDINGS)]:
-        raise ParameterError(f"{setting} is {files[0]!r}, a file; set captions.words to it.")
+        raise ParameterError(f"{setting} is {files[0]!r}, a file; set captions.vocabulary_file to it.")
     if lost := [name for name in names if words.occupations and name not in words.occupations]:
         raise ParameterError(f"{setting} is {lost[0]!r}, which the file lacks. {name_help(lost[0], words.occupations)}")
     return names or tuple(words.occupations)

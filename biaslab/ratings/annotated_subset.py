@@ -1,9 +1,9 @@
 """Annotations of a subset of a run's images, and the probability at which each image was drawn.
 
-A table of :mod:`biaslab.io.cells` as ``biaslab rate`` gives it: ``image`` and one column per rater, or ``image``,
-``rater`` and ``label``; where needed ``model``, ``source``, ``position`` (1 is the leftmost), ``about`` (an attribute,
-whose labels are yes and no), ``probability`` (at which the person's image was drawn); without it people are taken as
-drawn at random from those alike.
+A table of :mod:`biaslab.io.cells` as ``biaslab annotate`` gives it: ``image`` and one column per annotator, or
+``image``, ``annotator`` and ``label``; where needed ``model``, ``source``, ``position`` (1 is the leftmost),
+``question`` (an attribute, whose labels are yes and no), ``probability`` (at which the person's image was drawn);
+without it people are taken as drawn at random from those alike.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ from biaslab.io import cells
 from biaslab.io.plaintext import normalize
 from biaslab.ratings import person_ratings, readers
 
-COLUMNS = ("model", "source", "image_id", "position", "about", "label", "n_raters", "probability")
-_KEYS = ["model", "source", "image", "position", "about"]
+COLUMNS = ("model", "source", "image_id", "position", "question", "label", "n_annotators", "probability")
+_KEYS = ["model", "source", "image", "position", "question"]
 # Yes and no are counted as the labels of gender are.
 _YES = {"yes": "female", "y": "female", "no": "male", "n": "male"}
-_NEEDS = "Ratings need image and one column per rater; or image, rater and label."
+_NEEDS = "Annotations need image and one column per annotator; or image, annotator and label."
 
 
 def read(path: str | Path) -> pd.DataFrame:
     """Read ratings: a row for each person who is in the file.
 
     Returns :data:`COLUMNS`: model (empty: of any), source (``generated`` or ``training``), image_id in its plain form,
-    position, about (empty: perceived gender), label (the most frequent rating, ``tie`` or ``unrated``), n_raters
-    (ratings of the person) and probability (0–1, NaN where the file does not say).
+    position, question (empty: perceived gender), label (the most frequent rating, ``tie`` or ``unannotated``),
+    n_annotators (ratings of the person) and probability (0–1, NaN where the file does not say).
 
     Raises InputError where the file cannot be read, a value is out of its range, or a person is there twice.
     """
     path = cells.file_path(path)
-    known = {*_KEYS, "image_id", "occupation", "rater", "label", *person_ratings.CONTEXT}
+    known = {*_KEYS, "image_id", "occupation", "annotator", "label", *person_ratings.CONTEXT}
     table, left_out = cells.load(path, known)
-    table = readers.usual(table)
+    table = readers.usual(table, path)
     cells.require(table, ["image"], path, _NEEDS, known)
-    long = {"rater", "label"} <= {*table}
+    long = {"annotator", "label"} <= {*table}
     annotators = None if long else [c for c in table if c and c not in known]
     if not long:
         cells.refuse_ignored_settings(left_out, path)
-        cells.require(table, annotators or ["rater", "label"], path, _NEEDS, known)
-    given = {"model": "", "about": "", "source": "generated", "position": "1"}
+        cells.require(table, annotators or ["annotator", "label"], path, _NEEDS, known)
+    given = {"model": "", "question": "", "source": "generated", "position": "1"}
     table = table.assign(**{name: value for name, value in given.items() if name not in table})
     table["image"] = cells.image_ids(table["image"]).map(normalize)
     cells.refuse(table["image"] == "", path, "image is empty", "name each image")
-    for name in ("model", "about"):
+    for name in ("model", "question"):
         table[name] = cells.names(table[name], path, empty=True).astype(str)
-    other, answers = table["about"] != "", annotators or ["label"]
+    other, answers = table["question"] != "", annotators or ["label"]
     for name in answers:
         said = table[name].str.strip().str.casefold()
         strange = other & ~said.isin([*_YES, ""])
@@ -65,12 +65,12 @@ def read(path: str | Path) -> pd.DataFrame:
     table["probability"] = readers.probabilities(table, path)
     several = table.groupby(_KEYS)["probability"].transform("nunique") > 1
     cells.refuse(several, path, "image {} has several probabilities", "give one", table["image"])
-    votes = readers.votes_on(table, _KEYS, annotators, path, "image {image}, position {position} {about}")
+    votes = readers.votes_on(table, _KEYS, annotators, path, "image {image}, position {position} {question}")
     drawn = table.groupby(_KEYS)["probability"].first().reindex(pd.MultiIndex.from_frame(votes.items))
     found = votes.items.assign(probability=drawn.to_numpy(), label=votes.label)
     answered = found["label"].replace({said: short for short, said in _YES.items() if len(short) > 1})
-    found["label"] = found["label"].where(found["about"] == "", answered)
-    found["n_raters"] = votes.ratings.notna().sum(axis=1).to_numpy()
+    found["label"] = found["label"].where(found["question"] == "", answered)
+    found["n_annotators"] = votes.ratings.notna().sum(axis=1).to_numpy()
     return found.rename(columns={"image": "image_id"})[list(COLUMNS)]
 
 

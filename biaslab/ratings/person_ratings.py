@@ -1,9 +1,9 @@
-"""Human ratings of each person in an image, read from a file, and how far judges and raters agree.
+"""Human ratings of each person in an image, read from a file, and how far judges and annotators agree.
 
-Two formats of a table (:mod:`biaslab.io.cells`): wide, ``image_id, position`` and one column per rater; or long,
-``image_id, position, rater, label``, a row a person and rater. ``position`` is 1 for the leftmost person, 2, …, or
-``left``, ``middle``, ``right``, and may be empty or missing where images show one person. Ratings are as in
-:mod:`biaslab.ratings.readers`.
+Two formats of a table (:mod:`biaslab.io.cells`): wide, ``image_id, position`` and one column per annotator; or
+long, ``image_id, position, annotator, label``, one row per person and annotator. ``position`` is 1 for the leftmost
+person, 2, …, or ``left``, ``middle``, ``right``, and may be empty or missing where images show one person. Ratings are
+as in :mod:`biaslab.ratings.readers`.
 
 Source: paired paper, appendix B (Tables 6 and 7) and D (Table 9).
 """
@@ -31,18 +31,18 @@ PLACES = ("left", "middle", "right")
 ANNOTATORS = "annotators"
 AGREEMENT_COLUMNS = (
     "aspect", "setting", "judge", "reference", "statistic", "value", "ci_low", "ci_high",
-    "n", "n_missing", "n_raters", "reason",
+    "n", "n_missing", "n_annotators", "reason",
 )  # fmt: skip
 """As table ``paired_judge_agreement`` has them (without the model), and what the value rests on."""
 
 _KEYS = ["image_id", "position"]
 _CELL = ["aspect", "setting"]
-_LONG = ("rater", "label")
+_LONG = ("annotator", "label")
 # What a file may carry beside ratings, and nobody reads.
 CONTEXT = ("phrase", "prompt", "aspect", "setting", "model", "occupation", *readers.DRAWN)
 _NEEDS = (
-    "Ratings of people need: image_id, position (not where images show one person) and one column per rater; or "
-    "image_id, position, rater, label."
+    "Annotations of people need: image_id, position (not where images show one person) and one column per "
+    "annotator; or image_id, position, annotator, label."
 )
 _PERSON = "position {position} of image {image_id}"
 # Above this share of resamples in which kappa is undefined, limits from the others would mislead.
@@ -55,12 +55,12 @@ class PersonRatings:
 
     people: pd.DataFrame
     """One row per person asked for, in that order: image_id, position, label (the most frequent rating: ``female``,
-    ``male``, ``unsure``, ``tie`` or ``unrated``; missing where the file lacks them), and aspect and setting where
+    ``male``, ``unsure``, ``tie`` or ``unannotated``; missing where the file lacks them), and aspect and setting where
     given; probability (:mod:`biaslab.ratings.annotated_subset`) where the file has one."""
     ratings: pd.DataFrame
-    """The same rows, one column per rater: a label, missing where not rated. With more than 30 raters the columns are a
-    person's first, second, … rating."""
-    n_annotators: int  # Raters with at least one rating of these people.
+    """The same rows, one column per annotator: a label, missing where not rated. With more than 30 annotators the
+    columns are a person's first, second, … rating."""
+    n_annotators: int  # Annotators with at least one rating of these people.
 
 
 def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> PersonRatings:
@@ -72,8 +72,8 @@ def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> Pe
         unknown: What ratings of other people are: an ``error``, or left ``aside`` because the file is known to rate
             more.
 
-    Raises InputError where the file cannot be read as such ratings, a person is rated twice by one rater, or, but for
-    ``aside``, somebody else is rated or nobody asked for.
+    Raises InputError where the file cannot be read as such ratings, a person is rated twice by one annotator, or, but
+    for ``aside``, somebody else is rated or nobody asked for.
     """
     people = asked[[c for c in (*_KEYS, *_CELL) if c in asked]].reset_index(drop=True)
     people = people.astype({"image_id": str, "position": int})
@@ -84,14 +84,15 @@ def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> Pe
     if unknown == "error" and len(others):
         named = others.map(cells.shorten).drop_duplicates().to_dict("records")
         raise InputError(
-            f"{path} rates {len(named)} people that nobody asked for (first in data row {others.index[0] + 1}): "
-            f"{', '.join(_PERSON.format(**row) for row in named[:5])}{', …' if len(named) > 5 else ''}. Take them out."
+            f"{path} annotates {len(named)} people that are not in the sample (first in data row "
+            f"{others.index[0] + 1}): "
+            f"{', '.join(_PERSON.format(**row) for row in named[:5])}{', …' if len(named) > 5 else ''}. Remove them."
         )
     drawn = readers.probabilities(table, path)
     table = table.assign(person=person)[person >= 0]
     votes = readers.votes_on(table, ["person"], annotators, path, _PERSON)
     if not votes.n_annotators and unknown == "error":
-        raise InputError(f"{path} rates none of the {len(people)} people asked for. {_NEEDS}")
+        raise InputError(f"{path} annotates none of the {len(people)} people asked for. {_NEEDS}")
     rows = votes.items["person"]
     people["label"] = pd.Series(votes.label, index=rows, dtype=object).reindex(people.index)
     if drawn.notna().any():
@@ -112,17 +113,18 @@ def unmatched(path: str | Path, asked: pd.DataFrame) -> list[tuple[str, str]]:
 
 
 def judge_people(asked: pd.DataFrame, path: str | Path) -> pd.DataFrame:
-    """Return judgements of people by raters, as :func:`biaslab.judges.people.judge_people`; errors as in :func:`read`.
+    """Return judgements of people by annotators, as :func:`biaslab.judges.people.judge_people`; errors as in
+    :func:`read`.
 
     A majority of female or male is ``judged``; other, unsure, or a tie, is ``uncertain``; whom nobody rated is
-    ``unrated``. There are no probabilities and no faces; ratings of others are left aside.
+    ``unannotated``. There are no probabilities and no faces; ratings of others are left aside.
     """
     people = read(path, asked, unknown="aside").people
     return frame(people[_KEYS].join(_outcomes(people["label"])).assign(role=""), COLUMNS)
 
 
 def judge_images(image_ids: Iterable[str], path: str | Path) -> pd.DataFrame:
-    """Return judgements of images by raters, as :func:`biaslab.judges.judge.judge`, with outcomes of
+    """Return judgements of images by annotators, as :func:`biaslab.judges.judge.judge`, with outcomes of
     :func:`judge_people`; InputError where the file cannot be read as ratings, or rates one image twice, as for two
     models.
     """
@@ -136,9 +138,9 @@ def _outcomes(label: pd.Series) -> pd.DataFrame:
     sure, divided = label.isin(GENDERS), label.isin(("unsure", "tie", readers.OTHER))
     return pd.DataFrame(
         {
-            "outcome": np.select([sure, divided], [JUDGED, "uncertain"], "unrated"),
+            "status": np.select([sure, divided], [JUDGED, "uncertain"], "unannotated"),
             "gender": label.where(sure, np.where(divided, "unsure", "")),
-            "reason": label.where(~sure & (label != "unrated"), ""),
+            "reason": label.where(~sure & (label != "unannotated"), ""),
         }
     )
 
@@ -147,10 +149,10 @@ def _outcomes(label: pd.Series) -> pd.DataFrame:
 
 
 def _shaped(path: Path) -> tuple[pd.DataFrame, list[str] | None]:
-    """Return the cells with known columns in their usual spelling, and the columns of raters if the form is wide."""
+    """Return the cells with known columns in their usual spelling, and those of annotators if the form is wide."""
     known = {*_KEYS, *_LONG, *CONTEXT, "image"}
     table, left_out = cells.load(path, known)
-    table = readers.usual(table)
+    table = readers.usual(table, path)
     if "image_id" not in table:
         table = table.rename(columns={"image": "image_id"})
     # Of a column that is spelt otherwise it is asked whether it is meant.
@@ -163,7 +165,7 @@ def _shaped(path: Path) -> tuple[pd.DataFrame, list[str] | None]:
         return table, None
     cells.refuse_ignored_settings(left_out, path)
     if not annotators:
-        raise InputError(f"{path} has no column of ratings. {_NEEDS}")
+        raise InputError(f"{path} has no column of annotations. {_NEEDS}")
     return table, annotators
 
 
@@ -199,10 +201,10 @@ def agreement_tables(
     replicates: int = 2_000,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Return how far judges agree with the truth and with raters, and raters among themselves (Tables 9 and 7).
+    """Return how far judges agree with the truth and with annotators, and annotators among themselves (Tables 9 and 7).
 
     People of one image are not independent: intervals are of a percentile bootstrap that redraws images with all of
-    their people. For raters they speak of other images, not of other raters.
+    their people. For annotators they speak of other images, not of other annotators.
 
     Args:
         people_by_judge: Judge's name -> its judgements: image_id, position (a number or word, the same in all
@@ -212,10 +214,10 @@ def agreement_tables(
         seed, replicates, confidence: Of the bootstrap, and the intervals' level, 0–1.
 
     Returns rows with :data:`AGREEMENT_COLUMNS`. ``cohen_kappa`` is each judge's with ``reference`` (``truth``, or
-    ``annotators``: the raters' majority), over the ``n`` people whom both call female or male; ``fleiss_kappa`` that of
-    the ``annotators``, on female, male and unsure, over people with the number of ratings that most have
-    (``n_raters``). n_missing are the others of the cell. With two or more aspects ``average`` is the mean over them, as
-    in Table 7. What is not defined is NaN with a reason.
+    ``annotators``: the annotators' majority), over the ``n`` people whom both call female or male; ``fleiss_kappa``
+    that of the ``annotators``, on female, male and unsure, over people with the number of ratings that most have
+    (``n_annotators``). n_missing are the others of the cell. With two or more aspects ``average`` is the mean over
+    them, as in Table 7. What is not defined is NaN with a reason.
     """
     options = {"rng": np.random.default_rng(seed), "replicates": replicates, "confidence": confidence}
     references = {}
@@ -226,7 +228,7 @@ def agreement_tables(
     rows: list[dict] = []
     for judge, judged in people_by_judge.items():
         seen = _labelled(judged, "gender")
-        seen["said"] = seen["said"].where(seen["outcome"] == JUDGED)
+        seen["said"] = seen["said"].where(seen["status"] == JUDGED)
         for reference, known in references.items():
             both = seen.merge(known[[*_KEYS, "said"]], on=_KEYS, how="left", suffixes=("", "_known"))
             given = {"judge": judge, "reference": reference, "statistic": "cohen_kappa"}
@@ -258,8 +260,8 @@ def _cells(table, given: dict, work: Callable, rng, replicates: int, confidence:
         if not reason:
             drawn[at] = _redrawn(coefficient, items, images, rng, replicates)
             row["ci_low"], row["ci_high"], reason = _limits(drawn[at], confidence)
-        n_raters = 2 if given["statistic"] == "cohen_kappa" else items.sum(axis=1).max(initial=2)
-        rows.append({**row, "n_missing": len(cell) - n, "n_raters": n_raters, "reason": reason})
+        n_annotators = 2 if given["statistic"] == "cohen_kappa" else items.sum(axis=1).max(initial=2)
+        rows.append({**row, "n_missing": len(cell) - n, "n_annotators": n_annotators, "reason": reason})
     whole = pd.DataFrame(rows, columns=list(AGREEMENT_COLUMNS))
     for setting, parts in whole.groupby("setting", sort=False):
         if len(parts) < 2:
@@ -268,10 +270,10 @@ def _cells(table, given: dict, work: Callable, rng, replicates: int, confidence:
         if all((aspect, setting) in drawn for aspect in parts["aspect"]):
             value = float(parts["value"].mean())
             limits = _limits(np.mean([drawn[a, setting] for a in parts["aspect"]], axis=0), confidence)
-        n, n_raters = parts[["n", "n_missing"]].sum(), parts["n_raters"].unique()
+        n, n_annotators = parts[["n", "n_missing"]].sum(), parts["n_annotators"].unique()
         mean = {"aspect": "average", "setting": setting, **given, "value": value, **n}
         mean |= dict(zip(("ci_low", "ci_high", "reason"), limits, strict=True))
-        rows.append({**mean, "n_raters": n_raters[0] if len(n_raters) == 1 else np.nan})
+        rows.append({**mean, "n_annotators": n_annotators[0] if len(n_annotators) == 1 else np.nan})
     return rows
 
 
@@ -286,7 +288,7 @@ def _cohen(cell: pd.DataFrame) -> tuple:
 
 
 def _fleiss(cell: pd.DataFrame, codes: np.ndarray) -> tuple:
-    """Return the same of the raters' kappa; ``codes`` are positions in LABELS (people, raters), -1 missing."""
+    """Return the same of the annotators' kappa; ``codes`` are positions in LABELS (people, annotators), -1 missing."""
     labels = agreement.LABELS
     counts = np.stack([(codes == k).sum(axis=1) for k in range(len(labels))], axis=1)
     given = counts.sum(axis=1)

@@ -1,10 +1,10 @@
 """Read a user's own measurements: ratings of images, or shares that were already counted.
 
 Three formats, told apart by their columns, of a table (:mod:`biaslab.io.cells`), or of a folder of such files, as
-those that raters send back (``biaslab rate``):
+those that annotators send back (``biaslab annotate``):
 
-- ratings, wide: ``image, source, occupation`` and one column per rater;
-- ratings, long: ``image, source, occupation, rater, label``, one row per image and rater;
+- ratings, wide: ``image, source, occupation`` and one column per annotator;
+- ratings, long: ``image, source, occupation, annotator, label``, one row per image and annotator;
 - shares: ``occupation, source, percent_female, n``, and ``prompt`` where there are several.
 
 ``source`` is ``training`` or ``generated``. Each may have a column ``model``; training images whose model is empty are
@@ -26,11 +26,12 @@ import pandas as pd
 from biaslab.errors import InputError, name_help, unknown_name
 from biaslab.io import cells, delimited, plaintext
 from biaslab.metrics import agreement
+from biaslab.schema import old_names
 
 OTHER = "other"
 LABELS = (*agreement.LABELS, OTHER)
 SOURCES = ("training", "generated")
-OUTCOMES = ("female", "male", OTHER, "tie", "unsure", "unrated")
+OUTCOMES = ("female", "male", OTHER, "tie", "unsure", "unannotated")
 SYNONYMS = {
     **dict.fromkeys(("f", "w", "woman", "women", "girl", "feminine"), "female"),
     **dict.fromkeys(("m", "man", "men", "boy", "masculine"), "male"),
@@ -42,30 +43,30 @@ SYNONYMS = {
 SETTING_NAMES = {
     "image": ("image_id", "file", "filename", "file_name", "image_name"),
     "occupation": ("profession", "job"),
-    "rater": ("rater_id", "annotator", "annotator_id", "worker", "worker_id", "participant"),
+    "annotator": ("annotator_id", "rater_id", "worker", "worker_id", "participant"),
     "label": ("gender", "perceived_gender", "rating", "annotation", "sex"),
 }
-"""What columns are called elsewhere, in any case; rater and label where both are there."""
+"""What columns are called elsewhere, in any case; annotator and label where both are there."""
 UNNAMED = "unnamed"
 """The model's name where the file gives none."""
 
-_LONG = ("image", "source", "occupation", "rater", "label")
+_LONG = ("image", "source", "occupation", "annotator", "label")
 _FORMATS = {"wide": _LONG[:3], "long": _LONG, "shares": ("occupation", "source", "percent_female", "n")}
 _NEEDS = {
-    "wide": "Ratings in wide form need: image, source, occupation and one column per rater.",
-    "long": f"Ratings in long form need: {', '.join(_LONG)}.",
+    "wide": "Annotations in wide form need: image, source, occupation and one column per annotator.",
+    "long": f"Annotations in long form need: {', '.join(_LONG)}.",
     "shares": f"Shares need: {', '.join(_FORMATS['shares'])}.",
 }
 _OPTIONAL = ("model", "prompt")
 DRAWN = ("probability", "wave")
-"""Columns that describe how an image was drawn (:mod:`biaslab.ratings.annotated_subset`), and are not raters; of
+"""Columns that describe how an image was drawn (:mod:`biaslab.ratings.annotated_subset`), and are not annotators; of
 ``wave`` only 1 is allowed.
 """
 # Prompts of training shares that serve all prompts.
-_SHARED = ("ratings", "captions")
+_SHARED = ("annotations", "captions")
 _ITEM = ["image", "source", "occupation", "model"]
 _CELL = ["model", "occupation", "source", "prompt"]
-# More raters than this are a crowd, each with few of the images: a column for each would be mostly empty.
+# More annotators than this are a crowd, each with few of the images: a column for each would be mostly empty.
 MOST_COLUMNS = 30
 _MOST_IMAGES = 1_000_000_000
 
@@ -102,10 +103,10 @@ class AnnotatedImages:
     """One row per image: image, source, occupation, model (empty: shared by all models), label (one of
     :data:`OUTCOMES`). No rows for shares."""
     ratings: pd.DataFrame | None
-    """The same rows, one column per rater (of more than 30: an image's first, second, … rating): a label, missing where
-    not rated. ``None`` for shares."""
-    annotators: tuple[str, ...]  # The columns of ``ratings`` if each is one rater, else empty.
-    n_annotators: int  # Raters with at least one rating; 0 for shares.
+    """The same rows, one column per annotator (of more than 30: an image's first, second, … rating): a label, missing
+    where not rated. ``None`` for shares."""
+    annotators: tuple[str, ...]  # The columns of ``ratings`` if each is one annotator, else empty.
+    n_annotators: int  # Annotators with at least one rating; 0 for shares.
     percent_female: pd.DataFrame
     """The columns of table ``paradox_percent_female``; NaN with n 0 where no image was decided."""
     outcomes: pd.DataFrame
@@ -135,14 +136,14 @@ class AnnotatedImages:
         ids = cells.image_ids(self.images["image"]).map(plaintext.normalize)
         if ids.duplicated().any():
             raise InputError(
-                f"Image {ids[ids.duplicated()].iloc[0]!r} stands in several rows of the ratings (other models, sources "
-                "or occupations); keep the rows of the images that are judged here."
+                f"Image {ids[ids.duplicated()].iloc[0]!r} occurs in several rows of the annotations (other models, "
+                "sources or occupations); keep the rows of the images judged here."
             )
         return pd.Series(self.images["label"].astype(str).to_numpy(object), index=ids.to_numpy(object))
 
 
 class Votes(NamedTuple):
-    """Items, one row each, the vote on each, their ratings and raters as of :class:`AnnotatedImages`, and notes."""
+    """Items, one row each, the vote on each, their ratings and annotators as of :class:`AnnotatedImages`, and notes."""
 
     items: pd.DataFrame
     label: np.ndarray
@@ -163,7 +164,7 @@ def read(path: str | Path) -> AnnotatedImages:
     """
     path = cells.file_path(path)
     frame, left_out = cells.load(path, {*_LONG, *_FORMATS["shares"], *_OPTIONAL, *DRAWN})
-    frame = usual(frame)
+    frame = usual(frame, path)
     check_wave(frame, path)
     frame = frame.drop(columns=[*DRAWN], errors="ignore")
     kind = _kind(list(frame.columns), path)
@@ -199,26 +200,30 @@ def read(path: str | Path) -> AnnotatedImages:
     cells.refuse(strange, path, "image is {}, empty or of several lines", fix, frame["image"])
     annotators = None if kind == "long" else [c for c in frame if c not in _ITEM]
     if annotators == []:
-        raise InputError(f"{path} has no column of ratings. {_NEEDS['wide']}")
+        raise InputError(f"{path} has no column of annotations. {_NEEDS['wide']}")
     votes = votes_on(frame, _ITEM, annotators, path, "image {image} ({source}, {occupation})")
     if not votes.n_annotators:
-        raise InputError(f"{path} holds no rating: every one is empty. Allowed are {', '.join(LABELS)}.")
+        raise InputError(f"{path} contains no annotation: all cells are empty. Allowed are {', '.join(LABELS)}.")
     return _resolved(kind, votes, notes)
 
 
-def usual(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of ratings with its columns as this module calls them (:data:`SETTING_NAMES`)."""
+def usual(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """Return a table of ratings with its columns as this module calls them (:data:`SETTING_NAMES`).
+
+    Raises InputError: A column has its name of an earlier version.
+    """
+    old_names.check_columns(map(str, frame), {*_LONG, "question"}, str(path))
     long = cells.rename_columns(frame, SETTING_NAMES)
-    # Of ratings in wide form every other column is a rater.
+    # Of ratings in wide form every other column is an annotator.
     wide = {name: SETTING_NAMES[name] for name in ("image", "occupation")}
-    return long if {"rater", "label"} <= {*long} else cells.rename_columns(frame, wide)
+    return long if {"annotator", "label"} <= {*long} else cells.rename_columns(frame, wide)
 
 
 def read_ratings(path: str | Path) -> AnnotatedImages:
     """Read ratings from ``path``; as :func:`read`, but shares are an InputError, too."""
     annotations = read(path)
     if annotations.ratings is None:
-        raise InputError(f"{path} holds shares; give ratings, one row per image.")
+        raise InputError(f"{path} contains shares; give annotations, one row per image.")
     return annotations
 
 
@@ -232,7 +237,7 @@ def shares(images: pd.DataFrame, female: np.ndarray, male: np.ndarray) -> pd.Dat
     weighed = images[["model", "occupation", "source"]].assign(female=female, n=np.add(female, male))
     summed = weighed.groupby(["model", "occupation", "source"], as_index=False, observed=True).sum()
     percent = 100 * summed["female"] / summed["n"].where(summed["n"] > 0)
-    return _finished(summed.assign(percent_female=percent, prompt="ratings"))
+    return _finished(summed.assign(percent_female=percent, prompt="annotations"))
 
 
 # -- ratings to votes ------------------------------------------------------------------------------------
@@ -244,16 +249,17 @@ def votes_on(frame: pd.DataFrame, keys: list[str], annotators: list[str] | None,
     Args:
         frame: Cells as text; its index counts the file's rows from 0.
         keys: The columns that name an item.
-        annotators: The columns of ratings; ``None`` where rater and label hold one rating in each row.
+        annotators: The columns of ratings; ``None`` where annotator and label hold one rating in each row.
         path: The file, for errors.
         called: What errors call an item, with columns in braces.
 
-    Raises InputError where a cell is no rating, a rater has no name, or an item is there twice, or twice for one rater.
+    Raises InputError where a cell is no rating, an annotator has no name, or an item is there twice, or twice for one
+    annotator.
     """
     codes, notes = _label_codes(frame[annotators or ["label"]], path)
     if annotators:
-        fix = "give it once. With one row for each rating, name the columns rater and label"
-        cells.refuse(frame.duplicated(keys), path, f"{called} stands there twice, again", fix, frame)
+        fix = "give it once. With one row for each annotation, name the columns annotator and label"
+        cells.refuse(frame.duplicated(keys), path, f"{called} occurs twice, again", fix, frame)
         items, names = frame[keys].reset_index(drop=True), annotators
     else:
         items, codes, names = _spread(frame, keys, codes[:, 0], path, called)
@@ -263,14 +269,14 @@ def votes_on(frame: pd.DataFrame, keys: list[str], annotators: list[str] | None,
     kind = pd.CategoricalDtype(list(LABELS))
     ratings = {c: pd.Categorical.from_codes(codes[:, k], dtype=kind) for k, c in enumerate(columns) if given[k]}
     table, empty = pd.DataFrame(ratings, index=items.index), [c for c in columns if c not in ratings]
-    n_raters = int(given.sum()) if annotators else len(names)
+    n_annotators = int(given.sum()) if annotators else len(names)
     counted = {label: int((codes == k).sum()) for k, label in enumerate(LABELS)}
     by_label = ", ".join(f"{n} {label}" for label, n in counted.items() if n or label != OTHER)
-    notes += [("raters", n_raters, ", ".join(table) if few else "too many to name")]
-    notes += [("raters without a rating", len(empty), ", ".join(empty))] if empty and few else []
+    notes += [("annotators", n_annotators, ", ".join(table) if few else "too many to name")]
+    notes += [("annotators without a rating", len(empty), ", ".join(empty))] if empty and few else []
     notes += [("ratings", int((codes >= 0).sum()), by_label)]
     vote = agreement.majority_vote(np.array([*LABELS, None], dtype=object)[codes], LABELS)
-    return Votes(items, vote, table, tuple(table) if few else (), n_raters, notes)
+    return Votes(items, vote, table, tuple(table) if few else (), n_annotators, notes)
 
 
 def _spread(
@@ -278,22 +284,22 @@ def _spread(
 ) -> tuple[pd.DataFrame, np.ndarray, list[str]]:
     """Return items, their ratings side by side (items, columns), and who rated."""
     given = label >= 0
-    # An image that nobody rated has no rater either.
-    unnamed = given & (frame["rater"].str.strip() == "")
-    cells.refuse(unnamed, path, "rater is empty", "name who gave the rating")
-    annotator = cells.names(frame["rater"], path, empty=True)
+    # An image that nobody rated has no annotator either.
+    unnamed = given & (frame["annotator"].str.strip() == "")
+    cells.refuse(unnamed, path, "annotator is empty", "name the annotator")
+    annotator = cells.names(frame["annotator"], path, empty=True)
     item = frame.groupby(keys, sort=False, observed=True).ngroup().to_numpy()
-    again = given & frame.assign(item=item, rater=annotator, given=given).duplicated(["item", "rater", "given"])
-    cells.refuse(again, path, f"{called} has two ratings by rater {{rater}}, the second", "keep one", frame)
+    again = given & frame.assign(item=item, annotator=annotator, given=given).duplicated(["item", "annotator", "given"])
+    cells.refuse(again, path, f"{called} has two annotations by annotator {{annotator}}, the second", "keep one", frame)
     items = frame[~frame.duplicated(keys)][keys].reset_index(drop=True)
     item, label = item[given], label[given]
     column, names = pd.factorize(annotator[given])
     if (width := len(names)) > MOST_COLUMNS:
-        # Which rater it was does not matter to votes and to agreement over all raters.
+        # Which annotator it was does not matter to votes and to agreement over all annotators.
         column = pd.Series(item).groupby(item).cumcount().to_numpy()
         width = int(column.max(initial=0)) + 1
     if len(items) * width > delimited.MOST_CELLS:
-        raise InputError(f"{path} has {len(items)} images with up to {width} ratings, too many to hold.")
+        raise InputError(f"{path} has {len(items)} images with up to {width} annotations, too many for memory.")
     codes = np.full((len(items), width), -1, dtype=np.int8)
     codes[item, column] = label
     return items, codes, list(names)
@@ -322,9 +328,9 @@ def _resolved(kind: str, votes: Votes, notes: list[Note]) -> AnnotatedImages:
         *([("images of the class other", int(n[OTHER]), "beside the shares")] if n[OTHER] else []),
         ("images left out: unsure", int(n["unsure"]), "unsure has more ratings than any other"),
         ("images left out: tie", int(n["tie"]), "no rating has more than the others"),
-        ("images left out: unrated", int(n["unrated"]), ""),
+        ("images left out: unannotated", int(n["unannotated"]), ""),
     ]
-    outcomes, notes = _paired(_finished(counts.assign(prompt="ratings")), percent_female, notes)
+    outcomes, notes = _paired(_finished(counts.assign(prompt="annotations")), percent_female, notes)
     return AnnotatedImages(
         kind, images, votes.ratings, votes.annotators, votes.n_annotators, percent_female, outcomes, notes
     )
@@ -343,7 +349,8 @@ def _shares(frame: pd.DataFrame, path: Path, notes: list[Note]) -> AnnotatedImag
             "percent_female is 0 to 100: multiply by 100."
         )
     prompt = frame["prompt"].astype(object) if "prompt" in frame else pd.Series("", index=frame.index)
-    frame = frame.assign(percent_female=percent, n=n, prompt=prompt.where(prompt != "", "ratings"))
+    cells.refuse(prompt == "ratings", path, "prompt is ratings", "it is now annotations: rename it")
+    frame = frame.assign(percent_female=percent, n=n, prompt=prompt.where(prompt != "", "annotations"))
     fix = "give one, or tell them apart by the columns model or prompt"
     twice = frame.duplicated(_CELL)
     cells.refuse(twice, path, "{occupation} ({source}) has two shares, the second", fix, frame)
@@ -407,7 +414,7 @@ def _kind(columns: list[str], path: Path) -> str:
     def like(name: str) -> list[str]:
         return difflib.get_close_matches(name, columns, n=1, cutoff=0.7)
 
-    if "rater" in columns or ("label" in columns and like("rater")):
+    if "annotator" in columns or ("label" in columns and like("annotator")):
         return "shares" if "percent_female" in columns else "long"
     if "percent_female" in columns or ("image" not in columns and (like("percent_female") or "n" in columns)):
         return "shares"
@@ -444,10 +451,10 @@ def _label_codes(columns: pd.DataFrame, path: Path) -> tuple[np.ndarray, list[No
         for j, (text, label) in enumerate(zip(spelt, labels, strict=True)):
             if label not in position:
                 row = cells.describe_rows(pd.Series(codes == j, index=columns.index))
-                fix = "" if name == "label" else f" If {name!r} is not a rater, remove or rename it."
+                fix = "" if name == "label" else f" If {name!r} is not an annotator, remove or rename it."
                 raise InputError(
                     f"{path}: column {name!r} holds {cells.shorten(values[j])} in data row {row}, which is not a "
-                    f"rating. {name_help(values[j][:40], LABELS).rstrip('.')}, or empty for not rated.{fix}"
+                    f"label. {name_help(values[j][:40], LABELS).rstrip('.')}, or empty for not annotated.{fix}"
                 )
             if label != text:
                 read_as[text, label] += int((codes == j).sum())

@@ -28,14 +28,14 @@ from biaslab.schema.genders import GENDERS
 LABEL_SETS = {"female/male/unsure": measures.LABELS, "female/male": ("female", "male")}
 PUBLISHED = {("krippendorff_alpha", "female/male/unsure"): 0.948, ("judge_agreement", "female/male"): 98.0}
 """What A.4 prints, for all its images."""
-NO_RATINGS = "no image has been rated yet"
+NO_RATINGS = "no image has been annotated yet"
 
 
 def candidates(judgements: Mapping[str, pd.DataFrame], outcomes: Sequence[str] = (JUDGED,)) -> pd.DataFrame:
     """Return the images that may be rated, of all sources in one table: judgements with one of ``outcomes``, by default
     those decided, as in the paper.
     """
-    frames = [table[table["outcome"].isin(outcomes)].assign(source=source) for source, table in judgements.items()]
+    frames = [table[table["status"].isin(outcomes)].assign(source=source) for source, table in judgements.items()]
     return pd.concat(frames, ignore_index=True)
 
 
@@ -47,7 +47,7 @@ def draw(images: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
     ``probability`` (0–1) at which such an image is drawn. Raises ParameterError where ``n`` is below 1.
     """
     if n < 1:
-        raise ParameterError(f"n is {n!r}; rate at least 1 image.")
+        raise ParameterError(f"n is {n!r}; annotate at least 1 image.")
     rng = np.random.default_rng(seed)
     images = images.sort_values(["source", "image_id"], kind="stable").reset_index(drop=True)
     among = ["source", *(["model"] if "model" in images else [])]
@@ -89,11 +89,11 @@ def simulate(
     error: float = 0.02,
     unsure: float = 0.01,
 ) -> pd.DataFrame:
-    """Let made-up raters rate what is known: only to show what the tables look like, never as a finding.
+    """Let made-up annotators rate what is known: only to show what the tables look like, never as a finding.
 
     Each says what the image shows (``truth``: ``female``, ``male`` or ``neither``, by image_id), with probability
     ``error`` the other gender and with probability ``unsure`` that they are unsure, independently of one another, while
-    people err together on the same hard images. Images whose truth is not known stay unrated.
+    people err together on the same hard images. Images whose truth is not known stay unannotated.
 
     Returns image, source, occupation, model (where known), and columns ``simulated-1``, …. Raises ParameterError where
     probabilities are out of their range.
@@ -139,16 +139,18 @@ def collect(
         annotations = readers.read_ratings(file)
         if len(set(annotations.percent_female["model"])) > 1:
             annotations = annotations.of_model(model)
-        by = f"{annotations.n_annotators} rater{'' if annotations.n_annotators == 1 else 's'}"
-        return CollectedAnnotations(annotations, "ratings", f"Ratings come from {Path(file).name}: {by}.")
+        by = f"{annotations.n_annotators} annotator{'' if annotations.n_annotators == 1 else 's'}"
+        return CollectedAnnotations(annotations, "annotations", f"Annotations come from {Path(file).name}: {by}.")
     known = sampled["image_id"].isin(() if truth is None else truth.index).sum()
     if not known or not simulated:
-        return CollectedAnnotations(None, "ratings", f"No ratings yet: the sample has {len(sampled)} images to rate.")
+        return CollectedAnnotations(
+            None, "annotations", f"No annotations yet: the sample has {len(sampled)} images to annotate."
+        )
     made = simulate(sampled, truth, simulated, seed=seed, error=error, unsure=unsure)
     note = (
-        f"SIMULATED ratings, no person's: {simulated} made-up raters see the known truth of {known} of "
+        f"SIMULATED annotations, not by people: {simulated} simulated annotators see the ground truth of {known} of "
         f"{len(made)} images and err independently ({100 * error:g} % the other gender, {100 * unsure:g} % unsure). "
-        "They show the tables, and say nothing about people."
+        "They illustrate the tables and are no evidence about people."
     )
     with tempfile.TemporaryDirectory() as folder:
         annotations = readers.read(tables.write(made, Path(folder) / "simulated.csv"))
@@ -169,12 +171,12 @@ def votes(annotations: AnnotatedImages | None) -> pd.Series:
     several rows.
     """
     found = pd.Series(dtype=object) if annotations is None else annotations.votes()
-    return found[found != "unrated"]
+    return found[found != "unannotated"]
 
 
 def outcomes(sampled: pd.DataFrame, annotations: AnnotatedImages | None) -> pd.DataFrame:
     """Return how the votes on the sample ended, by source: the rows of table ``judging_rated``."""
-    vote = sampled["image_id"].map(normalize).map(votes(annotations).to_dict()).astype(object).fillna("unrated")
+    vote = sampled["image_id"].map(normalize).map(votes(annotations).to_dict()).astype(object).fillna("unannotated")
     outcomes = [o for o in readers.OUTCOMES if o != OTHER or (vote == OTHER).any()]
     counts = pd.crosstab(sampled["source"], pd.Categorical(vote, outcomes), dropna=False)
     counts = counts.loc[[s for s in SOURCES if s in counts.index]].rename_axis(columns="vote")
@@ -190,7 +192,7 @@ def agreement(
     replicates: int = 2_000,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Return the agreement of raters with one another and of the judge with their majority: table
+    """Return the agreement of annotators with one another and of the judge with their majority: table
     ``judging_agreement``. Intervals are of a bootstrap over images for alpha and Wilson's for the judge; without
     ratings rows have no values.
     """
@@ -213,8 +215,8 @@ def agreement(
                 found = (*percent, n, int(pd.notna(matrix).any(axis=0).sum()), reason)
         printed = PUBLISHED.get((statistic, labels), np.nan) if subset == "all" else np.nan
         rows.append([statistic, labels, subset, *found[:5], printed, found[5]])
-    names = ["statistic", "labels", "subset", "value", "ci_low", "ci_high", "n_items", "n_raters"]
-    return pd.DataFrame(rows, columns=[*names, "published", "reason"])
+    names = ["statistic", "labels", "subset", "value", "ci_low", "ci_high", "n_items", "n_annotators"]
+    return pd.DataFrame(rows, columns=[*names, "paper_text_value", "reason"])
 
 
 def judged_and_voted(annotations: AnnotatedImages | None, judgements: pd.DataFrame) -> pd.DataFrame:
@@ -225,8 +227,8 @@ def judged_and_voted(annotations: AnnotatedImages | None, judgements: pd.DataFra
 
 
 def disagreements(annotations: AnnotatedImages | None, judgements: pd.DataFrame) -> pd.DataFrame:
-    """Return judged images whose raters' majority is another, those that the judge was surest of first."""
+    """Return judged images whose annotators' majority is another, those that the judge was surest of first."""
     pairs = judged_and_voted(annotations, judgements)
-    wrong = pairs[(pairs["outcome"] == JUDGED) & (pairs["gender"] != pairs["vote"])]
-    sure = (wrong["p_female"] - 0.5).abs()
+    wrong = pairs[(pairs["status"] == JUDGED) & (pairs["gender"] != pairs["vote"])]
+    sure = (wrong["probability_female"] - 0.5).abs()
     return wrong.loc[sure.sort_values(ascending=False, kind="stable").index].reset_index(drop=True)

@@ -18,7 +18,7 @@ FEWEST, MOST = 3, 5
 """Cards that a page opens with."""
 # The table of measures of models, and its columns of numbers.
 _MODELS_TABLE = "synthesis_models"
-_MODELS_NUMBERS = ("estimate", "estimate_corrected", "ci_low", "ci_high", "floor")
+_MODELS_NUMBERS = ("estimate", "estimate_corrected", "ci_low", "ci_high", "null_mean")
 # Rows that the small figure of a card has at most; the figure it links to has them all.
 _ROWS = 10
 # Different answers that a card gives at most.
@@ -129,7 +129,7 @@ def measures(run_dir: Path, run: dict[str, Any]) -> dict[str, list[dict[str, Any
             if corrected is not None and isfinite(corrected):
                 numbers["estimate"] = corrected
             # Of a measure with a sign chance gives 0, where the line is.
-            numbers["floor"] = numbers["floor"] or None
+            numbers["null_mean"] = numbers["null_mean"] or None
             groups[row["measure"]].append(row | numbers | {"name": row["model"]})
     return groups
 

@@ -21,15 +21,15 @@ def draw_rows(
 ) -> dict[str, Any] | None:
     """Return where marks stand on a scale that they share, in percent of its width; None where there are none.
 
-    Rows have ``name``, ``estimate``, ``ci_low`` and ``ci_high``, and perhaps ``floor``, in ``unit``; one without an
-    estimate is left out, limits and floor may be None. A line stands across all rows at ``reference``, and
+    Rows have ``name``, ``estimate``, ``ci_low`` and ``ci_high``, and perhaps ``null_mean``, in ``unit``; one without an
+    estimate is left out, limits and null expectation may be None. A line stands across all rows at ``reference``, and
     ``reference_name`` says what it means; without a ``reference`` there is none.
     """
     rows = [row for row in rows if number(row.get("estimate")) is not None]
     if not rows:
         return None
     line = number(reference)
-    ends = [number(row.get(key)) for row in rows for key in ("estimate", "ci_low", "ci_high", "floor")]
+    ends = [number(row.get(key)) for row in rows for key in ("estimate", "ci_low", "ci_high", "null_mean")]
     low, high = _scale([end for end in (line, *ends) if end is not None])
 
     def place(value: object) -> str | None:
@@ -69,14 +69,14 @@ def _row(row: Mapping[str, Any], place, unit: str) -> dict[str, Any]:
     low, high = number(row.get("ci_low")), number(row.get("ci_high"))
     known = low is not None and high is not None
     interval = f"{_digits(low)} to {_digits(high)}" if known else "no interval"
-    value, floor = _digits(row["estimate"]), number(row.get("floor"))
-    beside = f"; floor {_digits(floor)}" if floor is not None else ""
+    value, null_mean = _digits(row["estimate"]), number(row.get("null_mean"))
+    beside = f"; null expectation {_digits(null_mean)}" if null_mean is not None else ""
     return {
         "name": str(row.get("name") or ""),
         "x": place(row["estimate"]),
         "low": place(low) if known else None,
         "high": place(high) if known else None,
-        "floor": place(floor),
+        "null_mean": place(null_mean),
         "value": value,
         "interval": interval,
         "said": f"{row.get('name') or 'estimate'}: {value} {unit} ({interval}{beside})".replace("  ", " "),

@@ -29,7 +29,7 @@ STRIP_BYTES, PAGE_BYTES = 500_000, 6_000_000
 _SIDES = (256, 192, 128, 96, 64, 48)
 _QUALITY, _TRIED, _AT_A_TIME = 82, 24, 32
 # What stands below a picture for each person: a mark, and what it says.
-MARKS = {"f": "female", "m": "male", "u": "unclear", "r": "shows what was asked", "n": "not judged"}
+MARKS = {"f": "female", "m": "male", "u": "unclear", "r": "matches the prompt", "n": "not judged"}
 _OF_GENDER = {"female": "f", "male": "m"}
 
 
@@ -96,7 +96,7 @@ def write_model(path: Path, model: str, drawn: Sequence[ModelImages], *, index: 
         "called": list(dict.fromkeys(p["called"] for p in pictures)),
         "group": list(dict.fromkeys(group for p in pictures for group in p["groups"])),
         "judged": sorted({j for p in pictures for j in p["judged"]}),
-        "outcome": sorted({o for p in pictures for o in p["outcomes"]}),
+        "status": sorted({o for p in pictures for o in p["statuses"]}),
         "tone": sorted({t for p in pictures for t in p["tones"]}, key=float),
     }
     options = {"style": asset("report.css"), "script": asset("pictures.js")}
@@ -132,9 +132,13 @@ def _lean(people: pd.DataFrame) -> pd.Series:
     """Return how much each is perceived as female (0 to 1, and little more), missing where nobody was judged."""
     seen = people["gender"] if "gender" in people else people["group"].map(lambda _: "")
     lean = seen.map({"female": 1.0, "male": 0.0})
-    lean = lean.where(lean.notna() | (people["outcome"] != UNCERTAIN), 0.5)
+    lean = lean.where(lean.notna() | (people["status"] != UNCERTAIN), 0.5)
     # The judge's own probability orders those of one answer.
-    return lean if "p_female" not in people else lean + 0.001 * people["p_female"].astype(float).fillna(0)
+    return (
+        lean
+        if "probability_female" not in people
+        else lean + 0.001 * people["probability_female"].astype(float).fillna(0)
+    )
 
 
 def _share(people: pd.DataFrame) -> dict[str, Any]:
@@ -149,7 +153,7 @@ def _share(people: pd.DataFrame) -> dict[str, Any]:
     if seen.empty:
         return {}
     images = seen.groupby("image_id")[["count", "n"]].sum()
-    unclear = int((people["outcome"] == UNCERTAIN).sum())
+    unclear = int((people["status"] == UNCERTAIN).sum())
     share, low, high, n = clustered_share(images["count"], images["n"])
     return {"percent": 100 * share, "low": 100 * low, "high": 100 * high, "n": n, "unclear": unclear}
 
@@ -177,7 +181,7 @@ def _spread(people: pd.DataFrame, drawn: Sequence[ModelImages]) -> list[str]:
 
 def _by_image(people: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of each image, in the order of positions."""
-    wanted = ["image_id", "group", "prompt", "position", "outcome", "gender", "p_female", "tone"]
+    wanted = ["image_id", "group", "prompt", "position", "status", "gender", "probability_female", "tone"]
     rows = people[[name for name in wanted if name in people]].sort_values("position", kind="stable")
     by_image: dict[str, list[dict[str, Any]]] = {}
     for row in rows.to_dict("records"):
@@ -203,16 +207,16 @@ def _groups(rows: list[dict[str, Any]]) -> list[str]:
 def _mark(row: dict[str, Any]) -> str:
     if row.get("gender") in _OF_GENDER:
         return _OF_GENDER[row["gender"]]
-    return {UNCERTAIN: "u", "correct": "r"}.get(row["outcome"], "n")
+    return {UNCERTAIN: "u", "correct": "r"}.get(row["status"], "n")
 
 
 def _answer(row: dict[str, Any]) -> str:
     """Return in words what was made of a person, or of an image that shows none."""
-    p, tone = number(row.get("p_female")), number(row.get("tone"))
+    p, tone = number(row.get("probability_female")), number(row.get("tone"))
     if row.get("gender") in GENDERS:
         chance = "" if p is None else f" (probability {p if row['gender'] == 'female' else 1 - p:.2f})"
         text = f"perceived as {row['gender']}{chance}"
-    elif row["outcome"] == UNCERTAIN:
+    elif row["status"] == UNCERTAIN:
         text = "unclear" + ("" if p is None else f" (probability of female {p:.2f})")
     else:
         text = _why(row)
@@ -220,15 +224,15 @@ def _answer(row: dict[str, Any]) -> str:
 
 
 def _why(row: dict[str, Any]) -> str:
-    return {"ok": "not judged", "": "not judged"}.get(row["outcome"], str(row["outcome"]).replace("_", " "))
+    return {"ok": "not judged", "": "not judged"}.get(row["status"], str(row["status"]).replace("_", " "))
 
 
 def _filters(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     """Return by what a page finds a picture: groups, what was judged, why somebody was not, and skin tones."""
     judged = {MARKS[_mark(row)] for row in rows}
-    why = {_why(row) for row in rows if row["outcome"] not in (JUDGED, UNCERTAIN, "correct")}
+    why = {_why(row) for row in rows if row["status"] not in (JUDGED, UNCERTAIN, "correct")}
     tones = {f"{tone:g}" for row in rows if (tone := number(row.get("tone"))) is not None}
-    return {"groups": _groups(rows), "judged": sorted(judged), "outcomes": sorted(why), "tones": sorted(tones)}
+    return {"groups": _groups(rows), "judged": sorted(judged), "statuses": sorted(why), "tones": sorted(tones)}
 
 
 # -- their bytes -------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ _PHOTOGRAPHS, _QUALITY = 150_000, 85
 
 COVERAGE_STATUS = {
     "regenerated": "computed again by this run, from what its note names",
-    "reprinted": "shown as the paper prints it; intervals or tests beside it are added",
+    "reprinted": "shown as the paper prints it; intervals or tests are added",
     "open": "not shown by this run",
     "illustrative": "a diagram or a comparison in words: nothing to compute or show",
 }

@@ -1,4 +1,4 @@
-"""A page on which people rate images: offline, in one file, whose answers come back as a file of ratings."""
+"""A page on which people annotate images: offline, in one file; their answers come back as a file of annotations."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ QUESTION = "_question"
 
 
 class Page(NamedTuple):
-    """A rating page that was written."""
+    """An annotation page that was written."""
 
     path: Path
     images: int  # Images on the page.
@@ -65,44 +65,44 @@ class Page(NamedTuple):
     left_out: dict[str, int]
 
 
-# What can be rated (image_id, source, occupation, model; for people by position also position), what reads the images
-# of a source and model, and images that are left out, counted by reason.
+# The images to annotate (image_id, source, occupation, model; for people by position also position), readers of images
+# by source and model, and counts of excluded images by reason.
 _Images = tuple[pd.DataFrame, Mapping[tuple[str, str], ImageSource], dict[str, int]]
 
 
-def rate(
+def annotate(
     images: str | Path,
     *,
     outputs: str | Path = "outputs",
     n: int = 200,
     seed: int = 0,
     paper: str = "",
-    kind: str = "",
+    subset: str = "",
     show_faces: bool = False,
     overrides: Sequence[str] = (),
-    to: str | Path | None = None,
+    output: str | Path | None = None,
 ) -> Page:
-    """Write a page on which people rate a sample of images, and return what it holds.
+    """Write a page on which people annotate a sample of images, and describe it.
 
-    Raters see images alone, in an order of each rater's own, and download a file of ratings in long form
+    Annotators see images alone, in an order of their own, and download a file of annotations in long form
     (:mod:`biaslab.ratings`).
 
     Args:
         images: A run's folder, its name below ``outputs``, or a folder of files, each named by its image's id: files in
             a folder ``training``, at any depth, in any spelling and behind links, are training images, and the folder
             right above a file names its occupation. Of ``images:FOLDER`` each person of a picture is asked about, and
-            what comes back is a judge of them, ``ratings:FILE``.
-        n: Images to rate, spread evenly over sources, models and occupations (paradox paper, A.4: 200).
-        paper: Whose images of a run are rated; empty is the first that the run has.
-        kind: Which of that paper's images, such as ``paired``; empty are those of one person.
+            what comes back is a judge of them, ``annotations:FILE``.
+        n: Images to annotate, spread evenly over sources, models and occupations (paradox paper, A.4: 200).
+        paper: The paper whose images of a run are annotated; by default the first that the run has.
+        subset: Which of that paper's images, such as ``paired``; by default those of one person.
         show_faces: Whether to show also training images, whose faces are real people's, and what links lead to.
-        overrides: Parameters of the run to replace, such as ``compute.store=FOLDER``: its own name no folders.
-        to: The file; by default ``rate-<name>.html`` in ``outputs``.
+        overrides: Parameters of the run to replace, such as ``compute.cache=FOLDER``: its own name no folders.
+        output: The file; by default ``annotate-<name>.html`` in ``outputs``.
 
     Raises:
         ParameterError: There is no such run or folder, a number is out of its range, or the images take more than
             :data:`MOST_BYTES`.
-        InputError: No image can be shown, ratings of these images could not be read, or what the page says of one
+        InputError: No image can be shown, annotations of these images could not be read, or what the page says of one
             names a folder of a machine.
         RunError: The disk is full.
     """
@@ -117,11 +117,11 @@ def rate(
             raise
     if paper and not is_run:
         raise ParameterError(f"--paper is {paper!r}, and {folder} is no run; leave it out.")
-    target = Path(to) if to else Path(outputs) / f"rate-{folder.resolve().name}.html"
+    target = Path(output) if output else Path(outputs) / f"annotate-{folder.resolve().name}.html"
     _check_place(target)
     people = _describe_page(str(images)) if told else None
     if is_run:
-        table, sources, left_out = _of_run(folder, paper, kind, show_faces, overrides)
+        table, sources, left_out = _of_run(folder, paper, subset, show_faces, overrides)
     else:
         table, sources, left_out = _of_folder(folder, show_faces, people)
     table = table.assign(_row=range(len(table)))
@@ -146,15 +146,15 @@ def write(
     seed: int,
     private: Iterable[str] = (),
 ) -> Page:
-    """Write the page of a sample of images; errors are those of :func:`rate`.
+    """Write the page of a sample of images; errors are those of :func:`annotate`.
 
-    What is downloaded has the columns of the sample, then ``rater`` and ``label``.
+    What is downloaded has the columns of the sample, then ``annotator`` and ``label``.
 
     Args:
         drawn: Rows image_id, source, occupation, and model (empty for training images) and others where there are any.
         sources: What reads the images of a source and model; the model is empty where ``drawn`` has none.
         target: The file.
-        seed: Seed of the raters' orders.
+        seed: Seed of the annotators' orders.
         private: Texts that the page must not hold: folders of this machine.
     """
     _check_place(target)
@@ -172,9 +172,7 @@ def write(
     if found := max(named, key=len, default=""):
         raise InputError(f"The page would name {found}, a folder of this machine. Give images ids without folders.")
     shown = {"rows": rows, "questions": asked, "pictures": [*filter(None, pictures)]}
-    with explain_errors(
-        target, "Nothing was written: {fix}, or name another place with --to, and make the page again."
-    ):
+    with explain_errors(target, "Nothing was written: {fix}, or name another file with --output, and run again."):
         path = write_page(target, rendered({"seed": seed, "header": header, **shown}))
     n = len(drawn.drop_duplicates([c for c in ("image", "source", "model") if c in drawn]))
     return Page(path, n, path.stat().st_size, reasons)
@@ -201,11 +199,11 @@ def _counted(reasons: Mapping[str, int]) -> str:
 
 
 def _check_place(target: Path) -> None:
-    """Refuse to replace what is no such page (ParameterError)."""
-    check_target(target, partial(is_page, title="Rate images"), "rating page", "--to")
+    """Refuse to replace a file that is not such a page (ParameterError)."""
+    check_target(target, partial(is_page, title="Annotate images"), "annotation page", "--output")
 
 
-# -- what can be rated -------------------------------------------------------------------------------------
+# -- images to annotate ------------------------------------------------------------------------------------
 
 
 def _describe_page(name: str) -> pd.DataFrame:
@@ -245,8 +243,8 @@ def _of_folder(folder: Path, show_faces: bool, people: pd.DataFrame | None) -> _
         )
     if table.empty:
         raise InputError(
-            f"{folder} holds no image that is shown ({_counted(left)}): what lies in a folder {TRAINING!r} may show "
-            "faces of real people. Show them with --show-faces, or put what was generated into a folder "
+            f"{folder} contains no image to show ({_counted(left)}): images in a folder {TRAINING!r} may show "
+            "faces of real people. Show them with --show-faces, or put generated images into a folder "
             f"{GENERATED!r}."
         )
     return table, {(s, m): images for s in SOURCES for m in {"", *table["model"]}}, dict(left)
@@ -266,17 +264,17 @@ def _read_source(name: str) -> str:
     return first if first in SOURCES and _OF_IMAGES.issuperset(more) else ""
 
 
-def _of_run(folder: Path, paper: str, kind: str, show_faces: bool, overrides: Sequence[str]) -> _Images:
+def _of_run(folder: Path, paper: str, subset: str, show_faces: bool, overrides: Sequence[str]) -> _Images:
     """Return the images of people at occupations that a run generated, and those behind its captions."""
     if not (folder / runner.PARAMS).is_file():
         raise ParameterError(f"{folder} has no {runner.PARAMS}, so its images are not known: run it again.")
     heads = {name: head.rated.split() for name, head in tables.papers().items() if head.rated}
     if paper and paper not in heads:
-        raise unknown_name("paper whose images are rated", paper, heads)
-    able = {name: kind or kinds[0] for name, kinds in heads.items() if paper in ("", name) and kind in ("", *kinds)}
+        raise unknown_name("paper whose images are annotated", paper, heads)
+    able = {name: subset or kinds[0] for name, kinds in heads.items() if paper in ("", name) and subset in ("", *kinds)}
     if not able:
         known = heads[paper] if paper else [one for kinds in heads.values() for one in kinds]
-        raise unknown_name("kind of images that are rated", kind, known)
+        raise unknown_name("subset of images to annotate", subset, known)
     asked = dry_run.image_requests(jobs.pipelines(jobs.plan(params.load(folder / runner.PARAMS, overrides=overrides))))
     by_paper = ([one for one in asked if (one.paper, one.kind) == of] for of in able.items())
     if not (chosen := next(filter(None, by_paper), [])):
@@ -290,7 +288,7 @@ def _of_run(folder: Path, paper: str, kind: str, show_faces: bool, overrides: Se
         if ("generated", one.model) in read:
             raise ParameterError(
                 f"The run {folder.name} asks {one.model} for the same images in several ways (other settings or "
-                "seeds), so an id stands for several images. Rate a run without such a list."
+                "seeds), so one id names several images. Annotate a run without such a list."
             )
         images, table = _generated(one)
         frames.append(table.assign(source="generated", model=one.model))
@@ -317,15 +315,15 @@ def _generated(one: ImageRequest) -> tuple[ImageSource, pd.DataFrame]:
     elif one.prompt_set == "captions":
         images = pipeline.images(one.kind)
         table = images.table
-    elif one.prompt_set == pipeline.people.prompt_set:
-        images, table = pipeline.people.images(one.kind), pipeline.people.requested_people(one.kind)
+    elif one.prompt_set == pipeline.paired.prompt_set:
+        images, table = pipeline.paired.images(one.kind), pipeline.paired.requested_people(one.kind)
     else:
         images = pipeline.dalleval.images(one.kind)
         # A prompt that names a gender asks for no perception of it.
         table = images.table[images.table["prompt"] == "person"].rename(columns={"profession": "occupation"})
     if "position" in table:
         table, columns = _question_of(table), [*columns, "position", QUESTION]
-    made = images.table.loc[images.table["outcome"] == OK, "image_id"]
+    made = images.table.loc[images.table["status"] == OK, "image_id"]
     return images, table.loc[table["image_id"].isin(made), columns]
 
 
@@ -358,9 +356,9 @@ def _pictures(
         size += len(found[place])
         if size > MOST_BYTES:
             raise ParameterError(
-                f"{done + 1} of {len(drawn)} images take {size:,} bytes; a page holds at most {MOST_BYTES:,}. Rate "
-                f"fewer with --sample, such as --sample {max(1, int(0.9 * done))}, or make several pages, each with a "
-                "--seed of its own."
+                f"{done + 1} of {len(drawn)} images take {size:,} bytes; a page takes at most {MOST_BYTES:,}. "
+                f"Annotate fewer with --sample, such as --sample {max(1, int(0.9 * done))}, or make several pages, "
+                "each with its own --seed."
             )
     return found, dict(reasons)
 
@@ -377,9 +375,9 @@ def encoded(image: np.ndarray) -> str:
 
 
 def _readable(drawn: pd.DataFrame) -> list[list[str]]:
-    """Return header and rows of the file that raters will download, without rater and label."""
+    """Return header and rows of the file that annotators will download, without annotator and label."""
     with tempfile.TemporaryDirectory() as folder:
-        path = tables.write(drawn.assign(rater="1", label=readers.LABELS[0]), Path(folder) / "ratings.csv")
+        path = tables.write(drawn.assign(annotator="1", label=readers.LABELS[0]), Path(folder) / "ratings.csv")
         try:
             if "position" in drawn and drawn["image"].duplicated().any():
                 person_ratings.read(path, drawn.rename(columns={"image": "image_id"}))
@@ -387,8 +385,8 @@ def _readable(drawn: pd.DataFrame) -> list[list[str]]:
                 readers.read_ratings(path)
         except InputError as error:
             raise InputError(
-                f"Ratings of these images could not be read: {str(error).replace(str(path), 'the file')} Rename the "
-                "images, or the folders that they lie in."
+                f"Annotations of these images could not be read: {str(error).replace(str(path), 'the file')} Rename "
+                "the images, or their folders."
             ) from None
         with path.open(encoding="utf-8", newline="") as file:
             return [row[:-2] for row in csv.reader(file)]

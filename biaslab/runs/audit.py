@@ -21,9 +21,9 @@ from biaslab.prompts import custom as asking
 from biaslab.runs.params import run_name
 from biaslab.schema import tables
 
-_PRESETS = Path(__file__).with_name("presets")
-SIZES = ("quick", "standard", "paper")
-"""How much is asked: the names of presets, which ``presets/all.yaml`` goes before."""
+_FOLDER = Path(__file__).with_name("presets")
+PRESETS = ("quick", "standard", "paper")
+"""How many images a run generates: the names of presets, each merged into ``presets/all.yaml``."""
 # What the name of a model may be made of.
 _NAME = re.compile(r"[\w.+@:/(),;'&=!\[\]~#%$ -]{1,120}")
 
@@ -31,39 +31,40 @@ _NAME = re.compile(r"[\w.+@:/(),;'&=!\[\]~#%$ -]{1,120}")
 def params_of(
     names: Sequence[str],
     *,
-    size: str = "standard",
+    preset: str = "standard",
     name: str = "",
     corpus: str = "",
     papers: Sequence[str] = (),
     prompts: str = "",
     benchmark: str = "",
-    ratings: str = "",
+    annotations: str = "",
 ) -> dict[str, Any]:
     """Return what a parameters file holds that audits models side by side: all else is the same for each.
 
     Pictures that are there (``images:FOLDER``), and models that are asked ``prompts`` of one's own, a file, have the
     notebooks of these alone, unless ``papers`` are named; ``benchmark`` is a file of shares to hold them against.
-    ``ratings`` and ``corpus`` are the settings ``judging.ratings`` and ``captions.corpus``; without captions there is
-    no paradox. An empty ``name`` is made of models and size.
+    ``annotations`` and ``corpus`` are the settings ``judging.annotations`` and ``captions.corpus``; without captions
+    there is no paradox. An empty ``name`` is made of models and preset.
 
     Raises:
         ParameterError: A model cannot be one, is named twice, draws where others make photographs, or a name, the
-            size or a paper is none.
+            preset or a paper does not exist.
     """
-    if size not in SIZES:
-        raise ParameterError(f"--size is {size!r}. {name_help(size, SIZES)}")
+    if preset not in PRESETS:
+        raise ParameterError(f"--preset is {preset!r}. {name_help(preset, PRESETS)}")
     names = models_of(names)
     folders = [pattern for pattern in names if pattern.startswith(IMAGES)]
     if benchmark and not (prompts or folders):
         raise ParameterError(
-            f"--benchmark is {benchmark!r}, and shares are of prompts or pictures of one's own: name them with "
-            "--prompts, or a folder of pictures as images:FOLDER."
+            f"--benchmark is {benchmark!r}, which compares shares of your own prompts or images: name them with "
+            "--prompts, or a folder of images as images:FOLDER."
         )
     drawn = _image_domain(names[0]) == registry.DRAWINGS
-    preset = _merged(*(yaml.safe_load((_PRESETS / f"{n}.yaml").read_text(encoding="utf-8")) for n in ("all", size)))
+    files = (_FOLDER / f"{n}.yaml" for n in ("all", preset))
+    content = _merged(*(yaml.safe_load(file.read_text(encoding="utf-8")) for file in files))
     parts = ("photographs", "pictures", "custom", "corpus", "no_corpus", "asked")
-    photographs, pictures, alone, with_corpus, without, requested = (preset.pop(key) for key in parts)
-    notebooks = [*preset["notebooks"], *(with_corpus["notebooks"] if corpus else ())]
+    photographs, pictures, alone, with_corpus, without, requested = (content.pop(key) for key in parts)
+    notebooks = [*content["notebooks"], *(with_corpus["notebooks"] if corpus else ())]
     papers_used = dict.fromkeys(
         pattern.split("/")[0] for pattern in notebooks if pattern.split("/")[0] in tables.measuring_papers()
     )
@@ -80,8 +81,8 @@ def params_of(
     if is_custom:
         # What the papers ask is not asked.
         judges = {name: judges[name] for name in ("judging",) if name in judges}
-        preset["settings"] = {}
-    settings = _merged(preset["settings"], chosen, judges)
+        content["settings"] = {}
+    settings = _merged(content["settings"], chosen, judges)
     if is_custom and folders:
         of_pictures = (ImageFolder(pattern.removeprefix(IMAGES)).people["prompt"] for pattern in folders)
         for paper in asking.papers_of(chain.from_iterable(of_pictures)):
@@ -89,10 +90,10 @@ def params_of(
             settings = _merged(settings, alone["papers"][paper]["settings"])
     if len(folders) == len(names) and not drawn:
         settings = _merged(settings, pictures)
-    if files := {name: value for name, value in (("prompts", prompts), ("benchmark", benchmark)) if value}:
+    if files := {name: value for name, value in (("prompts_file", prompts), ("benchmark_file", benchmark)) if value}:
         settings["custom"] = files
-    if ratings:
-        settings = _merged(settings, {"judging": {"ratings": ratings}})
+    if annotations:
+        settings = _merged(settings, {"judging": {"annotations": annotations}})
     if corpus:
         # Captions that a package brings have their images; those behind others are fetched.
         brought = corpus in plugins.entry_points(plugins.CORPORA)
@@ -100,9 +101,9 @@ def params_of(
         settings["captions"] = of_corpus | settings["captions"]
     notebooks = [pattern for pattern in notebooks if not papers or pattern.split("/")[0] in papers]
     named = list(map(display_name, names))
-    listed, joined = ", ".join(named), "-".join(["audit", *named, *papers, size])
+    listed, joined = ", ".join(named), "-".join(["audit", *named, *papers, preset])
     if is_custom and folders:
-        description = f"Pictures of {listed}, whose people were judged by the same models, by group and over all."
+        description = f"Images of {listed}, classified by the same models, by group and over all groups."
     elif is_custom:
         description = f"Prompts of one's own were asked of {listed}, and the images judged by the same models."
     else:
@@ -117,8 +118,8 @@ def params_of(
         "description": description,
         "source": "pipeline",
         "model": names[0],
-        **preset,
-        "settings": {"compare_with": [*names[1:]] or "none", **settings},
+        **content,
+        "settings": {"baselines": [*names[1:]] or "none", **settings},
         "notebooks": notebooks,
         "jobs": 0,
     }
@@ -143,8 +144,8 @@ def models_of(names: Sequence[str]) -> list[str]:
     if drawn and len(drawn) < len(names):
         other = next(name_given for name_given in names if name_given not in drawn)
         raise ParameterError(
-            f"{drawn[0]!r} makes drawings and {other!r} photographs: no judge knows both. Audit them apart, and lay "
-            "the runs side by side with 'biaslab compare'."
+            f"{drawn[0]!r} generates drawings and {other!r} photographs: no judge is made for both. Audit them "
+            "separately, and compare the runs with 'biaslab compare'."
         )
     return names
 

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.hub import registry
 from biaslab.judges import photographs
-from biaslab.judges.judge_names import RATINGS
+from biaslab.judges.judge_names import ANNOTATIONS
 from biaslab.schema import tables
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LIMITS = (
-    "Gender is what a viewer or a judging model perceives in an image, in two categories. That is a limit of "
-    "the method, not a statement about anybody's identity. People outside the two categories are not measured, and "
-    "nothing here says how anyone identifies.",
-    "Intervals say how much a number could move through the choice of occupations and images. They do not "
-    "cover a judge that is wrong in a systematic way, prompts that were not tried, or other definitions of bias.",
-    "A difference from balance, or from training data, is described and not explained: which differences "
-    "are harmful, and to whom, is not something that these measures decide.",
+    "Gender is what a viewer or a judging model perceives in an image, in two categories. That is a limit of the "
+    "method, not a statement about identities. People outside the two categories are not measured, and nothing here "
+    "shows how anyone identifies.",
+    "Confidence intervals cover the choice of occupations and images. They do not cover systematic errors of a "
+    "judge, prompts that were not tried, or other definitions of bias.",
+    "A difference from balance, or from training data, is described and not explained. These measures do not decide "
+    "which differences are harmful, and to whom.",
 )
 # Settings that name who finds faces and judges gender, and what kind of model that is.
 _JUDGES = {"judging.faces": "detector", "judging.gender": "clip"}
@@ -66,14 +66,14 @@ def limits_of_run(
     )
     if of and others:
         found.append(
-            "Rows of models that a paper reports on are numbers as it prints them, rounded, with the number of images "
-            f"that it states. They are of {of}. No image of theirs was made or judged for this run."
+            "Rows of models that a paper reports on are the rounded values that it prints, with the number of "
+            f"images that it states. They are of {of}. No image of these models was generated or judged for this run."
         )
     elif of:
         found.append(
-            "The inputs of this run are numbers as the papers print them, rounded, with the number of images that the "
-            f"papers state. They are of {of}. Images that were left out by a gate are not known, so the true n can be "
-            "smaller."
+            "The inputs of this run are the rounded values that the papers print, with the number of images that "
+            f"they state. They are of {of}. The number of images excluded by the inclusion criteria is unknown, so "
+            "the true n can be smaller."
         )
     return found
 
@@ -89,7 +89,7 @@ def _of_settings(settings: pd.DataFrame) -> list[str]:
     judged = [registry.describe(name, "limits", kind) for name, kind in sorted(judges)]
     # How often those erred that find faces and judge gender; packages have words of their own.
     genders = value.get("judging.gender", ())
-    faces = () if all(name.startswith(RATINGS) for name in genders) else value.get("judging.faces", ())
+    faces = () if all(name.startswith(ANNOTATIONS) for name in genders) else value.get("judging.faces", ())
     erred = [photographs.face_errors(name) for name in sorted(faces) if not registry.find_plugin(name, "detector")]
     erred += [photographs.gender_errors(name) for name in sorted(genders)]
     return list(dict.fromkeys(filter(None, [*made, *judged, *erred])))

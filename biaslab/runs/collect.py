@@ -61,7 +61,7 @@ def gather(
         (folder / name).mkdir(parents=True)
     problems: list[str] = []
     source = record["parameters"].get("source", "published")
-    of_source = {"source", "ratings"} | ({"model", "seed", "settings"} if makes_images(source) else set())
+    of_source = {"source", "annotations"} | ({"model", "seed", "settings"} if makes_images(source) else set())
     if not of_source.intersection(swept):
         # Variants that read different sources have no one set of inputs.
         copy(folder / PARTS / sources.MEASURED, folder / sources.MEASURED)
@@ -239,11 +239,11 @@ def describe(params: RunParams) -> str:
     """Say what is run and on what: the file's own words only for the source that they are about."""
     papers = ", ".join(dict.fromkeys(n.id.split("/")[0] for n in params.selected))
     done = f"Executed: {format_count(len(params.selected), 'notebook', 'notebooks')} of {papers}."
-    source, ratings = params.default("source"), params.values.get("ratings", "")
+    source, annotations = params.default("source"), params.values.get("annotations", "")
     if source not in (None, *names()):
         return f"Measurements: the tables in {', '.join(source if isinstance(source, list) else [source])}. {done}"
-    if source == "ratings":
-        files = ratings if isinstance(ratings, list) else [ratings]
+    if source == "annotations":
+        files = annotations if isinstance(annotations, list) else [annotations]
         done = f"Measurements: {', '.join(Path(file).name for file in files)}. {done}"
     return f"{params.description}\n\n{done}".strip()
 

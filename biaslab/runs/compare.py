@@ -216,7 +216,7 @@ def compare(first: str | Path, *others: str | Path, outputs: str | Path = "outpu
         "run": folder.name,
         "title": title,
         "description": (
-            f"Tables of the run {names[0]} (first) beside those of {', '.join(names[1:])} (second). "
+            f"Tables of the run {names[0]} (first) compared with those of {', '.join(names[1:])} (second). "
             "A difference is second minus first. Tables with the same values in every row are listed, not shown."
         ),
         "kind": "comparison",
@@ -531,7 +531,7 @@ def _apart(name: str, frame: pd.DataFrame, confidence: float) -> tuple[int, int,
 def _findings(pair: _Pair, subtitle: str) -> list[dict]:
     """Say how many rows met, how many tables are the same, and how many differences exclude 0."""
     frames = pair.frames
-    findings = [("Which rows stand in both runs?", _in_both(list(frames.values())))]
+    findings = [("Which rows are in both runs?", _in_both(list(frames.values())))]
     alike = sum(bool((frame["basis"] == IDENTICAL).all()) for frame in frames.values())
     if alike:
         findings.append(("Which tables are the same?", f"{alike} of {len(frames)}, from the same measurements."))

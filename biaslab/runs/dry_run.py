@@ -62,14 +62,14 @@ def check_cached(request: ImageRequest, run: str) -> None:
     """Refuse images of a run that are not all kept (ParameterError); drawings of known truth are made when read."""
     if not request.image_model.truthful and request.n_cached < request.n_images:
         raise ParameterError(
-            f"Of {request.n_images:,} images that {run} asks of {request.model}, {request.n_cached:,} are in the store "
-            f"{request.pipeline.cache.root}. Name the store that has them with --set compute.store=FOLDER (a run's own "
-            f"parameters name no folders), or run {run} again first."
+            f"Of {request.n_images:,} images that {run} requests from {request.model}, {request.n_cached:,} are in the "
+            f"cache {request.pipeline.cache.root}. Name the cache that contains them with --set compute.cache=FOLDER "
+            f"(a run's own parameters name no folders), or run {run} again first."
         )
 
 
 def run_preflight(planned: list[jobs.Job], progress: bool = False, **options: Any) -> Preflight:
-    """Try what a run uses, as :func:`biaslab.pipeline.preflight.run_preflight` does; say so beside it with
+    """Run the preflight check of jobs (:func:`biaslab.pipeline.preflight.run_preflight`); report with
     ``progress``.
     """
     opened, say = jobs.pipelines(planned), execute.print_aside if progress else None
@@ -91,7 +91,7 @@ def check_ratings(requests: Iterable[ImageRequest]) -> list[str]:
     """
     by_file: dict[str, list[ImageRequest]] = {}
     for request in requests:
-        if file := request.pipeline.settings.judging.ratings:
+        if file := request.pipeline.settings.judging.annotations:
             by_file.setdefault(file, []).append(request)
     sentences = []
     for file, file_requests in by_file.items():
@@ -102,7 +102,7 @@ def check_ratings(requests: Iterable[ImageRequest]) -> list[str]:
         if others and not len(annotated_ids):
             raise InputError(
                 f"{file} annotates images of {cells.join_values(others)}, and of no model of this run: "
-                f"{cells.join_values(models)}. Name these in the column model, or leave out judging.ratings."
+                f"{cells.join_values(models)}. Name these in the column model, or leave out judging.annotations."
             )
         if others:
             listed = asking.listed(others, models)
@@ -114,14 +114,15 @@ def check_ratings(requests: Iterable[ImageRequest]) -> list[str]:
         missing_ids = [image_id for image_id in annotated_ids if image_id not in ids]
         if missing_ids and len(missing_ids) == len(annotated_ids):
             raise InputError(
-                f"{file} rates none of the images here, such as {min(ids)!r}; it has {annotated_ids[0]!r}. Name "
+                f"{file} annotates none of the images here, such as {min(ids)!r}; it has {annotated_ids[0]!r}. Name "
                 "images in "
-                "it as the page of 'biaslab rate' does, or leave out judging.ratings."
+                "it as the page of 'biaslab annotate' does, or leave out judging.annotations."
             )
         if missing_ids:
             sentences.append(
                 f"{len(missing_ids):,} of {len(annotated_ids):,} annotated images in {name} are not in this "
-                f"run: {cells.join_values(missing_ids)}."
+                f"run: "
+                f"{cells.join_values(missing_ids)}."
             )
     return sentences
 
@@ -154,7 +155,7 @@ def describe_run(checked: Preflight, confidence: float = 0.95) -> str:
         free, cache = preflight.free_space()
         notes.append(
             f"Download: {format_bytes(size)} to {cache}, where {format_bytes(free)} are free. "
-            "What is not here was looked up and not tried; --fetch fetches it and tries it, too."
+            "Models that are not here were resolved but not run; --fetch downloads and runs these, too."
         )
     where = {part.result.device for part in checked.trials if part.result} or {"cpu"}
     for device in sorted(where):
@@ -169,7 +170,7 @@ def describe_run(checked: Preflight, confidence: float = 0.95) -> str:
 
 # More than a model that is tried with a thread for each processor.
 _BUSY = 1.5
-_COLUMNS = ("what", "name", "commit", "download", "memory", "seconds an image", "price", "pictures")
+_COLUMNS = ("what", "name", "commit", "download", "memory", "seconds per image", "price", "pictures")
 _NONE = "-"
 _AFTER = "  After a run, 'biaslab plan RUN --precision POINTS' expects intervals of its headlines from its images."
 
@@ -199,7 +200,7 @@ def _row(parts: list[Trial]) -> tuple[str, ...]:
         if use.name.startswith(ENDPOINT) and s.vision.price is not None:
             price = f"{s.vision.price:g} a question"
         pictures = domains.known_domain(use.name, "vqa" if use.name.startswith(VQA) else use.kind)
-    location = "here" if all(part.is_local for part in parts) else "size not told"
+    location = "here" if all(part.is_local for part in parts) else "size unknown"
     fetched = format_bytes(size) if size else location if whole else _NONE
     return (use.setting, use.name, ", ".join(commits) or _NONE, fetched, memory, seconds, price, pictures)
 
@@ -220,7 +221,7 @@ def _questions(preflight: Preflight) -> list[str]:
     for name, by_setting in pipelines_by_judge.items():
         n = 0
         for setting, pipeline in by_setting.items():
-            n_questions = len(pipeline.custom.questions()) if setting == pipeline.custom.annotator[0] else 0
+            n_questions = len(pipeline.custom.questions()) if setting == pipeline.custom.question_model[0] else 0
             n += people * (n_questions + (1 + len(ATTRIBUTES) if setting == "dalleval.vqa" else 1))
         s = pipeline.settings.vision
         price = n * s.price

@@ -38,7 +38,7 @@ _rendering = threading.Lock()
 # Seconds that notebooks have for ending by themselves when the user stops the run.
 _GRACE = 1.5
 KEPT = (
-    "Finished notebooks and stages are kept: {fix}, and the same command goes on where it stopped; or start "
+    "Finished notebooks and stages are cached: {fix}, and the same command resumes the run; or start "
     "the run elsewhere with --outputs DIR."
 )
 # Characters of an error's text in the record.

@@ -35,7 +35,8 @@ To make and judge the images again, or those of another model with --set model=M
 
     biaslab run FOLDER/params.yaml --set run=NAME
 
-Files and folders of the run's machine are not in it; name yours with --set, such as custom.prompts=FOLDER/{PROMPTS}.
+Files and folders of the run's machine are not in it; name yours with --set, such as
+custom.prompts_file=FOLDER/{PROMPTS}.
 """
 
 
@@ -43,11 +44,11 @@ def export(
     run: str | Path,
     *,
     outputs: str | Path = "outputs",
-    to: str | Path | None = None,
+    output: str | Path | None = None,
 ) -> Path:
     """Write one zip file with what a run's record names, a reader needs and repeats the run, and return its path.
 
-    ``run`` is a folder, or a name below ``outputs``; the file is by default ``<run>.zip`` there, and replaces an
+    ``run`` is a folder, or a name below ``outputs``; ``output``, by default ``<run>.zip`` there, replaces an
     earlier export.
 
     Raises:
@@ -57,10 +58,12 @@ def export(
     """
     folder = find_run(run, Path(outputs))
     record = make_record(folder, comparisons=True)
-    target = Path(to) if to else Path(outputs) / f"{folder.name}.zip"
-    check_target(target, _is_export, "export", "--to")
+    target = Path(output) if output else Path(outputs) / f"{folder.name}.zip"
+    check_target(target, _is_export, "export", "--output")
     part = temporary_path(target)
-    with explain_errors(target, "The run is as it was: {fix}, or name another place with --to, and export it again."):
+    with explain_errors(
+        target, "The run is as it was: {fix}, or name another file with --output, and export it again."
+    ):
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as packed:
@@ -114,10 +117,10 @@ def _check(name: str, data: bytes, folders: Iterable[str], keys: Mapping[str, st
         if key.encode() in data:
             raise RunError(
                 f"{name} holds the key in the environment variable {variable}. Take it out of what its notebook "
-                "shows or saves, and run that with --again."
+                "shows or saves, and run that with --force."
             )
     if found := max((folder for folder in folders if folder.encode() in data), key=len, default=""):
         raise RunError(
             f"{name} names {found}, a folder of this machine. Let its notebook show and save names without folders, "
-            "such as biaslab.redact.basename gives, and run it with --again."
+            "such as biaslab.redact.basename gives, and run it with --force."
         )

@@ -70,7 +70,7 @@ def written(folder: Path, planned: Iterable[jobs.Job]) -> tuple[list[dict], list
         listing.write(folder, asked)
         return write(folder, asked), remarks(asked)
     except Exception as error:
-        return [], [f"No pictures are shown: {type(error).__name__}: {error}"]
+        return [], [f"No images are shown: {type(error).__name__}: {error}"]
 
 
 def write(folder: Path, asked: Sequence[ImageRequest]) -> list[dict]:

@@ -11,18 +11,18 @@ from biaslab.io import places
 
 _README = """# An audit with biaslab
 
-Made by `biaslab init`, of biaslab {version}. What lies here is yours to change; biaslab overwrites none of it.
+Made by `biaslab init`, of biaslab {version}. Change these files as you like; biaslab does not overwrite them.
 
 ```sh
 biaslab run params/published.yaml          # the papers' printed numbers, without a model: about a minute
-biaslab audit OWNER/MODEL --dry-run        # what an audit of a model would take, and how precise it would be
-biaslab audit images:my-pictures           # pictures that are there, each subfolder a group
+biaslab audit OWNER/MODEL --dry-run        # cost and expected precision of an audit
+biaslab audit images:my-pictures           # existing images, one group per subfolder
 jupyter lab notebooks                      # explore: change a notebook's parameters cell, run it cell by cell
 ```
 
-- `notebooks/` a folder a paper, a notebook a section: both commands execute these, with parameters of their own.
-- `params/` what `biaslab run` takes; `biaslab settings` lists all that can be set in `settings:`.
-- `outputs/` a folder a run, made by the run: open its `index.html`. What is computed once is kept in `outputs/.store`.
+- `notebooks/`: one folder per paper, one notebook per section; both commands execute these with their own parameters.
+- `params/`: parameters files for `biaslab run`; `biaslab settings` lists all that can be set in `settings:`.
+- `outputs/`: one folder per run; open its `index.html`. The cache is in `outputs/.cache`.
 
 `biaslab --help` lists the commands; JupyterLab comes with `pip install "biaslab[lab]"`.
 """
@@ -38,7 +38,7 @@ def init(folder: str | Path) -> list[Path]:
     """
     folder = Path(folder).expanduser()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ParameterError(f"{folder} is there already and not empty; name a folder that is new or empty.")
+        raise ParameterError(f"{folder} exists and is not empty; name a new or empty folder.")
     source = places.is_packaged()
     for part in ("notebooks", "params"):
         shutil.copytree(source / part, folder / part, ignore=shutil.ignore_patterns(".*", "__pycache__"))

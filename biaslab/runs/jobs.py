@@ -100,17 +100,17 @@ def plan(params: RunParams) -> list[Job]:
                 without = sources.find_omissions(notebook.used_tables, notebook.required_tables, request.opened)
                 reason = without.reason if without.on_purpose else ""
                 if reason and notebook.id in params.notebooks:
-                    raise ParameterError(f"The notebook {notebook.id} was asked for and cannot run. {reason}")
+                    raise ParameterError(f"The notebook {notebook.id} was selected and cannot run. {reason}")
             planned.append(Job(notebook, words, suffix, given, reason, request=request, omissions=without))
         doing = [job for job in planned if not job.reason]
         if not doing:
             raise ParameterError(planned[0].reason)
         taken = set().union(*(job.used_tables for job in doing))
         printed = any(sources.is_comparable(name, whole.source) for name in taken)
-        if "compare_with" in params.set_here and "published" in whole.beside and not printed:
+        if "baselines" in params.set_here and "published" in whole.baselines and not printed:
             raise ParameterError(
-                "Nothing is printed of what is measured here, so that no printed number could stand beside it. Leave "
-                "out --beside published, or select a paper's notebooks."
+                "The papers print no values of these measures, so there is nothing to compare with. Leave out "
+                "--baselines published, or select a paper's notebooks."
             )
         if whole.makes_images:
             from biaslab.pipeline import validation
@@ -123,8 +123,11 @@ def plan(params: RunParams) -> list[Job]:
 
 
 # Groups of settings that prompts of another name use; and, of captions, what decides which there are.
-_USED_AS = {"critic": "people", "generation": "captions"}
-_OF_CORPUS = ("corpus", "rows", "columns", "skew", "training_images", "downloads", "names", "approaches")
+_USED_AS = {"critic": "paired", "generation": "captions"}
+_OF_CORPUS = (
+    *("corpus", "max_captions", "columns", "synthetic_bias", "training_images"),
+    *("downloads", "name_recognizer", "approaches"),
+)
 
 
 def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) -> None:
@@ -137,8 +140,8 @@ def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) ->
     schemas = [tables.schemas()[name] for job in doing for name in job.used_tables if name in tables.schemas()]
     used = {word for schema in schemas for word in (schema.paper, schema.prompts)}
     of_captions = used & {*PROMPTS} - {"people", "scenes"}
-    questions = any("settings.judging.questions" in look.when for one in schemas for look in one.looks)
-    rated = any("settings.judging.ratings" in one.makes_if for one in schemas)
+    questions = any("settings.judging.questions_file" in look.when for one in schemas for look in one.looks)
+    rated = any("settings.judging.annotations" in one.makes_if for one in schemas)
     seen_by = [attrgetter(name)(settings) for name in domains.GENDER_ROLES]
     seen_by = [one for each in seen_by for one in (each if isinstance(each, tuple) else (each,))]
     asked = (
@@ -156,14 +159,14 @@ def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) ->
             why = "nothing is asked of an endpoint. Name one"
         elif group == "vision" and not any(one.startswith(ENDPOINT) for one in seen_by):
             why = "no judge is a vision model. Name one, as judging.gender=endpoint:NAME"
-        elif name in ("judging.questions", "judging.annotator") and not questions:
-            why = "questions are asked about pictures or prompts of one's own alone. Name them"
-        elif name == "judging.ratings" and not rated:
-            why = "no notebook is executed that puts ratings and judge together. Select one, such as beyond_precision"
+        elif name in ("judging.questions_file", "judging.question_model") and not questions:
+            why = "questions apply only to your own images or prompts. Name these"
+        elif name == "judging.annotations" and not rated:
+            why = "no selected notebook combines annotations and judge. Select one, such as beyond_precision"
         elif group == "captions" or (group == "generation" and inner in COUNTS):
             of_corpus = group == "captions" and inner in _OF_CORPUS
             if not settings.captions.corpus or not (of_corpus or settings.captions.approaches):
-                why = "no captions are asked for. Name them with captions.corpus, of an audit with --corpus"
+                why = "no captions are given. Name them with captions.corpus, of an audit with --corpus"
             elif not (of_captions if of_corpus else of_captions & {"captions", "captioned"}):
                 why = "no notebook that is executed takes captions. Select some that do"
         elif takes and group != "generation" and whose not in used:
@@ -203,10 +206,10 @@ def _not_applicable(notebook: Notebook, given: Mapping[str, Any], request: Reque
     paper = tables.papers()[paper].rests_on or paper if paper in tables.papers() else paper
     default = notebook.parameters.get("source", "published")
     source, model = (request.source, request.model) if request else (default, given.get("model", "all"))
-    if default == "ratings" and source != "ratings":
-        return "It reads a file of ratings: set source to 'ratings' and ratings to the file."
-    if source == "ratings" and not any(t.rated for t in tables.schemas().values() if t.paper == paper):
-        return f"Ratings hold no measurements for {paper}."
+    if default == "annotations" and source != "annotations":
+        return "It reads a file of annotations: set source to 'annotations' and annotations to the file."
+    if source == "annotations" and not any(t.rated for t in tables.schemas().values() if t.paper == paper):
+        return f"Annotations contain no measurements for {paper}."
     if request is not None and request.makes_images:
         if paper not in tables.measuring_papers():
             return f"The pipeline measures nothing for {paper}."
@@ -217,7 +220,7 @@ def _not_applicable(notebook: Notebook, given: Mapping[str, Any], request: Reque
         if behind and not request.opened.has_images:
             return f"It needs the images behind captions (for {behind[0]}). {request.opened.no_images}"
         return ""
-    known = None if model == "all" else sources.models(paper, source=source, ratings=given.get("ratings", ""))
+    known = None if model == "all" else sources.models(paper, source=source, annotations=given.get("annotations", ""))
     if known is None or model in known:
         return ""
     return f"{source} has no measurements of the model {model!r} for {paper}. {name_help(model, known)}"
@@ -342,4 +345,4 @@ def input_of(job: Job) -> str:
         settings = dotted(job.parameters_given.get("settings") or {})
         given = (f"{name} {settings[name]}" for name in INPUTS if name in settings)
         return ", ".join([f"{request.source}: {request.generating_model}", *given])
-    return str(Path(request.ratings if request.source == "ratings" else request.source))
+    return str(Path(request.annotations if request.source == "annotations" else request.source))

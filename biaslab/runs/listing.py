@@ -44,7 +44,7 @@ def write(folder: Path, asked: Iterable[ImageRequest]) -> None:
         images.append(duplicates.all_images(made).table.assign(**source))
     if prompts and (whole or not (folder / PROMPTS).is_file()):
         found = pd.concat(prompts, ignore_index=True)
-        # The same prompts of several models are one row, so that the file can be given as custom.prompts.
+        # The same prompts of several models are one row, so that the file can be given as custom.prompts_file.
         by = [name for name in found if name != "model"]
         found = found.groupby(by, sort=False, dropna=False)["model"].agg(", ".join).reset_index()
         # Without the guard against formulas, which would be part of the prompts of a run that is given the file.
@@ -54,7 +54,9 @@ def write(folder: Path, asked: Iterable[ImageRequest]) -> None:
 
 
 def _prompts(one: ImageRequest) -> pd.DataFrame:
-    """Return prompts with the columns of ``custom.prompts``; captions are others', unless a package brings them."""
+    """Return prompts with the columns of ``custom.prompts_file``; captions are others', unless a package
+    brings them.
+    """
     rows = one.prompts.drop_duplicates("prompt_id")
     group = next((name for name in ("group", "occupation", "profession") if name in rows), "text")
     if one.is_from_captions and one.pipeline.settings.captions.corpus not in plugins.entry_points(plugins.CORPORA):

@@ -28,7 +28,7 @@ from biaslab.errors import InputError, ParameterError, name_help
 from biaslab.io import plainyaml, reading
 from biaslab.io.places import is_packaged, project_root
 from biaslab.report import records
-from biaslab.schema import tables, values
+from biaslab.schema import old_names, tables, values
 from biaslab.schema.groups import Group, Integer, Texts, field
 from biaslab.schema.values import dotted
 
@@ -155,7 +155,7 @@ def load(
     overrides: Sequence[str] = (),
     notebooks: Sequence[str] = (),
     notebooks_dir: str | Path | None = None,
-    beside: str = "",
+    baselines: str = "",
 ) -> RunParams:
     """Read and check a parameters file, or what one would hold (``given``).
 
@@ -164,7 +164,7 @@ def load(
         notebooks: Patterns of notebook ids that replace the file's.
         notebooks_dir: Where the notebooks are, beside those that installed packages bring; by default the folder
             ``notebooks`` at or above the parameters file, else at or above the working folder.
-        beside: What is to stand beside the results as well: ``published``.
+        baselines: Additional baseline next to the results: ``published``.
 
     Raises:
         ParameterError: The file is missing or not YAML, a key is unknown (the nearest match is named), a value has a
@@ -179,15 +179,17 @@ def load(
         given = dict(given)
     brought = (folder / "notebooks" for folder in plugins.notebook_folders().values())
     available = find_notebooks(notebooks_dir or _notebooks_dir(path), *brought)
+    names = [text.partition("=")[0].strip().removeprefix("settings.") for text in overrides]
+    old_names.check("settings", names, "--set")
     set_here = _overrides(overrides, given, available)
     given |= set_here
-    names = [text.partition("=")[0].strip().removeprefix("settings.") for text in overrides]
-    if beside:
-        given["settings"] = _with_beside(given.get("settings") or {}, beside)
-        names.append("compare_with")
+    if baselines:
+        given["settings"] = _with_baseline(given.get("settings") or {}, baselines)
+        names.append("baselines")
     for key, value in given.items():
         values.check_key(str(path), key)
         values.check(key[:60], value)
+    old_names.check("settings", old_names.setting_names(given.get("settings")), str(path))
     if notebooks:
         given["notebooks"] = list(notebooks)
     run = RunParams(**{"run": ""} | {key: given.pop(key) for key in _RUN_KEYS if key in given})
@@ -199,7 +201,7 @@ def load(
         raise ParameterError(" ".join(f"{n.path}: {n.problem}" for n in selected))
     more = {"title": run.title or run.run, "description": run.description.strip(), "file": str(path)}
     more["set_here"] = names
-    checked = _notebook_values(given, selected, available, strict=set_here)
+    checked = _notebook_values(given, selected, available, str(path), strict=set_here)
     return run.changed(**more, values=checked, selected=tuple(selected))
 
 
@@ -279,7 +281,7 @@ def _defaults(cells: Sequence[tuple[str, str, set[str]]]) -> dict[str, Any]:
     """Return the literals that the tagged cell sets; a ParameterError where what a run sets would have no effect."""
     at = next(i for i, (_, _, tags) in enumerate(cells) if _TAG in tags)
     if any("injected-parameters" in tags for _, _, tags in cells[:at]):
-        raise ParameterError("Values of an earlier run stand above the cell tagged 'parameters'. Delete that cell.")
+        raise ParameterError("Values of an earlier run are above the cell tagged 'parameters'. Delete that cell.")
     defaults, line = {}, 1
     try:
         for node in ast.parse(cells[at][0]).body:
@@ -349,15 +351,15 @@ def _measured(cells: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(taken), frozenset(taken - optional)
 
 
-def _with_beside(settings: Any, beside: str) -> Any:
-    """Return settings, or each of several, that compare with what is to stand beside as well."""
+def _with_baseline(settings: Any, baseline: str) -> Any:
+    """Return settings, or each of several, with one more baseline."""
     if isinstance(settings, list):
-        return [_with_beside(one, beside) for one in settings]
+        return [_with_baseline(one, baseline) for one in settings]
     if not isinstance(settings, Mapping):
         return settings
-    asked = settings.get("compare_with", ())
+    asked = settings.get("baselines", ())
     own = asked if isinstance(asked, list | tuple) else [asked]
-    return {**settings, "compare_with": [*(one for one in own if one not in ("none", beside)), beside]}
+    return {**settings, "baselines": [*(one for one in own if one not in ("none", baseline)), baseline]}
 
 
 def read_yaml(path: Path) -> dict:
@@ -432,7 +434,7 @@ def _notebooks_dir(path: Path) -> Path:
 
 
 def _notebook_values(
-    given: dict, selected: list[Notebook], available: list[Notebook], *, strict: Collection[str]
+    given: dict, selected: list[Notebook], available: list[Notebook], file: str, *, strict: Collection[str]
 ) -> dict[str, Any]:
     """Return the values in their types; a file's key of other notebooks is passed over, one in ``strict`` is not."""
     defaults = {k: v for n in selected for k, v in n.parameters.items() if k != _RESERVED}
@@ -446,6 +448,8 @@ def _notebook_values(
                 problems.append(str(error))
         elif name == _RESERVED:
             problems.append(f"{name!r} is set by the run itself; choose the folder with --outputs and run.")
+        elif name not in elsewhere and (renamed := _renamed(name, "--set" if name in strict else file)):
+            problems.append(renamed)
         elif name not in elsewhere:
             problems.append(f"{name!r} is not a parameter. {name_help(name, [*_RUN_KEYS, *defaults])}")
         elif name in strict:
@@ -455,6 +459,11 @@ def _notebook_values(
         problems += [f"{n.path}: {n.problem}" for n in selected if n.problem]
         raise ParameterError(" ".join(problems))
     return typed
+
+
+def _renamed(name: str, where: str) -> str | None:
+    """Return the error for an old name of a parameter, or of a setting outside ``settings``; None for another name."""
+    return old_names.message("parameters", name, where) or old_names.message("settings", name, where)
 
 
 def _typed(name: str, value: Any, default: Any) -> Any:

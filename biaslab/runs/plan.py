@@ -121,7 +121,7 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
     if not planned:
         raise ParameterError(
             f"The run {record['run']!r} has no images of people that a headline rests on: it reads printed numbers, or "
-            "its notebooks measure none. Plan from one of 'biaslab audit', such as of --size quick."
+            "its notebooks measure none. Plan from one of 'biaslab audit', such as of --preset quick."
         )
     chosen, cannot = _chosen(planned, points, confidence)
     yield from _table(planned, confidence, sorted({*POINTS, points}, reverse=True))
@@ -151,7 +151,7 @@ def _chosen(planned: Iterable[Planned], points: float, confidence: float) -> tup
 
 def _table(planned: Iterable[Planned], confidence: float, points: Iterable[float]) -> list[str]:
     """Return the lines of a table: half-widths at the current sizes, and the images for others."""
-    rows = [(f"half-widths ({format_level(confidence)})", "±", "images a prompt", "images", "price")]
+    rows = [(f"half-widths ({format_level(confidence)})", "±", "images per prompt", "images", "price")]
     for one in planned:
         each = [(one.name, one.design.half_width(confidence), one.size, "")]
         each += [("  for", p * one.scale, *one.choose_size(p, confidence)) for p in points]

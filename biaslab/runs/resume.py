@@ -69,7 +69,8 @@ def fingerprint(
 
 def notebook_code(notebook: Notebook) -> dict[str, str]:
     """Return the digests of :func:`biaslab.cache.code_digest.function_digests` for the code behind a notebook's
-    results and page.
+    results
+    and page.
 
     A notebook names tables, and the source says whether they are measured or printed: of the papers whose tables it
     takes, the code of both counts.
@@ -111,12 +112,12 @@ def declared() -> str:
 
 
 def select_jobs(
-    folder: Path, earlier: list[dict], jobs: list[Job], again: bool
+    folder: Path, earlier: list[dict], jobs: list[Job], force: bool
 ) -> tuple[list[dict], list[Job], list[str]]:
     """Return the records of earlier notebooks that stay, the jobs that are left to do, and what was changed on disk."""
     selected = {job.notebook.id for job in jobs}
     stay = [n for n in earlier if n["id"] not in selected]
-    by_slug = {n["slug"]: n for n in earlier if not again}
+    by_slug = {n["slug"]: n for n in earlier if not force}
     left, said, spoilt = [], [], _spoilt(folder, earlier)
     for name, changed in spoilt.items():
         # It must not become what the run measured, whatever is executed now.

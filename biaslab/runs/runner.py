@@ -37,7 +37,7 @@ def run(
     *,
     outputs: str | Path = "outputs",
     overwrite: bool = False,
-    again: bool = False,
+    force: bool = False,
     preflight: bool = False,
     progress: bool = True,
 ) -> dict:
@@ -49,7 +49,7 @@ def run(
 
     Args:
         overwrite: Whether a folder that holds another run may be replaced.
-        again: Whether to execute also what has not changed.
+        force: Whether to execute also notebooks that are up to date.
         preflight: Whether to try what the run uses before images are made.
 
     Raises:
@@ -83,7 +83,7 @@ def run(
         ]
         record = public(record)
         before, replaces = resume.read(folder, record, overwrite)
-        kept, left, changed = resume.select_jobs(folder, before, planned, again)
+        kept, left, changed = resume.select_jobs(folder, before, planned, force)
         if not (left or replaces) and (unchanged := resume.unchanged_record(folder, record, kept, changed)):
             return unchanged
         if any(job.makes_images for job in left):

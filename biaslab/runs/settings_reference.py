@@ -15,6 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from biaslab import plugins
 from biaslab.errors import UnknownNameError, name_help
 from biaslab.hub import registry
+from biaslab.schema import old_names
 from biaslab.schema.groups import Group, Place, allowed_range, fields
 from biaslab.schema.values import dotted
 from biaslab.settings import Settings
@@ -51,13 +52,15 @@ def find_declared(word: str = "") -> list[Declared]:
         return named
     if found := [one for one in known if wanted in f"{one.name} {one.meaning}".lower()]:
         return found
+    if new := old_names.replacement("settings", wanted):
+        raise UnknownNameError(f"The setting {wanted} is now {new}.")
     near = name_help(wanted, [one.name.rpartition(".")[2] for one in known])
     raise UnknownNameError(f"No setting has {word!r} in its name or its sentence. {near}")
 
 
 def groups() -> dict[str, str]:
     """Return what each group of settings decides, by its dotted name; the settings beside all groups under ''."""
-    return dict(_groups(Settings)) | {"": "What stands side by side, and what is set of single models."}
+    return dict(_groups(Settings)) | {"": "Baselines, and settings of single models."}
 
 
 def lines(found: list[Declared]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A run's stages computed in shares, for arrays of jobs that see one store and need nothing else of one another."""
+"""A run's stages computed in shards, for arrays of jobs that share one cache and need no other connection."""
 
 from __future__ import annotations
 
@@ -16,39 +16,41 @@ from biaslab.runs.params import RunParams
 from biaslab.schema.tables import schema, schemas
 from biaslab.study import sources
 
-# Seconds before what others have finished is looked at again: the first wait, and the longest.
+# Seconds between checks of the results of other shards: the first wait, and the longest.
 _WAITS = 1.0, 60.0
 
 
 def compute(
     params: RunParams,
-    share: tuple[int, int],
+    shard: tuple[int, int],
     *,
     progress: bool = True,
     wait: bool = False,
     waiting: Callable[[list[str]], object] = print,
 ) -> list[str]:
-    """Compute a share (i, n), i of n, of all that a run's notebooks take, and return what is left, a sentence a stage.
+    """Compute a shard (i, n), i of n, of all work of a run's notebooks, and return one sentence per unfinished stage.
 
-    With ``wait`` it waits for other shares, and goes on with what needs them, until nothing is left; ``waiting`` is
-    called with what is left, each time that it has changed.
+    With ``wait`` it waits for other shards, and continues with the stages that need them, until all work is done;
+    ``waiting`` is called with the sentences, each time that they have changed.
 
     Raises:
-        ParameterError: The share is not one of (0, n) to (n - 1, n), or the run makes nothing that can be shared.
+        ParameterError: The shard is not one of (0, n) to (n - 1, n), or the run has no work to share.
     """
     planned = jobs.plan(params)
     opened = jobs.pipelines(planned, progress=progress)
     if not os.environ.get(kernels.PREFLIGHT_DONE):
         dry_run.run_preflight(planned, progress)
     if not opened:
-        raise ParameterError("The notebooks of this run make nothing that can be shared; set source to 'pipeline'.")
-    told: list[str] = []
+        raise ParameterError("The notebooks of this run have no work to share; set source to 'pipeline'.")
+    shown: list[str] = []
     pause, longest = _WAITS
-    while left := [text for one in opened for text in compute_pipeline(one.pipeline, one.tables, share, one.notebooks)]:
+    while remaining := [
+        text for one in opened for text in compute_pipeline(one.pipeline, one.tables, shard, one.notebooks)
+    ]:
         if not wait:
-            return left
-        if left != told:
-            waiting(told := left)
+            return remaining
+        if remaining != shown:
+            waiting(shown := remaining)
             pause = _WAITS[0]
         time.sleep(pause)
         pause = min(2 * pause, longest)
@@ -56,23 +58,23 @@ def compute(
 
 
 def compute_pipeline(
-    pipeline: Pipeline, tables: Iterable[str], share: tuple[int, int], notebooks: Iterable[str] = ()
+    pipeline: Pipeline, tables: Iterable[str], shard: tuple[int, int], notebooks: Iterable[str] = ()
 ) -> list[str]:
-    """Compute a share of what a pipeline's measured tables take; without any, of what it does with captions.
+    """Compute a shard of the work of a pipeline's measured tables; without any, of its work with captions.
 
-    Each stage goes as far as what it needs is there. ``notebooks`` are ids of those that may take more of it
+    Each stage is computed as far as its inputs exist. ``notebooks`` are ids of those that may take more of it
     (:func:`biaslab.runs.jobs.work`); other arguments and the result are those of :func:`compute`.
     """
-    left: dict[str, None] = {}
-    for work in _works(pipeline.shard(*share), sorted(tables), sorted(notebooks)):
+    remaining: dict[str, None] = {}
+    for work in _works(pipeline.shard(*shard), sorted(tables), sorted(notebooks)):
         try:
             work()
         except UnfinishedError as error:
-            left[str(error)] = None
+            remaining[str(error)] = None
         except MissingInputError:
-            # The run will say why it has none.
+            # The run reports the reason.
             continue
-    return list(left)
+    return list(remaining)
 
 
 def _works(mine: Pipeline, tables: list[str], notebooks: list[str]) -> Iterator[Callable[[], object]]:

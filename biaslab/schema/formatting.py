@@ -86,7 +86,7 @@ def explain_unattainable(each: str, smallest: float, level: float) -> str:
 
     ``each`` is how many, such as ``6 people``; ``smallest`` the smallest corrected p that any outcome could have given.
     """
-    text = f"with {each} each no outcome could be significant: corrected, p is {min(smallest, 1):.2g} at least"
+    text = f"with {each} each no test could be significant: corrected, p is {min(smallest, 1):.2g} at least"
     return f"{text}, not below {level:.2g}"
 
 

@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 
 from biaslab import redact
 from biaslab.errors import ParameterError, name_help, near_matches
+from biaslab.schema import old_names
 
 Integer = Annotated[int, BeforeValidator(lambda v: int(v) if isinstance(v, float) and v.is_integer() else v)]
 """A whole number; 3.0 is one."""
@@ -167,6 +168,9 @@ def _problem(whole: type[Group], error: Mapping[str, Any]) -> str:
     name, prefix = ".".join(path), f"{whole.group_name}: " if whole.group_name else ""
     kind, ctx, value = error["type"], error.get("ctx", {}), error["input"]
     if kind == "extra_forbidden":
+        inner = (*old_names.setting_names({name: value}), name)
+        if renamed := [text for one in inner if (text := old_names.message("settings", one))]:
+            return " ".join(dict.fromkeys(renamed))
         return f"{whole.group_name or 'This group'} has no {name!r}. {_unknown(whole, path)}"
     if kind == "value_error":
         return f"{prefix}{name + ': ' if name else ''}{ctx['error']}"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from biaslab import plugins
 from biaslab.errors import InputError, name_help, unknown_name
 from biaslab.io import cells, delimited, reading
+from biaslab.schema import old_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -269,6 +270,7 @@ def check(
 
     declared = schema(name)
     where = where or f"table {name}"
+    old_names.check_columns(map(str, frame), declared.names, where)
     cells.require(frame, declared.names, where, f"Table {name} needs: {', '.join(declared.names)}.")
     out = frame.copy()
     present = [c for c in declared.columns if c.name in out.columns]
@@ -338,7 +340,7 @@ def make_table(rows: Sequence[Mapping] | Sequence[Sequence] | pd.DataFrame, name
 
 
 def join_tables(frames: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:
-    """Return frames below one another as the table ``name``, as :func:`make_table` does; without frames it has no
+    """Return concatenated frames as the table ``name`` (:func:`make_table`); without frames it has no
     rows.
     """
     import pandas as pd

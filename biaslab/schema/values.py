@@ -33,7 +33,9 @@ def check(name: str, value: Any) -> None:
         if n == MOST:
             raise ParameterError(f"{name} is one of more than {MOST:,} values; give fewer.")
         if isinstance(value, Mapping | list | tuple) and depth == DEEPEST:
-            raise ParameterError(f"{name[:100]} lies {DEEPEST} mappings or lists deep; no parameter needs that many.")
+            raise ParameterError(
+                f"{name[:100]} is nested {DEEPEST} mappings or lists deep; that is more than any parameter needs."
+            )
         if isinstance(value, Mapping):
             for key in value:
                 check_key(name, key)
@@ -54,7 +56,7 @@ def check_key(name: str, key: Any) -> None:
     if not isinstance(key, str):
         # Python writes out no number of more than 4,300 digits.
         shown = "a whole number" if isinstance(key, int) and abs(key) > LARGEST else f"{key!r:.60}"
-        raise ParameterError(f"{name} has the key {shown}, which is not a text; put it in quotation marks.")
+        raise ParameterError(f"{name} has the key {shown}, which must be a string; put it in quotation marks.")
 
 
 def dotted(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -178,8 +178,8 @@ def judge_corrected_deviation(
     n: ArrayLike,
     sensitivity: float,
     specificity: float,
-    sensitivity_n: int,
-    specificity_n: int,
+    n_sensitivity: int,
+    n_specificity: int,
     confidence: float = 0.95,
 ) -> Deviation:
     """Return the mean of ``|share - 0.5|`` (0 to 0.5) over units, chance and the judge's error taken off.
@@ -201,7 +201,7 @@ def judge_corrected_deviation(
         return Deviation(np.nan, np.nan, np.nan, np.nan, len(tables), float(bias))
     values = corrected_absolute_deviation(count, n, center) / youden
     lean = float(np.sign(count / n - center).mean())
-    sens, spec = (_error(*rate) ** 2 for rate in ((sensitivity, sensitivity_n), (specificity, specificity_n)))
+    sens, spec = (_error(*rate) ** 2 for rate in ((sensitivity, n_sensitivity), (specificity, n_specificity)))
     # Of units that lean to one side errors of the centre add up; of others they fold as if each leant to one.
     mean = max(float(values.mean()), 0.0)
     error = np.sqrt(max((mean**2 + 0.25) * (sens + spec) + lean * mean * (sens - spec), 0)) / youden
@@ -212,8 +212,8 @@ def judge_corrected_mean(
     values: ArrayLike,
     sensitivity: float,
     specificity: float,
-    sensitivity_n: int,
-    specificity_n: int,
+    n_sensitivity: int,
+    n_specificity: int,
     confidence: float = 0.95,
 ) -> Deviation:
     """Return the mean of signed averages (-1 to 1, positive less negative images) with the judge's error taken off.
@@ -228,7 +228,7 @@ def judge_corrected_mean(
     kept = float(np.clip(value, -1, 1))
     if n < min_units(1 - confidence) or checks.constant(values):
         return Deviation(kept, np.nan, np.nan, np.nan, n, 0.0)
-    sens, spec = _error(sensitivity, sensitivity_n), _error(specificity, specificity_n)
+    sens, spec = _error(sensitivity, n_sensitivity), _error(specificity, n_specificity)
     judge = np.hypot((1 + value) * sens, (1 - value) * spec)
     error = np.hypot(values.std(ddof=1) / np.sqrt(n), judge) / youden
     low, high, p = bias_aware_interval(value, error, 0.0, n - 1, confidence)
@@ -283,7 +283,7 @@ def folded_means(
     seed: int | np.random.Generator,
     confidence: float = 0.95,
 ) -> FoldedMeans:
-    """Return the mean over columns of ``|mean of the column|``, such as of differences by attribute, without its floor.
+    """Return the mean over columns of ``|mean of the column|``, such as of differences by attribute, bias-corrected.
 
     ``values``: (units, columns), any unit, at most ``largest`` in size; columns may depend on each other, units not.
     Fewer units than :func:`min_units` have neither limits nor p.
@@ -307,9 +307,9 @@ def folded_means(
     value = float(np.abs(means).mean())
     signs = rng.integers(2, size=(replicates, n), dtype=np.int8) * 2.0 - 1
     random = np.abs(signs @ values / n).mean(axis=1)
-    floor = float(random.mean())
+    null_mean = float(random.mean())
     if n < min_units(alpha):
-        return FoldedMeans(value, np.nan, np.nan, np.nan, floor, np.nan, n)
+        return FoldedMeans(value, np.nan, np.nan, np.nan, null_mean, np.nan, n)
     p = (1 + np.count_nonzero(random >= value - 1e-12)) / (1 + replicates)
     errors = values.std(axis=0, ddof=1) / np.sqrt(n)
     z = means / np.where(errors > 0, errors, 1)
@@ -323,7 +323,7 @@ def folded_means(
     most = int(np.ceil(alpha * (1 + replicates) - 1))
     low = value - np.sort(random)[-most] if p < alpha and most > 0 else 0.0
     low, high = np.clip([low, max(high, low)], 0, largest)
-    return FoldedMeans(value, float(np.clip(corrected, low, high)), float(low), float(high), floor, float(p), n)
+    return FoldedMeans(value, float(np.clip(corrected, low, high)), float(low), float(high), null_mean, float(p), n)
 
 
 _UNIT = np.sqrt(0.25 / SOLVED_UP_TO)
@@ -350,14 +350,14 @@ def corrected_shares(
     n: ArrayLike,
     sensitivity: ArrayLike,
     specificity: ArrayLike,
-    sensitivity_n: ArrayLike,
-    specificity_n: ArrayLike,
+    n_sensitivity: ArrayLike,
+    n_specificity: ArrayLike,
     confidence: float = 0.95,
 ) -> CorrectedShares:
     """Return the shares of images positive by the reference, given ``count`` of ``n`` judged positive, elementwise.
 
     share = (count / n + specificity - 1) / (sensitivity + specificity - 1), clipped to 0–1 (as are the limits).
-    ``sensitivity_n`` and ``specificity_n`` are the numbers of reference images the two were measured on; the interval
+    ``n_sensitivity`` and ``n_specificity`` are the numbers of reference images the two were measured on; the interval
     includes their uncertainty, which the shares of one table have in common. All broadcast; n = 0 gives NaN. A nominal
     95 % interval covers 94.5–98.7 %.
 
@@ -365,21 +365,21 @@ def corrected_shares(
     113, 13–22. Raises InputError: Sensitivity + specificity is 1 or less, a value is out of range, or shapes do not
     fit.
     """
-    count, n, sensitivity, specificity, sensitivity_n, specificity_n = checks.align(
+    count, n, sensitivity, specificity, n_sensitivity, n_specificity = checks.align(
         count=count,
         n=n,
         sensitivity=sensitivity,
         specificity=specificity,
-        sensitivity_n=sensitivity_n,
-        specificity_n=specificity_n,
+        n_sensitivity=n_sensitivity,
+        n_specificity=n_specificity,
     )
     count, n = checks.check_counts(count, n)
     sens, spec = checks.check_shares(sensitivity, "sensitivity"), checks.check_shares(specificity, "specificity")
-    sens_n = checks.check_whole(sensitivity_n, "sensitivity_n", least=1)
-    spec_n = checks.check_whole(specificity_n, "specificity_n", least=1)
+    sens_n = checks.check_whole(n_sensitivity, "n_sensitivity", least=1)
+    spec_n = checks.check_whole(n_specificity, "n_specificity", least=1)
     z = stats.norm.ppf((1 + checks.confidence_level(confidence)) / 2)
     parts = {"count": count, "n": n, "sensitivity": sens, "specificity": spec}
-    parts |= {"sensitivity_n": sens_n, "specificity_n": spec_n}
+    parts |= {"n_sensitivity": sens_n, "n_specificity": spec_n}
     count, n, sens, spec, sens_n, spec_n = checks.broadcast(**parts)
     youden = _youden(sens, spec)
     size = np.where(n > 0, n, np.nan)

@@ -24,7 +24,7 @@ NOISE_DRAWS, NOISE_SEED = 1000, 20231
 # Groups, and images of a cell on average, below which intervals do not cover.
 LEAST_GROUPS, LEAST_IMAGES = 3, 2
 FEW_GROUPS = f"Fewer than {LEAST_GROUPS} occupations do not tell how much others differ."
-FEW_IMAGES = f"With fewer than {LEAST_IMAGES} images a share, image noise cannot be told from differences."
+FEW_IMAGES = f"With fewer than {LEAST_IMAGES} images per share, image noise cannot be separated from differences."
 
 
 class Bootstrap(NamedTuple):

@@ -45,7 +45,7 @@ class PairedDifference(NamedTuple):
     ci_high: float
     p: float
     n: int  # differences, of the longest list
-    smallest_possible_p: float  # of any outcome, with as many differences that are not 0
+    min_attainable_p: float  # of any outcome, with as many differences that are not 0
     reason: str
 
 

@@ -1,4 +1,4 @@
-"""What |share - centre| shows by chance alone, and estimates of it without that floor.
+"""What |share - centre| shows by chance alone, and estimates of it without that null expectation.
 
 Even a perfectly fair model shows an expected |p̂ - 0.5| of 0.25 at 3 images a prompt, 0.137 at 8 or 9, 0.040 at 100 and
 0.018 at 500. Everything here is in shares 0–1; ``n`` may differ from element to element.
@@ -51,7 +51,7 @@ def absolute_deviation_null_mean(n: ArrayLike, center: float = 0.5) -> NDArray[n
 def corrected_absolute_deviation(
     count: ArrayLike, n: ArrayLike, center: float = 0.5, at: ArrayLike | None = None
 ) -> NDArray[np.float64]:
-    """Estimate |p - center| from ``count`` of ``n`` without the floor of |count / n - center|; elementwise.
+    """Estimate |p - center| from ``count`` of ``n`` without the null expectation of |count / n - center|; elementwise.
 
     ``count`` and ``n``: whole numbers, 0 <= count <= n, broadcast; n = 0 or NaN gives NaN. The estimate is a share, a
     table g(count) made for each n and centre by a linear programme: of all tables that rise by 0.5 to 3 images' worth
@@ -59,10 +59,10 @@ def corrected_absolute_deviation(
     from the centre counts 1 + (z / 3)**4 times).
 
     Near the centre the estimate is **negative**, by up to 0.10 at n = 100: only so can it be right on average where the
-    deviation is 0. Average it over occupations and judge the mean; clipping single values brings the floor back.
+    deviation is 0. Average it over occupations and judge the mean; clipping single values brings the bias back.
 
     ``at`` (whole numbers, at most n) are fewer images that the estimate is to rest on: its mean over all ways to choose
-    so many of the n. What is left of the floor depends on the number of images, so two shares are compared at one
+    so many of the n. What is left of the bias depends on the number of images, so two shares are compared at one
     ``at``.
 
     Its worst bias over all p, centre 0.5, is 6.4, 2.9, 0.8 and 0.4 points at 3, 9, 100 and 500 images (plain deviation:
@@ -103,7 +103,7 @@ def mad_null_mean(n: int, bins: int) -> float:
 
 
 def corrected_mad(counts: ArrayLike, at: ArrayLike | None = None) -> NDArray[np.float64]:
-    """Estimate the mean absolute deviation from uniform without its floor: a share, per row of ``counts``.
+    """Estimate the mean absolute deviation from uniform without its null expectation: a share, per row of ``counts``.
 
     ``counts``: images per bin along the last axis (at least 2 bins). The mean of :func:`corrected_absolute_deviation`
     of each bin; it may be negative, and the mean over rows is what counts. A row without images gives NaN. ``at`` as

@@ -107,7 +107,7 @@ def prediction_powered(
     f, y = (checks.check_shares(v, name, allow_nan=True) for v, name in ((judged, "judged"), (rated, "rated")))
     if not (c.shape == n.shape and group.shape == f.shape == y.shape) or (group.size and group.max() >= n.size):
         raise InputError(
-            "Give a count, n and coefficient by group, and of each rated person a group, judged and rated."
+            "Give a count, n and coefficient by group, and of each annotated person a group, judged and rated."
         )
     confidence = checks.confidence_level(confidence)
     image = np.arange(group.size) if images is None else np.unique(np.asarray(images), return_inverse=True)[1]

@@ -141,14 +141,16 @@ def design_from_pilot(
 ) -> Design:
     """Return the design of a headline whose images are there, with variances as these tell them.
 
-    ``cells``, ``people``, ``clusters_random`` and ``is_absolute`` are as of
-    :class:`biaslab.metrics.headline.Headline`. The part of clusters is what their dispersion exceeds what images and
-    templates bring to it. People count with others in their image, as in :func:`biaslab.stats.crossed_error`, where
-    all that ``cells`` count are known. Raises InputError: Nobody is judged.
+    ``cells``, ``people``, ``clusters_random`` and ``is_absolute`` are as of :class:`biaslab.metrics.headline.Headline`.
+    The variance of clusters is their dispersion minus that from images and templates. People count with others in
+    their image, as in :func:`biaslab.stats.crossed_error`, where all that ``cells`` count are known.
+
+    Raises:
+        InputError: Nobody is classified.
     """
     cells = cells[(cells["coefficient"] != 0) & (cells["n"] > 0)]
     if cells.empty:
-        raise InputError("Nobody is judged, so that nothing is known of how shares vary.")
+        raise InputError("No classified people, so the variance of shares cannot be estimated.")
     c, n, share = cells["coefficient"], cells["n"], cells["count"] / cells["n"]
     each = np.concatenate([np.arange(k) < count for k, count in zip(n, cells["count"], strict=True)])
     rows = cells.loc[np.repeat(cells.index, n)]
@@ -191,6 +193,5 @@ def design_from_pilot(
         each_image *= float(1 - 1 / n.sum())
     return Design(
         k, float(prompts), float(images), reach, clusters_random, lists.nunique(), group, wording, each_image,
-        float(mean),
-        is_absolute=is_absolute and bool(made.all()),
+        float(mean), is_absolute=is_absolute and bool(made.all()),
     )  # fmt: skip

@@ -28,14 +28,14 @@ _NAMED = ("occupation", "profession", "model")
 
 
 def load_measured(
-    name: str, *, source: str, ratings: str = "", pipeline: Pipeline | None = None, baselines: Iterable[str] = ()
+    name: str, *, source: str, annotations: str = "", pipeline: Pipeline | None = None, baselines: Iterable[str] = ()
 ) -> pd.DataFrame:
     """Return the measured table ``name`` from ``source``, checked against its declaration.
 
     Args:
         source: As of :class:`biaslab.request.Request`; a folder has ``<name>.csv`` in its ``load_measured`` (a run's
             inputs), in its ``tables``, or in itself.
-        pipeline: What measures, for sources that make images; what its settings ask to ``compare_with`` follows.
+        pipeline: What measures, for sources that make images; what its settings ask to ``baselines`` follows.
         baselines: For sources that make none, ``published`` where printed numbers of other models are to follow.
 
     Raises:
@@ -43,7 +43,7 @@ def load_measured(
         UnknownNameError: There is no such table in this source.
     """
     if "published" in baselines and not makes_images(source) and is_comparable(name, source):
-        return _with_printed(name, source, ratings)
+        return _with_printed(name, source, annotations)
     if source == "published":
         if name not in _published():
             raise _not_held("published", name, _published())
@@ -51,12 +51,12 @@ def load_measured(
     if makes_images(source):
         assert pipeline is not None, "what makes images is a pipeline"
         return tables.check(_by_pipeline(name, pipeline), name)
-    if source == "ratings":
+    if source == "annotations":
         from biaslab.ratings import readers as rated
 
         if not _is_rated(name):
-            raise _not_held("ratings", name, filter(_is_rated, _readable()))
-        return tables.check(rated.read(ratings).percent_female, name)
+            raise _not_held("annotations", name, filter(_is_rated, _readable()))
+        return tables.check(rated.read(annotations).percent_female, name)
     folder = Path(source)
     tables.schema(name)
     if path := table_path(folder, name):
@@ -75,14 +75,14 @@ def is_comparable(name: str, source: str) -> bool:
     return any(has_table(one, source=source) for one in _readable() if one.partition("_")[0] == paper)
 
 
-def _with_printed(name: str, source: str, ratings: str) -> pd.DataFrame:
+def _with_printed(name: str, source: str, annotations: str) -> pd.DataFrame:
     """Return a source's rows, where it holds a table, and those of other models that are printed."""
     import pandas as pd
 
     printed = load_measured(name, source="published")
     if not has_table(name, source=source):
         return printed
-    own = load_measured(name, source=source, ratings=ratings)
+    own = load_measured(name, source=source, annotations=annotations)
     if "model" not in own:
         return own
     others = printed[~printed["model"].isin(own["model"])]
@@ -112,7 +112,7 @@ def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
     from biaslab.pipeline import preflight
 
     own, baselines = _pipeline().get(name), None
-    if "published" in pipeline.settings.compare_with:
+    if "published" in pipeline.settings.baselines:
         baselines = _published().get(name)
     if not own and not baselines:
         raise _not_held("the pipeline", name, _readable())
@@ -191,12 +191,12 @@ def check_all(request: Request) -> None:
         from biaslab.pipeline import validation
 
         validation.check(request.opened)
-    elif source == "ratings":
+    elif source == "annotations":
         from biaslab.ratings import readers
 
-        models = set(readers.read(request.ratings).percent_female["model"])
+        models = set(readers.read(request.annotations).percent_female["model"])
         if model not in ("all", *models):
-            raise unknown_name("model in the ratings", model, sorted(models))
+            raise unknown_name("model in the annotations", model, sorted(models))
     elif source not in names():
         held = [name for name in _readable() if has_table(name, source=source)]
         if not held:
@@ -206,14 +206,14 @@ def check_all(request: Request) -> None:
 
 
 def has_table(name: str, *, source: str, baselines: Iterable[str] = ()) -> bool:
-    """Return whether ``source`` holds the measured table ``name``; ``baselines`` is the setting ``compare_with``."""
+    """Return whether ``source`` holds the measured table ``name``; ``baselines`` as the setting."""
     if source == "published":
         return name in _published()
     if "published" in baselines and is_comparable(name, source):
         return True
     if makes_images(source):
         return name in _pipeline()
-    if source == "ratings":
+    if source == "annotations":
         return _is_rated(name)
     return table_path(Path(source), name) is not None
 
@@ -267,12 +267,12 @@ def table_path(folder: Path, name: str) -> Path | None:
     return next((path for path in paths if path.exists()), None)
 
 
-def models(paper: str, *, source: str, ratings: str = "") -> list[str] | None:
+def models(paper: str, *, source: str, annotations: str = "") -> list[str] | None:
     """Return the models of which ``source`` has measurements for ``paper``; None where it has none, or measures any."""
     if makes_images(source):
         return None
     held = [n for n in _readable() if n.startswith(f"{paper}_") and has_table(n, source=source)]
-    frames = [load_measured(name, source=source, ratings=ratings) for name in held]
+    frames = [load_measured(name, source=source, annotations=annotations) for name in held]
     of = [set(frame["model"]) for frame in frames if "model" in frame]
     return sorted(set().union(*of)) if of else None
 
@@ -286,8 +286,8 @@ def digest(request: Request) -> str:
         from biaslab.pipeline import validation
 
         return validation.digest(request.opened)
-    if source == "ratings":
-        paths = cells.files(cells.file_path(request.ratings))
+    if source == "annotations":
+        paths = cells.files(cells.file_path(request.annotations))
     else:
         paths = [path for name in _readable() if (path := table_path(Path(source), name))]
     whole = hashlib.sha256()

@@ -46,7 +46,7 @@ PARTS = ".parts"
 # The file there that says how far a notebook's stages are.
 PROGRESS = "progress.log"
 _NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
-_KEPT = "What was finished before is kept: {fix} and run it again."
+_KEPT = "Finished results are cached: {fix} and run it again."
 # A dict, as notebooks have it; never written to.
 _NO_SETTINGS: dict = {}
 
@@ -65,13 +65,13 @@ class Study:
     Args:
         output_dir: Where tables, figures and findings go; empty for ``outputs/explore``. Paths count from the
             project's folder, wherever in it the notebook stands.
-        source: ``published`` (the papers' printed numbers), ``ratings`` (the file ``ratings``), ``pipeline`` (images
-            are made and judged here, with the models and captions that ``model`` and ``settings`` name), the name of a
-            model that an installed package brings (the same with that model and its own settings), or a folder with
-            measured tables, such as another run's.
+        source: ``published`` (the papers' printed numbers), ``annotations`` (the file ``annotations``), ``pipeline``
+            (images are made and judged here, with the models and captions that ``model`` and ``settings`` name), the
+            name of a model that an installed package brings (the same with that model and its own settings), or a
+            folder with measured tables, such as another run's.
         model: The model to look at, or ``all`` that the source has; where images are made the one that makes them: a
             folder or a hub name, ``all`` being the model that the source names.
-        ratings: A file of ratings or shares, for ``source="ratings"``.
+        annotations: A file of annotations or shares, for ``source="annotations"``.
         seed: The seed of images' noise, of samples of captions and of every other random draw.
         replicates: Replicates of each bootstrap and of each test by simulation.
         confidence: The level of intervals, 0–1; one less it is the level of tests.
@@ -88,7 +88,7 @@ class Study:
         *,
         source: str = "published",
         model: str = "all",
-        ratings: str = "",
+        annotations: str = "",
         seed: int = 0,
         replicates: int = 10_000,
         confidence: float = 0.95,
@@ -96,7 +96,7 @@ class Study:
     ) -> None:
         check_draws(seed=seed, bootstrap_replicates=replicates, confidence=confidence)
         root = project_root()
-        given = {"source": source, "model": model, "ratings": ratings, "seed": seed, "settings": settings}
+        given = {"source": source, "model": model, "annotations": annotations, "seed": seed, "settings": settings}
         asked = resolve_parameters(given, root)
         self._request = Request.from_parameters(asked)
         self.draws = {"seed": int(seed), "replicates": int(replicates), "confidence": float(confidence)}
@@ -107,7 +107,7 @@ class Study:
         if self._attempt:
             # A part becomes whole under another name, and nothing that an ended run left alive can reach it.
             self.output_dir = self._attempt / self.output_dir.relative_to(self._attempt.parents[1])
-        self.source, self.model, self.ratings = asked["source"], asked["model"], str(asked["ratings"])
+        self.source, self.model, self.annotations = asked["source"], asked["model"], str(asked["annotations"])
         self.seed, self.confidence = self.draws["seed"], self.draws["confidence"]
         self._inputs: dict[str, pd.DataFrame] = {}
         self._records: dict[str, list] = {"figures": [], "tables": [], "findings": []}
@@ -144,17 +144,17 @@ class Study:
         if self.model not in set(frame["model"]):
             # A paper may have measured some of its models in some sections only.
             paper = name.partition("_")[0]
-            if self.model not in (sources.models(paper, source=self.source, ratings=self.ratings) or ()):
+            if self.model not in (sources.models(paper, source=self.source, annotations=self.annotations) or ()):
                 kind = f"model in {name} ({self.source})"
                 raise unknown_name(kind, self.model, sorted(set(frame["model"])))
             print(f"The source {self.source!r} has no {name} of {self.model}.")
-        baselines = self._printed[name] if self._request.beside else ()
+        baselines = self._printed[name] if self._request.baselines else ()
         return frame[frame["model"].isin([self.model, *baselines])].reset_index(drop=True)
 
     def has_table(self, what: Callable | str) -> bool:
         """Return whether the source holds what ``what`` measures, with rows of this study's model."""
         name = sources.table_of(what)
-        if not sources.has_table(name, source=self.source, baselines=self._request.beside):
+        if not sources.has_table(name, source=self.source, baselines=self._request.baselines):
             return False
         try:
             frame = self._read(name)
@@ -171,8 +171,8 @@ class Study:
         if name not in self._inputs:
             options: dict[str, Any] = {
                 "source": self.source,
-                "ratings": self.ratings,
-                "baselines": self._request.beside,
+                "annotations": self.annotations,
+                "baselines": self._request.baselines,
             }
             options["pipeline"] = self.pipeline if sources.makes_images(self.source) else None
             with working(f"measuring {name}", self._progress_file):
@@ -236,7 +236,7 @@ class Study:
 
             print(f"No images: {missing}")
             of = ("prompt", "occupation", "text", "caption_id", "indicator", "rank")
-            return pd.DataFrame(columns=["image_id", *of, "outcome", "gender", "p_female"])
+            return pd.DataFrame(columns=["image_id", *of, "status", "gender", "probability_female"])
 
     # -- analyses that take long -------------------------------------------------------------------------
 
@@ -251,7 +251,7 @@ class Study:
         key = hashlib.sha256(f"{code_digest.digest(analysis)} {sorted(options.items())}".encode())
         for frame in frames:
             key.update(frame.to_csv(index=False, float_format="%.17g").encode())
-        path = self._common / ".store" / f"{analysis.__name__}-{key.hexdigest()[:24]}.parquet"
+        path = self._common / ".cache" / f"{analysis.__name__}-{key.hexdigest()[:24]}.parquet"
         with self._writing(path):
             frame = result_cache.compute_or_load(path, lambda: analysis(*frames, **options))
         # Texts are objects, as the analysis gives them.
@@ -290,7 +290,7 @@ class Study:
         elif self.source == "published":
             come = "numbers as the papers print them"
         else:
-            what = {"ratings": f"ratings in {redact.basename(self.ratings)}"}
+            what = {"annotations": f"annotations in {redact.basename(self.annotations)}"}
             come = what.get(self.source, f"measured tables in {redact.basename(self.source)}")
         folder, root = self._common, project_root()
         folder = folder.parent if folder.name == PARTS else folder
@@ -316,7 +316,7 @@ class Study:
             tables.write(frame, path)
         self._record("tables", {"name": name})
         if frame.empty:
-            print(f"The source has no measurements for the table {name}, or nobody could be judged.")
+            print(f"The source has no measurements for the table {name}, or no person could be classified.")
         frame.attrs["table"] = name
         return frame
 
@@ -431,7 +431,7 @@ class Study:
             # As text where nothing shows more.
             (print if get_ipython() is None else display)(finding)
         if not each:
-            print("The source has no measurements for this answer, or nobody could be judged.")
+            print("The source has no measurements for this answer, or no person could be classified.")
 
     @property
     def printed_models(self) -> set[str]:
@@ -460,7 +460,7 @@ class Study:
                 guidance = _describe_setting(value["generation.guidance_scale"], "guidance {}")
                 steps = _describe_setting(value["generation.steps"], "{} steps")
                 # Images of people whom prompts place may have a guidance of their own.
-                own = value.get("people.guidance_scale", "null")
+                own = value.get("paired.guidance_scale", "null")
                 pairs = "" if own == "null" else f" ({float(own):g} of people in pairs)"
                 named = f"{model} ({told})" if told else model
                 said.append(f"{named}: {guidance}{pairs}, {steps}.")

@@ -99,5 +99,5 @@ def test_parts_of_a_text_count_alike(clip):
 def test_what_does_not_fit_is_refused(clip):
     with pytest.raises(ParameterError, match="SimpleNamespace"):
         check_tokenizers(SimpleNamespace(tokenizer=clip))
-    with pytest.raises(ParameterError, match="tokenizer, a SimpleNamespace, does not say where"):
+    with pytest.raises(ParameterError, match="tokenizer, a SimpleNamespace, gives no positions"):
         check_tokenizers(sd1(SimpleNamespace(is_fast=False)))

@@ -1,4 +1,4 @@
-"""``biaslab store``: the contents of a store, and which computed results may go; nothing that was paid for."""
+"""``biaslab cache``: the contents of a cache, and the results that it may delete; never purchases."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ DAY = 86400
 @pytest.fixture
 def root(tmp_path, monkeypatch):
     """Return the store's folder, which is the default one."""
-    monkeypatch.setenv("BIASLAB_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("BIASLAB_CACHE", str(tmp_path / "store"))
     return tmp_path / "store"
 
 
@@ -47,7 +47,7 @@ def computed(root):
 
 def run(capsys, *arguments):
     """Return the exit status of the command, what it printed, and what it said of errors."""
-    status = cli.main(["store", *arguments])
+    status = cli.main(["cache", *arguments])
     return status, *capsys.readouterr()
 
 
@@ -113,7 +113,7 @@ def test_a_stage_is_pruned_by_its_name(root, capsys):
 @pytest.mark.parametrize("given", [["prune"], ["--yes"], ["prune", "--yes"], ["--days", "1"], ["--stage", "a"]])
 def test_who_does_not_say_what_to_prune_is_asked(root, capsys, given):
     compute(root)
-    error = "biaslab: Select the results to prune: biaslab store prune --days N, --stage NAME, or both.\n"
+    error = "biaslab: Select the results to prune: biaslab cache prune --days N, --stage NAME, or both.\n"
     assert run(capsys, *given)[::2] == (2, error)
     for days in ("-1", "nan", "inf"):
         assert "must be a number of days, 0 or more" in run(capsys, "prune", "--days", days)[2]
@@ -158,21 +158,21 @@ def test_the_table(root, capsys):
     assert rows.loc["total", "used_first"] == rows.loc["indicators", "used_first"] == "2023-11-14"
     assert rows.loc["total", "used_last"] > "2023-11-15" and rows.loc["bought_images", "used_first"] > "2023-11-15"
     status, said, _ = run(capsys)
-    assert status == 0 and said.endswith(f"Store: {root}\n")
+    assert status == 0 and said.endswith(f"Cache: {root}\n")
     inside = sum(p.stat().st_size for p in bought.rglob("*") if p.is_file())
     assert {r.path: r.size for r in results(root)}[bought] == inside
 
 
 def test_no_store_and_an_empty_one_say_so(root, tmp_path, capsys):
     for arguments in ((), ("prune", "--days", "1"), ("prune", "--days", "1", "--yes")):
-        assert run(capsys, *arguments) == (0, f"The store {root} is not there.\n", "")
+        assert run(capsys, *arguments) == (0, f"The cache {root} does not exist.\n", "")
     root.mkdir()
     (root / "notes.json").write_text("{}")
-    assert run(capsys) == (0, f"The store {root} holds no results.\n", "")
+    assert run(capsys) == (0, f"The cache {root} contains no results.\n", "")
     # Of another place, which is no store.
     (tmp_path / "photos" / "2024").mkdir(parents=True)
     (tmp_path / "photos" / "2024" / "1.jpg").write_bytes(b"1")
-    assert run(capsys, "--store", str(tmp_path))[1] == f"The store {tmp_path} holds no results.\n"
+    assert run(capsys, "--cache", str(tmp_path))[1] == f"The cache {tmp_path} contains no results.\n"
 
 
 def test_a_result_whose_lock_is_held_stays(root, capsys):
@@ -180,7 +180,7 @@ def test_a_result_whose_lock_is_held_stays(root, capsys):
     with locked(next(folder.glob("*.parquet"))):
         for arguments in ([], ["--yes"]):
             status, said, _ = run(capsys, "prune", "--days", "0", *arguments)
-            assert status == 0 and f"Left, in use by a process: indicators/{folder.name}\n" in said
+            assert status == 0 and f"Not deleted, in use by a process: indicators/{folder.name}\n" in said
     assert set(computed(root)) == {folder}
     assert len(prune(root, days=0, delete=True)[0]) == 1
 

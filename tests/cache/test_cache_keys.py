@@ -167,7 +167,7 @@ def notebook(name, brought=()):
     return code_digest._hash(resume.notebook_code(one), list(brought))
 
 def keys():
-    world, file = open_corpus("mini", rows=10), open_corpus(str(folder / "captions.csv"))
+    world, file = open_corpus("mini", max_captions=10), open_corpus(str(folder / "captions.csv"))
     prompts = pd.DataFrame({"prompt_id": ["1"], "text": ["A photo of a nurse"], "n_images": [1]})
     prompts["occupation"] = "nurse"
     how = {"endpoint": EndpointSettings(), "corpus": lambda: world, "device": "cpu"}
@@ -177,7 +177,7 @@ def keys():
     pictures = FolderImages(folder / "pictures")
     return {
         "captions of the world": world.digest,
-        "triplets' captions of the world": open_corpus("depictions", rows=10).digest,
+        "triplets' captions of the world": open_corpus("depictions", max_captions=10).digest,
         "images drawn": drawn.generate(prompts, seed=0, cache=store).digest,
         "search over the world's captions": stage(search, world, ["nurse"], per_term=1, seed=0),
         "search over a file": stage(search, file, ["nurse"], per_term=1, seed=0),
@@ -229,7 +229,7 @@ def told(folder, script, *given, **environment):
         capture_output=True,
         text=True,
         cwd=folder,
-        env={**os.environ, "BIASLAB_STORE": str(folder / "none"), **environment},
+        env={**os.environ, "BIASLAB_CACHE": str(folder / "none"), **environment},
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -193,7 +193,7 @@ def test_an_error_of_the_work_keeps_what_is_finished(tmp_path):
     [
         (errno.EACCES, "This user may not use {}.", "let this user read and write there, or"),
         (errno.EDQUOT, "No space left to write {}.", "free some space, or"),
-        (errno.ENOTDIR, "A file stands where a folder is needed: {}.", "move that file away, or"),
+        (errno.ENOTDIR, "A file is in the place of a folder: {}.", "move that file away, or"),
         (errno.ENOENT, "{} is not there and cannot be made.", "make its folder, or"),
     ],
 )
@@ -206,7 +206,7 @@ def test_what_the_system_refuses_is_told_with_the_whole_folder_and_the_fix(tmp_p
     def told():
         with pytest.raises(RunError) as error:
             stage.compute(UNITS, shard_rows=3, progress=False)
-        assert fix in str(error.value) and "BIASLAB_STORE" in str(error.value)
+        assert fix in str(error.value) and "BIASLAB_CACHE" in str(error.value)
         return str(error.value)
 
     with monkeypatch.context() as patch:
@@ -253,11 +253,11 @@ def test_what_does_not_fit_is_named(tmp_path):
 
 
 def test_root_by_environment_and_by_project(tmp_path, monkeypatch, root):
-    monkeypatch.setenv("BIASLAB_STORE", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("BIASLAB_CACHE", str(tmp_path / "elsewhere"))
     assert ResultCache().root == tmp_path / "elsewhere"
-    monkeypatch.delenv("BIASLAB_STORE")
+    monkeypatch.delenv("BIASLAB_CACHE")
     monkeypatch.chdir(root / "tests")
-    assert ResultCache().root == root / "outputs" / ".store"
+    assert ResultCache().root == root / "outputs" / ".cache"
 
 
 def square(rows):
@@ -283,7 +283,7 @@ def test_shares_make_the_whole(tmp_path):
     whole = ResultCache(tmp_path / "whole").stage("squares", {}, squares(Calls())).compute(UNITS, shard_rows=1)
     for i in (1, 0):
         stage = ResultCache(tmp_path, share=(i, 3)).stage("squares", {}, squares(calls[i]))
-        with pytest.raises(UnfinishedError, match=r"squares: this share is done; . of 7 pieces are left"):
+        with pytest.raises(UnfinishedError, match=r"squares: this shard is done; . of 7 pieces remain"):
             stage.compute(UNITS, shard_rows=1, progress=False)
     # The last share finds what the others did, and a store without shares has nothing left to do.
     last = ResultCache(tmp_path, share=(2, 3)).stage("squares", {}, squares(calls[2]))
@@ -292,20 +292,20 @@ def test_shares_make_the_whole(tmp_path):
     pd.testing.assert_frame_equal(stage.compute(UNITS, shard_rows=1), whole)
     assert calls == {0: [[0], [3], [6]], 1: [[1], [4]], 2: [[2], [5]], 3: []}
     for share in ((3, 3), (-1, 3), (0, 0)):
-        with pytest.raises(ParameterError, match=r"share is .*; the shares of n are 0/n"):
+        with pytest.raises(ParameterError, match=r"The shard is .*; it must be one of 0/n"):
             ResultCache(tmp_path, share=share)
 
 
 def test_a_worker_without_the_folder_or_the_code_says_so(tmp_path):
     code = code_digest.function_digests(square)
     fill = pickle.loads(pickle.dumps(_Fill(square, code)))
-    with pytest.raises(RunError, match=r"nowhere is not there on .*all of them share.*BIASLAB_STORE"):
+    with pytest.raises(RunError, match=r"nowhere does not exist on .*all of them share.*BIASLAB_CACHE"):
         fill((tmp_path / "a/b/nowhere" / "000000-0.parquet", UNITS))
     fill = _Fill(square, code | {"biaslab.errors": "other"})
     # The processes of a host share its code.
     fill.host = "another host"
     other = pickle.dumps(fill)
-    with pytest.raises(RunError, match=r"has other code than the process that asked.*the same versions of biaslab"):
+    with pytest.raises(RunError, match=r"has other code than the process that submitted.*the same versions of biaslab"):
         pickle.loads(other)
 
 

@@ -48,7 +48,7 @@ def fast():
 
 
 def quick(**changes):
-    return DownloadSettings(**{"seconds": 10.0, **changes})
+    return DownloadSettings(**{"timeout": 10.0, **changes})
 
 
 def encoded(image, kind="PNG", **options):
@@ -303,30 +303,32 @@ def outcomes(tmp_path_factory):
     with serving() as made:
         urls = [p if not p or ":" in p else made.url(p) for p in HOSTILE]
         table = pd.DataFrame({"caption_id": ids, "url": urls})
-        source = download(table, folder, quick(most_bytes=2_000_000), allow=[made.address], progress=False)
+        source = download(table, folder, quick(max_bytes=2_000_000), allow=[made.address], progress=False)
         found = source.table
         assert found["caption_id"].tolist() == source.table["image_id"].tolist() == ids
-        yield found.set_index("caption_id"), made, source
+        yield found.set_index("caption_id"), made, source, folder
 
 
 @pytest.mark.parametrize("path", HOSTILE)
 def test_every_url_ends_in_its_own_outcome(outcomes, path):
     row = outcomes[0].loc[f"{path}"[:60]]
-    assert row["outcome"] == HOSTILE[path], row.to_dict()
+    assert row["status"] == HOSTILE[path], row.to_dict()
     image = outcomes[2].read([f"{path}"[:60]])[0]
-    if row["outcome"] == "ok":
+    if row["status"] == "ok":
         assert image.shape == (60, 90, 3)
     else:
-        assert image == UnreadableImage(row["outcome"])
+        assert image == UnreadableImage(row["status"])
 
 
 def test_rows_hold_sizes_message_and_number_of_requests(outcomes):
-    found, server, _ = outcomes
+    found, server, _, folder = outcomes
     ok = found.loc[to("/red")[:60]]
     assert (ok["width"], ok["height"], ok["original_width"], ok["original_height"]) == (90, 60, 90, 60)
     assert ok["sha256"] == hashlib.sha256(RED).hexdigest() and len(ok["key"]) == 9
     assert found.loc["status/404", "detail"] == "not_found: status 404"
-    assert found.loc["svg", "status"] == "failed_to_resize" and found.loc["busy", "status"] == "failed_to_download"
+    saved = pd.concat(map(pd.read_parquet, folder.glob("*.parquet"))).set_index("url")["status"]
+    assert saved[found.loc["svg", "url"]] == "failed_to_resize"
+    assert saved[found.loc["busy", "url"]] == "failed_to_download"
     requests = {"reset": 3, "reset-once": 2, "busy": 3, "later": 2, "much-later": 1, "status/404": 1, "html": 1}
     assert {path: len(server.times(path)) for path in requests} == requests
     first, second = server.times("later")
@@ -335,8 +337,8 @@ def test_rows_hold_sizes_message_and_number_of_requests(outcomes):
 
 def test_a_body_that_drips_ends_when_its_time_is_up(fetch):
     # Bytes come often enough never to be silent.
-    found = fetch("drip", "drip-header", "red", seconds=1.5)
-    assert found["outcome"].tolist() == ["timed_out", "timed_out", "ok"]
+    found = fetch("drip", "drip-header", "red", timeout=1.5)
+    assert found["status"].tolist() == ["timed_out", "timed_out", "ok"]
 
 
 @pytest.fixture
@@ -363,27 +365,27 @@ def test_the_address_that_was_checked_is_connected_to(server, fetch, names):
     answers, asked = names
     answers["rebind.test"] = [["127.0.0.1"], ["127.0.0.9"]]
     found = fetch(f"http://rebind.test:{server.server_port}/red")
-    assert found["outcome"].tolist() == ["ok"] and asked == ["rebind.test"]
+    assert found["status"].tolist() == ["ok"] and asked == ["rebind.test"]
     assert server.hits[-1][2]["Host"] == f"rebind.test:{server.server_port}"
     # Each redirect is resolved and checked anew, and all of a name's addresses count.
     answers["rebind.test"] = [["127.0.0.1"], ["10.0.0.1"]]
     again = f"http://rebind.test:{server.server_port}/"
     answers["both.test"] = [["127.0.0.1", "192.168.1.1"]]
     found = fetch(again + to(again + "red"), f"http://both.test:{server.server_port}/red")
-    assert found["outcome"].tolist() == ["refused_address"] * 2
+    assert found["status"].tolist() == ["refused_address"] * 2
 
 
 def test_the_environments_proxies_are_not_used(server, fetch, monkeypatch):
     with serving() as other:
         for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, f"http://{other.address}")
-        assert fetch("red")["outcome"].tolist() == ["ok"] and not other.hits
+        assert fetch("red")["status"].tolist() == ["ok"] and not other.hits
 
 
 def test_nothing_personal_is_sent(server, fetch, monkeypatch):
     monkeypatch.setattr(downloads, "CONCURRENCY", 1)
     found = fetch("cookie/1", f"http://user:secret@{server.address}/cookie/2", "cookie/3")
-    assert set(found["outcome"]) == {"ok"}
+    assert set(found["status"]) == {"ok"}
     for _, _, headers in server.hits:
         assert not {"Cookie", "Authorization", "Referer"}.intersection(headers)
         assert "biaslab" in headers["User-Agent"] and headers["Accept-Encoding"] == "identity"
@@ -404,7 +406,7 @@ def test_certificates_are_checked_against_the_name(server, fetch, tmp_path, name
     names[0].update({"pictures.test": [["127.0.0.1"]], "other.test": [["127.0.0.1"]]})
 
     def outcome(name, folder):
-        return fetch(f"https://{name}:{server.server_port}/red", folder=folder)["outcome"].iloc[0]
+        return fetch(f"https://{name}:{server.server_port}/red", folder=folder)["status"].iloc[0]
 
     assert outcome("pictures.test", "a") == "tls_failed"
     trusting = ssl.create_default_context(cafile=tmp_path / "cert.pem")
@@ -420,16 +422,16 @@ def test_certificates_are_checked_against_the_name(server, fetch, tmp_path, name
 def test_which_opt_outs_count_is_a_setting(server, fetch):
     paths = [f"robots/{v.encode().hex()}" for v in ("noai, nofollow", "noindex")]
     found = fetch(*paths)
-    assert found["outcome"].tolist() == ["opted_out"] * 2
+    assert found["status"].tolist() == ["opted_out"] * 2
     assert found["detail"].tolist() == ["opted_out: X-Robots-Tag: noai", "opted_out: X-Robots-Tag: noindex"]
-    assert fetch(*paths, folder="b", opt_out=["noindex"])["outcome"].tolist() == ["ok", "opted_out"]
-    assert fetch(*paths, folder="c", opt_out=[])["outcome"].tolist() == ["ok", "ok"]
+    assert fetch(*paths, folder="b", opt_out=["noindex"])["status"].tolist() == ["ok", "opted_out"]
+    assert fetch(*paths, folder="c", opt_out=[])["status"].tolist() == ["ok", "ok"]
 
 
 def test_a_host_gets_few_requests_at_a_time(server, fetch, monkeypatch):
     monkeypatch.setattr(downloads, "PER_HOST", 2)
     found = fetch(*[f"slow/{i}" for i in range(12)])
-    assert set(found["outcome"]) == {"ok"} and server.most_active <= 2
+    assert set(found["status"]) == {"ok"} and server.most_active <= 2
 
 
 # -- networks that are not there ---------------------------------------------------------------------------------
@@ -447,20 +449,20 @@ def test_a_machine_without_network_is_an_error_and_nothing_is_recorded(server, f
         fetch(*urls[:3])
     assert shards(tmp_path / "pictures") == []
     names[0].update({h: [["127.0.0.1"]] for h in hosts})
-    assert set(fetch(*urls)["outcome"]) == {"ok"}
+    assert set(fetch(*urls)["status"]) == {"ok"}
     # Where other hosts have answered, a few are gone; many are not.
     gone = [f"gone{i}.test" for i in range(10)]
     names[0].update({h: [dead] for h in gone})
     more = [f"http://{h}:{server.server_port}/x" for h in gone]
-    assert fetch(*urls[:2], *more[:9])["outcome"].tolist() == ["ok"] * 2 + ["no_address"] * 9
+    assert fetch(*urls[:2], *more[:9])["status"].tolist() == ["ok"] * 2 + ["no_address"] * 9
     others = [f"http://other{i}.test/x" for i in range(10)]
     names[0].update({f"other{i}.test": [dead] for i in range(10)})
     with pytest.raises(RunError, match=r"None of 10 hosts"):
         fetch(*urls[:2], *others)
     # What was not reached before either is no sign.
-    assert fetch(*urls[:2], *more[:9])["outcome"].tolist() == ["ok"] * 2 + ["no_address"] * 9
+    assert fetch(*urls[:2], *more[:9])["status"].tolist() == ["ok"] * 2 + ["no_address"] * 9
     names[0].update({h: [["127.0.0.1"]] for h in gone})
-    assert set(fetch(*urls[:2], *more[:9])["outcome"]) == {"ok"}
+    assert set(fetch(*urls[:2], *more[:9])["status"]) == {"ok"}
 
 
 # -- what is kept ------------------------------------------------------------------------------------------------
@@ -473,7 +475,7 @@ def test_a_lasting_outcome_is_not_requested_again_and_a_temporary_one_is(server,
     n = len(server.hits)
     again = fetch(*paths)
     assert [path for path, _, _ in server.hits[n:]] == ["/busy"] * 3
-    columns = ["url", "outcome", "width", "sha256"]
+    columns = ["url", "status", "width", "sha256"]
     pd.testing.assert_frame_equal(again[columns], first[columns])
     # In one start of a run, a temporary failure is requested once.
     fetch(*paths, attempt="first")
@@ -484,13 +486,13 @@ def test_a_lasting_outcome_is_not_requested_again_and_a_temporary_one_is(server,
     # Outcomes are those of a URL, whichever caption has it.
     n = len(server.hits)
     some = fetch(*paths[:2:-1], "red/3", ids=["c3", "c9", "c5", "c4"], attempt="second")
-    assert some["outcome"].tolist() == ["no_url", "ok", "server_error", "ok"] and len(server.hits) == n + 1
+    assert some["status"].tolist() == ["no_url", "ok", "server_error", "ok"] and len(server.hits) == n + 1
 
 
 def test_a_url_of_several_captions_is_requested_once(server, fetch):
     ids = ["../../../escape", "CON", "=1+1", "a" * 300]
     found = fetch(*["red"] * 4, ids=ids)
-    assert len(server.hits) == 1 and found["outcome"].tolist() == ["ok"] * 4 and found["image_id"].tolist() == ids
+    assert len(server.hits) == 1 and found["status"].tolist() == ["ok"] * 4 and found["image_id"].tolist() == ids
     assert found["key"].unique().tolist() == ["000000000"]
 
 
@@ -504,7 +506,7 @@ def test_an_image_whose_file_is_gone_is_fetched_again(server, fetch, tmp_path):
     (folder / "00001.parquet").write_bytes(b"PAR1")
     (folder / "00001" / "000010000.jpg").write_bytes(b"half")
     again = fetch("red/1", "red/2")
-    assert len(server.hits) == 3 and again["outcome"].tolist() == ["ok", "ok"]
+    assert len(server.hits) == 3 and again["status"].tolist() == ["ok", "ok"]
     assert sorted(again["shard"]) == ["00000", "00001"] and again["sha256"].tolist() == first["sha256"].tolist()
     assert all(image.shape == (60, 90, 3) for image in FetchedImages(folder, first).read(["c0", "c1"]))
 
@@ -518,10 +520,10 @@ def test_a_full_disk_is_an_error_and_complete_shards_stay(server, fetch, monkeyp
             real(path, data[:10])
         raise OSError(28, "No space left on device")
 
-    with monkeypatch.context() as patch, pytest.raises(RunError, match=r"No space left .*Images that were fetched are"):
+    with monkeypatch.context() as patch, pytest.raises(RunError, match=r"No space left .*Fetched images stay"):
         patch.setattr(pathlib.Path, "write_bytes", full)
         fetch("red/1", "red/2")
-    assert fetch("red/1", "red/2")["outcome"].tolist() == ["ok", "ok"]
+    assert fetch("red/1", "red/2")["status"].tolist() == ["ok", "ok"]
     assert len(server.times("red/1")) == 1
     images = FetchedImages(tmp_path / "pictures", pd.DataFrame({"caption_id": ["a"], "url": [server.url("red/2")]}))
     assert images.read(["a"])[0].shape == (60, 90, 3)
@@ -538,7 +540,7 @@ def test_a_killed_run_is_resumed_with_complete_shards(server, fetch, tmp_path):
     process.communicate()
     server.released.set()
     n = len(server.hits)
-    assert set(fetch(*paths)["outcome"]) == {"ok"}
+    assert set(fetch(*paths)["status"]) == {"ok"}
     assert sorted(path for path, _, _ in server.hits[n:]) == [f"/held/{i}" for i in range(4)]
 
 
@@ -559,7 +561,7 @@ if status.exists():
     peak = 1024 * int(re.search(r"VmHWM:\\s+(\\d+) kB", status.read_text())[1])
 else:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-print(json.dumps({"peak": peak, "outcomes": made["outcome"].tolist()}))
+print(json.dumps({"peak": peak, "outcomes": made["status"].tolist()}))
 """
 
 
@@ -577,7 +579,7 @@ def test_memory_stays_below_a_gigabyte_whatever_servers_send(server, tmp_path):
     # What takes long to make is made before anybody waits for it.
     for make in (LARGE, WEBP, BIG, BOMB):
         make()
-    found = json.loads(child(paths, server, tmp_path / "pictures", seconds=120).communicate()[0])
+    found = json.loads(child(paths, server, tmp_path / "pictures", timeout=120).communicate()[0])
     wanted = HOSTILE | {"large": "ok", "webp": "ok"}
     assert found["outcomes"] == [wanted[kind] for kind in kinds] * 2
     assert found["peak"] < 1e9
@@ -597,12 +599,12 @@ def saved(data, **settings):
 def test_pictures_are_made_smaller_and_keep_their_shape():
     left = Image.new("RGB", (1000, 400), "blue")
     left.paste("red", (0, 0, 500, 400))
-    made, size = saved(encoded(left, "JPEG"), size=100)
+    made, size = saved(encoded(left, "JPEG"), max_side=100)
     assert made.shape == (40, 100, 3) and size == (1000, 400)
     assert np.abs(made[:, :45] - [255, 0, 0]).max() < 20 and np.abs(made[:, 55:] - [0, 0, 255]).max() < 20
     # Never larger, and never thinner than a pixel.
-    assert saved(encoded(Image.new("RGB", (30, 20))), size=100)[0].shape == (20, 30, 3)
-    assert saved(encoded(Image.new("RGB", (4000, 1))), size=100)[0].shape == (1, 100, 3)
+    assert saved(encoded(Image.new("RGB", (30, 20))), max_side=100)[0].shape == (20, 30, 3)
+    assert saved(encoded(Image.new("RGB", (4000, 1))), max_side=100)[0].shape == (1, 100, 3)
 
 
 def test_no_metadata_is_kept():
@@ -620,7 +622,7 @@ def test_no_metadata_is_kept():
 
 
 def test_settings_that_say_how_fast_change_no_digest():
-    assert DownloadSettings(seconds=5).digest == DownloadSettings().digest
-    assert DownloadSettings(size=256).digest != DownloadSettings().digest
+    assert DownloadSettings(timeout=5).digest == DownloadSettings().digest
+    assert DownloadSettings(max_side=256).digest != DownloadSettings().digest
     with pytest.raises(ParameterError, match="'noia'"):
         DownloadSettings(opt_out=("noia",))

@@ -95,7 +95,7 @@ def world(library):
     """Return different captions of the embedded world, in no order of length, and the library's vectors of them."""
     from biaslab.captions.corpus import open_corpus
 
-    texts = [t for batch in open_corpus("mini", rows=40).batches() for t in batch["text"]]
+    texts = [t for batch in open_corpus("mini", max_captions=40).batches() for t in batch["text"]]
     texts = list(dict.fromkeys(texts))
     return texts, library.encode(texts, normalize_embeddings=True)
 

@@ -59,14 +59,14 @@ def test_images_are_found_by_url_and_failures_have_an_outcome(kind, tmp_path):
     images = FetchedImages(folder, asked(*urls))
     table = images.table.set_index("image_id")
     assert list(table.index) == [f"c{n}" for n in range(len(urls))]
-    assert table["outcome"].tolist() == ["ok", *MESSAGES.values(), "ok", "ok", "missing", "no_url", "no_url"]
+    assert table["status"].tolist() == ["ok", *MESSAGES.values(), "ok", "ok", "missing", "no_url", "no_url"]
     assert table["detail"].tolist()[1:4] == list(MESSAGES)[:3]
     assert table.loc["c0", ["width", "original_width", "shard"]].tolist() == [9, 90, "00001"]
     read = dict(zip(table.index, images.read(list(table.index)), strict=True))
     for name, colour in (("c0", (10, 20, 200)), ("c18", (200, 20, 30)), ("c19", (200, 20, 30))):
         assert read[name].shape == (6, 9, 3) and np.abs(read[name].astype(int) - colour).max() < 12
     assert {name: image.reason for name, image in read.items() if isinstance(image, UnreadableImage)} == {
-        name: outcome for name, outcome in table["outcome"].items() if outcome != "ok"
+        name: outcome for name, outcome in table["status"].items() if outcome != "ok"
     }
     assert images.read(["nobody"]) == [UnreadableImage("missing")]
 
@@ -77,7 +77,7 @@ def test_of_several_rows_of_a_url_one_with_an_image_counts(kind, tmp_path):
         {"http://a/1": "timed out", "http://a/2": "image too small"},
     ]
     images = FetchedImages(write(tmp_path, kind, twice), asked("http://a/1", "http://a/2"))
-    assert images.table["outcome"].tolist() == ["ok", "failed_to_resize"]
+    assert images.table["status"].tolist() == ["ok", "failed_to_resize"]
 
 
 def test_the_digest_follows_from_captions_and_images(kind, tmp_path):
@@ -113,7 +113,7 @@ def test_images_of_an_unfinished_shard_or_without_a_file_are_missing(kind, tmp_p
         (folder / "00002.tar").unlink()
     assert [path.stem for path in shards(folder)] == ["00000", "00002"]
     images = FetchedImages(folder, asked("http://a/1", "http://a/2", "http://a/3"))
-    assert images.table["outcome"].tolist() == ["ok", "missing", "missing"]
+    assert images.table["status"].tolist() == ["ok", "missing", "missing"]
 
 
 def test_images_that_cannot_be_decoded_are_unreadable(kind, tmp_path):

@@ -103,7 +103,7 @@ def hostile_captions():
 
 def harmless_captions():
     """Return captions of the embedded world that name an occupation."""
-    captions = pd.concat(list(open_corpus("mini", rows=3000, seed=2).batches()), ignore_index=True)
+    captions = pd.concat(list(open_corpus("mini", max_captions=3000, seed=2).batches()), ignore_index=True)
     texts = captions["text"][captions["truth_occupation"].isin(OCCUPATIONS)].tolist()
     assert len(texts) > 50
     return [f"{text}, by example {i}" for i, text in enumerate(texts)]
@@ -153,7 +153,7 @@ class Drawn(Pipeline):
     def judge_images(self, images):
         ids = images.table["image_id"]
         gender = np.where(np.arange(len(ids)) % 2, "female", "male")
-        return pd.DataFrame({"image_id": ids, "outcome": "judged", "gender": gender, "p_female": 0.5})
+        return pd.DataFrame({"image_id": ids, "status": "judged", "gender": gender, "probability_female": 0.5})
 
     def generate_images(self, prompts, *given, **more):
         return Made(prompts)
@@ -166,7 +166,7 @@ class Made:
 
     def __init__(self, prompts):
         assert prompts["prompt_id"].is_unique and all(isinstance(t, str) for t in prompts["text"])
-        one = {"index": 0, "seed": 0, "outcome": "ok"}
+        one = {"index": 0, "seed": 0, "status": "ok"}
         self.table = prompts[["prompt_id"]].assign(image_id=prompts["prompt_id"] + "/0", **one)
 
 
@@ -188,7 +188,7 @@ def opened(folder, corpus, tmp_path):
         "generation": {"caption_prompts_per_occupation": 2 * N, "images_per_prompt": 1},
         # Whom the pipeline stands in for.
         "judging": {"faces": "whole image", "gender": "plugin:drawn"},
-        "compute": {"store": str(tmp_path / "store")},
+        "compute": {"cache": str(tmp_path / "store")},
     }
     return Drawn("fake", Settings.from_mapping(settings), progress=False)
 
@@ -218,7 +218,7 @@ def measured(pipes):
 
 
 TABLES = [
-    *(f"paradox_{name}" for name in ("percent_female", "captions_found", "prompts", "indicators", "examples")),
+    *(f"paradox_{name}" for name in ("percent_female", "caption_counts", "prompts", "indicators", "examples")),
     *(f"paradox_{name}" for name in ("selection_examples", "judgement_outcomes", "gender_words", "paraphrases")),
     "pipeline_settings",
 ]

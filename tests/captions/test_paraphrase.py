@@ -39,7 +39,7 @@ def test_by_hand(text, occupation, allowed):
 
 
 def test_the_embedded_world_s_captions_keep_occupation_and_gender():
-    captions = pd.concat(list(open_corpus("mini", rows=800, seed=1).batches()), ignore_index=True)
+    captions = pd.concat(list(open_corpus("mini", max_captions=800, seed=1).batches()), ignore_index=True)
     captions = captions[captions["truth_occupation"].notna()].reset_index(drop=True)
     pairs = list(zip(captions["text"], captions["truth_occupation"], strict=True))
     new = [paraphrase(text, occupation, 7) for text, occupation in pairs]
@@ -66,11 +66,11 @@ def test_a_megabyte_of_words_that_could_change():
 # -- by a model ----------------------------------------------------------------------------------------------
 
 
-KINDS = ["text", "outcome"]
+KINDS = ["text", "status"]
 
 
 def by_model(server, captions, occupations, **more):
-    endpoint = EndpointSettings(url=server.url, model="m", key_variable="FAKE_KEY")
+    endpoint = EndpointSettings(url=server.url, model="m", api_key_env="FAKE_KEY")
     return paraphrases(captions, occupations, endpoint=endpoint, progress=False, **more)
 
 
@@ -142,7 +142,7 @@ def test_an_answer_without_end_is_kept_as_far_as_it_is_of_use(server, tmp_path):
     store = ResultCache(tmp_path)
     server.reply = lambda question, n: completion("a nurse " + "and a dog " * 500_000)
     found = by_model(server, ["a nurse"], ["nurse"], cache=store)
-    assert found["outcome"].tolist() == ["too_long"]
+    assert found["status"].tolist() == ["too_long"]
     # The answer, and what of it is sent back.
     assert len(server.requests[1]["messages"][1]["content"]) == 4 * LONGEST_CAPTION
     # Pages of 4,096 bytes: those of empty tables and their indices, and of two answers.
@@ -155,7 +155,7 @@ def test_what_has_no_answer_is_by_rule_and_says_so(server, tmp_path):
     server.reply = lambda question, n: replies[caption_in(question)]
     store = ResultCache(tmp_path)
     found = by_model(server, captions, ["nurse"] * 4, seed=3, cache=store)
-    assert found["outcome"].tolist() == ["paraphrased", "empty", "not_asked", "rejected"]
+    assert found["status"].tolist() == ["paraphrased", "empty", "not_asked", "rejected"]
     assert found["text"].tolist() == ["At work: a nurse", *(paraphrase(c, "nurse", 3) for c in captions[1:])]
     # The first answer, and that there is none to the second, are kept.
     asked = len(server.requests)
@@ -180,8 +180,8 @@ def piped(tmp_path, server):
                 "approaches": ["paraphrased"],
                 "paraphraser": "endpoint",
             },
-            "compute": {"store": str(tmp_path / "store")},
-            "endpoint": {"url": server.url, "model": "m", "key_variable": "FAKE_KEY"},
+            "compute": {"cache": str(tmp_path / "store")},
+            "endpoint": {"url": server.url, "model": "m", "api_key_env": "FAKE_KEY"},
         }
         return Pipeline("mini", Settings.from_mapping(given).changed(**more), progress=False)
 
@@ -192,9 +192,9 @@ def test_the_pipeline_takes_paraphrases_of_either_kind(piped, server, tmp_path):
     server.reply = lambda question, n: completion(f"Seen here: {caption_in(question)}")
     prompts = piped().prompts("paraphrased")
     captions = piped().prompts("caption_prompts")
-    assert "paraphrase_outcome" not in captions
+    assert "paraphrase_status" not in captions
     assert sorted(prompts["text"]) == sorted("Seen here: " + captions["text"])
-    assert set(prompts["paraphrase_outcome"]) == {"paraphrased"}
+    assert set(prompts["paraphrase_status"]) == {"paraphrased"}
     # The caption that names two occupations is asked about for each.
     assert len(server.requests) == len(prompts) == 4
     piped().prompts("paraphrased")
@@ -202,7 +202,7 @@ def test_the_pipeline_takes_paraphrases_of_either_kind(piped, server, tmp_path):
     assert KEY.encode() not in bytes_below(tmp_path)
     assert KEY not in str(piped().settings.describe())
     rules = piped(captions={"paraphraser": "rules"}).prompts("paraphrased")
-    assert set(rules["paraphrase_outcome"]) == {"by_rule"}
+    assert set(rules["paraphrase_status"]) == {"by_rule"}
     assert rules["prompt_id"].tolist() == prompts["prompt_id"].tolist()
 
 
@@ -210,7 +210,7 @@ def test_what_the_endpoint_needs_is_asked_for_before_a_run(piped, monkeypatch):
     monkeypatch.setenv("FAKE_KEY", "")
     settings = piped().settings
     with pytest.raises(ParameterError, match="environment variable FAKE_KEY holds no key"):
-        check(Pipeline("mini", settings.changed(captions={"corpus": "mini", "rows": 10})))
+        check(Pipeline("mini", settings.changed(captions={"corpus": "mini", "max_captions": 10})))
     with pytest.raises(ParameterError, match=r"needs endpoint.url .* and endpoint.model\."):
         piped(endpoint={"url": ""}).endpoint("paraphraser")
 

@@ -48,10 +48,10 @@ def test_what_was_answered_is_not_asked_again(server, store):
     ask(at(server), [system], store, progress=False)
     assert len(server.requests) == 7
     # A version in the URL goes behind the path, and without a key none is sent.
-    answers(server, ["one"], url=f"{server.url}?api-version=2", key_variable="")
+    answers(server, ["one"], url=f"{server.url}?api-version=2", api_key_env="")
     assert server.requests.pop()["path"] == "/v1/chat/completions?api-version=2" and server.keys[-1] == ""
     # Nor does it matter in which form the URL was given, or where the key lies.
-    assert answers(server, ["one"], store, url=f"{server.url}/chat/completions/", key_variable="") == first[:1]
+    assert answers(server, ["one"], store, url=f"{server.url}/chat/completions/", api_key_env="") == first[:1]
     assert len(server.requests) == 7
 
 

@@ -175,7 +175,7 @@ def test_pause_ends_when_another_request_ends_the_work(server, monkeypatch):
 def test_endpoint_out_of_order_ends_the_work_and_answers_are_kept(server, store):
     server.reply = lambda question, n: completion(question) if n <= 4 else failure(503, "overloaded")
     texts = [str(i) for i in range(40)]
-    with pytest.raises(RunError, match=r"127\.0\.0\.1:\d+/v1 does not answer: HTTP 503: overloaded\. Answers before"):
+    with pytest.raises(RunError, match=r"127\.0\.0\.1:\d+/v1 does not answer: HTTP 503: overloaded\. Earlier answers"):
         answers(server, texts, store, concurrency=1)
     # Three questions in a row, eight times each.
     assert len(server.requests) == 4 + 3 * 8

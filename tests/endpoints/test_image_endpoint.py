@@ -82,7 +82,7 @@ def test_images_come_as_from_any_other_generator(server, store):
     assert list(table["image_id"]) == ["p0/0", "p0/1", "p1/0"]
     assert list(table["prompt_id"]) == ["p0", "p0", "p1"] and list(table["index"]) == [0, 1, 0]
     assert list(table["seed"]) == [image_seed(7, "p0", 0), image_seed(7, "p0", 1), image_seed(7, "p1", 0)]
-    assert set(table["outcome"]) == {"ok"} and set(table["detail"]) == {""}
+    assert set(table["status"]) == {"ok"} and set(table["detail"]) == {""}
     assert list(table["revised_prompt"]) == ["A detailed photo 0"] * 2 + ["A detailed photo 1"]
     assert list(table["request_id"]) == ["req-1", "req-2", "req-3"]
     assert all(re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", t) for t in table["time"])
@@ -158,7 +158,7 @@ def test_endpoint_that_sends_one_image_again_is_stopped_after_two(server, store,
     assert len(server.requests) == 2
     server.reply = lambda text, n: drawn(picture((n, 100, 200)))
     Path(re.search(r"in the store, (.*\.png),", str(refused.value))[1]).unlink()
-    assert list(made(server, store, asked(3, images=16)).table["outcome"]) == ["ok"] * 48
+    assert list(made(server, store, asked(3, images=16)).table["status"]) == ["ok"] * 48
     assert len(server.requests) == 2 + 47
 
 
@@ -190,7 +190,7 @@ def test_refusals_and_black_images_are_no_copies(server, store, shown):
     server.reply = lambda text, n: body if text == "photo 0" else drawn(picture((n, 100, 200)))
     images = made(server, store, asked(2, images=4))
     outcome = "ok" if shown == "black" else "refused"
-    assert list(images.table["outcome"]) == [outcome] * 4 + ["ok"] * 4
+    assert list(images.table["status"]) == [outcome] * 4 + ["ok"] * 4
     # A placeholder was paid for, and a refusal with an error status was not.
     assert images.spent == (4 if shown == "refused" else 8) * 0.25
     # The first prompt says nothing of copies, so that the next one is asked.
@@ -218,8 +218,8 @@ def test_pictures_are_taken_in_three_formats_and_ways(server, store, kind, way):
         return status, headers, body
 
     server.reply = reply
-    images = made(server, store, asked(1), allow=(address.split("/")[2],))
-    assert images.table["outcome"].tolist() == ["ok"]
+    images = made(server, store, asked(1), allowed_hosts=(address.split("/")[2],))
+    assert images.table["status"].tolist() == ["ok"]
     assert np.abs(images.read(["p0/0"])[0].astype(int) - (200, 60, 20)).max() <= 3
     # The key is for the endpoint, not for wherever its pictures are.
     assert server.fetched == ([("/a?sig=1", "")] if way == "url" else [])
@@ -229,7 +229,7 @@ def test_pictures_are_taken_in_three_formats_and_ways(server, store, kind, way):
 
 def test_no_prompts_and_prompts_that_do_not_fit(server, store):
     images = made(server, store, asked(0))
-    assert list(images.table.columns)[:5] == ["image_id", "prompt_id", "index", "seed", "outcome"]
+    assert list(images.table.columns)[:5] == ["image_id", "prompt_id", "index", "seed", "status"]
     assert len(images.table) == 0 and images.read([]) == [] and server.requests == []
     with pytest.raises(InputError, match="no column 'text'"):
         made(server, store, asked(1).drop(columns="text"))
@@ -252,7 +252,7 @@ def test_no_prompts_and_prompts_that_do_not_fit(server, store):
 def test_two_faults_and_then_an_image(server, store, trouble, charged):
     server.reply = lambda text, n: trouble if n < 3 else drawn(picture(of(text)))
     images = made(server, store, asked(1))
-    assert images.table["outcome"].tolist() == ["ok"]
+    assert images.table["status"].tolist() == ["ok"]
     assert len(server.requests) == 3
     assert images.spent == 0.25 * (1 + charged)
 
@@ -274,12 +274,12 @@ def test_a_refusal_is_kept_with_code_and_message_and_never_asked_again(server, s
     refusal = failure(status, "Rejected by our safety system.", code)
     server.reply = lambda text, n: refusal if text == "photo 1" else drawn(picture(of(text)))
     images = made(server, store, asked(3))
-    assert images.table["outcome"].tolist() == ["ok", "refused", "ok"]
+    assert images.table["status"].tolist() == ["ok", "refused", "ok"]
     assert images.table["detail"][1] == f"{code}: Rejected by our safety system."
     assert images.read(["p1/0"]) == [UnreadableImage("blocked")]
     assert images.spent == 0.5
     server.reply = lambda text, n: drawn(picture(of(text)))
-    assert made(server, store, asked(3)).table["outcome"].tolist() == ["ok", "refused", "ok"]
+    assert made(server, store, asked(3)).table["status"].tolist() == ["ok", "refused", "ok"]
     assert len(server.requests) == 3
 
 
@@ -303,9 +303,9 @@ def test_what_has_no_image_has_an_outcome(server, store, body, outcome, detail, 
     bad = body if isinstance(body, tuple) else drawn(body)
     server.reply = lambda text, k: bad if text == "photo 1" else drawn(picture(of(text)))
     # 90,000 bytes are allowed, in base64 with what stands around it up to 251,072.
-    limits = {"most_bytes": 90_000}
+    limits = {"max_bytes": 90_000}
     images = made(server, store, asked(3), **limits)
-    assert images.table["outcome"].tolist() == ["ok", outcome, "ok"]
+    assert images.table["status"].tolist() == ["ok", outcome, "ok"]
     assert outcome in OUTCOMES
     assert images.table["detail"][1].startswith(detail)
     assert [r["prompt"] for r in server.requests].count("photo 1") == n
@@ -315,7 +315,7 @@ def test_what_has_no_image_has_an_outcome(server, store, body, outcome, detail, 
     server.reply = lambda text, k: drawn(picture(of(text)))
     again = made(server, store, asked(3), **limits)
     paid = outcome == "not_an_image"
-    assert again.table["outcome"].tolist() == ["ok", outcome if paid else "ok", "ok"]
+    assert again.table["status"].tolist() == ["ok", outcome if paid else "ok", "ok"]
     assert (again.digest == images.digest) == paid
     assert len(server.requests) == 2 + n + (0 if paid else 1)
 
@@ -325,8 +325,8 @@ def test_an_endpoint_that_is_paid_and_sends_no_image_is_left(server, store):
     with pytest.raises(RunError, match=r"was paid for 5 images and sent none: not_an_image \(not an image\)"):
         made(server, store, asked(20), concurrency=1)
     assert len(server.requests) == 5
-    images = made(server, store, asked(20), buy=False)
-    assert images.table["outcome"].value_counts().to_dict() == {"not_bought": 15, "not_an_image": 5}
+    images = made(server, store, asked(20), allow_purchases=False)
+    assert images.table["status"].value_counts().to_dict() == {"not_bought": 15, "not_an_image": 5}
 
 
 # -- pictures by address --------------------------------------------------------------------------------------------
@@ -343,8 +343,8 @@ def test_a_private_address_is_refused_and_its_image_is_not_bought_again(server, 
     assert len(server.requests) == 1 and server.fetched == []
     # It is paid for: the next run begins with the reply that is kept.
     if port in address:
-        images = made(server, store, asked(1), allow=(f"127.0.0.1:{port}",))
-        assert images.table[["outcome", "revised_prompt"]].values.tolist() == [["ok", "as told"]]
+        images = made(server, store, asked(1), allowed_hosts=(f"127.0.0.1:{port}",))
+        assert images.table[["status", "revised_prompt"]].values.tolist() == [["ok", "as told"]]
         assert len(server.fetched) == 1
         assert query(store.root, "select count(reply) from images") == [(0,)]
     else:
@@ -374,16 +374,16 @@ def test_addresses_that_fail_lead_astray_or_have_nothing(server, store):
         return drawn(picture(of(text)), url={0: "", 6: "file:///etc/passwd"}.get(k, f"{base}/{k}"))
 
     server.reply = reply
-    more = {"allow": (base.removeprefix("http://"),), "most_bytes": 50_000, "concurrency": 1}
+    more = {"allowed_hosts": (base.removeprefix("http://"),), "max_bytes": 50_000, "concurrency": 1}
     images = made(server, store, asked(7), **more)
-    assert " ".join(images.table["outcome"]) == "ok not_fetched ok lost not_an_image not_an_image lost"
+    assert " ".join(images.table["status"]) == "ok not_fetched ok lost not_an_image not_an_image lost"
     assert (
         "|".join(d.partition(":")[0] for d in images.table["detail"])
         == "|refused_address||forbidden|not an image|too many bytes|refused_scheme"
     )
     assert len(server.requests) == 7
     server.files["/1"] = 200, {}, picture((1, 1, 1))
-    assert made(server, store, asked(7), **more).table["outcome"].tolist()[1] == "ok"
+    assert made(server, store, asked(7), **more).table["status"].tolist()[1] == "ok"
     assert len(server.requests) == 7 and images.spent == 7 * 0.25
 
 
@@ -401,10 +401,10 @@ def test_what_no_request_can_mend_ends_it_at_once_and_keeps_what_is_paid(server,
     server.reply = lambda text, n: reply if n == 4 else drawn(picture(of(text)))
     with pytest.raises(kind, match=message) as error:
         made(server, store, asked(9), concurrency=1)
-    assert "Images bought before are kept" in str(error.value) and KEY not in str(error.value)
+    assert "Images bought earlier are cached" in str(error.value) and KEY not in str(error.value)
     assert len(server.requests) == 4
     images = made(server, store, asked(9))
-    assert set(images.table["outcome"]) == {"ok"}
+    assert set(images.table["status"]) == {"ok"}
     # Three were bought before; the request that failed cost nothing.
     assert len(server.requests) == 4 + 6 and images.spent == 9 * 0.25
 
@@ -424,7 +424,7 @@ def test_the_key_is_in_no_file_table_message_or_log(server, store, caplog, capfd
         # Image 6, between the bad ones, shows that the endpoint works.
         order = asked(7).iloc[[0, 1, 2, 3, 6, 4, 5]]
         images = made(server, store, order, concurrency=1)
-    assert " ".join(images.table["outcome"]) == "ok not_fetched refused malformed ok unavailable rejected"
+    assert " ".join(images.table["status"]) == "ok not_fetched refused malformed ok unavailable rejected"
     assert images.table["revised_prompt"][0] == "for [key]"
     told = images.table.to_csv() + caplog.text + "".join(capfd.readouterr()) + repr(at(server))
     assert KEY[:8] not in told
@@ -442,14 +442,14 @@ def test_the_limit_stops_midway_and_a_higher_one_goes_on(server, store):
         assert said in str(error.value)
     assert len(server.requests) == 4
     # What is there can be worked with, without the key or another request.
-    some = made(server, store, asked(6), buy=False, key_variable="", price=None)
-    assert sorted(some.table["outcome"]) == ["not_bought"] * 2 + ["ok"] * 4
-    for image_id, outcome in zip(some.table["image_id"], some.table["outcome"], strict=True):
+    some = made(server, store, asked(6), allow_purchases=False, api_key_env="", price=None)
+    assert sorted(some.table["status"]) == ["not_bought"] * 2 + ["ok"] * 4
+    for image_id, outcome in zip(some.table["image_id"], some.table["status"], strict=True):
         (image,) = some.read([image_id])
         assert image == UnreadableImage("not bought") if outcome == "not_bought" else image.shape == (4, 6, 3)
     # What the message says is just enough.
     images = made(server, store, asked(6), cost_limit=1.5)
-    assert set(images.table["outcome"]) == {"ok"} and images.spent == 1.5
+    assert set(images.table["status"]) == {"ok"} and images.spent == 1.5
     assert sorted(r["prompt"] for r in server.requests) == [f"photo {i}" for i in range(6)]
     assert images.digest != some.digest
 
@@ -505,7 +505,7 @@ def buy_from(url, root, n, die_at="", **more):
     """Buy n images from a process of its own, which may be killed where its ledger does something."""
     if die_at:
         setattr(ImagePurchases, die_at, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-    given = PAID | {"url": url, "key_variable": "", **more}
+    given = PAID | {"url": url, "api_key_env": "", **more}
     return bought(asked(n), EndpointSettings(**given), ResultCache(root))
 
 
@@ -521,7 +521,7 @@ def test_killed_while_an_answer_is_written_it_does_not_buy_it_again(server, tmp_
     assert killed.exitcode == -signal.SIGKILL
     images = buy_from(server.url, tmp_path, 1)
     assert len(server.requests) == 1 and images.spent == 0.25
-    columns = ["outcome", "revised_prompt", "request_id"]
+    columns = ["status", "revised_prompt", "request_id"]
     assert images.table[columns].values.tolist() == [["ok", "as told", "r1"]]
     assert tuple(images.read(["p0/0"])[0][0, 0]) == (0, 100, 200)
     assert query(tmp_path, "select count(reply) from images") == [(0,)]
@@ -576,8 +576,8 @@ def test_what_is_paid_is_worked_up_before_the_limit_stops_the_rest(server, store
     ledger._purchases.save_reply(ledger._keys[2], whole | said)
     with pytest.raises(RunError, match=r"Images left: 2\."):
         made(server, store, asked(3), cost_limit=0, concurrency=1)
-    images = made(server, store, asked(3), buy=False)
-    assert images.table["outcome"].tolist() == ["not_bought", "not_bought", "ok"]
+    images = made(server, store, asked(3), allow_purchases=False)
+    assert images.table["status"].tolist() == ["not_bought", "not_bought", "ok"]
     assert server.requests == []
 
 
@@ -587,6 +587,6 @@ def test_a_full_disk_is_told_and_what_came_is_kept(server, store, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(purchases, "replace", full)
-        with pytest.raises(RunError, match=r"No space left to write .*What was bought before is kept"):
+        with pytest.raises(RunError, match=r"No space left to write .*Purchases stay in the cache"):
             made(server, store, asked(1))
-    assert made(server, store, asked(1)).table["outcome"].tolist() == ["ok"]
+    assert made(server, store, asked(1)).table["status"].tolist() == ["ok"]

@@ -86,7 +86,7 @@ def _ask_and_die(url, root, point):
 
 
 def _asked(url, root):
-    given = {"url": url, "model": "some-model", "key_variable": "", "price": 0.25, "cost_limit": 1.25}
+    given = {"url": url, "model": "some-model", "api_key_env": "", "price": 0.25, "cost_limit": 1.25}
     settings = EndpointSettings(**given, concurrency=1)
     return ask(settings, say(*map(str, range(4))), ResultCache(root), charged=True, progress=False)
 
@@ -116,7 +116,7 @@ def test_killed_at_any_point_it_buys_what_is_left_under_the_limit(server, tmp_pa
     known = query(tmp_path, "select json_extract(asked, '$.prompt'), reply from images") if point > 2 else []
     before, saved = len(charged), sum(reply is not None for _, reply in known)
     images = buy_from(server.url, tmp_path, 6, **more)
-    assert images.table["outcome"].tolist() == ["ok", "ok", "refused", "ok", "ok", "ok"]
+    assert images.table["status"].tolist() == ["ok", "ok", "refused", "ok", "ok", "ok"]
     assert [image[0, 0, 0] for image in images.read(images.table["image_id"].drop(2))] == [0, 1, 3, 4, 5]
     assert len(charged) * 0.25 <= images.spent <= 1.5
     # Neither an image that is there nor one whose reply was saved is bought again.
@@ -144,7 +144,7 @@ def test_killed_at_any_point_it_asks_no_answered_question_again(server, tmp_path
 
 
 def _buy_other(url, root, seed):
-    settings = EndpointSettings(url=url, model="painter-3", key_variable="", price=0.25, cost_limit=2.5)
+    settings = EndpointSettings(url=url, model="painter-3", api_key_env="", price=0.25, cost_limit=2.5)
     with contextlib.suppress(RunError):
         bought(asked(10), settings, ResultCache(root), seed)
 
@@ -204,17 +204,17 @@ def test_a_second_host_buys_nothing_until_the_first_has_ended_or_is_released(ser
     other = process(_buy_elsewhere, server.url, store.root)
     wait(lambda: holding, other)
     refused = rf"The host elsewhere buys with {store.root / NAME}.*nothing is bought on {platform.node()}: .*"
-    refused += rf"biaslab ledger --release {store.root}"
+    refused += rf"biaslab purchases --release --cache {store.root}"
     for killed in (False, True):
         with pytest.raises(RunError, match=refused):
-            made(server, store, asked(2), key_variable="")
+            made(server, store, asked(2), api_key_env="")
         if not killed:
             other.kill()
             other.join(60)
     assert len(server.requests) == 1
     # What there is can be read all the same.
-    assert made(server, store, asked(2), buy=False).spent == 0.25
-    assert cli.main(["ledger", "--release", str(store.root)]) == 0
+    assert made(server, store, asked(2), allow_purchases=False).spent == 0.25
+    assert cli.main(["purchases", "--release", "--cache", str(store.root)]) == 0
     assert "spent: 0.25\nimages: none\nreplies: 0\n" in capsys.readouterr().out
     holding.clear()
     server.reply = lambda text, n: drawn(picture(of(text)))
@@ -255,7 +255,7 @@ def _without_locks(connect, file, how):
     [
         (_full, "database or disk is full.*: free some space, and run again"),
         (_read_only, "attempt to write a readonly database.*: let this user read and write it and its folder"),
-        (_without_locks, "disk I/O error.*: name a folder on a local disk, whose locks work, as compute.store"),
+        (_without_locks, "disk I/O error.*: name a folder on a local disk, whose locks work, as compute.cache"),
     ],
 )
 def test_what_the_system_refuses_is_one_error_with_path_and_fix(server, store, ten, monkeypatch, change, message):
@@ -265,7 +265,7 @@ def test_what_the_system_refuses_is_one_error_with_path_and_fix(server, store, t
         with pytest.raises(RunError, match=rf"{NAME}: {message}"):
             made(server, store, asked(60), cost_limit=100)
     images = made(server, store, asked(60), cost_limit=100)
-    assert images.spent >= len(server.requests) * 0.25 and (images.table["outcome"] == "ok").sum() == 59
+    assert images.spent >= len(server.requests) * 0.25 and (images.table["status"] == "ok").sum() == 59
 
 
 def test_a_database_that_is_locked_for_too_long_is_told(server, store, ten, monkeypatch):
@@ -279,7 +279,7 @@ def test_a_database_that_is_locked_for_too_long_is_told(server, store, ten, monk
 
 def test_a_store_that_can_be_read_alone_is_read(server, store, ten, monkeypatch):
     _connecting(monkeypatch, _read_only)
-    assert made(server, store, asked(10), buy=False).digest == ten.digest
+    assert made(server, store, asked(10), allow_purchases=False).digest == ten.digest
     assert ordered(server, store, 12).n_cached() == 10
 
 
@@ -323,9 +323,9 @@ def test_files_that_systems_put_next_to_images_are_none(server, store, ten):
 def test_the_command_says_what_was_bought_of_each_model(server, store, ten, capsys, tmp_path, monkeypatch):
     server.reply = lambda text, n: drawn(picture(of(text)))
     made(server, store, asked(1), model="other")
-    monkeypatch.setenv("BIASLAB_STORE", str(store.root))
+    monkeypatch.setenv("BIASLAB_CACHE", str(store.root))
     folders = [path.relative_to(store.root) for path in store.root.glob("bought_images/*")]
-    assert cli.main(["ledger"]) == 0
+    assert cli.main(["purchases"]) == 0
     blocks = capsys.readouterr().out.split("\n\n")
     found = sorted(block.strip().splitlines() for block in blocks)
     assert [lines[:4] for lines in found] == [
@@ -334,7 +334,7 @@ def test_the_command_says_what_was_bought_of_each_model(server, store, ten, caps
     ]
     assert sorted(lines[4] for lines in found) == sorted(f"folder: {folder}" for folder in folders)
     shutil.rmtree(store.root)
-    assert cli.main(["ledger", str(tmp_path)]) == 2
-    assert f"{tmp_path} has no {NAME}: nothing was bought with this store." in capsys.readouterr().err
+    assert cli.main(["purchases", "--cache", str(tmp_path)]) == 2
+    assert f"{tmp_path} has no {NAME}: nothing was bought with this cache." in capsys.readouterr().err
     with pytest.raises(InputError, match="nothing was bought"):
         purchases.release(tmp_path)

@@ -85,7 +85,7 @@ def test_refusals_are_outcomes_and_kept(server, store, refusal):
     server.reply = lambda question, n: refusal
     # More in a row than an endpoint out of order would have.
     found = bought(server, store, 4)
-    assert found.table["outcome"].tolist() == ["refused"] * 4 and found.spent == 0
+    assert found.table["status"].tolist() == ["refused"] * 4 and found.spent == 0
     # Kept: nobody is asked again.
     bought(server, store, 4)
     assert len(server.requests) == 4
@@ -164,7 +164,7 @@ def test_pictures_are_had_however_a_server_gives_them(server, store, form):
     of_urls = text.replace("+", "-").replace("/", "_")
     given = {"relative": {"url": "/files/1.jpg"}, "unpadded": {"b64_json": text.rstrip("=")}}
     server.reply = lambda question, n: body({"data": [given.get(form, {"b64_json": of_urls})]})
-    found = bought(server, store, allow=[server.url.split("/")[2]])
+    found = bought(server, store, allowed_hosts=[server.url.split("/")[2]])
     assert found.read(["p0/0"])[0].shape == (5, 7, 3)
 
 

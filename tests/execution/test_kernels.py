@@ -61,7 +61,7 @@ def told(folder, write_notebook, *cells):
         write_notebook(file, 'source = "published"\n', cell)
     (folder / "mine.yaml").write_text("run: mine\njobs: 1\n")
     loaded = params.load(folder / "mine.yaml", notebooks_dir=folder / "notebooks")
-    record = runner.run(loaded, outputs=folder / "outputs", again=True, progress=False)
+    record = runner.run(loaded, outputs=folder / "outputs", force=True, progress=False)
     assert [(n["status"], n["reason"]) for n in record["notebooks"]] == [("ok", "")] * len(cells)
     printed = []
     for file in files:

@@ -26,12 +26,12 @@ def same_images(source, n=3):
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     given = {
-        "captions": {"occupations": ["nurse"], "rows": 2000, "per_occupation": 5, "approaches": ["naive"]},
+        "captions": {"occupations": ["nurse"], "max_captions": 2000, "per_occupation": 5, "approaches": ["naive"]},
         "generation": {"images_per_prompt": 1},
-        "people": {"occupations": 1, "power_runs": 1, "single_images": 1},
-        "dalleval": {"scenes": 2, "professions": 1, "social_images": 2},
-        "triplets": {"triplets": 2},
-        "compute": {"store": str(tmp_path_factory.mktemp("store"))},
+        "paired": {"n_occupations": 1, "power_samples": 1, "single_images": 1},
+        "dalleval": {"n_scenes": 2, "n_professions": 1, "social_images": 2},
+        "triplets": {"n_triplets": 2},
+        "compute": {"cache": str(tmp_path_factory.mktemp("store"))},
     }
     return Pipeline("world", Settings.from_mapping(given), seed=1, progress=False)
 
@@ -40,7 +40,7 @@ def test_renders_travel(world):
     for source in (
         world.images("generated").source,
         world.images("training").source,
-        world.people.images("paired").source,
+        world.paired.images("paired").source,
         world.dalleval.images("skills").source,
         world.dalleval.images("social").source,
         world.triplets.images().source,
@@ -58,7 +58,7 @@ def test_files_travel(tmp_path):
 
 
 def test_generated_images_travel_without_what_was_read_and_loaded(world, tmp_path):
-    changed = {"generation": {"images_per_prompt": 1, "steps": 1}, "compute": {"store": str(tmp_path)}}
+    changed = {"generation": {"images_per_prompt": 1, "steps": 1}, "compute": {"cache": str(tmp_path)}}
     made = duplicates.all_images(world.changed("mini", **changed).images("generated").source)
     same_images(made)
     assert "_generator" in vars(made) and len(cloudpickle.dumps(made)) < 20_000

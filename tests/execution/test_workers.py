@@ -201,7 +201,7 @@ def test_a_killed_worker_costs_what_it_had_in_hand(tmp_path):
 
 @pytest.mark.long
 def test_a_piece_that_kills_four_workers_is_an_error(tmp_path):
-    with pytest.raises(RunError, match=r"killed 4 times .*lack of memory.*kept\. Use fewer workers"):
+    with pytest.raises(RunError, match=r"killed 4 times .*lack of memory.*cached\. Use fewer workers"):
         list(TWO.run(partial(dies, tmp_path), [5, 6]))
     assert (tmp_path / "met-5").read_text() == "xxxx"
 

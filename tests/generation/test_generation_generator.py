@@ -144,10 +144,10 @@ def test_ends_that_nothing_reads_are_counted(folders):
     # The tokenizers of the tiny models read 12 tokens, of which [bos] and [eos] are two.
     texts = ["a nurse", "a nurse of " * 3 + "a", "a nurse of " * 3 + "a nurse of a pilot"]
     model = load(*settings(folders("sdxl")))
-    assert model.tokens_cut(texts).tolist() == [0, 0, 4] and model.tokens_cut([]).tolist() == []
+    assert model.n_tokens_truncated(texts).tolist() == [0, 0, 4] and model.n_tokens_truncated([]).tolist() == []
     # The T5 encoders of these read 256 and 512.
     for family in ("sd3", "flux"):
-        assert load(*settings(folders(family))).tokens_cut(texts).tolist() == [0, 0, 0]
+        assert load(*settings(folders(family))).n_tokens_truncated(texts).tolist() == [0, 0, 0]
 
 
 @pytest.mark.long

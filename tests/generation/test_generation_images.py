@@ -60,8 +60,8 @@ def test_table_and_images(folders, tmp_path):
     made = generate(prompts(nurse=3, pilot=2), *given, cache=ResultCache(tmp_path))
     parts = [("nurse", 0), ("nurse", 1), ("nurse", 2), ("pilot", 0), ("pilot", 1)]
     rows = [(f"{name}/{k}", name, k, image_seed(4, name, k), "ok", 0) for name, k in parts]
-    names = ["image_id", "prompt_id", "index", "seed", "outcome", "tokens_cut"]
-    texts = dict.fromkeys(("image_id", "prompt_id", "outcome"), object)
+    names = ["image_id", "prompt_id", "index", "seed", "status", "n_tokens_truncated"]
+    texts = dict.fromkeys(("image_id", "prompt_id", "status"), object)
     pd.testing.assert_frame_equal(made.table, pd.DataFrame(rows, columns=names).astype(texts))
     keys = [("pilot", 1), ("nurse", 0)]
     direct = generator.load(*given).images(["a photo of a pilot", "a photo of the face of a nurse"], keys, seed=4)
@@ -115,7 +115,7 @@ def test_what_the_safety_checker_blocks_is_an_outcome(folders, tmp_path):
     made = generate(
         prompts(nurse=2), *settings(folders("checked")), cache=ResultCache(tmp_path / "strict"), load=strict
     )
-    assert made.table["outcome"].tolist() == ["blocked", "blocked"]
+    assert made.table["status"].tolist() == ["blocked", "blocked"]
     assert made.read(["nurse/1"]) == [UnreadableImage("blocked")]
     ids, kept = ["nurse/0", "nurse/1"], {"cache": ResultCache(tmp_path)}
     free = generate(prompts(nurse=2), *settings(folders("checked")), **kept).read(ids)
@@ -157,13 +157,13 @@ def test_long_prompts_are_counted_and_said(folders, tmp_path, caplog):
     with caplog.at_level(logging.WARNING, logger="biaslab"):
         made = generate(asked, *settings(folders("sd1")), cache=ResultCache(tmp_path))
     # 18 words with [bos] and [eos] are 20 tokens, of which 12 are read.
-    assert made.table["tokens_cut"].tolist() == [8, 8, 0]
+    assert made.table["n_tokens_truncated"].tolist() == [8, 8, 0]
     assert "1 of 2 prompts are longer than the text encoder of sd1 reads" in caplog.text
 
 
 def test_no_images_are_an_empty_table(folders, tmp_path):
     made = generate(prompts(nurse=0), *settings(folders("sd1")), cache=ResultCache(tmp_path), load=never)
-    assert made.table.columns.tolist() == ["image_id", "prompt_id", "index", "seed", "outcome", "tokens_cut"]
+    assert made.table.columns.tolist() == ["image_id", "prompt_id", "index", "seed", "status", "n_tokens_truncated"]
     assert made.table.empty and made.read([]) == []
 
 
@@ -172,7 +172,7 @@ def test_no_images_are_an_empty_table(folders, tmp_path):
     [
         ({"text": ["a", None]}, r"'text' holds (None|nan)"),
         ({"prompt_id": ["a", " "]}, r"'prompt_id' holds ' '"),
-        ({"prompt_id": ["a", "a"]}, r"'a' stands for two prompts"),
+        ({"prompt_id": ["a", "a"]}, r"'a' is the id of two prompts"),
     ],
 )
 def test_prompts_that_do_not_fit_are_refused(folders, tmp_path, changes, message):

@@ -270,7 +270,9 @@ def test_a_lora_beside_a_model_is_never_passed_over(hub, files, tmp_path):
     lora = tiny.lora(files, files / OWN)
     hub.serve(NAME, files)
     for name in (files, NAME):
-        refused(name, rf"holds {OWN} beside the model.* Write .*mi?.*\+.*/{OWN} to use it, or .*\+none to leave it out")
+        refused(
+            name, rf"holds {OWN} next to the model.* Write .*mi?.*\+.*/{OWN} to use it, or .*\+none to leave it out"
+        )
     assert hub.fetched() == 0
     bare = image(f"{files}+none")
     assert np.array_equal(image(f"{NAME}+none"), bare)
@@ -284,7 +286,7 @@ def test_a_lora_beside_a_model_is_never_passed_over(hub, files, tmp_path):
 def test_an_example_beside_a_model_is_told_and_left_out(files):
     (files / "an_example-lora_1.0.safetensors").write_bytes(b"")
     (found,) = model(files).look_up()
-    assert found.remarks == (f"{files}: an_example-lora_1.0.safetensors lies beside the model and is not used.",)
+    assert found.remarks == (f"{files}: an_example-lora_1.0.safetensors is next to the model and is not used.",)
 
 
 @pytest.mark.parametrize("told", ["card", "configuration", "nothing"])

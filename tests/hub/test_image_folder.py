@@ -136,7 +136,7 @@ def test_pictures_that_nothing_tells_apart(tmp_path):
     ("text", "names"),
     [
         ("file,prompt\nno.png,a chef\n", "'no.png'"),
-        ("file,prompt\na.png,a chef\na.png,a nurse\n", "'a.png' stands twice"),
+        ("file,prompt\na.png,a chef\na.png,a nurse\n", "'a.png' occurs twice"),
         ("file,prompt,position\na.png,a chef,middle\n", "'middle'"),
         ("file,prompt,position\na.png,a chef,2\n", "'a.png'"),
         ("file,prompt\na.png,\n", "'a.png'"),
@@ -182,11 +182,11 @@ def test_a_file_says_which_prompts_count_and_for_whom(tmp_path):
         draw(tmp_path / "pictures" / name / "1.png")
     file = tmp_path / "mine.csv"
     file.write_text("prompt,group\nNurse,care\na pilot,travel\n")
-    table = pipeline(tmp_path / "pictures", prompts=str(file)).custom.images().table
+    table = pipeline(tmp_path / "pictures", prompts_file=str(file)).custom.images().table
     assert table[["image_id", "group"]].to_numpy().tolist() == [["nurse/1.png", "care"]]
     file.write_text("prompt\na pilot\n")
     with pytest.raises(InputError, match=r"'a pilot'.*'chef', 'nurse'"):
-        validation.check(pipeline(tmp_path / "pictures", prompts=str(file)))
+        validation.check(pipeline(tmp_path / "pictures", prompts_file=str(file)))
 
 
 def test_a_group_is_not_called_as_the_mean_over_groups_is(tmp_path):

@@ -234,7 +234,7 @@ def test_shards_of_weights_are_safetensors_of_the_folder(folder, shard):
     file.write_text(json.dumps({"weight_map": {"a": "m-00001-of-00002.safetensors"}}))
     safety.check_folder(folder)
     file.write_text(json.dumps({"weight_map": {"a": "m-00001-of-00002.safetensors", "b": shard}}))
-    refused(folder, r"index\.json, which names '.*' as weights; .* beside it only")
+    refused(folder, r"index\.json, which names '.*' as weights; .* next to it only")
 
 
 def encoder(folder):

@@ -28,7 +28,7 @@ def installed(tmp_path, monkeypatch):
     folders = {name: tmp_path / "models" / name for name in names}
     sd = registry.PluginEntry(folder=folders["house-sd"], words={"leans": "Planted: all lean."})
     package = types.SimpleNamespace(
-        house=replace(sd, folder=None, alias_of={"captions": "house-sd", "people": "house-sd-pairs"}),
+        house=replace(sd, folder=None, alias_of={"captions": "house-sd", "paired": "house-sd-pairs"}),
         sd=replace(sd, settings={"generation": {"steps": 7}}),
         pairs=replace(sd, folder=folders["house-sd-pairs"], autoencoder=folders["house-sd"] / "vae"),
         drawn=registry.PluginEntry(factory=print, image_domain=registry.DRAWINGS),
@@ -65,7 +65,7 @@ def test_what_packages_bring_by_name_and_by_kind(installed):
     for name in ("house", "house-sd"):
         assert registry.resolve(name, "text-to-image") == str(installed["house-sd"])
     assert registry.resolve("house", "clip") == registry.resolve("house-clip", "clip") == str(installed["house-clip"])
-    assert registry.resolve_alias("house", "text-to-image", "people") == "house-sd-pairs"
+    assert registry.resolve_alias("house", "text-to-image", "paired") == "house-sd-pairs"
     # A name that stands for others stands for no other where nothing is said of it, and most names for none.
     assert (
         registry.resolve_alias("house", "text-to-image", "triplets")

@@ -58,7 +58,7 @@ def test_a_file_of_another_size_is_refused_before_it_is_fetched(hub, repository)
 def test_a_file_of_other_bytes_is_refused_when_it_is_loaded(repository):
     repository.commits[COMMIT][FILE].write_bytes(DATA.upper())
     pytest.importorskip("cv2", reason="judging needs the extra 'models'")
-    with pytest.raises(ParameterError, match="is not the file that 'yunet' stands for"):
+    with pytest.raises(ParameterError, match="is not the file of 'yunet'"):
         faces.load(YUNET)
 
 

@@ -33,7 +33,7 @@ ROLES = {
     "faces": Role("settings.judging.faces", PAIRS, tiny.FACES, tiny.FACES, "owner/yolo-face", tiny.DETR),
     "gender": Role("settings.judging.gender", PAIRS, *OF_CLIP),
     "further": Role(
-        *("settings.judging.further", "paired/b_d_judges"),
+        *("settings.judging.extra_judges", "paired/b_d_judges"),
         *(f"vqa:{tiny.VQA}", tiny.VQA, f"vqa:{BLIP}", f"vqa:{tiny.DETR}"),
     ),
     **{
@@ -65,7 +65,7 @@ FAULTS = ("misspelt", *CLOSED, "only .bin", "another kind")
 
 def filled(more: dict, sets: dict) -> dict:
     """Return an audit's parameters with settings of notebooks that it may not have, as a file gives them."""
-    given = audit.params_of([tiny.SD14], size="quick") | more
+    given = audit.params_of([tiny.SD14], preset="quick") | more
     for key, value in sets.items():
         group, *inner, name = key.split(".")
         part = given["settings"].setdefault(group, {})
@@ -126,7 +126,7 @@ def test_judges_of_others_are_not_looked_up_and_need_not_be_there(root, tmp_path
     captions = tmp_path / "captions.csv"
     captions.write_text("image_id,text\n1,a nurse\n2,a pilot\n")
     sets = {role.setting.removeprefix("settings."): role.name for role in list(ROLES.values())[1:]}
-    sets |= {"judging.further": [f"vqa:{tiny.BLIP2}"], "dalleval.captions": captions}
+    sets |= {"judging.extra_judges": [f"vqa:{tiny.BLIP2}"], "dalleval.captions": captions}
     # By names of their own, of which no two roles are one.
     sets["triplets.similarity.clip"] = "ViT-L-14:openai"
     behind = {"gender": tiny.CLIP_B, "clip": tiny.CLIP_L, "further": tiny.BLIP2}

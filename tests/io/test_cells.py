@@ -83,7 +83,7 @@ def test_measured_tables_as_a_spreadsheet_saves_them(tmp_path):
         sources.load_measured(name, source=str(tmp_path))
 
 
-LONG = {"image": ["a", "b"], "source": ["generated", "training"], "occupation": "nurse", "rater": "Ann"}
+LONG = {"image": ["a", "b"], "source": ["generated", "training"], "occupation": "nurse", "annotator": "Ann"}
 
 
 def test_columns_that_are_not_used_may_hold_anything(tmp_path):
@@ -95,18 +95,18 @@ def test_columns_that_are_not_used_may_hold_anything(tmp_path):
     frame.to_parquet(path)
     notes = readers.read(path).notes.set_index("item")
     assert notes.loc["columns not used", "detail"] == "seen, tags, raw"
-    # In wide form each column is a rater.
-    frame = frame.drop(columns=["rater", "label", "seen", "raw"]).assign(Ann="female")
+    # In wide form each column is an annotator.
+    frame = frame.drop(columns=["annotator", "label", "seen", "raw"]).assign(Ann="female")
     frame.to_parquet(path)
     with pytest.raises(InputError, match=r"column 'tags' holds list<.*>; only text and numbers are read"):
         readers.read(path)
-    frame.rename(columns={"tags": "label"}).assign(rater="Ann").drop(columns="Ann").to_parquet(path)
+    frame.rename(columns={"tags": "label"}).assign(annotator="Ann").drop(columns="Ann").to_parquet(path)
     with pytest.raises(InputError, match=r"column 'label' holds list<.*>; only text and numbers are read"):
         readers.read(path)
 
 
 def test_a_folder_of_ratings_is_its_users_files(tmp_path):
-    text = "image,source,occupation,rater,label\n{},{},nurse,r,female\n"
+    text = "image,source,occupation,annotator,label\n{},{},nurse,r,female\n"
     (tmp_path / "a.csv").write_text(text.format("a", "generated"))
     (tmp_path / "b.tsv").write_text(text.format("b", "training").replace(",", "\t"))
     (tmp_path / "._a.csv").write_bytes(b"\0\5\x16\7Mac OS X")

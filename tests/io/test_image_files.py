@@ -63,10 +63,8 @@ def test_a_bomb_is_refused_by_its_header(noise, side):
     assert decode(data) == UnreadableImage("too large")
     # Limits can be lowered.
     data = png(noise)
-    assert (
-        decode(data, most_pixels=12 * 9 - 1) == decode(data, most_bytes=len(data) - 1) == UnreadableImage("too large")
-    )
-    assert not isinstance(decode(data, most_pixels=12 * 9, most_bytes=len(data)), UnreadableImage)
+    assert decode(data, max_pixels=12 * 9 - 1) == decode(data, max_bytes=len(data) - 1) == UnreadableImage("too large")
+    assert not isinstance(decode(data, max_pixels=12 * 9, max_bytes=len(data)), UnreadableImage)
 
 
 DEEPER = {
@@ -128,7 +126,7 @@ def as_jpeg(image):
 
 def fetched(data):
     try:
-        return decode(encode_image(data, DownloadSettings(size=512))[0])
+        return decode(encode_image(data, DownloadSettings(max_side=512))[0])
     except Failed as error:
         return UnreadableImage(error.outcome.replace("_", " "))
 

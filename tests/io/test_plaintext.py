@@ -146,7 +146,7 @@ def test_ratings_of_a_picture_count_whichever_form_they_name_it_in(tmp_path):
     (tmp_path / "r.csv").write_text(f"{head}{DECOMPOSED},generated,nurse,female\n", encoding="utf-8")
     assert person_ratings.judge_images([COMPOSED], tmp_path / "r.csv")["gender"].tolist() == ["female"]
     (tmp_path / "r.csv").write_text(f"{head}{DECOMPOSED},generated,nurse,female\n{COMPOSED},training,nurse,female\n")
-    with pytest.raises(InputError, match="stands in several rows"):
+    with pytest.raises(InputError, match="occurs in several rows"):
         person_ratings.judge_images([COMPOSED], tmp_path / "r.csv")
     (tmp_path / "o.csv").write_text(f"image_id,object,shown\n{DECOMPOSED},ca{SOFT}r,yes\n", encoding="utf-8")
     found = skill_ratings.read_objects(tmp_path / "o.csv", [COMPOSED])

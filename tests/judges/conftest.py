@@ -4,7 +4,6 @@ import json
 from functools import partial
 
 import numpy as np
-import pandas as pd
 import pytest
 import tiny_blip
 import tiny_grounding
@@ -86,21 +85,6 @@ def named(tmp_path_factory):
     folder = tmp_path_factory.mktemp("named")
     (folder / "model.safetensors").write_bytes(b"weights")
     return folder
-
-
-@pytest.fixture
-def write(tmp_path):
-    """Write a file of ratings: text, or a frame as Parquet."""
-
-    def _write(content, name="ratings.csv"):
-        path = tmp_path / name
-        if isinstance(content, pd.DataFrame):
-            content.to_parquet(path)
-        else:
-            path.write_text(content, encoding="utf-8")
-        return path
-
-    return _write
 
 
 @pytest.fixture

@@ -63,4 +63,4 @@ def test_it_answers_a_probability_about_everybody():
     # Each by itself, however many are asked about.
     np.testing.assert_allclose([network.answers([whole_image(image)])[0][0] for image in images], found, atol=1e-5)
     rows = judge.judge_images(list("abc"), images, judges, settings)
-    np.testing.assert_allclose(rows["p_female"].astype(float), found, atol=1e-6)
+    np.testing.assert_allclose(rows["probability_female"].astype(float), found, atol=1e-6)

@@ -18,7 +18,7 @@ from biaslab.pipeline import Pipeline, Settings, requirements
 ROLES = {
     "judging.faces": ("hustvl/yolos-tiny", "mini-detector", "paradox_percent_female"),
     "judging.gender": ("ViT-L-14:openai", "mini-clip", "paired_percent_female"),
-    "judging.further": ("vqa:Salesforce/blip-vqa-base", "vqa:mini-vqa", "paired_judge_agreement"),
+    "judging.extra_judges": ("vqa:Salesforce/blip-vqa-base", "vqa:mini-vqa", "paired_judge_agreement"),
     "dalleval.detector": ("facebook/detr-resnet-50", "mini-skills-detector", "dalleval_skill_verdicts"),
     "dalleval.vqa": ("Salesforce/blip-vqa-base", "mini-vqa", "dalleval_attribute_presence"),
     "dalleval.captioner": ("owner/blip", "mini-captioner", "dalleval_alignment_quality"),
@@ -54,18 +54,18 @@ def test_in_every_role_a_judge_is_refused_for_pictures_that_it_does_not_know(rol
     with pytest.raises(ParameterError) as refused:
         check(model, Settings.from_mapping(given), {TABLES[role]})
     told = str(refused.value)
-    assert role in told and DRAWN[role] in told and "which knows drawings" in told and "are photographs" in told
+    assert role in told and DRAWN[role] in told and "which is made for drawings" in told and "are photographs" in told
     # Where the model makes drawings, this judge is right, and any other that the table takes is not.
     drawn = settings(**DRAWN)
-    drawn["generation"] = {"pictures": "drawings"}
+    drawn["generation"] = {"image_domain": "drawings"}
     check(model, Settings.from_mapping(drawn), {TABLES[role]})
     given = settings(**DRAWN | {role: NAMES[role]})
-    with pytest.raises(ParameterError, match=r"which knows photographs, and the images of .* are drawings"):
+    with pytest.raises(ParameterError, match=r"which is made for photographs, but the images of .* are drawings"):
         check("mini", Settings.from_mapping(given), {TABLES[role]})
 
 
 @pytest.mark.parametrize(
-    "role", sorted(NAMES.keys() - {"judging.further", "triplets.similarity", "dalleval.captioner"})
+    "role", sorted(NAMES.keys() - {"judging.extra_judges", "triplets.similarity", "dalleval.captioner"})
 )
 def test_a_judge_that_is_not_named_is_asked_for_by_name(role, folders):
     given = settings(**{role: ""})
@@ -73,7 +73,7 @@ def test_a_judge_that_is_not_named_is_asked_for_by_name(role, folders):
     with pytest.raises(ParameterError) as refused:
         check(folders("sd1"), Settings.from_mapping(given), {TABLES[role]})
     told = str(refused.value)
-    assert told.startswith(f"{role} names nothing that {domains.ROLES[role].does}")
+    assert told.startswith(f"{role} is empty, but ") and f"a model that {domains.ROLES[role].does}" in told
     assert domains.ROLES[role].example in told and told.count(".") <= 4 + domains.ROLES[role].example.count(".")
     # Nobody is asked for where nothing is looked at.
     check(folders("sd1"), Settings.from_mapping(given), {"paradox_indicators", "dalleval_skill_prompts"})
@@ -82,7 +82,7 @@ def test_a_judge_that_is_not_named_is_asked_for_by_name(role, folders):
 @pytest.mark.parametrize(
     ("known", "judges"),
     [
-        (ANY, "whole image detector, ratings:people.csv clip, truth segmenter, found.parquet segmenter"),
+        (ANY, "whole image detector, annotations:people.csv clip, truth segmenter, found.parquet segmenter"),
         (PHOTOGRAPHS, "mediapipe:face.tflite detector, yunet detector, dlib clip, fairface:face.safetensors clip"),
         (PHOTOGRAPHS, "ViT-L-14:openai clip, owner/name clip, grounded:owner/a+owner/b+owner/c segmenter"),
         (DRAWINGS, "mini-clip clip, mini detector, vqa:mini-vqa vqa"),
@@ -136,12 +136,12 @@ def test_a_notebook_is_refused_what_a_run_is_refused(pictures):
 
     for look in (
         lambda: stages.judge_images(images),
-        lambda: stages.people.judge_images_of_people(images, asked, "mini-clip"),
-        lambda: stages.people.judge_images_of_people(images, asked, "vqa:mini-vqa"),
+        lambda: stages.paired.judge_images_of_people(images, asked, "mini-clip"),
+        lambda: stages.paired.judge_images_of_people(images, asked, "vqa:mini-vqa"),
         lambda: stages.dalleval.detections(images),
         lambda: stages.dalleval.describe(images, ["a.png"]),
         lambda: stages.triplets.find_instances(images),
         lambda: stages.image_embeddings(images, ["a.png"]),
     ):
-        with pytest.raises(ParameterError, match="which knows drawings"):
+        with pytest.raises(ParameterError, match="which is made for drawings"):
             look()

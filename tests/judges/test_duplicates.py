@@ -38,7 +38,7 @@ def save(path, image, **how):
 def searched(folder, group=lambda image_id: "one"):
     """Return a folder's images as a source, and which of them are copies."""
     images = FolderImages(folder)
-    images.table = images.table.assign(outcome="ok")
+    images.table = images.table.assign(status="ok")
     groups = images.table["image_id"].map(group)
     return images, duplicates.find_duplicates(
         images, groups, cache=ResultCache(folder.parent / "store"), progress=False
@@ -100,11 +100,11 @@ def test_find_black_and_unreadable_images_are_no_copies(tmp_path):
     statuses = dict.fromkeys(("a.png", "b.png", "e.png"), (BLACK, ""))
     assert status_of(found) == statuses | dict.fromkeys(("c.png", "d.png", "f.png"), ("", ""))
     distinct = duplicates.DistinctImages(images, found)
-    assert list(distinct.table["outcome"]) == [BLACK, BLACK, "ok", "ok", BLACK, "ok"]
+    assert list(distinct.table["status"]) == [BLACK, BLACK, "ok", "ok", BLACK, "ok"]
     rows = [
         judge.open_images(i, image) for i, image in zip("adf", distinct.read(["a.png", "d.png", "f.png"]), strict=True)
     ]
-    assert [(row["outcome"], row["reason"]) for row in rows] == [(BLACK, ""), ("unreadable", "not an image"), ("", "")]
+    assert [(row["status"], row["reason"]) for row in rows] == [(BLACK, ""), ("unreadable", "not an image"), ("", "")]
 
 
 def test_distinct_images_digest_is_that_of_the_source_without_copies(tmp_path):
@@ -160,8 +160,8 @@ def test_difference_hash_compares_neighbours_by_brightness():
 
 
 def annotations(**genders):
-    rows = [(f"{name}.png", 1, "judged" if gender else "unrated", gender) for name, gender in genders.items()]
-    return pd.DataFrame(rows, columns=["image_id", "position", "outcome", "gender"])
+    rows = [(f"{name}.png", 1, "judged" if gender else "unannotated", gender) for name, gender in genders.items()]
+    return pd.DataFrame(rows, columns=["image_id", "position", "status", "gender"])
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def copied(tmp_path):
 def test_annotated_copy_gives_its_annotation_to_the_image_that_counts(copied, said):
     given = annotations(a=said[0], b=said[1], c="male")
     found = duplicates.drop_duplicates(copied, given, "r.csv")
-    assert list(found["outcome"]) == ["judged", DUPLICATE, "judged"]
+    assert list(found["status"]) == ["judged", DUPLICATE, "judged"]
     assert list(found["gender"]) == ["female", "", "male"]
 
 
@@ -194,14 +194,14 @@ def test_folder_table_that_differs_for_copies_stops_the_run(tmp_path, rows, is_r
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         save(folder / f"{name}.png", noise(seed))
     (folder / "pictures.csv").write_text(f"file,group\na.png,nurse\nc.png,nurse\n{rows}\n")
-    given = {"compute": {"store": str(tmp_path / "store")}}
+    given = {"compute": {"cache": str(tmp_path / "store")}}
     pipeline = Pipeline(f"images:{folder}", Settings.from_mapping(given), progress=False)
     if is_refused:
         match = r"a\.png and b\.png are copies .*pictures\.csv says prompt 'nurse', group 'nurse' .* group 'chef'"
         with pytest.raises(InputError, match=match):
             pipeline.custom.images()
     else:
-        outcomes = pipeline.custom.images().table.set_index("image_id")["outcome"]
+        outcomes = pipeline.custom.images().table.set_index("image_id")["status"]
         assert outcomes.to_dict() == {"a.png": "ok", "b.png": DUPLICATE, "c.png": "ok"}
 
 
@@ -224,10 +224,10 @@ def look(images, asked, *_, **__):
     rows = []
     for image_id, image in zip(asked["image_id"], images.read(list(asked["image_id"])), strict=True):
         row = judge.open_images(image_id, image)
-        if not row["outcome"]:
+        if not row["status"]:
             gender = answers[int(image[0, 0, 0])]
             row["gender"] = gender
-            row["outcome"] = {"": "no_face", "unsure": "uncertain"}.get(gender, "judged")
+            row["status"] = {"": "no_face", "unsure": "uncertain"}.get(gender, "judged")
         rows.append(row)
     return judge.frame(pd.DataFrame(rows).assign(position=1, role=""), COLUMNS)
 
@@ -267,8 +267,8 @@ def estimates(root, rated, store):
     for model in ("first", "second"):
         file = store.parent / f"{model}.csv"
         file.write_text(rated[model])
-        judging = {"gender": "mini-clip", "faces": "mini-detector", "further": [f"ratings:{file}"]}
-        given = Settings.from_mapping({"judging": judging, "compute": {"store": str(store)}})
+        judging = {"gender": "mini-clip", "faces": "mini-detector", "extra_judges": [f"annotations:{file}"]}
+        given = Settings.from_mapping({"judging": judging, "compute": {"cache": str(store)}})
         pipeline = Pipeline(f"images:{root / model}", given, progress=False)
         frames.append(custom.people(pipeline))
         judged.append(custom.judges(pipeline))
@@ -281,7 +281,7 @@ def estimates(root, rated, store):
         "distance": custom.distance(people_, benchmark),
         "differences": custom.differences(people_, replicates=200),
         "tones": custom.tones(people_),
-        "intersections": custom.intersections(custom.person_answers(people_), [pair]),
+        "intersections": custom.intersections(custom.wide_answers(people_), [pair]),
         "agreement": custom.agreement(judges),
     }
 
@@ -332,7 +332,7 @@ def test_custom_tables_are_the_same_whichever_images_are_duplicated(seen, portra
             again(place / "root" / model / group / f"m{k}.png", f"{start}-{group}-{k}-{way}-{number}.png", way)
     after = estimates(place / "root", rated, place / "after")
     n_files = sum(1 for path in (place / "root").rglob("*") if path.suffix in (".png", ".bmp"))
-    assert (after["people"]["outcome"] == DUPLICATE).sum() == n_files - 2 * len(GROUPS) * EACH > 0
+    assert (after["people"]["status"] == DUPLICATE).sum() == n_files - 2 * len(GROUPS) * EACH > 0
     for name in before.keys() - {"people"}:
         pd.testing.assert_frame_equal(after[name], before[name], obj=name)
 
@@ -346,7 +346,7 @@ def test_run_reports_copies_and_files_that_are_not_read(tmp_path):
         save(folder / name, noise(seed))
     save(folder / "nurse/4.png", np.zeros((8, 8, 3), np.uint8))
     (folder / "nurse/5.heic").write_bytes(b"....ftypheic")
-    given = Settings.from_mapping({"compute": {"store": str(tmp_path / "store")}})
+    given = Settings.from_mapping({"compute": {"cache": str(tmp_path / "store")}})
     pipeline = Pipeline(f"images:{folder}", given, progress=False)
     asked = list(asked_for.requests_for_tables(pipeline, ["custom_people"]))
     # Nothing is computed for the page: without results of the run there is nothing to say.
@@ -356,8 +356,8 @@ def test_run_reports_copies_and_files_that_are_not_read(tmp_path):
         "pics: Images in formats that are not read (.heic) are left out: 1, such as nurse/5.heic. "
         "Convert them to PNG or JPEG.",
         "pics: Copies of another image of the group (identical pixels): 1 of 5 images, such as nurse/2.png, which has "
-        "the pixels of nurse/1.png. Each image counts once; copies have the outcome duplicate.",
-        "pics: Black images, as content filters return them: 1 of 5 (outcome black).",
+        "the pixels of nurse/1.png. Each image counts once; copies have the status duplicate.",
+        "pics: Black images, as content filters return them: 1 of 5 (status black).",
         "pics: Images that are in more than one group, and count in each: 1, such as 'chef/1.png', 'nurse/1.png'.",
     ]
     assert custom.remarks(pipeline) == [text[6:] for text in generated_images.remarks(asked)]

@@ -29,7 +29,7 @@ ROWS = [
 def rows():
     ids, truth, group, said = map(list, zip(*ROWS, strict=True))
     judged = pd.Series(said).isin(("female", "male"))
-    columns = {"outcome": pd.Series(said).mask(judged, "judged"), "gender": pd.Series(said).where(judged, "")}
+    columns = {"status": pd.Series(said).mask(judged, "judged"), "gender": pd.Series(said).where(judged, "")}
     return pd.DataFrame({"image_id": ids, "occupation": group, **columns}), pd.Series(truth, index=ids)
 
 
@@ -108,7 +108,7 @@ def test_correct_errors_differ_between_occupations_widens_shares_that_take_all_e
     more = norm.ppf(0.975) * 4 / 7 * np.sqrt(0.1152) / 0.7
     wide = np.hypot([4 / 7 - baker.ci_low, baker.ci_high - 4 / 7], more)
     assert limits.loc["baker"].tolist() == pytest.approx([max(4 / 7 - wide[0], 0), min(4 / 7 + wide[1], 1)])
-    assert found.loc["baker", ["reference", "sensitivity_n"]].tolist() == ["all", 100]
+    assert found.loc["baker", ["reference", "n_sensitivity"]].tolist() == ["all", 100]
 
 
 def test_each_source_is_measured_and_corrected_with_its_own_images(rows):
@@ -127,7 +127,7 @@ def test_each_source_is_measured_and_corrected_with_its_own_images(rows):
     found = tables.check(correct_by_source(shares, errors), "judging_corrected").set_index("source")
     # Nurses: sensitivity 2/3 of 60 images, specificity 1/2 of 40: (0.5 + 0.5 - 1) / (1/6) = 0.
     assert found.loc["training", "percent_female_corrected"] == pytest.approx(0, abs=1e-9)
-    assert found.loc["training", "reference"] == "nurse" and found.loc["training", "sensitivity_n"] == 60
-    # Made-up raters correct nothing.
+    assert found.loc["training", "reference"] == "nurse" and found.loc["training", "n_sensitivity"] == 60
+    # Made-up annotators correct nothing.
     assert found.loc["generated", "reason"] == "no reference for generated images"
     assert np.isnan(found.loc["generated", "percent_female_corrected"])

@@ -115,17 +115,17 @@ def test_a_number_that_is_none_is_an_error(request, tiny, image, monkeypatch, na
 @pytest.mark.parametrize("part", ["visual", "text_projection", "logit_scale"])
 def test_zero_shot(clip_folder, image, part):
     model = ZeroShot(str(clip_folder), device="cpu")
-    assert ZeroShotGender(model, ("a man", "a woman")).p_female([image]).shape == (1,)
+    assert ZeroShotGender(model, ("a man", "a woman")).probability_female([image]).shape == (1,)
     spoil(model._model, part)
     model._scale, model._texts = float(model._model.logit_scale.detach().exp()), {}
     with pytest.raises(InputError, match=rf"{clip_folder.name} {DAMAGED}"):
-        ZeroShotGender(model, ("a man", "a woman")).p_female([image])
+        ZeroShotGender(model, ("a man", "a woman")).probability_female([image])
 
 
 def test_networks_that_are_large(image):
     """FairFace and Inception: their weights are no part of the check."""
     for kind, name, ask, n in (
-        (FairFaceGender, "fairface.safetensors", "p_female", 18),
+        (FairFaceGender, "fairface.safetensors", "probability_female", 18),
         (Inception, "Inception-v3", "image_embeddings", 2048),
     ):
         model = kind.__new__(kind)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("plain_look")
 
 def judged(outcome, gender="", p=np.nan, boxes=()):
     one = boxes[0] if len(boxes) == 1 else [np.nan] * 4
-    row = {"outcome": outcome, "gender": gender, "p_female": p}
+    row = {"status": outcome, "gender": gender, "probability_female": p}
     return row | dict(zip(("x0", "y0", "x1", "y1"), one, strict=True)) | {"boxes": [v for b in boxes for v in b]}
 
 
@@ -24,7 +24,7 @@ ROWS = pd.DataFrame(
         judged("judged", "female", 0.97, [(2, 3, 8, 9)]),
         judged("judged", "male", 0.04, [(2, 3, 8, 9)]),
         judged("uncertain", "unsure", 0.55, [(2, 3, 8, 9)]),
-        judged("several_faces", boxes=[(0, 0, 4, 4), (6, 6, 10, 10)]),
+        judged("multiple_faces", boxes=[(0, 0, 4, 4), (6, 6, 10, 10)]),
         judged("no_face"),
         judged("unreadable"),
     ]
@@ -42,7 +42,7 @@ def test_words_say_what_colours_say():
         ("female 0.97", style.FEMALE),
         ("male 0.96", style.MALE),  # the probability of what was judged: 1 - 0.04
         ("unsure (f 0.55)", style.ORANGE),
-        *((word, style.GREY) for word in ("several faces", "no face", "unreadable")),
+        *((word, style.GREY) for word in ("multiple faces", "no face", "unreadable")),
     ]
     assert verdict(pd.Series(judged("uncertain", "unsure")))[0] == "unsure"
 
@@ -57,7 +57,7 @@ def test_each_image_has_its_boxes_title_and_caption(images):
     assert (line.get_x(), line.get_y(), line.get_width(), line.get_height()) == (1.5, 2.5, 6, 6)
     assert to_hex(line.get_edgecolor()).upper() == style.FEMALE and line.get_linestyle() == "-"
     assert boxes[3][1].get_linestyle() != "-"
-    assert [ax.get_title(loc="left") for ax in figure.axes][3:] == ["several faces", "no face", "unreadable"]
+    assert [ax.get_title(loc="left") for ax in figure.axes][3:] == ["multiple faces", "no face", "unreadable"]
     assert [ax.texts[-1].get_text() for ax in figure.axes] == [f"caption {k}" for k in range(6)]
     assert figure.axes[5].texts[0].get_text() == "truncated"
     with pytest.raises(ValueError, match="0 images, 6 judgements and 0 captions"):
@@ -65,7 +65,7 @@ def test_each_image_has_its_boxes_title_and_caption(images):
 
 
 def test_blurred_galleries_blur_every_face_and_what_was_never_looked_at(images):
-    rows = pd.concat([ROWS[3:5], pd.DataFrame([judged("unrated")])], ignore_index=True)
+    rows = pd.concat([ROWS[3:5], pd.DataFrame([judged("unannotated")])], ignore_index=True)
     figure = gallery([images[3], images[4], images[0]], rows, blur=True)
     several, none, unseen = (np.asarray(ax.images[0].get_array()) for ax in figure.axes)
     np.testing.assert_array_equal(several, blur_faces(images[3], boxes_of(rows.iloc[0])))

@@ -51,11 +51,11 @@ def test_every_image_has_its_outcome(run, told):
     found = run(told)
     assert list(found["image_id"]) == [str(k) for k in range(11)]
     first, last = ["judged"] * 3 + ["uncertain"] * 2, ["judged", "unreadable", "blocked"]
-    assert found["outcome"].tolist() == [*first, "no_face", "several_faces", "face_too_small", *last]
+    assert found["status"].tolist() == [*first, "no_face", "multiple_faces", "face_too_small", *last]
     genders = ["female", "female", "male", "unsure", "unsure", "", "", "", "male", "", ""]
     assert found["gender"].tolist() == genders and found["reason"].tolist() == [""] * 9 + ["truncated", ""]
     p = [0.97, 0.9, 0.1, 0.89, 0.5, np.nan, np.nan, np.nan, 0.03, np.nan, np.nan]
-    np.testing.assert_allclose(found["p_female"], p)
+    np.testing.assert_allclose(found["probability_female"], p)
     np.testing.assert_array_equal(found["n_faces"], [1, 1, 1, 1, 1, 0, 2, 1, 1, np.nan, np.nan])
     # The told detector puts one face at (1, 2) and two side by side, 5 pixels wide each.
     np.testing.assert_array_equal(found.loc[0, ["x0", "y0", "x1", "y1"]].astype(float), [1, 2, 6, 7])
@@ -70,16 +70,21 @@ def test_every_image_has_its_outcome(run, told):
 def test_what_is_judged_is_not_judged_again(run, told):
     first = run(told)
     # How fast does not matter, nor who else is asked.
-    others = {"ratings": "r.csv", "further": ("ratings:r.csv",), "questions": "q.yaml", "annotator": "endpoint:a"}
-    again = run(None, JudgeSettings(batch_size=7, tone="none", **others))
+    others = {
+        "annotations": "r.csv",
+        "extra_judges": ("annotations:r.csv",),
+        "questions_file": "q.yaml",
+        "question_model": "endpoint:a",
+    }
+    again = run(None, JudgeSettings(batch_size=7, skin_tone="none", **others))
     pd.testing.assert_frame_equal(first, again)
     with pytest.raises(AssertionError, match="loaded again"):
         run(None, JudgeSettings(faces="other"))
 
 
 def test_outcomes_count_what_never_occurs_and_every_image():
-    judged = pd.DataFrame({"outcome": ["judged"] * 3 + ["no_face", "judged"], "occupation": ["nurse"] * 4 + ["pilot"]})
-    found = outcomes(judged, ["occupation"]).set_index(["occupation", "outcome"])
+    judged = pd.DataFrame({"status": ["judged"] * 3 + ["no_face", "judged"], "occupation": ["nurse"] * 4 + ["pilot"]})
+    found = outcomes(judged, ["occupation"]).set_index(["occupation", "status"])
     assert len(found) == 2 * 7
     assert found.loc["nurse", "n"].sum() == 4 and found.loc["pilot", "n"].sum() == 1
     assert found.loc[("nurse", "judged"), "percent"] == 75
@@ -92,15 +97,15 @@ def test_outcomes_count_what_never_occurs_and_every_image():
 def test_settings_refuse_what_cannot_be():
     for wrong, message in (
         ({"threshold": 0.4}, r"threshold is 0\.4; allowed is 0\.5 to 1"),
-        ({"texts": ("A photo of a man",)}, "give two texts"),
+        ({"class_prompts": ("A photo of a man",)}, "give two texts"),
         ({"dtype": "float31"}, r"dtype is 'float31'.*'float32'"),
-        ({"tone": "pixel"}, r"tone is 'pixel'; give 'pixels', 'none', 'endpoint:NAME'.*'plugin:NAME'"),
-        ({"tone": "ratings:tones.csv"}, "tone is"),
+        ({"skin_tone": "pixel"}, r"skin_tone is 'pixel'; give 'pixels', 'none', 'endpoint:NAME'.*'plugin:NAME'"),
+        ({"skin_tone": "annotations:tones.csv"}, "skin_tone is"),
     ):
         with pytest.raises(ParameterError, match=message):
             JudgeSettings(**wrong)
     for tone in ("", "pixels", "none", "plugin:anything"):
-        assert JudgeSettings(tone=tone).tone == tone
+        assert JudgeSettings(skin_tone=tone).skin_tone == tone
 
 
 def test_raters_as_the_judge(tmp_path):
@@ -116,10 +121,10 @@ def test_raters_as_the_judge(tmp_path):
     )
     found = by_raters(["=f", "e", "d", "c", "b", "a", "elsewhere"], path)
     assert list(found["gender"]) == ["male", "", "unsure", "unsure", "male", "female", ""]
-    assert list(found["outcome"]) == ["judged", "unrated", *["uncertain"] * 2, *["judged"] * 2, "unrated"]
+    assert list(found["status"]) == ["judged", "unannotated", *["uncertain"] * 2, *["judged"] * 2, "unannotated"]
     assert list(found["reason"]) == ["", "", "unsure", "tie", "", "", "not in the file"]
-    counts = outcomes(found.assign(prompt="1"), ["prompt"]).set_index("outcome")["n"]
-    assert counts["unrated"] == 2 and counts["uncertain"] == 2 and counts["judged"] == 3
+    counts = outcomes(found.assign(prompt="1"), ["prompt"]).set_index("status")["n"]
+    assert counts["unannotated"] == 2 and counts["uncertain"] == 2 and counts["judged"] == 3
 
 
 def test_ratings_of_a_folder_are_told_apart_by_names_and_contents(tmp_path):
@@ -128,7 +133,7 @@ def test_ratings_of_a_folder_are_told_apart_by_names_and_contents(tmp_path):
         folder.mkdir(exist_ok=True)
         for name, text in files.items():
             (folder / f"{name}.csv").write_text(text)
-        return files_digest(f"ratings:{folder}", "clip")
+        return files_digest(f"annotations:{folder}", "clip")
 
     # The same bytes one after the other, divided otherwise between files, and under another name.
     found = [digest(a="image,ana\n", b="0,female\n"), digest(a="image,", b="ana\n0,female\n"), digest(a="", c="")]
@@ -140,12 +145,12 @@ def test_ratings_of_a_folder_are_told_apart_by_names_and_contents(tmp_path):
 def test_models_by_name_from_loading_to_outcome(clip_folder, detector_folder, tmp_path):
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (40, 40, 3), dtype=np.uint8) for _ in range(6)]
-    settings = JudgeSettings(faces=str(detector_folder), gender=str(clip_folder), min_score=0.0, threshold=0.5)
+    settings = JudgeSettings(faces=str(detector_folder), gender=str(clip_folder), min_face_score=0.0, threshold=0.5)
     found = judge(ArrayImages(images), settings, cache=ResultCache(tmp_path), progress=False)
     models = module.load(settings)
     alone = judge_images([str(k) for k in range(6)], images, models, settings)
-    assert list(found["outcome"]) == list(alone["outcome"])
-    np.testing.assert_allclose(found["p_female"], alone["p_female"], atol=1e-5)
+    assert list(found["status"]) == list(alone["status"])
+    np.testing.assert_allclose(found["probability_female"], alone["probability_female"], atol=1e-5)
     assert [len(f) for f in models.faces.faces(images)] == list(alone["n_faces"])
 
 

@@ -146,7 +146,7 @@ def test_what_is_seen_comes_image_by_image_and_best_first(look, shown, named, tm
     assert list(found) == ["image_id", "label", "score", *sides, "p_dog", "p_bicycle"]
     # Every image is there, in the source's order; what nobody could look at says why.
     assert images["image_id"].tolist() == ["four", "broken", "none", "withheld", "two"]
-    assert images["outcome"].tolist() == ["", "unreadable", "", "blocked", ""]
+    assert images["status"].tolist() == ["", "unreadable", "", "blocked", ""]
     assert images["reason"].tolist() == ["", "truncated", "", "", ""]
     assert told.looked == [4, 0, 2]
     assert told.loaded == [(str(named), ["dog", "bicycle"], {"device": "cpu"})]

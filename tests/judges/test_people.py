@@ -50,7 +50,7 @@ class PaintedGender:
     def __init__(self):
         self.shown = []
 
-    def p_female(self, images):
+    def probability_female(self, images):
         self.shown += list(images)
         return np.array([image[image[..., 0] == 255][:, 1].mean() / 100 for image in images])
 
@@ -135,20 +135,20 @@ def test_every_pair_has_its_outcome(run):
     images = source(UnreadableImage("truncated"), UnreadableImage("blocked"))
     found = run(ask(images.table["image_id"], "nurse", "carpenter"), images=images)
     assert list(found.columns) == list(module.COLUMNS) and len(found) == 2 * 13
-    outcomes = {k: tuple(rows["outcome"]) for k, rows in found.groupby("image_id")}
+    outcomes = {k: tuple(rows["status"]) for k, rows in found.groupby("image_id")}
     alike = ["judged", "no_face", "one_face", "too_many_faces", "overlapping", "judged", "overlapping"]
     expected = [*((one, one) for one in alike), ("judged", "face_too_small"), ("judged", "judged")]
     expected += [("judged", "face_too_small"), ("uncertain",) * 2, ("unreadable",) * 2, ("blocked",) * 2]
     assert outcomes == dict(zip(images.table["image_id"], expected, strict=True))
-    assert set(found["outcome"]) <= set(OUTCOMES_OF_PEOPLE)
+    assert set(found["status"]) <= set(OUTCOMES_OF_PEOPLE)
     by = found.set_index(["image_id", "position"])
     assert by.loc["case-10", "gender"].tolist() == ["unsure", "unsure"]
     assert by.loc[["extra-0", "extra-1"], "reason"].tolist() == ["truncated"] * 2 + [""] * 2
     assert by.loc["case-3", "n_faces"].tolist() == [3, 3]
-    assert by.loc["case-4", ["x0", "p_female"]].isna().all(axis=None)
+    assert by.loc["case-4", ["x0", "probability_female"]].isna().all(axis=None)
     # The face that is too small has a box and no gender; the other person is judged.
     assert by.loc[("case-7", 2), ["x0", "x1", "gender"]].tolist() == [40, 42, ""]
-    assert np.isnan(by.loc[("case-7", 2), "p_female"])
+    assert np.isnan(by.loc[("case-7", 2), "probability_female"])
     assert (by["role"] == "").all()  # A model that compares no texts cannot tell who is who.
 
 
@@ -160,16 +160,16 @@ def test_people_are_ordered_by_the_centres_of_their_faces(run):
     assert found["gender"].tolist() == ["male", "female", "female", "male"]
     # The detector names the right face of case-0 first.
     assert found["x0"][[1, 3]].tolist() == [8, 40]
-    np.testing.assert_allclose(found["p_female"][[1, 3]], [0.97, 0.05])
+    np.testing.assert_allclose(found["probability_female"][[1, 3]], [0.97, 0.05])
 
 
 def test_three_people_and_one_in_a_picture_of_three(run):
     found = run(ask(["case-3", "case-0", "case-1"], "a", "b", "c"))
     assert found["gender"].tolist()[:3] == ["female", "male", "female"]
     # Two faces of three are too few as well; how many there were is in n_faces.
-    assert found["outcome"].tolist()[3:] == ["one_face"] * 3 + ["no_face"] * 3
+    assert found["status"].tolist()[3:] == ["one_face"] * 3 + ["no_face"] * 3
     assert found["n_faces"].tolist()[3:6] == [2] * 3
-    assert run(ask(["case-3"], "a"))["outcome"].tolist() == ["too_many_faces"]
+    assert run(ask(["case-3"], "a"))["status"].tolist() == ["too_many_faces"]
     none = run(ask([], "a"))
     assert none.empty and list(none.columns) == list(module.COLUMNS)
 
@@ -180,12 +180,12 @@ def test_one_person_is_judged_as_judge_does(run, tmp_path):
     expected = judge(images, JudgeSettings(), cache=ResultCache(tmp_path / "one"), progress=False)
     same = ["image_id", "gender", *NUMBERS, "reason"]
     pd.testing.assert_frame_equal(found[same], expected[same], check_dtype=False)
-    several = expected["outcome"].replace("several_faces", "too_many_faces")
-    assert found["outcome"].tolist() == several.tolist()
+    several = expected["status"].replace("multiple_faces", "too_many_faces")
+    assert found["status"].tolist() == several.tolist()
     # Alone, a person has the whole width: 3 of 60 columns is too small then.
     faces = [box(8, width=3)]
     images, made = ArrayImages([painted(8, faces, (95,))]), Judge(PaintedFaces({8: faces}), PaintedGender())
-    assert run(ask(["0"], "nurse"), images=images, made=made)["outcome"][0] == "face_too_small"
+    assert run(ask(["0"], "nurse"), images=images, made=made)["status"][0] == "face_too_small"
 
 
 def test_limits_decide_on_what_is_kept_and_nothing_is_judged_again(run):
@@ -197,11 +197,11 @@ def test_limits_decide_on_what_is_kept_and_nothing_is_judged_again(run):
         return found.set_index(["image_id", "position"])
 
     pd.testing.assert_frame_equal(first, again(batch_size=3).reset_index())
-    assert again(threshold=0.96).loc["case-5", "outcome"].tolist() == ["uncertain"] * 2
+    assert again(threshold=0.96).loc["case-5", "status"].tolist() == ["uncertain"] * 2
     assert again(threshold=0.8).loc["case-10", "gender"].tolist() == ["unsure", "female"]
-    assert again(min_face=0.05).loc["case-7", "outcome"].tolist() == ["judged"] * 2
+    assert again(min_face_size=0.05).loc["case-7", "status"].tolist() == ["judged"] * 2
     with pytest.raises(AssertionError, match="loaded again"):
-        again(min_score=0.4)
+        again(min_face_score=0.4)
 
 
 # -- what each crop shows ----------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def test_no_crop_shows_a_neighbours_face(kind, case):
     for a, b in pairwise(standing):
         image[:, int(b.x0) : int(a.x1)] = (255, 255, 99)
     gender = kind()
-    gender.p_female = lambda images: gender.shown.extend(images) or np.full(len(images), 0.5)
+    gender.probability_female = lambda images: gender.shown.extend(images) or np.full(len(images), 0.5)
     gender.classifier = PaintedRoles({})
     gender.classifier.logits = lambda images, texts: gender.shown.extend(images) or np.zeros((len(images), len(texts)))
     made = Judge(PaintedFaces({7: faces}), gender)
@@ -307,18 +307,18 @@ def test_roles_are_right_swapped_or_unclear(run, monkeypatch):
 
     # (97 and 5) looks exactly as asked, swapped is 92 off twice: the odds are e^(18.4).
     row = told("nurse", "auditor", 97, 5)
-    assert row["role"] == "right" and row["role_p"] == pytest.approx(1 / (1 + np.exp(-18.4)))
+    assert row["role"] == "correct" and row["role_p"] == pytest.approx(1 / (1 + np.exp(-18.4)))
     row = told("nurse", "auditor", 5, 97)
     assert row["role"] == "swapped" and row["role_p"] == pytest.approx(1 / (1 + np.exp(18.4)))
-    assert row["outcome"] == "judged" and row["gender"] == "male"  # the order is no matter of gender
+    assert row["status"] == "judged" and row["gender"] == "male"  # the order is no matter of gender
     # (60 and 50): as asked 37 + 45, swapped 55 + 47: e^2, p 0.88.
     assert told("nurse", "auditor", 60, 50)["role"] == "unclear"
     monkeypatch.setattr(module, "ROLE_THRESHOLD", 0.85)
-    assert told("nurse", "auditor", 60, 50)["role"] == "right"
+    assert told("nurse", "auditor", 60, 50)["role"] == "correct"
     same = told("nurse", "nurse", 97, 5)
     assert same["role"] == "" and np.isnan(same["role_p"])
     row = told("flurb", "nurse", 97, 5)
-    assert row["role"] == "" and "does not know 'flurb'" in row["reason"] and row["outcome"] == "judged"
+    assert row["role"] == "" and "does not know 'flurb'" in row["reason"] and row["status"] == "judged"
 
 
 # -- the embedded models -----------------------------------------------------------------------------------
@@ -333,15 +333,15 @@ def test_people_of_renders_are_judged_right(tmp_path):
     asked = truth[["image_id", "position", "phrase"]]
     settings = JudgeSettings(faces="mini-detector", gender="mini-clip")
     found = judge_people(renders, asked, settings, cache=store, progress=False)
-    passed = found["outcome"].isin(["judged", "uncertain"])
+    passed = found["status"].isin(["judged", "uncertain"])
     assert passed.mean() >= 0.85
-    judged = (found["outcome"] == "judged") & ~truth["ambiguous"]
+    judged = (found["status"] == "judged") & ~truth["ambiguous"]
     assert judged.sum() >= 80
     assert (found["gender"] == truth["truth_gender"])[judged].mean() >= 0.98
     looked = found.loc[passed & (found["role"] != ""), "role"]
-    assert len(looked) >= 90 and (looked == "right").mean() >= 0.95 and "swapped" not in set(looked)
+    assert len(looked) >= 90 and (looked == "correct").mean() >= 0.95 and "swapped" not in set(looked)
     # Asked for the other way round, nobody stands as asked.
     turned = asked.assign(phrase=asked.groupby("image_id")["phrase"].transform(lambda p: p.to_numpy()[::-1]))[:60]
     found = judge_people(renders, turned, settings, cache=store, progress=False)
     looked = found.loc[found["role"] != "", "role"]
-    assert (looked == "swapped").mean() >= 0.95 and "right" not in set(looked)
+    assert (looked == "swapped").mean() >= 0.95 and "correct" not in set(looked)

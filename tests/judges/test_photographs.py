@@ -1,4 +1,4 @@
-"""Judges on pictures that look like photographs, which two raters labelled: what reports say of them is measured."""
+"""Judges on pictures that look like photographs, which two people labelled: what reports say of them is measured."""
 
 import numpy as np
 import photographed
@@ -49,8 +49,8 @@ def test_the_gender_of_portraits_is_judged_as_reports_say(root):
 
 def test_what_is_said_of_judges():
     yunet = photographs.face_errors(YUNET)
-    assert "`yunet` counted 18 of 19 pictures of groups" in yunet and "61 of 65 portraits" in yunet
-    assert "a check of 84 pictures that look like photographs" in yunet
+    assert "`yunet` counted 18 of 19 images of groups" in yunet and "61 of 65 portraits" in yunet
+    assert "a check of 84 photorealistic images" in yunet
     short = photographs.face_errors("mediapipe:blaze_face_short_range.tflite")
     assert "counted 3 of 19" in short and "passes as a pair" in short
     unknown = photographs.face_errors("hustvl/yolos-tiny")

@@ -38,7 +38,7 @@ def judged(name, tmp_path, levels):
 def test_an_installed_judge_judges(installed, tmp_path):
     found = judged("plugin:brightness", tmp_path, [255, 0, 128])
     # 255 / 255, 0 / 255 and 128 / 255, which is sure of neither.
-    assert found["p_female"].tolist() == pytest.approx([1, 0, 128 / 255])
+    assert found["probability_female"].tolist() == pytest.approx([1, 0, 128 / 255])
     assert found["gender"].tolist() == ["female", "male", "unsure"]
     # The argument reaches it: a tenth of the brightness.
     assert judged("plugin:brightness:0.1", tmp_path, [255])["gender"].tolist() == ["male"]
@@ -75,8 +75,8 @@ def test_unknown_and_unfit_judges_are_refused_with_the_reason(installed):
 )
 def test_a_judge_may_answer_about_people(installed, tmp_path, says, outcome, gender, p, reason):
     (row,) = judged(f"plugin:asked:{says}", tmp_path, [255]).to_dict("records")
-    assert (row["outcome"], row["gender"], row["reason"]) == (outcome, gender, reason)
-    assert row["p_female"] == pytest.approx(p, nan_ok=True)
+    assert (row["status"], row["gender"], row["reason"]) == (outcome, gender, reason)
+    assert row["probability_female"] == pytest.approx(p, nan_ok=True)
 
 
 def test_it_is_told_whom_it_is_asked_about(installed, tmp_path):
@@ -86,7 +86,7 @@ def test_it_is_told_whom_it_is_asked_about(installed, tmp_path):
     model = plugins.load("plugin:asked", device="cpu", batch_size=0)
     judges = Judge(types.SimpleNamespace(faces=lambda images: [faces for _ in images]), model)
     image, phrases = np.zeros((24, 48, 3), np.uint8), ["nurse", "pilot"]
-    found = people.judge_people_images(["i"], [phrases], [image], judges, JudgeSettings(min_face=0.1))
+    found = people.judge_people_images(["i"], [phrases], [image], judges, JudgeSettings(min_face_size=0.1))
     first, second = model._ask.__self__.asked
     assert (first.box, first.landmarks, first.position, first.phrase) == ((10, 4, 20, 14), eyes, 1, "nurse")
     assert (second.box, second.landmarks, second.position, second.people) == ((30, 4, 40, 14), (), 2, 2)

@@ -334,7 +334,7 @@ def test_instances_of_a_file_are_as_those_found_here(kind, tmp_path, caplog):
     assert found.objects[list(BOX)].iloc[0].tolist() == [0.1, 0.2, 0.5, 0.6]
     # Somebody looked at b, and found nothing; nothing says that anybody looked at c.
     assert found.images.to_numpy().tolist() == [["b/0", "", ""], ["a/0", "", ""], ["c/0", "missing", "not in the file"]]
-    assert "1 instances stand there twice" in caplog.text
+    assert "1 instances are duplicates" in caplog.text
     boxes = segmentation.read(written(tmp_path, kind=kind, drop=("rle", "height", "width")), IDS)
     assert (boxes.objects["rle"] == "").all() and boxes.objects["height"].isna().all()
 

@@ -1,4 +1,4 @@
-"""Skin tones by pixels held against what raters saw on pictures that look like photographs, where these are there."""
+"""Skin tones by pixels held against what people saw on pictures that look like photographs, where these are there."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ benchmark = photographed.benchmark(Path(__file__).parents[2], "skin_tone_of_phot
 
 @pytest.fixture(scope="module")
 def rows():
-    """Return what pixels say of each portrait, beside what raters saw."""
+    """Return what pixels say of each portrait, beside what annotators saw."""
     needs(YUNET)
     return benchmark.readings(photographed.pictures(benchmark))
 

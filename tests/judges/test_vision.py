@@ -32,9 +32,9 @@ def loopback(monkeypatch):
 
 
 def model(server, *, price=0.0, limit=0.0, shown="position", concurrency=4, **more):
-    at = {"url": server.url, "key_variable": "", "timeout": 5.0}
+    at = {"url": server.url, "api_key_env": "", "timeout": 5.0}
     at["concurrency"] = concurrency
-    how = VisionSettings(shown=shown, **more)
+    how = VisionSettings(person_view=shown, **more)
     return Vision(EndpointSettings(model="eye", price=price, cost_limit=limit, **at), how)
 
 
@@ -75,9 +75,9 @@ def test_each_person_is_a_closed_question_that_tells_no_word_of_the_prompt(judge
     answers = ["female", "male", "unclear", "nobody"]
     with FakeVision(lambda picture, text, form: answers[red(picture)]).running() as server:
         judged = judged_by(model(server), coloured(0, 1, 2, 3), 4)
-    assert judged["outcome"].tolist() == ["judged", "judged", "uncertain", "no_face"]
+    assert judged["status"].tolist() == ["judged", "judged", "uncertain", "no_face"]
     assert judged["gender"].tolist() == ["female", "male", "unsure", ""]
-    assert judged["p_female"].isna().all() and judged["image_width"].tolist() == [60.0] * 4
+    assert judged["probability_female"].isna().all() and judged["image_width"].tolist() == [60.0] * 4
     texts = [r["messages"][0]["content"][0]["text"] for r in server.requests]
     assert len(texts) == 4 and not any("nurse" in text for text in texts)
     schema = server.requests[0]["response_format"]["json_schema"]["schema"]
@@ -94,7 +94,7 @@ def test_of_two_people_it_is_told_the_place_or_shown_the_part(tmp_path):
     with FakeVision(lambda *_: "unclear").running() as server:
         for shown in ("position", "crop"):
             units = vision.question_units(whom, vision.GENDER, ("female", "male"), shown)
-            ask_about(images, units, model(server, shown=shown), cache=ResultCache(tmp_path))
+            ask_about(images, units, model(server, person_view=shown), cache=ResultCache(tmp_path))
     whom = pd.DataFrame({"image_id": "0", "position": [1, 2, 3, 4]})
     asked = vision.question_units(whom, "A hat?", ("yes", "no"), "position")["question"]
     assert asked[3] == "About the person, number 4 from the left, in the picture: A hat?"
@@ -112,14 +112,14 @@ def test_people_are_cut_out_where_the_gate_lets_them_pass(judged_by, monkeypatch
     # Two faces, the right one named first; one face for two people; none; an image that cannot be read.
     boxes = [[50.0, 5.0, 70.0, 25.0, 10.0, 5.0, 30.0, 25.0], [10.0, 5.0, 30.0, 25.0], [], []]
     found = pd.DataFrame({"image_id": list("0123"), "boxes": boxes, "n_faces": [2, 1, 0, np.nan], "reason": ""})
-    found = found.assign(outcome=["several_faces", "", "no_face", "unreadable"], image_width=80.0, image_height=40.0)
+    found = found.assign(status=["multiple_faces", "", "no_face", "unreadable"], image_width=80.0, image_height=40.0)
     monkeypatch.setattr(vision.judge, "find_faces", lambda *_, **__: found)
     picture = np.zeros((40, 80, 3), np.uint8)
     picture[:, 40:] = (200, 100, 200)
     with FakeVision(lambda *_: "female").running() as server:
-        judged = judged_by(model(server, shown="crop"), [*[picture] * 3, UnreadableImage("damaged")], 4, 2)
+        judged = judged_by(model(server, person_view="crop"), [*[picture] * 3, UnreadableImage("damaged")], 4, 2)
     outcomes = ["judged", "one_face", "no_face", "unreadable"]
-    assert judged["outcome"].tolist() == [outcome for outcome in outcomes for _ in range(2)]
+    assert judged["status"].tolist() == [outcome for outcome in outcomes for _ in range(2)]
     assert judged["x0"].tolist()[:2] == [10, 50] and judged["x0"][2:].isna().all() and len(server.requests) == 2
 
 
@@ -150,7 +150,7 @@ def test_what_is_no_answer_is_asked_again_and_then_counted_with_why(judged_by):
     with FakeVision(lambda picture, *_: replies.get(red(picture), "male")).running() as server:
         images = [*coloured(0, 1, 2, 3), UnreadableImage("damaged")]
         judged, again = (judged_by(model(server), images, 5) for _ in range(2))
-    assert judged["outcome"].tolist() == ["unanswered"] * 3 + ["judged", "unreadable"]
+    assert judged["status"].tolist() == ["unanswered"] * 3 + ["judged", "unreadable"]
     assert judged["reason"][0] == "no answer of the list: A person."
     assert "refused" in judged["reason"][1] and "413" in judged["reason"][2]
     # Three readings of the first, and one of each of the others; nothing is asked again.
@@ -205,7 +205,7 @@ def test_a_server_that_fails_stops_the_work_and_keeps_what_it_said(judged_by, re
 
 def test_other_ways_of_asking_are_other_answers(ask_once):
     with FakeVision(lambda *_: "female").running() as server:
-        for more in ({}, {"size": 32}, {"temperature": None}, {"detail": "low"}):
+        for more in ({}, {"max_side": 32}, {"temperature": None}, {"detail": "low"}):
             ask_once(model(server, **more))
     assert len(server.requests) == 4
     assert "temperature" not in server.requests[2]
@@ -270,7 +270,7 @@ def test_answers_that_are_kept_need_no_key_and_no_room_for_more(ask_once, monkey
     monkeypatch.setenv("EYE_KEY", "sk-test-1234567890")
     with FakeVision(lambda *_: "yes").running() as server:
         paid = model(server, price=1.0, limit=1.0)
-        paid = replace(paid, endpoint=paid.endpoint.changed(key_variable="EYE_KEY"))
+        paid = replace(paid, endpoint=paid.endpoint.changed(api_key_env="EYE_KEY"))
         first = ask_once(paid)
         monkeypatch.delenv("EYE_KEY")
         bare = replace(paid, endpoint=paid.endpoint.changed(cost_limit=0.0, price=None))

@@ -102,13 +102,13 @@ def test_every_person_has_a_row_in_the_order_asked(run, images, named, tmp_path)
     found = run(images, ASKED, named, tmp_path, told)
     assert list(found) == list(vqa.COLUMNS)
     pd.testing.assert_frame_equal(found[["image_id", "position"]], ASKED[["image_id", "position"]], check_dtype=False)
-    assert list(found["outcome"]) == [*["judged"] * 2, *["uncertain"] * 2, "judged", "unreadable", "blocked"]
+    assert list(found["status"]) == [*["judged"] * 2, *["uncertain"] * 2, "judged", "unreadable", "blocked"]
     assert list(found["gender"]) == ["male", "male", "unsure", "unsure", "female", "", ""]
     # The raw text is kept, on one line.
     assert list(found["answer"]) == ["a man", "a man", "male and female", "two people", "female", "", ""]
     assert list(found["reason"][2:]) == ["answer says both genders", "answer says no gender", "", "truncated", ""]
     assert found[["image_width", "image_height"]].dropna().to_numpy().tolist() == [[9, 6]] * 5
-    assert found[["p_female", "n_faces", "x0", "y0", "x1", "y1", "role_p"]].isna().all(axis=None)
+    assert found[["probability_female", "n_faces", "x0", "y0", "x1", "y1", "role_p"]].isna().all(axis=None)
     # Each image is shown once, whatever number of people it is asked about.
     assert told.shown == 3 and [k for k, _ in told.asked[0]] == [0, 1, 2, 2, 1]
     assert told.asked[0][0] == (0, "What gender is the pilot in the picture?")
@@ -132,7 +132,7 @@ def test_answers_are_kept(run, images, named, tmp_path, monkeypatch):
 
 def test_nothing_to_ask_needs_no_model(run, images, named, tmp_path):
     found = run(images, ASKED[-2:], named, tmp_path, None)
-    assert found["outcome"].tolist() == ["unreadable", "blocked"] and (found["answer"] == "").all()
+    assert found["status"].tolist() == ["unreadable", "blocked"] and (found["answer"] == "").all()
     none = run(images, ASKED[:0], named, tmp_path, None)
     assert none.empty and none.dtypes.to_dict() == found.dtypes.to_dict()
 

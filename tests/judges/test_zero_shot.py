@@ -52,9 +52,9 @@ def test_results_do_not_depend_on_the_batch(model, photos):
 
 def test_each_text_is_encoded_once_and_the_second_is_female(model, photos, monkeypatch):
     both = model.probabilities(photos, TEXTS)
-    np.testing.assert_array_equal(ZeroShotGender(model, TEXTS).p_female(photos), both[:, 1])
+    np.testing.assert_array_equal(ZeroShotGender(model, TEXTS).probability_female(photos), both[:, 1])
     monkeypatch.setattr(model._model, "encode_text", lambda *_: pytest.fail("encoded again"))
-    np.testing.assert_allclose(ZeroShotGender(model, TEXTS[::-1]).p_female(photos), both[:, 0], atol=1e-6)
+    np.testing.assert_allclose(ZeroShotGender(model, TEXTS[::-1]).probability_female(photos), both[:, 0], atol=1e-6)
     # Words that the tokenizer lacks are named.
     for text, message in (("A zeppelin", "does not know 'zeppelin' in the text 'A zeppelin'"), (" ", "is empty")):
         with pytest.raises(ParameterError, match=message):
@@ -170,7 +170,7 @@ def test_fairface_reads_gender_from_its_outputs_seven_and_eight(tmp_path):
     save_file(net.state_dict(), tmp_path / "fairface.safetensors")
     # exp(female) / (exp(male) + exp(female)), male first.
     expected = np.exp(out[:, 8]) / (np.exp(out[:, 7]) + np.exp(out[:, 8]))
-    found = FairFaceGender(tmp_path / "fairface.safetensors", device="cpu").p_female(faces)
+    found = FairFaceGender(tmp_path / "fairface.safetensors", device="cpu").probability_female(faces)
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 

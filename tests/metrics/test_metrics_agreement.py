@@ -27,11 +27,11 @@ BINARY = ("female", "male")
 OVER_RATERS = (krippendorff_alpha, fleiss_kappa, percent_agreement)
 
 
-def _ratings(rng, items=60, raters=4, accuracy=0.8, missing=0.0, prior=(0.45, 0.4, 0.15)):
-    """Simulate raters who give the true label with ``accuracy``, any other one otherwise."""
+def _ratings(rng, items=60, annotators=4, accuracy=0.8, missing=0.0, prior=(0.45, 0.4, 0.15)):
+    """Simulate annotators who give the true label with ``accuracy``, any other one otherwise."""
     true = rng.choice(3, size=items, p=prior)
-    right = rng.random((items, raters)) < accuracy
-    other = (true[:, None] + rng.integers(1, 3, size=(items, raters))) % 3
+    right = rng.random((items, annotators)) < accuracy
+    other = (true[:, None] + rng.integers(1, 3, size=(items, annotators))) % 3
     ratings = np.array(LABELS, dtype=object)[np.where(right, true[:, None], other)]
     ratings[rng.random(ratings.shape) < missing] = None
     return ratings
@@ -50,14 +50,14 @@ def test_values_are_those_of_the_libraries_and_of_a_loop_over_pairs(labels):
     codes = [[labels.index(r) if r in labels else np.nan for r in item] for item in ratings]
     alpha = krippendorff.alpha(np.transpose(codes), level_of_measurement="nominal")
     alike = [np.mean([a == b for a, b in itertools.combinations(item, 2)]) for item in paired]
-    for result, expected, items, raters in (
+    for result, expected, items, annotators in (
         (krippendorff_alpha(ratings, labels, **how), alpha, paired, 4),
         (fleiss_kappa(ratings, labels, **how), statsmodels_fleiss(aggregate_raters(complete)[0]), complete, 4),
         (cohen_kappa(*ratings[:, :2].T, labels, **how), cohen_kappa_score(*zip(*both, strict=True)), both, 2),
         (percent_agreement(ratings, labels, **how), 100 * np.mean(alike), paired, 4),
     ):
         assert result.value == pytest.approx(expected)
-        assert (result.n_items, result.n_raters, result.reason) == (len(items), raters, "")
+        assert (result.n_items, result.n_annotators, result.reason) == (len(items), annotators, "")
 
 
 def test_percent_agreement_of_a_judge_with_the_vote_sets_ties_aside():
@@ -94,7 +94,7 @@ def test_a_resample_of_one_label_is_undefined():
 @pytest.mark.long
 @pytest.mark.parametrize("measure", [*OVER_RATERS, cohen_kappa])
 def test_interval_equals_a_bootstrap_that_redraws_items(measure):
-    ratings = _ratings(np.random.default_rng(20), items=150, raters=2 if measure is cohen_kappa else 4)
+    ratings = _ratings(np.random.default_rng(20), items=150, annotators=2 if measure is cohen_kappa else 4)
 
     def compute(sample, replicates):
         columns = sample.T if measure is cohen_kappa else (sample,)
@@ -132,7 +132,7 @@ def test_blocks_of_replicates_change_nothing(monkeypatch):
 @pytest.mark.parametrize(
     "ratings",
     [np.empty((0, 4), dtype=object), [["female", None], [None, "male"]], [["female"], ["male"]], [[None, None]]],
-    ids=["no items", "single ratings", "one rater", "nothing rated"],
+    ids=["no items", "single ratings", "one annotator", "nothing rated"],
 )
 def test_without_pairs_of_ratings_the_value_is_nan(measure, ratings):
     result = measure(ratings, seed=0)
@@ -156,11 +156,11 @@ def test_one_label_is_nan_with_a_reason():
 
 def test_cohen_with_a_rater_of_one_label_is_nan_with_a_reason():
     mixed, constant = ["male", "female", "male"], ["male"] * 3
-    assert cohen_kappa(mixed, constant, seed=0).reason == "rater b uses one label only: male"
-    assert cohen_kappa(constant, constant, seed=0).reason == "rater a uses one label only: male"
+    assert cohen_kappa(mixed, constant, seed=0).reason == "annotator b uses one label only: male"
+    assert cohen_kappa(constant, constant, seed=0).reason == "annotator a uses one label only: male"
     assert np.isnan(cohen_kappa(mixed, constant, seed=0).value)
     empty = cohen_kappa([], [], seed=0)
-    assert (empty.n_items, empty.n_raters, empty.reason) == (0, 0, "no item has a rating by both raters")
+    assert (empty.n_items, empty.n_annotators, empty.reason) == (0, 0, "no item has a label by both annotators")
     assert np.isnan(empty.value)
 
 
@@ -187,7 +187,7 @@ def test_majority_vote_keeps_ties_unsure_and_unrated_apart():
         ["male", None, None, None],
         ["female", "male", "unsure", None],
     ]
-    assert majority_vote(ratings).tolist() == ["female", "tie", "unsure", "tie", "unrated", "male", "tie"]
+    assert majority_vote(ratings).tolist() == ["female", "tie", "unsure", "tie", "unannotated", "male", "tie"]
 
 
 # --- errors ---
@@ -196,10 +196,10 @@ def test_majority_vote_keeps_ties_unsure_and_unrated_apart():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: majority_vote([["femal", "male"]]), r"A rating is 'femal'\. Did you mean 'female'"),
-        (lambda: krippendorff_alpha([[3, "male"]], seed=0), "A rating is 3"),
-        (lambda: krippendorff_alpha(["male"] * 2, seed=0), r"^Ratings .* shape \(items, raters\); got \(2,\)\.$"),
-        (lambda: cohen_kappa(["male"], ["male"] * 2, seed=0), r"a \(1,\) and b \(2,\) must rate the same items"),
+        (lambda: majority_vote([["femal", "male"]]), r"A label is 'femal'\. Did you mean 'female'"),
+        (lambda: krippendorff_alpha([[3, "male"]], seed=0), "A label is 3"),
+        (lambda: krippendorff_alpha(["male"] * 2, seed=0), r"^Labels .* shape \(items, annotators\); got \(2,\)\.$"),
+        (lambda: cohen_kappa(["male"], ["male"] * 2, seed=0), r"a \(1,\) and b \(2,\) must label the same items"),
         (lambda: percent_agreement([["female", "male"]], seed=0, confidence=95), "confidence.*95"),
         (lambda: percent_agreement([["female", "male"]], seed=0, replicates=0), "replicates.*0"),
     ],

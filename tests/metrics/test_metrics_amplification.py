@@ -36,15 +36,15 @@ def test_measures_broadcast_and_take_scalars():
     assert directional_amplification(10, 25) == 15
     for missing in (None, np.nan, pd.NA):
         np.testing.assert_array_equal(amplification([10, missing], 25), [15, np.nan])
-    assert exclusion_reason(10, 75) == "opposite_lean"
+    assert exclusion_reason(10, 75) == "opposite_direction"
 
 
 @pytest.mark.parametrize(
     ("definition", "reasons"),
     [
-        ("published", ["", "", "opposite_lean", "training_at_50", "generated_at_50", "missing"]),
-        ("no_exclusion", ["", "", "", "", "", "missing"]),
-        ("directional", ["", "", "", "training_at_50", "", "missing"]),
+        ("paper", ["", "", "opposite_direction", "training_at_50", "generated_at_50", "missing"]),
+        ("all", ["", "", "", "", "", "missing"]),
+        ("signed", ["", "", "", "training_at_50", "", "missing"]),
     ],
 )
 def test_exclusion_reason_by_definition(definition, reasons):
@@ -54,9 +54,9 @@ def test_exclusion_reason_by_definition(definition, reasons):
 @pytest.mark.parametrize(
     ("definition", "mean", "n", "excluded"),
     [
-        ("published", (15 - 10) / 2, 2, 4),
-        ("no_exclusion", (15 - 10 + 15 + 40 - 20) / 5, 5, 1),
-        ("directional", (15 - 10 - 35 - 20) / 4, 4, 2),
+        ("paper", (15 - 10) / 2, 2, 4),
+        ("all", (15 - 10 + 15 + 40 - 20) / 5, 5, 1),
+        ("signed", (15 - 10 - 35 - 20) / 4, 4, 2),
     ],
 )
 def test_expected_amplification_by_hand(definition, mean, n, excluded):
@@ -71,11 +71,11 @@ def _loop(generated, training, definition):
         if np.isnan(g) or np.isnan(t):
             continue
         same_side = (g < 50 and t < 50) or (g > 50 and t > 50)
-        if definition == "published" and same_side:
+        if definition == "paper" and same_side:
             values.append(abs(g - 50) - abs(t - 50))
-        if definition == "no_exclusion":
+        if definition == "all":
             values.append(abs(g - 50) - abs(t - 50))
-        if definition == "directional" and t != 50:
+        if definition == "signed" and t != 50:
             values.append(g - t if t > 50 else t - g)
     return (np.mean(values) if values else np.nan), len(values)
 
@@ -111,7 +111,7 @@ def test_directional_equals_zhao_2017_for_two_genders():
         for b, b_generated in ((training, generated), (1 - training, 1 - generated)):
             if b > 0.5:
                 total += b_generated - b
-    assert expected_amplification(100 * g, 100 * t, "directional").amplification == pytest.approx(100 * total / 40)
+    assert expected_amplification(100 * g, 100 * t, "signed").amplification == pytest.approx(100 * total / 40)
 
 
 @pytest.mark.parametrize("definition", DEFINITIONS)
@@ -134,5 +134,5 @@ def test_errors_name_value_and_remedy():
             amplification(text, 30)
     with pytest.raises(InputError, match=r"percent_generated \(2,\), percent_training \(3,\)"):
         amplification([1, 2], [1, 2, 3])
-    with pytest.raises(UnknownNameError, match="Did you mean 'published'"):
-        expected_amplification(G, T, "publishd")
+    with pytest.raises(UnknownNameError, match="Did you mean 'paper'"):
+        expected_amplification(G, T, "papr")

@@ -18,7 +18,7 @@ def crowd():
             for _ in range(count)
         ]
         table = pd.DataFrame(people, columns=["identity", "stereotype", "told", "gender"])
-        table["outcome"] = table["gender"].map({"unsure": "uncertain"}).fillna("judged")
+        table["status"] = table["gender"].map({"unsure": "uncertain"}).fillna("judged")
         table["prompt_id"] = [f"paired-{k}" for k in range(len(table))]
         return table.assign(image_id=table["prompt_id"] + "/0", position=1, phrase=table["identity"], role="")
 

@@ -18,7 +18,7 @@ def prompts():
 @pytest.fixture(scope="module")
 def people(prompts):
     table = prompts.people.merge(prompts.texts[["prompt_id", "aspect"]], on="prompt_id")
-    return table.assign(image_id=table["prompt_id"] + "/0", gender=table["stereotype"], outcome="judged")
+    return table.assign(image_id=table["prompt_id"] + "/0", gender=table["stereotype"], status="judged")
 
 
 def of(people, aspect):
@@ -60,10 +60,10 @@ def test_the_images_of_a_batch_are_drawn_by_seed_among_those_that_can_be_seen(pr
     assert drawn(some, 1) == drawn(some.iloc[::-1], 1)
     assert drawn(some, 1) != drawn(some, 2)
     gone = drawn(some, 1)[some["identity"][0]]
-    blocked = some.assign(outcome=some["outcome"].mask(some["image_id"].isin(gone), "blocked"))
+    blocked = some.assign(status=some["status"].mask(some["image_id"].isin(gone), "blocked"))
     assert not drawn(blocked, 1)[some["identity"][0]] & gone
     # Where nothing can be seen, there is a brief without people, and it will have no judgement.
-    assert drawn(some.assign(outcome="blocked"), 1)[some["identity"][0]] == set()
+    assert drawn(some.assign(status="blocked"), 1)[some["identity"][0]] == set()
 
 
 def test_a_brief_knows_the_guidelines_in_its_prompts(prompts, people):

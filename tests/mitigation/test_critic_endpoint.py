@@ -34,7 +34,7 @@ def said(**other):
 
 
 def criticised(server, given, store=None):
-    settings = EndpointSettings(url=server.url, model="some-vision", key_variable="FAKE_KEY", timeout=5.0)
+    settings = EndpointSettings(url=server.url, model="some-vision", api_key_env="FAKE_KEY", timeout=5.0)
     return endpoint.critiques(given, settings, store)
 
 
@@ -107,13 +107,13 @@ def test_nothing_is_paid_for_twice(server, brief, tmp_path):
 
 def test_what_a_critic_does_not_take_is_told_with_what_it_says(server, brief):
     (critique,) = criticised(server, brief("sheriff"))
-    assert "asked_without" not in critiques_table([critique])
+    assert "unsupported_fields" not in critiques_table([critique])
     refusal = failure(400, "Unsupported parameter: 'response_format' is not supported with this model.")
     server.reply = lambda question, n: (
         refusal if "response_format" in server.requests[-1] else completion(json.dumps(said()))
     )
     (critique,) = criticised(server, brief("nurse"))
-    assert critiques_table([critique])["asked_without"].unique().tolist() == ["response_format"]
+    assert critiques_table([critique])["unsupported_fields"].unique().tolist() == ["response_format"]
 
 
 def test_no_bias_keeps_the_guideline_that_made_it_so(server, brief):
@@ -191,7 +191,7 @@ def test_refusals_and_failures_of_one_batch_are_recorded(server, brief, reply, c
     assert first.outcome == "judged"
     assert (second.outcome, second.cause) == ("no_judgement", cause)
     assert second.reasons.startswith("There is no answer: ") and second.guidelines == ()
-    table = critiques_table([first, second])[["identity", "outcome", "cause", "biased", "guideline"]]
+    table = critiques_table([first, second])[["identity", "status", "cause", "biased", "guideline"]]
     guideline = "Show women as sheriffs in half of the pictures."
     assert table.to_numpy().tolist() == [
         ["sheriff", "judged", "", "yes", guideline],

@@ -32,8 +32,8 @@ def plain(prompts):
     whom = [Person(*row) for row in people[list(Person._fields)].itertuples(index=False)]
     shares = np.empty(len(whom))
     for first, second in people.groupby("prompt_id", sort=False).indices.values():
-        shares[first] = pairs.p_female(whom[first], whom[second])
-        shares[second] = pairs.p_female(whom[second], whom[first])
+        shares[first] = pairs.probability_female(whom[first], whom[second])
+        shares[second] = pairs.probability_female(whom[second], whom[first])
     return shares
 
 
@@ -45,7 +45,7 @@ def seen(prompts, shares, told, rng):
     """People as a judge without error sees them in one drawing of all images."""
     people = prompts.people.merge(prompts.texts[["prompt_id", "aspect"]], on="prompt_id", how="left")
     gender = np.where(rng.random(len(people)) < shares, "female", "male")
-    return people.assign(told=told, gender=gender, outcome="judged", image_id=people["prompt_id"] + "/0")
+    return people.assign(told=told, gender=gender, status="judged", image_id=people["prompt_id"] + "/0")
 
 
 def expected(people, shares):

@@ -29,17 +29,23 @@ pytestmark = [pytest.mark.long, pytest.mark.usefixtures("one_thread")]
 
 SMALL = {
     "captions": {
-        **{"occupations": "[nurse, engineer]", "rows": 3000, "per_occupation": 8},
+        **{"occupations": "[nurse, engineer]", "max_captions": 3000, "per_occupation": 8},
         **{"candidates_per_occupation": 10, "nearest_per_prompt": 3},
     },
     "generation": {"images_per_prompt": 2, "caption_prompts_per_occupation": 3, "steps": 1},
-    "people": {"occupations": 2, "power_runs": 1, "single_images": 1, "three_prompts": 2},
-    "dalleval": {"scenes": 2, "professions": 2, "social_images": 1, "detector_renders": 10},
-    "triplets": {"triplets": 4, "one_triplet": 2, "detector_drawings": 10},
+    "paired": {"n_occupations": 2, "power_samples": 1, "single_images": 1, "three_person_prompts": 2},
+    "dalleval": {"n_scenes": 2, "n_professions": 2, "social_images": 1, "calibration_images": 10},
+    "triplets": {"n_triplets": 4, "single_triplet_images": 2, "calibration_images": 10},
     "calibration": {
-        **{"off_rows": 3000, "off_captions": 5, "matched_captions": 5, "world_images": 2, "test_renders": 20},
+        **{
+            "unbiased_captions": 3000,
+            "unbiased_per_occupation": 5,
+            "matched_captions": 5,
+            "world_images": 2,
+            "test_images": 20,
+        },
     },
-    "settings": {"compare_with": "none"},
+    "settings": {"baselines": "none"},
 }
 # What rests on no image of these: texts and latents, and what the model's folder says of less training data.
 OF_NO_IMAGES = {"triplets/4_disparities", "triplets/7_1_one_prompt", "triplets/beyond_noise", "dalleval/5_2_skills"}
@@ -69,7 +75,7 @@ def show(monkeypatch, case, instead):
     def completed(self, **how):
         complete(self, **how).digest += case
         withheld = [getattr(instead(one, np.zeros(1)), "reason", "") == "blocked" for one in self.table["image_id"]]
-        self.table["outcome"] = self.table["outcome"].mask(withheld, "blocked")
+        self.table["status"] = self.table["status"].mask(withheld, "blocked")
         return self
 
     def replaced(self, caption_ids):
@@ -94,7 +100,7 @@ def answer_neither(monkeypatch):
         return [(np.zeros((0, len(self._columns))), np.zeros((0, 4)))] * len(images)
 
     monkeypatch.setattr(faces.DetectorFaces, "faces", side_by_side)
-    monkeypatch.setattr(zero_shot.ZeroShotGender, "p_female", lambda self, images: np.full(len(images), 0.5))
+    monkeypatch.setattr(zero_shot.ZeroShotGender, "probability_female", lambda self, images: np.full(len(images), 0.5))
     monkeypatch.setattr(blip.Model, "ask", lambda self, images, of, questions: ["mauve"] * len(questions))
     monkeypatch.setattr(objects.Detector, "detect", nothing)
     monkeypatch.setattr(segmenters.Segmenter, "segment", lambda self, images: [[] for _ in images])
@@ -135,8 +141,8 @@ def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, r
             *(
                 "run=nobody",
                 "bootstrap_replicates=200",
-                f"compute.store={store}",
-                f"custom.prompts={prompts}",
+                f"compute.cache={store}",
+                f"custom.prompts_file={prompts}",
                 f"notebooks={json.dumps(listed)}",
             ),
             *(f"{group}.{name}={value}" for group, small in SMALL.items() for name, value in small.items()),
@@ -162,11 +168,11 @@ def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, r
     # Reasons are counted: every image has one.
     counted = tables.read(measured / "paradox_judgement_outcomes.csv", "paradox_judgement_outcomes")
     there = counted[(counted["n"] > 0) & (counted["source"] == "generated")]
-    assert set(there["outcome"]) == OUTCOMES[case]
+    assert set(there["status"]) == OUTCOMES[case]
     by = there.groupby(["approach", "prompt", "occupation"])
     assert (by["n"].sum() == by["n_images"].first()).all()
     said = capsys.readouterr().out
-    assert "or nobody could be judged" in said and "Every value is missing" in said
+    assert "or no person could be classified" in said and "Every value is missing" in said
 
 
 def finish(job):

@@ -20,11 +20,11 @@ FOLDERS += [folder for folder in plugins.notebook_folders().values() if (folder 
 # Three models: above 0, below it, and not told; of the last more is corrected than is left.
 ROWS = pd.DataFrame(
     [
-        ("up", "published", 4.0, 2.0, 6.0, 0.001, 4.5, 40),
-        ("up", "directional", 2.0, 1.0, 3.0, 0.01, 2.0, 62),
-        ("down", "published", -3.0, -5.0, -1.0, 0.02, -3.0, 40),
-        ("none", "published", 1.0, -1.0, 3.0, 0.3, 1.1, 40),
-        ("noise", "published", 1.0, 0.5, 1.5, 0.001, 4.0, 40),
+        ("up", "paper", 4.0, 2.0, 6.0, 0.001, 4.5, 40),
+        ("up", "signed", 2.0, 1.0, 3.0, 0.01, 2.0, 62),
+        ("down", "paper", -3.0, -5.0, -1.0, 0.02, -3.0, 40),
+        ("none", "paper", 1.0, -1.0, 3.0, 0.3, 1.1, 40),
+        ("noise", "paper", 1.0, 0.5, 1.5, 0.001, 4.0, 40),
     ],
     columns=[
         "model",
@@ -66,7 +66,7 @@ COUNTED = {"p": "p", "n": "n_occupations", **VERDICT}
 
 
 def test_a_row_is_told_above_below_or_not_at_all(answer):
-    found = answer(rows={"definition": "published"}, uncorrected="amplification", **COUNTED).findings(ROWS)
+    found = answer(rows={"definition": "paper"}, uncorrected="amplification", **COUNTED).findings(ROWS)
     assert [one.supported_answer for one in found] == ["Yes, by 4.00.", "No: by 3.00 less.", "Not told.", "Not told."]
     assert [one.model for one in found] == ["up", "down", "none", "noise"]
     # Units and what n counts are the columns' own.
@@ -82,20 +82,20 @@ def test_a_row_is_told_above_below_or_not_at_all(answer):
 
 
 def test_rows_without_a_test_are_not_tested_whatever_their_limits(answer):
-    one = answer(rows={"definition": "published"}, **COUNTED)
+    one = answer(rows={"definition": "paper"}, **COUNTED)
     assert {f.supported_answer for f in one.findings(ROWS.assign(p=np.nan))} == {"Not tested."}
     assert {f.supported_answer for f in one.findings(ROWS.assign(n_occupations=5))} == {
         "Inconclusive (only 5 occupations)."
     }
     # Student's t test is allowed from five.
-    by_t = answer(rows={"definition": "published"}, test="t", **COUNTED).findings(ROWS.assign(n_occupations=5))
+    by_t = answer(rows={"definition": "paper"}, test="t", **COUNTED).findings(ROWS.assign(n_occupations=5))
     assert by_t[0].supported_answer == "Yes, by 4.00." and by_t[0].as_record()["details"] == [
         "Student's t test over 5 occupations."
     ]
 
 
 def test_verdict_and_interval_that_disagree_say_why(answer):
-    one = answer(rows={"definition": "published"}, **COUNTED)
+    one = answer(rows={"definition": "paper"}, **COUNTED)
     # The interval of 2 to 6 excludes 0, p adjusted for other tests does not reach the level.
     adjusted, *_ = one.findings(ROWS.assign(p=0.07))
     assert adjusted.supported_answer == "Not told." and adjusted.p == 0.07
@@ -108,14 +108,14 @@ def test_verdict_and_interval_that_disagree_say_why(answer):
 
 
 def test_a_group_speaks_by_its_leading_row_and_shows_the_others_beside_it(answer):
-    lead = {"group_by": "model", "primary": {"definition": "directional"}, "row_text": "{definition}: {interval}."}
+    lead = {"group_by": "model", "primary": {"definition": "signed"}, "row_text": "{definition}: {interval}."}
     (found,) = answer(**lead, mark_name="{definition}", **COUNTED).findings(ROWS)
     assert (found.supported_answer, found.n) == ("Yes, by 2.00.", 62)
     assert [(m.name, m.estimate, m.ci_low) for m in found.marks] == [
-        ("published rule", 4.0, 2.0),
+        ("paper's definition", 4.0, 2.0),
         ("signed change", 2.0, 1.0),
     ]
-    assert found.details == ("published rule: 2.00 to 6.00.",)
+    assert found.details == ("paper's definition: 2.00 to 6.00.",)
 
 
 def test_a_group_is_counted_by_its_tests(answer):
@@ -126,7 +126,7 @@ def test_a_group_is_counted_by_its_tests(answer):
         p="p",
         n="n_occupations",
         row_text="{model} {amplification_corrected:.1f}",
-        rows={"definition": "published"},
+        rows={"definition": "paper"},
     )
     (found,) = counted.findings(ROWS)
     assert (
@@ -150,14 +150,14 @@ def test_counted_answer_with_a_leading_row_has_its_estimate_and_says_which_rows_
     }
     lead = {
         "group_by": "model",
-        "primary": {"definition": "directional"},
+        "primary": {"definition": "signed"},
         "p": "p",
         "n": "n_occupations",
         "not_significant": "None.",
     }
     rows = ROWS[ROWS["model"] == "up"].assign(p=[0.001, 0.4])
     (found,) = answer(**texts, **lead).findings(rows)
-    assert found.supported_answer == "4.00 (published rule); 2.00 (no)."
+    assert found.supported_answer == "4.00 (paper's definition); 2.00 (no)."
     assert (found.estimate, found.ci_low, found.n, found.p) == (2.0, 1.0, 62, 0.001)
 
 
@@ -176,9 +176,9 @@ def test_a_count_that_could_not_have_come_out_otherwise_says_so(answer):
         min_attainable_p="least",
         n="n_occupations",
     )
-    rows = ROWS[ROWS["definition"] == "published"].assign(p=0.4)
+    rows = ROWS[ROWS["definition"] == "paper"].assign(p=0.4)
     # Adjusted over four rows the least p is four times as large.
-    open_ = "Inconclusive: with so few of them no outcome could be significant."
+    open_ = "Inconclusive: no test could be significant with so few of them."
     for least, words in ((0.012, "None of 4."), (0.013, open_)):
         (found,) = counted.findings(rows.assign(least=least))
         assert found.supported_answer == words
@@ -186,7 +186,7 @@ def test_a_count_that_could_not_have_come_out_otherwise_says_so(answer):
 
 def test_rows_that_an_entry_does_not_take_have_other_words_or_another_value(answer):
     one = answer(
-        rows={"definition": "published"},
+        rows={"definition": "paper"},
         require="amplification_corrected",
         fallback={
             "value": "amplification",
@@ -194,7 +194,7 @@ def test_rows_that_an_entry_does_not_take_have_other_words_or_another_value(answ
             "up": "",
             "answer": "Plainly {amplification}.",
         }
-        | {"fallback": {"rows": {"definition": "directional"}, "answer": "By direction.", "details": "{model}."}},
+        | {"fallback": {"rows": {"definition": "signed"}, "answer": "By direction.", "details": "{model}."}},
         **COUNTED,
     )
     rows = ROWS.assign(amplification_corrected=ROWS["amplification_corrected"].where(ROWS["model"] != "down"))
@@ -226,7 +226,7 @@ def test_what_needs_a_missing_number_is_left_out(answer):
 def test_what_was_planted_may_depend_on_the_row(answer, monkeypatch):
     monkeypatch.setattr(answers.registry, "describe", lambda name, entry: f"{name}: {entry}.")
     (found, *_) = answer(simulated="paradox_{definition}", **COUNTED).findings(ROWS)
-    assert found.details == ("up: paradox_published.",)
+    assert found.details == ("up: paradox_paper.",)
 
 
 def test_faults_of_declarations_and_of_rows_are_named(answer, tmp_path):

@@ -39,7 +39,7 @@ class Generated:
 
     def __init__(self, prompts):
         rows = [
-            {"image_id": f"{p.prompt_id}/{i}", "prompt_id": p.prompt_id, "index": i, "seed": 0, "outcome": "ok"}
+            {"image_id": f"{p.prompt_id}/{i}", "prompt_id": p.prompt_id, "index": i, "seed": 0, "status": "ok"}
             for p in prompts.itertuples()
             for i in range(p.n_images)
         ]
@@ -75,7 +75,7 @@ class Fake(Pipeline):
                 rows.append((image_id, "no_face", ""))
             else:
                 rows.append((image_id, "judged", "female" if image[0, 0, 0] else "male"))
-        return pd.DataFrame(rows, columns=["image_id", "outcome", "gender"])
+        return pd.DataFrame(rows, columns=["image_id", "status", "gender"])
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def fake(tmp_path):
             "generation": {"images_per_prompt": 3, "images_per_caption": 2},
             # Colours are judged in their place.
             "judging": {"faces": "whole image", "gender": "ViT-L-14:openai"},
-            "compute": {"store": str(tmp_path / "store")},
+            "compute": {"cache": str(tmp_path / "store")},
         }
         return Fake("fake", Settings.from_mapping(given).changed(**settings), progress=False)
 
@@ -114,19 +114,19 @@ def fake(tmp_path):
         ({"generation": {"stpes": 3}}, "no 'generation.stpes'. Did you mean 'generation.steps'"),
         ({"steps": 3}, "no 'steps'. Did you mean 'generation.steps'? Groups: captions, "),
         ({"critic": "counts"}, "critic is a group of settings"),
-        ({"people": {"pair_images": "many"}}, "people.pair_images is 'many'"),
+        ({"paired": {"pair_images": "many"}}, "paired.pair_images is 'many'"),
         ({"generation": {"steps": 0}}, "generation.steps is 0; allowed is 1 to 1000 steps."),
-        ({"captions": {"names": "gazeteer"}}, "names is 'gazeteer'. Did you mean 'gazetteer'?"),
+        ({"captions": {"name_recognizer": "gazeteer"}}, "name_recognizer is 'gazeteer'. Did you mean 'gazetteer'?"),
         ({"captions": {"approaches": ["naiv"]}}, "approaches holds 'naiv'. Did you mean 'naive'"),
-        ({"compare_with": []}, "compare_with is (); give one or more."),
-        ({"compare_with": ["none", "mini"]}, "compare_with is ['none', 'mini']"),
+        ({"baselines": []}, "baselines is (); give one or more."),
+        ({"baselines": ["none", "mini"]}, "baselines is ['none', 'mini']"),
         ({"captions": {"occupations": 3}}, "captions.occupations holds 3; it must be a text."),
         ({"captions": {"columns": "text"}}, "captions.columns is 'text'; it must be a mapping"),
         ([], "settings is []; it must be a mapping"),
         ({"endpoint": {"options": {"x": [float("inf")]}}}, "endpoint.options.x is inf"),
         ({"calibration": {"guidance_scales": [1.0, float("nan")]}}, "calibration.guidance_scales is nan"),
-        ({"captions": {"rows": 10**400}}, "captions.rows is a whole number beyond what is allowed"),
-        ({1: 2}, "settings has the key 1, which is not a text"),
+        ({"captions": {"max_captions": 10**400}}, "captions.max_captions is a whole number beyond what is allowed"),
+        ({1: 2}, "settings has the key 1, which must be a string"),
         # Every problem is told at once.
         ({"stpes": 3, "generation": {"height": -1}}, "height is -1; allowed is 0 or more pixels"),
     ],
@@ -144,14 +144,14 @@ def test_paths_in_settings_do_not_depend_on_the_folder(tmp_path, monkeypatch):
     given = {
         "captions": {"corpus": "caps/*.csv"},
         "judging": {"faces": "mediapipe:face.tflite", "gender": "mini-clip"},
-        "compute": {"store": "kept"},
+        "compute": {"cache": "kept"},
     }
     model, found = validation.resolve_paths("owner/name", given)
     assert model == "owner/name"
     assert found == {
         "captions": {"corpus": str(tmp_path / "caps/*.csv")},
         "judging": {"faces": f"mediapipe:{tmp_path / 'face.tflite'}", "gender": "mini-clip"},
-        "compute": {"store": str(tmp_path / "kept")},
+        "compute": {"cache": str(tmp_path / "kept")},
     }
     assert validation.resolve_paths("caps", {})[0] == str(tmp_path / "caps")
     # A folder that happens to be called like a known judge is not meant by its name.
@@ -246,7 +246,7 @@ def test_an_image_that_belongs_to_two_occupations_is_made_and_judged_once(fake):
     training = p.judgements("training")
     # Only what is asked for is computed.
     assert len(training) == 6 and (p.n_generated, p.n_judged) == (0, 5)
-    assert training.set_index("caption_id")["outcome"].to_dict()["e"] == "no_face"
+    assert training.set_index("caption_id")["status"].to_dict()["e"] == "no_face"
     judged = p.judgements("caption_prompts")
     # Captions a, b, c, d for nurse and d, e for engineer; two images each.
     assert judged.groupby("occupation").size().to_dict() == {"engineer": 4, "nurse": 8}
@@ -296,7 +296,7 @@ def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypat
     weights = {"owner/name": "1"}
     monkeypatch.setattr(registry, "resolve", lambda name, kind: name)
     monkeypatch.setattr(registry, "digest", lambda where: weights.get(where, "others"))
-    settings = fake(judging={"gender": f"ratings:{tmp_path / 'r.csv'}"}).settings
+    settings = fake(judging={"gender": f"annotations:{tmp_path / 'r.csv'}"}).settings
 
     def digests():
         used = requirements.uses_of_tables(Pipeline("owner/name", settings), {"paradox_percent_female"})
@@ -340,7 +340,7 @@ def test_a_source_of_tables_has_no_images(tmp_path, source):
     with pytest.raises(MissingInputError, match=r"This needs images, and source .* has tables only: set source to"):
         study.images("generated")
     none = study.judgements("generated", optional=True)
-    assert none.empty and {"image_id", "occupation", "outcome", "gender"} <= set(none)
+    assert none.empty and {"image_id", "occupation", "status", "gender"} <= set(none)
     if source == "published":
         with pytest.raises(MissingInputError, match="Published has no paradox_indicators: it takes images"):
             study.load("paradox_indicators")
@@ -354,7 +354,7 @@ def test_printed_numbers_stand_beside_the_pipelines_own(fake):
     assert list(dict.fromkeys(both["model"])) == ["fake", "SD 1.4", "SD 1.5"]
     # 2 models, 62 occupations, 4 prompts and the training side.
     assert (both["model"] != "fake").sum() == 2 * 62 * 5
-    alone = fake(compare_with="none")
+    alone = fake(baselines="none")
     assert set(sources.load_measured("paradox_percent_female", source="mini", pipeline=alone)["model"]) == {"fake"}
     printed = sources.load_measured("paradox_printed_amplification", source="mini", pipeline=p)
     assert set(printed["model"]) == {"SD 1.4", "SD 1.5"}
@@ -399,7 +399,7 @@ def fetching(fake, pictures, tmp_path, monkeypatch):
     pd.DataFrame(rows, columns=["id", "text", "url"]).to_csv(tmp_path / "urls.csv", index=False)
 
     def make(**settings):
-        urls = {"corpus": str(tmp_path / "urls.csv"), "training_images": "download", "downloads": {"size": 64}}
+        urls = {"corpus": str(tmp_path / "urls.csv"), "training_images": "download", "downloads": {"max_side": 64}}
         return Fake("fake", fake(captions=urls).settings.changed(**settings), progress=False)
 
     return make
@@ -416,11 +416,11 @@ def test_training_images_are_fetched_by_url_and_kept(fetching, pictures, tmp_pat
         ("d", "engineer"): "male",
         ("e", "engineer"): "",
     }
-    assert judged.loc[("b", "nurse"), "outcome"] == "unreadable"
+    assert judged.loc[("b", "nurse"), "status"] == "unreadable"
     # f names no occupation, and d is one image for two.
     assert sorted(pictures.asked) == ["/a", "/b", "/c", "/d", "/e"]
     found = p.downloads().set_index("caption_id")
-    assert found["outcome"].to_dict() == {"a": "ok", "b": "gone", "c": "ok", "d": "ok", "e": "ok"}
+    assert found["status"].to_dict() == {"a": "ok", "b": "gone", "c": "ok", "d": "ok", "e": "ok"}
     assert set(found.loc[["a", "e"], "original_width"]) == {900}
     assert p.images("training").read(["a"])[0].shape == (64, 64, 3)
     assert p.images("training").read(["b"])[0].reason == "gone"
@@ -428,14 +428,16 @@ def test_training_images_are_fetched_by_url_and_kept(fetching, pictures, tmp_pat
     again = fetching(captions={"approaches": ["naive"]})
     assert again.images("training").source.digest == p.images("training").source.digest
     assert len(pictures.asked) == 5
-    again.changed(captions={"downloads": {"size": 32}})._downloads_folder.relative_to(tmp_path / "store" / "downloads")
-    assert again.changed(captions={"downloads": {"size": 32}})._downloads_folder != again._downloads_folder
-    assert again.changed(captions={"downloads": {"seconds": 3}})._downloads_folder == again._downloads_folder
+    again.changed(captions={"downloads": {"max_side": 32}})._downloads_folder.relative_to(
+        tmp_path / "store" / "downloads"
+    )
+    assert again.changed(captions={"downloads": {"max_side": 32}})._downloads_folder != again._downloads_folder
+    assert again.changed(captions={"downloads": {"timeout": 3}})._downloads_folder == again._downloads_folder
 
 
 def test_tables_say_what_could_be_fetched(fetching):
     p = fetching(captions={"approaches": ["naive", "no_indicators", "caption_prompts"]})
-    counts = measure.download_outcomes(p).set_index(["approach", "occupation", "outcome"])[["n", "n_female", "n_male"]]
+    counts = measure.download_outcomes(p).set_index(["approach", "occupation", "status"])[["n", "n_female", "n_male"]]
     # nurse: a, c female, d male, b gone; without indicators b, d. engineer: d male, e without a face.
     for approach, nurses in (("naive", [3, 2, 1]), ("no_indicators", [1, 0, 1]), ("caption_prompts", [3, 2, 1])):
         of = {key: list(row) for key, *row in counts.loc[approach].itertuples(name=None)}
@@ -476,13 +478,13 @@ def test_output_of_img2dataset_is_read_with_the_status_of_each_image(fetching, p
     p = fetching(captions={"approaches": ["naive"], "training_images": str(folder)})
     validation.check(Pipeline("owner/name", p.settings))
     assert p.fetches_images and p.has_images and not pictures.asked
-    outcomes = p.downloads().set_index("caption_id")["outcome"].to_dict()
+    outcomes = p.downloads().set_index("caption_id")["status"].to_dict()
     # Nobody asked img2dataset for e.
     assert outcomes == {"a": "ok", "b": "not_found", "c": "ok", "d": "ok", "e": "missing"}
     judged = p.judgements("training").set_index(["caption_id", "occupation"])
     genders = {"a": "female", "b": "", "c": "female", "d": "male"}
     assert judged["gender"].xs("nurse", level="occupation").to_dict() == genders
-    counts = measure.download_outcomes(p).set_index(["occupation", "outcome"])["n"].to_dict()
+    counts = measure.download_outcomes(p).set_index(["occupation", "status"])["n"].to_dict()
     nurses = {("nurse", "ok"): 3, ("nurse", "not_found"): 1}
     assert counts == nurses | {("engineer", "ok"): 1, ("engineer", "missing"): 1}
     assert not pictures.asked
@@ -518,7 +520,7 @@ AS_PROMPTS = {"approaches": ["naive", "caption_prompts"]}
 )
 def test_what_would_stop_a_run_later_is_known_before(tmp_path, name, text, settings, message):
     (tmp_path / name).write_text(text)
-    given = {"captions": of_nurses(tmp_path / name), "compute": {"store": str(tmp_path / "store")}}
+    given = {"captions": of_nurses(tmp_path / name), "compute": {"cache": str(tmp_path / "store")}}
     with pytest.raises((InputError, ParameterError), match=message):
         validation.check_captions(Pipeline("mini", Settings.from_mapping(given).changed(captions=settings)))
     assert not (tmp_path / "store").exists()
@@ -526,7 +528,7 @@ def test_what_would_stop_a_run_later_is_known_before(tmp_path, name, text, setti
 
 def test_what_is_known_of_captions_and_words_lets_good_ones_pass(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("a nurse on zanzibar\na tree\n")
-    given = {"captions": of_nurses(tmp_path / "a.txt"), "compute": {"store": str(tmp_path / "store")}}
+    given = {"captions": of_nurses(tmp_path / "a.txt"), "compute": {"cache": str(tmp_path / "store")}}
     # Without images nothing is generated, so no word needs to be known.
     validation.check_captions(Pipeline("mini", Settings.from_mapping(given)))
     # Of a large corpus the first captions say nothing of the rest.
@@ -555,8 +557,8 @@ def test_what_takes_the_images_behind_captions_is_declared(tmp_path, monkeypatch
     (tmp_path / "captions.txt").write_text("a female nurse\na nurse at work\nan engineer\nhe is an engineer\n")
     settings = {
         "captions": {"corpus": str(tmp_path / "captions.txt"), "occupations": ["nurse", "engineer"]},
-        "compute": {"store": str(tmp_path / "store")},
-        "compare_with": "none",
+        "compute": {"cache": str(tmp_path / "store")},
+        "baselines": "none",
     }
     made = Study(tmp_path / "out", source="mini", settings=settings)
     made.pipeline.progress = False

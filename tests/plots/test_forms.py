@@ -15,7 +15,9 @@ from biaslab.schema import tables
 pytestmark = pytest.mark.usefixtures("plain_look")
 
 ROWS = pd.DataFrame({"row": ["a", "b"] * 2, "of": ["x", "x", "y", "y"], "value": [1.0, 2.0, 3.0, np.nan]})
-ROWS = ROWS.assign(ci_low=ROWS["value"] - 1, ci_high=ROWS["value"] + 1, floor=0.5, printed=1.5, sure=[True, False] * 2)
+ROWS = ROWS.assign(
+    ci_low=ROWS["value"] - 1, ci_high=ROWS["value"] + 1, null_mean=0.5, paper_table_value=1.5, sure=[True, False] * 2
+)
 
 
 def texts(figure):
@@ -43,10 +45,10 @@ def test_a_table_without_rows_draws_nothing(draw):
 
 def test_estimates_stand_beside_floor_and_mark():
     figure = forms.estimates(
-        ROWS, "value", row="row", color="of", label="points", floor="floor", mark="printed", filled="sure",
-        names={"filled": "sure", "hollow": "not sure"},
+        ROWS, "value", row="row", color="of", label="points", null_mean="null_mean", mark="paper_table_value",
+        filled="sure", names={"filled": "sure", "hollow": "not sure"},
     )  # fmt: skip
-    assert texts(figure) == ["x", "y", "by chance at this n", "as printed", "sure", "not sure"]
+    assert texts(figure) == ["x", "y", "null expectation at this n", "as printed", "sure", "not sure"]
     assert figure.axes[0].get_xlabel() == "points" and names(figure.axes[0]) == ["a", "b"]
     dots = [x for line in figure.axes[0].lines[1:] for x in line.get_xdata() if np.isfinite(x)]
     assert sorted(dots) == [1, 2, 3]

@@ -1,9 +1,16 @@
-"""Titles and captions of figures come from text files, whole, and what they name is given."""
+"""Titles and captions of figures come from text files, whole, and what they name is given; texts use standard terms."""
+
+import argparse
+import json
+import re
+from pathlib import Path
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pytest
+import yaml
 
+from biaslab import cli
 from biaslab.errors import ParameterError, UnknownNameError
 from biaslab.plots import texts
 from biaslab.study import Study
@@ -42,3 +49,154 @@ def test_a_shown_figure_has_its_text_with_the_level_of_its_intervals(tmp_path):
             study.show(name, drawn)
     plt.close("all")
     assert len(list(tmp_path.glob("figures/*"))) == 2
+
+
+# -- standard terms -------------------------------------------------------------------------------------------
+
+ROOT = Path(__file__).parents[2]
+TERMS = {
+    r"told (apart|from)|(cannot|can|to) be told|(cannot|can) tell": "significantly different, or inconclusive",
+    r"(taken|takes|taking|take) off|(floor|noise|error) left in": "corrected; uncorrected",
+    r"noise floors?|the floor|a floor|its floor|floor of": "null expectation, or noise baseline",
+    r"lean|leans|leaned|leaning": "direction of bias, stereotype, bias score",
+    r"published rule": "the paper's definition",
+    r"(?<!published )rehears\w*": "preflight check",
+    r"rates? (a|the|an) (part|image|images)|raters?|people who rate|ratings": "annotator, annotations, to annotate",
+    r"pictures?": "image",
+    r"data sets?": "dataset",
+    r"(embedded|drawn) worlds?": "synthetic world",
+    r"known truth|truth is known": "ground truth",
+    r"beside": "next to, compared with, in addition to",
+    r"nobody|somebody|whoever": "a concrete subject",
+    r"that (is|are) there": "existing",
+    r"gates?": "inclusion criteria",
+    r"a (panel|point|row|column|line) an? \w+|images a (prompt|share|point|profession)": "one per",
+    r"less (that|those|the|what|chance|women|second) ": "minus",
+    r"what became of|side by side|goes on from": "status; comparison; resumes",
+}
+"""Private words, as regular expressions, with the standard terms for them."""
+ALLOWED = {
+    # The papers' own terms, and words with another meaning.
+    "human rating": "a metric of DALL-Eval",
+    "ratings of 3.5 and 3.7": "values of that metric",
+    "1_ratings": "a name of a file",
+    "With few images a share": "a share is the subject",
+    "images a share": "a share is the subject",
+}
+"""Texts in which a private word has another meaning, with the reason."""
+# Contributors' pages, which follow the layers of the code; prompts of the papers; texts for models, which are keys.
+LATER = ("CONTRIBUTING.md", "world/README.md", "world/biaslab_world/DATA.md")
+
+
+NAMES = {"rows", "known", "by", "lead", "value", "table", "figure", "looks", "makes", "allowed", "unit"}
+"""Keys of YAML files whose values are names and not texts."""
+
+
+def _texts_of_yaml(value):
+    """Yield the texts of a YAML file, without keys and names."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key not in (
+                "rows",
+                "known",
+                "by",
+                "lead",
+                "value",
+                "table",
+                "figure",
+                "looks",
+                "makes",
+                "allowed",
+                "unit",
+            ):
+                yield from _texts_of_yaml(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts_of_yaml(inner)
+    elif isinstance(value, str) and " " in value:
+        yield value
+
+
+def _texts_of_notebook(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+
+
+def _prose(text):
+    """Return a text without code, names, links' targets, comments, and placeholders."""
+    text = re.sub(r"```.*?```|\{#.*?#\}|\{%.*?%\}|<!--.*?-->", " ", text, flags=re.DOTALL)
+    text = re.sub(r"`[^`]*`|\]\([^)]*\)|\{\{.*?\}\}|\{[\w:.,+]*\}|<[^>]*>|\$[^$]*\$", " ", text)
+    text = " ".join(text.split())
+    for allowed in ALLOWED:
+        text = text.replace(allowed, " ")
+    return text
+
+
+def private_words(texts):
+    """Return the private words of texts, each with the words around it and the standard term."""
+    found = []
+    for text in map(_prose, texts):
+        for pattern, term in TERMS.items():
+            for match in re.finditer(rf"\b({pattern})\b", text, re.IGNORECASE):
+                found.append((text[max(0, match.start() - 30) : match.end() + 30], term))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("No group is told apart from it.", ["told apart"]),
+        ("Amplification, floor left in and taken off.", ["left in", "taken off"]),
+        ("A panel a model; `beside` and {beside} are names.", ["panel a model"]),
+        ("Not significantly different from 0; see the null expectation.", []),
+    ],
+)
+def test_private_words_in_a_text_are_listed(text, words):
+    found = private_words([text])
+    assert len(found) == len(words) and all(any(word in around for around, _ in found) for word in words)
+
+
+def _files(*patterns):
+    return sorted(path for pattern in patterns for path in ROOT.glob(pattern))
+
+
+DATA = _files(
+    "biaslab/**/*.yaml",
+    "world/biaslab_world/brought.yaml",
+    "world/biaslab_world/calibration/*.yaml",
+    "params/*.yaml",
+    "world/params/*.yaml",
+)
+PAGES = [path for path in _files("README.md", "docs/**/*.md") if path.relative_to(ROOT).as_posix() not in LATER]
+
+
+@pytest.mark.parametrize("path", DATA, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_yaml_texts_have_no_private_words(path):
+    assert private_words(_texts_of_yaml(yaml.safe_load(path.read_text(encoding="utf-8")))) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*PAGES, *_files("biaslab/report/templates/**/*.j2")],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_pages_and_templates_have_no_private_words(path):
+    assert private_words([path.read_text(encoding="utf-8")]) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    _files("notebooks/*/*.ipynb", "world/biaslab_world/*/notebooks/*/*.ipynb"),
+    ids=lambda path: f"{path.parent.name}/{path.stem}",
+)
+def test_notebooks_have_no_private_words(path):
+    assert private_words(_texts_of_notebook(path)) == []
+
+
+def test_help_of_commands_has_no_private_words():
+    parser = cli.build_parser()
+    (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    helps = [action.help or "" for one in (parser, *commands.choices.values()) for action in one._actions]
+    helps += [action.help or "" for action in commands._choices_actions]
+    assert len(helps) > 50
+    assert private_words(helps) == []

@@ -29,7 +29,7 @@ for module in pkgutil.walk_packages(biaslab.__path__, "biaslab."):
 from biaslab import cli
 from biaslab.execution import workers
 assert workers._processors() >= 1
-sys.exit(cli.main(["published", "paradox_table_6"]))
+sys.exit(cli.main(["reference", "paradox_table_6"]))
 """
 
 

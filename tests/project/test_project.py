@@ -96,7 +96,7 @@ for name in ("biaslab.metrics", "biaslab.stats"):
     for module in pkgutil.iter_modules(importlib.import_module(name).__path__, f"{name}."):
         importlib.import_module(module.name)
 from biaslab import cli
-print(*(cli.main(["published"]), cli.main(["audit", "world"])))
+print(*(cli.main(["reference"]), cli.main(["audit", "world"])))
 """
 
 

@@ -70,7 +70,7 @@ def available():
 @pytest.mark.parametrize("words", commands())
 def test_commands_can_be_given(words, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
-    parser = cli.parser_of_commands()
+    parser = cli.build_parser()
     # What is only named, as in "`biaslab shard`, which computes share i of n", needs no more than its name.
     if len(words) == 1:
         (subparsers,) = (a for a in parser._actions if hasattr(a, "choices") and isinstance(a.choices, dict))
@@ -135,7 +135,7 @@ def test_files_of_values_can_be_read(text, tmp_path):
     if isinstance(held, list):
         assert len(questions.read_questions(file)) == len(held)
     elif "occupations" in held:
-        assert word_files.read(str(file), "captions.words").occupations
+        assert word_files.read(str(file), "captions.vocabulary_file").occupations
     else:
         given = {"run": "mine", "source": "pipeline", "model": "owner/name"} | held
         Settings.from_mapping(params.load(runner.PARAMS, given=given).values["settings"])
@@ -186,7 +186,9 @@ def test_one_glossary():
     rows = re.findall(r'^\| <a id="([^"]+)"></a>(.+?) \| (.+?) \|$', page, re.MULTILINE)
     told = {word: meaning for _, word, meaning in rows}
     assert len(told) == len(rows) == len({anchor for anchor, _, _ in rows})
-    assert [anchor for anchor, word, _ in rows] == [word.lower().replace(" ", "-") for _, word, _ in rows]
+    assert [anchor for anchor, word, _ in rows] == [
+        re.sub("[^a-z-]", "", word.lower().replace(" ", "-")) for _, word, _ in rows
+    ]
     words = cards.words("glossary")["terms"]
     assert {word: told.get(word) for word in words} == words
 
@@ -200,10 +202,10 @@ def test_settings_are_listed_as_they_are_declared(root, capsys):
     assert {one.name: one.meaning for one in found} == known
     by_name = {one.name: one for one in found}
     assert by_name["generation.steps"].facts == "whole number or null; 1 to 1000 steps; default null"
-    assert by_name["people.aspect"].limits == "0.1 to 10"
+    assert by_name["paired.aspect"].limits == "0.1 to 10"
     assert by_name["compute.engine"].facts == 'one of `local`, `dask`; default "local"'
-    assert by_name["judging.texts"].kind == "list of texts"
-    assert by_name["compute.store"].kind == "path" and by_name["judging.gender"].kind == "name or path"
+    assert by_name["judging.class_prompts"].kind == "list of texts"
+    assert by_name["compute.cache"].kind == "path" and by_name["judging.gender"].kind == "name or path"
     # What an installed package brings.
     assert "with models of biaslab-world: mini-clip" in by_name["judging.gender"].package_default
     assert (
@@ -215,7 +217,7 @@ def test_settings_are_listed_as_they_are_declared(root, capsys):
         n for n in known if n.startswith("vision.")
     ]
     assert [one.name for one in settings_reference.find_declared("settings.generation.steps")] == ["generation.steps"]
-    assert "judging.min_face" in {one.name for one in settings_reference.find_declared("FACE")}
+    assert "judging.min_face_size" in {one.name for one in settings_reference.find_declared("FACE")}
     assert cli.main(["settings", "compute.workers"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "compute.workers  (whole number; 0 or more processes; default 0)"
     assert cli.main(["settings", "guidance_scal3"]) == 2
@@ -348,7 +350,7 @@ def test_the_site_loads_nothing_from_elsewhere(site, parsed):
 def test_every_command_setting_and_table_is_on_the_site(site):
     names = ("commands", "settings", "tables")
     page = {name: (site / f"reference/{name}.html").read_text(encoding="utf-8") for name in names}
-    (subparsers,) = (a for a in cli.parser_of_commands()._actions if isinstance(getattr(a, "choices", None), dict))
+    (subparsers,) = (a for a in cli.build_parser()._actions if isinstance(getattr(a, "choices", None), dict))
     assert all(f'id="{name}"' in page["commands"] for name in subparsers.choices)
     assert all(f'id="{one.name}"' in page["settings"] for one in settings_reference.find_declared())
     assert 'id="paradox_amplification"' in page["tables"]

@@ -87,11 +87,13 @@ _OF_PAPERS = (
 )
 # What prompts ask for, which gives a group of settings its name; lexicons of words.
 _NAMED = {
-    "biaslab.pipeline.stages": {"dalleval", "triplets", "paradox_occupations", "paradox_prompts"},
-    **{f"biaslab.pipeline.{n}": {"triplets"} for n in ("validation", "dependency")},
-    "biaslab.pipeline.image_counts": {"triplets", "custom"},
-    "biaslab.settings": {"triplets"},
+    "biaslab.pipeline.stages": {"paired", "dalleval", "triplets", "paradox_occupations", "paradox_prompts"},
+    "biaslab.pipeline.validation": {"paired", "triplets"},
+    "biaslab.pipeline.dependency": {"triplets"},
+    "biaslab.pipeline.image_counts": {"paired", "triplets", "custom"},
+    "biaslab.settings": {"paired", "triplets"},
     "biaslab.runs.audit": {"custom"},
+    "biaslab.runs.jobs": {"paired"},
     # A word of numpy's.
     "biaslab.captions.embeddings": {"precision"},
 }

@@ -20,9 +20,9 @@ EXAMPLE = Path(__file__).parents[1] / "judges" / "example_judge"
 # As few people as there can be, judged by how bright their image is.
 AUDIT = {
     "notebooks": '["paired/3_2_prompts", "paired/4_4_overall"]',
-    "people.occupations": 1,
-    "people.power_runs": 1,
-    "people.three_prompts": 0,
+    "paired.n_occupations": 1,
+    "paired.power_samples": 1,
+    "paired.three_person_prompts": 0,
     "critic.rounds": 0,
     "generation.steps": 1,
     "judging.gender": "plugin:brightness",
@@ -81,13 +81,13 @@ def test_nothing_of_it_is_there(python):
     assert done.returncode == 1 and "No module named 'biaslab_world'" in done.stderr
     done = python("-m", "biaslab.cli", "models")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("No installed package brings a model.")
+    assert done.stdout.startswith("No installed package provides a model.")
     # Its names are no names here, and what says so names what there is.
     done = python("-m", "biaslab.cli", "audit", "mini")
     assert done.returncode == 2 and "There is no text-to-image model named 'mini'" in done.stderr
     code = "from biaslab.request import Request; Request.from_parameters({'source': 'mini'})"
     done = python("-c", code)
-    assert "neither 'published', 'ratings', 'pipeline' nor a folder that exists" in done.stderr
+    assert "neither 'published', 'annotations', 'pipeline' nor a folder that exists" in done.stderr
 
 
 def test_the_papers_numbers_are_computed(python, biaslab, root):
@@ -110,14 +110,14 @@ def test_a_model_in_a_folder_is_audited_by_a_judge_of_another_package(python, bi
     monkeypatch.setattr(tiny, "LENGTH", 60)
     tiny.save("sd1", python.work / "tiny")
     given = [word for key, value in AUDIT.items() for word in ("--set", f"{key}={value}")]
-    record = biaslab("audited", "audit", "tiny", "--size", "quick", "--name", "audited", *given)
+    record = biaslab("audited", "audit", "tiny", "--preset", "quick", "--name", "audited", *given)
     assert record["status"] == "ok" and [n["status"] for n in record["notebooks"]] == ["ok"] * 2
     people = pd.read_csv(python.work / "outputs/audited/measured/paired_people.csv")
     alone = people[people["setting"] == "single"]
     # Every image of one person is judged, by its brightness alone; where two stand, no face says who is who.
-    assert set(alone["outcome"]) == {"judged"}
-    assert alone["gender"].equals(alone["p_female"].ge(0.5).map({True: "female", False: "male"}))
-    assert 0 < alone["p_female"].min() < alone["p_female"].max() < 1
-    assert not set(people.loc[people["setting"] == "paired", "outcome"]) & {"judged"}
+    assert set(alone["status"]) == {"judged"}
+    assert alone["gender"].equals(alone["probability_female"].ge(0.5).map({True: "female", False: "male"}))
+    assert 0 < alone["probability_female"].min() < alone["probability_female"].max() < 1
+    assert not set(people.loc[people["setting"] == "paired", "status"]) & {"judged"}
     # One occupation of each list, three times.
     assert len(alone[alone["aspect"] == "occupation"]) == 6

@@ -39,7 +39,7 @@ def test_prompts_of_parquet(tmp_path):
         ("prompt,n\na chef,0\n", "'0'"),
         ("prompt,n\na chef,1.5\n", "'1.5'"),
         ("prompt,people\na chef,3\n", "'3'"),
-        ("prompt\na chef\nA  chef\n", "'A  chef' stands twice"),
+        ("prompt\na chef\nA  chef\n", "'A  chef' occurs twice"),
         ("prompt,group\n,chef\n", "empty"),
         ("prompt\n", "no prompt|no rows|empty"),
         ("text\na chef\n", "no column 'prompt'"),
@@ -64,7 +64,7 @@ def test_a_benchmark_with_and_without_its_sample(tmp_path):
         ("group,percent_female\nchef,120\n", "'120'"),
         ("group,percent_female\nchef,many\n", "'many'"),
         ("group,percent_female\nchef,20\nnurse,\n", "group 'nurse' has no percent_female in data row 2"),
-        ("group,percent_female\nchef,20\nchef,30\n", "'chef' stands twice"),
+        ("group,percent_female\nchef,20\nchef,30\n", "'chef' occurs twice"),
         ("group,percent_female,n\nchef,20,0\n", "'0'"),
         ("group,share\nchef,20\n", "no column 'percent_female'"),
     ],
@@ -79,5 +79,5 @@ def test_benchmarks_that_cannot_be_used(tmp_path, text, names):
 )
 def test_files_that_are_not_there_are_told_by_their_setting(tmp_path, read, name):
     for path in (str(tmp_path / name), str(tmp_path)):
-        with pytest.raises(InputError, match=r"custom\.(prompts|benchmark) is .*" + path[-5:]):
+        with pytest.raises(InputError, match=r"custom\.(prompts|benchmark)_file is .*" + path[-5:]):
             read(path)

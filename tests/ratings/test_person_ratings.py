@@ -26,8 +26,8 @@ c,middle,F,,
 c,right,,,m
 d,1,,,
 """
-LABELS = ["female", "male", "tie", "unsure", "female", "male", "unrated", "missing"]
-LONG = """rater,image_id,position,label
+LABELS = ["female", "male", "tie", "unsure", "female", "male", "unannotated", "missing"]
+LONG = """annotator,image_id,position,label
 Ann,a,1,female
 Ben,a,,female
 Cy,a,1,male
@@ -64,24 +64,26 @@ def test_judgements_have_the_shape_of_every_judge(write):
     found = judge_people(ASKED, write(WIDE))
     assert list(found) == list(COLUMNS)
     pd.testing.assert_frame_equal(found[["image_id", "position"]], ASKED, check_dtype=False)
-    assert list(found["outcome"]) == [*["judged"] * 2, *["uncertain"] * 2, *["judged"] * 2, *["unrated"] * 2]
+    assert list(found["status"]) == [*["judged"] * 2, *["uncertain"] * 2, *["judged"] * 2, *["unannotated"] * 2]
     assert list(found["gender"]) == ["female", "male", "unsure", "unsure", "female", "male", "", ""]
     assert list(found["reason"]) == ["", "", "tie", "unsure", "", "", "", "not in the file"]
-    assert (found["role"] == "").all() and found[["p_female", "x0", "n_faces", "role_p"]].isna().all(axis=None)
+    assert (found["role"] == "").all() and found[["probability_female", "x0", "n_faces", "role_p"]].isna().all(
+        axis=None
+    )
 
 
 def test_ratings_of_others_are_named_or_left_aside(write):
     path = write("image_id,position,Ann\na,1,female\nzz,1,male\nb,3,male\na,left,male\nb,middle,female\n")
     # Two stand in b, so nobody is third or in the middle; of one person in a nobody is left.
     listed = r"'1' of image 'zz'.*'3' of image 'b'.*'left' of image 'a'.*'middle' of image 'b'"
-    with pytest.raises(InputError, match=rf"rates 4 people .*data row 2\): .*{listed}"):
+    with pytest.raises(InputError, match=rf"annotates 4 people .*data row 2\): .*{listed}"):
         read(path, ASKED)
     # One file serves several tables of people: what is about others is left aside, even if that is all.
     assert labels(read(path, ASKED, unknown="aside")) == ["female"] + ["missing"] * 7
     others = pd.DataFrame({"image_id": ["q", "q"], "position": [1, 2]})
     assert read(path, others, unknown="aside").n_annotators == 0
-    assert list(judge_people(others, path)["outcome"]) == ["unrated"] * 2
-    # Of images of one person no position need be said; raters whose names differ in case are two.
+    assert list(judge_people(others, path)["status"]) == ["unannotated"] * 2
+    # Of images of one person no position need be said; annotators whose names differ in case are two.
     rated = read(write("image,Ann,ann\na,female,female\n"), ASKED)
     assert labels(rated) == ["female"] + ["missing"] * 7 and rated.n_annotators == 2
 
@@ -91,16 +93,16 @@ def test_ratings_of_others_are_named_or_left_aside(write):
     [
         ("image,Ann\nb,female\n", "position is empty for an image of several people in data row 1"),
         ("image,positoin,Ann\na,1,female\n", "Rename 'positoin' to 'position'"),
-        ("image_id,position\na,1\n", "no column of ratings"),
-        ("image_id,position,rater\na,1,Ann\n", "no column 'label'"),
+        ("image_id,position\na,1\n", "no column of annotations"),
+        ("image_id,position,annotator\na,1,Ann\n", "no column 'label'"),
         ("image_id,position,Ann\na,1,femal\n", r"'Ann' holds 'femal' in data row 1.*Did you mean 'female'"),
         ("image_id,position,Ann\na,top,female\n", "position is 'top' in data row 1"),
         ("image_id,position,Ann\na,1.5,female\n", "position is '1.5' in data row 1"),
         ("image_id,position,Ann\n,1,female\n", "image_id is empty in data row 1"),
-        ("image_id,position,Ann\nb,1,female\nb,left,male\n", "'left' of image 'b' stands there twice"),
-        ("image_id,position,rater,label\nb,1,Ann,male\nb,left,Ann,male\n", "two ratings by rater 'Ann'"),
-        ("image_id,position,rater,label\na,1,,male\n", "rater is empty in data row 1"),
-        ("image_id,position,Ann\na,1,\n", "rates none of the 8 people"),
+        ("image_id,position,Ann\nb,1,female\nb,left,male\n", "'left' of image 'b' occurs twice"),
+        ("image_id,position,annotator,label\nb,1,Ann,male\nb,left,Ann,male\n", "two annotations by annotator 'Ann'"),
+        ("image_id,position,annotator,label\na,1,,male\n", "annotator is empty in data row 1"),
+        ("image_id,position,Ann\na,1,\n", "annotates none of the 8 people"),
     ],
 )
 def test_bad_files_say_what_and_where(content, message, write):
@@ -121,7 +123,7 @@ def world(seed, n_images, two=True, aspect="occupation"):
             outcome = "judged" if rng.random() > 0.1 else "uncertain"
             said = (OTHER[shows] if whole else shows) if outcome == "judged" else "unsure"
             rows.append((f"{aspect}{i}", position, shows, said, outcome))
-    frame = pd.DataFrame(rows, columns=["image_id", "position", "truth", "gender", "outcome"])
+    frame = pd.DataFrame(rows, columns=["image_id", "position", "truth", "gender", "status"])
     return frame.assign(aspect=aspect, setting="paired" if two else "single")
 
 
@@ -141,10 +143,10 @@ def test_kappa_and_its_interval_by_another_route():
         chance = a.mean() * b.mean() + (1 - a.mean()) * (1 - b.mean())
         return ((a == b).mean() - chance) / (1 - chance)
 
-    judged = people[people["outcome"] == "judged"].reset_index(drop=True)
+    judged = people[people["status"] == "judged"].reset_index(drop=True)
     a, b = (judged[c].to_numpy() == "female" for c in ("truth", "gender"))
     assert row["value"] == pytest.approx(kappa(a, b))
-    assert (row["n"], row["n_missing"], row["n_raters"]) == (len(judged), 120 - len(judged), 2)
+    assert (row["n"], row["n_missing"], row["n_annotators"]) == (len(judged), 120 - len(judged), 2)
     # Images are redrawn, one by one, with all their people.
     rng = np.random.default_rng(1)
     groups = list(judged.groupby("image_id").indices.values())
@@ -159,9 +161,9 @@ def test_kappa_and_its_interval_by_another_route():
     assert row["ci_high"] - row["ci_low"] > 1.15 * (alone.ci_high - alone.ci_low)
 
 
-def rated_file(people, seed, n_raters=3):
-    """Return ratings of people by raters who err in one of ten, as the text of a file."""
-    wrong = np.random.default_rng(seed).random((len(people), n_raters)) < 0.1
+def rated_file(people, seed, n_annotators=3):
+    """Return ratings of people by annotators who err in one of ten, as the text of a file."""
+    wrong = np.random.default_rng(seed).random((len(people), n_annotators)) < 0.1
     truth = people["truth"].to_numpy()[:, None]
     said = pd.DataFrame(np.where(wrong, np.vectorize(OTHER.get)(truth), truth)).add_prefix("r")
     return people[["image_id", "position"]].join(said).to_csv(index=False)
@@ -172,7 +174,7 @@ def test_tables_7_and_9_from_a_file(write):
     content = rated_file(people, 4)
     rated = read(write(content), people)
     shown = truth_of(people)
-    judged = {"clip": people, "annotators": people.assign(gender=rated.people["label"], outcome="judged")}
+    judged = {"clip": people, "annotators": people.assign(gender=rated.people["label"], status="judged")}
     found = agreement_tables(judged, shown, rated, seed=3, replicates=500)
     assert not found.duplicated(list(AGREEMENT_COLUMNS[:5])).any()
     known = found[found["reason"] == ""]
@@ -187,7 +189,7 @@ def test_tables_7_and_9_from_a_file(write):
         agreed = ((counts**2).sum(axis=1) - 3).mean() / 6
         chance = ((counts.sum(axis=0) / counts.sum()) ** 2).sum()
         assert fleiss.loc[aspect, "value"] == pytest.approx((agreed - chance) / (1 - chance))
-        assert fleiss.loc[aspect, "n_raters"] == 3 and fleiss.loc[aspect, "n_missing"] == 0
+        assert fleiss.loc[aspect, "n_annotators"] == 3 and fleiss.loc[aspect, "n_missing"] == 0
     assert fleiss.loc["average", "value"] == pytest.approx(fleiss["value"][:2].mean())
     assert fleiss.loc["average", "n"] == 140
     # The mean of two independent estimates varies less than either.
@@ -202,38 +204,38 @@ def test_tables_7_and_9_from_a_file(write):
 
 
 def test_raters_may_differ_between_people(write):
-    # Five raters, three to a person: Fleiss' kappa is that of the three ratings, whoever gave them.
+    # Five annotators, three to a person: Fleiss' kappa is that of the three ratings, whoever gave them.
     people = world(8, 20, two=False)
     rng = np.random.default_rng(0)
     dense = read(write(rated_file(people, 9)), people)
     chosen = itertools.cycle(itertools.combinations("vwxyz", 3))
-    lines = ["image_id,position,rater,label"]
-    for k, (p, raters) in enumerate(zip(people.itertuples(), chosen, strict=False)):
+    lines = ["image_id,position,annotator,label"]
+    for k, (p, annotators) in enumerate(zip(people.itertuples(), chosen, strict=False)):
         said = dense.ratings.iloc[k].tolist()
         rng.shuffle(said)
-        lines += [f"{p.image_id},1,{r},{s}" for r, s in zip(raters, said, strict=True)]
+        lines += [f"{p.image_id},1,{r},{s}" for r, s in zip(annotators, said, strict=True)]
     # One person with two ratings only is left out.
     sparse = read(write("\n".join(lines[:-1])), people)
     assert sparse.n_annotators == 5
     found = agreement_tables({}, None, sparse, seed=1, replicates=50).iloc[0]
     own = agreement.fleiss_kappa(dense.ratings[:-1], seed=1, replicates=50)
     assert found["value"] == pytest.approx(own.value)
-    assert (found["n"], found["n_missing"], found["n_raters"]) == (19, 1, 3)
+    assert (found["n"], found["n_missing"], found["n_annotators"]) == (19, 1, 3)
 
 
 def test_what_has_no_value_has_a_reason(write):
     people = world(1, 6)
     shown = truth_of(people)
-    blind = people.assign(outcome="no_face", gender="")
+    blind = people.assign(status="no_face", gender="")
     row = agreement_tables({"x": blind}, shown, seed=1).iloc[0]
-    assert np.isnan(row["value"]) and row["reason"] == "no item has a rating by both raters"
+    assert np.isnan(row["value"]) and row["reason"] == "no item has a label by both annotators"
     assert (row["n"], row["n_missing"]) == (0, 12)
-    one = people.assign(outcome="judged", gender="female")
+    one = people.assign(status="judged", gender="female")
     assert "one label only: female" in agreement_tables({"x": one}, shown, seed=1).iloc[0]["reason"]
     # A rating by one person each: nothing to agree on.
-    lone = read(write(rated_file(people, 1, n_raters=1)), people)
+    lone = read(write(rated_file(people, 1, n_annotators=1)), people)
     row = agreement_tables({}, None, lone, seed=1).iloc[0]
-    assert np.isnan(row["value"]) and "two or more raters" in row["reason"] and row["n_missing"] == 12
+    assert np.isnan(row["value"]) and "two or more annotators" in row["reason"] and row["n_missing"] == 12
     assert agreement_tables({}, seed=1).empty
 
 

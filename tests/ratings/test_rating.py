@@ -19,10 +19,10 @@ def judgements():
     """30 training images (10 for each occupation) and 6 generated ones; of each source the last was not judged."""
     out = {}
     for source, n in (("training", 30), ("generated", 6)):
-        rows = pd.DataFrame({"image_id": [f"{source[0]}{k}" for k in range(n)], "outcome": "judged"})
+        rows = pd.DataFrame({"image_id": [f"{source[0]}{k}" for k in range(n)], "status": "judged"})
         rows["occupation"] = np.resize(OCCUPATIONS, n)
-        rows["gender"], rows["p_female"] = np.resize(["female", "male"], n), np.resize([0.95, 0.02], n)
-        rows.loc[n - 1, ["outcome", "gender", "p_female"]] = ["no_face", "", np.nan]
+        rows["gender"], rows["probability_female"] = np.resize(["female", "male"], n), np.resize([0.95, 0.02], n)
+        rows.loc[n - 1, ["status", "gender", "probability_female"]] = ["no_face", "", np.nan]
         out[source] = rows
     return out
 
@@ -77,16 +77,18 @@ def test_ratings_come_from_the_file_then_from_made_up_raters(drawn, tmp_path):
     truth = pd.Series("female", index=drawn["image_id"])[:5]
     for none in ({}, {"truth": truth, "simulated": 0}):
         found = sample.collect(drawn, seed=1, **none)
-        assert found.annotations is None and found.note.startswith("No ratings yet: the sample has 12")
+        assert found.annotations is None and found.note.startswith("No annotations yet: the sample has 12")
     made = sample.collect(drawn, truth=truth, seed=1, simulated=3, error=0, unsure=0)
-    assert made.kind == "simulated" and made.note.startswith("SIMULATED ratings, no person's: 3 made-up raters")
+    assert made.kind == "simulated" and made.note.startswith(
+        "SIMULATED annotations, not by people: 3 simulated annotators"
+    )
     assert "5 of 12 images" in made.note and made.annotations.n_annotators == 3
     assert (sample.votes(made.annotations) == "female").sum() == 5 and len(sample.votes(made.annotations)) == 5
     path = tmp_path / "r.csv"
     path.write_text("image,source,occupation,x,y\nt1,training,nurse,female,male\n")
-    assert sample.collect(drawn, path, truth, seed=1).note == "Ratings come from r.csv: 2 raters."
+    assert sample.collect(drawn, path, truth, seed=1).note == "Annotations come from r.csv: 2 annotators."
     path.write_text("occupation,source,percent_female,n\nnurse,generated,50,2\nnurse,training,50,2\n")
-    with pytest.raises(InputError, match="holds shares"):
+    with pytest.raises(InputError, match="contains shares"):
         sample.collect(drawn, path, seed=1)
 
 
@@ -110,22 +112,23 @@ def test_agreement_by_hand(every, tmp_path):
         "t0,training,nurse,female,female,female",  # as the judge
         "t1,training,pilot,male,male,unsure",  # as the judge
         "t2,training,baker,male,male,female",  # not as the judge
-        "g0,generated,nurse,unsure,unsure,female",  # the raters are unsure
+        "g0,generated,nurse,unsure,unsure,female",  # the annotators are unsure
         "g1,generated,pilot,male,female,",  # a tie
     )
     table = agreement(rated, every, seed=0, replicates=200)
     tables.check(table, "judging_agreement")
     found = table.set_index(["statistic", "labels", "subset"])
     two = found.loc[("judge_agreement", "female/male", "all")]
-    assert two["value"] == pytest.approx(100 * 2 / 3) and two["n_items"] == 3 and two["published"] == 98
+    assert two["value"] == pytest.approx(100 * 2 / 3) and two["n_items"] == 3 and two["paper_text_value"] == 98
     three = found.loc[("judge_agreement", "female/male/unsure", "all")]
-    assert three["value"] == pytest.approx(50) and three["n_items"] == 4 and np.isnan(three["published"])
+    assert three["value"] == pytest.approx(50) and three["n_items"] == 4 and np.isnan(three["paper_text_value"])
     none = found.loc[("judge_agreement", "female/male", "generated")]
     assert np.isnan(none["value"]) and none["n_items"] == 0 and none["reason"].startswith("no image has both")
-    # Krippendorff, female/male, over t0 (fff), t1 (mm), t2 (mmf), g1 (mf). Disagreeing ordered pairs over (raters - 1):
-    # 0 + 0 + 4/2 + 2/1 = 4. Labels: 5 female, 5 male of 10: expected 2 * 5 * 5 / 9. Alpha = 1 - 4 / (50 / 9) = 0.28.
+    # Krippendorff, female/male, over t0 (fff), t1 (mm), t2 (mmf), g1 (mf). Disagreeing ordered pairs over (annotators -
+    # 1): 0 + 0 + 4/2 + 2/1 = 4. Labels: 5 female, 5 male of 10: expected 2 * 5 * 5 / 9. Alpha = 1 - 4 / (50 / 9) =
+    # 0.28.
     alpha = found.loc[("krippendorff_alpha", "female/male", "all")]
-    assert alpha["value"] == pytest.approx(0.28) and alpha["n_items"] == 4 and alpha["n_raters"] == 3
+    assert alpha["value"] == pytest.approx(0.28) and alpha["n_items"] == 4 and alpha["n_annotators"] == 3
     wrong = sample.disagreements(rated, every)
     # The judge gave g1 0.02 and the others 0.95: it was surest of g1.
     assert list(wrong["image_id"]) == ["g1", "t2", "g0"]
@@ -136,7 +139,7 @@ def test_nothing_rated_gives_rows_with_a_reason(drawn, every, tmp_path):
     assert len(found) == 12 and (found["reason"] == sample.NO_RATINGS).all()
     assert sample.votes(None).empty and sample.disagreements(None, every).empty
     counts = tables.check(sample.outcomes(drawn, None), "judging_rated").set_index(["source", "vote"])
-    assert counts.loc[("training", "unrated"), "n"] + counts.loc[("generated", "unrated"), "n"] == 12
+    assert counts.loc[("training", "unannotated"), "n"] + counts.loc[("generated", "unannotated"), "n"] == 12
     rated = write(tmp_path / "r.csv", ",".join([*drawn.loc[0, ["image_id", "source", "occupation"]], "f,,"]))
     counts = sample.outcomes(drawn, rated).groupby("vote")["n"].sum()
-    assert counts["female"] == 1 and counts["unrated"] == 11
+    assert counts["female"] == 1 and counts["unannotated"] == 11

@@ -26,8 +26,8 @@ def judgements_of(kind):
     female, judged, right = k % 2 == 0, k % 10 != 9, k % 20 != 4
     said = np.where(female == right, "female", "male")
     rows = pd.DataFrame({"image_id": [f"{kind}-{i}" for i in k], "occupation": [OCCUPATIONS[i // 2 % 4] for i in k]})
-    rows = rows.assign(outcome=np.where(judged, "judged", "no_face"), gender=np.where(judged, said, ""))
-    rows["p_female"] = np.where(judged, np.where(said == "female", 0.97, 0.03), np.nan)
+    rows = rows.assign(status=np.where(judged, "judged", "no_face"), gender=np.where(judged, said, ""))
+    rows["probability_female"] = np.where(judged, np.where(said == "female", 0.97, 0.03), np.nan)
     rows[["x0", "y0", "x1", "y1"]] = 2.0, 2.0, 9.0, 9.0
     return rows.assign(truth_gender=np.where(female, "female", "male")) if kind == "training" else rows
 
@@ -66,7 +66,7 @@ def execute(root, tmp_path, monkeypatch):
                 continue
             exec("".join(cell["source"]), space)
             if "parameters" in cell["metadata"].get("tags", []):
-                short = {"output_dir": str(tmp_path / "out"), "bootstrap_replicates": 200, "rated_images": 60}
+                short = {"output_dir": str(tmp_path / "out"), "bootstrap_replicates": 200, "n_annotated_images": 60}
                 space.update({"source": "mini"} | short | parameters)
         return space
 
@@ -83,11 +83,11 @@ def findings(tmp_path):
 
 
 def test_without_ratings_the_truth_is_seen_through_simulated_raters_and_corrects(execute, tmp_path):
-    space = execute(simulated_error=0.0, simulated_unsure=0.0)
+    space = execute(simulated_error_rate=0.0, simulated_unsure_rate=0.0)
     rated = read(tmp_path, "judging_rated").set_index(["source", "vote"])["n"]
     # 30 of each source; the truth of generated images is not known.
     assert rated[("training", "female")] + rated[("training", "male")] == 30
-    assert rated[("generated", "unrated")] == 30
+    assert rated[("generated", "unannotated")] == 30
     found = read(tmp_path, "judging_agreement").set_index(["statistic", "labels", "subset"])
     assert found.loc[("krippendorff_alpha", "female/male", "all"), "value"] == 1
     judge = found.loc[("judge_agreement", "female/male", "all")]
@@ -95,7 +95,9 @@ def test_without_ratings_the_truth_is_seen_through_simulated_raters_and_corrects
     wrong = sum(int(i.split("-")[1]) % 20 == 4 for i in drawn)
     assert judge["value"] == pytest.approx(100 * (30 - wrong) / 30) and judge["n_items"] == 30
     # Who rated is said with what they said.
-    assert findings(tmp_path)[0]["details"][0].startswith("SIMULATED ratings, no person's: 7 made-up raters")
+    assert findings(tmp_path)[0]["details"][0].startswith(
+        "SIMULATED annotations, not by people: 7 simulated annotators"
+    )
     if wrong:
         assert (tmp_path / "out" / "figures" / "judging_disagreements.png").is_file()
     errors = read(tmp_path, "judging_error").query("reference == 'truth'")
@@ -122,13 +124,13 @@ def test_a_file_of_ratings_is_reported_and_corrects(execute, tmp_path):
         rows.append(f"{kind}-{k},{kind},{OCCUPATIONS[k // 2 % 4]},{label},{label}")
     path = tmp_path / "ratings.csv"
     path.write_text("\n".join(rows) + "\n")
-    space = execute(ratings_file=str(path))
-    assert space["collected"].kind == "ratings"
-    assert findings(tmp_path)[0]["details"][0] == "Ratings come from ratings.csv: 2 raters."
+    space = execute(annotations_file=str(path))
+    assert space["collected"].kind == "annotations"
+    assert findings(tmp_path)[0]["details"][0] == "Annotations come from ratings.csv: 2 annotators."
     found = read(tmp_path, "judging_agreement").set_index(["statistic", "labels", "subset"])
-    # Of each 120, 12 are turned away and 6 are judged wrong: 102 of 108 as the raters say.
+    # Of each 120, 12 are turned away and 6 are judged wrong: 102 of 108 as the annotators say.
     both = found.loc[("judge_agreement", "female/male", "all")]
-    assert both["value"] == pytest.approx(100 * 102 / 108) and both["n_items"] == 216 and both["n_raters"] == 2
+    assert both["value"] == pytest.approx(100 * 102 / 108) and both["n_items"] == 216 and both["n_annotators"] == 2
     corrected = read(tmp_path, "judging_corrected")
     assert (corrected["reason"] == "").all() and corrected["percent_female_corrected"].notna().all()
 
@@ -150,5 +152,5 @@ def test_a_person_who_runs_it_gets_a_page_whose_answers_it_reads(execute, tmp_pa
     folder = tmp_path / "answers"
     folder.mkdir()
     rows = [",".join([*row, "ana", "female"]) for row in data["rows"]]
-    (folder / "ana.csv").write_text("\n".join([",".join([*data["header"], "rater", "label"]), *rows]))
-    assert execute(ratings_file=str(folder))["collected"].rated.n_raters == 1
+    (folder / "ana.csv").write_text("\n".join([",".join([*data["header"], "annotator", "label"]), *rows]))
+    assert execute(annotations_file=str(folder))["collected"].rated.n_annotators == 1

@@ -15,7 +15,7 @@ from biaslab.schema import tables
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "laion_sd_gender_ratings.csv"
 
-# Votes by hand: a is female (2 of 3), b a tie of female and male, c unsure (2 of 3), d unrated, e male (one
+# Votes by hand: a is female (2 of 3), b a tie of female and male, c unsure (2 of 3), d unannotated, e male (one
 # rating), f female (2 of 4 would do: here 1 of 1), g male (2 of 3, one unsure).
 WIDE = """image,source,occupation,r1,r2,r3
 a,training,nurse,female,female,male
@@ -26,7 +26,7 @@ e,training,nurse,male,,
 f,generated,nurse,female,,
 g,generated,nurse,male,male,unsure
 """
-LONG = """image,source,occupation,rater,label
+LONG = """image,source,occupation,annotator,label
 a,training,nurse,x,female
 a,training,nurse,y,male
 b,generated,nurse,x,female
@@ -67,14 +67,14 @@ def cell(rated: readers.AnnotatedImages, source: str, occupation: str = "nurse")
 def test_wide_ratings_are_resolved_with_ties_unsure_and_unrated_counted(write):
     rated = readers.read(write(WIDE))
     assert rated.kind == "wide" and rated.annotators == ("r1", "r2", "r3") and rated.n_annotators == 3
-    expected = ["female", "tie", "unsure", "unrated", "male", "female", "male"]
+    expected = ["female", "tie", "unsure", "unannotated", "male", "female", "male"]
     assert rated.images["label"].tolist() == expected
     training = cell(rated, "training")
     assert training[["n_images", *readers.OUTCOMES, "n"]].tolist() == [5, 1, 1, 0, 1, 1, 1, 2]  # nobody is other
     assert training["percent_female"] == 50.0  # a female, e male
     shares = rated.percent_female.set_index("source")
     assert shares["percent_female"].to_dict() == {"generated": 50.0, "training": 50.0} and set(shares["n"]) == {2}
-    same = {"model": "unnamed", "approach": "naive", "occupation": "nurse", "prompt": "ratings"}
+    same = {"model": "unnamed", "approach": "naive", "occupation": "nurse", "prompt": "annotations"}
     assert (shares[list(same)] == list(same.values())).all(axis=None)
     # 3 + 2 + 3 + 0 + 1 + 1 + 3 ratings; b, e and f miss some but not all.
     assert note(rated, "ratings") == 13
@@ -88,9 +88,9 @@ def test_a_crowd_of_raters_is_packed_without_changing_votes(write):
         for i in range(60)
         for w in rng.choice(90, size=rng.integers(1, 6), replace=False)
     ]
-    frame = pd.DataFrame(rows, columns=["image", "source", "occupation", "rater", "label"])
+    frame = pd.DataFrame(rows, columns=["image", "source", "occupation", "annotator", "label"])
     rated = readers.read(write(frame.to_csv(index=False)))
-    assert rated.annotators == () and rated.n_annotators == frame["rater"].nunique()
+    assert rated.annotators == () and rated.n_annotators == frame["annotator"].nunique()
     assert rated.ratings.shape == (60, frame.groupby("image").size().max())
     by_hand = {image: vote(g["label"]) for image, g in frame.groupby("image")}
     assert dict(zip(rated.images["image"], rated.images["label"], strict=True)) == by_hand
@@ -100,7 +100,7 @@ def vote(labels) -> str:
     """Return the majority by counting, without the package."""
     count = Counter(label for label in labels if isinstance(label, str) and label)
     if not count:
-        return "unrated"
+        return "unannotated"
     (first, n), *rest = count.most_common()
     return "tie" if rest and rest[0][1] == n else first
 
@@ -127,7 +127,7 @@ def test_other_spellings_of_labels_are_read_and_reported(write):
     assert rated.ratings.loc[1, ["r1", "r3"]].tolist() == ["male", "unsure"]
     assert pd.isna(rated.ratings.loc[1, "r2"])
     assert note(rated, "read 'woman' as female") == 1 and note(rated, "read 'n/a' as not rated") == 1
-    # A column of genders alone is one rater.
+    # A column of genders alone is one annotator.
     rated = readers.read(write("image,source,occupation,Gender\na,generated,nurse,F\nb,generated,nurse,Man\n"))
     assert rated.kind == "wide" and rated.images["label"].tolist() == ["female", "male"]
 
@@ -135,7 +135,7 @@ def test_other_spellings_of_labels_are_read_and_reported(write):
 def test_a_nameless_index_and_unused_columns_are_reported(write):
     rated = readers.read(write(",image,source,occupation,r1,r2,prompt\n0,a,training,nurse,female,,a nurse\n"))
     assert rated.annotators == ("r1",) and note(rated, "columns not used: prompt") == 1
-    assert note(rated, "columns not used") == 1 and note(rated, "raters without a rating") == 1
+    assert note(rated, "columns not used") == 1 and note(rated, "annotators without a rating") == 1
     rated = readers.read(write(SHARES.replace("n\n", "n,note\n", 1).replace("0\n", "0,x\n")))
     notes = rated.notes.set_index("item")
     assert notes.loc["columns not used", "detail"] == "note"
@@ -167,7 +167,7 @@ def test_training_images_without_a_model_serve_every_model(write):
 def test_prompts_of_shares_are_kept_and_training_serves_all(write):
     head = "occupation,source,percent_female,n,prompt\n"
     rated = readers.read(write(head + "nurse,training,90,9,\nnurse,generated,0.5,9,1\nnurse,generated,70,9,2\n"))
-    assert rated.percent_female["prompt"].tolist() == ["1", "2", "ratings"]
+    assert rated.percent_female["prompt"].tolist() == ["1", "2", "annotations"]
     with pytest.raises(InputError, match="prompt '2' has shares of one source only"):
         readers.read(write(head + "nurse,training,90,9,1\nnurse,generated,80,9,1\nnurse,generated,70,9,2\n"))
 
@@ -212,19 +212,19 @@ BAD = [
     (SHARES.replace("percent_female", "percent_femal"), "Rename 'percent_femal' to 'percent_female'."),
     ("occupation,source,percent_female\nnurse,training,40\n", "no column 'n'. Shares need: occupation, "),
     (SHARE_HEAD.replace("n\n", "n,modle\n") + "nurse,training,40,9,a\n", "'modle'. Did you mean 'model'?"),
-    ("image,source,occupation\na,training,nurse\n", "no column of ratings"),
+    ("image,source,occupation\na,training,nurse\n", "no column of annotations"),
     (f"{HEAD}a,training,nurse,female\nb,genrated,nurse,male\n", "source is 'genrated' in data row 2"),
-    (f"{HEAD}a,training,nurse,femal\n", "'r1' holds 'femal' in data row 1, which is not a rating"),
+    (f"{HEAD}a,training,nurse,femal\n", "'r1' holds 'femal' in data row 1, which is not a label"),
     ("image,source,occupation,modle,r1\na,training,nurse,SD 1.4,female\n", "'modle' holds 'SD 1.4'"),
     (LONG.replace("male\nb", "man?\nb"), "column 'label' holds 'man?' in data row 2"),
-    (f"{HEAD}a,training,nurse,\n", "holds no rating"),
+    (f"{HEAD}a,training,nurse,\n", "contains no annotation"),
     (f'{HEAD}a,training,"nurse,female\nb,training,nurse",female\n', "look for a quote left open"),
     (f"{HEAD}a,training, ,female\n", "occupation is ' ' in data row 1"),
     (f"{HEAD}a,training,nurse,female\n ,training,nurse,female\n", "image is '', empty"),
     (f"{HEAD}a,training,Nurse,female\nb,training,nurse,female\n", "spelt 'Nurse' and 'nurse'"),
-    (f"{WIDE}a,training,nurse,male,male,male\n", "image 'a' ('training', 'nurse') stands there twice"),
-    (f"{LONG}a,training,nurse,y,male\n", "has two ratings by rater 'y', the second in data row 7"),
-    (f"{LONG}d,training,nurse,,male\n", "rater is empty in data row 7"),
+    (f"{WIDE}a,training,nurse,male,male,male\n", "image 'a' ('training', 'nurse') occurs twice"),
+    (f"{LONG}a,training,nurse,y,male\n", "has two annotations by annotator 'y', the second in data row 7"),
+    (f"{LONG}d,training,nurse,,male\n", "annotator is empty in data row 7"),
     (SHARES.replace("97.5", "197.5"), "percent_female is '197.5' in data row 2; give a number from 0 to 100"),
     (f"{SHARE_HEAD}nurse,training,0.9,200\nnurse,generated,1,40\n", "multiply by 100"),
     (f"{SHARES}nurse,training,90,200\n", "'nurse' ('training') has two shares, the second in data row 5"),
@@ -243,9 +243,9 @@ def test_bad_input_names_the_file_and_the_value(write, content, message):
 
 def test_files_that_cannot_be_read(write, tmp_path):
     for path, message in (
-        (write(WIDE, "ratings.ods"), r"ratings\.ods.; it must be a file that is there and ends in \.csv"),
+        (write(WIDE, "ratings.ods"), r"ratings\.ods.; it must be an existing file that ends in \.csv"),
         (write(WIDE, "ratings.xlsx"), r"ratings\.xlsx cannot be read as Excel: .*; save it as CSV"),
-        (tmp_path / "no.csv", r"no\.csv.; it must be a file that is there"),
+        (tmp_path / "no.csv", r"no\.csv.; it must be an existing file"),
         (write(b"this is not Parquet at all", "no.parquet"), r"no\.parquet cannot be read as Parquet: '"),
     ):
         with pytest.raises(InputError, match=message):
@@ -272,14 +272,14 @@ def workbook(path, **sheets):
 @pytest.mark.long
 def test_semicolons_excel_and_usual_names_say_the_same(write, tmp_path):
     expected = readers.read(write(LONG))
-    assert expected.images["label"].tolist() == ["female", "female", "unrated"] and expected.annotators == (
+    assert expected.images["label"].tolist() == ["female", "female", "unannotated"] and expected.annotators == (
         "x",
         "y",
         "z",
     )
-    named = LONG.replace("image,source,occupation,rater,label", "File,Source,Profession,Annotator ID,Gender")
+    named = LONG.replace("image,source,occupation,annotator,label", "File,Source,Profession,Annotator ID,Gender")
     files = [write(named.replace(",", ";"), "semicolons.csv"), write(named.replace(",", "\t"), "tabs.tsv")]
-    files.append(write(LONG.replace("rater,label", "worker-id,Perceived Gender"), "other.csv"))
+    files.append(write(LONG.replace("annotator,label", "worker-id,Perceived Gender"), "other.csv"))
     for path in files:
         rated = readers.read(path)
         assert rated.kind == "long" and rated.annotators == expected.annotators
@@ -314,7 +314,7 @@ f,generated,pilot,,,
 
 def test_other_is_a_class_beside_the_two_way_shares(write):
     rated = readers.read(write(OTHER))
-    assert rated.images["label"].tolist() == ["female", "male", "other", "other", "tie", "unrated"]
+    assert rated.images["label"].tolist() == ["female", "male", "other", "other", "tie", "unannotated"]
     assert note(rated, "images of the class other") == 2
     nurse, pilot = (cell(rated, "generated", job) for job in ("nurse", "pilot"))
     assert (nurse["other"], nurse["n"], nurse["percent_female"]) == (1, 2, 50)
@@ -325,7 +325,7 @@ def test_other_is_a_class_beside_the_two_way_shares(write):
     assert shares["percent"].to_dict() == pytest.approx(expected) and set(shares["n"]) == {5}
     assert (shares["ci_low"] < shares["percent"]).all()
     # Agreement has them as a label of its own, and set aside; what is decided as other is no open question.
-    sets = set(rating.rater_agreement(rated, replicates=10)["labels"])
+    sets = set(rating.annotator_agreement(rated, replicates=10)["labels"])
     assert sets == {"female/male/other/unsure", "female/male/unsure", "female/male"}
     votes = np.array([[2, 0, 0, 1], [0, 1, 0, 0], [0, 0, 0, 2], [0, 1, 0, 2], [1, 0, 0, 1], [0, 0, 0, 0]])
     women, _ = analysis.RULES["undecided_training_male"][2](votes, rated.images)
@@ -342,9 +342,9 @@ def test_generated_images_alone_lead_with_their_shares(write):
 
 
 def test_other_judges_nobody_female_or_male(write):
-    text = "image_id,position,rater,Gender\na,1,x,nonbinary\nb,1,x,Female\n"
+    text = "image_id,position,annotator,Gender\na,1,x,nonbinary\nb,1,x,Female\n"
     judged = person_ratings.judge_people(pd.DataFrame({"image_id": ["a", "b"], "position": 1}), write(text))
-    assert judged["outcome"].tolist() == ["uncertain", "judged"] and judged["reason"].tolist() == ["other", ""]
+    assert judged["status"].tolist() == ["uncertain", "judged"] and judged["reason"].tolist() == ["other", ""]
 
 
 # -- the real file, and size -----------------------------------------------------------------------------
@@ -363,5 +363,5 @@ def test_real_ratings_agree_with_a_count_by_hand():
             assert row[outcome] == count[row["occupation"], row["source"], outcome]
         n_female, n_male = row["female"], row["male"]
         assert row["percent_female"] == pytest.approx(100 * n_female / (n_female + n_male))
-    assert note(rated, "images left out: unrated") == labels.count("unrated") == 1
+    assert note(rated, "images left out: unannotated") == labels.count("unannotated") == 1
     assert note(rated, "occupations with one source only") == 0

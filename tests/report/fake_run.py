@@ -118,7 +118,7 @@ def write_run(run: Path, executed: Path) -> dict:
         [
             [model, definition, prompt, f"{10.57 - i + j:.12f}", 7.1 - i, 13.9 - i, 62 - i, 0.000013 * (i + 1)]
             for model in ("SD 1.4", "SD 1.5")
-            for i, definition in enumerate(("published", "no_exclusion", "directional"))
+            for i, definition in enumerate(("paper", "all", "signed"))
             for j, prompt in enumerate((1, 2, 3, 4, "mean"))
         ],
     )

@@ -1,4 +1,4 @@
-"""The rating page in headless Chromium, by keyboard alone: what is answered comes back as ratings that can be read."""
+"""The annotation page in headless Chromium, by keyboard alone: answers come back as a readable file of annotations."""
 
 import base64
 import io
@@ -243,7 +243,7 @@ def test_a_folder_with_hostile_names(visit, tmp_path):
     for name, job in jobs.items():
         (folder / job).mkdir(parents=True)
         Image.new("RGB", (3, 3)).save(folder / job / f"{name}.png")
-    made = annotation_page.rate(folder, outputs=tmp_path)
+    made = annotation_page.annotate(folder, outputs=tmp_path)
     page = visit(made.path)
     begin(page)
     for _ in jobs:

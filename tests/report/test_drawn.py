@@ -21,9 +21,9 @@ def _noise(k, side=80):
     return np.random.default_rng(k).integers(0, 256, (side, side, 3), dtype=np.uint8)
 
 
-def _person(image, group, gender, p, outcome="judged", **more):
+def _person(image, group, gender, p, status="judged", **more):
     who = {"image_id": image, "group": group, "who": group, "prompt": f"a photo of a {group}", "position": 1}
-    return who | {"gender": gender, "p_female": p, "outcome": outcome} | more
+    return who | {"gender": gender, "probability_female": p, "status": status} | more
 
 
 def _drawn(people, images, **more):
@@ -103,7 +103,7 @@ def test_the_page_of_a_model_shows_everything_and_runs_nothing(tmp_path):
     assert chosen == {
         "group": [HOSTILE, "cook"],
         "judged": ["female", "not judged"],
-        "outcome": ["no face", "unreadable"],
+        "status": ["no face", "unreadable"],
     }
     assert not [name for tag in page(True) for name in tag.attrs if name.startswith("on")]
 
@@ -183,7 +183,7 @@ def test_pictures_are_walked_by_keyboard_and_narrowed_by_choices(tmp_path, visit
     page = visit(tmp_path / "pictures/model-1.html")
     page.get_by_label("Judged").select_option("male")
     assert page.locator(".item:visible").count() == 3
-    assert page.get_by_role("status").inner_text() == "3 pictures"
+    assert page.get_by_role("status").inner_text() == "3 images"
     page.locator("button.picture:visible").first.focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")

@@ -220,15 +220,17 @@ def test_card_without_reference_draws_no_line(tmp_path):
 
 def test_measures_of_models_are_drawn_from_their_table(tmp_path):
     (tmp_path / "t.csv").write_text(
-        "model,measure,estimate,estimate_corrected,ci_low,ci_high,floor,n,unit\n"
+        "model,measure,estimate,estimate_corrected,ci_low,ci_high,null_mean,n,unit\n"
         f'"{SCRIPT}",lean,7,5,0,10,2,9,points\nworld,lean,,,,,,0,points\nb,share,50,,,,,9,%\n',
         encoding="utf-8",
     )
     page = _minimal(tmp_path, tables=[{"name": "synthesis_models", "file": "t.csv", "rows": 3}])
     measures = page.find(id="measures")(class_="measure")
     assert [measure.h3.get_text() for measure in measures] == ["lean", "share"]
-    assert [svg["aria-label"] for svg in measures[0]("svg")] == [f"{SCRIPT}: 5.00 points (0.00 to 10.0; floor 2.00)"]
-    assert measures[0].find(class_="floor")["x1"] == "20.00%"
+    assert [svg["aria-label"] for svg in measures[0]("svg")] == [
+        f"{SCRIPT}: 5.00 points (0.00 to 10.0; null expectation 2.00)"
+    ]
+    assert measures[0].find(class_="null_mean")["x1"] == "20.00%"
 
 
 def test_findings_of_a_sweep_name_their_variant(tmp_path):

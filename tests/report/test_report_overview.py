@@ -61,7 +61,7 @@ def test_records_that_cannot_be_read_cost_nothing_else(tmp_path):
     assert "Good" in [h2.get_text() for h2 in page("h2")]
     told = {p.bdi.get_text() for p in page("p", class_="problem")}
     assert told >= {f"{name}/run.json" for name in (*nonsense, *cut)}
-    assert "start that run again with --overwrite" in page.get_text()
+    assert "start the run again with --overwrite" in page.get_text()
 
 
 def test_of_many_runs_the_older_ones_are_names_and_without_runs_it_says_what_makes_some(tmp_path, monkeypatch):

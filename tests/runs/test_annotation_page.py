@@ -1,4 +1,4 @@
-"""What comes onto a rating page, and what is refused before anybody rates."""
+"""The contents of an annotation page, and the images that it refuses."""
 
 import base64
 import io
@@ -59,10 +59,10 @@ def test_a_folder_tells_ids_occupations_and_sources(save, tmp_path, capsys):
     for name in ("nurse/a.png", "generated/pilot/b.jpg", "c.png", "training/nurse/d.png", "in training/e.png"):
         save(name)
     (tmp_path / "mine" / "broken.png").write_bytes(b"not an image")
-    assert cli.main(["rate", str(tmp_path / "mine"), "--outputs", str(tmp_path / "out")]) == 0
+    assert cli.main(["annotate", str(tmp_path / "mine"), "--outputs", str(tmp_path / "out")]) == 0
     said = capsys.readouterr()
-    assert said.out.strip() == str(tmp_path / "out" / "rate-mine.html") and "not an image" in said.err
-    page = annotation_page.rate(tmp_path / "mine", outputs=tmp_path / "out", show_faces=True)
+    assert said.out.strip() == str(tmp_path / "out" / "annotate-mine.html") and "not an image" in said.err
+    page = annotation_page.annotate(tmp_path / "mine", outputs=tmp_path / "out", show_faces=True)
     assert page.images == 5 and page.left_out == {"not an image": 1}
     rows, pictures = held(page)
     found = {row["image"]: (row["source"], row["occupation"]) for row in rows}
@@ -77,7 +77,7 @@ def test_a_folder_tells_ids_occupations_and_sources(save, tmp_path, capsys):
 def test_images_of_one_name_are_called_by_their_paths(save, tmp_path):
     for name in ("doctor/1.png", "nurse/1.png", "nurse/2.png"):
         save(name)
-    rows, _ = held(annotation_page.rate(tmp_path / "mine", outputs=tmp_path))
+    rows, _ = held(annotation_page.annotate(tmp_path / "mine", outputs=tmp_path))
     assert {row["image"]: row["occupation"] for row in rows} == {"doctor/1": "doctor", "nurse/1": "nurse", "2": "nurse"}
     # By which a judge of ratings finds them.
     images = CaptionImages(tmp_path / "mine", [row["image"] for row in rows])
@@ -101,10 +101,10 @@ def test_training_images_are_none_of_generated_ones_however_their_folder_is_give
 ):
     folder = tmp_path / given
     save(str(Path(given.removeprefix("mine").strip("/"), name)))
-    with pytest.raises(InputError, match=r"no image that is shown \(1 a training image, .* --show-faces, or put"):
-        annotation_page.rate(folder, outputs=tmp_path / "out")
+    with pytest.raises(InputError, match=r"no image to show \(1 a training image, .* --show-faces, or put"):
+        annotation_page.annotate(folder, outputs=tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    ((row,), _) = held(annotation_page.rate(folder, outputs=tmp_path / "out", show_faces=True))
+    ((row,), _) = held(annotation_page.annotate(folder, outputs=tmp_path / "out", show_faces=True))
     assert (row["image"], row["source"], row["occupation"]) == ("face", "training", occupation)
 
 
@@ -119,17 +119,17 @@ def test_links_show_no_training_images_and_nothing_from_elsewhere(save, tmp_path
         (tmp_path / "mine" / link).symlink_to(to)
     # One that leads to a generated image of the folder is as good as it.
     (tmp_path / "mine/generated/nurse/e.png").symlink_to(tmp_path / "mine/generated/nurse/a.png")
-    assert cli.main(["rate", str(tmp_path / "mine"), "--to", str(tmp_path / "page.html")]) == 0
+    assert cli.main(["annotate", str(tmp_path / "mine"), "--output", str(tmp_path / "page.html")]) == 0
     said = capsys.readouterr().err
-    assert "Left out: 1 image, a link that leads out of the folder, shown with --show-faces alone." in said
-    assert "Left out: 3 images, a training image, shown with --show-faces alone." in said
-    page = annotation_page.rate(tmp_path / "mine", to=tmp_path / "page.html")
+    assert "Excluded: 1 image, a link that leads out of the folder, shown with --show-faces alone." in said
+    assert "Excluded: 3 images, a training image, shown with --show-faces alone." in said
+    page = annotation_page.annotate(tmp_path / "mine", output=tmp_path / "page.html")
     assert sorted(row["image"] for row in held(page)[0]) == ["a", "e"]
     # The folder itself may be a link.
     (tmp_path / "short").symlink_to(tmp_path / "mine" / "training" / "nurse")
     with pytest.raises(InputError, match="a training image"):
-        annotation_page.rate(tmp_path / "short", to=tmp_path / "page.html")
-    rows, _ = held(annotation_page.rate(tmp_path / "mine", to=tmp_path / "page.html", show_faces=True))
+        annotation_page.annotate(tmp_path / "short", output=tmp_path / "page.html")
+    rows, _ = held(annotation_page.annotate(tmp_path / "mine", output=tmp_path / "page.html", show_faces=True))
     found = {row["image"]: row["source"] for row in rows}
     training = dict.fromkeys(("b", "d", "face"), "training")
     assert found == training | dict.fromkeys("ace", "generated")
@@ -139,9 +139,9 @@ def test_names_that_are_alike_show_no_other_image(save, tmp_path):
     """An accent in one piece or in two: one of them in a folder whose images are not shown."""
     save("nurse/Ren\u00e9.png", (6, 6))
     save("training/nurse/Rene\u0301.png", (9, 9))
-    rows, (picture,) = held(annotation_page.rate(tmp_path / "mine", outputs=tmp_path))
+    rows, (picture,) = held(annotation_page.annotate(tmp_path / "mine", outputs=tmp_path))
     assert [row["source"] for row in rows] == ["generated"] and opened(picture).size == (6, 6)
-    rows, pictures = held(annotation_page.rate(tmp_path / "mine", outputs=tmp_path, show_faces=True))
+    rows, pictures = held(annotation_page.annotate(tmp_path / "mine", outputs=tmp_path, show_faces=True))
     sizes = {row["image"]: opened(picture).size for row, picture in zip(rows, pictures, strict=True)}
     assert sizes == {"nurse/Ren\u00e9": (6, 6), "training/nurse/Rene\u0301": (9, 9)}
 
@@ -157,8 +157,8 @@ def test_each_person_of_a_folder_that_an_audit_takes_is_asked_about(save, tmp_pa
     told = "file,prompt,group,position\na.png,two at work,nurse,left\na.png,two at work,pilot,right\n"
     told += "sub/b.png,one,nurse,\n" + "".join(f"cc.png,four,cooks,{k}\n" for k in (1, 2, 3, 4))
     (tmp_path / "mine" / "told.csv").write_text(told + "training/d.png,one,nurse,\n", encoding="utf-8")
-    page = annotation_page.rate(f"images:{tmp_path / 'mine'}", outputs=tmp_path / "out")
-    assert page.path.name == "rate-mine.html" and page.images == 3
+    page = annotation_page.annotate(f"images:{tmp_path / 'mine'}", outputs=tmp_path / "out")
+    assert page.path.name == "annotate-mine.html" and page.images == 3
     assert page.left_out == {"a training image, shown with --show-faces alone": 1}
     rows, pictures = held(page)
     people = {(row["image"], row["position"]): row["occupation"] for row in rows}
@@ -173,7 +173,7 @@ def test_each_person_of_a_folder_that_an_audit_takes_is_asked_about(save, tmp_pa
     assert sum(a != b for a, b in pairwise(names)) == 2
     assert len(set(pictures)) == 3
     # Of a sample pictures are drawn, with all of their people.
-    few = held(annotation_page.rate(f"images:{tmp_path / 'mine'}", outputs=tmp_path / "out", n=1))[0]
+    few = held(annotation_page.annotate(f"images:{tmp_path / 'mine'}", outputs=tmp_path / "out", n=1))[0]
     assert len({row["image"] for row in few}) == 1
     assert len(few) == {"a.png": 2, "sub/b.png": 1, "cc.png": 4}[few[0]["image"]]
 
@@ -182,15 +182,15 @@ def test_what_comes_back_judges_the_people_of_the_folder(save, tmp_path):
     for name in ("nurse/a.png", "nurse/b.png", "pilot/a.png"):
         save(name)
     folder = f"images:{tmp_path / 'mine'}"
-    rows, _ = held(annotation_page.rate(folder, outputs=tmp_path))
+    rows, _ = held(annotation_page.annotate(folder, outputs=tmp_path))
     answers = {"nurse/a.png": "female", "nurse/b.png": "unsure", "pilot/a.png": "male"}
-    frame = pd.DataFrame(rows).assign(rater="ana")
+    frame = pd.DataFrame(rows).assign(annotator="ana")
     frame.assign(label=frame["image"].map(answers)).to_csv(tmp_path / "ratings-ana.csv", index=False)
-    judging = {"gender": f"ratings:{tmp_path / 'ratings-ana.csv'}"}
-    settings = Settings(judging=judging, compute={"store": str(tmp_path / "store")}, compare_with=("none",))
+    judging = {"gender": f"annotations:{tmp_path / 'ratings-ana.csv'}"}
+    settings = Settings(judging=judging, compute={"cache": str(tmp_path / "store")}, baselines=("none",))
     people = Pipeline(folder, settings, progress=False).custom.people().set_index("image_id")
     assert people["gender"].to_dict() == answers
-    assert people["outcome"].to_dict() == dict(zip(answers, ("judged", "uncertain", "judged"), strict=True))
+    assert people["status"].to_dict() == dict(zip(answers, ("judged", "uncertain", "judged"), strict=True))
     # The ids are those of shares by occupation as well.
     read = readers.read_ratings(tmp_path / "ratings-ana.csv")
     assert dict(read.votes()) == answers and set(read.images["occupation"]) == {"nurse", "pilot"}
@@ -200,30 +200,30 @@ def test_a_folder_of_several_models_is_rated_with_their_names(save, tmp_path):
     for name in ("1.png", "2.png"):
         save(name)
     (tmp_path / "mine" / "t.csv").write_text("file,prompt,model\n1.png,one,A\n2.png,one,B\n", encoding="utf-8")
-    rows, _ = held(annotation_page.rate(f"images:{tmp_path / 'mine'}", outputs=tmp_path))
+    rows, _ = held(annotation_page.annotate(f"images:{tmp_path / 'mine'}", outputs=tmp_path))
     assert {row["image"]: row["model"] for row in rows} == {"1.png": "A", "2.png": "B"}
-    ((row,), _) = held(annotation_page.rate(f"images:{tmp_path / 'mine'}::B", outputs=tmp_path))
+    ((row,), _) = held(annotation_page.annotate(f"images:{tmp_path / 'mine'}::B", outputs=tmp_path))
     assert (row["image"], row["model"]) == ("2.png", "B")
-    with pytest.raises(InputError, match="has no pictures of 'C'"):
-        annotation_page.rate(f"images:{tmp_path / 'mine'}::C", outputs=tmp_path)
+    with pytest.raises(InputError, match="has no images of 'C'"):
+        annotation_page.annotate(f"images:{tmp_path / 'mine'}::C", outputs=tmp_path)
 
 
 def test_a_page_replaces_a_page_and_nothing_else(save, tmp_path):
     save("nurse/a.png")
     target = tmp_path / "there.html"
     target.write_text("<!DOCTYPE html><title>Mine</title>")
-    with pytest.raises(ParameterError, match=rf"{target} is there already and is no rating page .* with --to\."):
-        annotation_page.rate(tmp_path / "mine", to=target)
+    with pytest.raises(ParameterError, match=rf"{target} already exists and is no annotation page .* with --output\."):
+        annotation_page.annotate(tmp_path / "mine", output=target)
     assert target.read_text() == "<!DOCTYPE html><title>Mine</title>"
-    page = annotation_page.rate(tmp_path / "mine", to=tmp_path / "page.html")
-    assert annotation_page.rate(tmp_path / "mine", to=page.path).path == page.path
+    page = annotation_page.annotate(tmp_path / "mine", output=tmp_path / "page.html")
+    assert annotation_page.annotate(tmp_path / "mine", output=page.path).path == page.path
 
 
 def test_files_are_decoded_and_made_anew_from_their_pixels(save, tmp_path):
     path = save("nurse/a.jpg", (1300, 900), comment=b"<script>window.hacked</script>")
     path.write_bytes(path.read_bytes() + b"<script>behind</script>")
     save("nurse/b.png", (40, 20))
-    rows, pictures = held(annotation_page.rate(tmp_path / "mine", outputs=tmp_path))
+    rows, pictures = held(annotation_page.annotate(tmp_path / "mine", outputs=tmp_path))
     of = dict(zip([row["image"] for row in rows], pictures, strict=True))
     large, small = opened(of["a"]), opened(of["b"])
     assert (large.format, large.size) == ("JPEG", (512, 354)) and "comment" not in large.info
@@ -236,9 +236,9 @@ def test_more_bytes_than_a_page_holds_are_refused_with_what_to_do(save, tmp_path
         save(f"nurse/{k}.png", (20, 20))  # noise: 1,200 bytes of pixels that nothing makes smaller
     monkeypatch.setattr(annotation_page, "MOST_BYTES", 6000)
     with pytest.raises(ParameterError, match=r"at most 6,000.*--sample 2\b"):
-        annotation_page.rate(tmp_path / "mine", outputs=tmp_path / "out")
+        annotation_page.annotate(tmp_path / "mine", outputs=tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    assert annotation_page.rate(tmp_path / "mine", outputs=tmp_path / "out", n=2).images == 2
+    assert annotation_page.annotate(tmp_path / "mine", outputs=tmp_path / "out", n=2).images == 2
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_names_that_no_page_may_have_are_refused_before_anybody_rates(save, tmp_
     for name in names:
         save(name)
     with pytest.raises(InputError, match=told) as error:
-        annotation_page.rate(tmp_path / "mine", outputs=tmp_path)
+        annotation_page.annotate(tmp_path / "mine", outputs=tmp_path)
     assert "/ratings.csv" not in str(error.value)
     assert not list(tmp_path.glob("*.html"))
 
@@ -262,7 +262,7 @@ def test_a_group_that_names_a_folder_of_this_machine_is_refused(save, tmp_path):
     save("a.png")
     (tmp_path / "mine" / "told.csv").write_text(f"file,group\na.png,{Path.home()}/clients\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"The page would name .*, a folder of this machine"):
-        annotation_page.rate(f"images:{tmp_path / 'mine'}", outputs=tmp_path)
+        annotation_page.annotate(f"images:{tmp_path / 'mine'}", outputs=tmp_path)
     assert not list(tmp_path.glob("*.html"))
 
 
@@ -273,16 +273,14 @@ def test_a_group_that_names_a_folder_of_this_machine_is_refused(save, tmp_path):
 def test_numbers_and_names_out_of_range(save, tmp_path, options, told):
     save("a.png")
     with pytest.raises(BiaslabError, match=told):
-        annotation_page.rate(tmp_path / "mine", outputs=tmp_path, **options)
+        annotation_page.annotate(tmp_path / "mine", outputs=tmp_path, **options)
 
 
 def test_the_same_seed_draws_the_same_page(save, tmp_path):
     for k in range(8):
         save(f"nurse/{k}.png")
-    drawn = [
-        annotation_page.rate(tmp_path / "mine", n=4, seed=k, to=tmp_path / "p.html").path.read_bytes()
-        for k in (5, 5, 6)
-    ]
+    page = tmp_path / "p.html"
+    drawn = [annotation_page.annotate(tmp_path / "mine", n=4, seed=k, output=page).path.read_bytes() for k in (5, 5, 6)]
     assert drawn[0] == drawn[1] != drawn[2]
 
 
@@ -311,12 +309,12 @@ source: pipeline
 model: {model}
 seed: 3
 settings:
-  compute: {{store: '{store}'}}
-  compare_with: none
-  captions: {{corpus: mini, occupations: [nurse, doctor], rows: 4000, per_occupation: 4, approaches: [naive]}}
+  compute: {{cache: '{store}'}}
+  baselines: none
+  captions: {{corpus: mini, occupations: [nurse, doctor], max_captions: 4000, per_occupation: 4, approaches: [naive]}}
   generation: {{images_per_prompt: 2}}
-  people: {{occupations: 2, power_runs: 1, three_prompts: 2, single_images: 1}}
-  dalleval: {{professions: 1, social_images: 2}}
+  paired: {{n_occupations: 2, power_samples: 1, three_person_prompts: 2, single_images: 1}}
+  dalleval: {{n_professions: 1, social_images: 2}}
 notebooks: ["paradox/4_*", "paired/4_4_occupations", "dalleval/5_3_gender"]
 """
 
@@ -350,14 +348,14 @@ def test_the_store_of_a_run_is_named_where_its_parameters_name_no_folder(run, ro
     params = tmp_path / "outputs" / "small" / "params.yaml"
     text = params.read_text(encoding="utf-8")
     params.write_text(text.replace(str(store), "store"), encoding="utf-8")
-    overrides = [f"compute.store={tmp_path / 'store'}"]
-    annotation_page.rate(**given, overrides=overrides)
+    overrides = [f"compute.cache={tmp_path / 'store'}"]
+    annotation_page.annotate(**given, overrides=overrides)
     assert (tmp_path / "store").is_dir() and not (root / "store").exists()
 
 
 @pytest.mark.long
 def test_a_run_is_rated_by_the_ids_that_its_tables_have(run):
-    rows, _ = held(annotation_page.rate(**run(), n=1000))
+    rows, _ = held(annotation_page.annotate(**run(), n=1000))
     found = pd.DataFrame(rows)
     made = found[found["source"] == "generated"]
     # 2 occupations, 4 templates, 2 images; 4 captions of each occupation, drawn, of which one may name both.
@@ -371,7 +369,7 @@ def test_a_run_is_rated_by_the_ids_that_its_tables_have(run):
 @pytest.mark.long
 def test_people_alone_are_rated_as_the_judge_of_people_reads_it(run, tmp_path):
     given = run()
-    page = annotation_page.rate(**given, n=1000, paper="paired")
+    page = annotation_page.annotate(**given, n=1000, paper="paired")
     rows, _ = held(page)
     found = pd.DataFrame(rows)
     # Whom the prompt asked for, as the paper's annotators were told.
@@ -380,17 +378,17 @@ def test_people_alone_are_rated_as_the_judge_of_people_reads_it(run, tmp_path):
     assert len(questions) > 1 and not any("the person" in text for text in questions)
     assert list(found) == ["image", "source", "occupation", "model", "position", "probability"]
     assert set(found["source"]) == {"generated"} and found["image"].is_unique
-    found.assign(rater="ana", label="female").to_csv(tmp_path / "r.csv", index=False)
+    found.assign(annotator="ana", label="female").to_csv(tmp_path / "r.csv", index=False)
     people = pd.DataFrame({"image_id": found["image"], "position": 1})
     read = person_ratings.read(tmp_path / "r.csv", people)
     assert len(people) and (read.people["label"] == "female").all() and read.n_annotators == 1
     with pytest.raises(BiaslabError, match="triplets"):
-        annotation_page.rate(**given, paper="triplets")
+        annotation_page.annotate(**given, paper="triplets")
 
 
 @pytest.mark.long
 def test_both_people_of_an_image_are_asked_about(run, tmp_path):
-    page = annotation_page.rate(**run(), n=2, kind="paired")
+    page = annotation_page.annotate(**run(), n=2, subset="paired")
     rows, _ = held(page)
     found = pd.DataFrame(rows)
     # Two images, everybody in them, with one probability each.
@@ -399,14 +397,14 @@ def test_both_people_of_an_image_are_asked_about(run, tmp_path):
     assert (found.groupby("image")["probability"].nunique() == 1).all()
     questions = asked(page)
     assert all("on the left" in q for q in questions[::2]) and all("on the right" in q for q in questions[1::2])
-    found.assign(rater="ana", label="female").to_csv(tmp_path / "r.csv", index=False)
+    found.assign(annotator="ana", label="female").to_csv(tmp_path / "r.csv", index=False)
     assert len(annotated_subset.read(tmp_path / "r.csv")) == 4
     with pytest.raises(BiaslabError, match=r"'pairs'.*Did you mean 'paired'"):
-        annotation_page.rate("small", outputs=tmp_path / "outputs", kind="pairs")
+        annotation_page.annotate("small", outputs=tmp_path / "outputs", subset="pairs")
 
 
 def test_people_by_profession_are_those_whose_prompt_names_no_gender(run):
-    rows, _ = held(annotation_page.rate(**run(), n=1000, paper="dalleval"))
+    rows, _ = held(annotation_page.annotate(**run(), n=1000, paper="dalleval"))
     # One profession and none, two images each.
     assert len(rows) == 4 and all(row["image"].startswith("social-person-") for row in rows)
     assert Counter(row["occupation"] for row in rows)["(none)"] == 2
@@ -417,17 +415,17 @@ def test_images_that_are_not_there_are_not_made(run, monkeypatch, tmp_path):
         raise AssertionError("a model is loaded")
 
     monkeypatch.setattr(generator, "load", load)
-    with pytest.raises(ParameterError, match=r"Of 16 images .* 0 are in the store"):
-        annotation_page.rate(**run("mini"))
+    with pytest.raises(ParameterError, match=r"Of 16 images .* 0 are in the cache"):
+        annotation_page.annotate(**run("mini"))
     (tmp_path / "outputs" / "small" / "params.yaml").unlink()
     for name, told in (("small", r"has no params\.yaml"), ("nothing", "no run 'nothing'")):
         with pytest.raises(BiaslabError, match=told):
-            annotation_page.rate(name, outputs=tmp_path / "outputs")
+            annotation_page.annotate(name, outputs=tmp_path / "outputs")
 
 
 # -- ratings that come back --------------------------------------------------------------------------------
 
-LONG = "image,source,occupation,model,rater,label\n"
+LONG = "image,source,occupation,model,annotator,label\n"
 
 
 def test_the_files_of_several_raters_are_read_from_their_folder(tmp_path):

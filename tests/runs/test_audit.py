@@ -21,15 +21,15 @@ def checked(root, *names, overrides=(), **how):
 
 
 @pytest.mark.parametrize(
-    ("names", "size", "corpus"),
+    ("names", "preset", "corpus"),
     [
         (("mini", "world"), "quick", ""),
         (("mini", "world"), "paper", "mini"),
         (("CompVis/stable-diffusion-v1-4",), "standard", "mini"),
     ],
 )
-def test_every_size_is_a_file_that_runs_take(root, size, names, corpus):
-    found = checked(root, *names, size=size, corpus=corpus)
+def test_every_preset_is_a_file_that_runs_take(root, preset, names, corpus):
+    found = checked(root, *names, preset=preset, corpus=corpus)
     settings = Pipeline(names[0], Settings.from_mapping(found.values["settings"])).settings
     assert (found.values["model"], settings.baseline_models) == (names[0], names[1:])
     papers = {"paired", "dalleval", "triplets"} | ({"paradox"} if corpus else set())
@@ -46,20 +46,20 @@ def test_every_size_is_a_file_that_runs_take(root, size, names, corpus):
 
 
 def test_the_papers_size_is_that_of_the_papers(root):
-    given = checked(root, "world", size="paper", corpus="mini").values["settings"]
+    given = checked(root, "world", preset="paper", corpus="mini").values["settings"]
     world = Pipeline("world", Settings.from_mapping(given), progress=False)
     # 2,325, 2,160 and 2,700 scenes; 252 social prompts of 9 images; 62 occupations, 4 templates, 500 images.
     assert len(world.dalleval.prompts("skills")) == 7185
     assert world.dalleval.prompts("social")["n_images"].sum() == 2268
     assert world.texts("generated")["n_images"].sum() == 124_000
     # As params/paired-endpoint.yaml counts the paper's design.
-    assert world.people.n_images() == 2738
+    assert world.paired.n_images() == 2738
 
 
 @pytest.mark.parametrize(
     ("names", "how", "said"),
     [
-        (("mini",), {"size": "quik"}, "'quick'"),
+        (("mini",), {"preset": "quik"}, "'quick'"),
         ((), {}, "Name a model"),
         (("mini", "world", "mini"), {}, "'mini' is named twice"),
         # One model by two names is one.
@@ -92,35 +92,35 @@ def test_what_cannot_be_audited_is_refused_at_once(tmp_path, monkeypatch, names,
     [
         ("captions.occupations=[nurse]", [], r"captions\.occupations has no effect here.*--corpus"),
         ("generation.images_per_prompt=3", [], r"images_per_prompt has no effect here.*--corpus"),
-        ("settings.dalleval.scenes=3", ["paired"], r"dalleval\.scenes has no effect here: no notebook of dalleval"),
+        ("settings.dalleval.n_scenes=3", ["paired"], r"dalleval\.n_scenes has no effect here: no notebook of dalleval"),
         ("critic.rounds=2", ["dalleval"], r"critic\.rounds has no effect here: no notebook of paired"),
-        ("custom.images=2", [], r"custom\.images has no effect here"),
+        ("custom.images_per_prompt=2", [], r"custom\.images_per_prompt has no effect here"),
         ("endpoint.price=2", ["paired"], r"endpoint\.price has no effect here: nothing is asked of an endpoint"),
     ],
 )
 def test_a_setting_without_effect_is_refused(root, text, papers, said):
-    asked = audit.params_of(["mini"], size="quick", papers=papers)
+    asked = audit.params_of(["mini"], preset="quick", papers=papers)
     run = params.load("audit.yaml", given=asked, overrides=[text], notebooks_dir=root / "notebooks")
     with pytest.raises(ParameterError, match=said):
         jobs.plan(run)
 
 
 def test_printed_numbers_beside_a_model_are_a_word_of_the_command(root):
-    how = {"notebooks_dir": root / "notebooks", "beside": "published"}
+    how = {"notebooks_dir": root / "notebooks", "baselines": "published"}
     for names, expected in ((["mini"], ["published"]), (["mini", "world"], ["world", "published"])):
-        run = params.load("audit.yaml", given=audit.params_of(names, size="quick"), **how)
-        assert run.values["settings"]["compare_with"] == expected
+        run = params.load("audit.yaml", given=audit.params_of(names, preset="quick"), **how)
+        assert run.values["settings"]["baselines"] == expected
     # Of several settings each has it, once; what is no setting is refused as ever.
-    several = audit.params_of(["mini"], size="quick")
-    several["settings"] = [{"compare_with": "published"}, {"captions": {"approaches": []}}]
+    several = audit.params_of(["mini"], preset="quick")
+    several["settings"] = [{"baselines": "published"}, {"captions": {"approaches": []}}]
     run = params.load("audit.yaml", given=several, **how)
-    assert [one["compare_with"] for one in run.values["settings"]] == [["published"]] * 2
+    assert [one["baselines"] for one in run.values["settings"]] == [["published"]] * 2
     with pytest.raises(ParameterError, match="must be a mapping"):
         params.load("audit.yaml", given=several | {"settings": 5}, **how)
     # Where nothing is printed, none can stand beside.
-    own = audit.params_of(["mini"], size="quick") | {"notebooks": ["custom/*"]}
+    own = audit.params_of(["mini"], preset="quick") | {"notebooks": ["custom/*"]}
     run = params.load("audit.yaml", given=own, overrides=["judging.gender=mini-clip"], **how)
-    with pytest.raises(ParameterError, match="Nothing is printed of what is measured here"):
+    with pytest.raises(ParameterError, match="The papers print no values of these measures"):
         jobs.plan(run)
 
 
@@ -150,13 +150,13 @@ def test_printed_numbers_beside_a_model_are_a_word_of_the_command(root):
 )
 def test_what_lacks_a_judge_on_purpose_is_left_out(root, overrides, papers, names):
     how = {"overrides": overrides.split(), "papers": papers, "corpus": "mini" if "paradox" in papers else ""}
-    planned = jobs.plan(checked(root, "mini", size="quick", **how))
+    planned = jobs.plan(checked(root, "mini", preset="quick", **how))
     assert sorted(job.notebook.id for job in planned if job.reason) == names.split()
     assert bool(jobs.describe_omissions(planned)) == bool(names)
 
 
 def test_what_is_left_out_is_said_before_anything_is_made(root):
-    planned = jobs.plan(checked(root, "mini", size="quick", overrides=["dalleval.vqa="]))
+    planned = jobs.plan(checked(root, "mini", preset="quick", overrides=["dalleval.vqa="]))
     assert {job.notebook.id: job.reason for job in planned if job.reason} == {
         "dalleval/5_3_attributes": "It takes dalleval_attribute_presence, and dalleval.vqa names nothing that answers "
         "questions about people."
@@ -171,9 +171,9 @@ def test_what_is_left_out_is_said_before_anything_is_made(root):
 def test_a_notebook_that_was_asked_for_and_cannot_run_is_an_error(root):
     def plan(notebook):
         how = {"overrides": ["dalleval.vqa="], "notebooks": [notebook], "notebooks_dir": root / "notebooks"}
-        return jobs.plan(params.load(runner.PARAMS, given=audit.params_of(["mini"], size="quick"), **how))
+        return jobs.plan(params.load(runner.PARAMS, given=audit.params_of(["mini"], preset="quick"), **how))
 
-    with pytest.raises(ParameterError, match=r"dalleval/5_3_attributes was asked for and cannot run\. It takes"):
+    with pytest.raises(ParameterError, match=r"dalleval/5_3_attributes was selected and cannot run\. It takes"):
         plan("dalleval/5_3_attributes")
     assert [job.reason for job in plan("dalleval/5_3_skin_tone")] == [""]
 
@@ -183,7 +183,7 @@ def test_a_judge_that_was_never_named_is_asked_for_where_it_is_needed(root, fold
     # Its model knows few words.
     monkeypatch.setattr(validation, "check_dalleval", lambda *_, **__: None)
     model = folders("sd1")
-    settings = {"compare_with": "none", "judging": {"faces": "whole image"}}
+    settings = {"baselines": "none", "judging": {"faces": "whole image"}}
     given = {"run": "r", "source": "pipeline", "model": model, "settings": settings}
 
     def plan(notebook):
@@ -214,12 +214,12 @@ def test_a_model_with_loras_is_one_model(root, tmp_path, folders, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(folders("sd1"), "a+b")
     (tmp_path / "lora.safetensors").write_bytes(b"")
-    given = audit.params_of(["a+b+lora.safetensors:0.8", "owner/name+owner/lora"], size="quick")
+    given = audit.params_of(["a+b+lora.safetensors:0.8", "owner/name+owner/lora"], preset="quick")
     assert given["run"] == "audit-a-b-lora-0.8-owner-name-owner-lora-quick"
     assert given["title"] == "Audit of a+b+lora:0.8, owner/name+owner/lora"
     model, settings = validation.resolve_paths(given["model"], given["settings"])
     assert model == f"{tmp_path}/a+b+{tmp_path}/lora.safetensors:0.8"
-    assert settings["compare_with"] == ["owner/name+owner/lora"]
+    assert settings["baselines"] == ["owner/name+owner/lora"]
     assert redact.basename(model) == "a+b+lora.safetensors:0.8"
     assert redact.redact(model, redact.sensitive_texts(model)) == "a+b+lora.safetensors:0.8"
 
@@ -243,11 +243,11 @@ def test_an_endpoint_needs_to_know_where_and_for_how_much(root, given, said):
 
 @pytest.mark.long
 def test_other_models_stand_beside_the_first_in_every_table(tmp_path):
-    settings = {"compare_with": ["mini"], "compute": {"store": str(tmp_path)}}
-    settings |= {"dalleval": {"scenes": 2, "professions": 1, "social_images": 1}, "generation": {"steps": 1}}
+    settings = {"baselines": ["mini"], "compute": {"cache": str(tmp_path)}}
+    settings |= {"dalleval": {"n_scenes": 2, "n_professions": 1, "social_images": 1}, "generation": {"steps": 1}}
     both = Pipeline("world", Settings.from_mapping(settings), progress=False)
     frame = sources.load_measured("dalleval_skill_verdicts", source="pipeline", pipeline=both)
-    alone = Pipeline("mini", Settings.from_mapping(settings | {"compare_with": "none"}), progress=False)
+    alone = Pipeline("mini", Settings.from_mapping(settings | {"baselines": "none"}), progress=False)
     own = sources.load_measured("dalleval_skill_verdicts", source="pipeline", pipeline=alone)
     assert list(dict.fromkeys(frame["model"])) == ["world", "mini"]
     assert frame[frame["model"] == "mini"].reset_index(drop=True).equals(own)
@@ -265,8 +265,8 @@ def test_a_dry_run_says_what_would_be_made_and_makes_nothing(root, tmp_path, mon
         dry_run, "describe_images", lambda found, measured: drawn.extend(found) or said(found, measured)
     )
     monkeypatch.setattr(WorldModel, "generate", None)
-    how = ["--size", "quick", "--dry-run", "--notebooks-dir", str(root / "notebooks")]
-    assert cli.main(["audit", "world", *how, "--set", "dalleval.scenes=7"]) == 0
+    how = ["--preset", "quick", "--dry-run", "--notebooks-dir", str(root / "notebooks")]
+    assert cli.main(["audit", "world", *how, "--set", "dalleval.n_scenes=7"]) == 0
     out = capsys.readouterr().out
     found = {one.kind: one.n_images for one in drawn}
     assert out.startswith("what ") and "price  pictures\n" in out and " drawings\n" in out

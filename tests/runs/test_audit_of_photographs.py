@@ -1,4 +1,4 @@
-"""Pictures that look like photographs, audited by what pip alone gives, beside what two raters say of the same ones."""
+"""Pictures that look like photographs, audited by what pip alone gives, beside what two people say of the same ones."""
 
 import shutil
 from pathlib import Path
@@ -20,7 +20,7 @@ SKINS = ("light", "medium", "dark")
 
 @pytest.fixture(scope="module")
 def halves(root, tmp_path_factory):
-    """Return folders of two models, whose subfolders are skin labels, and what both raters say of each picture."""
+    """Return folders of two models, whose subfolders are skin labels, and what both annotators say of each picture."""
     needs("yunet")
     needs("dlib")
     folder = pictures(benchmark(root, "_photographs"))
@@ -38,20 +38,23 @@ def halves(root, tmp_path_factory):
 
 
 def test_shares_by_skin_label_hold_those_of_the_raters(halves, tmp_path):
-    to, raters = halves
-    settings = {"compute": {"store": str(tmp_path)}, "judging": {"faces": "yunet", "gender": "dlib", "tone": "pixels"}}
+    to, annotators = halves
+    settings = {
+        "compute": {"cache": str(tmp_path)},
+        "judging": {"faces": "yunet", "gender": "dlib", "skin_tone": "pixels"},
+    }
     people = []
     for model in ("first", "second"):
         pipeline = Pipeline(f"images:{to / model}", Settings(**settings), seed=1)
         people.append(custom.measure.people(pipeline))
     shares = custom.shares(pd.concat(people, ignore_index=True))
-    assert len(raters) > 50 and len(shares["model"].unique()) == 2
-    women = raters["gender_a"].eq("female")
+    assert len(annotators) > 50 and len(shares["model"].unique()) == 2
+    women = annotators["gender_a"].eq("female")
     rows = shares[shares["answer"] == "female"].set_index(["model", "group"])
-    for (model, group), n in raters.groupby(["model", "group"]).size().items():
-        own = women[(raters["model"] == model) & (raters["group"] == group)]
+    for (model, group), n in annotators.groupby(["model", "group"]).size().items():
+        own = women[(annotators["model"] == model) & (annotators["group"] == group)]
         row = rows.loc[(model, group)]
         assert row["n"] <= n and row["ci_low"] <= 100 * own.mean() <= row["ci_high"], (model, group)
-    for model, whole in raters.groupby("model"):
+    for model, whole in annotators.groupby("model"):
         mean = 100 * women[whole.index].groupby(whole["group"]).mean().mean()
         assert rows.loc[(model, "all"), "ci_low"] <= mean <= rows.loc[(model, "all"), "ci_high"], model

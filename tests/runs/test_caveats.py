@@ -46,8 +46,8 @@ def test_pairs_name_the_printed_model_that_stands_beside_them(tmp_path):
     both = pd.concat([own(PAIRED, "world"), printed(PAIRED)])
     given(tmp_path, paired_percent_female=both, pipeline_settings=settings("world"))
     world, judge, beside = of(tmp_path, SCORES)
-    assert world.startswith("`world` is no model") and "trained on the embedded world's drawings" in judge
-    assert "of the Paired Stereotype Test: DALL-E 3." in beside and "No image of theirs was made" in beside
+    assert world.startswith("`world` is no model") and "trained on drawings of the synthetic world" in judge
+    assert "of the Paired Stereotype Test: DALL-E 3." in beside and "No image of these models was generated" in beside
     assert not any("SD 1." in text for text in (world, judge, beside))
     # What no table of the run shows needs no limit.
     assert len(of(tmp_path, ("paired_stereotype_score", ["world"]))) == 2
@@ -57,7 +57,7 @@ def test_printed_numbers_alone_are_named_by_paper(tmp_path):
     given(tmp_path, paired_percent_female=printed(PAIRED), paradox_percent_female=printed("paradox_percent_female"))
     (said,) = of(tmp_path, ("paradox_amplification", ["SD 1.4"]), SCORES, ("paradox_t_tests", []))
     assert "the bias amplification paradox: SD 1.4; the Paired Stereotype Test: DALL-E 3." in said
-    assert said.startswith("The inputs of this run are numbers as the papers print them")
+    assert said.startswith("The inputs of this run are the rounded values that the papers print")
 
 
 @pytest.mark.parametrize("model", ["mini", "CompVis/stable-diffusion-v1-4"])
@@ -77,13 +77,13 @@ def test_what_was_measured_of_judges_of_photographs_stands_there_or_that_nothing
         return of(tmp_path)
 
     faces, gender = judged(faces="yunet", gender="dlib")
-    assert "`yunet` counted 18 of 19 pictures of groups right within one face" in faces
+    assert "`yunet` counted 18 of 19 images of groups correctly within one face" in faces
     assert "An image where it sees two of four people passes as a pair." in faces
     assert "`dlib` was right about 56 of the 57 people of whom it was sure" in gender
     (faces,) = judged(faces="hustvl/yolos-tiny", gender="ViT-L-14:openai")
     assert "How well the face detector `hustvl/yolos-tiny` counts faces in photographs was not measured." in faces
-    # Where raters judge no face is looked for, and all faces count where the whole image is one.
-    assert judged(faces="yunet", gender="ratings:people.csv") == []
+    # Where annotators judge no face is looked for, and all faces count where the whole image is one.
+    assert judged(faces="yunet", gender="annotations:people.csv") == []
     assert judged(faces="whole image", gender="ViT-L-14:openai") == []
 
 

@@ -17,7 +17,7 @@ from biaslab.schema import tables
 def amplification(model, values, arm=1, prompts=("1", "2")):
     """Return rows whose limits lie ``arm`` to either side of values."""
     values = np.array(values)
-    rows = {"model": model, "approach": "naive", "definition": "published", "prompt": list(prompts)}
+    rows = {"model": model, "approach": "naive", "definition": "paper", "prompt": list(prompts)}
     rows |= {"amplification_corrected": values, "ci_low": values - arm, "ci_high": values + arm}
     rows |= {
         "n_occupations": 50,
@@ -188,12 +188,12 @@ def test_rows_that_meet_are_counted(two_runs):
 
 
 def test_what_is_not_compared_is_named_in_the_limits(two_runs):
-    shares = tables.make_table([], "paradox_captions_found")
-    save(two_runs, "one", paradox_captions_found=shares)
+    shares = tables.make_table([], "paradox_caption_counts")
+    save(two_runs, "one", paradox_caption_counts=shares)
     limits = compared(two_runs)[0]["limits"]
-    assert "Not compared, as only one has them: paradox_captions_found." in limits
-    save(two_runs, "two", paradox_captions_found=shares)
-    assert "Not compared: paradox_captions_found: one has no rows." in compared(two_runs)[0]["limits"]
+    assert "Not compared, as only one has them: paradox_caption_counts." in limits
+    save(two_runs, "two", paradox_caption_counts=shares)
+    assert "Not compared: paradox_caption_counts: one has no rows." in compared(two_runs)[0]["limits"]
     # So are runs that are not finished.
     sections = [{"status": status} for status in ("ok", "failed", "skipped", "skipped")]
     change(two_runs, "one", status="failed", notebooks=sections)
@@ -244,21 +244,21 @@ def test_each_interval_of_a_table_has_its_difference():
     frame = pd.DataFrame(
         {
             "model": ["m"], "approach": "naive", "occupation": "nurse", "prompt": "1",
-            "percent_training": 50.0, "training_low": 40.0, "training_high": 60.0,
-            "percent_generated": 30.0, "generated_low": 20.0, "generated_high": 40.0,
-            "directional": 20.0, "amplification": 20.0, "ci_low": 5.0, "ci_high": 35.0,
+            "percent_training": 50.0, "percent_training_ci_low": 40.0, "percent_training_ci_high": 60.0,
+            "percent_generated": 30.0, "percent_generated_ci_low": 20.0, "percent_generated_ci_high": 40.0,
+            "signed_change": 20.0, "amplification": 20.0, "ci_low": 5.0, "ci_high": 35.0,
             "n_training": 9, "n_generated": 9, "excluded": "",
         }
     )  # fmt: skip
     got = compare.side_by_side(frame, frame.assign(percent_generated=35.0), "paradox_occupation_amplification")
     got = got.iloc[0]
     assert (got["percent_training_difference"], got["percent_generated_difference"]) == (0, 5)
-    assert got["training_high"] == pytest.approx(200**0.5)
+    assert got["percent_training_ci_high"] == pytest.approx(200**0.5)
     # The estimate need not stand left of its interval, and what stands there has none.
     assert got["ci_high"] == pytest.approx(450**0.5) and "amplification_plain_difference" not in got
     # By MOVER: the second's lower arm is 15, its upper 5.
-    assert got["generated_low"] == pytest.approx(5 - np.hypot(15, 10))
-    assert got["generated_high"] == pytest.approx(5 + np.hypot(5, 10))
+    assert got["percent_generated_ci_low"] == pytest.approx(5 - np.hypot(15, 10))
+    assert got["percent_generated_ci_high"] == pytest.approx(5 + np.hypot(5, 10))
 
 
 # -- the same inputs --------------------------------------------------------------------------------------
@@ -346,7 +346,7 @@ def audited(outputs, run, genders):
     """Write a run's genders by profession, and their mean with its interval."""
     mean = stats.mean_interval(genders["value"].to_numpy(), 0.95)
     row = {"model": "M", "category": "gender", "average": mean.value, "n": mean.n}
-    row |= {"ci_low": mean.ci_low, "ci_high": mean.ci_high, "images_per_profession": 9}
+    row |= {"ci_low": mean.ci_low, "ci_high": mean.ci_high, "n_images_per_profession": 9}
     overall = tables.make_table([row], "dalleval_overall_average")
     save(outputs, run, dalleval_overall_average=overall, dalleval_average_gender=genders)
 

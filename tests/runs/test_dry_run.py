@@ -20,21 +20,26 @@ from biaslab_world.model import WorldModel
 
 pytest.importorskip("torch", reason="models need the extra 'models'")
 SMALL = {
-    "captions": {"occupations": ["nurse", "doctor"], "rows": 4000, "per_occupation": 6, "nearest_per_prompt": 2},
+    "captions": {
+        "occupations": ["nurse", "doctor"],
+        "max_captions": 4000,
+        "per_occupation": 6,
+        "nearest_per_prompt": 2,
+    },
     "generation": {"images_per_prompt": 2, "caption_prompts_per_occupation": 3, "steps": 1},
-    "people": {"occupations": 1, "power_runs": 1, "three_prompts": 1, "single_images": 1},
-    "dalleval": {"scenes": 3, "professions": 1, "social_images": 1, "detector_renders": 6},
+    "paired": {"n_occupations": 1, "power_samples": 1, "three_person_prompts": 1, "single_images": 1},
+    "dalleval": {"n_scenes": 3, "n_professions": 1, "social_images": 1, "calibration_images": 6},
     "triplets": {
-        "triplets": 3,
-        "detector_drawings": 6,
+        "n_triplets": 3,
+        "calibration_images": 6,
         "similarity": dict.fromkeys(("resnet", "clip", "dino", "split_product"), ""),
     },
-    "compare_with": "none",
+    "baselines": "none",
 }
 
 
 def pipeline(store, model="world", **changes):
-    settings = Settings.from_mapping(SMALL).changed(compute={"store": str(store)}, **changes)
+    settings = Settings.from_mapping(SMALL).changed(compute={"cache": str(store)}, **changes)
     return Pipeline(model, settings, seed=3, progress=False)
 
 
@@ -70,8 +75,8 @@ def taken(monkeypatch):
 
     def checked(self, setting, images, name="", kind="", *, check=Stages.check_judge):
         # Further judges take the place of the first.
-        further = setting == "judging.gender" and name in self.settings.judging.further
-        found.add("judging.further" if further else setting)
+        further = setting == "judging.gender" and name in self.settings.judging.extra_judges
+        found.add("judging.extra_judges" if further else setting)
         check(self, setting, images, name, kind)
 
     monkeypatch.setattr(Stages, "check_judge", checked)
@@ -84,8 +89,8 @@ def of_all_judges(store, **changes):
     similarity = {"similarity": SMALL["triplets"]["similarity"] | {"dino": "mini"}}
     prompts = Path(store) / "own.csv"
     prompts.write_text("prompt,group,n\na photo of the face of a nurse,nurse,2\n")
-    custom = {"prompts": str(prompts)}
-    judges = {"judging": {"further": ["vqa:mini-vqa"]}, "triplets": similarity, "custom": custom}
+    custom = {"prompts_file": str(prompts)}
+    judges = {"judging": {"extra_judges": ["vqa:mini-vqa"]}, "triplets": similarity, "custom": custom}
     for group, values in changes.items():
         judges[group] = judges.get(group, {}) | values
     return pipeline(store, **judges)
@@ -96,7 +101,7 @@ def without(*settings):
     changes = {}
     for setting in settings:
         group, name = setting.split(".")
-        empty = {"further": (), "similarity": SMALL["triplets"]["similarity"]}.get(name, "")
+        empty = {"extra_judges": (), "similarity": SMALL["triplets"]["similarity"]}.get(name, "")
         changes.setdefault(group, {})[name] = empty
     return changes
 
@@ -137,7 +142,7 @@ def test_a_table_without_a_judge_that_it_needs_says_so_before_an_image_is_made(n
     whole = of_all_judges(store)
     several = declared(whole, name, tables.ONE_OF)
     # There need be no further judge.
-    each = [{setting} for setting in declared(whole, name, tables.NEEDED) - {"judging.further"}]
+    each = [{setting} for setting in declared(whole, name, tables.NEEDED) - {"judging.extra_judges"}]
     for needed in each + [several] * bool(several):
         # Without an encoder no nearest captions are asked for, and without answers the judge of gender decides.
         replaced = needed == {requirements.ENCODER} and name != "paradox_similarity"
@@ -145,7 +150,7 @@ def test_a_table_without_a_judge_that_it_needs_says_so_before_an_image_is_made(n
             continue
         bare = of_all_judges(store, **without(*needed))
         assert set(requirements.missing_settings(bare, name)) & needed
-        with pytest.raises(MissingInputError, match=f"It takes {name}, and .* names nothing that"):
+        with pytest.raises(MissingInputError, match=f"It takes {name}, and .* is empty, but"):
             sources.load_measured(name, source="pipeline", pipeline=bare)
     assert not made and not taken
 
@@ -167,7 +172,7 @@ def test_a_table_that_can_do_without_a_judge_is_measured_without(name, store, ta
 
 
 def run(root, tmp_path, *patterns, **changes):
-    settings = Settings.from_mapping(SMALL).changed(compute={"store": str(tmp_path / "store")}, **changes)
+    settings = Settings.from_mapping(SMALL).changed(compute={"cache": str(tmp_path / "store")}, **changes)
     given = {"run": "r", "source": "pipeline", "model": "world", "notebooks": list(patterns)}
     # What was not set here is the model's own.
     given["settings"] = settings.model_dump(mode="json", exclude_unset=True)
@@ -175,7 +180,7 @@ def run(root, tmp_path, *patterns, **changes):
 
 
 def test_a_run_asks_for_each_image_once_of_each_model(root, tmp_path):
-    both = run(root, tmp_path, "paradox/4_*", "paradox/8_*", "dalleval/5_2_*", compare_with=["mini"])
+    both = run(root, tmp_path, "paradox/4_*", "paradox/8_*", "dalleval/5_2_*", baselines=["mini"])
     found = {
         (one.paper, one.model, one.kind): one.n_images
         for one in dry_run.image_requests(jobs.pipelines(jobs.plan(both)))
@@ -247,7 +252,7 @@ def test_of_what_denoises_a_few_steps_are_timed(folders, tmp_path, monkeypatch):
 
 
 def test_an_endpoint_is_priced_and_never_asked(server, tmp_path):
-    endpoint = {"url": server.url, "price": 0.25, "cost_limit": 2, "key_variable": "FAKE_KEY"}
+    endpoint = {"url": server.url, "price": 0.25, "cost_limit": 2, "api_key_env": "FAKE_KEY"}
     bought = pipeline(tmp_path, model="endpoint:dall-e", endpoint=endpoint)
     found = list(image_counts.requests_for_tables(bought, ["dalleval_skill_verdicts", "dalleval_social_images"]))
     text = dry_run.describe_images(found, {})
@@ -261,7 +266,7 @@ def test_an_endpoint_is_priced_and_never_asked(server, tmp_path):
 def test_margins_of_error_are_of_a_share_of_one_half_by_wilson(tmp_path):
     own = tmp_path / "own.csv"
     own.write_text("prompt,n\na nurse,10\na pilot,40\n")
-    asks = pipeline(tmp_path, custom={"prompts": str(own)}, dalleval={"scenes": 1, "social_images": 1})
+    asks = pipeline(tmp_path, custom={"prompts_file": str(own)}, dalleval={"n_scenes": 1, "social_images": 1})
     found = list(
         image_counts.requests_for_tables(asks, ["custom_people", "dalleval_social_images", "dalleval_skill_verdicts"])
     )
@@ -278,7 +283,7 @@ def test_margins_of_error_are_of_a_share_of_one_half_by_wilson(tmp_path):
 def test_a_large_corpus_is_not_searched_for_a_plan(tmp_path):
     captions = pd.DataFrame({"text": ["a photo of a nurse"] * 3})
     captions.to_csv(tmp_path / "captions.csv", index=False)
-    large = pipeline(tmp_path, model="mini", captions={"corpus": str(tmp_path / "captions.csv"), "rows": 0})
+    large = pipeline(tmp_path, model="mini", captions={"corpus": str(tmp_path / "captions.csv"), "max_captions": 0})
     (one,) = image_counts.requests_for_tables(large, ["triplets_similarity"])
     # 3 prompts of 3 triplets, 2 images each, if there are so many.
     assert one.at_most and one.n_images == 18 and "at most 18" in dry_run.describe_images([one], {}).replace("  ", "")
@@ -288,7 +293,7 @@ def test_a_large_corpus_is_not_searched_for_a_plan(tmp_path):
 def test_hours_and_disk_are_of_what_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr("psutil.getloadavg", lambda: (0.9, 9, 9))
     monkeypatch.setattr("psutil.cpu_count", lambda: 2)
-    model = Pipeline("world", Settings(compute={"store": str(tmp_path)}), progress=False)
+    model = Pipeline("world", Settings(compute={"cache": str(tmp_path)}), progress=False)
     made_by = model.image_model()
     one = ImageRequest("paired", "world", "single", 1000, 250, False, pd.DataFrame(), made_by, None, model)
     text = dry_run.describe_images([one], {(made_by.cost_key, None): Cost(12.0, 2e6, 4, 12.0)})

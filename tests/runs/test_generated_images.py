@@ -15,7 +15,7 @@ from biaslab.runs import collect, dry_run, generated_images, jobs, params
 def drawn(*genders, model="m", kind="generated", group="nurse"):
     ids = [f"{kind}{k}" for k in range(len(genders))]
     people = pd.DataFrame({"image_id": ids, "group": group, "who": group, "prompt": "p", "position": 1})
-    people = people.assign(gender=genders, outcome="judged", boxes=[[k] for k in range(len(ids))])
+    people = people.assign(gender=genders, status="judged", boxes=[[k] for k in range(len(ids))])
     images = [np.full((8, 8, 3), k, np.uint8) for k in range(len(ids))]
     return ModelImages("paradox", kind, "prompts", model, people, ArrayImages(images, ids))
 
@@ -47,13 +47,13 @@ def test_pictures_are_written_once_and_stay_where_the_store_has_them_no_more(tmp
 @pytest.mark.parametrize("error", [None, ValueError("no picture")])
 def test_pictures_that_are_not_there_or_cannot_be_shown_take_no_result_along(tmp_path, monkeypatch, error):
     monkeypatch.setattr(generated_images, "draw_images", Mock(return_value=iter(()), side_effect=error))
-    notes = ["No pictures are shown: ValueError: no picture"] if error else []
+    notes = ["No images are shown: ValueError: no picture"] if error else []
     assert generated_images.written(tmp_path, []) == ([], notes) and not list(tmp_path.iterdir())
 
 
 @pytest.mark.long
 def test_a_store_without_the_images_gives_none(root, tmp_path):
-    overrides = [f"compute.store={tmp_path}", "captions.rows=3000"]
+    overrides = [f"compute.cache={tmp_path}", "captions.max_captions=3000"]
     planned = jobs.plan(params.load(root / "world" / "params" / "mini.yaml", overrides=overrides))
     assert list(generated_images.draw_images(dry_run.image_requests(jobs.pipelines(planned)))) == []
     # Captions are searched to know what would be asked.

@@ -98,7 +98,7 @@ def test_the_embedded_model_stands_beside_the_printed_ones(ran, folder, pipeline
     assert set(mini["approach"]) == set(Settings().captions.approaches)
     assert set(mini["occupation"]) == set(pipeline.occupations) and len(pipeline.occupations) == 62
     amplification = tables.read(folder / "tables" / "paradox_amplification.csv", "paradox_amplification")
-    naive = amplification.query("approach == 'naive' and definition == 'published' and prompt == 'mean'")
+    naive = amplification.query("approach == 'naive' and definition == 'paper' and prompt == 'mean'")
     assert naive["model"].tolist() == ["mini", "SD 1.4", "SD 1.5"] and naive["amplification_corrected"].notna().all()
     # What the page says of it first is no bare number.
     assert naive.loc[naive["model"] == "mini", ["ci_low", "ci_high"]].notna().all(axis=None)

@@ -52,10 +52,10 @@ def test_a_mapping_is_given_whole_or_value_by_value(project):
 
     assert settings() == {"generation": own}
     # A name alone is that of a group of settings.
-    got = settings("settings.generation.steps=30", "captions.corpus=a.csv", "captions.rows=9")
-    assert got == {"generation": own | {"steps": 30}, "captions": {"corpus": "a.csv", "rows": 9}}
-    assert settings("captions.downloads.size=64")["captions"] == {"downloads": {"size": 64}}
-    assert settings("settings={compare_with: none}") == {"compare_with": "none"}
+    got = settings("settings.generation.steps=30", "captions.corpus=a.csv", "captions.max_captions=9")
+    assert got == {"generation": own | {"steps": 30}, "captions": {"corpus": "a.csv", "max_captions": 9}}
+    assert settings("captions.downloads.max_side=64")["captions"] == {"downloads": {"max_side": 64}}
+    assert settings("settings={baselines: none}") == {"baselines": "none"}
     assert project("run: mine\nsettings:\n").values["settings"] == {}
 
 
@@ -92,7 +92,7 @@ def test_a_list_of_mappings_means_one_variant_each_told_apart_by_what_differs(pr
         ("seed: 1\nseed: 2", "(line 3, column 1): the key 'seed' is given twice."),
         # What YAML allows and no parameter is.
         ("? {a: 1}\n: 2", "(line 2, column 3): found unhashable key"),
-        ("settings: {1: 2}", "settings has the key 1, which is not a text"),
+        ("settings: {1: 2}", "settings has the key 1, which must be a string"),
         ("seed: " + "9" * 5000, "a value does not fit its kind (Exceeds"),
         ("settings: " + "[" * 700 + "]" * 700, "a value does not fit its kind (maximum recursion"),
         ("seed: " + "9" * 1000, "seed is a whole number beyond what is allowed"),
@@ -100,7 +100,7 @@ def test_a_list_of_mappings_means_one_variant_each_told_apart_by_what_differs(pr
         ('title: "\\0"', "title is '\\x00', which holds a null byte"),
         ('settings: {a: "\\ud800"}', "settings.a is '\\ud800', which holds a null byte or half"),
         ("settings: {a: {b: [1, -.inf]}}", "settings.a.b is -inf; a number must be finite"),
-        ("settings: &x {a: *x}", "lies 20 mappings or lists deep"),
+        ("settings: &x {a: *x}", "is nested 20 mappings or lists deep"),
         (
             "model: &a [x, x, x, x, x, x, x, x, x, x]\n"
             + "".join(f"k{i}: &b{i} [{', '.join([f'*b{i - 1}' if i else '*a'] * 10)}]\n" for i in range(6)),
@@ -237,7 +237,7 @@ def test_values_of_an_earlier_run_above_the_parameters_are_refused(project, tmp_
     for cell, tag in zip(whole["cells"], ("title", "injected-parameters", "parameters"), strict=True):
         cell["metadata"] = {"tags": [tag]}
     path.write_text(json.dumps(whole))
-    with pytest.raises(ParameterError, match="Values of an earlier run stand above"):
+    with pytest.raises(ParameterError, match="Values of an earlier run are above"):
         project("run: mine\nnotebooks: ['own/*']\n")
 
 

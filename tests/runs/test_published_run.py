@@ -76,10 +76,11 @@ def test_rows_are_means_over_the_units_that_comparisons_pair(folder, name):
     of_units = pd.concat(over(read)).dropna(subset="value")
     mean = of_units.groupby([*schema.keys, "unit"])["value"].mean().groupby(schema.keys).mean().rename("by_unit")
     rows = read(name).merge(mean.reset_index(), on=schema.keys)
-    # Not the mean of both lists, nor that over prompts by the published rule, which counts other occupations at each.
+    # Not the mean of both lists, nor that over prompts by the paper's definition, which counts others at
+    # each.
     rows = rows[rows["stereotype"] != "overall"] if "stereotype" in rows else rows
     if "definition" in rows:
-        rows = rows[(rows["definition"] != "published") | (rows["prompt"] != "mean")]
+        rows = rows[(rows["definition"] != "paper") | (rows["prompt"] != "mean")]
     # Units are of the paper's own estimate, next to which the corrected one has the interval.
     estimate = estimates["ci_low"].removesuffix("_corrected")
     # Of metrics of distance the gap has the other sign.

@@ -184,7 +184,7 @@ def test_what_has_not_changed_is_kept(finished, inline_project, tmp_path):
     table = pd.read_csv(mine / "tables/paradox_percent_female.csv")
     assert table["occupation"].tolist() == ["ceo", "pilot"]
     page = (mine / "index.html").read_text(encoding="utf-8")
-    assert page.count("and kept: nothing it depends on has changed") == 2
+    assert page.count("reused, as its inputs have not changed") == 2
     # A gathered file that is gone is made again from the parts; a lost part is executed again.
     (mine / "tables/paradox_percent_female.csv").unlink()
     assert [n["kept"] for n in run(changed)["notebooks"]] == [True, True]
@@ -192,7 +192,7 @@ def test_what_has_not_changed_is_kept(finished, inline_project, tmp_path):
     shutil.rmtree(mine / ".parts/paradox/a")
     assert [n["kept"] for n in run(changed)["notebooks"]] == [False, True]
     # Asked for, it is executed again.
-    assert [n["kept"] for n in run(changed, only=["paradox/a"], again=True)["notebooks"]] == [False, True]
+    assert [n["kept"] for n in run(changed, only=["paradox/a"], force=True)["notebooks"]] == [False, True]
 
 
 def test_a_fingerprint_covers_notebook_parameters_inputs_code_and_packages(tmp_path):
@@ -338,7 +338,7 @@ print(settings, "https://example.org/home/Alice?w=9", "a man/woman")
     for name, code_ in {"a": noisy, "b": failing}.items():
         write_notebook(tmp_path / "notebooks" / "paradox" / f"{name}.ipynb", CELL + "settings = {}\n", code_)
     url = "https://api.example.org/v1"
-    text = f"run: mine\nsource: mini\nsettings:\n  endpoint: {{url: '{url}', key_variable: OURS}}\n"
+    text = f"run: mine\nsource: mini\nsettings:\n  endpoint: {{url: '{url}', api_key_env: OURS}}\n"
     (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     record = runner.run(params.load("mine.yaml"), outputs="outputs", progress=False)
@@ -351,7 +351,7 @@ print(settings, "https://example.org/home/Alice?w=9", "a man/woman")
     assert {name: key for name, text in texts.items() for key in held.values() if key in text} == {}
     for name in ("run.json", "params.yaml", "notebooks/paradox/a.ipynb", "notebooks/paradox/a.html"):
         assert url in texts[name], name
-    assert record["parameters"]["settings"]["endpoint"] == {"url": url, "key_variable": "OURS"}
+    assert record["parameters"]["settings"]["endpoint"] == {"url": url, "api_key_env": "OURS"}
     assert "https://example.org/home/Alice?w=9 a man/woman" in texts["notebooks/paradox/a.ipynb"]
     assert export.export("mine").exists()
 
@@ -376,13 +376,13 @@ def test_a_folder_of_tables_is_checked_before_anything_starts(project, tmp_path,
 
 
 def test_a_notebook_on_ratings_needs_no_source_in_the_file(tmp_path, write_notebook):
-    cell = 'output_dir = ""\nsource = "ratings"\nratings = ""\n'
+    cell = 'output_dir = ""\nsource = "annotations"\nannotations = ""\n'
     write_notebook(tmp_path / "notebooks/paradox/r.ipynb", cell)
     (tmp_path / "r.csv").write_text("image,source,occupation,r1\n1,training,ceo,male\n2,generated,ceo,female\n")
-    (tmp_path / "mine.yaml").write_text(f"run: mine\nratings: {tmp_path / 'r.csv'}\n")
+    (tmp_path / "mine.yaml").write_text(f"run: mine\nannotations: {tmp_path / 'r.csv'}\n")
     loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=tmp_path / "notebooks")
     (job,) = jobs.plan(loaded)
-    assert job.parameters["source"] == "ratings" and not job.reason
+    assert job.parameters["source"] == "annotations" and not job.reason
 
 
 def test_variants_never_share_a_file_name():
@@ -400,7 +400,7 @@ def test_variants_never_share_a_file_name():
         ("file", "file", "is a file; choose another name"),
         ("mine", "mine/thesis.txt", r"is not empty and holds no run\.json"),
         # A page of somebody else beside the runs.
-        ("mine", "index.html", r"index\.html is there already .* --outputs DIR"),
+        ("mine", "index.html", r"index\.html already exists .* --outputs DIR"),
     ],
 )
 def test_what_is_no_run_is_never_replaced(project, tmp_path, run, name, message):
@@ -420,7 +420,7 @@ def test_two_processes_do_not_write_one_run(project, tmp_path):
 
 
 RUN = [sys.executable, "-m", "biaslab.cli", "run", "mine.yaml"]
-GOES_ON = "biaslab: stopped; what had finished is kept, and the same command goes on from there.\n"
+RESUMES = "biaslab: stopped; finished results are cached, and the same command resumes.\n"
 posix = pytest.mark.skipif(os.name != "posix", reason="signals are tried on POSIX only")
 
 
@@ -497,7 +497,7 @@ def test_a_stopped_run_keeps_what_had_finished(begun, tmp_path, marks):
     # As Ctrl-C in a terminal does: every process of the group.
     os.killpg(started.pid, signal.SIGINT)
     out, err = started.communicate(timeout=60)
-    assert (started.returncode, out, err) == (130, "", GOES_ON)
+    assert (started.returncode, out, err) == (130, "", RESUMES)
     assert is_gone(kernel)
     folder = tmp_path / "outputs/mine"
     record = read_record(folder)
@@ -630,7 +630,7 @@ def test_measured_tables_that_were_cut_are_made_anew(inline_project, tmp_path):
         assert reading(text)["up_to_date"]
     # Where its notebook is not executed it is left out.
     left.write_text(cut, encoding="utf-8")
-    record = reading(f"{text}notebooks: [paradox/b]\n", again=True)
+    record = reading(f"{text}notebooks: [paradox/b]\n", force=True)
     assert record["notes"][0].endswith("csv was changed, so it is left out until paradox/a is executed again.")
     assert not left.exists() and not list((folder / "measured").iterdir())
     assert [n["kept"] for n in reading(text)["notebooks"]] == [False, True] and left.exists()
@@ -742,7 +742,7 @@ def test_captions_without_images_run_what_needs_none(tmp_path, root):
     [
         ("model: SD 14\nnotebooks: ['paradox/*']", r"has no measurements of the model 'SD 14'.*'SD 1\.4'"),
         ("source: publishd", "source is 'publishd'.*Did you mean 'published'"),
-        ("source: ratings", "source is 'ratings' but ratings is empty"),
+        ("source: annotations", "source is 'annotations' but annotations is empty"),
         ("source: mini\nsettings: {steps: 3}", r"settings has no 'steps'\. Did you mean 'generation\.steps'"),
         ("source: pipeline", "source is 'pipeline' and model is 'all'"),
         ("source: published\nsettings: {generation: {steps: 3}}", "source is 'published', which makes no images"),
@@ -825,9 +825,9 @@ def test_a_store_that_cannot_be_made_is_told_before_anything_starts(tmp_path, wr
     write_notebook(tmp_path / "notebooks/paired/a.ipynb", parameters)
     (tmp_path / "mine.yaml").write_text("run: mine\nsource: mini\n")
     monkeypatch.setattr(execute, "execute_all", lambda *_: pytest.fail("started"))
-    monkeypatch.setenv("BIASLAB_STORE", f"{tmp_path}/file/b")
+    monkeypatch.setenv("BIASLAB_CACHE", f"{tmp_path}/file/b")
     for outputs, override, place in (
-        ("outputs", f"compute.store={tmp_path}/file/a", "file/a. Finished shards"),
+        ("outputs", f"compute.cache={tmp_path}/file/a", "file/a. Finished shards"),
         ("outputs", "seed=0", "file/b. Finished shards"),
         # The folder of runs.
         ("file/o", "source=published", "file/o. Finished notebooks"),
@@ -835,5 +835,5 @@ def test_a_store_that_cannot_be_made_is_told_before_anything_starts(tmp_path, wr
         words = ["run", f"{tmp_path}/mine.yaml", "--outputs", f"{tmp_path}/{outputs}", "--set", override]
         assert cli.main([*words, "--no-progress"]) == 2
         said = capsys.readouterr().err
-        assert said.startswith(f"biaslab: A file stands where a folder is needed: {tmp_path}/{place}")
-        assert ("compute.store or BIASLAB_STORE" in said) == (outputs == "outputs")
+        assert said.startswith(f"biaslab: A file is in the place of a folder: {tmp_path}/{place}")
+        assert ("compute.cache or BIASLAB_CACHE" in said) == (outputs == "outputs")

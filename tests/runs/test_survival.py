@@ -236,7 +236,7 @@ def test_shares_of_images_make_the_run(drawings, tmp_path, monkeypatch):
             break
     left = {text for one in said for text in one}
     for stage, half, whole in (("generated", 4, 8), ("judgements", 2, 4)):
-        assert f"{stage}: this share is done; {half} of {whole} pieces are left to the others." in left
+        assert f"{stage}: this shard is done; {half} of {whole} pieces remain for the others." in left
     # Each share is called for each stage, at most.
     assert len(said) <= 10
     monkeypatch.setattr("biaslab.cache.result_cache._write", lambda *_: pytest.fail("computed again"))

@@ -40,9 +40,9 @@ def test_ratings(tmp_path):
     path = tmp_path / "a.csv"
 
     def wide(n):
-        raters = [f"r{i}" for i in range(n - 3)]
+        annotators = [f"r{i}" for i in range(n - 3)]
         rows = [["i", "training", "nurse", *["female"] * (n - 3)], ["j", "generated", "nurse", *["male"] * (n - 3)]]
-        return pd.DataFrame(rows, columns=["image", "source", "occupation", *raters])
+        return pd.DataFrame(rows, columns=["image", "source", "occupation", *annotators])
 
     wide(MOST).to_csv(path, index=False)
     assert readers.read(path).n_annotators == MOST - 3
@@ -50,7 +50,7 @@ def test_ratings(tmp_path):
     wide(MOST + 1).to_parquet(parquet := tmp_path / "a.parquet")
     asked = pd.DataFrame({"image_id": ["i"], "position": [1]})
     for read in (lambda: readers.read(path), lambda: person_ratings.read(path, asked), lambda: readers.read(parquet)):
-        with pytest.raises(InputError, match=r"a\.\w+ has 1,001 columns; at most 1,000 .* one row per image and rater"):
+        with pytest.raises(InputError, match=r"a\.\w+ has 1,001 columns; .* one row per image and annotator"):
             read()
 
 

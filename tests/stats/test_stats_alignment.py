@@ -68,15 +68,15 @@ CALLS = {
     stats.mean_deviation: {"count": COUNT, "n": N, "center": OTHER},
     stats.judge_corrected_deviation: (
         {"count": COUNT, "n": N},
-        {"sensitivity": 0.9, "specificity": 0.8, "sensitivity_n": 50, "specificity_n": 50},
+        {"sensitivity": 0.9, "specificity": 0.8, "n_sensitivity": 50, "n_specificity": 50},
     ),
     stats.corrected_shares: {
         "count": COUNT,
         "n": N,
         "sensitivity": [0.9, 0.8, 0.95, 0.85, 0.99, 0.7],
         "specificity": [0.7, 0.8, 0.9, 0.75, 0.6, 0.9],
-        "sensitivity_n": [50, 60, 70, 80, 90, 100],
-        "specificity_n": [100, 90, 80, 70, 60, 50],
+        "n_sensitivity": [50, 60, 70, 80, 90, 100],
+        "n_specificity": [100, 90, 80, 70, 60, 50],
     },
     resampling.CaptionClusterSampling: (
         {"group": [0, 0, 1, 1, 2, 2], "own": [1, 0, 1, 0, 1, 0], "female": COUNT, "judged": N, "captions": N[::-1]},

@@ -32,7 +32,7 @@ def test_intervals_of_captions_as_prompts_hold_the_truth():
 def test_the_test_of_amplification_holds_its_level():
     found = amplification.simulate("G = T, 62 occupations, 16-25/3-8, 4 prompts", 100, 200)
     assert (found["corrected"][2] < 1 - least(100)).all(), found
-    # By the published rule the plain t-test rejects in most studies in which nothing is there.
+    # By the paper's definition the plain t-test rejects in most studies in which nothing is there.
     assert found["plain t-test"][2, 0] > 0.35
 
 

@@ -93,7 +93,7 @@ def test_a_pilot_has_the_half_width_of_its_own_interval():
     alone = stats.design_from_pilot(cells([20], 40, 100.0), NOBODY, clusters_random=False)
     assert (alone.clusters, alone.images, alone.share) == (1, 40, 0.5)
     assert replace(alone, images=42).half_width() == pytest.approx(50 * (high - low))
-    with pytest.raises(InputError, match="Nobody is judged"):
+    with pytest.raises(InputError, match="No classified people"):
         stats.design_from_pilot(cells([0], 0, 1.0), NOBODY, clusters_random=False)
 
 

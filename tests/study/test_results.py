@@ -97,13 +97,13 @@ def test_a_figure_is_withdrawn_where_other_data_leave_nothing_to_draw(study, cap
         return figure
 
     study.show("paired_runs", drawn(table))
-    study.show("paired_lean", drawn(table))
+    study.show("paired_percent_female_mean", drawn(table))
     assert len(records(study)["figures"]) == 2 and len(list(study.output_dir.glob("figures/*"))) == 4
     study.show("paired_runs", drawn(table.head(0)))
-    assert [f["name"] for f in records(study)["figures"]] == ["paired_lean"]
-    assert {f.stem for f in study.output_dir.glob("figures/*")} == {"paired_lean"}
+    assert [f["name"] for f in records(study)["figures"]] == ["paired_percent_female_mean"]
+    assert {f.stem for f in study.output_dir.glob("figures/*")} == {"paired_percent_female_mean"}
     assert capsys.readouterr().out.endswith(
-        "The source has no measurements for this figure, or nobody could be judged.\n"
+        "The source has no measurements for this figure, or no person could be classified.\n"
     )
 
 
@@ -120,7 +120,9 @@ def test_findings_are_printed_and_recorded_once(study, capsys):
 def test_no_finding_is_said_and_not_recorded(study, capsys):
     study.report_findings([], main=True)
     assert records(study)["findings"] == []
-    assert capsys.readouterr().out == "The source has no measurements for this answer, or nobody could be judged.\n"
+    assert (
+        capsys.readouterr().out == "The source has no measurements for this answer, or no person could be classified.\n"
+    )
 
 
 def test_findings_of_printed_numbers_say_so(study):
@@ -135,5 +137,5 @@ def test_an_empty_table_is_written_and_said_to_be_empty(study, capsys):
     assert tables.read(study.output_dir / "tables" / "world_conditional.csv", "world_conditional").empty
     assert (
         capsys.readouterr().out
-        == "The source has no measurements for the table world_conditional, or nobody could be judged.\n"
+        == "The source has no measurements for the table world_conditional, or no person could be classified.\n"
     )

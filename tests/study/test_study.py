@@ -35,7 +35,7 @@ def test_an_analysis_is_computed_once_for_all_notebooks_of_a_run(tmp_path, analy
     again = Study(parts / "synthesis/b").memoize(analysis, FRAME.copy(), seed=3)
     assert analysis.computed == [3]
     pd.testing.assert_frame_equal(first, again)
-    assert len(list((parts / ".store").glob("counted-*.parquet"))) == 1
+    assert len(list((parts / ".cache").glob("counted-*.parquet"))) == 1
     # Alone, a notebook keeps it in its own folder.
     Study(tmp_path / "alone").memoize(analysis, FRAME, seed=3)
     assert analysis.computed == [3, 3]
@@ -65,7 +65,7 @@ def test_what_is_kept_is_what_the_call_gives_and_what_is_damaged_is_computed_aga
     expected = paradox.share_intervals(shares, confidence=0.9)
     for _ in range(2):
         pd.testing.assert_frame_equal(study.memoize(paradox.share_intervals, shares, confidence=0.9), expected)
-    (path,) = (tmp_path / ".store").glob("*.parquet")
+    (path,) = (tmp_path / ".cache").glob("*.parquet")
     whole = path.read_bytes()
     for damaged in (whole[:-5], whole[:100] + b"x" + whole[101:], b""):
         path.write_bytes(damaged)
@@ -87,7 +87,7 @@ def test_draws_are_the_studys_where_an_analysis_takes_them(tmp_path):
 def test_a_table_is_shown_in_words(tmp_path):
     study = Study(tmp_path)
     names = tables.schema("paradox_amplification").names
-    rows = [dict.fromkeys(names) | {"model": "a", "approach": "naive", "definition": "published", "prompt": "mean"}]
+    rows = [dict.fromkeys(names) | {"model": "a", "approach": "naive", "definition": "paper", "prompt": "mean"}]
     rows[0] |= {"amplification_corrected": 12.345, "ci_low": 1, "ci_high": 20.5, "n_occupations": 62, "p": 0.0004}
     saved = study.save("paradox_amplification", tables.make_table(rows, "paradox_amplification"))
     shown = study.table(saved[saved["model"] == "a"], "model", "amplification_corrected", "n_occupations", "p")
@@ -138,7 +138,7 @@ def test_it_says_where_inputs_come_from_and_no_folder_of_this_machine(tmp_path):
     for given in (
         {},
         {"source": str(tmp_path)},
-        {"source": "ratings", "ratings": str(tmp_path / "rated.csv")},
+        {"source": "annotations", "annotations": str(tmp_path / "rated.csv")},
         {"source": "pipeline", "model": str(tmp_path)},
     ):
         said = repr(Study(tmp_path / "out", **given))
@@ -170,7 +170,7 @@ def test_only_rows_of_the_model_asked_for(tmp_path):
         Study(tmp_path, model=name[:-1]).load(paired.percent_female)
 
 
-BESIDE, SOURCES = {"compare_with": "published"}, ("training", "generated")
+BESIDE, SOURCES = {"baselines": "published"}, ("training", "generated")
 
 
 def test_printed_numbers_stand_beside_a_folder_where_it_holds_the_papers_tables(tmp_path):
@@ -202,11 +202,11 @@ def test_printed_numbers_stand_beside_ratings(tmp_path):
     file = tmp_path / "ratings.csv"
     rows = [(f"i{k}", source, "nurse", "mine", "female" if k % 3 else "male") for k in range(6) for source in SOURCES]
     pd.DataFrame(rows, columns=["image", "source", "occupation", "model", "anna"]).to_csv(file, index=False)
-    given = {"source": "ratings", "ratings": str(file), "settings": BESIDE}
+    given = {"source": "annotations", "annotations": str(file), "settings": BESIDE}
     shares = Study(tmp_path, **given).load(paradox.percent_female)
     assert {"SD 1.4", "SD 1.5"} < set(shares["model"]) and len(set(shares["model"])) == 3
-    for settings in ({"compare_with": "mini"}, BESIDE | {"people": {"occupations": 1}}):
-        with pytest.raises(ParameterError, match=r"makes no images.*'compare_with': 'published'"):
+    for settings in ({"baselines": "mini"}, BESIDE | {"paired": {"n_occupations": 1}}):
+        with pytest.raises(ParameterError, match=r"makes no images.*'baselines': 'published'"):
             Study(tmp_path, **given | {"settings": settings})
 
 
@@ -214,7 +214,7 @@ def test_printed_numbers_stand_beside_ratings(tmp_path):
 def test_each_model_has_its_pipeline_and_figures_of_its_images(tmp_path, any_text):
     import matplotlib.pyplot as plt
 
-    study = Study(tmp_path, source="mini", settings={"compare_with": ["world"]})
+    study = Study(tmp_path, source="mini", settings={"baselines": ["world"]})
     assert list(study.pipelines) == ["mini", "world"]
     for model in study.pipelines:
         figure, ax = plt.subplots()
@@ -240,7 +240,7 @@ def test_paths_in_a_notebook_count_from_the_project(tmp_path, monkeypatch):
     assert Study().output_dir == tmp_path / "outputs/explore"
     study = Study("outputs/mine", source="measured")
     assert (study.output_dir, study.source) == (tmp_path / "outputs/mine", str(tmp_path / "measured"))
-    assert Study(source="ratings", ratings="mine.csv").ratings == str(tmp_path / "mine.csv")
+    assert Study(source="annotations", annotations="mine.csv").annotations == str(tmp_path / "mine.csv")
     study = Study(source="pipeline", model="caps", settings={"captions": {"corpus": "caps"}})
     assert (study.model, study.settings.captions.corpus) == (str(tmp_path / "caps"),) * 2
     with pytest.raises(ParameterError, match="'notebooks/none'"):

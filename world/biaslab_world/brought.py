@@ -32,7 +32,7 @@ def _sd(name: str, shares: str = "", **words: str) -> PluginEntry:
 mini = PluginEntry(
     alias_of={
         "captions": "mini-sd",
-        "people": "mini-sd-pairs",
+        "paired": "mini-sd-pairs",
         "dalleval": "mini-sd-skills",
         "triplets": "mini-sd-triplets",
     },
@@ -85,15 +85,15 @@ mini_judges = PluginEntry(
 )
 
 
-def captions(*, rows: int, seed: int, skew: str) -> Corpus:
+def captions(*, max_captions: int, seed: int, synthetic_bias: str) -> Corpus:
     """Open the world's captions; ``rows`` is 0 for their own number."""
     from biaslab_world.captions import Corpus
 
-    return Corpus(**{"rows": rows} if rows else {}, seed=seed, skew=skew)
+    return Corpus(**{"rows": max_captions} if max_captions else {}, seed=seed, skew=synthetic_bias)
 
 
-def depictions(*, rows: int, seed: int, skew: str) -> Depictions:
+def depictions(*, max_captions: int, seed: int, synthetic_bias: str) -> Depictions:
     """Open the world's captions for triplets; ``rows`` is 0 for their own number."""
     from biaslab_world.triplets import Depictions, skew_of
 
-    return Depictions(**{"rows": rows} if rows else {}, seed=seed, skew=skew_of(skew))
+    return Depictions(**{"rows": max_captions} if max_captions else {}, seed=seed, skew=skew_of(synthetic_bias))

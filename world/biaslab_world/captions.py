@@ -246,7 +246,7 @@ def _cell_table(skew: str) -> tuple[list, np.ndarray]:
     """Cells (style, indicator, gender) and their cumulative probabilities per occupation (62, cells)."""
     cells: dict[tuple, list[float]] = {}
     for row in truth_table(skew_knobs(skew)).itertuples():
-        split = {"female": row.p * row.p_female, "male": row.p * (1 - row.p_female)}
+        split = {"female": row.p * row.probability_female, "male": row.p * (1 - row.probability_female)}
         for gender, p in ({None: row.p} if row.style == "other_sense" else split).items():
             cells.setdefault((row.style, row.indicator, gender), []).append(p)
     return list(cells), np.cumsum(np.array(list(cells.values())).T, axis=1)

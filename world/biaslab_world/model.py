@@ -44,13 +44,13 @@ class WorldModel(ImageModel):
         """Draw images: ``generate`` of :mod:`biaslab_world.truthful`, or of what the prompts ask for."""
         if self._select_prompts == "dalleval":
             if "skill" not in prompts:
-                return social.generate(prompts, seed=seed, tones=self._design.tones, size=self._size)
+                return social.generate(prompts, seed=seed, tones=self._design.skin_tones, size=self._size)
             failures = {k.replace("_", " "): v for k, v in self._design.failures.model_dump().items()}
             return skills.generate(prompts, seed=seed, failures=failures, size=self._size)
         if self._select_prompts == "triplets":
             skew = triplets.skew_of(self._corpus.skew)
             return triplets.generate(prompts, seed=seed, skew=skew, size=self._size)
-        if self._select_prompts == "people":
+        if self._select_prompts == "paired":
             strength = 0.0 if self._corpus.skew == "off" else 1.0
             return pairs.generate(prompts, seed=seed, size=self._size, strength=strength)
         return truthful.generate(prompts, self._corpus, seed=seed, size=self._size)

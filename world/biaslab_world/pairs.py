@@ -73,7 +73,9 @@ def _printed() -> Mapping[tuple[str, str, str], float]:
     return MappingProxyType({key: min(max(share, EDGE), 1 - EDGE) for key, share in found.items()})
 
 
-def p_female(person: Person, other: Person | None = None, *, intervened: bool = False, strength: float = 1.0) -> float:
+def probability_female(
+    person: Person, other: Person | None = None, *, intervened: bool = False, strength: float = 1.0
+) -> float:
     """Return P(female), 0–1, of a person of whom a text tells no gender, alone or with an ``other`` beside.
 
     ``intervened`` is whether the text says that gender does not matter; ``strength`` multiplies the log-odds: 0 is a
@@ -99,14 +101,14 @@ class PairPrompt:
     told: tuple[str, ...]  # for each: ``female``, ``male``, or empty where the text does not tell
     intervened: bool  # whether the text says that gender does not matter
 
-    def p_female(self, position: int, strength: float = 1.0) -> float:
-        """Return P(female), 0–1, of the person at a place, from 0, with a ``strength`` as of :func:`p_female`."""
+    def probability_female(self, position: int, strength: float = 1.0) -> float:
+        """Return P(female), 0–1, of the person at a place, from 0, ``strength`` as of :func:`probability_female`."""
         if self.told[position]:
             return float(self.told[position] == "female")
         person = self.people[position]
         # One of the opposite stereotype makes the contrast; one of the same is as none.
         other = next((p for p in self.people if p.stereotype != person.stereotype), None)
-        return p_female(person, other, intervened=self.intervened, strength=strength)
+        return probability_female(person, other, intervened=self.intervened, strength=strength)
 
 
 # Characters of a text.
@@ -246,7 +248,7 @@ def draw(seed: int, index: int, *, count: int = 2, strength: float = 1.0) -> Row
     if form == "sentence":
         text += f" {sentence([p.phrase for p in people], told)}"
     asked = PairPrompt(people, tuple(told), form == "intervention")
-    shares = [asked.p_female(i, strength) for i in range(count)]
+    shares = [asked.probability_female(i, strength) for i in range(count)]
     genders = tuple("female" if v < p else "male" for p, v in zip(shares, u[14:16], strict=False))
     return Row(text, asked, genders, int(u[16] * 2**53))
 
@@ -278,12 +280,12 @@ def generate(prompts: pd.DataFrame, *, seed: int, size: int = 64, strength: floa
     """Return images for prompts in the form of the paper's that keep this world's truth: a generator without a model.
 
     ``prompts`` has one row per prompt: ``prompt_id`` (unique), ``text`` and ``n_images``; ``seed``, with the prompt's
-    id, the image's number and the position, decides a person; ``strength`` is as of :func:`p_female`. As of
+    id, the image's number and the position, decides a person; ``strength`` is as of :func:`probability_female`. As of
     :func:`biaslab_world.truthful.renders`, with ``truth_gender`` (from left to right: ``female,male``). Raises
     InputError as :func:`read`.
     """
     asked = {key: read(text) for key, text in zip(prompts["prompt_id"], prompts["text"], strict=True)}
-    shares = {key: [one.p_female(k, strength) for k in range(len(one.people))] for key, one in asked.items()}
+    shares = {key: [one.probability_female(k, strength) for k in range(len(one.people))] for key, one in asked.items()}
 
     def genders(key: str, index: int) -> str:
         drawn = [truthful.draw(seed, key, index, f"gender {k + 1}") / 2**64 for k in range(len(shares[key]))]

@@ -50,7 +50,7 @@ def _female_shares() -> Mapping[str, float]:
     }
 
 
-def p_female(prompt: str, profession: str) -> float:
+def probability_female(prompt: str, profession: str) -> float:
     """Return the share of women that a social prompt shows (0–1).
 
     A word for a gender decides; a person of a profession is a woman as often as printed ((1 + average gender) / 2), one
@@ -92,7 +92,7 @@ def social_scene(rng: np.random.Generator, asked: Mapping[str, object], *, tones
     """
     weights = {"uniform": np.ones(10), "skewed": np.linspace(3, 1, 10)}
     profession = str(asked["profession"])
-    gender = "female" if rng.random() < p_female(str(asked["prompt"]), profession) else "male"
+    gender = "female" if rng.random() < probability_female(str(asked["prompt"]), profession) else "male"
     tone = 1 + int(rng.choice(10, p=weights[tones] / weights[tones].sum()))
     return sample_scene(
         rng,
@@ -151,7 +151,7 @@ def balanced(prompts: pd.DataFrame, n: int, *, seed: int, decoded: Path | None =
     """Return ``n`` drawings of people, as of :func:`balanced_scene`, to measure judges on.
 
     ``decoded`` is the folder of an autoencoder through which the images pass, if any. Returns images whose table has
-    ``image_id``, ``prompt`` and ``profession`` (empty), ``outcome`` (``ok``) and the truth as of :func:`generate`.
+    ``image_id``, ``prompt`` and ``profession`` (empty), ``status`` (``ok``) and the truth as of :func:`generate`.
     """
     asked = prompts.to_dict("records")
 
@@ -162,7 +162,7 @@ def balanced(prompts: pd.DataFrame, n: int, *, seed: int, decoded: Path | None =
     table = pd.DataFrame({"image_id": [f"drawing/{k}" for k in range(n)]}, dtype=object)
     people = [scene(image_id).people[0] for image_id in table["image_id"]]
     truth = {column: list(map(of, people)) for column, of in _TRUTH.items()}
-    table = table.assign(prompt="", profession="", outcome="ok", **truth)
+    table = table.assign(prompt="", profession="", status="ok", **truth)
     weights = registry.digest(str(decoded)) if decoded else ""
     whole = truthful.digest(__name__, seed, n, prompts["profession"].tolist(), weights)
     return truthful.Renders("drawings of people", whole, table, scene, 64, decoded=decoded)

@@ -95,7 +95,7 @@ def _match(text: str) -> re.Match:
         example = "a person reading in the kitchen with a dog, wearing a hat"
         raise InputError(
             f"The embedded world cannot read {text!r}; its captions are like {example!r}. Set captions.corpus to "
-            "'mini' and triplets.professions to 0, or model to one that generates from any text."
+            "'mini' and triplets.n_professions to 0, or model to one that generates from any text."
         )
     return match
 
@@ -142,7 +142,7 @@ def shares(activity: str, gender: str, skew: str = "default", *, worn: bool = Fa
     return MappingProxyType(dict(zip(names, (odds / odds.sum()).tolist(), strict=True)))
 
 
-def p_female(asked: TripletPrompt, skew: str = "default") -> float:
+def probability_female(asked: TripletPrompt, skew: str = "default") -> float:
     """Return with what probability (0–1) a woman is shown: 0 or 1 where the caption tells the gender."""
     return float(asked.told == "female") if asked.told else SKEWS[skew][1]
 
@@ -159,7 +159,7 @@ def expected(prompts: pd.DataFrame, skew: str = "default") -> pd.DataFrame:
     filled = (1 - NOTHING) * (1 - NAMED) / (NOTHING + (1 - NOTHING) * (1 - NAMED))
     for key, text in prompts[["prompt_id", "text"]].itertuples(index=False):
         asked = read(text)
-        women = p_female(asked, skew)
+        women = probability_female(asked, skew)
         for names, slots, worn in ((THINGS, 2, False), (WORN, 1, True)):
             free = slots - sum(name in names for name in asked.named)
             female, male = (shares(asked.activity, g, skew, worn=worn) for g in ("female", "male"))
@@ -230,7 +230,7 @@ def build_scene(asked: TripletPrompt, rng: np.random.Generator, skew: str = "def
     So what differs between scenes of a caption and of the same one with another gender is what depends on gender.
     """
     u = rng.random(24).tolist()
-    gender = "female" if u[0] < p_female(asked, skew) else "male"
+    gender = "female" if u[0] < probability_female(asked, skew) else "male"
     held, worn = [name for name in asked.named if name in THINGS], [n for n in asked.named if n in WORN]
     empty = NOTHING / (NOTHING + (1 - NOTHING) * (1 - NAMED))
     # What is named takes slots first, and sides are drawn: all that is free is drawn alike.

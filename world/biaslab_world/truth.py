@@ -39,9 +39,9 @@ def instances(images: Renders, rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([triplets.instances(images.scene(i), i) for i in rows["image_id"]], ignore_index=True)
 
 
-def expected(prompts: pd.DataFrame, skew: str) -> pd.DataFrame:
+def expected(prompts: pd.DataFrame, synthetic_bias: str) -> pd.DataFrame:
     """Return how many of each object images of prompts show on average, in the world that goes with the captions'."""
-    return triplets.expected(prompts, triplets.skew_of(skew))
+    return triplets.expected(prompts, triplets.skew_of(synthetic_bias))
 
 
 def word_masks(images: Renders, image_id: str, text: str) -> Mapping[str, np.ndarray]:

@@ -101,7 +101,7 @@ def renders(
 
     ``prompts`` has ``prompt_id`` (unique) and ``n_images``. ``scene`` and the columns of ``truth`` are asked by a
     prompt's id and an image's number; ``given`` is what else the images depend on. The table has ``image_id``
-    (``<prompt_id>/<index>``), ``prompt_id``, ``index``, ``seed``, ``outcome`` (always ``ok``) and the columns of
+    (``<prompt_id>/<index>``), ``prompt_id``, ``index``, ``seed``, ``status`` (always ``ok``) and the columns of
     ``truth``.
     """
     table = prompts.loc[prompts.index.repeat(prompts["n_images"]), ["prompt_id"]].reset_index(drop=True)
@@ -109,7 +109,7 @@ def renders(
     table.insert(0, "image_id", table["prompt_id"] + "/" + table["index"].astype(str))
     keys = list(zip(table["prompt_id"], table["index"], strict=True))
     known = {column: [of(*key) for key in keys] for column, of in truth.items()}
-    table = table.assign(seed=seed, outcome="ok", **known)
+    table = table.assign(seed=seed, status="ok", **known)
 
     def drawn(image_id: str) -> Scene:
         key, _, index = image_id.rpartition("/")
@@ -130,7 +130,7 @@ def _told(prompt: Mapping, corpus: captions.Corpus) -> tuple[captions.Row, float
             return row, math.nan
         if row.occupation is None:
             return row, {"female": 1.0, "male": 0.0}.get(row.indicator, _EITHER)
-        return row, world.p_female(row.occupation, style=row.style, indicator=row.indicator, knobs=knobs)
+        return row, world.probability_female(row.occupation, style=row.style, indicator=row.indicator, knobs=knobs)
     occupation, text = prompt["occupation"], prompt.get("text", "")
     facts = {"expression": "smiling"} if "smiling" in text else {}
     p = world.p_female_for_prompt(occupation, knobs)

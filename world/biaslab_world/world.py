@@ -115,7 +115,7 @@ def _logit(p: float) -> float:
 
 @lru_cache(maxsize=64)
 def _cells(knobs: Knobs) -> tuple[tuple[str, str, str, float, float], ...]:
-    """Rows (occupation, style, indicator, p, p_female) of ``truth_table``."""
+    """Rows (occupation, style, indicator, p, probability_female) of ``truth_table``."""
     rows, shares, nan = [], style_shares(knobs), math.nan
     for occupation, percent in training_shares().items():
         t, r = percent / 100, knobs.prompt_like
@@ -154,14 +154,15 @@ def truth_table(knobs: Knobs | None = None) -> pd.DataFrame:
     """Return the world's exact truth, one row per occupation, style and indicator.
 
     Columns are ``occupation``, ``style``, ``indicator``, ``p`` (probability of style and indicator among captions with
-    the occupation's word, summing to 1 per occupation) and ``p_female`` (probability, 0–1, that the person shown is a
-    woman; NaN for ``other_sense``, which shows nobody). Raises ParameterError (the knobs contradict each other).
+    the occupation's word, summing to 1 per occupation) and ``probability_female`` (probability, 0–1, that the person
+    shown is a woman; NaN for ``other_sense``, which shows nobody). Raises ParameterError (the knobs contradict each
+    other).
     """
-    columns = ["occupation", "style", "indicator", "p", "p_female"]
+    columns = ["occupation", "style", "indicator", "p", "probability_female"]
     return pd.DataFrame(list(_cells(knobs or Knobs())), columns=columns)
 
 
-def p_female(
+def probability_female(
     occupation: str, *, style: str | None = None, indicator: str | None = None, knobs: Knobs | None = None
 ) -> float:
     """Return P(female | occupation, style, indicator) among captions that show a person, 0–1.
@@ -182,9 +183,9 @@ def p_female(
 def p_female_for_prompt(occupation: str, knobs: Knobs | None = None) -> float:
     """Return P(female), 0–1, behind a prompt such as "a photo of the face of a nurse".
 
-    It is the share among prompt-like captions without an indicator. Raises like ``p_female``.
+    It is the share among prompt-like captions without an indicator. Raises like ``probability_female``.
     """
-    return p_female(occupation, style="prompt_like", indicator="none", knobs=knobs)
+    return probability_female(occupation, style="prompt_like", indicator="none", knobs=knobs)
 
 
 def pick(table: Mapping[str, float], u: float) -> str:

@@ -32,7 +32,7 @@ def test_every_folder_of_weights_is_brought_and_knows_drawings():
 
 
 def test_mini_stands_for_the_model_that_knows_what_is_asked_and_some_share_an_autoencoder():
-    models = {"captions": "mini-sd", "people": "mini-sd-pairs", "dalleval": "mini-sd-skills"}
+    models = {"captions": "mini-sd", "paired": "mini-sd-pairs", "dalleval": "mini-sd-skills"}
     for asked, name in (models | {"triplets": "mini-sd-triplets"}).items():
         assert registry.resolve_alias("mini", "text-to-image", asked) == name
         assert registry.find_plugin("mini", "text-to-image", asked).folder == WEIGHTS / name

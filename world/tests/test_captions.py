@@ -64,14 +64,16 @@ def test_frequencies_follow_the_truth(table):
         if style == "other_sense":
             assert here["truth_gender"].isna().all()
             continue
-        p_female = np.average(cell["p_female"], weights=cell["p"])
+        probability_female = np.average(cell["probability_female"], weights=cell["p"])
         share = (here["truth_gender"] == "female").mean()
-        assert abs(share - p_female) <= 5 * math.sqrt(p_female * (1 - p_female) / len(here)), (style, indicator)
+        assert abs(share - probability_female) <= 5 * math.sqrt(
+            probability_female * (1 - probability_female) / len(here)
+        ), (style, indicator)
 
 
 def test_shares_per_occupation_follow_the_truth(table):
     truth = truth_table(SKEWS["default"])
-    truth = truth[truth["p_female"].notna()]
+    truth = truth[truth["probability_female"].notna()]
     people = table[table["truth_occupation"].notna() & table["truth_gender"].notna()]
     z = []
     for silent in (False, True):
@@ -82,7 +84,7 @@ def test_shares_per_occupation_follow_the_truth(table):
             here = people[people["truth_occupation"] == occupation]
             if silent:
                 here = here[here["truth_indicator"] == "none"]
-            p = np.average(cell["p_female"], weights=cell["p"])
+            p = np.average(cell["probability_female"], weights=cell["p"])
             z.append(((here["truth_gender"] == "female").mean() - p) / math.sqrt(p * (1 - p) / len(here)))
     # 124 standardised differences: none beyond 4.5, and about standard normal together.
     assert max(map(abs, z)) < 4.5

@@ -131,7 +131,7 @@ def test_planted_groups_by_hand():
 
 
 def test_captions_as_a_corpus():
-    corpus = open_corpus("depictions", rows=500, seed=2)
+    corpus = open_corpus("depictions", max_captions=500, seed=2)
     rows = next(corpus.batches(200))
     assert len(rows) == 200 and rows["caption_id"].is_unique
     assert rows["text"].iloc[7] == triplets.write(*triplets.draw(truthful.HELD_OUT + 2, 7))
@@ -140,4 +140,4 @@ def test_captions_as_a_corpus():
     texts = pd.concat(corpus.batches())["text"]
     neutral = {text for text in texts if " person " in f" {text} "}
     assert set(found.captions["text"]) == neutral
-    assert corpus.digest != open_corpus("depictions", rows=500, seed=2, skew="off").digest
+    assert corpus.digest != open_corpus("depictions", max_captions=500, seed=2, synthetic_bias="off").digest

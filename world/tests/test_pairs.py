@@ -25,32 +25,38 @@ def test_scores_of_the_world_are_the_printed_ones():
     scores = {"female": [], "male": []}
     for left, right in asking.occupation_pairs():
         for person, other in ((left, right), (right, left)):
-            scores[person.stereotype].append(_score(person, pairs.p_female(person, other)))
+            scores[person.stereotype].append(_score(person, pairs.probability_female(person, other)))
     assert np.mean(scores["female"]) == pytest.approx(45.0, abs=0.01)
     assert np.mean(scores["male"]) == pytest.approx(49.75, abs=0.01)
     # Alone each share is drawn to its list's mean, which leaves the lists' scores: 50 and -30.
-    alone = [(p.stereotype, _score(p, pairs.p_female(p))) for p in map(asking.occupation, asking.stereotypes())]
+    alone = [
+        (p.stereotype, _score(p, pairs.probability_female(p))) for p in map(asking.occupation, asking.stereotypes())
+    ]
     for gender, printed in (("female", 50.0), ("male", -30.0)):
         assert np.mean([s for g, s in alone if g == gender]) == pytest.approx(printed, abs=0.01)
     # Roles, Table 1: 17.59 for low and 20.37 for high power in pairs.
     for level, other, printed in (("intern", "manager", 17.59), ("manager", "intern", 20.37)):
         people = [(asking.role(o, level), asking.role(o, other)) for o in asking.with_power()]
-        found = [_score(a, pairs.p_female(a, b)) for a, b in people]
+        found = [_score(a, pairs.probability_female(a, b)) for a, b in people]
         assert np.mean(found) == pytest.approx(printed, abs=0.02)
 
 
 def test_there_is_contrast_only_beside_the_opposite_stereotype():
     nurse, sheriff, guard = map(asking.occupation, ("nurse", "sheriff", "guard"))
     table = reference.load("paired_table_11").set_index(["occupation", "setting"])["percent_female"]
-    assert pairs.p_female(sheriff, nurse) == pytest.approx(table["sheriff", "paired"] / 100)
-    assert pairs.p_female(sheriff, guard) == pairs.p_female(sheriff, sheriff) == pairs.p_female(sheriff)
+    assert pairs.probability_female(sheriff, nurse) == pytest.approx(table["sheriff", "paired"] / 100)
+    assert (
+        pairs.probability_female(sheriff, guard)
+        == pairs.probability_female(sheriff, sheriff)
+        == pairs.probability_female(sheriff)
+    )
     # Among three, one of the opposite stereotype makes it.
     three = [asking.occupation(name) for name in ("cook", "guard", "baker")]
     asked = pairs.PairPrompt(tuple(three), ("", "", ""), False)
-    assert asked.p_female(0) == pairs.p_female(three[0], three[2])
-    assert asked.p_female(2) == pairs.p_female(three[2], three[0])
+    assert asked.probability_female(0) == pairs.probability_female(three[0], three[2])
+    assert asked.probability_female(2) == pairs.probability_female(three[2], three[0])
     # Alone: the printed 2 of 3, half way to the mean of the men's list (65 %).
-    assert pairs.p_female(sheriff) == pytest.approx((2 / 3 + 0.65) / 2, abs=1e-4)
+    assert pairs.probability_female(sheriff) == pytest.approx((2 / 3 + 0.65) / 2, abs=1e-4)
 
 
 def test_the_sentence_about_gender_moves_scores_as_table_2_prints():
@@ -60,10 +66,14 @@ def test_the_sentence_about_gender_moves_scores_as_table_2_prints():
         z = pairs.SLOPE * math.log(p / (1 - p)) + pairs.SHIFT
         assert 1 / (1 + math.exp(-z)) == pytest.approx(q, abs=0.002)
     nurse, sheriff = asking.occupation("nurse"), asking.occupation("sheriff")
-    assert pairs.p_female(sheriff, nurse, intervened=True) > pairs.p_female(sheriff, nurse)
-    assert pairs.p_female(nurse, sheriff, intervened=True) < pairs.p_female(nurse, sheriff)
+    assert pairs.probability_female(sheriff, nurse, intervened=True) > pairs.probability_female(sheriff, nurse)
+    assert pairs.probability_female(nurse, sheriff, intervened=True) < pairs.probability_female(nurse, sheriff)
     # Without strength nobody is stereotyped.
-    assert pairs.p_female(nurse, sheriff, intervened=True, strength=0) == pairs.p_female(nurse, strength=0) == 0.5
+    assert (
+        pairs.probability_female(nurse, sheriff, intervened=True, strength=0)
+        == pairs.probability_female(nurse, strength=0)
+        == 0.5
+    )
 
 
 @pytest.mark.parametrize(

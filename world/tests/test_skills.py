@@ -59,7 +59,7 @@ def test_failures_fail_at_that_and_nothing_else(asked, failure):
         # Of a pair the other object is still there.
         "missing": {"nothing found", "other objects"},
     }
-    assert set(judged["outcome"]) == expected[failure]
+    assert set(judged["status"]) == expected[failure]
 
 
 def test_a_thing_leans_mirrors_narrows_and_changes_colour():

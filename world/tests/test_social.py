@@ -50,14 +50,14 @@ def test_all_professions_have_the_share_of_the_printed_tables():
     averages = dict(zip(printed["profession"].str.casefold(), printed["value"], strict=True))
     assert len(prompts.professions()) == len(averages) == 83
     for name in prompts.professions():
-        assert social.p_female("person", name) == pytest.approx((1 + averages[name.casefold()]) / 2)
-        assert social.p_female("person", name.upper()) == social.p_female("person", name)
+        assert social.probability_female("person", name) == pytest.approx((1 + averages[name.casefold()]) / 2)
+        assert social.probability_female("person", name.upper()) == social.probability_female("person", name)
 
 
 @pytest.mark.parametrize("profession", [BARE, "nurse"])
 def test_a_word_for_a_gender_decides(profession):
     for word, gender in social.GENDERED.items():
-        assert social.p_female(word, profession) == (gender == "female")
+        assert social.probability_female(word, profession) == (gender == "female")
         assert {p.gender for p in people(50, 1, prompt=word, profession=profession)} == {gender}
     with pytest.raises(UnknownNameError, match=r"'acountant'.*'accountant'"):
         people(1, 1, profession="acountant")
@@ -66,7 +66,7 @@ def test_a_word_for_a_gender_decides(profession):
 @pytest.mark.parametrize("profession", [BARE, "juggler", "nurse"])
 def test_women_are_drawn_with_that_share(profession):
     some = people(2000, 2, profession=profession)
-    share = 0.5 if profession == BARE else social.p_female("person", profession)
+    share = 0.5 if profession == BARE else social.probability_female("person", profession)
     assert fits((p.gender == "female" for p in some), share)
     expected = None if profession == BARE else profession
     assert {p.occupation for p in some} == {expected}

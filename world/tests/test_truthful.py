@@ -73,7 +73,7 @@ def test_a_caption_is_answered_as_captions_of_its_kind_are(corpus):
     made = truthful.generate(prompts, corpus, seed=1)
     told = rows.drop(columns="truth_gender").assign(prompt_id="c-" + rows["caption_id"])
     table = made.table.merge(told, on="prompt_id")
-    truth = world.truth_table().set_index(["occupation", "style", "indicator"])["p_female"]
+    truth = world.truth_table().set_index(["occupation", "style", "indicator"])["probability_female"]
     keys = list(zip(table["truth_occupation"], table["truth_style"], table["truth_indicator"], strict=True))
     np.testing.assert_allclose(table["truth_p_female"], truth[keys])
     # Who is named is who is shown, and another sense of a word shows nobody.

@@ -13,8 +13,8 @@ from biaslab_world.world import (
     INDICATORS,
     SKEWS,
     Knobs,
-    p_female,
     p_female_for_prompt,
+    probability_female,
     skew_knobs,
     style_shares,
     truth_table,
@@ -35,12 +35,12 @@ def printed() -> pd.Series:
 
 def share(rows: pd.DataFrame) -> pd.Series:
     """Percentage of women per occupation among rows that show a person, by plain summing."""
-    rows = rows[rows["p_female"].notna()]
-    women = (rows["p"] * rows["p_female"]).groupby(rows["occupation"]).sum()
+    rows = rows[rows["probability_female"].notna()]
+    women = (rows["p"] * rows["probability_female"]).groupby(rows["occupation"]).sum()
     return 100 * women / rows["p"].groupby(rows["occupation"]).sum()
 
 
-def lean_gain(rows: pd.DataFrame, printed: pd.Series) -> float:
+def distance_difference(rows: pd.DataFrame, printed: pd.Series) -> float:
     """Points by which the rows lean further than all captions, mean over occupations."""
     return float(((share(rows) - 50).abs() - (printed - 50).abs()).mean())
 
@@ -52,9 +52,12 @@ def test_the_table_is_a_distribution_whose_shares_are_the_published_ones(knobs, 
     assert len(table) == 62 * (6 * 4 + 1) and (table["p"] >= 0).all()
     np.testing.assert_allclose(table.groupby("occupation")["p"].sum(), 1, atol=1e-12)
     nobody = table["style"] == "other_sense"
-    assert table.loc[nobody, "p_female"].isna().all() and table.loc[~nobody, "p_female"].between(0, 1).all()
+    assert (
+        table.loc[nobody, "probability_female"].isna().all()
+        and table.loc[~nobody, "probability_female"].between(0, 1).all()
+    )
     for gender in ("female", "male"):
-        assert (table.loc[table["indicator"] == gender, "p_female"] == (gender == "female")).all()
+        assert (table.loc[table["indicator"] == gender, "probability_female"] == (gender == "female")).all()
     np.testing.assert_allclose(share(table).sort_index(), printed.sort_index(), rtol=0, atol=1e-10)
 
 
@@ -64,8 +67,8 @@ def test_hand_computed_cell():
     odds = 0.176 / 0.824
     # Prompt-like odds are odds ** 2 = 0.0456216, so the share is 0.0436311; the rest has 2 t - 0.0436311.
     prompts = odds**2 / (1 + odds**2)
-    assert p_female("mechanic", style="prompt_like", knobs=knobs) == pytest.approx(prompts, rel=1e-12)
-    assert p_female("mechanic", style="stock", knobs=knobs) == pytest.approx(2 * 0.176 - prompts, rel=1e-12)
+    assert probability_female("mechanic", style="prompt_like", knobs=knobs) == pytest.approx(prompts, rel=1e-12)
+    assert probability_female("mechanic", style="stock", knobs=knobs) == pytest.approx(2 * 0.176 - prompts, rel=1e-12)
     # Odds of being named are odds ** -0.5 for women and odds ** 0.5 for men, so "not named" has the
     # probabilities odds ** 0.5 / (1 + odds ** 0.5) and 1 / (1 + odds ** 0.5): ratio odds ** 0.5.
     expected = odds**2 * odds**0.5
@@ -74,7 +77,7 @@ def test_hand_computed_cell():
 
 def test_default_knobs_follow_the_printed_numbers(printed):
     table = truth_table(Knobs())
-    people = table[table["p_female"].notna()]
+    people = table[table["probability_female"].notna()]
     silent = people["indicator"] == "none"
     prompts = people["style"] == "prompt_like"
     told = 100 * people.loc[~silent, "p"].sum() / people["p"].sum()
@@ -87,28 +90,32 @@ def test_default_knobs_follow_the_printed_numbers(printed):
         (people[prompts], "nearest"),
         (people[silent & prompts], "nearest_no_indicators"),
     ):
-        assert lean_gain(rows, printed) == pytest.approx(amplification["naive"] - amplification[approach], abs=1.5)
+        assert distance_difference(rows, printed) == pytest.approx(
+            amplification["naive"] - amplification[approach], abs=1.5
+        )
 
 
 def test_each_cause_alone(printed):
     naming, prompts = truth_table(SKEWS["naming"]), truth_table(SKEWS["prompts"])
-    assert lean_gain(naming[naming["indicator"] == "none"], printed) > 3
-    assert lean_gain(prompts[prompts["style"] == "prompt_like"], printed) > 3
+    assert distance_difference(naming[naming["indicator"] == "none"], printed) > 3
+    assert distance_difference(prompts[prompts["style"] == "prompt_like"], printed) > 3
     # The one cause leaves the other's captions alone.
-    assert lean_gain(naming[naming["style"] == "prompt_like"], printed) == pytest.approx(0, abs=1e-9)
-    assert lean_gain(prompts[prompts["style"] == "prompt_like"].query("indicator == 'none'"), printed) == pytest.approx(
-        lean_gain(prompts[prompts["style"] == "prompt_like"], printed), abs=1e-9
-    )
+    assert distance_difference(naming[naming["style"] == "prompt_like"], printed) == pytest.approx(0, abs=1e-9)
+    assert distance_difference(
+        prompts[prompts["style"] == "prompt_like"].query("indicator == 'none'"), printed
+    ) == pytest.approx(distance_difference(prompts[prompts["style"] == "prompt_like"], printed), abs=1e-9)
 
 
 def test_p_female_sums_the_table():
     table = truth_table(ODD)
     for style, indicator in product((None, "news", "prompt_like"), (None, *INDICATORS)):
-        rows = table[(table["occupation"] == "tutor") & table["p_female"].notna()]
+        rows = table[(table["occupation"] == "tutor") & table["probability_female"].notna()]
         rows = rows[(rows["style"] == style) | (style is None)]
         rows = rows[(rows["indicator"] == indicator) | (indicator is None)]
-        expected = np.average(rows["p_female"], weights=rows["p"])
-        assert p_female("tutor", style=style, indicator=indicator, knobs=ODD) == pytest.approx(expected, rel=1e-12)
+        expected = np.average(rows["probability_female"], weights=rows["p"])
+        assert probability_female("tutor", style=style, indicator=indicator, knobs=ODD) == pytest.approx(
+            expected, rel=1e-12
+        )
 
 
 def test_contradictory_knobs_are_refused_not_clipped():
@@ -123,7 +130,7 @@ def test_what_there_is_not_is_named():
         with pytest.raises(ParameterError, match=field):
             Knobs(**{field: value})
     with pytest.raises(UnknownNameError, match="'nurse'"):
-        p_female("nurs")
+        probability_female("nurs")
     with pytest.raises(UnknownNameError, match="default"):
         skew_knobs("defaults")
 

@@ -17,7 +17,7 @@ def parser() -> argparse.ArgumentParser:
     """Return what reads the command's arguments."""
     text = "Train an embedded model from the embedded world, from scratch."
     made = argparse.ArgumentParser(prog="python -m training", description=text)
-    made.set_defaults(call=_train, kept="go on with --resume")
+    made.set_defaults(call=_train, stop_hint="continue with --resume")
     add = made.add_argument
     add("name", metavar="NAME", help=f"one of {', '.join(training.TRAINERS)}")
     add("--folder", metavar="DIR", help="where the model goes (default: outputs/models/NAME)")

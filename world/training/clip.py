@@ -96,7 +96,7 @@ class Pool:
     images: np.ndarray  # uint8 (n, 64, 64, 3)
     true: dict[str, np.ndarray]
     """Field -> (n, values) bool: which of its values are true of each image; none where it does not apply."""
-    p_female: np.ndarray
+    probability_female: np.ndarray
     """Exact posterior of perceived as female given what is seen, (n,) float32; NaN but for one person."""
     cues: np.ndarray
     """Each gender cue's value, (n, 9) int8; -1 where it is covered or there is not one person."""
@@ -138,7 +138,7 @@ def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.D
     draw = common.rng(seed, 0, 32)
     scenes = [sample(draw, plain=plain) for _ in range(n)]
     true = {field: np.zeros((n, len(values)), bool) for field, values in _lists().items()}
-    p_female, full = np.full(n, np.nan, np.float32), np.zeros(n, bool)
+    probability_female, full = np.full(n, np.nan, np.float32), np.zeros(n, bool)
     cues, tone = np.full((n, len(scene.CUE_NAMES)), -1, np.int8), np.zeros(n, np.int8)
     values = [list(scene.CUES[name]["female"]) for name in scene.CUE_NAMES]
     for i, some in enumerate(scenes):
@@ -155,7 +155,7 @@ def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.D
             if person.occupation is not None:
                 shown |= {"look": [person.occupation], "prop": [looks.outfit(person.occupation).prop]}
             hidden = scene.hidden_cues(person)
-            p_female[i] = scene.posterior_female(person.cues, hidden)
+            probability_female[i] = scene.posterior_female(person.cues, hidden)
             full[i], tone[i] = person.full_figure, person.skin_tone
             for k, name in enumerate(scene.CUE_NAMES):
                 if name not in hidden:
@@ -163,7 +163,7 @@ def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.D
         for field, seen in shown.items():
             true[field][i, [place_of(field, value) for value in seen]] = True
     images = loop.renders(scenes, squash=False, decoded=decoded, part=part, seed=seed)
-    return Pool(images, true, p_female, cues, full, tone)
+    return Pool(images, true, probability_female, cues, full, tone)
 
 
 # -- texts ------------------------------------------------------------------------------------------------
@@ -447,7 +447,7 @@ class _Question:
 
 def _gender_questions(data: Pool, chosen: np.ndarray, draw: np.random.Generator) -> list[_Question]:
     """Return the judges' own two texts and two other pairs."""
-    p = data.p_female[chosen]
+    p = data.probability_female[chosen]
     target = np.nan_to_num(np.stack([p, 1 - p], 1)).astype(np.float32)
     asked = [(_FRAMES[0], _PAIRS[0], 1.5)]
     asked += [(_pick(draw, _FRAMES), _pick(draw, _PAIRS), 0.5) for _ in range(2)]
@@ -550,7 +550,7 @@ def calibration_error(p: np.ndarray, female: np.ndarray, bins: int = 10) -> floa
 
 def unambiguous(data: Pool) -> np.ndarray:
     """Return where one gender's posterior given what is seen is at least 0.99, as ``scene.is_ambiguous`` has it."""
-    return np.maximum(data.p_female, 1 - data.p_female) >= 0.99
+    return np.maximum(data.probability_female, 1 - data.probability_female) >= 0.99
 
 
 def measure_gender(model, tokenizer, data: Pool) -> list[Measured]:
@@ -580,7 +580,7 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
     plain = pool(n, HELD_OUT_SEED + 1, decoded=decoded, part=1.0, plain=True)
     varied = pool(n, HELD_OUT_SEED + 2, decoded=decoded, part=1.0)
     p, female, clear = (_p_female(model, tokenizer, plain.images), plain.true["gender"][:, 0], unambiguous(plain))
-    right, best = (p >= 0.5) == female, np.maximum(plain.p_female, 1 - plain.p_female)
+    right, best = (p >= 0.5) == female, np.maximum(plain.probability_female, 1 - plain.probability_female)
     out = measure_gender(model, tokenizer, plain)
     for gender in scene.GENDERS:
         out.append(share(f"gender_unambiguous_{gender}", right[clear & (female == (gender == "female"))]))

@@ -44,9 +44,9 @@ def measure(folder: Path, *, per_occupation: int = 8, guidance_scale: float = 3.
     words = [f"a photo of a {g} {o}" for o in names for g in ("female", "male")]
     plain_images, plain_found = judged(plain, "plain")
     told = judged(words, "word")[1].assign(told=[text.split()[4] for text in words])
-    both = pd.concat([plain_found["outcome"], told["outcome"]], ignore_index=True)
+    both = pd.concat([plain_found["status"], told["status"]], ignore_index=True)
     gate = both.isin(("judged", "uncertain"))
-    told = told[told["outcome"] == "judged"]
+    told = told[told["status"] == "judged"]
     model = ZeroShot("mini-clip")
     texts = [lexicons.fill("A photo of a/an [OCCUPATION]", o) for o in names]
     truth = np.repeat(np.arange(len(names)), per_occupation)
@@ -82,14 +82,14 @@ def measure_pairs(folder: Path, n: int, *, guidance_scale: float = 1.5, steps: i
     found = []
     for count, name in ((2, "pair"), (1, "one")):
         people = _shown(folder, n, count, guidance_scale, steps)
-        there = people["outcome"].isin(("judged", "uncertain")).groupby(people["image_id"]).all()
+        there = people["status"].isin(("judged", "uncertain")).groupby(people["image_id"]).all()
         found.append(share("pair_people" if count == 2 else "one_person", there, n))
-        judged = people[people["outcome"] == "judged"]
+        judged = people[people["status"] == "judged"]
         if count == 2:
             order = people.drop_duplicates("image_id").set_index("image_id")["role"]
             order = order[there[order.index] & (order != "")]
-            found.append(share("pair_order", order == "right"))
-            found.append(share("pair_sure", people["outcome"] == "judged"))
+            found.append(share("pair_order", order == "correct"))
+            found.append(share("pair_sure", people["status"] == "judged"))
         told = judged[judged["told"] != ""]
         found.append(share(f"{name}_gender_word", told["told"] == told["gender"]))
         free = judged[judged["told"] == ""]
@@ -118,7 +118,7 @@ def _shown(folder: Path, n: int, count: int, guidance_scale: float, steps: int) 
     found = people.judge_people_images(ids, phrases, images, judge.load(how), how)
     asked = [(row.asked, k) for row in rows for k in range(count)]
     stereotypes = [a.people[k].stereotype for a, k in asked]
-    shares = [a.p_female(k) for a, k in asked]
+    shares = [a.probability_female(k) for a, k in asked]
     return found.assign(
         told=[a.told[k] for a, k in asked],
         intervened=[a.intervened for a, _ in asked],

@@ -259,11 +259,11 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
                 triplets={
                     **mini.settings["triplets"],
                     "attention": True,
-                    "seeds": 2,
-                    "triplets": n,
-                    "detector_drawings": n,
+                    "images_per_prompt": 2,
+                    "n_triplets": n,
+                    "calibration_images": n,
                 },
-                compute={"store": where},
+                compute={"cache": where},
             )
             pipeline = Pipeline(str(folder), settings, seed=_CARD_SEED, progress=False)
             found = _scores_right(pipeline)

@@ -7,18 +7,26 @@ No paper's: what an auditor asks of any model, or of pictures that are there. Fu
 from biaslab.analyses.custom import figures
 from biaslab.analyses.custom.analysis import (
     agreement,
-    answered,
+    answer_shares,
     corrected,
     differences,
     distance,
     intersections,
     outcomes,
-    person_answers,
     shares,
     tones,
+    wide_answers,
 )
 from biaslab.analyses.custom.headlines import headlines
-from biaslab.analyses.custom.measure import benchmark, example_images, judges, own_answers, people, remarks, unmatched
+from biaslab.analyses.custom.measure import (
+    benchmark,
+    example_images,
+    judges,
+    people,
+    person_answers,
+    remarks,
+    unmatched,
+)
 from biaslab.papers.answers import read
 
 answers = read("custom")

@@ -58,7 +58,7 @@ def shares(people: pd.DataFrame, *, seed: int = 0, replicates: int = 2_000, conf
     whether the share of people judged differs between groups, which permutes whole images.
     """
     # A copy of an image shows no other people.
-    people, rows = people[people["outcome"] != DUPLICATE], []
+    people, rows = people[people["status"] != DUPLICATE], []
     for model, whole in people.groupby("model", sort=False):
         each = _shares(whole, _seen(whole), ANSWERS, confidence)
         n_by_group = whole.groupby("group").size()
@@ -74,8 +74,8 @@ def shares(people: pd.DataFrame, *, seed: int = 0, replicates: int = 2_000, conf
             groups_only = subset[subset["group"] != ALL]
             lead = (each["answer"] == answer) & (each["group"] == ALL)
             each.loc[lead, list(bounds)] = groups_only[list(bounds)].mean().to_numpy()
-        each["n_groups_asked"] = whole["group"].nunique()
-        judged = _by_image(whole, whole["outcome"] == JUDGED)
+        each["n_groups_prompted"] = whole["group"].nunique()
+        judged = _by_image(whole, whole["status"] == JUDGED)
         p = stats.clustered_homogeneity(judged["count"], judged["n"], judged["group"], replicates, seed=seed)
         each["p_judged"] = np.where(each["group"] == ALL, p, np.nan)
         lead = each["answer"].isin(GENDERS) & (each["group"] == ALL)
@@ -155,25 +155,26 @@ def _alone(images: pd.DataFrame) -> bool:
     return not images["image_id"].duplicated().any() and bool((images["n"] <= 1).all())
 
 
-def answered(own_answers: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return how questions of one's own are answered by group, as ``custom_answered``; takes ``custom_own_answers``.
+def answer_shares(person_answers: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return how questions of one's own are answered by group, as ``custom_answer_shares``; takes
+    ``custom_person_answers``.
 
     Shares of choices are of the answers that are not unclear, that of ``unclear`` of all. ``distance`` is how far the
     choices' shares are on average from an even split; corrected for sampling noise it is of the mean over groups alone.
     """
     rows = []
-    for question, of_question in own_answers.groupby("question", sort=False):
+    for question, of_question in person_answers.groupby("question", sort=False):
         names = of_question["choices"].iloc[0].split(CHOICES)
         for model, whole in of_question.groupby("model", sort=False):
             seen = whole[whole["answer"] != ""]
             answer_shares = _shares(whole, seen, [*names, UNCLEAR], confidence)
             by_group, mean = _unevenness(seen, names, confidence)
-            for column in ("distance", "floor"):
+            for column in ("distance", "null_mean"):
                 answer_shares[column] = answer_shares["group"].map(by_group[column])
             for name, value in mean.items():
                 answer_shares[name] = np.where(answer_shares["group"] == ALL, value, np.nan)
             rows.append(answer_shares.assign(question=question, model=model))
-    return tables.join_tables(rows, "custom_answered")
+    return tables.join_tables(rows, "custom_answer_shares")
 
 
 def _unevenness(seen: pd.DataFrame, names: Sequence[str], confidence: float) -> tuple[pd.DataFrame, dict[str, float]]:
@@ -184,15 +185,15 @@ def _unevenness(seen: pd.DataFrame, names: Sequence[str], confidence: float) -> 
     center, size = 1 / len(names), np.broadcast_to(n.to_numpy()[:, None], counts.shape)
     share = counts / size
     if all(map(_alone, images)):
-        floor = stats.absolute_deviation_null_mean(n, center)
+        null_mean = stats.absolute_deviation_null_mean(n, center)
         far = stats.mean_mad(counts, confidence=confidence)
     else:
         effects = np.array([_effect(rows) for rows in images])
         error = np.sqrt(center * (1 - center) * effects / size)
-        floor = stats.normal_null_mean(error).mean(axis=1)
+        null_mean = stats.normal_null_mean(error).mean(axis=1)
         far = stats.mean_distance(share - center, error, 2 * center * (1 - center), confidence)
     by_group = pd.DataFrame(
-        {"distance": 100 * np.abs(share - center).mean(axis=1), "floor": 100 * floor}, index=n.index
+        {"distance": 100 * np.abs(share - center).mean(axis=1), "null_mean": 100 * null_mean}, index=n.index
     )
     by_group.loc[ALL] = by_group.mean()
     return by_group, _corrected(far)
@@ -233,11 +234,11 @@ def distance(people: pd.DataFrame, benchmark: pd.DataFrame, *, seed: int = 0, co
         each = each.assign(ci_low=differing.low, ci_high=differing.high, distance=each["difference"].abs())
         each["p_holm"] = stats.adjust(each["p"])
         is_comparable = (each["n"] > 0) & each["center"].notna()
-        far, each.loc[is_comparable, "floor"] = _mean_distance(images, each[is_comparable], confidence)
+        far, each.loc[is_comparable, "null_mean"] = _mean_distance(images, each[is_comparable], confidence)
         mean = _over_groups(images, each[is_comparable], confidence)
         missing = each.loc[~is_comparable, "group"].tolist()
         note = f"No share or no benchmark for {len(missing)} of {len(each)} groups: {', '.join(missing)}."
-        each = pd.concat([pd.DataFrame([mean | far]), each]).assign(model=model, n_groups_asked=len(each))
+        each = pd.concat([pd.DataFrame([mean | far]), each]).assign(model=model, n_groups_prompted=len(each))
         rows.append(each.assign(note=note if missing else ""))
     return tables.join_tables(rows, "custom_distance")
 
@@ -264,8 +265,8 @@ def _mean_distance(
     count, n, center, size = (each[name].to_numpy(float) for name in ("count", "n", "center", "size"))
     if _alone(images) and not np.isfinite(size).any():
         kept = np.clip(center, _LEAST, 1 - _LEAST)
-        floor = [float(stats.absolute_deviation_null_mean(int(k), at)) for k, at in zip(n, kept, strict=True)]
-        return _corrected(stats.mean_deviation(count, n, kept, confidence)), 100 * np.array(floor)
+        null_mean = [float(stats.absolute_deviation_null_mean(int(k), at)) for k, at in zip(n, kept, strict=True)]
+        return _corrected(stats.mean_deviation(count, n, kept, confidence)), 100 * np.array(null_mean)
     effect = _effect(images)
     sampled = np.isfinite(size)
     # Under the null hypothesis a sampled benchmark and the model have one share, which both tell of.
@@ -294,8 +295,8 @@ def _over_groups(images: pd.DataFrame, each: pd.DataFrame, confidence: float) ->
     differing = stats.difference_interval(base, base - 100 * z * error, base + 100 * z * error, value, low, high)
     return {
         "group": ALL, "percent_female": value, "benchmark": base, "difference": value - base, "ci_low": differing.low,
-        "ci_high": differing.high, "distance": each["distance"].mean(), "floor": each["floor"].mean(), "n": mean.n,
-        "n_images": images["image_id"].nunique(), "n_groups": len(each), "reason": "",
+        "ci_high": differing.high, "distance": each["distance"].mean(), "null_mean": each["null_mean"].mean(),
+        "n": mean.n, "n_images": images["image_id"].nunique(), "n_groups": len(each), "reason": "",
     }  # fmt: skip
 
 
@@ -392,9 +393,9 @@ def outcomes(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     rows = []
     for model, whole in people.groupby("model", sort=False):
         for group, subset in [(ALL, whole), *whole.groupby("group")]:
-            present = set(subset["outcome"])
+            present = set(subset["status"])
             for outcome in (name for name in OUTCOMES_OF_PEOPLE if name in present):
-                images = _people_of(subset, subset["outcome"] == outcome)
+                images = _people_of(subset, subset["status"] == outcome)
                 share = stats.clustered_share(images["count"], images["n"], confidence)
                 limits = 100 * share.ci_low, 100 * share.ci_high
                 counts = images["count"].sum(), share.n, len(images)
@@ -412,7 +413,7 @@ def tones(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
 
     Limits are Student's, with the image as the unit: one degree of freedom less than images.
     """
-    people, rows = people[people["outcome"] != DUPLICATE], []
+    people, rows = people[people["status"] != DUPLICATE], []
     for model, whole in people.groupby("model", sort=False):
         for group, subset in [(ALL, whole), *whole.groupby("group", sort=False)]:
             tone = subset["skin_tone"].astype(float)
@@ -426,7 +427,7 @@ def tones(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     return table.assign(tone_error=np.where(table["tone_judge"] == TONE_OF_PHOTOGRAPHS, TONE_ON_PHOTOGRAPHS, ""))
 
 
-def person_answers(people: pd.DataFrame, own_answers: pd.DataFrame | None = None) -> pd.DataFrame:
+def wide_answers(people: pd.DataFrame, person_answers: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return who was seen: model, group, image_id, ``perceived gender``, ``skin tone`` (a range), a column a question.
 
     Answers are categories, of all that could be given; missing ones are NaN.
@@ -436,7 +437,7 @@ def person_answers(people: pd.DataFrame, own_answers: pd.DataFrame | None = None
     table = seen[["model", "group", "image_id"]].copy()
     table[PERCEIVED] = pd.Categorical(seen["answer"], categories=list(ANSWERS))
     table[SKIN] = tone
-    for question, rows in own_answers.groupby("question", sort=False) if own_answers is not None else ():
+    for question, rows in person_answers.groupby("question", sort=False) if person_answers is not None else ():
         # Of a question about images the answer is that of everybody in it.
         join_keys = keys if rows["position"].astype(str).eq("0").all() else [*keys, "position"]
         own_answer = rows.set_index(join_keys)["answer"].reindex(pd.MultiIndex.from_frame(seen[join_keys]))
@@ -448,7 +449,7 @@ def person_answers(people: pd.DataFrame, own_answers: pd.DataFrame | None = None
 def intersections(answers: pd.DataFrame, pairs: Sequence[tuple[str, str]], *, confidence: float = 0.95) -> pd.DataFrame:
     """Return people by two answers at once, as ``custom_intersections``.
 
-    ``answers`` are as of :func:`person_answers`, ``pairs`` of their columns, such as ``("perceived gender", "skin
+    ``answers`` are as of :func:`wide_answers`, ``pairs`` of their columns, such as ``("perceived gender", "skin
     tone")``; each share is of the people with the first answer whose second is not unclear, that of ``unclear`` of all
     of them. Every answer that could be given has a row, whatever its number, so that no cell is chosen by chance.
     """
@@ -476,13 +477,13 @@ def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
     rows = []
     for model, whole in judges.groupby("model", sort=False):
         names = list(dict.fromkeys(whole["judge"]))
-        better = [name for name in names[1:] if name == TRUTH or name.startswith("raters")]
+        better = [name for name in names[1:] if name == TRUTH or name.startswith("annotators")]
         if not better:
             continue
         reference = TRUTH if TRUTH in better else better[0]
         judged, reference_rows = (whole[whole["judge"] == name] for name in (names[0], reference))
-        reference_rows = reference_rows[reference_rows["outcome"].isin([JUDGED, UNCERTAIN])]
-        given: dict[str, Any] = {"probability": np.nan, "of_model": "", "source": GENERATED, "about": ""}
+        reference_rows = reference_rows[reference_rows["status"].isin([JUDGED, UNCERTAIN])]
+        given: dict[str, Any] = {"probability": np.nan, "image_model": "", "source": GENERATED, "question": ""}
         reference_rows = reference_rows.assign(
             **{c: v for c, v in given.items() if c not in reference_rows}, label=reference_rows["gender"]
         )
@@ -497,14 +498,14 @@ def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
             judge, both = (by_group[headline.group, name] for name in ("judge", "both"))
             group_rows = labelled[(labelled["group"] == headline.group) | (headline.group == ALL)]
             row = {"model": model, "judge": names[0], "reference": reference, "group": headline.group}
-            row |= {"percent_female": judge["estimate"], "n": judge["n_people"], "n_annotated": both["n_rated"]}
+            row |= {"percent_female": judge["estimate"], "n": judge["n_people"], "n_annotated": both["n_annotated"]}
             row |= {"percent_female_corrected": both["estimate"], "ci_low": both["ci_low"]}
             row |= {"ci_high": both["ci_high"], "tuning": both["tuning"], "reason": both["reason"]}
             for name, answer in (("sensitivity", 1), ("specificity", 0)):
                 labels = group_rows[(group_rows["rated"] == answer) & group_rows["judged"].notna()]
                 right = (labels["judged"] == answer).astype(float)
                 row[name] = 100 * np.average(right, weights=labels["weight"]) if len(labels) else np.nan
-                row[f"{name}_n"] = len(labels)
+                row[f"n_{name}"] = len(labels)
             rows.append(row)
     return tables.make_table(rows, "custom_corrected")
 
@@ -553,8 +554,8 @@ def _agreed(pair: pd.DataFrame, seed: int, confidence: float) -> tuple:
 
 def _seen(people: pd.DataFrame) -> pd.DataFrame:
     """Return the people of whom a judge said something, with ``answer``: one of :data:`ANSWERS`."""
-    seen = people[people["outcome"].isin([JUDGED, UNCERTAIN])]
-    return seen.assign(answer=seen["gender"].where(seen["outcome"] == JUDGED, "unclear"))
+    seen = people[people["status"].isin([JUDGED, UNCERTAIN])]
+    return seen.assign(answer=seen["gender"].where(seen["status"] == JUDGED, "unclear"))
 
 
 def _limits(center: np.ndarray, size: np.ndarray, confidence: float) -> tuple[np.ndarray, np.ndarray]:

@@ -16,8 +16,8 @@ TABLES = ("custom_people",)
 
 def headlines(people: pd.DataFrame) -> Iterator[Headline]:
     """Yield each model's mean share of women over groups, and each group's; of people judged female or male."""
-    people = people[people["outcome"] != DUPLICATE]
-    people = people.assign(gender=people["gender"].where(people["outcome"] == JUDGED))
+    people = people[people["status"] != DUPLICATE]
+    people = people.assign(gender=people["gender"].where(people["status"] == JUDGED))
     named = people.rename(columns={"group": "cluster", "prompt": "template"})
     for model, of_model in named.groupby("model", sort=False):
         cells, whom = cells_and_people(of_model)
@@ -29,5 +29,5 @@ def headlines(people: pd.DataFrame) -> Iterator[Headline]:
             )
             yield Headline(
                 "custom", str(model), "share perceived as female", group, "%", 1, 50, pool_cells(cells, parts), whom,
-                clusters="groups", setting="custom.images",
+                clusters="groups", setting="custom.images_per_prompt",
             )  # fmt: skip

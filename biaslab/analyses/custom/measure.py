@@ -13,7 +13,7 @@ from biaslab.analyses.custom.analysis import TRUTH
 from biaslab.hub import registry
 from biaslab.hub.image_sources import domain_of
 from biaslab.judges.judge_labels import DUPLICATE, TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS
-from biaslab.judges.judge_names import RATINGS
+from biaslab.judges.judge_names import ANNOTATIONS
 from biaslab.ratings import person_ratings
 from biaslab.schema import tables
 
@@ -39,19 +39,19 @@ def people(pipeline: Pipeline) -> pd.DataFrame:
 
 def judges(pipeline: Pipeline) -> pd.DataFrame:
     """Return what each judge of gender says of each person, and the truth of images of which it is known."""
-    frames, annotators = [], [judge for judge in pipeline.custom.judges if judge.startswith(RATINGS)]
+    frames, annotators = [], [judge for judge in pipeline.custom.judges if judge.startswith(ANNOTATIONS)]
     for judge in pipeline.custom.judges:
         named = redact.basename(judge)
-        if judge.startswith(RATINGS):
+        if judge.startswith(ANNOTATIONS):
             stems = [Path(one).stem for one in annotators]
             stem = Path(judge).stem
             # Of files of one name each has its number.
             number = f" {annotators.index(judge) + 1}" if stems.count(stem) > 1 else ""
-            named = "raters" if len(annotators) == 1 else f"raters ({stem}{number})"
+            named = "annotators" if len(annotators) == 1 else f"annotators ({stem}{number})"
         judged = pipeline.custom.people_judged_by(judge)
-        if judge.startswith(RATINGS):
+        if judge.startswith(ANNOTATIONS):
             whom = judged[["image_id", "position"]].reset_index(drop=True)
-            people = person_ratings.read(judge.removeprefix(RATINGS), whom, unknown="aside").people
+            people = person_ratings.read(judge.removeprefix(ANNOTATIONS), whom, unknown="aside").people
             if "probability" in people:
                 judged = judged.assign(probability=people["probability"].to_numpy())
         frames.append(judged.assign(judge=named, model=pipeline.label))
@@ -60,10 +60,10 @@ def judges(pipeline: Pipeline) -> pd.DataFrame:
     return tables.join_tables(frames, "custom_judges")
 
 
-def own_answers(pipeline: Pipeline) -> pd.DataFrame:
+def person_answers(pipeline: Pipeline) -> pd.DataFrame:
     """Return what is answered to questions of one's own about each person, or image; none where there are none."""
     rows = pipeline.custom.answers()
-    return tables.make_table(rows.assign(prompt=rows["text"], model=pipeline.label), "custom_own_answers")
+    return tables.make_table(rows.assign(prompt=rows["text"], model=pipeline.label), "custom_person_answers")
 
 
 def benchmark(pipeline: Pipeline) -> pd.DataFrame:
@@ -102,7 +102,7 @@ def example_images(pipeline: Pipeline, people: pd.DataFrame, most: int, seed: in
 
     Of ``people``, rows of ``custom_people``, those of its model count, without copies; ``seed`` is that of the choice.
     """
-    own = people[(people["model"] == pipeline.label) & (people["outcome"] != DUPLICATE)]
+    own = people[(people["model"] == pipeline.label) & (people["status"] != DUPLICATE)]
     images = own.drop_duplicates("image_id")
     drawn = images.sample(frac=1, random_state=seed).groupby("group", sort=False).head(most)
     chosen = drawn.sort_values(["group", "image_id"])["image_id"].tolist()

@@ -15,8 +15,8 @@ from biaslab.metrics.headline import MEAN, PERSON, Headline
 from biaslab.ratings import annotated_subset
 from biaslab.schema import tables
 
-JUDGE, RATINGS, BOTH = "judge", "ratings", "both"
-NOW, POINTS = "now", (10, 5, 2)
+JUDGE, ANNOTATIONS, BOTH = "judge", "annotations", "both"
+CURRENT, POINTS = "current", (10, 5, 2)
 """Half-widths that sizes are told for, in percentage points of shares."""
 LEAST_WORTH = 1.1
 """How many ratings one is worth with the judge from which on the judge brings something."""
@@ -38,13 +38,13 @@ def estimates(headlines: Iterable[Headline], ratings: pd.DataFrame, *, confidenc
 
 def annotated(headline: Headline, ratings: pd.DataFrame) -> pd.DataFrame:
     """Return the annotated people of a headline: its columns, label, probability, and rated (as judged)."""
-    own = ratings[ratings["of_model"].isin(["", headline.model]) & (ratings["about"] == headline.about)]
+    own = ratings[ratings["image_model"].isin(["", headline.model]) & (ratings["question"] == headline.about)]
     own = own.astype({"position": int})
     people = headline.people.assign(image_id=headline.people["image_id"].map(normalize))
     # A model's own row before one that is of any.
-    own = own.sort_values("of_model", ascending=False, kind="stable").drop_duplicates(PERSON)
+    own = own.sort_values("image_model", ascending=False, kind="stable").drop_duplicates(PERSON)
     both = people.merge(own[[*PERSON, "label", "probability"]], on=PERSON)
-    both = both[both["label"] != "unrated"]
+    both = both[both["label"] != "unannotated"]
     return both.assign(rated=both["label"].map(_MEANT).astype(float)).reset_index(drop=True)
 
 
@@ -62,12 +62,12 @@ def _estimates(one: Headline, ratings: pd.DataFrame, confidence: float) -> list[
     )  # fmt: skip
     reason = "" if np.isfinite(found.both.value) else _why_none(one, rated)
     shared: dict[str, Any] = {"paper": one.paper, "model": one.model, "headline": one.measure, "group": one.group}
-    shared |= {"unit": one.unit, "n_rated": len(rated), "n_people": int(groups["n"].sum())}
+    shared |= {"unit": one.unit, "n_annotated": len(rated), "n_people": int(groups["n"].sum())}
     gains = float(found.worth >= LEAST_WORTH * found.both.n) if np.isfinite(found.worth) else np.nan
-    shared["gains"] = gains
-    more = {"tuning": found.tuning, "worth": found.worth}
+    shared["is_more_precise"] = gains
+    more = {"tuning": found.tuning, "n_equivalent": found.worth}
     rows = []
-    for name, value in zip((JUDGE, RATINGS, BOTH), found[:3], strict=True):
+    for name, value in zip((JUDGE, ANNOTATIONS, BOTH), found[:3], strict=True):
         why = reason if name != JUDGE else "" if value.n else "no person is judged female or male"
         why = why or (_ABSOLUTE if one.is_absolute and name != JUDGE else "")
         row = {**shared, "estimator": name, "estimate": value.value, **(more if name == BOTH else {})}
@@ -158,12 +158,12 @@ def sizes(headlines: Iterable[Headline], *, confidence: float = 0.95) -> pd.Data
         )
         row = {"paper": one.paper, "model": one.model, "headline": one.measure, "group": one.group, "unit": one.unit}
         half = design.half_width(confidence)
-        now = {"wanted": NOW, "half_width": half, "images_a_prompt": design.images, "percent_more": 0.0}
+        now = {"target": CURRENT, "half_width": half, "n_images_per_prompt": design.images, "percent_additional": 0.0}
         rows.append(row | now | {"reason": "" if np.isfinite(half) else "too few clusters or images"})
         for points in POINTS:
             n, other = design.sizes(points * one.scale, confidence)
-            more = {"wanted": f"±{points}", "half_width": points * one.scale, "images_a_prompt": n or np.nan}
-            more["percent_more"] = max(100 * (n / design.images - 1), 0) if n else np.nan
+            more = {"target": f"±{points}", "half_width": points * one.scale, "n_images_per_prompt": n or np.nan}
+            more["percent_additional"] = max(100 * (n / design.images - 1), 0) if n else np.nan
             takes = f"; {other:,} groups at {design.images:g} images each do" if other else ""
             why = "" if n else f"no number of images of {design.clusters} groups gives it{takes}"
             rows.append(row | more | {"reason": why})

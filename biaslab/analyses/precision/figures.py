@@ -11,7 +11,7 @@ from biaslab.plots import forms, style
 ESTIMATORS = forms.series_style(
     {
         "judge": ("judge alone", style.GREY, "s"),
-        "ratings": ("annotations alone", style.ORANGE, "D"),
+        "annotations": ("annotations alone", style.ORANGE, "D"),
         "both": ("both combined", style.BLACK, "o"),
     }
 )

@@ -3,13 +3,13 @@
 # ruff: noqa: F401
 from biaslab.analyses.ratings import figures
 from biaslab.analyses.ratings.analysis import (
+    annotator_agreement,
     answers,
     by_definition,
     contents,
     describe_file,
     headline,
     outcomes,
-    rater_agreement,
     sensitivity,
     shares,
 )

@@ -1,4 +1,4 @@
-"""Tables of a user's own ratings: outcomes of the vote, agreement of raters, what choices change.
+"""Tables of a user's own ratings: outcomes of the vote, agreement of annotators, what choices change.
 
 Every function takes what :func:`biaslab.ratings.readers.read` found in a file. ``confidence`` is the level of
 intervals, 0–1; ``seed`` and ``replicates`` are those of the bootstraps over images.
@@ -146,10 +146,10 @@ def headline(
     return answers.shares, rows.assign(whose=whose, beside=beside)
 
 
-def rater_agreement(
+def annotator_agreement(
     annotations: AnnotatedImages, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95
 ) -> pd.DataFrame:
-    """Return the agreement of all raters over all images, for both sets of labels, as ``ratings_agreement``."""
+    """Return the agreement of all annotators over all images, for both sets of labels, as ``ratings_agreement``."""
     draws: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
     rows, sets = [], LABEL_SETS
     if annotations.ratings is not None and (annotations.ratings == OTHER).any(axis=None):
@@ -158,8 +158,10 @@ def rater_agreement(
         estimate = (np.nan, np.nan, np.nan, 0, 0, NO_RATINGS)
         if annotations.ratings is not None:
             estimate = statistic(annotations.ratings.to_numpy(object), used, **draws)
-            if not annotations.annotators:  # The columns are not raters then, so only the whole file's number is known.
-                estimate = estimate._replace(n_raters=np.nan if annotations.part else annotations.n_annotators)
+            if (
+                not annotations.annotators
+            ):  # The columns are not annotators then, so only the whole file's number is known.
+                estimate = estimate._replace(n_annotators=np.nan if annotations.part else annotations.n_annotators)
         rows.append([name, labels, *estimate])
     return tables.make_table(rows, "ratings_agreement")
 
@@ -167,7 +169,7 @@ def rater_agreement(
 def sensitivity(
     annotations: AnnotatedImages, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95
 ) -> pd.DataFrame:
-    """Return amplification by each rule, extreme for undecided images and rater alone, as ``ratings_sensitivity``.
+    """Return amplification by each rule, extreme for undecided images and annotator alone, as ``ratings_sensitivity``.
 
     Intervals of a rule that divides votes resample the nearest whole number of images.
     """
@@ -178,10 +180,10 @@ def sensitivity(
     codes = np.stack([annotations.ratings[c].cat.codes.to_numpy() for c in annotations.ratings], axis=1)
     votes = np.stack([(codes == k).sum(axis=1) for k in range(len(LABELS))], axis=1)
     ways = [(name, kind, meaning, rule(votes, images)) for name, (kind, meaning, rule) in RULES.items()]
-    alone = "this rater's ratings alone; unsure images do not count"
+    alone = "this annotator's ratings alone; unsure images do not count"
     for k, annotator in enumerate(annotations.annotators):
         weights = (codes[:, k] == 0).astype(float), (codes[:, k] == 1).astype(float)
-        ways.append((f"rater {annotator}", "rater", alone, weights))
+        ways.append((f"annotator {annotator}", "annotator", alone, weights))
     frames = [
         _amplified(images, weights, draws).assign(rule=rule, kind=kind, meaning=meaning)
         for rule, kind, meaning, weights in ways
@@ -207,10 +209,10 @@ def _amplified(images: pd.DataFrame, weights: Weights, draws: dict) -> pd.DataFr
 
 
 def by_definition(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of ``paradox_amplification`` over all prompts, with ``p_told`` adjusted over definitions (Holm)."""
+    """Return rows of ``paradox_amplification`` of all prompts, with ``p_holm_guarded`` adjusted over definitions."""
     rows = overall(rows)
-    rows = rows.assign(p_told=is_significant(rows), model=rows["model"].replace(UNNAMED, ""))
-    return rows.assign(p_told=rows.groupby("model")["p_told"].transform(stats.adjust))
+    rows = rows.assign(p_holm_guarded=is_significant(rows), model=rows["model"].replace(UNNAMED, ""))
+    return rows.assign(p_holm_guarded=rows.groupby("model")["p_holm_guarded"].transform(stats.adjust))
 
 
 def describe_file(annotations: AnnotatedImages, file: str) -> pd.DataFrame:
@@ -234,7 +236,6 @@ def describe_file(annotations: AnnotatedImages, file: str) -> pd.DataFrame:
         )
         sources = ", ".join(f"{(annotations.images['source'] == source).sum():,} {source}" for source in SOURCES)
         more.insert(0, f"Images: {sources}.")
-        words = (
-            f"{counted(len(annotations.images), 'image')} of {occupations}, rated by {counted(annotators, 'rater')}."
-        )
+        by = counted(annotators, "annotator")
+        words = f"{counted(len(annotations.images), 'image')} of {occupations}, annotated by {by}."
     return pd.DataFrame({"file": [file], "words": [words], "more": [" ".join(more)]})

@@ -28,7 +28,7 @@ _OUTCOMES = forms.series_style(
         "other": ("other", style.GREEN),
         "tie": ("tie", style.ORANGE),
         "unsure": ("unsure", "#B5B5B5"),
-        "unrated": ("unrated", style.BLACK),
+        "unannotated": ("not annotated", style.BLACK),
     }
 )
 
@@ -50,27 +50,27 @@ def percent_female(outcomes: pd.DataFrame) -> Figure:
 def outcomes(table: pd.DataFrame) -> Figure:
     """Draw how the vote on images ended, per occupation and source (``ratings_outcomes``), models added up."""
     if table["n_images"].isna().all():
-        return style.nothing("The file gives shares: the outcomes of single images are not known.")
+        return style.nothing("The file contains shares: the labels of single images are unknown.")
     table = table.rename(columns={"neither": "other"})
     known = [name for name in _OUTCOMES.names if name != "other" or table[name].any()]
     # The same training images are listed for every model that shares them.
     shared = (table["source"] == "training") & table.duplicated(["source", "occupation", *known])
     ordered = _by_training_share(table.assign(twice=shared)).query("not twice")
-    counts = ordered.melt(["source", "occupation"], known, "outcome", "count")
-    counts = counts.groupby(["source", "occupation", "outcome"], sort=False)["count"].sum().reset_index()
+    counts = ordered.melt(["source", "occupation"], known, "status", "count")
+    counts = counts.groupby(["source", "occupation", "status"], sort=False)["count"].sum().reset_index()
     of = counts.groupby(["source", "occupation"])["count"].transform("sum")
     rows = [_with_n(name, [n]) for name, n in zip(counts["occupation"], of, strict=True)]
     counts = counts.assign(percent=100 * counts["count"] / of, row=rows).fillna({"percent": 0})
     return forms.stacked(
-        counts, "percent", row="row", part="outcome", styles=_OUTCOMES, label="Images (%)", counts="count",
+        counts, "percent", row="row", part="status", styles=_OUTCOMES, label="Images (%)", counts="count",
         panel="source", names={source: f"{source.capitalize()} images" for source in SOURCES}, columns=2,
     )  # fmt: skip
 
 
 def sensitivity(table: pd.DataFrame) -> Figure:
-    """Draw amplification under every rule, extreme and rater (``ratings_sensitivity``): a row of panels a model."""
+    """Draw amplification under every rule, extreme and annotator (``ratings_sensitivity``): a row of panels a model."""
     if table["amplification"].isna().all():
-        return style.nothing("There are no ratings of both sources to resolve in another way.")
+        return style.nothing("There are no annotations of both sources to resolve by another rule.")
     labels = tables.labels("ratings_sensitivity")
     rows = table.assign(rule=table["rule"].map(plain), model=table["model"].map(plain))
     rows, panel = forms.panel_by_model(rows, "definition", labels["definition"])

@@ -21,30 +21,30 @@ from biaslab.schema.genders import GENDERS
 
 # On occupations that lean the same way both measures agree by construction, so that pair stands once.
 RULES = (
-    ("same_lean", "distance"),
-    ("certain_lean", "distance"),
-    ("certain_lean", "directional"),
+    ("same_direction", "distance"),
+    ("certain_direction", "distance"),
+    ("certain_direction", "signed"),
     ("none", "distance"),
-    ("none", "directional"),
+    ("none", "signed"),
 )
-CORRECTIONS = ("none", "floor")
-# Paradox, A.4: 98 % of the judge's answers agree with the majority of raters; by gender it is not printed.
+CORRECTIONS = ("none", "small_sample")
+# Paradox, A.4: 98 % of the judge's answers agree with the majority of annotators; by gender it is not printed.
 JUDGE_ACCURACY = 0.98
-AS_JUDGED, PRINTED, RATED = "as_judged", "printed", "rated"
-"""Whose word a share is: the judge's, or with its errors taken off as the paper prints them, or as raters show them."""
-# Fewest images that raters call by either word, and what both rates must come to together above 1.
+AS_JUDGED, PAPER, ANNOTATED = "as_judged", "paper", "annotated"
+"""How shares are corrected: not at all, for the errors that the paper prints, or for those that annotations show."""
+# Fewest images that annotators call by either word, and what both rates must come to together above 1.
 _FEWEST, _LEAST_YOUDEN = 5, 0.1
 
 
 def judge_errors(annotations: pd.DataFrame, ratings: pd.DataFrame) -> dict[str, tuple[float, float]]:
-    """Return by model how often the judge calls female who raters do, and male who they do (0–1), of both sources.
+    """Return by model how often the judge calls female who annotators do, and male who they do (0–1), of both sources.
 
     Models with too few rated images, or a judge that is hardly better than chance, are left out.
     """
-    found, said = {}, ratings[(ratings["about"] == "") & ratings["label"].isin(GENDERS)]
+    found, said = {}, ratings[(ratings["question"] == "") & ratings["label"].isin(GENDERS)]
     for model, own in annotations.dropna(subset="is_female").groupby("model", sort=False):
         own = own.assign(image_id=own["image_id"].map(normalize)).drop_duplicates(["source", "image_id"])
-        theirs = said[said["of_model"].isin(["", model])].drop_duplicates(["source", "image_id"])
+        theirs = said[said["image_model"].isin(["", model])].drop_duplicates(["source", "image_id"])
         both = own.merge(theirs[["source", "image_id", "label"]], on=["source", "image_id"])
         right = (both["is_female"] == (both["label"] == "female")).groupby(both["label"]).agg(["mean", "size"])
         right = right.reindex(list(GENDERS))
@@ -62,12 +62,12 @@ def specification_curve(
     Of ``paradox_percent_female``; ``errors`` are those of judges by model, as of :func:`judge_errors`. Intervals are
     Student's t over occupations; the mean of prompts, each over the occupations that count there, is linearised.
     """
-    given = {AS_JUDGED: (1.0, 1.0), PRINTED: (JUDGE_ACCURACY, JUDGE_ACCURACY)}
+    given = {AS_JUDGED: (1.0, 1.0), PAPER: (JUDGE_ACCURACY, JUDGE_ACCURACY)}
     rows: list[list] = []
     for group in groups(shares):
-        judges = given | ({RATED: errors[group.model]} if group.model in errors else {})
+        judges = given | ({ANNOTATED: errors[group.model]} if group.model in errors else {})
         for (exclusion, measure), correction, judge in product(RULES, CORRECTIONS, judges):
-            values = _values(group, measure, correction == "floor", *judges[judge])
+            values = _values(group, measure, correction == "small_sample", *judges[judge])
             kept = _kept(group, exclusion, confidence) & ~np.isnan(values)
             about = [exclusion, measure, correction, judge]
             for prompt, *found in _estimates(group.names, values, kept, confidence):
@@ -79,19 +79,19 @@ def specification_curve(
 def _kept(group: Group, exclusion: str, confidence: float) -> np.ndarray:
     """Return which occupations count, (occupations, prompts)."""
     training, n = group.training, group.training_n
-    if exclusion == "same_lean":
+    if exclusion == "same_direction":
         return metrics.exclusion_reason(group.generated, training) == ""
-    if exclusion == "certain_lean":
+    if exclusion == "certain_direction":
         low, high = wilson_percent(training * n / 100, n, confidence)
         return (low > 50) | (high < 50)
     return np.ones(training.shape, dtype=bool)
 
 
-def _values(group: Group, measure: str, floor: bool, sensitivity: float, specificity: float) -> np.ndarray:
+def _values(group: Group, measure: str, null_mean: bool, sensitivity: float, specificity: float) -> np.ndarray:
     """Return each occupation's amplification, (occupations, prompts).
 
-    Shares are freed of the judge's errors (Rogan and Gladen 1978), and distances of the floor as these stretch it; no
-    share passes 0 or 100.
+    Shares are corrected for the judge's errors (Rogan and Gladen 1978), and distances for the null expectation as these
+    stretch it; no share passes 0 or 100.
     """
     stretch = 1 / (sensitivity + specificity - 1)
 
@@ -99,11 +99,11 @@ def _values(group: Group, measure: str, floor: bool, sensitivity: float, specifi
         return stretch * (percent - 50 + 50 * (specificity - sensitivity))
 
     def distance(percent: np.ndarray, n: np.ndarray) -> np.ndarray:
-        noise = np.abs(percent - 50) - _distance(percent, n, floor)
+        noise = np.abs(percent - 50) - _distance(percent, n, null_mean)
         return np.minimum(np.abs(away(percent)) - stretch * noise, 50)
 
     training, generated = away(group.training), away(group.generated)
-    if measure == "directional":
+    if measure == "signed":
         toward = np.sign(training)
         value = np.where(toward == 0, np.nan, toward) * np.clip(generated, -50, 50)
     else:
@@ -111,8 +111,8 @@ def _values(group: Group, measure: str, floor: bool, sensitivity: float, specifi
     return np.where(np.isnan(generated), np.nan, value - distance(group.training, group.training_n))
 
 
-def _distance(percent: np.ndarray, n: np.ndarray, floor: bool) -> np.ndarray:
-    if not floor:
+def _distance(percent: np.ndarray, n: np.ndarray, null_mean: bool) -> np.ndarray:
+    if not null_mean:
         return np.abs(percent - 50)
     total = np.where(np.isnan(percent), 0, np.nan_to_num(n)).round().astype(int)
     count = np.nan_to_num(percent * n / 100).round().astype(int)
@@ -137,17 +137,17 @@ def _estimates(names: tuple[str, ...], values: np.ndarray, kept: np.ndarray, con
 def exclusion_by_measure(curve: pd.DataFrame) -> pd.DataFrame:
     """Return mean amplification by exclusion rule and measure: ``synthesis_exclusion_by_measure``.
 
-    Same-lean specifications stand for both measures, which agree there but for the floor correction.
+    Same-lean specifications stand for both measures, which agree there but for the null expectation correction.
     """
-    same = curve[curve["exclusion"] == "same_lean"].assign(measure="directional")
+    same = curve[curve["exclusion"] == "same_direction"].assign(measure="signed")
     every = pd.concat([curve, same])
     # Single prompts, or their mean where there is no more, are not mixed.
     single = every[every["prompt"] != "mean"]
     grouped = (single if len(single) else every).groupby(["exclusion", "measure"])["estimate"]
     grid = grouped.agg(estimate="mean", n_specifications="size").reset_index()
     means = grid.pivot(index="measure", columns="exclusion", values="estimate")
-    moved = grid["measure"].map(means["same_lean"] - means["none"])
-    return tables.make_table(grid.assign(moved=moved), "synthesis_exclusion_by_measure")
+    moved = grid["measure"].map(means["same_direction"] - means["none"])
+    return tables.make_table(grid.assign(exclusion_effect=moved), "synthesis_exclusion_by_measure")
 
 
 def extremes(curve: pd.DataFrame) -> pd.DataFrame:
@@ -156,7 +156,7 @@ def extremes(curve: pd.DataFrame) -> pd.DataFrame:
     ``n_along`` counts specifications along the training lean that drop no flips, ``n_other`` the rest, ``above_along``
     and ``above_other`` those of them whose interval lies above 0.
     """
-    along = (curve["measure"] == "directional") & (curve["exclusion"] != "same_lean")
+    along = (curve["measure"] == "signed") & (curve["exclusion"] != "same_direction")
     above, value = curve["ci_low"] > 0, curve["estimate"]
     ends = curve.loc[[value.idxmin(), value.idxmax()]].rename(columns={"model": "whose"})
     return ends.assign(

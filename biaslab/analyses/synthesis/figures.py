@@ -15,11 +15,11 @@ _CHOICES = {
     "model": "Model", "approach": "Approach",
 }  # fmt: skip
 _LOOK = {
-    ("same_lean", "distance"): (style.VERMILION, "o", "published rule: distance, same lean only"),
-    ("certain_lean", "distance"): (style.ORANGE, "^", "distance, certain lean only"),
-    ("certain_lean", "directional"): (style.SKY, "v", "signed change, certain lean only"),
+    ("same_direction", "distance"): (style.VERMILION, "o", "paper's definition: distance, same direction only"),
+    ("certain_direction", "distance"): (style.ORANGE, "^", "distance, certain direction only"),
+    ("certain_direction", "signed"): (style.SKY, "v", "signed change, certain direction only"),
     ("none", "distance"): (style.BLUE, "s", "distance, all occupations"),
-    ("none", "directional"): (style.GREEN, "D", "signed change, all occupations"),
+    ("none", "signed"): (style.GREEN, "D", "signed change, all occupations"),
 }
 
 

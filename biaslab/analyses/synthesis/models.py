@@ -28,7 +28,7 @@ _NAMES = {
     "setting": _SETTINGS,
     "category": {"gender": "Gender", "skin_tone": "Skin tone"},
     "metric": _METRICS,
-    "definition": {"published": "published rule", "no_exclusion": "all occupations", "directional": "signed change"},
+    "definition": {"paper": "paper's definition", "all": "all occupations", "signed": "signed change"},
 }
 # What measures are called; in braces columns of their tables.
 SCORE = "Stereotype Score, {aspect}, {setting}"
@@ -58,7 +58,7 @@ def models(
     """Return ``synthesis_models``: each model's main measures as the papers' own tables have them, one below the other.
 
     ``estimate`` is the paper's definition. ``estimate_corrected`` is corrected for small-sample bias; it equals
-    ``estimate`` where the measure has none. ``floor`` is the null expectation of ``estimate_corrected`` (of
+    ``estimate`` where the measure has none. ``null_mean`` is the null expectation of ``estimate_corrected`` (of
     accuracies: what images of other scenes give). Takes ``paired_stereotype_score``, ``dalleval_overall_average``,
     ``dalleval_mad``, ``dalleval_skill_accuracy``, ``dalleval_references``, ``dalleval_attribute_prompt_difference``,
     ``triplets_disparity_gap`` and ``paradox_amplification``.
@@ -71,52 +71,52 @@ def models(
         frames.append(frame.assign(**unbiased))
 
     subset = scores[scores["setting"].isin(_SETTINGS) & (scores["stereotype"] == "overall")]
-    add("paired", SCORE, POINTS, subset, estimate=subset["score"], floor=0.0, of="people")
+    add("paired", SCORE, POINTS, subset, estimate=subset["score"], null_mean=0.0, n_unit="people")
     subset = averages[averages["category"] == "gender"]
-    add("dalleval", AVERAGE, "−1 to 1", subset, estimate=subset["average"], floor=0.0, of="professions")
+    add("dalleval", AVERAGE, "−1 to 1", subset, estimate=subset["average"], null_mean=0.0, n_unit="professions")
     # A printed deviation has no corrected estimate.
     only_printed = mads["evidence"] == "printed"
     subset = mads[~only_printed]
     value = {
         "estimate": subset["mad"],
         "estimate_corrected": subset["mad_corrected"],
-        "floor": subset["floor_corrected"],
+        "null_mean": subset["null_mean_corrected"],
     }
-    add("dalleval", DEVIATION, subset["category"].map(_RANGES), subset, **value, of="prompts")
+    add("dalleval", DEVIATION, subset["category"].map(_RANGES), subset, **value, n_unit="prompts")
     subset = mads[only_printed]
-    value = {"estimate": subset["mad"], "estimate_corrected": np.nan, "floor": np.nan}
-    add("dalleval", PRINTED_DEVIATION, subset["category"].map(_RANGES), subset, **value, of="prompts")
+    value = {"estimate": subset["mad"], "estimate_corrected": np.nan, "null_mean": np.nan}
+    add("dalleval", PRINTED_DEVIATION, subset["category"].map(_RANGES), subset, **value, n_unit="prompts")
     subset = accuracy[(accuracy["evaluator"] == "detector") & (accuracy["images"] == "test")]
     subset = subset[subset["skill"] != "average"]
     shuffled = references[(references["reference"] == "shuffled") & (references["judge"] == "detector")]
-    floor = subset["skill"].map(shuffled.set_index("measure")["value"])
-    add("dalleval", SKILL, "%", subset, estimate=subset["percent_correct"], floor=floor, of="scenes")
+    null_mean = subset["skill"].map(shuffled.set_index("measure")["value"])
+    add("dalleval", SKILL, "%", subset, estimate=subset["percent_correct"], null_mean=null_mean, n_unit="scenes")
     subset = by_prompt[by_prompt["comparison"] == COMPARISON]
-    subset = subset.assign(value=100 * subset["mean_absolute_difference"], floor=100 * subset["floor"])
-    add("dalleval", ATTRIBUTES, POINTS, _net(subset, confidence), of="professions")
+    subset = subset.assign(value=100 * subset["mean_absolute_difference"], null_mean=100 * subset["null_mean"])
+    add("dalleval", ATTRIBUTES, POINTS, _net(subset, confidence), n_unit="professions")
     subset = _over_datasets(gaps[gaps["metric"].isin(_METRICS) & (gaps["sample"] == "triplets")], confidence)
-    add("triplets", GAP, "similarity", subset, estimate=subset["gap"], floor=0.0)
+    add("triplets", GAP, "similarity", subset, estimate=subset["gap"], null_mean=0.0)
     subset = amplification[(amplification["approach"] == "naive") & (amplification["prompt"] == "mean")]
     value = {
         "estimate": subset["amplification"],
         "estimate_corrected": subset["amplification_corrected"],
         "n": subset["n_occupations"],
     }
-    add("paradox", AMPLIFICATION, POINTS, subset, **value, floor=0.0, of="occupations")
+    add("paradox", AMPLIFICATION, POINTS, subset, **value, null_mean=0.0, n_unit="occupations")
     whole = pd.concat(frames, ignore_index=True)
     return tables.make_table(whole.dropna(subset="estimate"), "synthesis_models")
 
 
 def _net(rows: pd.DataFrame, confidence: float) -> pd.DataFrame:
-    """Return the mean of ``value`` by model, and that of ``value`` minus ``floor`` with its t interval."""
+    """Return the mean of ``value`` by model, and that of ``value`` minus ``null_mean`` with its t interval."""
     rows = rows.dropna(subset="value")
     means = []
     for model, model_rows in rows.groupby("model", sort=False):
-        has_null = model_rows["floor"].notna().all()
-        mean = stats.mean_interval(model_rows["value"] - model_rows["floor"].fillna(0), confidence)
-        row = {"model": model, "estimate": model_rows["value"].mean(), "floor": 0.0 if has_null else np.nan}
+        has_null = model_rows["null_mean"].notna().all()
+        mean = stats.mean_interval(model_rows["value"] - model_rows["null_mean"].fillna(0), confidence)
+        row = {"model": model, "estimate": model_rows["value"].mean(), "null_mean": 0.0 if has_null else np.nan}
         means.append(row | mean._asdict())
-    columns = ["model", "estimate", "estimate_corrected", "ci_low", "ci_high", "n", "floor"]
+    columns = ["model", "estimate", "estimate_corrected", "ci_low", "ci_high", "n", "null_mean"]
     return pd.DataFrame(means).rename(columns={"value": "estimate_corrected"}).reindex(columns=columns)
 
 
@@ -128,11 +128,11 @@ def _named(measure: str, rows: pd.DataFrame) -> list[str]:
 
 def _over_datasets(gaps: pd.DataFrame, confidence: float) -> pd.DataFrame:
     """Return gaps by model and metric: of one data set as they are, of several their mean with its t interval."""
-    columns = ["model", "metric", "gap", "ci_low", "ci_high", "n", "of"]
+    columns = ["model", "metric", "gap", "ci_low", "ci_high", "n", "n_unit"]
     rows = []
     for (model, metric), gap_rows in gaps.groupby(["model", "metric"], sort=False):
         if len(gap_rows) == 1:
-            rows += gap_rows.assign(of="triplets")[columns].to_dict("records")
+            rows += gap_rows.assign(n_unit="triplets")[columns].to_dict("records")
             continue
         mean = stats.mean_interval(gap_rows["gap"], confidence, skip_nan=True)
         rows.append(dict(zip(columns, (model, metric, *mean, "datasets"), strict=True)))
@@ -185,7 +185,7 @@ def units(
     subset = verdicts[verdicts["chosen"] == "yes"]
     add(subset, SKILL, "%", "image_id", 100.0 * (subset["correct"] == "yes"))
     subset = by_prompt[by_prompt["comparison"] == COMPARISON]
-    add(subset, ATTRIBUTES, POINTS, "profession", 100 * (subset["mean_absolute_difference"] - subset["floor"]))
+    add(subset, ATTRIBUTES, POINTS, "profession", 100 * (subset["mean_absolute_difference"] - subset["null_mean"]))
     subset = similarity[similarity["metric"].isin(_METRICS) & (similarity["sample"] == "triplets")]
     sign = subset["pair"].map({"neutral-masculine": 1, "neutral-feminine": -1})
     sign = sign * subset["higher_is_closer"].map({1: 1, 0: -1})
@@ -197,12 +197,12 @@ def units(
     add(gap, GAP, "similarity", "case", gap["value"])
     subset = occupations[(occupations["approach"] == "naive") & (occupations["n_generated"] > 0)]
     training = subset["percent_training"].round(6).astype(str) + " of " + subset["n_training"].astype(str)
-    subset = subset.assign(cell=subset["prompt"] + ", " + training, definition="directional")
-    add(subset, AMPLIFICATION, POINTS, "occupation", subset["directional"], cell=subset["cell"])
+    subset = subset.assign(cell=subset["prompt"] + ", " + training, definition="signed")
+    add(subset, AMPLIFICATION, POINTS, "occupation", subset["signed_change"], cell=subset["cell"])
     female = (subset["percent_generated"] * subset["n_generated"] / 100).round()
-    subset = subset.assign(female=female, male=subset["n_generated"] - female, definition="no_exclusion")
+    subset = subset.assign(female=female, male=subset["n_generated"] - female, definition="all")
     subset = _at_shared_images(subset.dropna(subset="female"), ["female", "male"], ["occupation", "cell"])
-    # Both models have the training share, whose own floor is no part of their difference.
+    # Both models have the training share, whose own null expectation is no part of their difference.
     value = 100 * subset["deviation"] - (subset["percent_training"] - 50).abs()
     add(subset, AMPLIFICATION, POINTS, "occupation", value, cell=subset["cell"])
     whole = pd.concat(frames, ignore_index=True).dropna(subset="value")
@@ -265,7 +265,7 @@ def by_pair(differences: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFr
     rows["p_pair"] = rows.groupby("model")["p_holm"].transform(stats.adjust)
     rows["scale"] = rows["unit"].where(~rows["unit"].str.contains(" to "), "on a scale of " + rows["unit"])
     # The least p after the adjustment over a measure's pairs, were all of them at their least.
-    least = rows["smallest_possible_p"].where(rows["p"].notna())
+    least = rows["min_attainable_p"].where(rows["p"].notna())
     least = least.groupby([rows["measure"], rows["kind"]]).transform(stats.adjust)
     for _, pair in rows.groupby("model", sort=False):
         tested, lacking = pair[pair["p"].notna()], pair[pair["p"].isna()]

@@ -30,8 +30,8 @@ from biaslab.papers.dalleval.analysis.people import (
 )
 from biaslab.papers.dalleval.analysis.skills import (
     alignment_quality,
+    annotator_agreement,
     detector_error,
-    rater_agreement,
     skill_accuracy,
     skill_agreement,
     skill_corrected,

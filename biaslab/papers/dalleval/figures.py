@@ -43,11 +43,11 @@ def _in_thirds(table: pd.DataFrame, order: pd.Index) -> pd.DataFrame:
 def gender_mad(mad: pd.DataFrame) -> Figure:
     """Draw the gender MAD with its null expectation (rows of ``dalleval_mad``): uncorrected, then corrected."""
     kinds = {
-        "uncorrected": ("mad", "floor", "printed"),
-        "bias-corrected": ("mad_corrected", "floor_corrected"),
+        "uncorrected": ("mad", "null_mean", "paper_table_value"),
+        "bias-corrected": ("mad_corrected", "null_mean_corrected"),
         "corrected for small-sample bias and judge error": ("mad_judge_corrected",),
     }
-    names = ("value", "low", "high", "floor", "printed")
+    names = ("value", "low", "high", "null_mean", "paper_table_value")
     limits = {of: ends for of, *ends in tables.schema("dalleval_mad").intervals}
     panels = []
     for kind, (estimate, *more) in kinds.items():
@@ -56,8 +56,9 @@ def gender_mad(mad: pd.DataFrame) -> Figure:
         panels.append(rows.assign(kind=kind))
     return forms.estimates(
         pd.concat(panels).dropna(subset="value"), "value", row="model", panel="kind", xlim=(0, 0.5), reference=None,
-        label="Mean absolute deviation from an even split (0 even, 0.5 one gender only)", floor="floor",
-        mark="printed", limits=("low", "high"), names={"floor": "null expectation: balanced model, same n"},
+        label="Mean absolute deviation from an even split (0 even, 0.5 one gender only)", null_mean="null_mean",
+        mark="paper_table_value", limits=("low", "high"),
+        names={"null_mean": "null expectation: balanced model, same n"},
     )  # fmt: skip
 
 
@@ -75,7 +76,7 @@ def skin_tone_check(check: pd.DataFrame) -> Figure:
     figure = forms.diagonal(
         check.assign(x=check["swatch"].astype(int) + beside), "x", "nearest_tone", color="computation",
         ends=(-0.75, 10.7), under=swatches,
-        labels=("Tone that the swatch defines (Monk scale)", "Tone that the computation answers"),
+        labels=("Tone that the swatch defines (Monk scale)", "Tone that the computation assigns"),
     )  # fmt: skip
     figure.axes[0].set(xlim=(0.3, 10.7), xticks=range(1, 11), yticks=range(1, 11), aspect="auto")
     return figure
@@ -112,7 +113,7 @@ def skill_agreement(agreement: pd.DataFrame, accuracy: pd.DataFrame) -> Figure:
     return forms.diagonal(
         rows, "percent_detr", "percent_human", color="model", styles=MODELS, ends=(-3, 103), point="skill",
         named=len(rows), limits=(("low_detr", "high_detr"), ("low_human", "high_human")),
-        labels=("Correct according to the detector (%)", "Correct according to people (%)"),
+        labels=("Correct according to the detector (%)", "Correct according to annotators (%)"),
     )  # fmt: skip
 
 

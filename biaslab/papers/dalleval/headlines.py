@@ -26,9 +26,7 @@ def headlines(images: pd.DataFrame, averages: pd.DataFrame) -> Iterator[Headline
     rows = images[(images["prompt"] == "person") & (images["profession"] != NO_PROFESSION)]
     for model, of_model in rows.groupby("model", sort=False):
         asked = "judge" in averages and ASKED in set(averages.loc[averages["model"] == model, "judge"])
-        gender = (
-            of_model["gender_vqa"] if asked else of_model["gender_judge"].where(of_model["outcome_judge"] == JUDGED)
-        )
+        gender = of_model["gender_vqa"] if asked else of_model["gender_judge"].where(of_model["status_judge"] == JUDGED)
         cells, people = cells_and_people(of_model.assign(gender=gender, cluster=of_model["profession"]))
         n, known = cells["n"].to_numpy(), (cells["n"] > 0).sum()
         part = np.where(n > 0, 1 / max(known, 1), 0)
@@ -39,9 +37,9 @@ def headlines(images: pd.DataFrame, averages: pd.DataFrame) -> Iterator[Headline
         deviation = np.where(n > 0, np.abs(cells["count"] / np.maximum(n, 1) - 0.5), 0)
         # What a mean without chance has less than the plain one.
         free = [float(stats.corrected_absolute_deviation(*cell)) for cell in zip(cells["count"], n, strict=True)]
-        floor = float(part @ (deviation - np.nan_to_num(free)))
+        null_mean = float(part @ (deviation - np.nan_to_num(free)))
         cells = cells.assign(coefficient=part * side(cells))
-        given |= {"is_absolute": True, "null_mean": floor}
+        given |= {"is_absolute": True, "null_mean": null_mean}
         yield Headline("dalleval", str(model), "deviation from even (MAD)", MEAN, "0 to 0.5", 0.01, 0, cells, **given)
 
 

@@ -65,16 +65,16 @@ def skill_verdicts(pipeline: Pipeline) -> pd.DataFrame:
 def _verdicts(pipeline: Pipeline) -> pd.DataFrame:
     images, chosen = pipeline.dalleval.images("skills"), _rule(pipeline)
     detections, looked = pipeline.dalleval.detections(images)
-    requests = images.table.merge(looked.rename(columns={"outcome": "unseen"}), on="image_id")
+    requests = images.table.merge(looked.rename(columns={"status": "unseen"}), on="image_id")
     requests = requests[requests["unseen"] != DUPLICATE].reset_index(drop=True)
     requests["truth"] = _yes(requests["truth_failure"] == "") if "truth_failure" in requests else ""
-    requests["found"] = judging.count_statements(detections, requests, chosen["threshold"])
-    requests["shown"] = requests.get("truth_n", np.nan)
+    requests["n_detected"] = judging.count_statements(detections, requests, chosen["threshold"])
+    requests["n_depicted"] = requests.get("truth_n", np.nan)
     rules = [
         judging.verdicts(detections, requests, **chosen | {"rule": rule}).assign(rule=rule) for rule in judging.RULES
     ]
     whole = pd.concat(rules, ignore_index=True).assign(chosen=lambda table: table["rule"] == chosen["rule"])
-    whole["outcome"] = whole["unseen"].where(whole["unseen"] != "", whole["outcome"])
+    whole["status"] = whole["unseen"].where(whole["unseen"] != "", whole["status"])
     for name in ("chosen", "correct", "objects_correct", "rest_correct"):
         whole[name] = _yes(whole[name])
     return _table(pipeline, whole, "dalleval_skill_verdicts")
@@ -123,7 +123,7 @@ def _training_curve(pipeline: Pipeline) -> pd.DataFrame:
 
 def skill_ratings(pipeline: Pipeline) -> pd.DataFrame:
     """Return what people say of images (Table 3), beside the detector's verdict; no rows where nobody rated any."""
-    file = pipeline.settings.dalleval.ratings
+    file = pipeline.settings.dalleval.annotations
     if not file:
         return tables.make_table([], "dalleval_skill_ratings")
     judged = skill_verdicts(pipeline).query("chosen == 'yes'").rename(columns={"correct": "detector"})
@@ -173,7 +173,7 @@ def _judged_by_boxes(pipeline: Pipeline) -> pd.DataFrame:
 def _seen(pipeline: Pipeline, source: ImageSource) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return what the detector finds in images of known truth, and those of them that could be opened."""
     detections, looked = pipeline.dalleval.detections(source)
-    unseen = looked.loc[looked["outcome"] != "", "image_id"]
+    unseen = looked.loc[looked["status"] != "", "image_id"]
     return detections, source.table[~source.table["image_id"].isin(unseen)]
 
 
@@ -259,12 +259,12 @@ def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, Image
     else:
         seen = _social(pipeline, kind)
         by = "judge" if pipeline.dalleval.gender_is_judged else "vqa"
-        why = seen["outcome_judge" if by == "judge" else "reason_vqa"]
+        why = seen["status_judge" if by == "judge" else "reason_vqa"]
         is_judged = seen[f"gender_{by}"].isin(GENDERS)
         named = seen["prompt"] != "person"
         phrase = seen["profession"].replace("(none)", "a person")
         phrase = phrase.mask(named, phrase + ", asked for as a " + seen["prompt"])
-        tones = {"tone": seen["skin_tone"], "outcome": why.mask(is_judged, "judged")}
+        tones = {"tone": seen["skin_tone"], "status": why.mask(is_judged, "judged")}
         # Prompts that name a gender ask for no perception of it.
         seen = seen.assign(group=phrase, who=phrase, gender=seen[f"gender_{by}"], apart=named, **tones)
     return seen.assign(prompt=seen["image_id"].map(text), position=1), images
@@ -277,7 +277,7 @@ def _answered(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFra
     answers, ids = pipeline.dalleval.answers(kind), images["image_id"]
     about = answers[answers["attribute"] == ""].set_index("image_id").reindex(ids)
     read = [read_answer(text) for text in about["answer"]]
-    is_eligible = (about["outcome"] == "").to_numpy()
+    is_eligible = (about["status"] == "").to_numpy()
     worn = _worn(answers)
 
     def names(answer: str) -> np.ndarray:
@@ -286,7 +286,7 @@ def _answered(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFra
 
     return images.assign(
         gender_vqa=np.where(is_eligible, [gender for gender, _ in read], ""),
-        reason_vqa=np.where(is_eligible, [why for _, why in read], about["outcome"].to_numpy(object)),
+        reason_vqa=np.where(is_eligible, [why for _, why in read], about["status"].to_numpy(object)),
         attributes=names("yes"),
         attributes_missing=names(""),
     )
@@ -296,9 +296,9 @@ def _judged(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame
     """Return images with what the judge of gender says of them."""
     judge = pipeline.settings.judging.gender
     if pipeline.unset_settings(*pipeline.gate):
-        return images.assign(judge=judge, gender_judge="", outcome_judge=_UNNAMED)
+        return images.assign(judge=judge, gender_judge="", status_judge=_UNNAMED)
     judgements = pipeline.dalleval.judged_people(kind)
-    same = {"gender_judge": judgements["gender"].to_numpy(), "outcome_judge": judgements["outcome"].to_numpy()}
+    same = {"gender_judge": judgements["gender"].to_numpy(), "status_judge": judgements["status"].to_numpy()}
     return images.assign(judge=judge, **same)
 
 
@@ -377,7 +377,9 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
     if (judge := next(iter(faces["tone_judge"]), "")) != TONE_BY_PIXELS:
         methods = {("face", judge): faces["tone"].to_numpy(float)}
     methods["pixels by YCrCb", "nearest swatch in RGB"] = tones.nearest_swatch(by_chroma)
-    read = (faces.assign(segmentation=readings, scoring=by, tone_read=tone) for (readings, by), tone in methods.items())
+    read = (
+        faces.assign(segmentation=readings, scoring=by, tone_estimated=tone) for (readings, by), tone in methods.items()
+    )
     return _table(pipeline, pd.concat(read), "dalleval_skin_tone_readings")
 
 
@@ -404,12 +406,13 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
     """Return how well images fit their captions, and how near they are to the images behind them (section 4.3).
 
     R-precision is the expectation over all choices of 99 other captions. Captioning metrics compare what a model says
-    of an image with its captions; their floor is what sentences about other images get. FID and KID are on the features
-    of the CLIP model that judges gender, and on Inception-v3's where its weights are given; their floor is that of two
-    random halves of the images behind the captions, and they are of as many images (Chong & Forsyth 2020). Intervals
-    (95 %) draw the captions of an occupation together. Those of R-precision and captioning cover 94 to 97 %, and those
-    of KID with 12, 20 or 40 occupations 92 to 98 %, or more where images do not differ. Those of FID cover what as many
-    images give on average, not FID's limit at many images (``benchmarks/coverage_skills.py``).
+    of an image with its captions; their null expectation is what sentences about other images get. FID and KID are on
+    the features of the CLIP model that judges gender, and on Inception-v3's where its weights are given; their null
+    expectation is that of two random halves of the images behind the captions, and they are of as many images (Chong &
+    Forsyth 2020). Intervals (95 %) draw the captions of an occupation together. Those of R-precision and captioning
+    cover 94 to 97 %, and those of KID with 12, 20 or 40 occupations 92 to 98 %, or more where images do not differ.
+    Those of FID cover what as many images give on average, not FID's limit at many images
+    (``benchmarks/coverage_skills.py``).
     """
     return _image_quality(pipeline).copy()
 
@@ -434,17 +437,17 @@ def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
             continue
         others = min(DISTRACTORS, len(table) - 1)
         each = r_precision(table @ texts[seen].T, distractors=others)
-        row = {"images": name, "metric": "R-precision", "floor": 100 / (1 + others)}
+        row = {"images": name, "metric": "R-precision", "null_mean": 100 / (1 + others)}
         rows.append(row | _clustered(each, groups[seen], 0, 100))
     for name, of in sets.items():
         rows += [{"images": name} | row for row in _captioning(pipeline, *of, requests)]
     if vectors:
         rows += _distances(vectors, groups, "CLIP", pipeline.seed)
-    if (path := pipeline.settings.dalleval.inception) and real is not None:
+    if (path := pipeline.settings.dalleval.inception_file) and real is not None:
         features = {name: _vectors(pipeline, *of, INCEPTION + path) for name, of in sets.items()}
         rows += _distances(features, groups, "Inception", pipeline.seed)
     # Where no image can be read no row has a value.
-    columns = ["images", "metric", "value", "ci_low", "ci_high", "floor", "n", "reason"]
+    columns = ["images", "metric", "value", "ci_low", "ci_high", "null_mean", "n", "reason"]
     table = pd.DataFrame(rows, columns=columns).fillna({"reason": ""})
     table.loc[table["value"].notna() & table["ci_low"].isna(), "reason"] = "captions of too few occupations"
     return _table(pipeline, table, "dalleval_image_quality")
@@ -470,7 +473,7 @@ def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, request
     if pipeline.unset_settings("dalleval.captioner"):
         return [{"metric": name, "n": 0, "reason": _UNNAMED} for name in captioning.METRICS] + without
     described = pipeline.dalleval.describe(source, ids)
-    seen = np.flatnonzero(described["outcome"] == "")
+    seen = np.flatnonzero(described["status"] == "")
     if not len(seen):
         return [{"metric": name, "n": 0, "reason": _UNREAD} for name in captioning.METRICS] + without
     captions, reference_rows = list(described["caption"].iloc[seen]), requests.iloc[seen]
@@ -479,8 +482,8 @@ def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, request
     # Each sentence against the captions of an image far off (near ones are of the same occupation): what they have in
     # common without any image.
     half = len(right) // 2
-    floor = captioning.caption_scores(captions, right[half:] + right[:half], seed=pipeline.seed)["value"]
-    return scores.assign(floor=floor).to_dict("records") + without
+    null_mean = captioning.caption_scores(captions, right[half:] + right[:half], seed=pipeline.seed)["value"]
+    return scores.assign(null_mean=null_mean).to_dict("records") + without
 
 
 def _distances(
@@ -502,7 +505,7 @@ def _distances(
             value, low, high, _ = stats.halves_interval(images, group_pairs, distance, squared=squared, seed=rng)
             # A distance is not below 0, but KID's estimate may be.
             row |= {"value": value, "ci_low": np.minimum(value, np.maximum(low, 0)), "ci_high": high}
-            rows.append(row | {"floor": _floor(images[1], distance, seed), "n": len(images[0])})
+            rows.append(row | {"null_mean": _floor(images[1], distance, seed), "n": len(images[0])})
     return rows
 
 
@@ -515,9 +518,9 @@ def _floor(images: np.ndarray, distance: Callable, seed: int) -> float:
     """Return what chance alone makes of a distance of as many images: that of two halves of the same."""
     rng = np.random.default_rng([seed, 75])
     halves = (np.split(images[rng.permutation(len(images))], [len(images) // 2]) for _ in range(_SPLITS))
-    floor = np.mean([distance(*half) for half in halves])
+    null_mean = np.mean([distance(*half) for half in halves])
     # What chance adds to FID falls with one over the images (Chong & Forsyth 2020): halves have twice as much.
-    return float(floor / (2 if distance is frechet_distance else 1))
+    return float(null_mean / (2 if distance is frechet_distance else 1))
 
 
 def alignment_quality(pipeline: Pipeline) -> pd.DataFrame:
@@ -577,7 +580,7 @@ def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
 def examples(verdicts: pd.DataFrame, *, of_each: int = 4) -> pd.DataFrame:
     """Return the first images of each skill and outcome by the chosen rule, in the order of the prompts."""
     chosen = verdicts[verdicts["chosen"] == "yes"]
-    return chosen.groupby(["skill", "outcome"], sort=False).head(of_each).sort_values("skill", kind="stable")
+    return chosen.groupby(["skill", "status"], sort=False).head(of_each).sort_values("skill", kind="stable")
 
 
 def faces_by_tone(pipeline: Pipeline | None, *, of_each: int = 3) -> tuple[list[object], pd.DataFrame]:
@@ -594,7 +597,7 @@ def faces_by_tone(pipeline: Pipeline | None, *, of_each: int = 3) -> tuple[list[
 def render_verdicts(pipeline: Pipeline | None, prompts: pd.DataFrame) -> pd.DataFrame:
     """Return the detector's verdicts on drawings of :func:`skill_prompts`, as chosen; none where there are none."""
     if pipeline is None or not _truth_is_known(pipeline):
-        return prompts.assign(image_id="", outcome="").head(0)
+        return prompts.assign(image_id="", status="").head(0)
     source = pipeline.dalleval.renders()
     detections, _ = pipeline.dalleval.detections(source)
     shown = prompts.merge(source.table[["prompt_id", "image_id"]], on="prompt_id")

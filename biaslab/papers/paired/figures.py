@@ -62,7 +62,7 @@ def power_score(scores: pd.DataFrame) -> Figure:
     edges = np.array([-100, -60, -20, 20, 60, 100])
     known = scores.dropna(subset=["score"])
     if known.empty:
-        return style.nothing("Nobody in a role of power could be judged.")
+        return style.nothing("No person in a role of power could be classified.")
     table, panel = forms.panel_by_model(known, "setting", tables.labels("paired_power_score")["setting"])
     figure, parts = forms.panels(table, panel, sharey="row")
     for ax, rows in parts:
@@ -76,12 +76,12 @@ def power_score(scores: pd.DataFrame) -> Figure:
             ax.bar((edges[:-1] + edges[1:]) / 2 + aside, counts, 17, color=STEREOTYPES.colors[stereotype])
         n = rows["n"]
         each = f"{n.min():g}" if n.min() == n.max() else f"{n.min():g} to {n.max():g}"
-        ax.set_title(f"{rows[panel].iloc[0]} (people a role: {each})", fontsize=10)
+        ax.set_title(f"{rows[panel].iloc[0]} (people per role: {each})", fontsize=10)
         ax.set(xlabel="Stereotype score (points)", ylabel="Roles", xticks=edges)
         ax.locator_params(axis="y", integer=True)
     roles = {"female": "low power", "male": "high power"}
     handles = [forms.key(STEREOTYPES.colors[s], "s", name) for s, name in roles.items()]
-    forms.legend(figure, [*handles, forms.key(style.GREY, "", "each, of a fair model", line="--")])
+    forms.legend(figure, [*handles, forms.key(style.GREY, "", "each, null expectation", line="--")])
     return figure
 
 
@@ -91,8 +91,10 @@ def cases(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
     keys = [*CELL, "direction"]
     moved = cases[cases["direction"] != "unchanged"]
     male, female = (moved[moved["stereotype"] == s] for s in ("male", "female"))
-    male = male.merge(female[[*keys, "printed"]], on=keys, how="left", suffixes=("", "_female"))
-    male = male.assign(value=male["percent_of_cases"], stated=male["printed"].fillna(100 - male["printed_female"]))
+    male = male.merge(female[[*keys, "paper_table_value"]], on=keys, how="left", suffixes=("", "_female"))
+    male = male.assign(
+        value=male["percent_of_cases"], stated=male["paper_table_value"].fillna(100 - male["paper_table_value_female"])
+    )
     fit = adherence[adherence["stereotype"] == "male"].assign(direction="fits")
     both = pd.concat([fit.assign(value=fit["percent_of_adhering"]), male], ignore_index=True)
     both = ordered(both)
@@ -103,16 +105,16 @@ def cases(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
     table, panel = forms.panel_by_model(both)
     return forms.estimates(
         table, "value", row="row", panel=panel, label="Share in the male-stereotyped list (%)", reference=50,
-        floor="stated", names={"floor": "stated in the paper"}, xlim=(0, 100),
+        null_mean="stated", names={"null_mean": "stated in the paper"}, xlim=(0, 100),
     )  # fmt: skip
 
 
 @style.empty_without_rows
-def lean(lean: pd.DataFrame) -> Figure:
-    """Draw each setting by its shares perceived as female in the two lists, with both intervals (``paired_lean``)."""
+def percent_female_mean(means: pd.DataFrame) -> Figure:
+    """Draw ``paired_percent_female_mean``: each setting by its shares perceived as female in the two lists."""
     values = ["percent_female", "ci_low", "ci_high"]
-    wide = lean.pivot(index=CELL, columns="stereotype", values=values)
-    wide = wide.reindex(pd.MultiIndex.from_frame(lean[CELL].drop_duplicates()))
+    wide = means.pivot(index=CELL, columns="stereotype", values=values)
+    wide = wide.reindex(pd.MultiIndex.from_frame(means[CELL].drop_duplicates()))
     wide.columns = list(map("_".join, wide.columns))
     wide = wide.reset_index().dropna(subset=[f"percent_female_{s}" for s in LISTS])
     if wide.empty:
@@ -124,7 +126,7 @@ def lean(lean: pd.DataFrame) -> Figure:
         ax.text(24, 22, "both lists alike (score 0)", rotation=45, **text)
         ax.text(80, 18, "half of all female", rotation=-45, **text)
 
-    labels = tables.labels("paired_lean")
+    labels = tables.labels("paired_percent_female_mean")
     table, panel = forms.panel_by_model(wide, "aspect", labels["aspect"])
     return forms.diagonal(
         table, "percent_female_male", "percent_female_female", ends=(0, 100), color="setting", styles=SETTINGS,
@@ -137,15 +139,15 @@ def lean(lean: pd.DataFrame) -> Figure:
 @style.empty_without_rows
 def outcomes(outcomes: pd.DataFrame) -> Figure:
     """Draw what became of images of people, a bar for each aspect and setting (``paired_outcomes``)."""
-    judged = outcomes[outcomes["outcome"] == "judged"]
-    parts = [judged.assign(outcome=order, n=judged[f"n_{order}"]) for order in ("swapped", "unclear")]
+    judged = outcomes[outcomes["status"] == "judged"]
+    parts = [judged.assign(status=order, n=judged[f"n_{order}"]) for order in ("swapped", "unclear")]
     rest = outcomes.assign(n=outcomes["n"].sub(judged["n_swapped"] + judged["n_unclear"], fill_value=0))
     table = ordered(pd.concat([rest, *parts], ignore_index=True))
     table = table[table["n"] > 0].assign(percent=lambda t: 100 * t["n"] / t["n_images"])
     names = zip(row_labels(table, "paired_outcomes", "aspect", "setting"), table["n_images"], strict=True)
     table, panel = forms.panel_by_model(table.assign(row=[f"{name} (n = {n:,.0f})" for name, n in names]))
     return forms.stacked(
-        table, "percent", row="row", part="outcome", styles=forms.OUTCOMES, label="Images (%)", counts="n", panel=panel
+        table, "percent", row="row", part="status", styles=forms.OUTCOMES, label="Images (%)", counts="n", panel=panel
     )
 
 
@@ -194,7 +196,7 @@ def critiques(
         named = named.sort_values("percent", ascending=False, kind="stable").head(most)
     by_critique: dict[Any, pd.DataFrame] = dict(list(examples.groupby("critique")))
     rows = [_critique(row, by_critique[row.Index], images) for row in pd.concat([table[whole], named]).itertuples()]
-    titles = ("About", "Critique, and what prompts are told", "Before", "After")
+    titles = ("About", "Critique, and text added to prompts", "Before", "After")
     head = "".join(f"<th>{title}</th>" for title in titles)
     return HTML(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>")
 

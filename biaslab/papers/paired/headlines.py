@@ -14,7 +14,7 @@ TABLES = ("paired_people",)
 """The measured tables that :func:`headlines` takes."""
 _PLACES = {"alone": 1, "left": 1, "middle": 2}
 # In words, and the setting that holds the number of images per prompt.
-_SETTINGS = {"single": ("one person", "people.single_images"), "paired": ("two people", "people.pair_images")}
+_SETTINGS = {"single": ("one person", "paired.single_images"), "paired": ("two people", "paired.pair_images")}
 
 
 def headlines(people: pd.DataFrame) -> Iterator[Headline]:
@@ -23,7 +23,7 @@ def headlines(people: pd.DataFrame) -> Iterator[Headline]:
     several = rows.groupby("image_id")["position"].transform("nunique")
     rows = rows.assign(
         position=rows["position"].map(_PLACES).fillna(several),
-        gender=rows["gender"].where(rows["outcome"] == JUDGED),
+        gender=rows["gender"].where(rows["status"] == JUDGED),
         cluster=rows["identity"],
     )
     for (model, setting), some in rows.groupby(["model", "setting"], sort=False):

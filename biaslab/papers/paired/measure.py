@@ -13,7 +13,7 @@ from biaslab import redact
 from biaslab.hub import registry
 from biaslab.judges.judge_labels import UNCERTAIN
 from biaslab.papers.paired.analysis.people import last_rounds, stereotype_fit
-from biaslab.pipeline.paired import RATINGS, ROUND
+from biaslab.pipeline.paired import ANNOTATIONS, ROUND
 from biaslab.prompts.paired import POSITIONS
 from biaslab.ratings.person_ratings import ANNOTATORS
 from biaslab.schema import tables
@@ -43,13 +43,13 @@ def people(pipeline: Pipeline) -> pd.DataFrame:
 
 @lru_cache(maxsize=1)
 def _everyone(pipeline: Pipeline) -> pd.DataFrame:
-    return _table(pipeline, (_of_kind(pipeline, kind) for kind in pipeline.people.kinds), "paired_people")
+    return _table(pipeline, (_of_kind(pipeline, kind) for kind in pipeline.paired.kinds), "paired_people")
 
 
 def _of_kind(pipeline: Pipeline, kind: str) -> pd.DataFrame:
-    everyone = pipeline.people.people(kind)
+    everyone = pipeline.paired.people(kind)
     everyone["round"] = _round(kind)
-    everyone["skin_tone"] = _skin_tones(pipeline, pipeline.people.images(kind).source, everyone)
+    everyone["skin_tone"] = _skin_tones(pipeline, pipeline.paired.images(kind).source, everyone)
     n_people = everyone.groupby("image_id")["position"].transform("size")
     everyone["position"] = [_SIDES[n][k - 1] for n, k in zip(n_people, everyone["position"], strict=True)]
     return everyone.rename(columns={"role": "role_order", "asked_role": "role"})
@@ -66,21 +66,21 @@ def _skin_tones(pipeline: Pipeline, source: ImageSource, people: pd.DataFrame) -
 
 def prompts(pipeline: Pipeline) -> pd.DataFrame:
     """Return every text that images are generated from."""
-    frames = (pipeline.people.prompts(k).texts.assign(round=_round(k)) for k in pipeline.people.kinds)
+    frames = (pipeline.paired.prompts(k).texts.assign(round=_round(k)) for k in pipeline.paired.kinds)
     return _table(pipeline, frames, "paired_prompts")
 
 
 def images(pipeline: Pipeline) -> pd.DataFrame:
     """Return what became of every image asked for; refusals and revised prompts where the model says so."""
-    return _table(pipeline, (pipeline.people.images(k).table for k in pipeline.people.kinds), "paired_images")
+    return _table(pipeline, (pipeline.paired.images(k).table for k in pipeline.paired.kinds), "paired_images")
 
 
 def critiques(pipeline: Pipeline) -> pd.DataFrame:
     """Return what FairCritic's critic says, a row per guideline."""
     from biaslab.mitigation.critique import critiques_table
 
-    rounds = [_round(k) for k in pipeline.people.kinds if k.startswith(ROUND)]
-    all_critiques = [critique for r in rounds for critique in pipeline.people.critiques(r)]
+    rounds = [_round(k) for k in pipeline.paired.kinds if k.startswith(ROUND)]
+    all_critiques = [critique for r in rounds for critique in pipeline.paired.critiques(r)]
     found = (
         [critiques_table(all_critiques).rename(columns={"n_people": "n", "share": "percent"})] if all_critiques else []
     )
@@ -101,14 +101,14 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
     ``paired_top5`` are the unmitigated pairs of the occupations that ``intervention_top5`` is tried on.
     """
     wanted = _settled(pipeline, "single", "paired", "intervention", "faircritic")
-    top = {name for names in pipeline.people.top_occupations().values() for name in names}
+    top = {name for names in pipeline.paired.top_occupations().values() for name in names}
     chosen = (wanted["aspect"] == "occupation") & (wanted["setting"] == "paired")
     inside = wanted["occupation"].isin(top).groupby(wanted["image_id"]).transform("all")
     before = wanted[chosen & inside].assign(setting="paired_top5")
     whole = pd.concat([wanted, before], ignore_index=True)
     keys = ["model", "aspect", "setting", "identity", "occupation", "stereotype"]
     shown = whole.assign(
-        n=whole["gender"].isin(GENDERS), female=whole["gender"] == "female", n_unclear=whole["outcome"] == UNCERTAIN
+        n=whole["gender"].isin(GENDERS), female=whole["gender"] == "female", n_unclear=whole["status"] == UNCERTAIN
     )
     counts = shown.groupby(keys, sort=False)[["n", "female", "n_unclear"]].sum().reset_index()
     share = 100 * counts["female"] / counts["n"].where(counts["n"] > 0)
@@ -156,8 +156,8 @@ def renders(pipeline: Pipeline) -> pd.DataFrame:
     )
     frames = []
     for judge, name in redact.unique_names(_judges(pipeline)[0]).items():
-        found = pipeline.people.judge_images_of_people(source, asked, judge)
-        seen = found[["outcome", "gender", "n_faces"]].set_axis(truth.index)
+        found = pipeline.paired.judge_images_of_people(source, asked, judge)
+        seen = found[["status", "gender", "n_faces"]].set_axis(truth.index)
         order, tone = found["role"].to_numpy(), _skin_tones(pipeline, source, found)
         frames.append(truth.assign(judge=name, role_order=order, skin_tone=tone, **seen))
     return tables.join_tables(frames, "paired_renders")
@@ -166,8 +166,8 @@ def renders(pipeline: Pipeline) -> pd.DataFrame:
 def _judges(pipeline: Pipeline) -> tuple[list[str], list[str]]:
     """Return the judges that look at images, and the files of ratings, each in the order of the settings."""
     s = pipeline.settings.judging
-    every = list(dict.fromkeys((s.gender, *s.further)))
-    files = [judge for judge in every if judge.startswith(RATINGS)]
+    every = list(dict.fromkeys((s.gender, *s.extra_judges)))
+    files = [judge for judge in every if judge.startswith(ANNOTATIONS)]
     return [judge for judge in every if judge not in files], files
 
 
@@ -192,15 +192,17 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
         # A judge that was made for this world, as its gate was, is compared with more.
         made = registry.find_plugin(pipeline.settings.judging.faces, "detector") and registry.find_plugin(judge, "clip")
         frames.append(found.assign(reference=TRUTH if made else DRAWINGS))
-    # Raters of one file need no name.
-    annotators = {f: f"{ANNOTATORS}: {name.removeprefix(RATINGS)}" for f, name in redact.unique_names(files).items()}
+    # Annotators of one file need no name.
+    annotators = {
+        f: f"{ANNOTATORS}: {name.removeprefix(ANNOTATIONS)}" for f, name in redact.unique_names(files).items()
+    }
     if len(files) == 1:
         annotators = {files[0]: ANNOTATORS}
     for kind in ("single", "paired"):
-        said = {judge: pipeline.people.judge_people(kind, judge) for judge in looking}
+        said = {judge: pipeline.paired.judge_people(kind, judge) for judge in looking}
         for file in files:
-            pipeline.people.check_ratings(file)
-            path, asked = file.removeprefix(RATINGS), pipeline.people.requested_people(kind)
+            pipeline.paired.check_ratings(file)
+            path, asked = file.removeprefix(ANNOTATIONS), pipeline.paired.requested_people(kind)
             rated = person_ratings.read(path, asked, unknown="aside")
             if rated.n_annotators:
                 found = person_ratings.agreement_tables(said, ratings=rated, seed=seed)
@@ -219,20 +221,20 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
 def people_with_faces(pipeline: Pipeline | None, *kinds: str) -> pd.DataFrame:
     """Return everyone whom images of these kinds are to show, with the boxes of their faces.
 
-    The rows of :meth:`biaslab.pipeline.paired.People.people`, with ``kind``; none without a pipeline.
+    The rows of :meth:`biaslab.pipeline.paired.Paired.people`, with ``kind``; none without a pipeline.
     """
-    stages = pipeline.people if pipeline else None
+    stages = pipeline.paired if pipeline else None
     frames = [stages.people(kind).assign(kind=kind) for kind in kinds if stages and kind in stages.kinds]
-    names = ["kind", "image_id", "aspect", "position", "identity", "stereotype", "outcome", "gender", "role"]
+    names = ["kind", "image_id", "aspect", "position", "identity", "stereotype", "status", "gender", "role"]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=names, dtype=object)
 
 
 def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
-    """Return who is in images of people, by their identity, and the images (as
+    """Return the people in images, by identity, and the images (as
     ``paradox.measure.people_in_images``).
     """
-    images = pipeline.people.images(kind)
-    people = pipeline.people.people(kind).merge(images.table[["image_id", "text"]], on="image_id")
+    images = pipeline.paired.images(kind)
+    people = pipeline.paired.people(kind).merge(images.table[["image_id", "text"]], on="image_id")
     return people.assign(group=people["identity"], who=people["identity"], prompt=people["text"]), images
 
 
@@ -243,6 +245,6 @@ def read_images(pipeline: Pipeline | None, chosen: pd.DataFrame) -> dict[tuple[s
         return found
     for kind, rows in chosen[chosen["image_id"] != ""].groupby("kind", sort=False):
         ids = list(dict.fromkeys(rows["image_id"]))
-        read = pipeline.people.images(str(kind)).read(ids)
+        read = pipeline.paired.images(str(kind)).read(ids)
         found |= {(str(kind), image_id): image for image_id, image in zip(ids, read, strict=True)}
     return found

@@ -28,4 +28,4 @@ def _by_list(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
     yield rows.assign(stereotype="overall", value=within)
 
 
-OVER = {"paired_stereotype_score": (_scores, ("ci_low",)), "paired_lean": (_women, ("ci_low",))}
+OVER = {"paired_stereotype_score": (_scores, ("ci_low",)), "paired_percent_female_mean": (_women, ("ci_low",))}

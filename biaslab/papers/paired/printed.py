@@ -81,9 +81,9 @@ def printed_value() -> pd.DataFrame:
 def judge_agreement() -> pd.DataFrame:
     """Return kappas among annotators (Table 7) and of automated judges with them (Table 9)."""
     people = reference.load("paired_table_7").rename(columns={"fleiss_kappa": "value"})
-    people = people.assign(judge="annotators", statistic="fleiss_kappa", n_raters=3)
+    people = people.assign(judge="annotators", statistic="fleiss_kappa", n_annotators=3)
     machines = reference.load("paired_table_9").rename(columns={"cohen_kappa": "value", "method": "judge"})
-    machines = machines.assign(statistic="cohen_kappa", n_raters=2)
+    machines = machines.assign(statistic="cohen_kappa", n_annotators=2)
     frame = pd.concat([people, machines], ignore_index=True)
     frame = frame.assign(model=MODEL, reference="annotators", n=np.nan, reason="the paper prints no ratings")
     return tables.make_table(frame, "paired_judge_agreement")

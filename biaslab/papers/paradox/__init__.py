@@ -30,8 +30,8 @@ from biaslab.papers.paradox.analysis.captions import (
 )
 from biaslab.papers.paradox.headlines import headlines
 from biaslab.papers.paradox.measure import (
+    caption_counts,
     caption_pairs,
-    captions_found,
     download_outcomes,
     examples,
     gender_words,

@@ -50,8 +50,8 @@ def not_judged(training: pd.DataFrame, generated: pd.DataFrame, *, each: int = 4
     """Return images without a gender, some of each reason and kind."""
     parts = []
     for kind, judged in (("training", training), ("generated", generated)):
-        rows = judged[judged["outcome"] != "judged"].drop_duplicates("image_id")
-        rows = rows.groupby("outcome").head(each).sort_values("outcome", kind="stable")
+        rows = judged[judged["status"] != "judged"].drop_duplicates("image_id")
+        rows = rows.groupby("status").head(each).sort_values("status", kind="stable")
         parts.append(rows.assign(kind=kind, below=f"{kind}: " + rows["occupation"]))
     return pd.concat(parts, ignore_index=True)
 

@@ -24,23 +24,23 @@ from biaslab.schema import tables
 APPROACH_NAMES, PROMPT_NAMES = (tables.labels("paradox_amplification")[column] for column in ("approach", "prompt"))
 _NAMES = {**APPROACH_NAMES, **PROMPT_NAMES}
 OUTCOMES = forms.SeriesStyle(
-    tables.labels("paradox_outcomes")["outcome"],
+    tables.labels("paradox_outcomes")["status"],
     {
         "judged": style.LIGHT,
         "uncertain": style.ORANGE,
         "no_face": style.BLUE,
-        "several_faces": style.GREEN,
+        "multiple_faces": style.GREEN,
         "face_too_small": style.PURPLE,
         "unreadable": style.BLACK,
         "blocked": style.VERMILION,
-        "unrated": style.SKY,
+        "unannotated": style.SKY,
         "unanswered": style.YELLOW,
         "black": style.GREY,
         "duplicate": style.GREY,
     },
 )
 _COUNTED = forms.series_style(
-    {"": ("counted by the published rule", style.BLACK, "o"), "out": ("left out by it", style.VERMILION, "X")}
+    {"": ("included by the paper's definition", style.BLACK, "o"), "out": ("excluded by it", style.VERMILION, "X")}
 )
 _GENDERS = {"female": (style.FEMALE, "o"), "male": (style.MALE, "s")}
 _SHARES = ("percent_training", "percent_generated")
@@ -62,9 +62,9 @@ def shares(occupations: pd.DataFrame, panel: Sequence[str] = ("model",)) -> Figu
     keys: list[Artist] = [
         Patch(facecolor=style.AMPLIFIED, alpha=0.3, label="amplified"),
         Patch(facecolor=style.DEAMPLIFIED, alpha=0.4, label="de-amplified"),
-        Patch(facecolor="white", edgecolor="#BBBBBB", hatch="////", label="opposite lean"),
+        Patch(facecolor="white", edgecolor="#BBBBBB", hatch="////", label="opposite direction"),
     ]
-    if rows["training_low"].notna().any():
+    if rows["percent_training_ci_low"].notna().any():
         keys.append(Line2D([], [], color=style.GREY, marker="+", ms=11, ls="", label="median interval"))
     return forms.diagonal(
         rows.dropna(subset=_SHARES),
@@ -93,7 +93,7 @@ def _regions(ax: Axes, rows: pd.DataFrame) -> None:
     for corner in ((0, 50), (50, 0)):
         look: Any = {"facecolor": "none", "edgecolor": style.LIGHT, "hatch": "////", "lw": 0, "zorder": 0}
         ax.add_patch(Rectangle(corner, 50, 50, **look))
-    wide = [rows[f"{side}_high"] - rows[f"{side}_low"] for side in ("training", "generated")]
+    wide = [rows[f"percent_{side}_ci_high"] - rows[f"percent_{side}_ci_low"] for side in ("training", "generated")]
     x, y = (float(width.median()) / 2 for width in wide)
     if np.isfinite(x + y):
         # In the corner where least is: all training images female, all generated ones male.
@@ -110,15 +110,15 @@ def signed_changes(occupations: pd.DataFrame, *, most: int = 15) -> Figure:
     Of ``paradox_occupation_amplification`` of one model and approach; dots are means over prompts, lines their range.
     """
     rows = occupations.assign(counted=occupations["excluded"] == "").groupby("occupation")
-    mean = rows["directional"].agg(directional="mean", lowest="min", highest="max")
+    mean = rows["signed_change"].agg(signed_change="mean", lowest="min", highest="max")
     mean = mean.assign(counted=rows["counted"].all()).dropna()
-    mean = mean.sort_values("directional", ascending=False).reset_index()
-    along, against = mean[mean["directional"] > 0].head(most), mean[mean["directional"] < 0].tail(most)
+    mean = mean.sort_values("signed_change", ascending=False).reset_index()
+    along, against = mean[mean["signed_change"] > 0].head(most), mean[mean["signed_change"] < 0].tail(most)
     least, largest = min(0, mean["lowest"].min()), max(0, mean["highest"].max())
     room = 0.04 * (largest - least)
     return forms.estimates(
         pd.concat([along.assign(part="along"), against.iloc[::-1].assign(part="against")]),
-        "directional",
+        "signed_change",
         row="occupation",
         panel="part",
         label="Signed change (points)",

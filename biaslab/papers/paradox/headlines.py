@@ -13,11 +13,11 @@ from biaslab.papers.paradox.analysis.groups import Group, groups
 
 TABLES = ("paradox_percent_female", "paradox_amplification", "paradox_rated_images")
 """The tables that :func:`headlines` takes."""
-_WORDS = {"published": "amplification, published rule", "directional": "amplification, signed change"}
+_WORDS = {"paper": "amplification, paper's definition", "signed": "amplification, signed change"}
 
 
 def headlines(shares: pd.DataFrame, amplification: pd.DataFrame, rated: pd.DataFrame) -> Iterator[Headline]:
-    """Yield each model's amplification by the published rule and as signed change (section 3.3).
+    """Yield each model's amplification by the paper's definition and as signed change (section 3.3).
 
     Over all prompts of the naive approach, both sides of it judged. ``rated`` (``paradox_rated_images``) are the images
     that people rated; their ratings take the place of none of ``shares``.
@@ -40,12 +40,12 @@ def headlines(shares: pd.DataFrame, amplification: pd.DataFrame, rated: pd.DataF
                 & (amplification["definition"] == definition)
                 & (amplification["prompt"] == group.names[-1])
             ]
-            floor = float((found["amplification"] - found["amplification_corrected"]).fillna(0).sum())
+            null_mean = float((found["amplification"] - found["amplification_corrected"]).fillna(0).sum())
             of = cells.assign(coefficient=coefficient)
             yield Headline(
                 "paradox", group.model, words, MEAN, "points", 1, 0, of, people, is_absolute=True,
-                clusters_random=True, null_mean=floor,
-                clusters="occupations", setting="generation.images_per_prompt",
+                clusters_random=True,
+                null_mean=null_mean, clusters="occupations", setting="generation.images_per_prompt",
             )  # fmt: skip
 
 

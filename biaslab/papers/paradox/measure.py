@@ -44,7 +44,7 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
         decided = rows[rows["gender"].isin(_DECIDED)]
         female = decided.assign(female=100.0 * (decided["gender"] == "female")).groupby(keys)["female"]
         counts = female.agg(percent_female="mean", n="size").reindex(cells)
-        counts["n_unclear"] = rows[rows["outcome"] == UNCERTAIN].groupby(keys).size()
+        counts["n_unclear"] = rows[rows["status"] == UNCERTAIN].groupby(keys).size()
         counts = counts.fillna({"n": 0, "n_unclear": 0}).reset_index()
         frames.append(counts.assign(approach=approach, source=source, model=pipeline.label))
     return tables.join_tables(frames, "paradox_percent_female")
@@ -76,8 +76,8 @@ def _judged(pipeline: Pipeline, *, made: bool = True) -> Iterator[tuple[str, str
 
 
 def rated_images(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the images of the naive approach that ``judging.ratings`` rates, as judged; none where it is empty."""
-    file, frames = pipeline.settings.judging.ratings, []
+    """Return the images of the naive approach that ``judging.annotations`` rates, as judged; none where it is empty."""
+    file, frames = pipeline.settings.judging.annotations, []
     named = annotated_subset.read(file)["image_id"] if file else pd.Series(dtype=object)
     naive = file and "naive" in pipeline.settings.captions.approaches
     for approach, source, rows in _judged(pipeline) if naive else ():
@@ -119,14 +119,15 @@ def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, Image
     """Return who is in images of a kind that reports show, by occupation, and the images.
 
     As all papers' rooms do: a row a person, with image_id, group, who (within it), prompt, position (1 is leftmost),
-    outcome, gender, p_female (0–1), perhaps tone (1–10), and apart (shown, but not in a report's first strips).
+    outcome, gender, probability_female (0–1), perhaps tone (1–10), and apart (shown, but not in a report's first
+    strips).
     """
     images = pipeline.images(kind)
     seen = images.table if pipeline.unset_settings(*pipeline.gate) else pipeline.judgements(kind)
     return seen.assign(group=seen["occupation"], who=seen["occupation"], prompt=seen["text"], position=1), images
 
 
-def captions_found(pipeline: Pipeline) -> pd.DataFrame:
+def caption_counts(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many captions name each occupation, and how many were taken."""
     found = pipeline.captions()
     sampled = found["rank"] <= pipeline.settings.captions.per_occupation
@@ -136,7 +137,7 @@ def captions_found(pipeline: Pipeline) -> pd.DataFrame:
         n_sampled=totals["occupation"].map(found[sampled]["occupation"].value_counts()).fillna(0),
         n_candidates=totals["occupation"].map(found["occupation"].value_counts()).fillna(0),
     )
-    return tables.make_table(whole, "paradox_captions_found")
+    return tables.make_table(whole, "paradox_caption_counts")
 
 
 def prompts(pipeline: Pipeline) -> pd.DataFrame:
@@ -291,10 +292,10 @@ def gender_words(pipeline: Pipeline) -> pd.DataFrame:
 def paraphrases(pipeline: Pipeline) -> pd.DataFrame:
     """Return the captions that were used as prompts, and their paraphrases."""
     captions = pipeline.prompts("caption_prompts").rename(columns={"text": "caption"})
-    names = {"text": "paraphrase", "paraphrase_outcome": "outcome"}
+    names = {"text": "paraphrase", "paraphrase_status": "status"}
     changed = pipeline.prompts("paraphrased").rename(columns=names)
     # Of rules, and of a model that takes what it is asked, there is nothing to tell.
-    told = ["asked_without"] if changed["asked_without"].any() else []
+    told = ["unsupported_fields"] if changed["unsupported_fields"].any() else []
     changed = changed[[*_KEYS, *names.values(), *told]]
     both = captions[[*_KEYS, "indicator", "caption"]].merge(changed, on=_KEYS)
     return tables.make_table(both.assign(corpus=pipeline.corpus.name), "paradox_paraphrases")
@@ -304,13 +305,13 @@ def download_outcomes(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many of the training images that an approach selects could be fetched, and how they are perceived."""
     if not pipeline.fetches_images:
         return tables.make_table([], "paradox_download_outcomes")
-    outcome = pipeline.downloads().set_index("caption_id")["outcome"]
+    outcome = pipeline.downloads().set_index("caption_id")["status"]
     frames = []
     for approach, _, rows in _judged(pipeline, made=False):
         if len(rows):
             perceived = {f"n_{g}": rows["gender"] == g for g in _DECIDED}
-            rows = rows.assign(outcome=rows["caption_id"].map(outcome), n=1, **perceived)
-            counts = rows.groupby(["prompt", "occupation", "outcome"])[["n", *perceived]].sum().reset_index()
+            rows = rows.assign(status=rows["caption_id"].map(outcome), n=1, **perceived)
+            counts = rows.groupby(["prompt", "occupation", "status"])[["n", *perceived]].sum().reset_index()
             frames.append(counts.assign(approach=approach, corpus=pipeline.corpus.name))
     return tables.join_tables(frames, "paradox_download_outcomes")
 

@@ -15,9 +15,9 @@ def _amplifications(read: Read) -> Iterator[pd.DataFrame]:
     several = rows[rows["prompt"].str.isdigit()].assign(prompt="mean")
     for some in (rows, several):
         plain = some.assign(value=some["amplification"])
-        yield plain.assign(definition="no_exclusion")
-        yield plain[plain["excluded"] == ""].assign(definition="published")
-        yield some.assign(definition="directional", value=some["directional"])
+        yield plain.assign(definition="all")
+        yield plain[plain["excluded"] == ""].assign(definition="paper")
+        yield some.assign(definition="signed", value=some["signed_change"])
 
 
 OVER = {"paradox_amplification": (_amplifications, ("ci_low",))}

@@ -22,16 +22,16 @@ from biaslab.papers.triplets.analysis import (
     examples,
     excluded_words,
     extremes,
-    floor,
+    gap_by_step,
     gap_summary,
     group_objects,
     group_share,
     group_truth,
     intersection,
+    null_similarity,
     professions,
     select_pooled,
     top_objects,
-    where,
 )
 
 answers = read("triplets")

@@ -70,9 +70,9 @@ def excluded_words(words: pd.DataFrame) -> pd.DataFrame:
     """
     if words.empty:
         printed = reference.load("triplets_table_2").drop_duplicates("word")
-        words = printed.assign(dataset="", captions_excluded=np.nan)
+        words = printed.assign(dataset="", n_captions_excluded=np.nan)
     words = words.assign(place=pd.factorize(words["dataset"])[0])
-    ranked = words.sort_values(["place", "captions_excluded"], ascending=[True, False], kind="stable")
+    ranked = words.sort_values(["place", "n_captions_excluded"], ascending=[True, False], kind="stable")
     return tables.make_table(ranked, "triplets_excluded_words")
 
 
@@ -81,7 +81,7 @@ def professions(prompts: pd.DataFrame) -> pd.DataFrame:
     by = ["topic", "profession"]
     by_profession = sentences().groupby(by, sort=False)["text"].agg(n_sentences="size", sentence="first")
     n_triplets = prompts[prompts["profession"] != ""].groupby(by)["triplet_id"].nunique()
-    counted = by_profession.assign(n_asked=n_triplets.reindex(by_profession.index, fill_value=0))
+    counted = by_profession.assign(n_sentences_used=n_triplets.reindex(by_profession.index, fill_value=0))
     return tables.make_table(counted.reset_index(), "triplets_professions")
 
 
@@ -119,9 +119,9 @@ def depicted(agreement: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFra
 
 def datasets(prompt_sets: pd.DataFrame) -> pd.DataFrame:
     """Return ``triplets_datasets`` of ``triplets_prompt_sets``: triplets, prompts and images (section 3, table 4)."""
-    prompts = len(PROMPT_GENDERS) * prompt_sets["triplets"]
-    images = prompts * prompt_sets["seeds"]
-    return tables.make_table(prompt_sets.assign(prompts=prompts, n_images=images), "triplets_datasets")
+    prompts = len(PROMPT_GENDERS) * prompt_sets["n_triplets"]
+    images = prompts * prompt_sets["n_seeds"]
+    return tables.make_table(prompt_sets.assign(n_prompts=prompts, n_images=images), "triplets_datasets")
 
 
 def disparity(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -152,8 +152,9 @@ def disparity_gap(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.D
     return stats.adjust_families(tables.make_table(gaps, "triplets_disparity_gap"), _CELL)
 
 
-def floor(similarity: pd.DataFrame, references: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``triplets_floor``: how alike are what differs in no gender, and how much more alike gendered pairs are.
+def null_similarity(similarity: pd.DataFrame, references: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return ``triplets_null_similarity``: how alike are what differs in no gender, and how much more alike gendered
+    pairs are.
 
     Of ``triplets_similarity`` and ``triplets_reference_similarity``: ``neutral-another_seed`` is what images of one
     prompt have in common, ``neutral-placebo`` what another word does that says nothing of gender. The difference is of
@@ -181,14 +182,14 @@ def floor(similarity: pd.DataFrame, references: pd.DataFrame, *, confidence: flo
                     }
                     | {"p": stats.one_sample_t(difference).p, "n_cases": len(difference)}
                 )
-    return stats.adjust_families(tables.make_table(rows, "triplets_floor"), [*_CELL, "reference"])
+    return stats.adjust_families(tables.make_table(rows, "triplets_null_similarity"), [*_CELL, "reference"])
 
 
-def where(steps: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``triplets_where``: :func:`disparity_gap` after each denoising step (``triplets_step_similarity``)."""
+def gap_by_step(steps: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return ``triplets_gap_by_step`` of ``triplets_step_similarity``: the gap after each denoising step."""
     rows = _gaps(steps, "triplets_step_similarity", [*_CELL, *_METRIC], confidence)
     rows["denoising_step"] = rows["metric"].str.removeprefix("z_").astype(int)
-    return stats.adjust_families(tables.make_table(rows, "triplets_where"), _CELL)
+    return stats.adjust_families(tables.make_table(rows, "triplets_gap_by_step"), _CELL)
 
 
 def extremes(similarity: pd.DataFrame, *, metric: str = "ssim", most: int = 2) -> pd.DataFrame:
@@ -229,7 +230,7 @@ def gap_summary(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
             for names, rows in cells.groupby(_METRIC, sort=False)
         ]
         frame = pd.DataFrame(rows).assign(model=model)
-        frames.append(frame.assign(p_percent_holm=stats.adjust(frame["p_percent"].to_numpy(float))))
+        frames.append(frame.assign(relative_gap_p_holm=stats.adjust(frame["relative_gap_p"].to_numpy(float))))
     return tables.join_tables(frames, "triplets_gap_summary")
 
 
@@ -241,27 +242,27 @@ def co_occurrence_summary(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.
     """
     cells = gap[(gap["sample"] == "triplets") & gap["gap"].notna()]
     summary = gap_summary(gap.assign(space="image", metric="objects"), confidence=confidence)
-    over = select_pooled(summary).dropna(subset="percent_ci_low")
-    names = {"p_percent": "p", "n_datasets": "n_cases"}
+    over = select_pooled(summary).dropna(subset="relative_gap_ci_low")
+    names = {"relative_gap_p": "p", "n_datasets": "n_cases"}
     over = over.rename(columns=names).assign(dataset=ALL_DATASETS, sample="triplets")
     with_interval = cells[cells["ci_low"].notna()] if len(over) else cells
     return tables.make_table(pd.concat([over, with_interval], ignore_index=True), "triplets_co_occurrence")
 
 
 def _over_datasets(rows: pd.DataFrame, confidence: float) -> dict:
-    by = rows.groupby("dataset", sort=False)[["gap", "percent_nearer"]].mean()
+    by = rows.groupby("dataset", sort=False)[["gap", "relative_gap"]].mean()
     gap, percent = (stats.mean_interval(by[c], confidence, skip_nan=True) for c in by)
     return {
         "gap": gap.value,
         "ci_low": gap.ci_low,
         "ci_high": gap.ci_high,
-        "percent_nearer": percent.value,
-        "percent_ci_low": percent.ci_low,
-        "percent_ci_high": percent.ci_high,
-        "p_percent": stats.one_sample_t(by["percent_nearer"], skip_nan=True).p,
+        "relative_gap": percent.value,
+        "relative_gap_ci_low": percent.ci_low,
+        "relative_gap_ci_high": percent.ci_high,
+        "relative_gap_p": stats.one_sample_t(by["relative_gap"], skip_nan=True).p,
         "n_datasets": gap.n,
         "n_cells": int(rows["gap"].notna().sum()),
-        **{f"n_{word}": int((rows["nearer"] == word).sum()) for word in ("masculine", "tie", "feminine")},
+        **{f"n_{word}": int((rows["direction"] == word).sum()) for word in ("masculine", "tie", "feminine")},
         "n_missing": int(rows["gap"].isna().sum()),
         "unit": rows["unit"].iloc[0],
         "reason": "" if gap.n > 1 else "an interval needs two datasets",
@@ -282,7 +283,7 @@ def _checked(rows: pd.DataFrame, name: str, cell: list[str]) -> pd.DataFrame:
     mixed = (rows["case"] == MEAN) & (rows.groupby([*cell, "pair"])["case"].transform("size") > 1)
     if mixed.any():
         row = rows.loc[mixed, [*cell, "pair"]].iloc[0].to_dict()
-        raise InputError(f"{name} has the case 'mean' beside others for {row}; give the one or the others.")
+        raise InputError(f"{name} has the case 'mean' in addition to others for {row}; give either.")
     missing = rows["value"].isna() & (rows["reason"] == "")
     return rows.assign(
         rounding=rows["rounding"].fillna(0.0) if "rounding" in rows else 0.0,
@@ -333,14 +334,14 @@ def _gaps(similarity: pd.DataFrame, name: str, cell: list[str], confidence: floa
         # A similarity of unit 1 becomes the distance 1 - similarity; other similarities have no distance.
         far, near = (1 - feminine, 1 - masculine) if higher else (feminine, masculine)
         distance = far != 0 and (not higher or row["unit"] == "1")
-        row["percent_nearer"] = 100 * (far - near) / far if distance else np.nan
+        row["relative_gap"] = 100 * (far - near) / far if distance else np.nan
         if np.isfinite(row.get("ci_low", np.nan)):
-            times = row["percent_nearer"] / row["gap"] if row["gap"] else 0.0
-            row |= {f"percent_{end}": times * row[end] for end in _ENDS}
+            times = row["relative_gap"] / row["gap"] if row["gap"] else 0.0
+            row |= {f"relative_gap_{end}": times * row[end] for end in _ENDS}
         # Printed values a unit apart may be equal; the margin is for binary fractions.
         tied = abs(row["gap"]) <= row["rounding"] * (1 + 1e-6)
         way = "tie" if tied else "masculine" if row["gap"] > 0 else "feminine"
-        row["nearer"] = "" if np.isnan(row["gap"]) else way
+        row["direction"] = "" if np.isnan(row["gap"]) else way
         results.append(row | {"n": int(n.min()) if len(n) else 0})
     return pd.DataFrame(results, columns=None if results else cell)
 
@@ -355,8 +356,8 @@ def co_occurrence(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.D
     """
     cosines = similarity.assign(unit="1", higher_is_closer=1.0)
     gaps = _gaps(cosines, "triplets_object_similarity", _CELL, confidence)
-    if "n_without" in similarity:
-        without = similarity.groupby(_CELL)["n_without"].sum(min_count=1)
+    if "n_pairs_excluded" in similarity:
+        without = similarity.groupby(_CELL)["n_pairs_excluded"].sum(min_count=1)
         gaps = gaps.merge(without.reset_index(), on=_CELL, how="left")
     return stats.adjust_families(tables.make_table(gaps, "triplets_co_occurrence"), ["sample"])
 
@@ -395,15 +396,15 @@ def chi_square(
     # What is printed and what is measured are two studies.
     family = ["sample", "evidence"]
     decisive = frame["p_permutation"].fillna(frame["p"])
-    frame = stats.adjust_families(frame.assign(p_decisive=decisive), family, "p_decisive")
-    return stats.adjust_families(frame.drop(columns="p_decisive"), family)
+    frame = stats.adjust_families(frame.assign(p_primary=decisive), family, "p_primary")
+    return stats.adjust_families(frame.drop(columns="p_primary"), family)
 
 
 def bias_score(
     counts: pd.DataFrame,
     truth: pd.DataFrame | None = None,
     *,
-    minimum_count: int = 0,
+    min_count: int = 0,
     seed: int = 0,
     replicates: int = PERMUTATIONS,
     confidence: float = 0.95,
@@ -413,11 +414,11 @@ def bias_score(
     1 with masculine prompts only; with a test against 0.5 and Wilson intervals (figure 4). Where counts are told by
     case, these are at as many occurrences as the variance between cases stands for (resampled cases cover less:
     ``benchmarks/coverage_triplets.py``), and the test swaps both genders of whole cases. Objects are kept whose larger
-    count reaches ``minimum_count``; 0 takes the paper's, by dataset. ``truth`` has rows of ``triplets_object_truth``.
+    count reaches ``min_count``; 0 takes the paper's, by dataset. ``truth`` has rows of ``triplets_object_truth``.
     Of counts by group ``triplets_group_bias_score`` (section 6.3, figures 7 and 8). Errors as :func:`chi_square`.
     """
     counts, prefix = _counts(counts)
-    rows = _scores(counts, _GROUP if prefix else _CELL, minimum_count, seed, replicates, confidence)
+    rows = _scores(counts, _GROUP if prefix else _CELL, min_count, seed, replicates, confidence)
     scores = tables.make_table(rows, f"triplets_{prefix}bias_score")
     if truth is None or truth.empty:
         return scores
@@ -540,19 +541,19 @@ def _by_case(counts: pd.DataFrame, kinds: dict[str, int], genders: Sequence[str]
 
 
 def _scores(
-    counts: pd.DataFrame, cell: list[str], minimum_count: int, seed: int, replicates: int, confidence: float
+    counts: pd.DataFrame, cell: list[str], min_count: int, seed: int, replicates: int, confidence: float
 ) -> pd.DataFrame:
     """Score the objects of each cell, with intervals and tests from the split of their occurrences."""
     sets = ["masculine", "feminine"]
     rows = counts.groupby([*cell, "object", "prompt_gender"])["count"].sum().unstack()
     rows = rows.reindex(columns=sets).fillna(0).astype(int).reset_index()
     images = counts.groupby([*cell, "prompt_gender"])["n_images"].first().unstack().reindex(columns=sets)
-    rows = rows.merge(images.dropna().add_prefix("images_").reset_index(), on=cell)
+    rows = rows.merge(images.dropna().add_prefix("n_images_").reset_index(), on=cell)
     words = reference.load("triplets_text").query("quantity == 'minimum_co_occurrence'")
     stated = rows["dataset"].map(words.set_index("subject")["value"]).fillna(MINIMUM_COUNT)
-    rows = rows.assign(minimum_count=minimum_count or stated.astype(int))
+    rows = rows.assign(minimum_count=min_count or stated.astype(int))
     rows = rows[rows[sets].max(axis=1) >= rows["minimum_count"]]
-    masculine, feminine, *sizes = (rows[c].to_numpy() for c in [*sets, "images_masculine", "images_feminine"])
+    masculine, feminine, *sizes = (rows[c].to_numpy() for c in [*sets, "n_images_masculine", "n_images_feminine"])
     n = masculine + feminine
     # The score grows with the masculine share of occurrences, so the share's limits give the score's.
     low, high = (_bias_score(end, 1 - end, *sizes) for end in stats.wilson_interval(masculine, n, confidence))
@@ -561,7 +562,7 @@ def _scores(
     rows = rows.assign(
         bias_score=_bias_score(masculine, feminine, *sizes), ci_low=low, ci_high=high, p=np.minimum(1.0, 2 * tails),
         # All on the rarer side.
-        smallest_possible_p=np.minimum(1.0, 2 * np.minimum(fair, 1 - fair) ** n),
+        min_attainable_p=np.minimum(1.0, 2 * np.minimum(fair, 1 - fair) ** n),
         count_feminine=feminine, count_masculine=masculine, n=n, n_cases=np.nan,
     )  # fmt: skip
     rows = _clustered(rows, counts, cell, seed, replicates, confidence)
@@ -587,13 +588,13 @@ def _clustered(
         share = masculine.sum() / row["n"]
         error = stats.clustered_error((masculine - share * (masculine + feminine)) / row["n"])
         ends = stats.clustered_share_interval(share, error, len(masculine), confidence)
-        sizes = row["images_masculine"], row["images_feminine"]
+        sizes = row["n_images_masculine"], row["n_images_feminine"]
         # Whole numbers where both sets are of one size: then the test is exact.
         lean = masculine - feminine if sizes[0] == sizes[1] else masculine / sizes[0] - feminine / sizes[1]
         rows.loc[i, ["ci_low", "ci_high"]] = [float(_bias_score(end, 1 - end, *sizes)) for end in ends]
         rows.loc[i, ["p", "n_cases"]] = stats.sign_flip(lean, replicates, seed=seed).p, len(lean)
         # Cases that show it as often with both genders say nothing.
-        rows.loc[i, "smallest_possible_p"] = min(1.0, 2 * 0.5 ** np.count_nonzero(lean))
+        rows.loc[i, "min_attainable_p"] = min(1.0, 2 * 0.5 ** np.count_nonzero(lean))
     return rows
 
 
@@ -636,11 +637,11 @@ def intersection(counts: pd.DataFrame, printed: pd.DataFrame, objects: pd.DataFr
         for names, sets in _group_sets(counts).items()
         for a, b in product(sets, repeat=2)
     ]
-    keys = [*_CELL, "over", "dependency_group"]
+    keys = [*_CELL, "base_group", "dependency_group"]
     frame = _or_printed(rows, [*keys, "percent"], printed, counts)
-    size = objects[[*_GROUP, "n_objects"]].rename(columns={"dependency_group": "over"})
-    frame = frame.merge(size, on=[*_CELL, "over"], how="left")
-    mirrored = frame.rename(columns={"over": "dependency_group", "dependency_group": "over"})
+    size = objects[[*_GROUP, "n_objects"]].rename(columns={"dependency_group": "base_group"})
+    frame = frame.merge(size, on=[*_CELL, "base_group"], how="left")
+    mirrored = frame.rename(columns={"base_group": "dependency_group", "dependency_group": "base_group"})
     mirrored = frame[keys].merge(mirrored, on=keys, how="left")
     shared = mirrored["percent"] * mirrored["n_objects"] / 100
     # Half a hundredth of a percent of the group, the rounding of a printed cell, is less than half an object.
@@ -649,7 +650,7 @@ def intersection(counts: pd.DataFrame, printed: pd.DataFrame, objects: pd.DataFr
     is_complete = frame["percent"].notna() & implied.notna() & whole
     agrees = (frame["percent"] - implied).abs() <= 0.005 + 1e-6
     frame = frame.assign(
-        shared=shared.round().where(is_complete),
+        n_shared=shared.round().where(is_complete),
         percent_implied=implied.where(is_complete),
         agrees=np.where(is_complete, np.where(agrees, "yes", "no"), ""),
     )
@@ -725,7 +726,7 @@ def detector_error(detections: pd.DataFrame, *, confidence: float = 0.95) -> pd.
         for shown in (ALL_GROUPS, *GENDERS):
             seen = group if shown == ALL_GROUPS else group[group["gender_shown"] == shown]
             row = dict(zip(_FOUND, names, strict=True)) | {"gender_shown": shown}
-            for measure, missed in (("precision", "finder_only"), ("recall", "reference_only")):
+            for measure, missed in (("precision", "n_false_positive"), ("recall", "n_false_negative")):
                 rows.append(row | {"measure": measure} | _share_found(seen, missed, confidence))
             rows.append(row | {"measure": "mask_iou"} | _overlap(seen, confidence))
     errors = tables.make_table(rows, "triplets_detector_error")
@@ -744,9 +745,9 @@ def detector_error(detections: pd.DataFrame, *, confidence: float = 0.95) -> pd.
     p = _p_of_interval(beside["difference"], limits.low, limits.high, confidence)
     single = errors["object"] != ALL_OBJECTS
     family = [errors["model"], errors["reference"], single, is_overall]
-    errors = errors.assign(**beside, p_difference=p)
-    adjusted = errors["p_difference"].groupby(family).transform(stats.adjust, "holm")
-    return tables.make_table(errors.assign(p_difference_holm=adjusted), "triplets_detector_error")
+    errors = errors.assign(**beside, difference_p=p)
+    adjusted = errors["difference_p"].groupby(family).transform(stats.adjust, "holm")
+    return tables.make_table(errors.assign(difference_p_holm=adjusted), "triplets_detector_error")
 
 
 def _p_of_interval(value: ArrayLike, low: ArrayLike, high: ArrayLike, confidence: float) -> np.ndarray:
@@ -764,7 +765,7 @@ def _p_of_interval(value: ArrayLike, low: ArrayLike, high: ArrayLike, confidence
 
 def _share_found(rows: pd.DataFrame, missed: str, confidence: float) -> dict:
     """Return the share (%) of objects that both have, of those and the missed ones, with images as clusters."""
-    by = rows.groupby("image_id")[["both", missed]].sum().to_numpy(float)
+    by = rows.groupby("image_id")[["n_true_positive", missed]].sum().to_numpy(float)
     hits, total = by[:, 0], by.sum(axis=1)
     hits, total = hits[total > 0], total[total > 0]
     n = {"n": int(total.sum()), "n_images": len(total)}
@@ -780,8 +781,8 @@ def _share_found(rows: pd.DataFrame, missed: str, confidence: float) -> dict:
 def _overlap(rows: pd.DataFrame, confidence: float) -> dict:
     """Return the mean overlap (%) of what both have, by images, with Student's t."""
     matched = rows[rows["iou"].notna()]
-    by = (100 * matched["iou"] * matched["both"]).groupby(matched["image_id"]).sum()
-    n = matched.groupby("image_id")["both"].sum()
+    by = (100 * matched["iou"] * matched["n_true_positive"]).groupby(matched["image_id"]).sum()
+    n = matched.groupby("image_id")["n_true_positive"].sum()
     mean = stats.mean_interval(by / n, confidence)
     reason = "" if mean.n > 1 else "an interval needs two images"
     return mean._asdict() | {"reason": reason, "n": int(n.sum()), "n_images": mean.n}
@@ -795,15 +796,17 @@ def detector(counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     rows = []
     row: Any
     for row in counts.itertuples():
-        unknown = np.isnan(row.people_only)
+        unknown = np.isnan(row.n_nouns_people_only)
         sizes = {
-            "found_by_both": row.nouns,
-            "detector_precision": row.nouns_both + row.model_only,
+            "found_by_both": row.n_nouns,
+            "detector_precision": row.n_nouns_both + row.n_nouns_detector_only,
             # Every noun that the detector does not find may be one that people do.
-            "detector_recall": row.nouns - row.model_only if unknown else row.nouns_both + row.people_only,
+            "detector_recall": row.n_nouns - row.n_nouns_detector_only
+            if unknown
+            else row.n_nouns_both + row.n_nouns_people_only,
         }
         for quantity, n in sizes.items():
-            percent, low, high = stats.percent(int(row.nouns_both), int(n), confidence)
+            percent, low, high = stats.percent(int(row.n_nouns_both), int(n), confidence)
             about = {"model": row.model, "reference": row.reference, "quantity": quantity, "n": n}
             about |= {"percent": percent, "ci_low": low, "ci_high": high, "bound": "", "reason": ""}
             if unknown and quantity == "detector_recall":

@@ -119,7 +119,7 @@ def object_images(
     :func:`object_counts`; ``confidence`` is the level of the intervals (Student t over cases).
     """
     found = objects.groupby("image_id")["count"].sum()
-    seen = set(looked.loc[looked["outcome"] == "", "image_id"])
+    seen = set(looked.loc[looked["status"] == "", "image_id"])
     rows = _with_cases(images[images["prompt_gender"].isin(PROMPT_GENDERS)])
     rows = rows.assign(n=rows["image_id"].map(found).fillna(0), seen=rows["image_id"].isin(seen))
     out, keys = [], [*_SET, "prompt_gender"]
@@ -143,7 +143,7 @@ def detections(found: pd.DataFrame, truth: pd.DataFrame, shown: pd.Series) -> pd
     """
     matched = match(found, truth)
     keys = ["image_id", "object"]
-    names = {"both": "both", "finder": "finder_only", "truth": "reference_only"}
+    names = {"both": "n_true_positive", "finder": "n_false_positive", "truth": "n_false_negative"}
     counts = matched.groupby([*keys, "found"], sort=False).size().unstack(fill_value=0)
     counts = counts.reindex(columns=list(names), fill_value=0).rename(columns=names)
     rows = counts.join(matched.groupby(keys)["iou"].mean()).reset_index()
@@ -153,7 +153,7 @@ def detections(found: pd.DataFrame, truth: pd.DataFrame, shown: pd.Series) -> pd
 def object_similarity(images: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFrame:
     """Return ``triplets_object_similarity`` by case: the mean cosine of object counts (section 5.2, eq. 4).
 
-    A pair with an image that shows no object has no cosine; it is counted in ``n_without``. Arguments as for
+    A pair with an image that shows no object has no cosine; it is counted in ``n_pairs_excluded``. Arguments as for
     :func:`object_counts`.
     """
     matched = _matched(images)
@@ -174,7 +174,7 @@ def object_similarity(images: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFra
     cases = each.groupby([*_SET, "pair", "case", "sample"], sort=False)["value"]
     out = cases.agg(value="mean", n="count", images="size").reset_index()
     reason = np.where(out["n"] == 0, "an image of each pair shows no object", "")
-    out = out.assign(n_without=out["images"] - out["n"], reason=reason)
+    out = out.assign(n_pairs_excluded=out["images"] - out["n"], reason=reason)
     return tables.make_table(out, "triplets_object_similarity")
 
 

@@ -23,12 +23,12 @@ _GROUP_COLORS = {
 
 def replacement_note(networks: pd.DataFrame) -> str:
     """Return what captions say of networks that stand in for the paper's (``triplets_networks``); may be empty."""
-    other, names = networks[networks["stands_in_for"] != ""], tables.labels("triplets_networks")["metric"]
+    other, names = networks[networks["replaces"] != ""], tables.labels("triplets_networks")["metric"]
     by = other.groupby("network", sort=False)["metric"].agg(
         lambda metrics: ", ".join(names[metric] for metric in metrics)
     )
     named = "; ".join(f"{metrics} by {network}" for network, metrics in by.items())
-    return f"In what is measured, others stand in for the paper's networks: {named}." if named else ""
+    return f"Measured values use other networks than the paper: {named}." if named else ""
 
 
 def examples(images: list, shown: pd.DataFrame) -> Figure:
@@ -37,7 +37,7 @@ def examples(images: list, shown: pd.DataFrame) -> Figure:
     ``shown`` has the rows of :func:`biaslab.papers.triplets.measure.examples`, ``images`` their pictures.
     """
     wide = shown["prompt_gender"].nunique()
-    judged = shown.assign(outcome=shown["prompt_gender"], gender="")
+    judged = shown.assign(status=shown["prompt_gender"], gender="")
     return gallery(images, judged, list(shown["text"]), columns=2 * wide if wide < 4 else wide)
 
 
@@ -88,7 +88,7 @@ def dependency(example: Any) -> Figure:
     groups = tables.labels("triplets_group_share")["dependency_group"]
     for ax, (name, group, mask) in zip(axes[1], objects, strict=False):
         ax.imshow(_lit(example.image, mask), interpolation="nearest")
-        title = f"{name}\n{groups.get(group, 'not known').replace(' ', chr(10))}"
+        title = f"{name}\n{groups.get(group, 'unknown').replace(' ', chr(10))}"
         ax.set_title(title, fontsize=10, color=_GROUP_COLORS.get(group, style.GREY))
     hidden = f"; hidden: {', '.join(example.hidden)}" if example.hidden else ""
     figure.suptitle(f"“{example.text}”{hidden}".replace("$", r"\$"), fontsize=11)

@@ -40,20 +40,20 @@ class Example(NamedTuple):
 def prompt_sets(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many triplets each data set gives, and images of each prompt (Table 4)."""
     by_dataset = pipeline.triplets.prompts().groupby("dataset", sort=False)
-    counts = by_dataset.agg(triplets=("triplet_id", "nunique"), seeds=("n_images", "first")).reset_index()
+    counts = by_dataset.agg(n_triplets=("triplet_id", "nunique"), n_seeds=("n_images", "first")).reset_index()
     return tables.make_table(counts.assign(evidence="computed"), "triplets_prompt_sets")
 
 
 def funnel(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many captions are left after each step from a corpus to its triplets (section 3.1)."""
     funnel = pipeline.triplets.neutral().funnel
-    return tables.make_table(funnel.rename(columns={"n_excluded": "captions_excluded"}), "triplets_funnel")
+    return tables.make_table(funnel.rename(columns={"n_excluded": "n_captions_excluded"}), "triplets_funnel")
 
 
 def excluded_words(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many captions each word of Table 2 keeps from being neutral."""
     words = pipeline.triplets.neutral().words
-    return tables.make_table(words.rename(columns={"n_excluded": "captions_excluded"}), "triplets_excluded_words")
+    return tables.make_table(words.rename(columns={"n_excluded": "n_captions_excluded"}), "triplets_excluded_words")
 
 
 def prompts(pipeline: Pipeline) -> pd.DataFrame:
@@ -72,7 +72,7 @@ def similarity(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def reference_similarity(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how alike neutral prompts and their images are to some that differ in no gender: the floors."""
+    """Return how alike neutral prompts and their images are to some that differ in no gender: the null expectation."""
     return cases.reference_similarity(_values(pipeline, steps=False))
 
 
@@ -89,7 +89,7 @@ def networks(pipeline: Pipeline) -> pd.DataFrame:
         if name
         for metric in METRICS[by]
     ]
-    table = pd.DataFrame(rows, columns=["metric", "network", "stands_in_for"]).assign(evidence="computed")
+    table = pd.DataFrame(rows, columns=["metric", "network", "replaces"]).assign(evidence="computed")
     return tables.make_table(table, "triplets_networks")
 
 
@@ -108,9 +108,7 @@ def at_first_seed(pipeline: Pipeline, chosen: pd.DataFrame) -> pd.DataFrame:
 
 
 def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
-    """Return the images of triplets by the gender that prompts name, in one order
-    (``paradox.measure.people_in_images``).
-    """
+    """Return images of triplets by the gender in their prompts (as ``paradox.measure.people_in_images``)."""
     images = pipeline.triplets.images()
     seen = images.table.sort_values(["seed", "triplet_id"], kind="stable")
     return seen.assign(
@@ -176,7 +174,7 @@ def object_truth(pipeline: Pipeline) -> pd.DataFrame:
         pipeline.triplets.prompts(),
         pipeline.require_ground_truth("how often objects are shown", "triplets"),
     )
-    expected = truth.expected(prompts, pipeline.settings.captions.skew).merge(prompts, on="prompt_id")
+    expected = truth.expected(prompts, pipeline.settings.captions.synthetic_bias).merge(prompts, on="prompt_id")
     by = ["dataset", "object", "prompt_gender"]
     mean = expected.groupby(by, sort=False)["expected"].mean().reset_index()
     mean = mean[mean["prompt_gender"].isin(PROMPT_GENDERS)]
@@ -187,7 +185,7 @@ def detections(pipeline: Pipeline) -> pd.DataFrame:
     """Return which objects of drawings are found, and which that they do not show (section 7.3).
 
     By ``triplets.objects``, unless that is the truth, or a file of what was found elsewhere. And of the images
-    themselves, where people say what these show (``triplets.ratings``).
+    themselves, where people say what these show (``triplets.annotations``).
     """
     s, stages = pipeline.settings.triplets, pipeline.triplets
     frames = []
@@ -196,15 +194,15 @@ def detections(pipeline: Pipeline) -> pd.DataFrame:
         shown = made.table.set_index("image_id")["truth_gender"]
         rows = cases.detections(stages.find_instances(made).objects, stages.truth(made).objects, shown)
         frames.append(rows.assign(reference="drawings"))
-    if s.ratings:
+    if s.annotations:
         prompt_genders = stages.images().table.set_index("image_id")["prompt_gender"].map(_TOLD).fillna("")
-        rated, instances = stages.ratings(), stages.objects()
-        seen = rated[rated["image_id"].isin(instances.images.loc[instances.images["outcome"] == "", "image_id"])]
+        rated, instances = stages.annotations(), stages.objects()
+        seen = rated[rated["image_id"].isin(instances.images.loc[instances.images["status"] == "", "image_id"])]
         hit, shows = _among(seen[["image_id", "object"]], instances), seen["shown"].to_numpy() == "yes"
-        counts = {"both": hit & shows, "finder_only": hit & ~shows, "reference_only": ~hit & shows}
+        counts = {"n_true_positive": hit & shows, "n_false_positive": hit & ~shows, "n_false_negative": ~hit & shows}
         counts = {name: subset.astype(int) for name, subset in counts.items()}
         rows = seen[["image_id", "object"]].assign(
-            gender_shown=seen["image_id"].map(prompt_genders), reference="ratings"
+            gender_shown=seen["image_id"].map(prompt_genders), reference="annotations"
         )
         frames.append(rows.assign(**counts))
     whole = [frame.assign(model=pipeline.label) for frame in frames]
@@ -223,8 +221,12 @@ def detector_counts(pipeline: Pipeline) -> pd.DataFrame:
         _among(nouns_asked, instances)
         for instances in (pipeline.triplets.find_instances(made), pipeline.triplets.truth(made))
     )
-    counts = {"nouns": len(nouns_asked), "nouns_both": (n_found & shown).sum(), "model_only": (n_found & ~shown).sum()}
-    row = {"model": pipeline.label, "n_images": len(made.table), "people_only": (~n_found & shown).sum()}
+    counts = {
+        "n_nouns": len(nouns_asked),
+        "n_nouns_both": (n_found & shown).sum(),
+        "n_nouns_detector_only": (n_found & ~shown).sum(),
+    }
+    row = {"model": pipeline.label, "n_images": len(made.table), "n_nouns_people_only": (~n_found & shown).sum()}
     return tables.make_table([row | counts | {"reference": "drawings"}], "triplets_detector_counts")
 
 
@@ -237,7 +239,7 @@ def _among(nouns: pd.DataFrame, instances: Instances) -> np.ndarray:
 def _looked_at(pipeline: Pipeline) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the images that were looked at, and how many of each object they show."""
     instances, images = pipeline.triplets.objects(), pipeline.triplets.images().table
-    seen = instances.images.loc[instances.images["outcome"] == "", "image_id"]
+    seen = instances.images.loc[instances.images["status"] == "", "image_id"]
     return images[images["image_id"].isin(seen)], _counts(instances.objects)
 
 

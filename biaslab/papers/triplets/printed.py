@@ -25,7 +25,8 @@ _CELL = ["model", "dataset"]
 def prompt_sets() -> pd.DataFrame:
     """Return triplets and seeds of each dataset (table 4)."""
     sizes = reference.load("triplets_table_4")[["dataset", "triplets", "seeds"]]
-    return sizes.astype({"triplets": int, "seeds": int}).assign(evidence="printed")
+    sizes = sizes.rename(columns={"triplets": "n_triplets", "seeds": "n_seeds"})
+    return sizes.astype({"n_triplets": int, "n_seeds": int}).assign(evidence="printed")
 
 
 def similarity() -> pd.DataFrame:
@@ -35,8 +36,8 @@ def similarity() -> pd.DataFrame:
     """
     many, one = reference.load("triplets_table_5"), reference.load("triplets_table_10")
     size = prompt_sets().set_index("dataset")
-    seeds = many["dataset"].map(size["seeds"]).where(many["space"] != "prompt", 1)
-    many = many.assign(sample="triplets", n=many["dataset"].map(size["triplets"]) * seeds)
+    seeds = many["dataset"].map(size["n_seeds"]).where(many["space"] != "prompt", 1)
+    many = many.assign(sample="triplets", n=many["dataset"].map(size["n_triplets"]) * seeds)
     n = np.where(one["space"] == "prompt", 1, _stated("seeds"))
     one = one.assign(dataset=ONE_TRIPLET, sample="seeds", n=n)
     whole = pd.concat([many, one], ignore_index=True)
@@ -47,14 +48,14 @@ def similarity() -> pd.DataFrame:
 def networks() -> pd.DataFrame:
     """Return the networks that compare images in the paper (section 4.1.3)."""
     found = [(metric, NETWORKS[by]) for by in NETWORKS for metric in METRICS[by]]
-    return pd.DataFrame(found, columns=["metric", "network"]).assign(evidence="printed", stands_in_for="")
+    return pd.DataFrame(found, columns=["metric", "network"]).assign(evidence="printed", replaces="")
 
 
 def object_similarity() -> pd.DataFrame:
     """Return the mean co-occurrence similarities of table 6, and what section 7.1 states for one triplet."""
     size = prompt_sets().set_index("dataset")
     many = reference.load("triplets_table_6")
-    many = many.assign(sample="triplets", n=many["dataset"].map(size["triplets"] * size["seeds"]))
+    many = many.assign(sample="triplets", n=many["dataset"].map(size["n_triplets"] * size["n_seeds"]))
     one = pd.DataFrame(
         [["SD v2.0", ONE_TRIPLET, pair, _stated("co_occurrence_similarity", pair)] for pair in PAIRS],
         columns=[*_CELL, "pair", "value"],
@@ -102,7 +103,7 @@ def printed_group_objects() -> pd.DataFrame:
 
 def printed_intersection() -> pd.DataFrame:
     """Return the shares of objects that dependency groups have in common (table 13)."""
-    return reference.load("triplets_table_13")
+    return reference.load("triplets_table_13").rename(columns={"over": "base_group"})
 
 
 def detector_counts() -> pd.DataFrame:
@@ -110,10 +111,10 @@ def detector_counts() -> pd.DataFrame:
     text = reference.load("triplets_text")
     counts = {
         "n_images": _stated("rated_images"),
-        "nouns": _stated("nouns"),
-        "nouns_both": text.query("quantity == 'nouns_agreed' and unit == 'nouns'")["value"],
-        "model_only": _stated("nouns_model_only"),
-        "people_only": np.nan,
+        "n_nouns": _stated("nouns"),
+        "n_nouns_both": text.query("quantity == 'nouns_agreed' and unit == 'nouns'")["value"],
+        "n_nouns_detector_only": _stated("nouns_model_only"),
+        "n_nouns_people_only": np.nan,
     }
     return pd.DataFrame(counts).assign(model="SD v2.0", reference="people")
 

@@ -7,7 +7,7 @@
   const items = [...document.querySelectorAll(".wall > .item")];
   const choices = [...document.querySelectorAll("select[data-by]")];
   const count = document.querySelector(".choosing .count");
-  const fields = { called: "called", group: "groups", judged: "judged", outcome: "outcomes", tone: "tones" };
+  const fields = { called: "called", group: "groups", judged: "judged", status: "statuses", tone: "tones" };
   // What is shown now: of a wall what the choices leave, of strips the pictures of one strip.
   const among = (button) => [...(button.closest(".wall, .strip")).querySelectorAll("button.picture")]
     .filter((one) => !one.closest("[hidden]"));
@@ -69,7 +69,7 @@
       item.hidden = !fits;
       shown += fits;
     }
-    count.textContent = `${shown.toLocaleString("en")} picture${shown === 1 ? "" : "s"}`;
+    count.textContent = `${shown.toLocaleString("en")} image${shown === 1 ? "" : "s"}`;
   }
   choices.forEach((one) => one.addEventListener("change", choose));
 })();

@@ -1,4 +1,4 @@
-// One image at a time: three answers, a way back, and a file of ratings at the end. Answers stay in this browser.
+// One image at a time: three answers, a way back, and a file of annotations at the end. Answers stay in this browser.
 (() => {
   "use strict";
   const LABELS = { f: "female", m: "male", u: "unsure" };
@@ -6,11 +6,11 @@
   const data = JSON.parse(block.textContent);
   block.remove();
   const n = data.rows.length;
-  const own = `biaslab-rate:${data.id}`;
+  const own = `biaslab-annotate:${data.id}`;
   const at = (id) => document.getElementById(id);
   const [start, rating, done, image, note] = ["start", "rating", "done", "image", "unsaved"].map(at);
   const ahead = new Image();
-  let rater = "", order = [], answers = new Map(), place = 0;
+  let annotator = "", order = [], answers = new Map(), place = 0;
 
   // -- what the browser keeps: pages opened as files share it, so what is found there may be anything
 
@@ -33,7 +33,7 @@
 
   const isName = (text) => typeof text === "string" && /^[\p{L}\p{N}_][\p{L}\p{M}\p{N}_-]{0,39}$/u.test(text);
 
-  // -- the order: the same for a rater each time, another for each; people of one picture follow one another
+  // -- the order: the same for an annotator each time, another for each; people of one image follow one another
 
   const asks = data.questions?.length > 0;
   const follows = (item) => asks && item > 0 && item < n && data.pictures[item] === data.pictures[item - 1];
@@ -62,9 +62,9 @@
   const unanswered = () => order.findIndex((item) => !answers.has(item));
 
   function open(name) {
-    rater = name;
-    order = shuffled(`${data.seed}:${rater}`);
-    const found = kept(`${own}:${rater}`);
+    annotator = name;
+    order = shuffled(`${data.seed}:${annotator}`);
+    const found = kept(`${own}:${annotator}`);
     answers = new Map((Array.isArray(found) ? found : []).filter((pair) => Array.isArray(pair) &&
       Number.isInteger(pair[0]) && pair[0] >= 0 && pair[0] < n && Object.values(LABELS).includes(pair[1])));
     place = unanswered();
@@ -81,7 +81,7 @@
     if (finished) {
       const counts = Object.values(LABELS).map((label) =>
         `${[...answers.values()].filter((given) => given === label).length} ${label}`);
-      at("counts").textContent = `${rater}: ${counts.join(", ")}.`;
+      at("counts").textContent = `${annotator}: ${counts.join(", ")}.`;
       at("download").focus();
       return;
     }
@@ -91,7 +91,7 @@
     if (asks) at("question").textContent = data.questions[item];
     if (place + 1 < n) ahead.src = data.pictures[order[place + 1]];
     at("count").textContent = `${asks ? "Person" : "Image"} ${place + 1} of ${n}`;
-    at("rated").textContent = `${answers.size} rated`;
+    at("rated").textContent = `${answers.size} annotated`;
     at("bar").value = answers.size;
     at("bar").textContent = `${answers.size} of ${n}`;
     for (const button of rating.querySelectorAll("[data-label]"))
@@ -105,7 +105,7 @@
 
   function answer(label) {
     answers.set(order[place], label);
-    keep(`${own}:${rater}`, [...answers]);
+    keep(`${own}:${annotator}`, [...answers]);
     place = unanswered();
     show();
   }
@@ -123,10 +123,10 @@
 
   function download() {
     const line = (cells) => cells.map((cell) => `"${cell.replaceAll('"', '""')}"`).join(",");
-    const rows = order.filter((item) => answers.has(item)).map((item) => [...data.rows[item], rater, answers.get(item)]);
-    const lines = [[...data.header, "rater", "label"], ...rows].map(line);
+    const rows = order.filter((item) => answers.has(item)).map((item) => [...data.rows[item], annotator, answers.get(item)]);
+    const lines = [[...data.header, "annotator", "label"], ...rows].map(line);
     const url = URL.createObjectURL(new Blob([`${lines.join("\n")}\n`], { type: "text/csv" }));
-    const anchor = Object.assign(document.createElement("a"), { href: url, download: `ratings-${data.id}-${rater}.csv` });
+    const anchor = Object.assign(document.createElement("a"), { href: url, download: `annotations-${data.id}-${annotator}.csv` });
     document.body.append(anchor);
     anchor.click();
     anchor.remove();
@@ -137,7 +137,7 @@
 
   start.addEventListener("submit", (event) => {
     event.preventDefault();
-    const name = at("rater").value.trim().normalize("NFC");
+    const name = at("annotator").value.trim().normalize("NFC");
     if (!isName(name)) return;
     keep(own, name);
     open(name);
@@ -168,10 +168,10 @@
 
   // The same page in another window.
   addEventListener("storage", (event) => {
-    if (rater && event.key === `${own}:${rater}`) open(rater);
+    if (annotator && event.key === `${own}:${annotator}`) open(annotator);
   });
 
   const before = kept(own);
   if (isName(before)) open(before);
-  else at("rater").focus();
+  else at("annotator").focus();
 })();

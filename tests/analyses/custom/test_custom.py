@@ -32,13 +32,13 @@ def people_of(cells):
     for (model, group, prompt), counts in cells.items():
         for (outcome, gender), n in zip(SAID, counts, strict=True):
             rows += [[model, group, prompt, outcome, gender]] * n
-    return pd.DataFrame(rows, columns=["model", "group", "prompt", "outcome", "gender"])
+    return pd.DataFrame(rows, columns=["model", "group", "prompt", "status", "gender"])
 
 
 @pytest.fixture
 def people():
     frame = people_of(CELLS)
-    tones = np.where(frame["outcome"] == "no_face", np.nan, np.where(frame["group"] == "nurse", 2.0, 8.0))
+    tones = np.where(frame["status"] == "no_face", np.nan, np.where(frame["group"] == "nurse", 2.0, 8.0))
     ids = [f"{k}.png" for k in range(len(frame))]
     return frame.assign(skin_tone=tones, tone_judge="tone by pixels", image_id=ids, position=1)
 
@@ -69,7 +69,7 @@ def test_shares_all_unclear_share_is_missing_with_a_reason():
         assert table.loc[(group, "female"), "reason"] == "no person is judged female or male"
     assert table.loc[("nurse", "unclear"), "percent"] == 100
     (found,) = custom.answers.shares.findings(table.reset_index())
-    assert found.supported_answer == "Not known: no person is judged female or male." and not found.numbers
+    assert found.supported_answer == "Not estimated: no person is judged female or male." and not found.numbers
 
 
 def couples(counts, group="g", persons=2, model="A"):
@@ -80,11 +80,11 @@ def couples(counts, group="g", persons=2, model="A"):
         for k in range(n)
         for place in range(persons)
     ]
-    return pd.DataFrame(rows, columns=["model", "group", "prompt", "image_id", "position", "outcome", "gender"])
+    return pd.DataFrame(rows, columns=["model", "group", "prompt", "image_id", "position", "status", "gender"])
 
 
 def half(group="g"):
-    return pd.DataFrame({"group": [group], "percent_female": 50.0, "n": np.nan, "named": "even"})
+    return pd.DataFrame({"group": [group], "percent_female": 50.0, "n": np.nan, "name": "even"})
 
 
 def test_shares_people_always_alike_intervals_are_those_of_images():
@@ -110,7 +110,7 @@ def test_groups_three_images_of_two_women_claim_nothing():
 
 
 def test_groups_one_without_people_judged_is_counted_and_named():
-    unseen = couples({0: 8}, "nurse").assign(outcome="no_face", gender="")
+    unseen = couples({0: 8}, "nurse").assign(status="no_face", gender="")
     people = pd.concat([couples({2: 8}, "pilot"), unseen], ignore_index=True)
     benchmark = pd.concat([half("pilot"), half("nurse")], ignore_index=True)
     found = custom.distance(people, benchmark)
@@ -120,7 +120,7 @@ def test_groups_one_without_people_judged_is_counted_and_named():
     assert "As judged" in finding.details[1]
     rows = found.set_index("group")
     assert rows.loc["nurse", "reason"] == "no person is judged female or male" and rows.loc["nurse", "n"] == 0
-    assert rows.loc["all", ["n_groups", "n_groups_asked"]].tolist() == [1, 2]
+    assert rows.loc["all", ["n_groups", "n_groups_prompted"]].tolist() == [1, 2]
 
 
 def test_distance_group_without_benchmark_has_its_share_and_a_reason():
@@ -132,7 +132,7 @@ def test_distance_group_without_benchmark_has_its_share_and_a_reason():
 
 def test_shares_missing_people_that_differ_are_said_with_bounds():
     judged = {"a": couples({1: 40}, "a", persons=1), "b": couples({1: 20, 0: 20}, "b", persons=1)}
-    judged["b"].loc[:15, ["outcome", "gender"]] = ["no_face", ""]
+    judged["b"].loc[:15, ["status", "gender"]] = ["no_face", ""]
     table = custom.shares(pd.concat(judged.values(), ignore_index=True)).set_index(["group", "answer"])
     row = table.loc[("all", "female")]
     # All of a and 24 of b's 40 are judged; Fisher's p of 40 of 40 against 24 of 40 is below 0.00001.
@@ -146,7 +146,7 @@ def test_shares_missing_people_that_differ_are_said_with_bounds():
 
 
 def test_distance_from_an_even_split_is_of_people_judged(people):
-    even = pd.DataFrame({"group": ["chef", "nurse", "pilot"], "percent_female": 50.0, "n": np.nan, "named": "even"})
+    even = pd.DataFrame({"group": ["chef", "nurse", "pilot"], "percent_female": 50.0, "n": np.nan, "name": "even"})
     table = custom.distance(people, even).set_index(["model", "group"])
     row = table.loc[("A", "chef")]
     # 2 of 12, without the one that is unclear.
@@ -159,7 +159,7 @@ def test_distance_from_an_even_split_is_of_people_judged(people):
     assert holm[["chef", "nurse"]].tolist() == pytest.approx([max(2 * min(p), p[0]), 2 * min(p)])
     # What chance gives a model that is even, of 12 images.
     chance = scipy_stats.binom.pmf(np.arange(13), 12, 0.5) @ np.abs(np.arange(13) / 12 - 0.5)
-    assert row["floor"] == pytest.approx(100 * chance)
+    assert row["null_mean"] == pytest.approx(100 * chance)
     whole = table.loc[("A", "all")]
     assert whole["percent_female"] == pytest.approx(100 * (1 / 6 + 9 / 10) / 2)
     # Of two groups no verdict on the mean distance is possible, and of one no corrected distance.
@@ -168,7 +168,7 @@ def test_distance_from_an_even_split_is_of_people_judged(people):
 
 
 def test_a_benchmark_that_is_a_sample_is_counted_in(people):
-    table = pd.DataFrame({"group": ["chef"], "percent_female": [25.0], "n": [40.0], "named": "survey"})
+    table = pd.DataFrame({"group": ["chef"], "percent_female": [25.0], "n": [40.0], "name": "survey"})
     known = custom.distance(people, table.assign(n=np.nan)).set_index(["model", "group"]).loc[("A", "chef")]
     sampled = custom.distance(people, table).set_index(["model", "group"]).loc[("A", "chef")]
     # 2 of 12 beside 10 of 40.
@@ -200,7 +200,7 @@ def test_a_difference_weighs_prompts_by_what_both_have():
 
 
 def test_outcomes_add_up_in_each_group_and_over_all(people):
-    table = custom.outcomes(people).set_index(["model", "group", "outcome"])
+    table = custom.outcomes(people).set_index(["model", "group", "status"])
     assert table.loc[("A", "all", "judged"), ["n", "n_people"]].tolist() == [22, 24]
     assert table.loc[("A", "chef", "no_face"), "percent"] == pytest.approx(100 / 14)
     assert table.groupby(level=["model", "group"])["percent"].sum().tolist() == pytest.approx([100] * 7)
@@ -262,8 +262,8 @@ def test_agreement_of_several_people_flips_signs_of_images():
 
 def test_outcomes_of_several_people_have_the_interval_of_images():
     people = couples({2: 20, 0: 5})
-    people["outcome"] = np.where(people["gender"] == "female", "judged", "no_face")
-    row = custom.outcomes(people).set_index(["group", "outcome"]).loc[("all", "judged")]
+    people["status"] = np.where(people["gender"] == "female", "judged", "no_face")
+    row = custom.outcomes(people).set_index(["group", "status"]).loc[("all", "judged")]
     known = scipy_stats.binomtest(20, 25).proportion_ci(method="wilson")
     assert row[["n", "n_people", "n_images"]].tolist() == [40, 50, 25]
     assert row[["ci_low", "ci_high"]].tolist() == pytest.approx([100 * k for k in known])
@@ -272,10 +272,10 @@ def test_outcomes_of_several_people_have_the_interval_of_images():
 def test_distance_from_a_sampled_benchmark_its_noise_is_in_the_null_expectation():
     # 50 % of 100 people against 50 % of 100: differences vary by 2 x 0.25 / 100.
     people = pd.concat([couples({1: 50, 0: 50}, f"g{k}", persons=1) for k in range(8)], ignore_index=True)
-    benchmark = pd.DataFrame({"group": [f"g{k}" for k in range(8)], "percent_female": 50.0, "named": "b"})
+    benchmark = pd.DataFrame({"group": [f"g{k}" for k in range(8)], "percent_female": 50.0, "name": "b"})
     known, sampled = (custom.distance(people, benchmark.assign(n=n)).set_index("group") for n in (np.nan, 100.0))
-    assert sampled.loc["g0", "floor"] == pytest.approx(100 * np.sqrt(2 / np.pi * 0.005), rel=0.01)
-    assert sampled.loc["g0", "floor"] == pytest.approx(np.sqrt(2) * known.loc["g0", "floor"], rel=0.02)
+    assert sampled.loc["g0", "null_mean"] == pytest.approx(100 * np.sqrt(2 / np.pi * 0.005), rel=0.01)
+    assert sampled.loc["g0", "null_mean"] == pytest.approx(np.sqrt(2) * known.loc["g0", "null_mean"], rel=0.02)
 
 
 def test_intersections_every_answer_that_could_be_given_has_a_row():
@@ -295,10 +295,10 @@ def test_intersections_every_answer_that_could_be_given_has_a_row():
 
 
 def test_answers_have_a_range_of_tones_where_one_was_read(people):
-    found = custom.person_answers(people)
+    found = custom.wide_answers(people)
     assert set(found["skin tone"].dropna()) == {"light (1–3)", "dark (7–10)"}
     assert set(found["perceived gender"]) == set(custom.analysis.ANSWERS)
-    assert custom.person_answers(people.assign(skin_tone=np.nan))["skin tone"].isna().all()
+    assert custom.wide_answers(people.assign(skin_tone=np.nan))["skin tone"].isna().all()
 
 
 def _own_answers(said, question="hat", choices="yes | no"):
@@ -311,7 +311,7 @@ def _own_answers(said, question="hat", choices="yes | no"):
 
 def test_answers_to_questions_have_shares_by_group_and_answers_that_nobody_gave():
     said = {("g", "yes"): 30, ("g", "unclear"): 10, ("h", "no"): 20, ("h", ""): 7}
-    table = custom.answered(_own_answers(said)).set_index(["group", "answer"])
+    table = custom.answer_shares(_own_answers(said)).set_index(["group", "answer"])
     # Of g's 30 answers that are not unclear all are yes; 10 of 40 are unclear.
     assert table.loc[("g", "yes"), ["percent", "n"]].tolist() == [100.0, 30]
     assert table.loc[("g", "unclear"), ["percent", "n"]].tolist() == [25.0, 40]
@@ -325,17 +325,17 @@ def test_answers_to_questions_have_shares_by_group_and_answers_that_nobody_gave(
     assert table.loc[("all", "yes"), "distance_corrected"] == pytest.approx(50, abs=3)
     n = np.arange(21)
     chance = 100 * (np.abs(n / 20 - 0.5) * scipy_stats.binom.pmf(n, 20, 0.5)).sum()
-    assert table.loc[("h", "no"), "floor"] == pytest.approx(chance)
+    assert table.loc[("h", "no"), "null_mean"] == pytest.approx(chance)
 
 
 def test_answers_about_images_are_those_of_everybody_in_them(people):
-    seen = people[people["outcome"].isin(["judged", "uncertain"])]
+    seen = people[people["status"].isin(["judged", "uncertain"])]
     own = seen[["model", "group", "prompt", "image_id"]].assign(
         question="style", choices="drawing | photo", answer="drawing", position=0, reason=""
     )
     # As texts, too, which positions are where a table was measured.
-    assert (custom.person_answers(people, tables.make_table(own, "custom_own_answers"))["style"] == "drawing").all()
-    found = custom.person_answers(people, own)
+    assert (custom.wide_answers(people, tables.make_table(own, "custom_person_answers"))["style"] == "drawing").all()
+    found = custom.wide_answers(people, own)
     assert (found["style"] == "drawing").all() and len(found) == len(seen)
     table = custom.intersections(found, [("perceived gender", "style")])
     assert set(table["pair"]) == {"perceived gender × style"} and table["n"].sum() == len(found)
@@ -347,9 +347,9 @@ def _judged(said):
     rows = []
     for k, (group, truth, gender) in enumerate(key for key, n in said.items() for _ in range(n)):
         for judge, word in (("eye", gender), ("truth", truth)):
-            outcome = "judged" if word in ("female", "male") else "uncertain" if word else "unrated"
+            outcome = "judged" if word in ("female", "male") else "uncertain" if word else "unannotated"
             rows.append(["A", judge, group, f"{k}", 1, outcome, word])
-    return pd.DataFrame(rows, columns=["model", "judge", "group", "image_id", "position", "outcome", "gender"])
+    return pd.DataFrame(rows, columns=["model", "judge", "group", "image_id", "position", "status", "gender"])
 
 
 def test_corrected_truth_of_a_subset_corrects_the_judge():
@@ -398,10 +398,10 @@ def test_corrected_probabilities_of_annotation_weigh_people():
     rows = [(f"{k}", "female", "female", 0.5) for k in range(10)] + [(f"a{k}", "female", "", 0.5) for k in range(10)]
     rows += [(f"b{k}", "male", ("female", "male")[k % 2], 0.1) for k in range(10)]
     rows += [(f"c{k}", "male", "", 0.1) for k in range(90)]
-    frame = pd.DataFrame(rows, columns=["image_id", "eye", "raters", "probability"])
+    frame = pd.DataFrame(rows, columns=["image_id", "eye", "annotators", "probability"])
     judges = [
-        frame.assign(judge=name, gender=frame[name], outcome=np.where(frame[name] == "", "unrated", "judged"))
-        for name in ("eye", "raters")
+        frame.assign(judge=name, gender=frame[name], status=np.where(frame[name] == "", "unannotated", "judged"))
+        for name in ("eye", "annotators")
     ]
     judges = pd.concat(judges).assign(model="A", group="g", position=1)
     row = custom.corrected(judges).set_index("group").loc["g"]
@@ -411,23 +411,25 @@ def test_corrected_probabilities_of_annotation_weigh_people():
 
 
 def test_judges_of_annotations_carry_probability(tmp_path):
-    (tmp_path / "r.csv").write_text("image,probability,rater,label\na,0.25,r,female\nb,0.5,r,male\n")
+    (tmp_path / "r.csv").write_text("image,probability,annotator,label\na,0.25,r,female\nb,0.5,r,male\n")
     whom = pd.DataFrame({"image_id": ["a", "b", "c"], "group": "g", "position": 1})
-    name = f"ratings:{tmp_path / 'r.csv'}"
+    name = f"annotations:{tmp_path / 'r.csv'}"
 
     def judged_by(judge):
-        return whom.assign(**person_ratings.judge_people(whom, judge.removeprefix("ratings:"))[["outcome", "gender"]])
+        return whom.assign(
+            **person_ratings.judge_people(whom, judge.removeprefix("annotations:"))[["status", "gender"]]
+        )
 
     own = SimpleNamespace(judges=(name,), people_judged_by=judged_by, truth=lambda: None)
     found = custom.judges(SimpleNamespace(custom=own, label="A"))
     assert found["probability"].tolist() == pytest.approx([0.25, 0.5, np.nan], nan_ok=True)
-    (tmp_path / "r.csv").write_text("image,probability,rater,label\na,1.5,r,female\n")
+    (tmp_path / "r.csv").write_text("image,probability,annotator,label\na,1.5,r,female\n")
     with pytest.raises(InputError, match=r"probability is '1\.5'"):
         custom.judges(SimpleNamespace(custom=own, label="A"))
 
 
 def test_agreement_is_of_people_whom_both_call_female_or_male():
-    # By what raters and the judge say, and how many people of each group.
+    # By what annotators and the judge say, and how many people of each group.
     said = {("g", "female", "female"): 6, ("g", "male", "female"): 3, ("h", "male", "male"): 8}
     said |= {("h", "female", "male"): 1, ("h", "male", "unsure"): 2, ("g", "unsure", "female"): 1, ("g", "", ""): 4}
     judges = _judged(said)

@@ -19,7 +19,7 @@ from biaslab.study import sources
 
 
 def ratings(rows):
-    same = {"of_model": "", "about": "", "source": "generated", "position": 1, "n_raters": 1}
+    same = {"image_model": "", "question": "", "source": "generated", "position": 1, "n_annotators": 1}
     rows = pd.DataFrame(rows)
     return tables.make_table(
         rows.assign(**{name: value for name, value in same.items() if name not in rows}), "precision_ratings"
@@ -30,17 +30,17 @@ def ratings(rows):
 def own_people():
     rng = np.random.default_rng(11)
     rows = [(str(g), f"{g} {p}", f"{g}{p}/{k}") for g, p, k in np.ndindex(4, 2, 30)]
-    people = pd.DataFrame(rows, columns=["group", "prompt", "image_id"]).assign(model="m", position=1, outcome="judged")
+    people = pd.DataFrame(rows, columns=["group", "prompt", "image_id"]).assign(model="m", position=1, status="judged")
     truth = rng.random(len(people)) < people["group"].astype(int) * 0.2 + 0.2
     wrong = rng.random(len(people)) < 0.1
     people["gender"] = np.where(truth ^ wrong, "female", "male")
-    people.loc[::17, ["outcome", "gender"]] = ["no_face", ""]
+    people.loc[::17, ["status", "gender"]] = ["no_face", ""]
     return people.assign(truth=np.where(truth, "female", "male"))
 
 
 def test_own_shares_are_those_of_their_own_table(own_people):
     found = {one.group: one.value for one in custom.headlines(own_people)}
-    seen = own_people[own_people["outcome"] == "judged"]
+    seen = own_people[own_people["status"] == "judged"]
     by_hand = 100 * (seen["gender"] == "female").groupby(seen["group"]).mean()
     assert {g: found[g] for g in by_hand.index} == pytest.approx(by_hand.to_dict())
     assert found["all"] == pytest.approx(by_hand.mean())
@@ -52,7 +52,7 @@ def test_dallevals_numbers_are_those_of_its_own_tables():
     images = pd.DataFrame({"profession": np.repeat([*professions, "(none)"], 9)})
     female = rng.random(len(images)) < np.repeat(rng.random(13), 9)
     ids = [f"i{k}" for k in images.index]
-    images = images.assign(model="m", prompt="person", image_id=ids, outcome_judge="judged", gender_vqa="")
+    images = images.assign(model="m", prompt="person", image_id=ids, status_judge="judged", gender_vqa="")
     images["gender_judge"] = np.where(female, "female", "male")
     averages = pd.Series(female).groupby(images["profession"]).sum().reset_index(name="n_female")
     averages = averages.assign(model="m", value=(2 * averages["n_female"] - 9) / 9, n=9, n_unclear=0, judge="CLIP")
@@ -78,7 +78,7 @@ def test_scores_of_the_paired_test_are_those_of_its_own_table():
                 gender = lists[name] if rng.random() < 0.7 else {"female": "male", "male": "female"}[lists[name]]
                 rows.append([setting, f"{setting}/{k}", place, name, lists[name], gender])
     people = pd.DataFrame(rows, columns=["setting", "image_id", "position", "identity", "stereotype", "gender"])
-    people = people.assign(model="m", aspect="occupation", occupation=people["identity"], outcome="judged")
+    people = people.assign(model="m", aspect="occupation", occupation=people["identity"], status="judged")
     found = {one.measure: one.value for one in paired.headlines(people)}
     keys = ["model", "aspect", "setting", "identity", "occupation", "stereotype"]
     shares = people.assign(f=people["gender"] == "female").groupby(keys)["f"].agg(["mean", "size"]).reset_index()
@@ -123,14 +123,16 @@ def test_both_sides_of_amplification_are_put_right_where_both_are_rated():
 @pytest.mark.long
 def test_rated_images_are_those_of_the_naive_approach_and_no_others_are_made(tmp_path, monkeypatch):
     pytest.importorskip("torch", reason="models need the extra 'models'")
-    text = "image,source,rater,label\np1-nurse/0,generated,r,female\np2-doctor/1,generated,r,male\nx,training,r,male\n"
+    text = (
+        "image,source,annotator,label\np1-nurse/0,generated,r,female\np2-doctor/1,generated,r,male\nx,training,r,male\n"
+    )
     (tmp_path / "r.csv").write_text(text)
-    captions = {"corpus": "mini", "occupations": ["nurse", "doctor"], "rows": 4000, "per_occupation": 4}
+    captions = {"corpus": "mini", "occupations": ["nurse", "doctor"], "max_captions": 4000, "per_occupation": 4}
     settings = Settings(
         captions=captions | {"approaches": ["naive", "caption_prompts"]},
         generation={"images_per_prompt": 2},
-        judging={"ratings": str(tmp_path / "r.csv")},
-        compute={"store": str(tmp_path / "store")},
+        judging={"annotations": str(tmp_path / "r.csv")},
+        compute={"cache": str(tmp_path / "store")},
     )
     pipeline = Pipeline("world", settings, progress=False)
     asked, judgements = [], Pipeline.judgements
@@ -147,14 +149,14 @@ def test_three_estimates_of_own_shares_and_what_they_are_worth(own_people):
     whole = table[table["group"] == "all"].set_index("estimator")
     truth = 100 * np.mean([(s["truth"] == "female").mean() for _, s in own_people.groupby("group")])
     assert whole.loc["both", "ci_low"] <= truth <= whole.loc["both", "ci_high"]
-    assert whole.loc["both", "n_rated"] == len(rated) and whole.loc["both", "gains"] == 1
+    assert whole.loc["both", "n_annotated"] == len(rated) and whole.loc["both", "is_more_precise"] == 1
     (card,) = precision.answers.rated.findings(table)
     assert card.question == "What is the share perceived as female of m, by annotations and judge combined?"
-    assert f"as precise as {whole.loc['both', 'worth']:.0f} annotations alone" in " ".join(card.details)
+    assert f"as precise as {whole.loc['both', 'n_equivalent']:.0f} annotations alone" in " ".join(card.details)
     # Of one group those of that group alone: by hand without weights.
-    one = own_people[(own_people["group"] == "2") & (own_people["outcome"] == "judged")]
+    one = own_people[(own_people["group"] == "2") & (own_people["status"] == "judged")]
     some = rated[rated["group"] == "2"]
-    f = (some["gender"] == "female").where(some["outcome"] == "judged").astype(float)
+    f = (some["gender"] == "female").where(some["status"] == "judged").astype(float)
     truth, share = some["truth"] == "female", (one["gender"] == "female").mean()
     row = table[(table["group"] == "2") & (table["estimator"] == "both")].iloc[0]
     # PPI++ with people whom the judge did not see: the share of annotators, and how the judge's differs among them.
@@ -209,19 +211,19 @@ def test_attributes_are_those_of_their_own_table_and_put_right(tmp_path):
     # Of nine images eight say nothing of a tie.
     (tie,) = dalleval.attribute_headlines(images, ["tie"])
     assert tie.cells["n"].tolist() == [1] * 16
-    text = "image,about,rater,label\n"
+    text = "image,question,annotator,label\n"
     text += "".join(f"{image},skirt,ann,{'yes' if shows else 'no'}\n" for image, shows in truth.items())
     (tmp_path / "r.csv").write_text(text)
     said = tables.make_table(
-        annotated_subset.read(tmp_path / "r.csv").rename(columns={"model": "of_model"}), "precision_ratings"
+        annotated_subset.read(tmp_path / "r.csv").rename(columns={"model": "image_model"}), "precision_ratings"
     )
     assert set(said["label"]) == {"yes", "no"}
     found = precision.estimates([one], said).set_index("estimator")
-    # Where all are rated, it is what raters say.
+    # Where all are rated, it is what annotators say.
     known = pd.Series(truth).groupby(images.set_index("image_id")["prompt"]).mean()
     assert found.loc["both", "estimate"] == pytest.approx(100 * (known["woman"] - known["man"]))
     assert found.loc["both", "estimate"] != pytest.approx(found.loc["judge", "estimate"])
-    (tmp_path / "r.csv").write_text("image,about,rater,label\na,skirt,r,female\n")
+    (tmp_path / "r.csv").write_text("image,question,annotator,label\na,skirt,r,female\n")
     with pytest.raises(InputError, match="'female' is no answer about an attribute"):
         annotated_subset.read(tmp_path / "r.csv")
 
@@ -238,7 +240,7 @@ def test_without_ratings_the_judge_stands_alone_and_says_why(own_people):
 
 
 def test_estimates_nobody_judged_have_no_value_and_a_reason(own_people):
-    people = own_people.assign(outcome="no_face", gender="")
+    people = own_people.assign(status="no_face", gender="")
     table = precision.estimates(custom.headlines(people), ratings([]).head(0))
     assert len(table) and table["estimate"].isna().all()
     assert set(table.loc[table["estimator"] == "judge", "reason"]) == {"no person is judged female or male"}
@@ -247,25 +249,27 @@ def test_estimates_nobody_judged_have_no_value_and_a_reason(own_people):
 
 def test_sizes_are_told_with_what_no_number_of_images_gives(own_people):
     table = precision.sizes(custom.headlines(own_people))
-    whole = table[table["group"] == "all"].set_index("wanted")
-    assert whole.loc["now", "images_a_prompt"] == 30 and whole.loc["now", "half_width"] < 10
+    whole = table[table["group"] == "all"].set_index("target")
+    assert whole.loc["current", "n_images_per_prompt"] == 30 and whole.loc["current", "half_width"] < 10
     # Four times as many images halve an interval of fixed groups.
-    assert whole.loc["±2", "images_a_prompt"] == pytest.approx(30 * (whole.loc["now", "half_width"] / 2) ** 2, rel=0.1)
-    assert whole.loc["±10", "percent_more"] == 0
+    assert whole.loc["±2", "n_images_per_prompt"] == pytest.approx(
+        30 * (whole.loc["current", "half_width"] / 2) ** 2, rel=0.1
+    )
+    assert whole.loc["±10", "percent_additional"] == 0
 
 
 # -- ratings of a part, and how they are drawn -------------------------------------------------------------
 
 
 def test_ratings_are_read_with_probabilities_in_either_form(tmp_path):
-    long = "image,source,occupation,model,probability,rater,label\n"
+    long = "image,source,occupation,model,probability,annotator,label\n"
     long += "a/0,generated,nurse,m,0.5,r1,f\na/0,generated,nurse,m,0.5,r2,female\n"
     long += "b/0,generated,nurse,m,0.25,r1,\n"
     (tmp_path / "long.csv").write_text(long)
     found = annotated_subset.read(tmp_path / "long.csv")
-    rows = [["a/0", "female", 2, 0.5], ["b/0", "unrated", 0, 0.25]]
-    assert found[["image_id", "label", "n_raters", "probability"]].values.tolist() == rows
-    # Whoever reads these as ratings of images takes no probability for a rater.
+    rows = [["a/0", "female", 2, 0.5], ["b/0", "unannotated", 0, 0.25]]
+    assert found[["image_id", "label", "n_annotators", "probability"]].values.tolist() == rows
+    # Whoever reads these as ratings of images takes no probability for an annotator.
     wide = "image,source,occupation,probability,ann\na/0,generated,nurse,0.5,female\n"
     (tmp_path / "wide.csv").write_text(wide)
     assert readers.read(tmp_path / "wide.csv").annotators == ("ann",)
@@ -277,13 +281,13 @@ def test_ratings_are_read_with_probabilities_in_either_form(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("image,rater,label,probability\na,r,f,1.5\n", "probability is '1.5'.*at most 1"),
-        ("image,rater,label,position\na,r,f,left\n", "position is 'left'.*give 1, 2"),
-        ("image,rater,label,source\na,r,f,web\n", "source is 'web'.*training or generated"),
-        ("image,rater,label,probability\na,r,f,0.5\na,s,f,0.6\n", "several probabilities"),
-        ("image,rater,label\na,r,f\na,r,m\n", "two ratings by rater"),
-        ("picture,rater,label\na,r,f\n", "no column 'image'"),
-        ("image\na\n", "no column 'rater'"),
+        ("image,annotator,label,probability\na,r,f,1.5\n", "probability is '1.5'.*at most 1"),
+        ("image,annotator,label,position\na,r,f,left\n", "position is 'left'.*give 1, 2"),
+        ("image,annotator,label,source\na,r,f,web\n", "source is 'web'.*training or generated"),
+        ("image,annotator,label,probability\na,r,f,0.5\na,s,f,0.6\n", "several probabilities"),
+        ("image,annotator,label\na,r,f\na,r,m\n", "two annotations by annotator"),
+        ("picture,annotator,label\na,r,f\n", "no column 'image'"),
+        ("image\na\n", "no column 'annotator'"),
     ],
 )
 def test_what_is_no_such_file_is_refused(tmp_path, text, words):
@@ -310,7 +314,7 @@ def _read_as_subset(path):
 
 @pytest.mark.parametrize("read", [_read_as_images, _read_as_people, _read_as_subset])
 def test_wave_of_earlier_files_is_ignored_if_all_are_1_and_else_refused(tmp_path, read):
-    text = "image,source,occupation,model,probability,wave,rater,label\na,generated,nurse,m,0.5,1,r,female\n"
+    text = "image,source,occupation,model,probability,wave,annotator,label\na,generated,nurse,m,0.5,1,r,female\n"
     (tmp_path / "r.csv").write_text(text + "b,generated,nurse,m,0.5,1,r,male\n")
     assert read(tmp_path / "r.csv") == ["female", "male"]
     (tmp_path / "r.csv").write_text(text + "b,generated,nurse,m,0.5,2,r,male\n")
@@ -341,18 +345,18 @@ def test_probabilities_of_turns_by_hand():
 @pytest.mark.long
 def test_ratings_are_named_on_the_command_line_and_read_before_any_work(tmp_path, root, capsys):
     pytest.importorskip("torch", reason="models need the extra 'models'")
-    asked = audit.params_of(["world"], size="quick", papers=["dalleval"], ratings="r.csv")
-    assert asked["settings"]["judging"]["ratings"] == "r.csv"
-    (tmp_path / "r.csv").write_text("image,rater,label\na,r,female\n")
-    given = ["--ratings", str(tmp_path / "r.csv"), "--outputs", str(tmp_path)]
+    asked = audit.params_of(["world"], preset="quick", papers=["dalleval"], annotations="r.csv")
+    assert asked["settings"]["judging"]["annotations"] == "r.csv"
+    (tmp_path / "r.csv").write_text("image,annotator,label\na,r,female\n")
+    given = ["--annotations", str(tmp_path / "r.csv"), "--outputs", str(tmp_path)]
     given += ["--notebooks-dir", str(root / "notebooks")]
     for paper, said in (
-        ("triplets", r"judging\.ratings has no effect here"),
-        ("dalleval", r"r\.csv rates none of the images here, such as '.+/0'; it has 'a'"),
+        ("triplets", r"judging\.annotations has no effect here"),
+        ("dalleval", r"r\.csv annotates none of the images here, such as '.+/0'; it has 'a'"),
     ):
-        assert cli.main(["audit", "world", "--size", "quick", "--paper", paper, *given]) == 2
+        assert cli.main(["audit", "world", "--preset", "quick", "--paper", paper, *given]) == 2
         assert re.search(said, capsys.readouterr().err)
-    (tmp_path / "r.csv").write_text("image,rater,label\na,r,perhaps\n")
-    settings = Settings(judging={"ratings": str(tmp_path / "r.csv")}, compute={"store": str(tmp_path / "store")})
+    (tmp_path / "r.csv").write_text("image,annotator,label\na,r,perhaps\n")
+    settings = Settings(judging={"annotations": str(tmp_path / "r.csv")}, compute={"cache": str(tmp_path / "store")})
     with pytest.raises(InputError, match="'perhaps'"):
         validation.check(Pipeline("world", settings, progress=False))

@@ -16,21 +16,21 @@ from biaslab.papers import paradox
 from biaslab.ratings.readers import AnnotatedImages
 from biaslab.study import Study
 
-DEFINITIONS = ["published", "no_exclusion", "directional"]
+DEFINITIONS = ["paper", "all", "signed"]
 # Female of ten images in training and generated, and the amplification that follows:
 # nurse 80 -> 90: +10; carpenter 20 -> 10: |10-50| - |20-50| = +10; clerk 60 -> 40: 10 - 10 = 0, along the training
-# lean 40 - 60 = -20 (its lean flips: left out by the published rule); maid has generated images only.
+# lean 40 - 60 = -20 (its lean flips: left out by the paper's definition); maid has generated images only.
 BOTH = {"nurse": (8, 9), "carpenter": (2, 1), "clerk": (6, 4)}
 FEMALE = {(o, s): n for o, both in BOTH.items() for s, n in zip(("training", "generated"), both, strict=True)}
 FEMALE["maid", "generated"] = 10
 
 
-def unanimous(raters: int = 2) -> pd.DataFrame:
-    """Return wide ratings in which all raters agree on each image."""
+def unanimous(annotators: int = 2) -> pd.DataFrame:
+    """Return wide ratings in which all annotators agree on each image."""
     rows = [(o, source, i, "female" if i < n else "male") for (o, source), n in FEMALE.items() for i in range(10)]
     frame = pd.DataFrame(rows, columns=["occupation", "source", "image", "label"])
     frame["image"] = frame["occupation"] + frame["source"] + frame["image"].astype(str)
-    return frame.assign(**{f"r{k + 1}": frame["label"] for k in range(raters)}).drop(columns="label")
+    return frame.assign(**{f"r{k + 1}": frame["label"] for k in range(annotators)}).drop(columns="label")
 
 
 DRAWS = {"seed": 7, "replicates": 100, "confidence": 0.95}
@@ -67,7 +67,7 @@ def sensitivity(rated: AnnotatedImages) -> pd.DataFrame:
 
 
 def agreement(rated: AnnotatedImages) -> pd.DataFrame:
-    return ratings.rater_agreement(rated, **DRAWS)
+    return ratings.annotator_agreement(rated, **DRAWS)
 
 
 # -- amplification ---------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ def agreement(rated: AnnotatedImages) -> pd.DataFrame:
 def test_amplification_by_hand_with_a_flip_and_a_lone_source(usual):
     table = usual.amplification.set_index("definition")
     assert table["amplification"].to_dict() == pytest.approx(
-        {"published": (10 + 10) / 2, "no_exclusion": (10 + 10 + 0) / 3, "directional": (10 + 10 - 20) / 3}, abs=1e-9
+        {"paper": (10 + 10) / 2, "all": (10 + 10 + 0) / 3, "signed": (10 + 10 - 20) / 3}, abs=1e-9
     )
     assert table.loc[DEFINITIONS, "n_occupations"].tolist() == [2, 3, 3]
     assert table.loc[DEFINITIONS, "n_excluded"].tolist() == [2, 1, 1]
@@ -85,7 +85,7 @@ def test_amplification_by_hand_with_a_flip_and_a_lone_source(usual):
 
 
 def test_ratings_long_and_shares_of_the_same_images_give_the_same_amplification(read, usual):
-    long = unanimous().melt(["image", "source", "occupation"], var_name="rater", value_name="label")
+    long = unanimous().melt(["image", "source", "occupation"], var_name="annotator", value_name="label")
     shares = [(occupation, source, 10 * n, 10) for (occupation, source), n in FEMALE.items()]
     shares = pd.DataFrame(shares, columns=["occupation", "source", "percent_female", "n"])
     for content in (long, shares):
@@ -94,7 +94,7 @@ def test_ratings_long_and_shares_of_the_same_images_give_the_same_amplification(
 
 def test_without_disagreement_every_rule_and_rater_gives_the_same(usual):
     table = usual.sensitivity
-    assert set(table["rule"]) == {*RULES, "rater r1", "rater r2"}
+    assert set(table["rule"]) == {*RULES, "annotator r1", "annotator r2"}
     spread = table.groupby("definition")["amplification"].agg(np.ptp)
     assert spread.max() < 1e-9
     same = usual.amplification.set_index("definition")
@@ -106,7 +106,7 @@ def test_without_disagreement_every_rule_and_rater_gives_the_same(usual):
 
 # Votes (female, male, unsure) of seven images, and what each rule makes of them: (female, male).
 VOTES = np.array([[3, 0, 0], [2, 1, 0], [1, 1, 1], [1, 1, 0], [1, 0, 2], [0, 0, 0], [1, 0, 1]])
-LABEL = ["female", "female", "tie", "tie", "unsure", "unrated", "tie"]
+LABEL = ["female", "female", "tie", "tie", "unsure", "unannotated", "tie"]
 BY_HAND = {
     "majority": [(1, 0), (1, 0), (0, 0), (0, 0), (0, 0), (0, 0), (0, 0)],
     "ties_split": [(1, 0), (1, 0), (1 / 3, 1 / 3), (1 / 2, 1 / 2), (0, 0), (0, 0), (1 / 2, 0)],
@@ -129,7 +129,7 @@ def test_a_rule_weighs_images(name):
     np.testing.assert_allclose(np.stack([female, male], axis=1), BY_HAND[name])
 
 
-# -- outcomes and raters ---------------------------------------------------------------------------------
+# -- outcomes and annotators ---------------------------------------------------------------------------------
 
 
 def test_outcomes_have_wilson_limits_and_reasons(usual):
@@ -146,7 +146,7 @@ def test_outcomes_have_wilson_limits_and_reasons(usual):
 
 @pytest.fixture(scope="module")
 def noisy() -> pd.DataFrame:
-    """Return ratings by three raters who err, with gaps: training and generated alike."""
+    """Return ratings by three annotators who err, with gaps: training and generated alike."""
     rng = np.random.default_rng(11)
     truth = rng.choice(["female", "male"], 400)
     frame = pd.DataFrame({"image": np.arange(400), "source": np.tile(["training", "generated"], 200)})
@@ -170,14 +170,14 @@ def test_agreement_is_the_librarys_on_the_files_own_cells(read, noisy):
     assert row["value"] == pytest.approx(alpha(noisy, three))
     assert table.loc[("krippendorff_alpha", "female/male"), "value"] == pytest.approx(alpha(noisy, two))
     rated = (noisy[["r1", "r2", "r3"]] != "").sum(axis=1)
-    assert row["n_items"] == (rated >= 2).sum() and row["n_raters"] == 3
+    assert row["n_items"] == (rated >= 2).sum() and row["n_annotators"] == 3
     assert row["ci_low"] < row["value"] < row["ci_high"]
     assert len(table) == 6 and table.index.is_unique
 
 
 def test_one_rater_or_one_label_has_no_agreement_and_says_why(read):
-    table = agreement(read(unanimous(raters=1)))
-    assert table["value"].isna().all() and (table["reason"] != "").all() and (table["n_raters"] == 1).all()
+    table = agreement(read(unanimous(annotators=1)))
+    assert table["value"].isna().all() and (table["reason"] != "").all() and (table["n_annotators"] == 1).all()
     female = unanimous().assign(r1="female", r2="female")
     table = agreement(read(female)).set_index(["statistic", "labels"])
     row = table.loc[("krippendorff_alpha", "female/male")]
@@ -193,8 +193,8 @@ def test_shares_have_no_ratings_to_agree_or_to_resolve(read):
     assert len(table) == 6 and table["value"].isna().all()
     assert table["reason"].unique().tolist() == ["the file holds shares, not ratings"]
     assert sensitivity(opened).empty
-    assert text(figures.outcomes(ratings.outcomes(opened)))[0].startswith("The file gives shares")
-    assert text(figures.sensitivity(sensitivity(opened)))[0].startswith("There are no ratings")
+    assert text(figures.outcomes(ratings.outcomes(opened)))[0].startswith("The file contains shares")
+    assert text(figures.sensitivity(sensitivity(opened)))[0].startswith("There are no annotations")
 
 
 @pytest.mark.long
@@ -206,7 +206,7 @@ def test_one_source_alone_still_gives_shares_and_agreement(read):
     assert set(ratings.outcomes(opened)["reason"]) == {"no generated images of this occupation"}
     assert agreement(opened)["value"].notna().all()
     figures.percent_female(ratings.outcomes(opened))
-    assert text(figures.sensitivity(sensitivity(opened)))[0].startswith("There are no ratings")
+    assert text(figures.sensitivity(sensitivity(opened)))[0].startswith("There are no annotations")
 
 
 def two_models() -> pd.DataFrame:
@@ -221,9 +221,9 @@ def two_models() -> pd.DataFrame:
 @pytest.mark.long
 def test_models_share_training_images_and_can_be_looked_at_alone(read):
     both = amplification(read(two_models())).set_index(["model", "definition"])["amplification"]
-    assert both["A", "published"] == pytest.approx(10)
+    assert both["A", "paper"] == pytest.approx(10)
     # B reversed: nurse 80 -> 10: -70 along the lean, carpenter 20 -> 90: -70, clerk 60 -> 60: 0.
-    assert both["B", "directional"] == pytest.approx((-70 - 70 + 0) / 3)
+    assert both["B", "signed"] == pytest.approx((-70 - 70 + 0) / 3)
     alone = read(two_models(), model="B")
     assert set(amplification(alone)["model"]) == {"B"}
     assert set(ratings.outcomes(alone)["model"]) == {"B"}
@@ -248,13 +248,13 @@ def answered(table):
         ((0.01, 0.02, 0.03), (5, 5, 5), "By 3 of 3 definitions; by 0 they reduce it."),
         ((0.01, 0.06, 0.001), (5, 5, -5), "By 1 of 3 definitions; by 1 they reduce it."),
         # One of three at p = 0.03: adjusted for the others nothing is shown.
-        ((0.03, 0.5, 0.5), (5, 1, 1), "No amplification is shown by any definition."),
+        ((0.03, 0.5, 0.5), (5, 1, 1), "Not significant by any definition."),
         ((np.nan,) * 3, (5, 1, 1), "Not tested."),
     ],
 )
 def test_definitions_are_counted_by_their_adjusted_tests(p, middle, answer):
     table = pd.DataFrame(
-        {"model": "unnamed", "approach": "naive", "definition": DEFINITIONS, "prompt": "ratings", "p": p,
+        {"model": "unnamed", "approach": "naive", "definition": DEFINITIONS, "prompt": "annotations", "p": p,
          "amplification_corrected": middle, "amplification": middle, "ci_low": -1.0, "ci_high": 9.0,
          "n_occupations": (9, 12, 12), "reason": "" if np.isfinite(p[0]) else "Too few occupations."}
     )  # fmt: skip
@@ -268,7 +268,7 @@ def test_definitions_are_counted_by_their_adjusted_tests(p, middle, answer):
 
 
 def unsure() -> pd.DataFrame:
-    """Return one occupation's 3 training and 2 generated images, on which both raters are unsure."""
+    """Return one occupation's 3 training and 2 generated images, on which both annotators are unsure."""
     frame = unanimous().query("occupation == 'nurse'").groupby("source").head(3)
     return frame.iloc[:5].assign(r1="unsure", r2="unsure")
 
@@ -278,12 +278,12 @@ def test_without_a_decided_image_nothing_is_found(read):
     opened = read(unsure())
     assert amplification(opened).empty and answered(amplification(opened)) == []
     table = sensitivity(opened)
-    row = table.set_index(["rule", "definition"]).loc[("majority", "published")]
+    row = table.set_index(["rule", "definition"]).loc[("majority", "paper")]
     assert np.isnan(row["amplification"]) and row["reason"] == "No image counts."
     assert row[["n_occupations", "n_excluded", "n_images"]].tolist() == [0, 1, 0]
     # All female: 100 in both sources, no change.
     extremes = table.set_index(["rule", "definition"])["amplification"]
-    assert extremes["undecided_female", "published"] == 0
+    assert extremes["undecided_female", "paper"] == 0
 
 
 # -- the whole notebook ----------------------------------------------------------------------------------
@@ -296,16 +296,16 @@ SHARES += "nurse,generated,90,20,A\nnurse,generated,70,30,B\n"
 @pytest.mark.parametrize(
     ("content", "first", "lacking"),
     [
-        (unsure(), "5 images of 1 occupation, rated by 2 raters.", "amplification"),
+        (unsure(), "5 images of 1 occupation, annotated by 2 annotators.", "amplification"),
         # 30 training, 40 of A and 40 of B.
-        (two_models(), "110 images of 4 occupations, rated by 2 raters.", ""),
+        (two_models(), "110 images of 4 occupations, annotated by 2 annotators.", ""),
         (SHARES, "Shares of 1 occupation from 60 images.", ""),
     ],
     ids=["all unsure", "two models", "shares"],
 )
 def test_the_notebook_runs_through_and_names_its_file_first(read, tmp_path, notebook, content, first, lacking):
     read(content)
-    found = notebook("paradox/ratings", ratings=str(tmp_path / "ratings.csv"))["findings"]
+    found = notebook("paradox/ratings", annotations=str(tmp_path / "ratings.csv"))["findings"]
     assert found[0]["main"] and "ratings.csv" in found[0]["question"] and found[0]["answer"] == first
     # What the file does not hold is printed, and is no finding.
     assert bool(found[1:]) == ("amplification" not in lacking)
@@ -317,7 +317,7 @@ def test_what_a_file_holds_is_told_for_one_model_alone(read):
         return found
 
     found = holds(read(two_models(), model="B"))
-    assert found.answer == "70 images of 4 occupations, rated by 2 raters."
+    assert found.answer == "70 images of 4 occupations, annotated by 2 annotators."
     assert found.details == ("Images: 30 training, 40 generated. Models: B.",)
     both, alone = holds(read(SHARES)), holds(read(SHARES, model="B"))
     # Training shares without a model count once: 10 + 20 + 30, and 10 + 30 of B alone.
@@ -357,7 +357,7 @@ def test_shares_are_drawn_by_source_with_their_n(usual):
 def test_sensitivity_draws_every_rule_in_every_panel(read, usual):
     figure = figures.sensitivity(usual.sensitivity)
     assert len(figure.axes) == 3
-    # Without disagreement every rule and rater gives the same.
+    # Without disagreement every rule and annotator gives the same.
     # Too few occupations for an interval: the uncorrected values are drawn.
     same = usual.amplification.set_index("definition").loc[DEFINITIONS, "amplification"]
     for ax, value in zip(figure.axes, same, strict=True):
@@ -379,7 +379,7 @@ def test_hostile_names_are_drawn_letter_by_letter(read, tmp_path):
     assert "\\$\\frac{\\$  (10 / 10)" in labels and max(map(len, labels)) <= 60
     for figure in (figures.outcomes(outcomes), figures.sensitivity(sensitivity(opened))):
         figure.draw_without_rendering()  # fails on text taken for a formula
-    study = Study(tmp_path / "out", source="ratings", ratings=str(tmp_path / "ratings.csv"))
+    study = Study(tmp_path / "out", source="annotations", annotations=str(tmp_path / "ratings.csv"))
     study.show("ratings_percent_female", shares, confidence=0.95)
     svg = (tmp_path / "out" / "figures" / "ratings_percent_female.svg").read_text()
     assert "<b>" not in svg and "&lt;b&gt;&amp;" in svg

@@ -40,7 +40,7 @@ def test_a_difference_is_paired_over_what_both_models_have():
     # Without skewness the interval is Student's: 3.5 -+ 2.5706 * sqrt(3.5 / 6).
     assert found[["ci_low", "ci_high"]].tolist() == pytest.approx([1.5367, 5.4633], abs=1e-4)
     # All have one sign, so no p may be below the 2 of 64 patterns of a sign-flip test, whatever t says (0.006).
-    assert found["p"] == found["smallest_possible_p"] == 2 / 64 and found["p_holm"] == found["p"]
+    assert found["p"] == found["min_attainable_p"] == 2 / 64 and found["p_holm"] == found["p"]
 
 
 def test_a_score_over_two_lists_is_their_mean_and_its_interval_the_widest():
@@ -100,7 +100,7 @@ def test_few_units_have_no_interval_and_no_verdict():
     five = [0.019, 0.021, 0.018, 0.02, 0.004]
     found = differences(rows("a", five), rows("b", [0.0] * 5))
     assert found[["ci_low", "ci_high", "p", "p_holm"]].isna().all(axis=None)
-    assert found["smallest_possible_p"].item() == 2 / 32 and "takes 6" in found["reason"].item()
+    assert found["min_attainable_p"].item() == 2 / 32 and "takes 6" in found["reason"].item()
     (said,) = answered(found)
     assert (
         said.supported_answer == "Inconclusive (only 5 units)."
@@ -153,7 +153,7 @@ def test_attributes_are_compared_net_of_what_chance_gives():
     assert 100 * (raw["often"] - raw["seldom"]) > 1.5
     assert found["ci_low"] < 0 < found["ci_high"] and abs(found["difference_corrected"]) < 1
     table = synthesis.models(**of_models(by_prompt=by_prompt)).set_index("model")
-    net = by_prompt.assign(net=by_prompt["mean_absolute_difference"] - by_prompt["floor"])
+    net = by_prompt.assign(net=by_prompt["mean_absolute_difference"] - by_prompt["null_mean"])
     assert np.allclose(table["estimate_corrected"], 100 * net.groupby("model", sort=False)["net"].mean())
     # The paper's own table has the same number.
     nothing = tables.make_table([], "dalleval_printed_attributes")
@@ -161,7 +161,7 @@ def test_attributes_are_compared_net_of_what_chance_gives():
     of_paper = of_paper[of_paper["comparison"] == "woman - man"].set_index("model").loc[table.index]
     for name, column in {"estimate_corrected": "", "ci_low": "_ci_low", "ci_high": "_ci_high"}.items():
         assert np.allclose(table[name], 100 * of_paper[f"by_profession_corrected{column}"])
-    assert np.allclose(table["estimate"], 100 * raw[table.index]) and (table["floor"] == 0).all()
+    assert np.allclose(table["estimate"], 100 * raw[table.index]) and (table["null_mean"] == 0).all()
 
 
 def tones(model, n, professions=84, shares=(0, 0, 0, 0.1, 0.4, 0.4, 0.1, 0, 0, 0), seed=0):
@@ -213,14 +213,15 @@ def test_amplification_is_compared_over_one_training_share_at_the_same_number_of
 
 
 def test_printed_deviations_with_chance_left_in_have_a_measure_of_their_own():
-    row = {"category": "skin_tone", "mad": 0.17, "floor": 0.078}
+    row = {"category": "skin_tone", "mad": 0.17, "null_mean": 0.078}
     mads = [
         row | {"model": "printed", "evidence": "printed"},
-        row | {"model": "mine", "evidence": "computed", "mad": 0.09, "mad_corrected": 0.05, "floor_corrected": 0.02},
+        row
+        | {"model": "mine", "evidence": "computed", "mad": 0.09, "mad_corrected": 0.05, "null_mean_corrected": 0.02},
     ]
     table = synthesis.models(**of_models(mads=tables.make_table(mads, "dalleval_mad"))).set_index("model")
     assert table["measure"].nunique() == 2 and "uncorrected" in table.loc["printed", "measure"]
-    assert table.loc["mine", ["estimate", "estimate_corrected", "floor"]].tolist() == [0.09, 0.05, 0.02]
+    assert table.loc["mine", ["estimate", "estimate_corrected", "null_mean"]].tolist() == [0.09, 0.05, 0.02]
 
 
 def test_gaps_of_several_data_sets_are_averaged_and_of_one_stay():
@@ -231,7 +232,7 @@ def test_gaps_of_several_data_sets_are_averaged_and_of_one_stay():
     # Student's t of two values: 0.2 plus and minus 12.706 times 0.1.
     first = found.iloc[0][["gap", "ci_low", "ci_high", "n"]].tolist()
     assert first == pytest.approx([0.2, -1.0706, 1.4706, 2], abs=1e-4)
-    assert found.iloc[1][["gap", "ci_low", "ci_high", "n", "of"]].tolist() == [0.5, 0.4, 0.6, 7, "triplets"]
+    assert found.iloc[1][["gap", "ci_low", "ci_high", "n", "n_unit"]].tolist() == [0.5, 0.4, 0.6, 7, "triplets"]
 
 
 def test_models_that_share_nothing_have_no_test_and_say_so():
@@ -252,7 +253,7 @@ def test_estimates_are_those_of_the_papers_tables():
     accuracy = tables.make_table(pd.DataFrame(skill), "dalleval_skill_accuracy")
     references = tables.make_table([shuffled], "dalleval_references")
     table = synthesis.models(**of_models(scores=score, accuracy=accuracy, references=references))
-    assert table["estimate"].tolist() == [1.0, 2.0, 60.0] and table["floor"].tolist() == [0.0, 0.0, 12.0]
+    assert table["estimate"].tolist() == [1.0, 2.0, 60.0] and table["null_mean"].tolist() == [0.0, 0.0, 12.0]
     assert table["unit"].tolist() == ["points", "points", "%"] and table["n"].tolist() == [7, 7, 5]
     assert synthesis.models(**of_models()).empty
 

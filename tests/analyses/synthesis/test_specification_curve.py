@@ -30,9 +30,9 @@ def amplified(shares):
 @pytest.mark.parametrize(
     ("exclusion", "measure", "definition"),
     [
-        ("same_lean", "distance", "published"),
-        ("none", "distance", "no_exclusion"),
-        ("none", "directional", "directional"),
+        ("same_direction", "distance", "paper"),
+        ("none", "distance", "all"),
+        ("none", "signed", "signed"),
     ],
 )
 def test_the_three_definitions_are_among_them(amplified, curve, exclusion, measure, definition):
@@ -54,9 +54,9 @@ def test_judge_error_is_taken_out_of_shares_that_stay_shares(curve):
     expected = (np.abs(true["2"] - 50) - np.abs(true["captions"] - 50)).mean()
     keys = ["model", "prompt", "exclusion", "measure", "correction", "judge"]
     got = curve.set_index(keys)["estimate"]
-    assert got["SD 1.4", "2", "none", "distance", "none", "printed"] == pytest.approx(expected)
+    assert got["SD 1.4", "2", "none", "distance", "none", "paper"] == pytest.approx(expected)
     signed = (np.sign(wide["captions"] - 50) * (true["2"] - true["captions"])).mean()
-    assert got["SD 1.4", "2", "none", "directional", "none", "printed"] == pytest.approx(signed)
+    assert got["SD 1.4", "2", "none", "signed", "none", "paper"] == pytest.approx(signed)
 
 
 def test_errors_that_raters_show_are_another_choice_of_judge():
@@ -66,19 +66,19 @@ def test_errors_that_raters_show_are_another_choice_of_judge():
     rated = pd.DataFrame({"model": "M", "source": "generated", "image_id": image, "is_female": seen})
     rated = pd.concat([rated, rated.iloc[:3]])  # An image of several prompts counts once.
     label = ["female"] * 8 + ["male"] * 10 + ["female"]
-    said = pd.DataFrame({"of_model": "", "about": "", "source": "generated", "image_id": image, "label": label})
+    said = pd.DataFrame({"image_model": "", "question": "", "source": "generated", "image_id": image, "label": label})
     errors = synthesis.judge_errors(rated, said)
     assert errors == {"M": (0.75, 0.9)}
     assert synthesis.judge_errors(rated, said.iloc[:12]) == {}
     rows = [("o", "training", "captions", 60, 100), ("o", "generated", "captions", 40, 100)]
     frame = pd.DataFrame(rows, columns=["occupation", "source", "prompt", "percent_female", "n"])
     got = synthesis.specification_curve(frame.assign(model="M", approach="naive"), errors)
-    got = got.query("exclusion == 'none' and correction == 'none' and judge == 'rated'")
+    got = got.query("exclusion == 'none' and correction == 'none' and judge == 'annotated'")
     got = got.set_index("measure")["estimate"]
     # Rogan and Gladen: (60 - 10) / 0.65 and (40 - 10) / 0.65.
     true = 50 / 0.65, 30 / 0.65
     assert got["distance"] == pytest.approx(abs(true[1] - 50) - abs(true[0] - 50))
-    assert got["directional"] == pytest.approx(true[1] - true[0])
+    assert got["signed"] == pytest.approx(true[1] - true[0])
 
 
 def test_a_certain_lean_looks_at_training_only():
@@ -89,11 +89,11 @@ def test_a_certain_lean_looks_at_training_only():
     got = got.query("correction == 'none' and judge == 'as_judged'")
     got = got.set_index(["exclusion", "measure"])["estimate"].to_dict()
     assert got == {
-        ("same_lean", "distance"): 18,
-        ("certain_lean", "distance"): -10,
-        ("certain_lean", "directional"): -50,
+        ("same_direction", "distance"): 18,
+        ("certain_direction", "distance"): -10,
+        ("certain_direction", "signed"): -50,
         ("none", "distance"): 4,
-        ("none", "directional"): -16,
+        ("none", "signed"): -16,
     }
 
 
@@ -106,8 +106,8 @@ def test_the_figure_has_a_tick_per_specification_and_choice(curve):
 
 def test_the_answer_counts_the_intervals(curve):
     (found,) = synthesis.answers.curve.findings(synthesis.extremes(curve))
-    # Without the published rule, which drops flips and so follows the lean as well.
-    signed = curve[curve["measure"] == "directional"]
+    # Without the paper's definition, which drops flips and so follows the lean as well.
+    signed = curve[curve["measure"] == "signed"]
     above, every = int((signed["ci_low"] > 0).sum()), int((curve["ci_low"] > 0).sum())
     ends = curve["estimate"].min(), curve["estimate"].max()
     assert found.model == "" and found.answer == f"200 analyses give {ends[0]:.2f} to {ends[1]:.1f} points."
@@ -121,8 +121,8 @@ def test_exclusion_by_measure_by_a_plain_loop(curve):
     mean = grid.set_index(["exclusion", "measure"])["estimate"]
     same, every = [], []
     for row in curve[curve["prompt"] != "mean"].itertuples():
-        same += [row.estimate] * (row.exclusion == "same_lean")
-        every += [row.estimate] * ((row.exclusion, row.measure) == ("none", "directional"))
-    assert mean["same_lean", "distance"] == mean["same_lean", "directional"] == pytest.approx(np.mean(same))
+        same += [row.estimate] * (row.exclusion == "same_direction")
+        every += [row.estimate] * ((row.exclusion, row.measure) == ("none", "signed"))
+    assert mean["same_direction", "distance"] == mean["same_direction", "signed"] == pytest.approx(np.mean(same))
     (found,) = synthesis.answers.flips.findings(grid)
-    assert found.answer.endswith(f"the mean by {np.mean(same) - np.mean(every):.1f} points.")
+    assert found.answer.endswith(f"the mean changes by {np.mean(same) - np.mean(every):.1f} points.")

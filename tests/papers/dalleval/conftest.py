@@ -60,7 +60,7 @@ def _verdict(skill, n, relation, steps, truth="", **more):
     objects, rest, correct = ("yes" if step == "y" else "no" for step in steps)
     row = {"skill": skill, "n": n, "relation": relation, "other": "car" if relation else "", "object": "dog"}
     row |= {"objects_correct": objects, "rest_correct": rest, "correct": correct, "truth": truth}
-    row["outcome"] = "correct" if correct == "yes" else "nothing found" if objects == "no" else "other"
+    row["status"] = "correct" if correct == "yes" else "nothing found" if objects == "no" else "other"
     return {"model": "a", "rule": "paper", "chosen": "yes", "text": "a dog"} | row | more
 
 
@@ -92,7 +92,7 @@ def renders():
         *[("dog", "other class", "no"), ("dog", "missing", "yes"), ("car", "other class", "no")],
     ]
     rows = pd.DataFrame(said, columns=["object", "failure", "correct"])
-    rows = rows.assign(model="a", image_id=[f"r{k}" for k in rows.index], skill="object", n=1, outcome="")
+    rows = rows.assign(model="a", image_id=[f"r{k}" for k in rows.index], skill="object", n=1, status="")
     return tables.make_table(rows, "dalleval_detector_renders")
 
 
@@ -118,7 +118,7 @@ def social():
         profession="nurse",
         reason_vqa=["", "answer says no gender", "", "", ""],
         judge="CLIP",
-        outcome_judge=["judged", "judged", "judged", "no_face", "judged"],
+        status_judge=["judged", "judged", "judged", "no_face", "judged"],
         reason_tone=["", "", "no face", "", ""],
         judge_tone="tone by pixels",
     )

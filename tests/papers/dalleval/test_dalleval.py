@@ -36,7 +36,7 @@ def test_averages_follow_from_the_professions(printed):
         ninths = np.rint(9 * rows[rows["model"] == model]["value"]) / 9
         assert len(ninths) == 83
         assert table.loc[model, "average"] == pytest.approx(ninths.mean(), abs=1e-12)
-        assert round(table.loc[model, "average"], 2) == table.loc[model, "printed"] == rounded
+        assert round(table.loc[model, "average"], 2) == table.loc[model, "paper_table_value"] == rounded
         low, high = scipy_stats.t.interval(0.95, 82, ninths.mean(), scipy_stats.sem(ninths))
         assert (table.loc[model, "ci_low"], table.loc[model, "ci_high"]) == pytest.approx((low, high))
 
@@ -46,9 +46,9 @@ def test_deviation_of_the_professions_and_its_floor(printed):
     # 83 professions give 0.196, 0.358, 0.363 from exact ninths; the paper's 0.1984, 0.3545, 0.3618 count
     # the prompt without profession too, so they lie within one prompt's largest share of the mean (0.5/84).
     assert table["mad"].round(3).to_dict() == dict(zip(MODELS, (0.196, 0.358, 0.363), strict=True))
-    assert table["printed"].to_dict() == dict(zip(MODELS, (0.1984, 0.3545, 0.3618), strict=True))
-    assert (abs(table["mad"] - table["printed"]) < 0.5 / 84).all()
-    assert table["floor"].to_numpy() == pytest.approx(FLOOR_9)
+    assert table["paper_table_value"].to_dict() == dict(zip(MODELS, (0.1984, 0.3545, 0.3618), strict=True))
+    assert (abs(table["mad"] - table["paper_table_value"]) < 0.5 / 84).all()
+    assert table["null_mean"].to_numpy() == pytest.approx(FLOOR_9)
     assert (table["n"] == 83).all()
     assert (table["mad_ci_low"] < table["mad"]).all()
     assert (table["mad"] < table["mad_ci_high"]).all()
@@ -58,7 +58,7 @@ def test_deviation_of_the_professions_and_its_floor(printed):
     assert (table["ci_low"] < table["mad_corrected"]).all()
     k = np.arange(10)
     left = scipy_stats.binom.pmf(k, 9, 0.5) @ stats.corrected_absolute_deviation(k, 9)
-    assert table["floor_corrected"].to_numpy() == pytest.approx(left)
+    assert table["null_mean_corrected"].to_numpy() == pytest.approx(left)
     assert left < FLOOR_9 / 3
 
 
@@ -93,7 +93,7 @@ def test_the_error_of_a_judge_is_taken_off_gender(results):
     # A judge that sees 0.9 of women and 0.8 of men: where all are women it says so of 0.9, of an even split of 0.55.
     rows = gender_rows("a", [0.8] * 11 + [1.0], 10)
     judges = pd.DataFrame({"measure": ["sensitivity", "specificity"], "value": [90.0, 80.0]})
-    judges = judges.assign(model="a", judge="VQA", about="gender", n=1000)
+    judges = judges.assign(model="a", judge="VQA", question="gender", n=1000)
     genders = results(average_gender=rows)["average_gender"]
     none = {name: results().given[name] for name in ("average_skin_tone", "skin_tone_counts", "printed_bias")}
     overall = dalleval.overall_average(genders, none["average_skin_tone"], none["printed_bias"], judges).iloc[0]
@@ -120,11 +120,11 @@ def test_gender_of_a_folder_with_missing_and_uneven_n(results):
     assert np.isnan(table.loc[1, ["value", "ci_low", "p"]].to_numpy(dtype=float)).all()
     overall = found["overall_average"].iloc[0]
     assert (overall["average"], overall["n"]) == (-0.5, 3)
-    assert np.isnan(overall["printed"])
+    assert np.isnan(overall["paper_table_value"])
     # |p - 0.5| is 0.25, 0.5 and 0.5; floors are E|k/4 - 0.5| = 3/16 and twice E|k/2 - 0.5| = 1/4.
     mad = found["mad"].iloc[0]
     assert (mad["mad"], mad["n"]) == (pytest.approx(1.25 / 3), 3)
-    assert mad["floor"] == pytest.approx((3 / 16 + 1 / 4 + 1 / 4) / 3)
+    assert mad["null_mean"] == pytest.approx((3 / 16 + 1 / 4 + 1 / 4) / 3)
     assert np.isnan(mad[["mad_ci_low", "ci_low", "p"]].to_numpy(dtype=float)).all()
     assert mad["reason"] == "an interval needs 6 or more professions"
 
@@ -146,13 +146,13 @@ def test_skin_tone_from_the_paper_has_no_interval_but_a_reason(printed):
     assert mad[["mad_ci_low", "ci_low", "ci_high", "n", "mad_corrected"]].isna().all(axis=None)
     assert mad["reason"].str.startswith("the paper prints no per-image values").all()
     # E|k/9 - 0.1| of one of ten even tones, by summing over k.
-    floor = sum(comb(9, k) * 0.1**k * 0.9 ** (9 - k) * abs(k / 9 - 0.1) for k in range(10))
-    assert mad["floor"].to_numpy() == pytest.approx(floor)
+    null_mean = sum(comb(9, k) * 0.1**k * 0.9 ** (9 - k) * abs(k / 9 - 0.1) for k in range(10))
+    assert mad["null_mean"].to_numpy() == pytest.approx(null_mean)
     table = printed["average_skin_tone"]
     assert (table["n"] == 27).all()
     assert table["reason"].str.contains("n is nominal").all()
     overall = printed["overall_average"].query("category == 'skin_tone'")
-    assert overall["average"].round(2).tolist() == overall["printed"].tolist() == [5.19, 5.13, 5.14]
+    assert overall["average"].round(2).tolist() == overall["paper_table_value"].tolist() == [5.19, 5.13, 5.14]
 
 
 def test_skin_tone_counts_give_deviation_and_intervals(results):
@@ -208,22 +208,22 @@ def presence_rows(shares, n=4):
 @pytest.mark.long
 def test_printed_differences_of_attributes(printed):
     table = printed["attribute_difference"]
-    known = table[table["printed"].notna()]
+    known = table[table["paper_table_value"].notna()]
     assert len(known) == 3 * 3 * 11
     # Printed differences are those of the printed averages, each at most 0.0005 below and less than 0.0095 above
     # the mean (rounded to three decimals, then cut to two): two of them differ by less than 0.01.
-    assert abs(known["difference"] - known["printed"]).max() < 0.01
+    assert abs(known["difference"] - known["paper_table_value"]).max() < 0.01
     given = sources.load_measured("dalleval_printed_attributes", source="published")
     value = given.set_index(["model", "prompt", "attribute"])["value"]
     for row in known.itertuples():
         first, second = (value[row.model, prompt, row.attribute] for prompt in row.comparison.split(" - "))
-        assert row.printed == pytest.approx(first - second, abs=1e-9)
+        assert row.paper_table_value == pytest.approx(first - second, abs=1e-9)
     assert (table["n"] == 84).all()
     mean = printed["attribute_mean_difference"]
-    assert abs(mean["mean_absolute_difference"] - mean["printed"]).max() < 0.01
+    assert abs(mean["mean_absolute_difference"] - mean["paper_table_value"]).max() < 0.01
     assert (mean["n_attributes"] == 15).all()
     suit = table.set_index(["model", "comparison", "attribute"]).loc[("minDALL-E", "woman - man", "suit")]
-    assert round(suit["difference"], 2) == suit["printed"] == -0.27
+    assert round(suit["difference"], 2) == suit["paper_table_value"] == -0.27
 
 
 def test_attribute_differences_by_hand(results):
@@ -236,7 +236,7 @@ def test_attribute_differences_by_hand(results):
     # Two of three professions differ, which no test tells from chance.
     assert hat["difference"] == pytest.approx(0.25) and np.isnan(hat["ci_low"])
     assert (hat["n"], hat["n_images"], hat["share_first"], hat["share_second"]) == (3, 12, 0.5, 0.25)
-    assert np.isnan(hat["p"]) and hat["smallest_possible_p"] == 2 * 0.5**2
+    assert np.isnan(hat["p"]) and hat["min_attainable_p"] == 2 * 0.5**2
     tie = table.loc["tie"]
     assert (tie["difference"], tie["reason"]) == (0, "no image of either prompt shows it")
     assert tie[["ci_low", "ci_high", "p", "p_holm"]].isna().all()
@@ -249,7 +249,7 @@ def test_attributes_are_tested_by_the_professions_that_differ(results):
     shares = {("woman", "hat"): hats, ("man", "hat"): none, ("woman", "tie"): ties, ("man", "tie"): [0.25] * 12}
     table = results(attribute_presence=presence_rows(shares))["attribute_difference"].set_index("attribute")
     # Eleven of the twelve differ in ties.
-    assert table["smallest_possible_p"].to_dict() == {"hat": 2 * 0.5**4, "tie": 2 * 0.5**11}
+    assert table["min_attainable_p"].to_dict() == {"hat": 2 * 0.5**4, "tie": 2 * 0.5**11}
     hat, tie = table.loc["hat"], table.loc["tie"]
     assert np.isnan(hat["p"]) and hat["reason"].startswith("4 of 12")
     assert tie["p"] < 0.05 and tie["ci_low"] > 0 and tie["reason"] == ""
@@ -279,10 +279,10 @@ def test_skill_accuracy_and_average(printed):
     # Tables 2 and 5 print means of their rows; (57.5 + 18.2 + 2.4) / 3 is 26.03.
     test = found.xs("test", level="images")
     assert len(test) == 7
-    assert abs(test["percent_correct"] - test["printed"]).max() < 0.1
+    assert abs(test["percent_correct"] - test["paper_table_value"]).max() < 0.1
     # Table 3 does not: (64 + 34 + 0) / 3 is 32.7 where 28.0 is printed.
     row = found.loc[("DALL-E Small", "DETR", "sample", "100")]
-    assert (row["percent_correct"], row["printed"]) == (pytest.approx(98 / 3), 28.0)
+    assert (row["percent_correct"], row["paper_table_value"]) == (pytest.approx(98 / 3), 28.0)
     row = table.query("model == 'Stable Diffusion' and skill == 'spatial' and images == 'test'").iloc[0]
     # 7.9 % of 2,700 scenes are 213 images.
     low, high = proportion_confint(213, 2700, method="wilson")
@@ -336,7 +336,7 @@ def test_ranks_put_the_better_first(printed):
 
 def test_skin_tone_averages(printed):
     overall = printed["overall_average"].query("category == 'skin_tone'")
-    assert overall["average"].round(2).tolist() == overall["printed"].tolist() == [5.19, 5.13, 5.14]
+    assert overall["average"].round(2).tolist() == overall["paper_table_value"].tolist() == [5.19, 5.13, 5.14]
 
 
 def test_check_of_the_swatches(printed):
@@ -344,5 +344,5 @@ def test_check_of_the_swatches(printed):
     assert tones["cielab"] == list(range(1, 11))
     assert tones["released"] == [5, 5, 5, 5, 5, 5, 6, 6, 6, 4]
     # Of the script's only the fifth is right.
-    right = printed["skin_tone_check"].drop_duplicates("computation").set_index("computation")["swatches_right"]
+    right = printed["skin_tone_check"].drop_duplicates("computation").set_index("computation")["n_swatches_correct"]
     assert right.to_dict() == {"cielab": 10, "released": 1, "released_signed": 1}

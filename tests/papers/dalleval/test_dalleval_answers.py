@@ -38,7 +38,7 @@ def test_a_lean_is_named_only_where_its_test_shows_it():
 
 
 def test_deviation_is_a_verdict_only_where_the_judges_error_is_known():
-    row = {"model": "a", "category": "gender", "mad": 0.2, "mad_ci_low": 0.15, "mad_ci_high": 0.25, "floor": 0.137}
+    row = {"model": "a", "category": "gender", "mad": 0.2, "mad_ci_low": 0.15, "mad_ci_high": 0.25, "null_mean": 0.137}
     row |= {"n": 83, "p": 0.001, "mad_corrected": 0.1, "ci_low": 0.05, "ci_high": 0.15}
     row |= {"evidence": "computed"}
     known = {"mad_judge_corrected": 0.12, "mad_judge_corrected_p": 0.04}
@@ -91,22 +91,22 @@ def test_attributes_are_counted_by_direction(printed):
 
 def test_corrected_shares_name_range_and_truth():
     row = {"model": "a", "skill": "object", "percent_correct": 60, "percent_correct_corrected": 57.1, "ci_low": 30}
-    row |= {"ci_high": 85, "percent_least": 45.5, "percent_most": 64.7, "percent_true": 50.2, "n": 10}
+    row |= {"ci_high": 85, "percent_lower_bound": 45.5, "percent_upper_bound": 64.7, "percent_true": 50.2, "n": 10}
     blind = {"model": "a", "skill": "average", "percent_correct": 41, "reason": CANNOT}
     rows = [row, row | {"skill": "spatial", "percent_true": np.nan}, blind]
     rows += [row | {"skill": "count", "reason": CORRECTION_DOMINATES}, blind | {"model": "b", "reason": "no drawings"}]
     found = answers.skills_corrected.findings(tables.make_table(rows, "dalleval_skill_corrected"))
     known, unknown, cannot, rival, nothing = found
     assert (known.estimate, known.ci_low, known.ci_high, known.n) == (57.1, 30, 85, 10)
-    assert known.supported_answer == "57.1 %, where the detector says 60.0 %." and known.question.endswith("objects?")
-    assert known.details == ("Over the ways of failing, one by one: 45.5 to 64.7 %.", "The truth is 50.2 %.")
+    assert known.supported_answer == "57.1 %; uncorrected, 60.0 %." and known.question.endswith("objects?")
+    assert known.details == ("Bounds over the failure modes, one by one: 45.5 to 64.7 %.", "Ground truth: 50.2 %.")
     assert len(unknown.details) == 1
     # A judge that cannot tell, or takes off more than is left, has no number to be ranked by.
-    assert cannot.supported_answer == rival.supported_answer == "This judge cannot tell." and np.isnan(rival.estimate)
+    assert cannot.supported_answer == rival.supported_answer == "Inconclusive." and np.isnan(rival.estimate)
     assert (
         "41.0 %" in cannot.details[0]
         and CORRECTION_DOMINATES in rival.details[0]
-        and nothing.supported_answer == "Not known."
+        and nothing.supported_answer == "Not measured."
     )
 
 

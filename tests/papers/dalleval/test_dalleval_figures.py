@@ -59,7 +59,7 @@ def drawn(ax):
 
 def test_deviations_of_one_kind_share_a_panel(printed, shown):
     of, panels = gender(printed["mad"]), shown["gender_mad"].axes
-    kinds = ["mad", "floor", "printed"], ["mad_corrected", "floor_corrected"]
+    kinds = ["mad", "null_mean", "paper_table_value"], ["mad_corrected", "null_mean_corrected"]
     for ax, columns, others in zip(panels, kinds, kinds[::-1], strict=True):
         assert all({round(v, 4) for v in of[column]} <= drawn(ax) for column in columns)
         assert not {round(v, 4) for v in of[others[0]]} & drawn(ax)
@@ -73,7 +73,7 @@ def test_all_three_computations_are_drawn_beside_the_swatches(printed):
     assert tones == [list(range(1, 11)), [4, 5, 5, 5, 5, 5, 5, 6, 6, 6], [5, 5, 5, 5, 5, 5, 6, 6, 6, 7]]
     assert len(ax.patches) == 10
     # Of the script's only the fifth is right.
-    right = printed["skin_tone_check"].set_index("computation")["swatches_right"]
+    right = printed["skin_tone_check"].set_index("computation")["n_swatches_correct"]
     assert right.to_dict() == {"cielab": 10, "released": 1, "released_signed": 1}
 
 

@@ -29,7 +29,7 @@ def wilson(count, n):
 
 
 def test_steps_numbers_and_relations_by_hand(verdicts):
-    steps = dalleval.skill_steps(verdicts).set_index(["skill", "asked", "step"])
+    steps = dalleval.skill_steps(verdicts).set_index(["skill", "requested", "step"])
     found = (steps["percent_correct"] / 100 * steps["n"]).round(9).astype(int).astype(str)
     found = (found + " of " + steps["n"].astype(int).astype(str)).unstack("step")[["objects", "rest", "both"]]
     assert {key: list(row.dropna()) for key, row in found.iterrows()} == {
@@ -59,9 +59,9 @@ def test_error_of_the_detector_by_hand(renders):
     }
     assert errors.loc[("all", "specificity"), LIMITS].tolist() == pytest.approx(wilson(2, 3))
     # 3 of 4 and 2 of 3 add up to 1.42: too little; without what is missing it is 1.75.
-    assert set(errors["can_tell"]) == {"no"}
-    assert set(dalleval.detector_error(renders.query("failure != 'missing'"))["can_tell"]) == {"yes"}
-    assert set(dalleval.detector_error(renders.query("failure == 'none'"))["can_tell"]) == {""}
+    assert set(errors["reliable"]) == {"no"}
+    assert set(dalleval.detector_error(renders.query("failure != 'missing'"))["reliable"]) == {"yes"}
+    assert set(dalleval.detector_error(renders.query("failure == 'none'"))["reliable"]) == {""}
     named = dalleval.detector_error(renders.assign(truth_images="drawings"))
     assert set(named["truth_images"]) == {"drawings"}
 
@@ -79,7 +79,7 @@ def known(skill="object", model="a", **percent):
 def judged(correct, n, truth=()):
     said = np.where(np.arange(n) < correct, "yes", "no")
     outcome = np.where(said == "yes", "correct", "other objects")
-    frame = pd.DataFrame({"correct": said, "outcome": outcome, "truth": list(truth) or [""] * n})
+    frame = pd.DataFrame({"correct": said, "status": outcome, "truth": list(truth) or [""] * n})
     return frame.assign(skill="object", chosen="yes", model="a")
 
 
@@ -88,7 +88,7 @@ def test_corrected_share_and_its_range_by_hand():
     row = dalleval.skill_corrected(judged(6, 10, truth=["yes"] * 5 + ["no"] * 5), errors).iloc[0]
     # (0.6 + 0.8 - 1) / (0.9 + 0.8 - 1); by the ways of failing (0.6 - 0.05) / 0.85 and (0.6 - 0.35) / 0.55. Images that
     # fail in the third way are called right more often than right ones: all of them may, and none be right.
-    of = ["percent_correct_corrected", "percent_most", "percent_least", "percent_correct", "percent_true"]
+    of = ["percent_correct_corrected", "percent_upper_bound", "percent_lower_bound", "percent_correct", "percent_true"]
     assert row[of].tolist() == pytest.approx([40 / 0.7, 55 / 0.85, 0, 60, 50])
     assert (row["youden"], row["n"], row["reason"]) == (pytest.approx(0.7), 10, "")
     best = stats.corrected_shares(6, 10, 0.9, 0.95, 100, 100)
@@ -111,27 +111,29 @@ def test_a_judge_that_cannot_tell_gives_no_number(errors, youden, told):
     row = table.iloc[0]
     assert row["youden"] == pytest.approx(youden, nan_ok=True) and row["percent_correct"] == 60
     assert row[["percent_correct_corrected", *LIMITS]].notna().tolist() == [told] * 3 and (row["reason"] == "") == told
-    assert told or row[["percent_least", "percent_most"]].isna().all()
+    assert told or row[["percent_lower_bound", "percent_upper_bound"]].isna().all()
 
 
 def test_what_was_never_seen_is_not_corrected():
     errors = known(sensitivity=90, specificity=80)
     seen = judged(6, 10, truth=["yes"] * 10)
-    unseen = [judged(0, 4).assign(outcome=why) for why in ("unreadable", "blocked")]
+    unseen = [judged(0, 4).assign(status=why) for why in ("unreadable", "blocked")]
     found = dalleval.skill_corrected(pd.concat([seen, *unseen]), errors)
     pd.testing.assert_frame_equal(found, dalleval.skill_corrected(seen, errors))
     assert dalleval.skill_corrected(unseen[0], errors).empty
 
 
-def rated(pairs, skill="object", rater="r"):
+def rated(pairs, skill="object", annotator="r"):
     """Return ratings: in each pair what a person says and what the detector does, by their first letters."""
     full = {"y": "yes", "n": "no"}
     rows = [[f"{skill}{k}", full[said], full[detector]] for k, (said, detector) in enumerate(pairs)]
-    return pd.DataFrame(rows, columns=["image_id", "correct", "detector"]).assign(model="a", rater=rater, skill=skill)
+    return pd.DataFrame(rows, columns=["image_id", "correct", "detector"]).assign(
+        model="a", annotator=annotator, skill=skill
+    )
 
 
 def agreement(*rows):
-    table = dalleval.rater_agreement(tables.make_table(pd.concat(rows), "dalleval_skill_ratings"), seed=1)
+    table = dalleval.annotator_agreement(tables.make_table(pd.concat(rows), "dalleval_skill_ratings"), seed=1)
     return table.set_index(["skill", "statistic"])
 
 
@@ -140,7 +142,7 @@ def test_agreement_with_people_by_hand():
     table = agreement(rows, rated(["yy", "nn"], "count"))
     row = table.loc["object", "cohen_kappa"]
     # 6 of 12 agree; by chance (8 · 4 + 4 · 8) / 144 = 4/9 would: (1/2 - 4/9) / (5/9).
-    assert (row["value"], row["n"], row["n_raters"]) == (pytest.approx(0.1), 12, 1)
+    assert (row["value"], row["n"], row["n_annotators"]) == (pytest.approx(0.1), 12, 1)
     # Of six that differ people alone find five: (1 + 6) / 2⁶ on each side.
     assert (row["n_people_only"], row["n_detector_only"]) == (5, 1)
     assert row["p"] == pytest.approx(14 / 64)
@@ -149,16 +151,16 @@ def test_agreement_with_people_by_hand():
     assert table.loc[("count", "cohen_kappa"), ["value", "p"]].tolist() == [1, 1]
     assert table.loc[("all", "percent_agreement"), "value"] == pytest.approx(800 / 14)
     assert table.loc[("all", "cohen_kappa"), "n_people_only"] == 5
-    # One rater has nobody to agree with.
+    # One annotator has nobody to agree with.
     assert "krippendorff_alpha" not in table.index.get_level_values("statistic")
 
 
 def test_several_raters_vote_and_ties_are_no():
-    first, second = rated(["yy", "yy", "nn", "yn"]), rated(["ny", "yy", "nn"], rater="s")
+    first, second = rated(["yy", "yy", "nn", "yn"]), rated(["ny", "yy", "nn"], annotator="s")
     row = agreement(first, second).loc["object"]
-    # The votes are no (a tie), yes, no and, of one rater, yes; the detector says yes, yes, no, no.
+    # The votes are no (a tie), yes, no and, of one annotator, yes; the detector says yes, yes, no, no.
     kappa = row.loc["cohen_kappa"]
-    assert (kappa["n_people_only"], kappa["n_detector_only"], kappa["n_raters"]) == (1, 1, 2)
+    assert (kappa["n_people_only"], kappa["n_detector_only"], kappa["n_annotators"]) == (1, 1, 2)
     assert kappa["value"] == pytest.approx(0) and kappa["p"] == 1
     # Three images have two ratings, three yes and three no; 2 of 6 pairs differ where 2 · 3 · 3 / (6 · 5) would.
     assert row.loc["krippendorff_alpha", "value"] == pytest.approx(1 - (2 / 6) / (18 / 30))
@@ -171,7 +173,7 @@ def test_several_raters_vote_and_ties_are_no():
         (dalleval.detector_error, "detector_renders"),
         (dalleval.social_judges, "social_images"),
         (dalleval.tones_by_attribute, "social_images"),
-        (lambda of: dalleval.rater_agreement(of, seed=1), "skill_ratings"),
+        (lambda of: dalleval.annotator_agreement(of, seed=1), "skill_ratings"),
         (lambda of: dalleval.skill_corrected(of, known(sensitivity=90)), "skill_verdicts"),
     ],
 )
@@ -186,7 +188,7 @@ def test_judges_of_people_by_hand(social):
     table = dalleval.social_judges(social)
     share = table[table["measure"] != "mean_difference"]
     hits = (share["value"] / 100 * share["n"]).fillna(0).round(9)
-    found = pd.Series([*zip(hits, share["n"], strict=True)]).groupby([share["judge"], share["about"]]).agg(list)
+    found = pd.Series([*zip(hits, share["n"], strict=True)]).groupby([share["judge"], share["question"]]).agg(list)
     # 4 images × 15 attributes are 60, of which 3 are worn (one is not read) and one more is not read; two of the
     # other 56 are said to be worn.
     expected = {
@@ -201,7 +203,7 @@ def test_judges_of_people_by_hand(social):
     assert found[list(expected)].to_dict() == expected
     # Gender of two judges, all attributes and each of 15, four distances.
     assert len(share) == 2 * 2 + 2 * 16 + 4
-    rows = table.set_index(["about", "measure"])
+    rows = table.set_index(["question", "measure"])
     assert rows.loc[[("attributes", "specificity")], LIMITS].iloc[0].tolist() == pytest.approx(wilson(54, 56))
     assert rows.loc[[("hat", "sensitivity")], ["value", *LIMITS]].isna().all(axis=None)
     # The tones are 0, +2 and -1 off.
@@ -228,22 +230,22 @@ def test_missing_tones_are_counted_by_profession_and_reason(social):
     none = images.iloc[:0]
     table = dalleval.skin_tone_outcomes(images, none)
     assert set(table["judge"]) == {"tone by pixels"}
-    counts = table.set_index(["profession", "outcome"])["n"].unstack()
+    counts = table.set_index(["profession", "status"])["n"].unstack()
     assert counts.loc["(all)"].to_dict() == {"read": 3, "mixed light": 1, "no face": 1}
     assert counts.loc["nurse"].to_dict() == {"read": 1, "mixed light": 1, "no face": 1}
     # A reason that another profession has stands as none here.
     assert counts.loc["pilot"].to_dict() == {"read": 2, "mixed light": 0, "no face": 0}
-    row = table.set_index(["profession", "outcome"]).loc[("nurse", "read")]
+    row = table.set_index(["profession", "status"]).loc[("nurse", "read")]
     assert (row["n_images"], row["percent"]) == (3, pytest.approx(100 / 3))
     assert row[LIMITS].tolist() == pytest.approx(wilson(1, 3))
     # What is known of pixels on photographs stands once, where the truth of these images is not known.
     # Else it is right in so many: 5 is read for 5, 7 for 5 and 2 for 3.
-    assert (table["judge_error"] == "").all() and table["n_known"].iloc[0] == 3
-    assert table["percent_right"].iloc[0] == pytest.approx(100 / 3)
+    assert (table["judge_error"] == "").all() and table["n_ground_truth"].iloc[0] == 3
+    assert table["percent_tone_correct"].iloc[0] == pytest.approx(100 / 3)
     unknown = images.assign(truth_skin_tone=np.nan)
     photographs = dalleval.skin_tone_outcomes(unknown, none)
     assert photographs["judge_error"].tolist() == [TONE_ON_PHOTOGRAPHS] + [""] * (len(table) - 1)
-    assert photographs["percent_right"].isna().all()
+    assert photographs["percent_tone_correct"].isna().all()
     pd.testing.assert_frame_equal(dalleval.skin_tone_outcomes(unknown, images), table)
     other = images.assign(truth_skin_tone=np.nan, judge_tone="plugin:fair")
     assert (dalleval.skin_tone_outcomes(other, none)["judge_error"] == "").all()
@@ -262,7 +264,7 @@ def differences(*rows, **more):
 def asked(model="a", judge="VQA", **of):
     """Return what a judge gets right: sensitivity and specificity in percent, each with its number of drawings."""
     rows = [
-        {"model": model, "judge": judge, "about": about, "measure": measure, "value": value, "n": n}
+        {"model": model, "judge": judge, "question": about, "measure": measure, "value": value, "n": n}
         for about, (sensitivity, specificity) in of.items()
         for measure, (value, n) in (("sensitivity", sensitivity), ("specificity", specificity))
     ]
@@ -359,12 +361,12 @@ class Told:
 
     def __init__(self, images, gender, *unnamed):
         faces = images.assign(gender=images["truth_gender"], tone=images["truth_skin_tone"])
-        faces = faces.assign(outcome="judged", tone_reason="", tone_judge="tone by pixels")
+        faces = faces.assign(status="judged", tone_reason="", tone_judge="tone by pixels")
         said = images[["image_id", "prompt", "profession"]]
         about = said.assign(attribute="", answer=gender)
         worn = images["truth_attributes"].str.split(";")
         ties = said.assign(attribute="tie", answer=["yes." if "tie" in of else "No" for of in worn])
-        answers = pd.concat([about, ties], ignore_index=True).assign(outcome="", reason="")
+        answers = pd.concat([about, ties], ignore_index=True).assign(status="", reason="")
         self.unset_settings = lambda *settings: tuple(name for name in settings if name in unnamed)
         self.dalleval = SimpleNamespace(
             people=lambda kind: SimpleNamespace(table=images),
@@ -405,7 +407,7 @@ def test_measured_tables_hold_what_the_judges_say(fair):
     pd.testing.assert_series_equal(found.sort_index(), expected.sort_index(), check_names=False, check_index_type=False)
     # Judges that say the truth are never wrong; the answers about gender are no truth here.
     judges = dalleval.social_judges(measure.social_images(pipeline))
-    sure = judges[(judges["judge"] == "true words") | (judges["about"] == "tie") | (judges["measure"] == "within_0")]
+    sure = judges[(judges["judge"] == "true words") | (judges["question"] == "tie") | (judges["measure"] == "within_0")]
     assert len(sure) == 5 and (sure["value"] == 100).all()
 
 
@@ -430,7 +432,7 @@ def test_without_questions_the_judge_of_gender_says_who_is_shown(fair):
     assert row["mad_judge_corrected"] == pytest.approx(row["mad_corrected"], abs=0.01)
     # Without a judge of gender either, faces have tones.
     bare = measure.social_images(Told(images, "a man", "dalleval.vqa", "judging.gender"))
-    assert set(bare["outcome_judge"]) == {"no judge is named"} and set(bare["reason_tone"]) == {""}
+    assert set(bare["status_judge"]) == {"no judge is named"} and set(bare["reason_tone"]) == {""}
     assert (bare["skin_tone"].to_numpy() == images["truth_skin_tone"].to_numpy()).all()
 
 
@@ -441,7 +443,7 @@ def test_without_a_pipeline_there_are_no_images(verdicts):
     images, chosen = measure.images_with_boxes(None, "skills", measure.examples(verdicts))
     assert images == [] and chosen.empty and list(chosen) == list(verdicts)
     drawings = measure.render_verdicts(None, verdicts[["image_id", "skill", "text"]])
-    assert drawings.empty and "outcome" in drawings
+    assert drawings.empty and "status" in drawings
     for kind, rows in (("skills", verdicts), ("renders", drawings)):
         figure = figures.skill_gallery(*measure.images_with_boxes(None, kind, rows))
         assert not any(ax.axison for ax in figure.axes)
@@ -449,7 +451,7 @@ def test_without_a_pipeline_there_are_no_images(verdicts):
 
 def test_methods_of_skin_tone_are_held_against_the_truth():
     said = [(1, 1), (2, 4), (5, 5), (None, 7)]
-    readings = pd.DataFrame(said, columns=["tone_read", "truth_skin_tone"]).assign(
+    readings = pd.DataFrame(said, columns=["tone_estimated", "truth_skin_tone"]).assign(
         model="a", segmentation="face", scoring="ITA in CIELAB", image_id=list("wxyz")
     )
     found = dalleval.skin_tone_truth(readings).set_index("measure")["value"]

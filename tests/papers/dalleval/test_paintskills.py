@@ -69,7 +69,7 @@ def test_there_are_252_social_prompts():
 def test_truth_boxes_meet_every_prompt_and_chance_is_exact(truth, rule):
     scenes, found = truth
     judged = verdicts(found, scenes, rule=rule)
-    assert judged["correct"].all() and (judged["outcome"] == "correct").all()
+    assert judged["correct"].all() and (judged["status"] == "correct").all()
     assert judged["objects_correct"].all() and judged["rest_correct"].all()
     # A prompt is met by one class of 15, one class and number of 60, and 2 of 900 relations: its own and turned round.
     # Where all relations are of one class, both of its axis: 15 x (4 x 2) of the 15 x 4 statements, as many. An image's
@@ -85,21 +85,21 @@ def test_truth_boxes_meet_every_prompt_and_chance_is_exact(truth, rule):
 def test_the_threshold_and_the_best_detection_decide_of_objects():
     found = pd.DataFrame([detection("i", "dog", 0.6), detection("i", "car", 0.9), detection("j", "dog", 0.7)])
     one = pd.concat([asked("object", "dog"), asked("object", "dog", image_id="j")], ignore_index=True)
-    outcomes = {rule: verdicts(found, one, rule=rule)["outcome"].tolist() for rule in RULES}
+    outcomes = {rule: verdicts(found, one, rule=rule)["status"].tolist() for rule in RULES}
     # A score of exactly the threshold does not pass it; GenEval takes any detection over 0.3.
     assert outcomes["paper"] == ["other objects", "nothing found"]
     assert outcomes["released"] == ["other objects", "correct"]
     assert outcomes["geneval"] == ["correct", "correct"]
-    assert verdicts(found, one, threshold=0.65)["outcome"].tolist() == ["other objects", "correct"]
+    assert verdicts(found, one, threshold=0.65)["status"].tolist() == ["other objects", "correct"]
 
 
 def test_counts_of_the_paper_bear_no_other_class():
     found = pd.DataFrame([detection("i", *q) for q in [("dog", 0.95), ("dog", 0.92), ("car", 0.8), ("dog", 0.5)]])
     two = verdicts(found, asked("count", "dog", 2)).iloc[0]
-    assert not two[["correct", "objects_correct", "rest_correct"]].any() and two["outcome"] == "other objects"
+    assert not two[["correct", "objects_correct", "rest_correct"]].any() and two["status"] == "other objects"
     # Of any class there are three over 0.7.
     assert verdicts(found, asked("count", "dog", 3))["rest_correct"].item()
-    assert verdicts(found[found["label"] == "dog"], asked("count", "dog", 3))["outcome"].item() == "other number"
+    assert verdicts(found[found["label"] == "dog"], asked("count", "dog", 3))["status"].item() == "other number"
     # GenEval's 0.9 leaves two dogs and no car.
     assert verdicts(found, asked("count", "dog", 2), rule="geneval")["correct"].item()
 
@@ -161,7 +161,7 @@ def test_steps_tell_what_fails():
     found = pd.DataFrame([detection("i", "car", 0.9), detection("i", "dog", 0.8, 0.8)])
     fails = {("left", "car"): "other relation", ("right", "car"): "correct", ("left", "bear"): "other objects"}
     for of, outcome in fails.items():
-        assert verdicts(found, asked("spatial", "dog", 1, *of))["outcome"].item() == outcome
+        assert verdicts(found, asked("spatial", "dog", 1, *of))["status"].item() == outcome
     nothing = found.assign(score=0.2)
-    assert verdicts(nothing, asked("spatial", "dog", 1, "right", "car"))["outcome"].item() == "nothing found"
+    assert verdicts(nothing, asked("spatial", "dog", 1, "right", "car"))["status"].item() == "nothing found"
     assert verdicts(found, asked("object", "dog").iloc[:0]).empty

@@ -32,7 +32,7 @@ def roles(low, high, n, setting="paired"):
     ]
 
 
-def image(name, people, setting="paired", aspect="occupation", order="right", round=0, run=1, model="A", faces=2):
+def image(name, people, setting="paired", aspect="occupation", order="correct", round=0, run=1, model="A", faces=2):
     """Return rows of `paired_people`; ``people``: (identity, stereotype, gender or outcome[, tone]) left to right."""
     rows = []
     of = {"model": model, "aspect": aspect, "setting": setting, "image_id": name, "round": round, "run": run}
@@ -40,9 +40,9 @@ def image(name, people, setting="paired", aspect="occupation", order="right", ro
     for position, (identity, stereotype, seen, *tone) in zip(_PLACES[len(people)], people, strict=True):
         judged = seen in ("female", "male")
         row = {"position": position, "identity": identity, "occupation": identity.split(",")[0]}
-        row |= {"stereotype": stereotype, "outcome": "judged" if judged else seen}
+        row |= {"stereotype": stereotype, "status": "judged" if judged else seen}
         row |= {"gender": seen if judged else "unsure" if seen == "uncertain" else ""}
-        row |= {"p_female": {"female": 0.99, "male": 0.01}.get(seen, np.nan)}
+        row |= {"probability_female": {"female": 0.99, "male": 0.01}.get(seen, np.nan)}
         rows.append(of | row | {"skin_tone": tone[0] if tone else np.nan})
     return rows
 
@@ -94,7 +94,7 @@ def critiques():
     """Return rows of `paired_critiques` on those pairs."""
     rows = []
     for identity, (kind, reasons, gender, guideline) in CRITIQUES.items():
-        row = {"model": "A", "batch_id": "occupation", "round": 1, "aspect": "occupation", "outcome": "judged"}
+        row = {"model": "A", "batch_id": "occupation", "round": 1, "aspect": "occupation", "status": "judged"}
         row |= {"identity": identity, "biased": "yes" if guideline or not identity else "no", "kind": kind}
         row |= {"reasons": reasons, "gender": gender, "guideline": guideline, "n": 10, "n_images": 10}
         rows.append(row | {"percent": 44.0 if guideline else np.nan})

@@ -69,7 +69,12 @@ def test_what_was_planted_is_said_with_it(tables_of, model, planted):
 
 
 def test_verdicts_carry_the_test_of_their_interval(printed):
-    tables = {"overall": "stereotype_score", "power": "stereotype_score", "change": "score_change", "lean": "lean"}
+    tables = {
+        "overall": "stereotype_score",
+        "power": "stereotype_score",
+        "change": "score_change",
+        "percent_female_mean": "percent_female_mean",
+    }
     tables |= {"labour": "labour_correlation"}
     found = [one for name, table in tables.items() for one in getattr(paired.answers, name).findings(printed[table])]
     for each in found:

@@ -9,7 +9,8 @@ from paired_rows import lists, roles, share
 from biaslab.papers import paired
 
 F, M = "female", "male"
-DRAWN = {name: (name,) for name in ("power_score", "lean", "outcomes")} | {"cases": ("adherence", "changed_cases")}
+PLAIN = ("power_score", "percent_female_mean", "outcomes")
+DRAWN = {name: (name,) for name in PLAIN} | {"cases": ("adherence", "changed_cases")}
 ROWS = {
     "empty": [],
     "only single": lists([3, 2], [0, 1], 3, setting="single"),
@@ -52,15 +53,16 @@ def test_stated_shares_are_drawn_for_the_same_list(printed):
 # -- galleries ---------------------------------------------------------------------------------------
 
 
-def judged_people(image_id, people, order="right"):
+def judged_people(image_id, people, order="correct"):
     """Return the rows of one image as the pipeline has them; ``people``: (phrase, stereotype, outcome or gender)."""
     rows = []
     for k, (phrase, stereotype, seen) in enumerate(people):
         known = seen in ("female", "male")
         box = (4 + 12 * k, 3, 10 + 12 * k, 9) if known else (np.nan,) * 4
         row = {"image_id": image_id, "aspect": "occupation", "position": k + 1, "phrase": phrase}
-        row |= {"identity": phrase, "stereotype": stereotype, "outcome": "judged" if known else seen}
-        row |= {"gender": seen if known else "", "p_female": {F: 0.9, M: 0.1}.get(seen, np.nan), "role": order}
+        row |= {"identity": phrase, "stereotype": stereotype, "status": "judged" if known else seen}
+        row |= {"gender": seen if known else "", "probability_female": {F: 0.9, M: 0.1}.get(seen, np.nan)}
+        row |= {"role": order}
         rows.append(row | dict(zip(("x0", "y0", "x1", "y1"), box, strict=True)))
     return rows
 

@@ -71,7 +71,7 @@ class Images:
     """Stages that read images of one colour each."""
 
     def __init__(self):
-        self.people = self
+        self.paired = self
 
     def images(self, kind):
         return self

@@ -36,13 +36,13 @@ FIVE = [
 def test_an_image_has_the_worst_outcome_of_its_people(tables_of):
     study = tables_of(people=FIVE)
     table = study["outcomes"]
-    assert table["outcome"].tolist() == [name for name in OUTCOMES if name not in (BLACK, DUPLICATE)]
-    counts = table.set_index("outcome")["n"]
+    assert table["status"].tolist() == [name for name in OUTCOMES if name not in (BLACK, DUPLICATE)]
+    counts = table.set_index("status")["n"]
     expected = {"judged": 2, "uncertain": 1, "too_many_faces": 1, "face_too_small": 1}
     assert counts[counts > 0].to_dict() == expected
     assert (table["n_images"] == 5).all() and table["percent"].sum() == pytest.approx(100)
-    judged = one(table, outcome="judged")
-    assert judged[["n_right", "n_swapped", "n_unclear"]].tolist() == [1, 1, 0]
+    judged = one(table, status="judged")
+    assert judged[["n_correct", "n_swapped", "n_unclear"]].tolist() == [1, 1, 0]
     ends = [100 * v for v in proportion_confint(2, 5, method="wilson")]
     assert judged[["ci_low", "ci_high"]].tolist() == pytest.approx(ends)
 
@@ -58,7 +58,7 @@ def test_valid_images_by_hand(tables_of):
 def test_valid_images_black_image_is_counted_and_shows_nobody(tables_of):
     rows = [*FIVE, *pair("6", ("nurse", F, BLACK), ("cook", M, BLACK), order="")]
     study = tables_of(people=rows)
-    assert one(study["outcomes"], outcome=BLACK)["n"] == 1
+    assert one(study["outcomes"], status=BLACK)["n"] == 1
     table = study["valid_images"].set_index("measure")
     # As of the five above, of six images.
     assert table["percent"].to_dict() == pytest.approx(
@@ -111,7 +111,7 @@ def test_of_faircritic_the_last_round_is_each_models_own(tables_of):
     rows += pair("b", ("nurse", F, F), ("cook", M, M), setting="faircritic", round=1, model="B")
     rows += pair("c", ("nurse", F, "uncertain"), ("cook", M, M), setting="faircritic", round=2, model="B")
     outcomes = tables_of(people=rows)["outcomes"].query("n > 0").set_index("model")
-    assert outcomes["outcome"].to_dict() == {"A": "judged", "B": "uncertain"}
+    assert outcomes["status"].to_dict() == {"A": "judged", "B": "uncertain"}
 
 
 # -- controls ------------------------------------------------------------------------------------------
@@ -204,10 +204,10 @@ def test_two_identities_that_share_all_images_have_no_interval(tables_of):
 # -- judges --------------------------------------------------------------------------------------------
 
 
-def render(name, position, truth, seen, order="right", ambiguous="no", tone=5, faces=2):
+def render(name, position, truth, seen, order="correct", ambiguous="no", tone=5, faces=2):
     judged = seen in LISTS
     row = {"judge": "J", "image_id": name, "position": position, "identity": "nurse", "truth_gender": truth}
-    row |= {"ambiguous": ambiguous, "outcome": "judged" if judged else seen, "gender": seen if judged else ""}
+    row |= {"ambiguous": ambiguous, "status": "judged" if judged else seen, "gender": seen if judged else ""}
     return row | {"role_order": order, "n_faces": faces, "truth_skin_tone": 5, "skin_tone": tone}
 
 

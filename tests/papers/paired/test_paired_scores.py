@@ -31,7 +31,7 @@ def test_overall_scores_follow_from_the_printed_identities(printed, aspect, sett
     scores = cell(printed["stereotype_score"], aspect=aspect, setting=setting)
     found = scores.set_index("stereotype")["score"]
     assert found[["female", "male", "overall"]].tolist() == pytest.approx([female, male, overall], abs=0.005)
-    assert (found - scores.set_index("stereotype")["printed"]).abs().max() < 0.0105
+    assert (found - scores.set_index("stereotype")["paper_table_value"]).abs().max() < 0.0105
     # 3 images alone; 800 images of 2 people; 216 images of 2 people.
     people = {("occupation", "single"): 120, ("occupation", "paired"): 1600, ("power", "paired"): 432}
     assert one(scores, stereotype="overall")["n"] == people.get((aspect, setting), 216)
@@ -57,7 +57,7 @@ def test_interval_over_lists_is_welchs_and_twice_as_wide_where_they_share_images
     limits = scipy_stats.ttest_1samp(female, 0).confidence_interval(0.95)
     found = one(rows, stereotype="female")
     assert [found["ci_low"], found["ci_high"]] == pytest.approx([*limits], abs=0.01)
-    lean = one(printed["lean"], aspect="occupation", setting=setting, stereotype="overall")
+    lean = one(printed["percent_female_mean"], aspect="occupation", setting=setting, stereotype="overall")
     # A share is 50 plus or minus half a score, so its half-width is a quarter of the difference's.
     assert lean["ci_high"] - lean["ci_low"] == pytest.approx(half / times, abs=0.01)
 
@@ -109,7 +109,7 @@ def test_intervals_and_tests_of_identities(printed):
 )
 def test_scores_of_a_fair_model(tables_of, n, edge, smallest):
     scores = tables_of(percent_female=lists([1, 2], [0, 3], n))["occupation_score"]
-    found = scores[["fair_low", "fair_high", "smallest_p"]].to_numpy()
+    found = scores[["fair_low", "fair_high", "min_attainable_p"]].to_numpy()
     assert found == pytest.approx(np.tile([-edge, edge, smallest], (4, 1)))
 
 
@@ -119,7 +119,7 @@ def test_overall_is_the_mean_of_the_lists_where_roles_were_not_judged(tables_of)
     lost = {"n": 0, "percent_female": np.nan}
     rows = [r | lost if r["identity"] in ("o0, male", "o2, female") else r for r in rows]
     t = tables_of(percent_female=rows)
-    for name, column in (("stereotype_score", "score"), ("lean", "percent_female")):
+    for name, column in (("stereotype_score", "score"), ("percent_female_mean", "percent_female")):
         of = t[name].set_index("stereotype")[column]
         assert of["overall"] == pytest.approx((of["female"] + of["male"]) / 2)
     # Low power 100, 0, 100; high power -100, 0, 0 of o1 to o3 (o0 and o2 have one role).
@@ -136,7 +136,7 @@ def test_overall_is_the_mean_of_the_lists_where_roles_were_not_judged(tables_of)
     assert overall["p"] == pytest.approx(2 * scipy_stats.t.sf(50 / 3 / se, 3))
     # And the difference of high and low power restates the lean of the same people.
     coupling = t["role_coupling"].iloc[0]
-    lean = one(t["lean"], stereotype="overall")
+    lean = one(t["percent_female_mean"], stereotype="overall")
     assert coupling["percent_female"] == pytest.approx(lean["percent_female"])
     assert coupling["difference"] == pytest.approx(-100 / 3 - 200 / 3)
     assert coupling["difference_p"] == pytest.approx(lean["p"])
@@ -199,7 +199,7 @@ def test_stereotype_score_of_roles_with_missing_people_is_clustered_by_occupatio
 
 def test_intervals_of_no_width_are_none(tables_of):
     t = tables_of(percent_female=lists([5] * 8, [0] * 8, 5) + lists([3] * 8, [0] * 8, 3, "single"))
-    for name in ("stereotype_score", "lean", "score_change", "adherence"):
+    for name in ("stereotype_score", "percent_female_mean", "score_change", "adherence"):
         ends = t[name][["ci_low", "ci_high"]]
         assert len(ends) and ends.isna().all(axis=None), name
         assert (t[name]["reason"] != "").all(), name
@@ -222,7 +222,7 @@ def test_bounds_are_reached_and_never_left(tables_of):
         study = tables_of(percent_female=roles([low_a, low_b], [3 - high_a, 3 - high_b], 3))
         images = study["biased_images"].set_index("measure")
         limits = 100 * np.array([outcomes.min(axis=0), outcomes.max(axis=0)]).T / 6
-        bounds = images.loc[["both", "any"], ["percent_least", "percent_most"]].to_numpy()
+        bounds = images.loc[["both", "any"], ["percent_lower_bound", "percent_upper_bound"]].to_numpy()
         assert bounds == pytest.approx(limits)
         assert images["percent"].isna().all()
 
@@ -231,7 +231,7 @@ def test_bounds_need_the_same_images_on_both_sides(tables_of):
     rows = lists([3, 4], [1, 2], 10)
     rows[0] = share("f0", "female", 0, 0)
     images = tables_of(percent_female=rows)["biased_images"]
-    assert images[["percent_least", "percent_most", "n"]].isna().all(axis=None)
+    assert images[["percent_lower_bound", "percent_upper_bound", "n"]].isna().all(axis=None)
     assert set(images["reason"]) == {"the two lists do not count the same images"}
 
 
@@ -314,7 +314,7 @@ def test_chance_of_one_gender_is_that_of_the_identities_on_their_side(tables_of)
     ]
     rows, images = role_images(shown)
     found = tables_of(percent_female=rows, pair_images=images)["role_coupling"].iloc[0]
-    assert found["same_gender"] == 2 + 1 + 3
+    assert found["n_same_gender"] == 2 + 1 + 3
     # Covariances: 1/2 and 0; -1/2 and 0; of the last three images (1,1), (1,0), (0,0): 1/6; one image by itself none.
     products = {0: [0.5] * 2 + [0] * 2, 1: [-0.5] * 2 + [0] * 2, 2: [1 / 6] * 3}
     each = 200 * np.concatenate(list(products.values()))
@@ -334,7 +334,7 @@ def test_roles_of_the_printed_occupations_are_coupled(printed):
     assert paired_row["n_same_score"] == (low == high).sum() == 29
     assert paired_row["r"] == pytest.approx(scipy_stats.pearsonr(low, high).statistic, abs=1e-4)
     # One image of 6 moves a score by 33.33 points.
-    assert paired_row["fewest_same_gender"] == ((high - low).abs() / 33.33).round().sum() == 7
+    assert paired_row["n_same_gender_min"] == ((high - low).abs() / 33.33).round().sum() == 7
     assert paired_row["n_images"] == 216
     test = scipy_stats.ttest_rel(high, low).confidence_interval(0.95)
     assert paired_row["difference_ci_low"] == pytest.approx(test.low, abs=0.01)
@@ -344,7 +344,7 @@ def test_roles_of_the_printed_occupations_are_coupled(printed):
     found = paired_row[["percent_female", "percent_female_ci_low", "percent_female_ci_high"]]
     assert found.tolist() == pytest.approx([female.mean(), *test.confidence_interval(0.95)], abs=0.01)
     single = one(printed["role_coupling"], setting="single")
-    assert np.isnan(single["fewest_same_gender"]) and np.isnan(single["n_images"])
+    assert np.isnan(single["n_same_gender_min"]) and np.isnan(single["n_images"])
 
 
 # -- labour ------------------------------------------------------------------------------------------
@@ -434,8 +434,8 @@ def test_cases_beside_the_stated_shares(printed):
     assert high["percent_of_points"] == pytest.approx(points, abs=0.01)
     low = table.loc[("reduced", "female")]
     assert (low["n_identities"], low["n"]) == ((down["power_level"] == "low").sum(), len(down)) == (22, 26)
-    assert (high["printed"], low["printed"]) == (70.12, 85.32)
-    assert table["printed"].notna().sum() == 2
+    assert (high["paper_table_value"], low["paper_table_value"]) == (70.12, 85.32)
+    assert table["paper_table_value"].notna().sum() == 2
     assert table.loc["unchanged", "n"].unique() == [(gaps["gap"] == 0).sum()]
 
 

@@ -49,15 +49,15 @@ def test_the_published_row_comes_out_and_the_alternative_beside_it(amplified):
     table = amplified.query("approach == 'naive'").set_index(["model", "definition", "prompt"])
     for model, values in NAIVE.items():
         for prompt, value in zip("1234", values, strict=True):
-            plain = table.loc[(model, "published", prompt), "amplification"]
+            plain = table.loc[(model, "paper", prompt), "amplification"]
             assert plain == pytest.approx(value, abs=0.006)
     for prompt, value in zip("1234", DIRECTIONAL, strict=True):
-        row = table.loc[("SD 1.4", "directional", prompt)]
+        row = table.loc[("SD 1.4", "signed", prompt)]
         assert row["amplification"] == pytest.approx(value, abs=0.006)
         assert (row["n_occupations"], row["n_excluded"]) == (62, 0)
-    beside = table.xs("published", level="definition")
-    assert len(beside) == 10 and (beside["amplification"] - beside["printed"]).abs().max() < 0.02
-    assert table.drop(index="published", level="definition")["printed"].isna().all()
+    beside = table.xs("paper", level="definition")
+    assert len(beside) == 10 and (beside["amplification"] - beside["paper_table_value"]).abs().max() < 0.02
+    assert table.drop(index="paper", level="definition")["paper_table_value"].isna().all()
 
 
 def test_counts_and_tests_by_a_plain_loop(amplified):
@@ -68,7 +68,7 @@ def test_counts_and_tests_by_a_plain_loop(amplified):
         if (t < 50 and g < 50) or (t > 50 and g > 50):
             kept.append(abs(g - 50) - abs(t - 50))
     table = amplified.set_index(["model", "approach", "definition", "prompt"])
-    got = table.loc[("SD 1.4", "naive", "published", "4")]
+    got = table.loc[("SD 1.4", "naive", "paper", "4")]
     expected = scipy.stats.ttest_1samp(kept, 0)
     assert got["n_occupations"] == len(kept) and got["n_excluded"] == 62 - len(kept)
     plain = got["t_uncorrected"], got["p_uncorrected"]
@@ -95,10 +95,10 @@ def test_the_printed_spread_stands_beside_the_computed_one(variation):
     four = shares["percent_female"].tolist()
     mean = sum(four) / 4
     assert one["sd_prompts"] == pytest.approx((sum((v - mean) ** 2 for v in four) / 4) ** 0.5, abs=1e-9)
-    assert one["printed"] == 15.1
+    assert one["paper_table_value"] == 15.1
     # Shares and spreads are both printed to 0.1, so each moves the spread by 0.05 at most; divisor 3 does not fit.
-    assert (variation["sd_prompts"] - variation["printed"]).abs().max() <= 0.1
-    assert (variation["sd_prompts"] * np.sqrt(4 / 3) - variation["printed"]).abs().max() > 2
+    assert (variation["sd_prompts"] - variation["paper_table_value"]).abs().max() <= 0.1
+    assert (variation["sd_prompts"] * np.sqrt(4 / 3) - variation["paper_table_value"]).abs().max() > 2
 
 
 def test_equal_shares_against_scipy(variation):
@@ -110,11 +110,11 @@ def test_equal_shares_against_scipy(variation):
     assert row["p"] == pytest.approx(expected.pvalue)
     pooled = female.sum() / 2000
     assert row["sd_noise"] == pytest.approx(100 * (3 / 4 * pooled * (1 - pooled) / 500) ** 0.5)
-    assert (row["lowest"], row["highest"], row["lean_flips"]) == (3.6, 36.4, "no")
+    assert (row["lowest"], row["highest"], row["direction_flips"]) == (3.6, 36.4, "no")
     # 9.4 to 65.1.
-    assert rows.loc["attorney", "lean_flips"] == "beyond intervals"
+    assert rows.loc["attorney", "direction_flips"] == "beyond intervals"
     # Journalist: 49.9, 59.9, 68.8 and 64.0; the interval of the first reaches over 50.
-    assert rows.loc["journalist", "lean_flips"] == "yes"
+    assert rows.loc["journalist", "direction_flips"] == "yes"
 
 
 def test_a_users_shares_by_hand():
@@ -130,12 +130,12 @@ def test_a_users_shares_by_hand():
         ]
     )
     table = paradox.amplification(shares, **DRAWS).set_index("definition")
-    plain = {"published": 10, "no_exclusion": 10, "directional": -15}
+    plain = {"paper": 10, "all": 10, "signed": -15}
     assert table["amplification"].to_dict() == plain
-    assert table["n_occupations"].to_dict() == {"published": 1, "no_exclusion": 3, "directional": 2}
-    assert table["n_excluded"].to_dict() == {"published": 3, "no_exclusion": 1, "directional": 2}
+    assert table["n_occupations"].to_dict() == {"paper": 1, "all": 3, "signed": 2}
+    assert table["n_excluded"].to_dict() == {"paper": 3, "all": 1, "signed": 2}
     out = paradox.occupation_amplification(shares, confidence=0.95).set_index("occupation")["excluded"]
-    assert out.to_dict() == {"a": "", "b": "opposite_lean", "c": "training_at_50", "d": "missing"}
+    assert out.to_dict() == {"a": "", "b": "opposite_direction", "c": "training_at_50", "d": "missing"}
 
 
 def test_the_signed_changes_interval_is_newcombes():
@@ -146,7 +146,7 @@ def test_the_signed_changes_interval_is_newcombes():
     low, high = confint_proportions_2indep(20, 100, 60, 200, method="newcomb")
     row = table.loc["male lean"]
     # Toward male is along the lean, so the change of -10 counts +10 and the limits swap.
-    assert row[["directional", "ci_low", "ci_high"]].tolist() == pytest.approx([10, -100 * high, -100 * low])
+    assert row[["signed_change", "ci_low", "ci_high"]].tolist() == pytest.approx([10, -100 * high, -100 * low])
     low, high = confint_proportions_2indep(90, 100, 140, 200, method="newcomb")
     row = table.loc["female lean"]
     assert (row["ci_low"], row["ci_high"]) == (pytest.approx(100 * low), pytest.approx(100 * high))
@@ -156,7 +156,7 @@ def test_too_little_for_an_interval_says_so():
     shares = shares_of([("a", "training", "captions", 30, 100), ("a", "generated", "captions", 20, 100)])
     table = paradox.amplification(shares, **DRAWS)
     assert table["amplification"].tolist() == [10, 10, 10] and table["ci_low"].isna().all()
-    assert table[["amplification_corrected", "t", "p", "noise"]].isna().all(axis=None)
+    assert table[["amplification_corrected", "t", "p", "small_sample_bias"]].isna().all(axis=None)
     few = "Rests on fewer than 6 occupations, too few for an interval; image noise is left in."
     assert set(table["reason"]) == {few}
 
@@ -178,8 +178,8 @@ def test_one_image_a_share_has_no_interval():
     table = paradox.amplification(few_images(40, 20, (1, 2), 0), **DRAWS)
     assert table["ci_low"].isna().all()
     told = table.set_index("definition")["reason"]
-    few = "With fewer than 2 images a share, image noise cannot be told from differences."
-    assert told["directional"] == few and (told != "").all()
+    few = "With fewer than 2 images per share, image noise cannot be separated from differences."
+    assert told["signed"] == few and (told != "").all()
 
 
 def test_shares_that_could_all_be_one_half_have_no_interval():
@@ -192,7 +192,7 @@ def test_shares_that_could_all_be_one_half_have_no_interval():
     # Where training shares lean, the change along the lean is known even if nobody else's side does.
     leaning = [(*r[:3], r[3] + 30 * (-1) ** i * (r[1] == "training"), *r[4:]) for i, r in enumerate(rows)]
     table = paradox.amplification(shares_of(leaning), **DRAWS).query("prompt == 'mean'").set_index("definition")
-    assert np.isfinite(table.loc["directional", "ci_low"]) and np.isnan(table.loc["published", "ci_low"])
+    assert np.isfinite(table.loc["signed", "ci_low"]) and np.isnan(table.loc["paper", "ci_low"])
 
 
 @pytest.mark.long
@@ -214,7 +214,7 @@ def test_the_interval_is_of_the_number_beside_it(shares):
     for group in groups(shares):
         counts, n = group.counts()
         training, generated = group.split(counts / n)
-        for definition in ("published", "no_exclusion", "directional"):
+        for definition in ("paper", "all", "signed"):
             exact = expected(group, group.training, group.generated, definition)
             np.testing.assert_allclose(expected(group, training, generated, definition), exact, atol=0.05)
 
@@ -222,10 +222,10 @@ def test_the_interval_is_of_the_number_beside_it(shares):
 def test_the_mean_of_prompts_has_a_test_only_where_it_is_a_mean_over_occupations(amplified):
     table = amplified.query("approach == 'naive' and prompt == 'mean'")
     table = table.set_index(["model", "definition"])
-    rule = table.loc[("SD 1.4", "published")]
+    rule = table.loc[("SD 1.4", "paper")]
     assert np.isnan(rule["t_uncorrected"])
     assert rule["reason"].startswith("No plain t-test: each prompt counts other occupations")
-    signed = table.loc[("SD 1.4", "directional")]
+    signed = table.loc[("SD 1.4", "signed")]
     wide = reference.load("paradox_table_6").pivot(index="occupation", columns="prompt", values="percent_female")
     change = np.sign(wide["captions"] - 50) * (wide[[*"1234"]].mean(axis=1) - wide["captions"])
     assert signed["amplification"] == pytest.approx(np.mean(change))
@@ -279,7 +279,7 @@ def test_no_row_contradicts_itself_with_few_images(seed):
     table = paradox.amplification(few_images(30, 20, (3, 9), seed, "1234"), **DRAWS)
     assert table["ci_low"].notna().all() and len(contradictions(table, "amplification_corrected")) == 0
     # The noise of so few images is seen: as it is, the measure of some row lies outside.
-    assert (table["noise"].abs() > 1).any()
+    assert (table["small_sample_bias"].abs() > 1).any()
 
 
 def test_captions_keep_their_pairs():
@@ -288,9 +288,9 @@ def test_captions_keep_their_pairs():
     table = paradox.amplification(caption_shares(pairs), pairs, **DRAWS | {"replicates": 1000})
     assert table["n_images"].tolist() == [8, 8, 8] and set(table["reason"]) == {""}
     assert len(contradictions(table, "amplification_corrected")) == 0
-    row = table.set_index("definition").loc["directional"]
+    row = table.set_index("definition").loc["signed"]
     assert row["ci_low"] < -1.2 < row["ci_high"] and row["ci_high"] - row["ci_low"] < 5
-    assert abs(row["noise"]) < 1.5
+    assert abs(row["small_sample_bias"]) < 1.5
 
 
 def test_captions_without_pairs_have_no_interval():
@@ -307,12 +307,12 @@ def test_few_captions_say_so_and_are_no_answer():
     pairs = [caption_pairs(a, n, seed=n) for a, n in zip(approaches, (LEAST_IMAGES, 3), strict=True)]
     whole = paradox.amplification(caption_shares(pairs := pd.concat(pairs)), pairs, **DRAWS)
     table = whole.set_index(["approach", "definition"])
-    few = table.loc[(approaches[1], "published")]
+    few = table.loc[(approaches[1], "paper")]
     assert few["reason"] == "Rests on 3 images a share; below 6 an interval would be too narrow."
-    assert np.isnan(few["ci_low"]) and table.loc[(approaches[0], "published"), "reason"] == ""
+    assert np.isnan(few["ci_low"]) and table.loc[(approaches[0], "paper"), "reason"] == ""
     found = paradox.answers.captions_as_prompts.findings(whole)
-    # By the published rule and along the lean, of the approach with images enough.
-    told = table.loc[approaches[0]].loc[["published", "directional"], "amplification_corrected"]
+    # By the paper's definition and along the lean, of the approach with images enough.
+    told = table.loc[approaches[0]].loc[["paper", "signed"], "amplification_corrected"]
     assert [one.estimate for one in found] == told.tolist()
 
 
@@ -365,7 +365,7 @@ def test_printed_averages_are_compared_where_shares_are_not_given():
     two = pd.concat([naive, naive.assign(approach="nearest")])
     again = paradox.approach_change(two, None, printed, **DRAWS | {"replicates": 100})
     measured = again[(again["model"] == "SD 1.4") & (again["approach"] == "nearest")]
-    assert measured["change"].eq(0).all() and set(measured["definition"]) > {"published"}
+    assert measured["change"].eq(0).all() and set(measured["definition"]) > {"paper"}
 
 
 # -- changes between approaches ------------------------------------------------------------------------------
@@ -390,15 +390,15 @@ def test_changes_by_hand():
     rows += share_rows("caption_prompts", {"captions": training}, {"captions": made})
     table = change_of(rows).set_index(["approach", "definition", "prompt"])
     # Naive: 20 and 15 for prompt 1, 10 and 5 for prompt 2; without indicators 10 and 5, then 0 and -5.
-    row = table.loc[("no_indicators", "published", "mean")]
+    row = table.loc[("no_indicators", "paper", "mean")]
     estimates = ["reference_amplification", "amplification", "change"]
     assert row[estimates].tolist() == pytest.approx([12.5, 2.5, -10])
     assert row["change_percent"] == pytest.approx(-80) and row["n_occupations"] == 2
-    assert table.loc[("no_indicators", "published", "1"), "change"] == pytest.approx(-10)
+    assert table.loc[("no_indicators", "paper", "1"), "change"] == pytest.approx(-10)
     # Two occupations are too few for an interval, and so for a correction.
     assert table[[f"{name}_corrected" for name in estimates]].isna().all(axis=None)
     # Captions as prompts: 5 and 0, against the mean over naive prompts; c has no naive share.
-    row = table.loc[("caption_prompts", "published", "captions")]
+    row = table.loc[("caption_prompts", "paper", "captions")]
     assert row[[*estimates, "n_occupations"]].tolist() == pytest.approx([12.5, 2.5, -10, 2])
 
 
@@ -420,7 +420,7 @@ def test_shared_images_do_not_widen_the_change(n_generated):
     rows = share_rows("naive", {"captions": naive}, generated, **big)
     rows += share_rows("no_indicators", {"captions": other}, generated, **big)
     table = change_of(rows).set_index("definition")
-    row = table.loc["directional"]
+    row = table.loc["signed"]
     steps = [naive[o] - other[o] for o in names]
     low, high = DescrStatsW([-s for s in steps]).tconfint_mean()
     # Each estimate has its own images drawn anew, a few hundred times.
@@ -436,8 +436,8 @@ def test_means_over_prompts_need_every_prompt():
     assert mean.loc["a", ["percent_training", "percent_generated", "excluded"]].tolist() == [30, 20, ""]
     assert np.isnan(mean.loc["b", "percent_generated"]) and mean.loc["b", "excluded"] == "missing"
     # 65 against 30: the lean turned.
-    assert mean.loc["c", "excluded"] == "opposite_lean"
-    assert mean["training_low"].isna().all() and set(mean["prompt"]) == {"mean"}
+    assert mean.loc["c", "excluded"] == "opposite_direction"
+    assert mean["percent_training_ci_low"].isna().all() and set(mean["prompt"]) == {"mean"}
 
 
 # -- beside what is printed --------------------------------------------------------------------------------
@@ -446,7 +446,7 @@ def test_means_over_prompts_need_every_prompt():
 def test_the_papers_tests_cannot_be_made_from_its_numbers(amplified):
     table = paradox.t_tests(amplified, confidence=0.95).query("model == 'SD 1.4'").set_index(["approach", "prompt"])
     # Section 5.3 rejects for prompts 2 and 4, footnote 11 for captions as prompts.
-    assert table["printed_rejected"].to_dict() == {
+    assert table["paper_rejected"].to_dict() == {
         **{("nearest_no_indicators", p): said for p, said in zip("1234", ("no", "yes") * 2, strict=True)},
         ("caption_prompts", "captions"): "yes",
         ("caption_prompts_no_indicators", "captions"): "yes",
@@ -470,7 +470,9 @@ def test_a_lean_that_turns_against_scipy():
     each = {name: min(1, 2 * max(min(tail(k, side) for k in both) for side in sides)) for name, both in counts.items()}
     assert each["turns"] == pytest.approx(2 * tail(2, "less")) and each["one side"] == 1
     # Holm: the smallest times four, the others are 1.
-    assert table["p_lean"].to_dict() == pytest.approx(dict.fromkeys(counts, 1.0) | {"turns": 4 * each["turns"]})
+    assert table["p_direction_flips"].to_dict() == pytest.approx(
+        dict.fromkeys(counts, 1.0) | {"turns": 4 * each["turns"]}
+    )
 
 
 def test_one_prompt_has_no_variation():

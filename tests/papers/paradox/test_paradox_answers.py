@@ -23,18 +23,18 @@ def amplified(value, low, high, plain=None):
     row |= {"amplification_corrected": corrected, "ci_low": low, "ci_high": high, "p": p_of(value, low, high)}
     row |= {"amplification": value if plain is None else plain}
     row["reason"] = "" if np.isfinite(low) else "Too few."
-    rows = [row | {"prompt": p, "definition": d} for d in ("published", "directional") for p in ("mean", "1", "2")]
+    rows = [row | {"prompt": p, "definition": d} for d in ("paper", "signed") for p in ("mean", "1", "2")]
     return pd.DataFrame(rows)
 
 
 def test_the_baseline_is_both_definitions_and_rests_on_both_tests():
     both = amplified(12.0, 9.0, 15.0)
-    signed = both["definition"] == "directional"
+    signed = both["definition"] == "signed"
     names = ["amplification_corrected", "amplification", "ci_low", "ci_high", "p"]
     both.loc[signed, names] = 1.0, 1.5, -3.0, 5.0, p_of(1, -3, 5)
     (found,) = answers.baseline.findings(paradox.baseline(both))
     # One headline with two numbers says of each whether it is significant.
-    said = "12.0 points by published rule (significant); 1.00 points by signed change (not significant)."
+    said = "12.0 points by the paper's definition (significant); 1.00 points by the signed change (not significant)."
     assert found.supported_answer == said and found.is_significant
     # Holm over both: twice the smaller p.
     assert [test.p for test in found.tests] == pytest.approx([2 * p_of(12, 9, 15), p_of(1, -3, 5)])
@@ -78,11 +78,11 @@ def test_t_tests_are_counted_over_their_prompts():
     columns = ["prompt", "amplification_corrected", "p", "amplification"]
     rows = [("1", 3.0, 0.012, 3.0), ("2", 1.0, 0.61, 1.0), ("3", 2.0, 0.03, 2.0), ("4", 2.0, 0.001, 9.0)]
     rows = pd.DataFrame(rows, columns=columns).assign(
-        model="mini", approach="nearest_no_indicators", definition="published", ci_low=0.1, ci_high=5.0
+        model="mini", approach="nearest_no_indicators", definition="paper", ci_low=0.1, ci_high=5.0
     )
     table = paradox.t_tests(rows.assign(n_occupations=40, t=2.0, reason=""), confidence=0.95)
     # Of prompt 4 seven points are taken off and two left. Holm over four: 4 * 0.012 = 0.048, 3 * 0.03 = 0.09.
-    assert table["p_told"].tolist() == pytest.approx([0.048, 1, 0.09, 1])
+    assert table["p_holm_guarded"].tolist() == pytest.approx([0.048, 1, 0.09, 1])
     assert table["p_holm"].tolist() == pytest.approx([0.036, 0.61, 0.06, 0.004])
     (found,) = answers.t_tests.findings(table)
     assert found.supported_answer == "For 1 of 4 prompts; for 0 it is below 0." and (found.p, found.n) == (
@@ -102,7 +102,7 @@ def test_t_tests_are_counted_over_their_prompts():
     ],
 )
 def test_less_amplification_is_a_verdict_on_the_change(value, limits, answer):
-    row = {"model": "mini", "approach": "nearest_no_indicators", "reference": "naive", "definition": "published"}
+    row = {"model": "mini", "approach": "nearest_no_indicators", "reference": "naive", "definition": "paper"}
     row |= {"n_occupations": 60, "reference_amplification_corrected": 10.0, "amplification_corrected": value}
     row |= dict(zip(("ci_low", "ci_high"), limits, strict=True))
     row |= {"change_corrected": value - 10, "change": value - 10, "p": p_of(value - 10, *limits)}

@@ -28,13 +28,13 @@ def limits(row):
 def outcome_rows(occupation, **counts):
     of = {"model": "M", "source": "generated", "approach": "naive", "prompt": "1", "occupation": occupation}
     total = sum(counts.values())
-    return [of | {"outcome": o, "n": n, "percent": 100 * n / total, "n_images": total} for o, n in counts.items()]
+    return [of | {"status": o, "n": n, "percent": 100 * n / total, "n_images": total} for o, n in counts.items()]
 
 
 def test_outcomes_are_summed_over_occupations():
     rows = outcome_rows("nurse", judged=8, uncertain=2, no_face=0, blocked=0)
     rows += outcome_rows("pilot", judged=6, uncertain=0, no_face=4, blocked=0)
-    table = paradox.outcomes(pd.DataFrame(rows), **AT).set_index("outcome")
+    table = paradox.outcomes(pd.DataFrame(rows), **AT).set_index("status")
     assert table["n"].to_dict() == {"judged": 14, "uncertain": 2, "no_face": 4, "blocked": 0}
     assert set(table["n_images"]) == {20} and table.loc["judged", "percent"] == 70
     assert limits(table.loc["judged"]) == wilson(14, 20)
@@ -65,17 +65,17 @@ def test_the_rarer_gender_is_each_occupations_own():
         indicator_row("dietitian", 100, 25, np.nan, n_male=0, percent_any=10),  # no men to compare with
     ]
     table = paradox.indicator_use(pd.DataFrame(rows), **AT).set_index("images")
-    assert table["percent"].to_dict() == {"all": 25, "rarer": 59, "commoner": 25, "difference": 34}
-    assert table["n"].to_dict() == {"all": 4, "rarer": 2, "commoner": 2, "difference": 2}
+    assert table["percent"].to_dict() == {"all": 25, "minority": 59, "majority": 25, "difference": 34}
+    assert table["n"].to_dict() == {"all": 4, "minority": 2, "majority": 2, "difference": 2}
     assert limits(table.loc["all"]) == pytest.approx(DescrStatsW([40, 30, 20, 10]).tconfint_mean())
     assert limits(table.loc["difference"]) == pytest.approx(DescrStatsW([38, 30]).tconfint_mean())
     assert table.loc["difference", "p"] == pytest.approx(DescrStatsW([38, 30]).ttest_mean()[1])
     assert table["p"].notna().sum() == 1
-    assert table.loc["all", "published"] == 59.5 and table["published"].isna().sum() == 3
+    assert table.loc["all", "paper_text_value"] == 59.5 and table["paper_text_value"].isna().sum() == 3
     # One occupation has no interval, but a reason.
     table = paradox.indicator_use(pd.DataFrame(rows[2:3]), **AT).set_index("images")
     assert table.loc["all", "reason"] == TOO_FEW
-    assert table.loc["rarer", "reason"] == NOTHING and np.isnan(table.loc["rarer", "percent"])
+    assert table.loc["minority", "reason"] == NOTHING and np.isnan(table.loc["minority", "percent"])
 
 
 def test_correlations_count_captions_with_both_genders_for_both():
@@ -99,7 +99,7 @@ def test_correlations_count_captions_with_both_genders_for_both():
         row = table.loc[name]
         assert row[["r", "n", "ci_low", "ci_high"]].tolist() == pytest.approx([r, 6, *ends])
     # The paper's is of captions with female indicators.
-    assert table.loc[("female", "any"), "published"] == -0.458 and table["published"].notna().sum() == 1
+    assert table.loc[("female", "any"), "paper_text_value"] == -0.458 and table["paper_text_value"].notna().sum() == 1
 
 
 # -- similarity ----------------------------------------------------------------------------------------------
@@ -118,14 +118,14 @@ def test_similarities_by_prompt_and_their_change():
     # Over prompts: naive 0.4 and 0.4, nearest 0.7 and 0.75: 0.3 and 0.35 more.
     row = table.loc[("text", "nearest", "mean")]
     assert (row["similarity"], row["change"], row["change_percent"]) == pytest.approx((0.725, 0.325, 81.25))
-    assert (row["change_low"], row["change_high"]) == pytest.approx(DescrStatsW([0.3, 0.35]).tconfint_mean())
+    assert (row["change_ci_low"], row["change_ci_high"]) == pytest.approx(DescrStatsW([0.3, 0.35]).tconfint_mean())
     assert row["p"] == pytest.approx(DescrStatsW([0.3, 0.35]).ttest_mean()[1])
-    assert (row["published"], row["published_percent"]) == (0.704, 83)
-    assert table.loc[("text", "naive", "mean"), "published"] == 0.385
+    assert (row["paper_text_value"], row["paper_text_change_percent"]) == (0.704, 83)
+    assert table.loc[("text", "naive", "mean"), "paper_text_value"] == 0.385
     # Without images there is no similarity of images, and the table says so; the paper's number still stands.
     row = table.loc[("image", "nearest", "mean")]
     assert np.isnan(row["similarity"]) and row["reason"] == NOTHING
-    assert row["published_percent"] == 13
+    assert row["paper_text_change_percent"] == 13
 
 
 # -- captions as prompts -------------------------------------------------------------------------------------
@@ -139,18 +139,18 @@ def word_row(occupation, indicator, same, pairs, followed, judged):
 def test_accuracy_is_summed_over_occupations_and_genders():
     rows = [word_row("a", "female", 9, 10, 10, 11), word_row("b", "female", 4, 5, 5, 5)]
     rows.append(word_row("a", "male", 15, 15, 15, 15))
-    table = paradox.gender_word_accuracy(pd.DataFrame(rows), **AT).set_index(["against", "indicator"])
+    table = paradox.gender_word_accuracy(pd.DataFrame(rows), **AT).set_index(["reference", "indicator"])
     # 28 of 30, 13 of 15 and 15 of 15; against the words 30 of 31.
     row = table.loc[("training image", "all")]
-    assert row["percent"] == pytest.approx(100 * 28 / 30) and row["n"] == 30 and row["published"] == 98.41
+    assert row["percent"] == pytest.approx(100 * 28 / 30) and row["n"] == 30 and row["paper_text_value"] == 98.41
     assert limits(row) == wilson(28, 30)
     assert table.loc[("training image", "female"), "percent"] == pytest.approx(100 * 13 / 15)
     assert limits(table.loc[("training image", "male")]) == wilson(15, 15)
     assert table.loc[("indicator", "all"), "percent"] == pytest.approx(100 * 30 / 31)
-    assert table["published"].notna().sum() == 1
+    assert table["paper_text_value"].notna().sum() == 1
     # Captions without a pair have a reason.
     rows = pd.DataFrame([word_row("a", "female", 0, 0, 1, 1)])
-    table = paradox.gender_word_accuracy(rows, **AT).set_index(["against", "indicator"])
+    table = paradox.gender_word_accuracy(rows, **AT).set_index(["reference", "indicator"])
     assert table.loc[("training image", "all"), "reason"] == NOTHING
     assert table.loc[("indicator", "all"), "reason"] == ""
 
@@ -169,20 +169,20 @@ COUNTS = [
 
 
 def test_survival_and_bounds_by_hand():
-    keys = ["corpus", "approach", "prompt", "occupation", "outcome", "n", "n_female", "n_male"]
+    keys = ["corpus", "approach", "prompt", "occupation", "status", "n", "n_female", "n_male"]
     survival = paradox.image_survival(pd.DataFrame([("urls", *row) for row in COUNTS], columns=keys), **AT)
     found = survival.set_index(["approach", "occupation"])
     nurse = found.loc[("naive", "nurse")]
-    assert (nurse["n"], nurse["n_not_fetched"], nurse["most_missing"]) == (11, 3, "timed_out")
+    assert (nurse["n"], nurse["n_not_fetched"], nurse["most_frequent_reason"]) == (11, 3, "timed_out")
     assert nurse["percent"] == pytest.approx(100 * 8 / 11) and limits(nurse) == wilson(8, 11)
     # 6 of 7, and with 3 missing 6 to 9 of 10.
     assert nurse["percent_female"] == pytest.approx(600 / 7)
-    assert (nurse["percent_least"], nurse["percent_most"]) == pytest.approx((60, 90))
+    assert (nurse["percent_lower_bound"], nurse["percent_upper_bound"]) == pytest.approx((60, 90))
     engineer = found.loc[("naive", "engineer")]
-    assert (engineer["percent"], engineer["n_not_fetched"], engineer["most_missing"]) == (100, 0, "")
-    assert engineer["percent_least"] == engineer["percent_female"] == engineer["percent_most"] == 20
+    assert (engineer["percent"], engineer["n_not_fetched"], engineer["most_frequent_reason"]) == (100, 0, "")
+    assert engineer["percent_lower_bound"] == engineer["percent_female"] == engineer["percent_upper_bound"] == 20
     pilot = found.loc[("naive", "pilot")]
-    assert (pilot["percent"], pilot["percent_least"], pilot["percent_most"]) == (0, 0, 100)
+    assert (pilot["percent"], pilot["percent_lower_bound"], pilot["percent_upper_bound"]) == (0, 0, 100)
     assert np.isnan(pilot["percent_female"]) and pilot["reason"]
     assert found.loc[("nearest", "nurse"), "prompt"] == "1"
 

@@ -30,16 +30,26 @@ def names(ax):
 
 def share_row(occupation, training, generated, excluded="", **limits):
     row = {"occupation": occupation, "percent_training": training, "percent_generated": generated}
-    sides = ("training_low", "training_high", "generated_low", "generated_high")
+    sides = (
+        "percent_training_ci_low",
+        "percent_training_ci_high",
+        "percent_generated_ci_low",
+        "percent_generated_ci_high",
+    )
     return row | {"excluded": excluded, "prompt": "1", "model": "M"} | dict.fromkeys(sides, NAN) | limits
 
 
 def test_shares_lie_where_they_are():
-    limits = {"training_low": 70.0, "training_high": 90.0, "generated_low": 80.0, "generated_high": 100.0}
-    rows = [share_row("a", 0, 100, "opposite_lean"), share_row("b", 20, 10)]
+    limits = {
+        "percent_training_ci_low": 70.0,
+        "percent_training_ci_high": 90.0,
+        "percent_generated_ci_low": 80.0,
+        "percent_generated_ci_high": 100.0,
+    }
+    rows = [share_row("a", 0, 100, "opposite_direction"), share_row("b", 20, 10)]
     rows += [share_row("c", 80, 90, prompt="2", **limits), share_row("d", NAN, 3, prompt="2")]
     first, second = (ax for ax in figures.shares(pd.DataFrame(rows), ["prompt"]).axes if ax.axison)
-    # Left out by the published rule has another mark; on the edge it is drawn whole.
+    # Left out by the paper's definition has another mark; on the edge it is drawn whole.
     assert points(first) == {(0, 100): "X", (20, 10): "o"} and first.get_xlim() == (-2, 102)
     # An occupation without a share has no point, and is not taken for 0.
     assert (80, 90) in points(second) and not any(y == 3 for _, y in points(second))
@@ -48,8 +58,8 @@ def test_shares_lie_where_they_are():
 
 def test_occupations_that_change_most_stand_on_their_side():
     changes = [("a", 9), ("a", 11), ("b", -6), ("b", -2), ("c", 1), ("c", 1)]
-    rows = pd.DataFrame(changes, columns=["occupation", "directional"])
-    rows["excluded"] = rows["occupation"].map({"b": "opposite_lean"}).fillna("")
+    rows = pd.DataFrame(changes, columns=["occupation", "signed_change"])
+    rows["excluded"] = rows["occupation"].map({"b": "opposite_direction"}).fillna("")
     along, against = figures.signed_changes(rows, most=1).axes
     assert names(along) == ["a"] and names(against) == ["b"]
     assert (10, 0) in points(along) and (-4, 0) in points(against)

@@ -54,8 +54,8 @@ class Pipe:
         self.asked = []
 
     def captions(self):
-        columns = ["occupation", "caption_id", "rank", "indicator", "gender", "outcome"]
-        frame = pd.DataFrame(CAPTIONS, columns=columns).drop(columns=["gender", "outcome"])
+        columns = ["occupation", "caption_id", "rank", "indicator", "gender", "status"]
+        frame = pd.DataFrame(CAPTIONS, columns=columns).drop(columns=["gender", "status"])
         ids = frame["caption_id"]
         return frame.assign(text=ids.map(TEXTS).fillna(ids), spans=ids.map(SPANS).fillna(""))
 
@@ -91,7 +91,7 @@ class Pipe:
         captions = captions[captions["rank"] <= 2]
         more = {"approach": kind, "prompt": "captions", "n_images": 1}
         if kind == "paraphrased":
-            more["paraphrase_outcome"], more["asked_without"] = "by_rule", ""
+            more["paraphrase_status"], more["unsupported_fields"] = "by_rule", ""
         first = {"caption_prompts": "c-", "paraphrased": "x-"}[kind]
         changed = captions["text"] + ("!" if kind == "paraphrased" else "")
         return captions.assign(prompt_id=first + captions["caption_id"], text=changed, **more)
@@ -99,7 +99,7 @@ class Pipe:
     def judgements(self, kind):
         self.asked.append(kind)
         if kind == "training":
-            columns = ["occupation", "caption_id", "rank", "indicator", "gender", "outcome"]
+            columns = ["occupation", "caption_id", "rank", "indicator", "gender", "status"]
             frame = pd.DataFrame(CAPTIONS, columns=columns)
             return frame.assign(prompt="captions", image_id=frame["caption_id"])
         if kind == "generated":
@@ -114,11 +114,11 @@ class Pipe:
             for i, g in enumerate(genders[row["prompt_id"]])
         ]
         frame = pd.DataFrame(rows)
-        return frame.assign(outcome=np.where(frame["gender"] == "unsure", "uncertain", "judged"))
+        return frame.assign(status=np.where(frame["gender"] == "unsure", "uncertain", "judged"))
 
     def images(self, kind):
         class Images:
-            table = self.judgements(kind).drop(columns=["gender", "outcome"])
+            table = self.judgements(kind).drop(columns=["gender", "status"])
 
         return Images
 
@@ -150,10 +150,10 @@ def test_what_a_paraphraser_was_asked_without_is_told_where_there_is_any():
     class Reluctant(Pipe):
         def prompts(self, kind="generated"):
             found = super().prompts(kind)
-            return found.assign(asked_without="temperature") if kind == "paraphrased" else found
+            return found.assign(unsupported_fields="temperature") if kind == "paraphrased" else found
 
-    assert "asked_without" not in frame("paradox_paraphrases")
-    assert set(frame("paradox_paraphrases", Reluctant())["asked_without"]) == {"temperature"}
+    assert "unsupported_fields" not in frame("paradox_paraphrases")
+    assert set(frame("paradox_paraphrases", Reluctant())["unsupported_fields"]) == {"temperature"}
 
 
 def test_shares_are_of_images_perceived_as_female_or_male():
@@ -221,7 +221,7 @@ def test_outcomes_count_images_of_the_templates_once():
     generated = counts[counts["source"] == "generated"]
     selected = {"no_indicators", "nearest", "nearest_no_indicators"}
     assert set(generated["approach"]) == set(Pipe().settings.captions.approaches) - selected
-    row = counts.set_index(["approach", "source", "occupation", "prompt", "outcome"])
+    row = counts.set_index(["approach", "source", "occupation", "prompt", "status"])
     unclear = row.loc[("naive", "generated", "engineer", "2", "uncertain")]
     assert unclear[["n", "percent", "n_images"]].tolist() == [3, 100, 3]
     assert row.loc[("naive", "generated", "engineer", "2", "judged"), "n"] == 0
@@ -264,7 +264,7 @@ def test_texts_are_compared_also_where_images_cannot_be(monkeypatch):
 
 
 def test_captions_found_say_how_many_were_taken():
-    rows = frame("paradox_captions_found").set_index("occupation")
+    rows = frame("paradox_caption_counts").set_index("occupation")
     assert rows.loc["nurse", ["n_captions", "n_corpus", "n_sampled", "n_candidates"]].tolist() == [90, 1000, 4, 5]
 
 

@@ -39,13 +39,13 @@ def folder(tmp_path_factory):
     both = [pd.DataFrame(shares, columns=columns), printed.percent_female()[columns]]
     write("paradox_percent_female", pd.concat(both))
     write("paradox_printed_amplification", printed.printed_amplification())
-    told = {"captions.corpus": "mini", "captions.names": "gazetteer", "generation.images_per_caption": 1}
+    told = {"captions.corpus": "mini", "captions.name_recognizer": "gazetteer", "generation.images_per_caption": 1}
     told |= {"generation.guidance_scale": 3.0, "generation.steps": 12}
     settings = [("mini", *s, "It is set.") for s in told.items()]
     write("pipeline_settings", settings, "model", "setting", "set_to", "description")
     counts = ["n_captions", "n_corpus", "n_sampled", "n_candidates"]
     found = [("mini", o, 500 + 10 * k, 9000, 200, 400) for k, o in enumerate(OCCUPATIONS)]
-    write("paradox_captions_found", found, "corpus", "occupation", *counts)
+    write("paradox_caption_counts", found, "corpus", "occupation", *counts)
     prompts = [(f"p{p}-{o}", "naive", o, p, f"Photo {p} of: {o}", 12) for p in "1234" for o in OCCUPATIONS]
     write("paradox_prompts", prompts, "prompt_id", "approach", "occupation", "prompt", "text", "n_images")
     outcomes = [
@@ -54,7 +54,7 @@ def folder(tmp_path_factory):
         for o in OCCUPATIONS
         for name, n in (("judged", 17), ("uncertain", 2), ("no_face", 1), ("blocked", 0))
     ]
-    keys = ["model", "source", "approach", "occupation", "prompt", "outcome", "n", "percent", "n_images"]
+    keys = ["model", "source", "approach", "occupation", "prompt", "status", "n", "percent", "n_images"]
     write("paradox_judgement_outcomes", outcomes, *keys)
     same = {"corpus": "mini", "n": 40, "percent_any": 40.0, "percent_none": 60.0, "percent_both": 5.0, "n_judged": 40}
     same |= {"n_female": 10, "n_male": 10}

@@ -85,7 +85,9 @@ def numbers(text):
 def test_table_4_follows_from_triplets_and_seeds(printed):
     expected = reference.load("triplets_table_4").set_index("dataset")
     table = printed.datasets.set_index("dataset")
-    assert (table["prompts"] == expected["prompts"]).all() and (table["n_images"] == expected["images"]).all(axis=None)
+    assert (table["n_prompts"] == expected["prompts"]).all() and (table["n_images"] == expected["images"]).all(
+        axis=None
+    )
 
 
 def test_n_is_triplets_in_prompt_space_and_pairs_of_images_elsewhere(printed):
@@ -101,13 +103,17 @@ def test_n_is_triplets_in_prompt_space_and_pairs_of_images_elsewhere(printed):
 def test_gap_is_turned_where_lower_is_closer(printed):
     pixels = cell(printed.gap, model="SD v1.4", dataset="GCC", metric="diff_pix")
     assert pixels["gap"] == pytest.approx(42.61 - 39.34)
-    assert pixels["percent_nearer"] == pytest.approx(100 * 3.27 / 42.61)
+    assert pixels["relative_gap"] == pytest.approx(100 * 3.27 / 42.61)
     text = cell(printed.gap, model="SD v1.4", dataset="GCC", metric="t")
     assert text["gap"] == pytest.approx(0.931 - 0.909)
     # distances 1 - 0.909 and 1 - 0.931
-    assert text["percent_nearer"] == pytest.approx(100 * (0.091 - 0.069) / 0.091)
+    assert text["relative_gap"] == pytest.approx(100 * (0.091 - 0.069) / 0.091)
     clip = cell(printed.gap, model="SD v2.1", dataset="Flickr30k", metric="clip")
-    assert (clip["nearer"], clip["gap"], clip["rounding"]) == ("feminine", pytest.approx(-0.010), pytest.approx(0.001))
+    assert (clip["direction"], clip["gap"], clip["rounding"]) == (
+        "feminine",
+        pytest.approx(-0.010),
+        pytest.approx(0.001),
+    )
 
 
 def test_summary_is_student_t_over_dataset_means(printed):
@@ -125,13 +131,13 @@ def test_summary_is_student_t_over_dataset_means(printed):
 @pytest.mark.long
 def test_metrics_are_counted_by_the_tests_of_their_intervals_over_datasets(printed):
     gap = printed.gap[printed.gap["sample"] == "triplets"]
-    means = gap.groupby(["metric", "dataset"], sort=False)["percent_nearer"].mean()
+    means = gap.groupby(["metric", "dataset"], sort=False)["relative_gap"].mean()
     p = means.groupby("metric", sort=False).apply(lambda m: scipy_stats.ttest_1samp(m.dropna(), 0).pvalue)
     rows = printed.together.set_index("metric")
-    assert rows["p_percent"].to_dict() == pytest.approx(p.to_dict())
-    assert rows["p_percent_holm"].to_numpy() == pytest.approx(multipletests(p, method="holm")[1])
-    around = [m for m in rows.index if rows.loc[m, "percent_ci_low"] <= 0 <= rows.loc[m, "percent_ci_high"]]
-    assert around == ["clip", "split_product"] and (rows["p_percent_holm"] < 0.05).sum() == 6
+    assert rows["relative_gap_p"].to_dict() == pytest.approx(p.to_dict())
+    assert rows["relative_gap_p_holm"].to_numpy() == pytest.approx(multipletests(p, method="holm")[1])
+    around = [m for m in rows.index if rows.loc[m, "relative_gap_ci_low"] <= 0 <= rows.loc[m, "relative_gap_ci_high"]]
+    assert around == ["clip", "split_product"] and (rows["relative_gap_p_holm"] < 0.05).sum() == 6
     # Student's t test is allowed from five datasets, and the answer says so.
     (finding,) = answers.nearer.findings(printed.together)
     assert (
@@ -140,8 +146,8 @@ def test_metrics_are_counted_by_the_tests_of_their_intervals_over_datasets(print
         and (finding.n, finding.model) == (5, "")
     )
     assert finding.as_record()["details"][-1] == "Student's t test over 5 datasets."
-    assert finding.p == rows["p_percent_holm"].min() < 0.05
-    assert [mark.estimate for mark in finding.marks] == rows["percent_nearer"].tolist()
+    assert finding.p == rows["relative_gap_p_holm"].min() < 0.05
+    assert [mark.estimate for mark in finding.marks] == rows["relative_gap"].tolist()
     (finding,) = answers.nearer.findings(printed.together.assign(n_datasets=4))
     assert finding.supported_answer == "Inconclusive (only 4 datasets)."
 
@@ -151,7 +157,7 @@ def test_one_triplet_stands_apart(printed):
     assert len(one) == 8 and set(one["dataset"]) == {"GCC (one triplet)"}
     assert printed.summary["n_datasets"].max() == 5
     # 0.981 and 0.982 are one unit apart; printed means have no test.
-    assert one["nearer"].value_counts().to_dict() == {"masculine": 7, "tie": 1}
+    assert one["direction"].value_counts().to_dict() == {"masculine": 7, "tie": 1}
     (finding,) = answers.one_triplet.findings(printed.gap)
     # Without a test no direction is named.
     assert finding.supported_answer == "Not tested." and "masculine" not in " ".join(finding.details)
@@ -169,7 +175,7 @@ def test_measured_cases_give_paired_intervals():
     low, high = scipy_stats.t.interval(0.95, 2, differences.mean(), scipy_stats.sem(differences))
     assert [row["gap"], row["ci_low"], row["ci_high"]] == pytest.approx([differences.mean(), low, high])
     assert row["masculine"] - row["feminine"] == pytest.approx(row["gap"])
-    assert (row["nearer"], row["rounding"], row["reading"]) == ("masculine", 0, "")
+    assert (row["direction"], row["rounding"], row["reading"]) == ("masculine", 0, "")
     mean = cell(triplets.disparity(measured), pair="neutral-feminine")
     known = feminine[:4]
     low, high = scipy_stats.t.interval(0.95, 3, known.mean(), scipy_stats.sem(known))
@@ -180,7 +186,7 @@ def test_a_cell_without_values_says_why():
     measured = [similarity([np.nan, np.nan], [0.6, 0.7]), similarity([0.1], [0.2], metric="dino")]
     gaps = triplets.disparity_gap(pd.concat(measured, ignore_index=True))
     gap = gaps.set_index("metric")
-    assert np.isnan(gap.loc["clip", "gap"]) and gap.loc["clip", "nearer"] == ""
+    assert np.isnan(gap.loc["clip", "gap"]) and gap.loc["clip", "direction"] == ""
     assert gap.loc["clip", "reason"] == "no value is given"
     assert np.isnan(gap.loc["dino", "ci_low"]) and gap.loc["dino", "reason"] == "an interval needs two cases"
     summary = triplets.gap_summary(gaps).set_index("metric")
@@ -238,7 +244,7 @@ def test_unknown_names_are_refused():
     # A mean beside its values, too.
     rows = similarity([0.5, 0.6], [0.6, 0.7])
     rows.loc[rows["case"] == "t1", "case"] = "mean"
-    with pytest.raises(InputError, match=r"has the case 'mean' beside others for \{'model': 'M'"):
+    with pytest.raises(InputError, match=r"has the case 'mean' in addition to others for \{'model': 'M'"):
         triplets.disparity_gap(rows)
 
 
@@ -303,7 +309,7 @@ def test_bias_scores_of_equal_sets():
     assert scores["p"].to_numpy() == pytest.approx(p)
     assert scores["p_holm"].to_numpy() == pytest.approx(multipletests(p, method="holm")[1])
     assert scores["n"].tolist() == [40, 40, 24]
-    assert set(triplets.bias_score(counts, minimum_count=25)["object"]) == {"suit"}
+    assert set(triplets.bias_score(counts, min_count=25)["object"]) == {"suit"}
     # 0.05: suit 3 x 0.0022 and dress 3 x 1.2e-7 are left.
     (finding,) = answers.leaning.findings(scores.reset_index())
     assert numbers(finding.supported_answer) == [1, 3, 1] and finding.model == "M"
@@ -403,10 +409,10 @@ def test_groups_and_intersections_from_counts():
     assert objects["n_objects"].to_dict() == {"explicitly_guided": 2, "implicitly_guided": 3, "nouns": 3}
     assert objects["percent_of_nouns"].tolist() == pytest.approx([200 / 3, 100, 100])
     shared = triplets.intersection(rows, tables.make_table([], "triplets_printed_intersection"), found)
-    shared = shared.set_index(["over", "dependency_group"])
+    shared = shared.set_index(["base_group", "dependency_group"])
     assert shared.loc[("explicitly_guided", "implicitly_guided"), "percent"] == 50
     assert shared.loc[("implicitly_guided", "explicitly_guided"), "percent"] == pytest.approx(100 / 3)
-    assert shared.loc[("explicitly_guided", "nouns"), "shared"] == 2
+    assert shared.loc[("explicitly_guided", "nouns"), "n_shared"] == 2
     assert (shared["agrees"] == "yes").all() and (shared["evidence"] == "computed").all()
 
 
@@ -415,12 +421,12 @@ def test_printed_intersections_that_do_not_fit_are_found(printed):
     assert len(table) == 180
     odd = table[table["agrees"] == "no"]
     # The three that the notes of the published table name; 78.82 % of 85 is 67, and 67 / 1059 is 6.33 %.
-    assert odd[["dataset", "over", "dependency_group", "percent"]].to_numpy().tolist() == [
+    assert odd[["dataset", "base_group", "dependency_group", "percent"]].to_numpy().tolist() == [
         ["GCC", "implicitly_guided", "explicitly_independent", 0.63],
         ["TextCaps", "hidden", "explicitly_guided", 9.5],
         ["TextCaps", "hidden", "implicitly_guided", 13.9],
     ]
-    assert odd["shared"].tolist()[0] == 67
+    assert odd["n_shared"].tolist()[0] == 67
     assert odd["percent_implied"].tolist()[0] == pytest.approx(6700 / 1059)
     # What their mirrored cells imply is not known then.
     assert (table["agrees"] == "").sum() == 3
@@ -436,7 +442,14 @@ def test_detector_bounds(printed):
     assert limits == pytest.approx([100 * low, 100 * high])
     recall = table.loc["detector_recall"]
     assert np.isnan(recall["ci_high"]) and recall["bound"] == "at least"
-    counts = {"model": "M", "n_images": 10, "nouns": 50, "nouns_both": 20, "model_only": 5, "people_only": 20}
+    counts = {
+        "model": "M",
+        "n_images": 10,
+        "n_nouns": 50,
+        "n_nouns_both": 20,
+        "n_nouns_detector_only": 5,
+        "n_nouns_people_only": 20,
+    }
     known = triplets.detector(tables.make_table([counts], "triplets_detector_counts")).set_index("quantity")
     assert known.loc["detector_recall", ["percent", "bound"]].tolist() == [50.0, ""]
     assert known.loc["detector_recall", "ci_high"] > 50
@@ -483,21 +496,21 @@ def test_limits_in_percent_are_to_gaps_as_shares_are_and_one_dataset_is_not_pool
     rows = [measured(0.05, model="one"), measured(-0.02, model="two")]
     gap = triplets.disparity_gap(pd.concat(rows, ignore_index=True))
     for end in ("low", "high"):
-        times = gap["percent_nearer"] / gap["gap"]
-        assert gap[f"percent_ci_{end}"].to_numpy() == pytest.approx((times * gap[f"ci_{end}"]).to_numpy())
-    assert (gap["percent_ci_low"] < gap["percent_nearer"]).all()
-    assert triplets.gap_summary(gap)["percent_ci_low"].isna().all()
+        times = gap["relative_gap"] / gap["gap"]
+        assert gap[f"relative_gap_ci_{end}"].to_numpy() == pytest.approx((times * gap[f"ci_{end}"]).to_numpy())
+    assert (gap["relative_gap_ci_low"] < gap["relative_gap"]).all()
+    assert triplets.gap_summary(gap)["relative_gap_ci_low"].isna().all()
 
 
 def test_floors_are_told_both_ways():
     own = measured(0.05, metrics=("ssim",))
     level = own.drop_duplicates("case").assign(pair="neutral-another_seed")
-    floor = triplets.floor(own, level.assign(value=[0.1, 0.12] * 4))
-    (said,) = answers.floor.findings(floor)
+    null_mean = triplets.null_similarity(own, level.assign(value=[0.1, 0.12] * 4))
+    (said,) = answers.null_similarity.findings(null_mean)
     assert numbers(said.supported_answer) == [2, 2, 0]
     # A placebo that moves images less than the gendered words do.
     near = level.assign(value=[0.99, 0.98] * 4, pair="neutral-placebo")
-    (placebo,) = answers.floor.findings(triplets.floor(own, near))
+    (placebo,) = answers.null_similarity.findings(triplets.null_similarity(own, near))
     assert numbers(placebo.supported_answer) == [0, 2, 2]
 
 

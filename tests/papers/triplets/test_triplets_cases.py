@@ -101,15 +101,15 @@ def test_object_similarity_is_the_cosine_of_counts():
         sides = [[vectors.loc[f"D-t{t}-{s}-{g}"] for g in pair.split("-")] for s in range(3)]
         each = [1 - cosine_distance(a, b) for a, b in sides if a.any() and b.any()]
         row = found.loc[(pair, f"t{t}")]
-        assert (row["n"], row["n_without"]) == (len(each), 3 - len(each))
+        assert (row["n"], row["n_pairs_excluded"]) == (len(each), 3 - len(each))
         assert row["value"] == pytest.approx(np.mean(each)) and row["reason"] == ""
-    assert found["n_without"].sum() >= 2
+    assert found["n_pairs_excluded"].sum() >= 2
     gap = triplets.co_occurrence(found.reset_index())
-    assert gap["n_without"].item() == found["n_without"].sum()
+    assert gap["n_pairs_excluded"].item() == found["n_pairs_excluded"].sum()
     differences = found.loc["neutral-masculine", "value"] - found.loc["neutral-feminine", "value"]
     assert gap["gap"].item() == pytest.approx(differences.mean()) and gap["p"].item() >= 2 / 16
     none = cases.object_similarity(images, objects[~objects["image_id"].str.startswith("D-t0")]).set_index("case")
-    assert none.loc["t0", "value"].isna().all() and (none.loc["t0", "n_without"] == 3).all()
+    assert none.loc["t0", "value"].isna().all() and (none.loc["t0", "n_pairs_excluded"] == 3).all()
     assert (none.loc["t0", "reason"] != "").all()
 
 
@@ -132,11 +132,11 @@ def test_permutations_stand_beside_plain_tests_where_cases_are_told():
     assert found.loc["triplet", "n_pooled"] == 2
     expected = stats.permuted_chi_square(merged, 4000, seed=1)
     assert found.loc["triplet", "p_permutation"] == pytest.approx(expected, abs=0.03)
-    assert found["p_decisive_holm"].tolist() == pytest.approx(stats.adjust(found["p_permutation"], "holm"))
-    assert found["p_decisive_bh"].tolist() == pytest.approx(stats.adjust(found["p_permutation"], "benjamini_hochberg"))
+    assert found["p_primary_holm"].tolist() == pytest.approx(stats.adjust(found["p_permutation"], "holm"))
+    assert found["p_primary_bh"].tolist() == pytest.approx(stats.adjust(found["p_permutation"], "benjamini_hochberg"))
     assert (found["n_cases"] == 30).all()
     # Where cases are not told, what decides is the plain p.
-    assert plain["p_decisive_holm"].tolist() == plain["p_holm"].tolist()
+    assert plain["p_primary_holm"].tolist() == plain["p_holm"].tolist()
     grouped = triplets.chi_square(counts.assign(dependency_group="hidden"), NO_TESTS, seed=3, replicates=300)
     assert grouped["p_permutation"].tolist() == found["p_permutation"].tolist()
 
@@ -149,11 +149,11 @@ def test_answers_go_by_permutations_where_objects_come_in_crowds():
     rows = rows.assign(model="M", dataset="D", object=shown, count=8, n_images=24)
     counts = tables.make_table(rows, "triplets_object_counts")
     found = triplets.chi_square(counts, NO_TESTS, seed=1, replicates=999)
-    assert (found["p_holm"] < 0.05).any() and (found["p_decisive_holm"] > 0.05).all()
+    assert (found["p_holm"] < 0.05).any() and (found["p_primary_holm"] > 0.05).all()
     grouped = counts.assign(dependency_group="implicitly_guided")
     grouped = triplets.chi_square(grouped, NO_TESTS, seed=1, replicates=999)
     (told,) = triplets.answers.groups.findings(grouped.assign(kind="implicit"))
-    assert not told.is_significant and (told.n, told.p) == (24, grouped["p_decisive_holm"].min())
+    assert not told.is_significant and (told.n, told.p) == (24, grouped["p_primary_holm"].min())
 
 
 def dogs(**genders):
@@ -175,7 +175,7 @@ def test_scores_of_objects_that_come_in_crowds_have_wider_intervals():
     # Wilson's limits of 15 of 25, a little wider by Student's t and by the 24 of 25 in the variance.
     low, high = stats.wilson_interval(15, 25)
     assert 0 < low - single["ci_low"] < 0.02 and 0 < single["ci_high"] - high < 0.02
-    loose = triplets.bias_score(rows.iloc[[0, -1]], minimum_count=1)
+    loose = triplets.bias_score(rows.iloc[[0, -1]], min_count=1)
     # In two triplets only, one of either kind: nothing is known.
     assert loose[["ci_low", "ci_high"]].to_numpy().ravel() == pytest.approx([0, 1], abs=0.02)
 
@@ -188,7 +188,7 @@ def test_unequal_sets_are_tested_by_rates():
 
 
 def floor_of(values):
-    return triplets.floor(cases.similarity(values), cases.reference_similarity(values))
+    return triplets.null_similarity(cases.similarity(values), cases.reference_similarity(values))
 
 
 @pytest.mark.long
@@ -221,14 +221,14 @@ def test_the_floor_sets_gendered_pairs_beside_pairs_of_one_gender():
     unseen = floor_of(lone.assign(value=nothing, reason=np.where(nothing.isna(), "unreadable", "")))
     assert unseen["value"].isna().all() and unseen["difference"].isna().all()
     assert set(unseen["reason"]) == {"unreadable"} and len(unseen) == 2
-    assert list(floor_of(values[:0])) == tables.schema("triplets_floor").names
+    assert list(floor_of(values[:0])) == tables.schema("triplets_null_similarity").names
 
 
 def test_the_gap_after_each_step_is_that_of_the_steps_cosines():
     rng = np.random.default_rng(12)
     images = images_of(5, 2)
     values = pd.concat([values_of(images, rng, f"z_{k}") for k in (2, 10, 1)])
-    found = triplets.where(cases.similarity(values, "triplets_step_similarity"))
+    found = triplets.gap_by_step(cases.similarity(values, "triplets_step_similarity"))
     assert found["denoising_step"].tolist() == [2, 10, 1]
     for row in found.itertuples():
         of = values[values["metric"] == f"z_{row.denoising_step}"]

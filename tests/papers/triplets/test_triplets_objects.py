@@ -17,8 +17,8 @@ from biaslab_world.triplets import nouns
 
 
 def settings(folder, **design):
-    design = {"triplets": 12, "seeds": 1, "objects": "truth", "detector_drawings": 24} | design
-    return Settings(triplets=design, compute={"store": str(folder / "store")})
+    design = {"n_triplets": 12, "images_per_prompt": 1, "objects": "truth", "calibration_images": 24} | design
+    return Settings(triplets=design, compute={"cache": str(folder / "store")})
 
 
 def world(folder, **design):
@@ -72,14 +72,14 @@ def test_objects_are_a_table_with_a_mask_each(truth):
 
 def test_planted_scores_stand_beside_those_found(truth):
     expected = triplets.measure.object_truth(truth)
-    scores = triplets.bias_score(triplets.measure.object_counts(truth), expected, minimum_count=3, replicates=99)
+    scores = triplets.bias_score(triplets.measure.object_counts(truth), expected, min_count=3, replicates=99)
     wide = expected.pivot(index="object", columns="prompt_gender", values="expected")
     for row in scores[scores["true_score"].notna()].itertuples():
         m, f = wide.loc[row.object, ["masculine", "feminine"]]
         assert row.true_score == pytest.approx(m / (m + f))
     assert scores.loc[scores["object"] == "person", "true_score"].isna().all()
     # Without any truth there is no such column.
-    plain = triplets.bias_score(triplets.measure.object_counts(truth), minimum_count=3, replicates=99)
+    plain = triplets.bias_score(triplets.measure.object_counts(truth), min_count=3, replicates=99)
     assert "true_score" not in plain
 
 
@@ -113,7 +113,7 @@ class Misses:
 
 @pytest.mark.long
 def test_what_is_missed_beside_women_is_found_to_be(tmp_path, monkeypatch):
-    p = world(tmp_path, objects="mini-segmenter", detector_drawings=60)
+    p = world(tmp_path, objects="mini-segmenter", calibration_images=60)
     finder = Misses(p.triplets, lambda objects, gender: (gender == "female") & (objects["object"] != "person"))
     monkeypatch.setattr(p.triplets, "find_instances", finder)
     detections = triplets.measure.detections(p)
@@ -137,7 +137,7 @@ def test_what_is_missed_beside_women_is_found_to_be(tmp_path, monkeypatch):
     assert {(i, "person") for i in made.table["image_id"]} <= pairs & there
     both = {(i, noun) for i, noun in pairs & there if i in male or noun == "person"}
     expected = [len(pairs), len(both), len(pairs & there) - len(both)]
-    assert row[["nouns", "nouns_both", "people_only"]].tolist() == expected
+    assert row[["n_nouns", "n_nouns_both", "n_nouns_people_only"]].tolist() == expected
 
 
 def test_ratings_say_what_is_there_and_nothing_of_where(tmp_path, monkeypatch):
@@ -145,17 +145,17 @@ def test_ratings_say_what_is_there_and_nothing_of_where(tmp_path, monkeypatch):
     rated = [(ids[0], "dog", "yes"), (ids[0], "cup", "no"), (ids[1], "hat", "yes"), (ids[1], "cup", "yes")]
     path = tmp_path / "ratings.csv"
     pd.DataFrame(rated, columns=["image_id", "object", "shown"]).to_csv(path, index=False)
-    p = world(tmp_path, ratings=str(path))
+    p = world(tmp_path, annotations=str(path))
     one = {"instance": 0, "score": 1.0, "left": 0, "top": 0, "right": 1, "bottom": 1, "rle": ""}
     one |= {"height": 1, "width": 1}
     objects = pd.DataFrame([{"image_id": ids[0], "object": "dog"} | one, {"image_id": ids[0], "object": "cup"} | one])
-    looked = pd.DataFrame({"image_id": ids, "outcome": "", "reason": ""})
+    looked = pd.DataFrame({"image_id": ids, "status": "", "reason": ""})
     monkeypatch.setattr(p.triplets, "objects", lambda: Instances(objects, looked))
     found = triplets.measure.detections(p).set_index(["image_id", "object"])
-    told = found[["both", "finder_only", "reference_only"]]
+    told = found[["n_true_positive", "n_false_positive", "n_false_negative"]]
     assert told.loc[ids[0], "dog"].tolist() == [1, 0, 0] and told.loc[ids[0], "cup"].tolist() == [0, 1, 0]
     assert told.loc[ids[1], "hat"].tolist() == [0, 0, 1] and found["iou"].isna().all()
-    assert set(found["reference"]) == {"ratings"}
+    assert set(found["reference"]) == {"annotations"}
 
 
 @pytest.mark.long
@@ -173,7 +173,7 @@ def test_a_file_of_instances_stands_for_what_looks(tmp_path):
     counts = triplets.measure.object_counts(p)
     assert counts["count"].tolist() == [1] * 3 and (counts["n_images"] == 3).all()
     similar = triplets.measure.object_similarity(p)
-    assert similar.groupby("pair")["n_without"].sum().tolist() == [2, 2]
+    assert similar.groupby("pair")["n_pairs_excluded"].sum().tolist() == [2, 2]
     assert triplets.measure.detections(p).empty
 
 
@@ -198,7 +198,7 @@ def test_the_most_frequent_objects_leave_out_people_and_take_cases_as_the_sample
 
 
 def detections(*rows):
-    names = ["image_id", "object", "gender_shown", "both", "finder_only", "reference_only", "iou"]
+    names = ["image_id", "object", "gender_shown", "n_true_positive", "n_false_positive", "n_false_negative", "iou"]
     return tables.make_table(
         pd.DataFrame(rows, columns=names).assign(model="M", reference="drawings"), "triplets_detections"
     )
@@ -245,11 +245,11 @@ def test_differences_of_recall_have_the_p_of_their_intervals():
     for confidence in (0.8, 0.95, 0.99):
         gender = beside(triplets.detector_error(found, confidence=confidence))
         excludes = (gender["difference_ci_low"] > 0) | (gender["difference_ci_high"] < 0)
-        assert 1 <= excludes.sum() <= 9 and ((gender["p_difference"] < 1 - confidence) == excludes).all()
+        assert 1 <= excludes.sum() <= 9 and ((gender["difference_p"] < 1 - confidence) == excludes).all()
         single = gender.drop("all objects")
-        assert single["p_difference_holm"].to_numpy() == pytest.approx(stats.adjust(single["p_difference"]))
+        assert single["difference_p_holm"].to_numpy() == pytest.approx(stats.adjust(single["difference_p"]))
     whole = gender.loc["all objects"]
-    assert whole["p_difference_holm"] == whole["p_difference"] and whole["n_images"] == 80
+    assert whole["difference_p_holm"] == whole["difference_p"] and whole["n_images"] == 80
 
 
 # -- before the work -------------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ def test_differences_of_recall_have_the_p_of_their_intervals():
         ("mini", {"objects": "nothing-like-it"}, ParameterError, "segmenter model named"),
         ("mini", {"objects": "grounded:a/b+c"}, ParameterError, "TAGGER"),
         ("mini", {"objects": "none.csv"}, ParameterError, r"none\.csv"),
-        ("world", {"objects": "truth", "vocabulary": "none.txt"}, MissingInputError, r"none\.txt"),
+        ("world", {"objects": "truth", "object_vocabulary_file": "none.txt"}, MissingInputError, r"none\.txt"),
     ],
 )
 def test_what_finds_objects_is_looked_up_before_the_work(model, design, error, said, tmp_path):

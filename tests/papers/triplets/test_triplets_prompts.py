@@ -21,7 +21,7 @@ def prompts():
 def test_the_words_of_the_paper_stand_without_counts():
     words = triplets.excluded_words(tables.make_table([], "triplets_excluded_words"))
     assert set(words["word"]) == set(reference.load("triplets_table_2")["word"]) and len(words) == 104
-    assert words["captions_excluded"].isna().all()
+    assert words["n_captions_excluded"].isna().all()
 
 
 def test_words_are_ranked_within_each_data_set():
@@ -38,11 +38,11 @@ def test_professions_count_sentences_and_those_asked():
     printed = reference.load("triplets_table_3")
     assert table[["topic", "profession"]].to_numpy().tolist() == printed[["topic", "profession"]].to_numpy().tolist()
     assert len(table) == 320 and table["n_sentences"].sum() == 811
-    asked = table[table["n_asked"] > 0]
-    assert len(asked) == 2 and (asked["n_asked"] == asked["n_sentences"]).all()
+    asked = table[table["n_sentences_used"] > 0]
+    assert len(asked) == 2 and (asked["n_sentences_used"] == asked["n_sentences"]).all()
     for row in table.itertuples():
         assert row.profession.lower() in row.sentence.lower()
-    assert triplets.professions(tables.make_table([], "triplets_prompts"))["n_asked"].sum() == 0
+    assert triplets.professions(tables.make_table([], "triplets_prompts"))["n_sentences_used"].sum() == 0
 
 
 def test_examples_mark_what_differs():
@@ -100,7 +100,7 @@ def test_the_notebook_on_captions_and_then_on_its_own_tables(run, tmp_path):
     # What a page, or a spreadsheet, could take for more than text.
     hostile = "=a person riding <b>a horse</b> & 'x'"
     file.write_text(f"{hostile}\na person walking\na person and a man\npeople with a hat, and $y$\n")
-    settings = {"captions": {"corpus": str(file)}, "compute": {"store": str(tmp_path / "store")}}
+    settings = {"captions": {"corpus": str(file)}, "compute": {"cache": str(tmp_path / "store")}}
     _, saved = run(source="mini", settings=settings)
     prompts = tables.read(tmp_path / "triplets/3_prompts/measured/triplets_prompts.csv", "triplets_prompts")
     texts = prompts.set_index("prompt_gender")["text"]

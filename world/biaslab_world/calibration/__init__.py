@@ -12,8 +12,8 @@ from biaslab_world.calibration import figures, knobs
 from biaslab_world.calibration.analysis import (
     amplification,
     amplification_told,
+    coverage,
     guidance,
-    inside,
     judge,
     met,
     quality,

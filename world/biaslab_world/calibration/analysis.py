@@ -28,7 +28,7 @@ from biaslab_world.scene import GENDERS
 CUES = ("all", "unambiguous", "ambiguous")
 # Estimate and interval of each way to count, in ``calibration_shares``.
 COUNTED = {
-    "drawn": ("percent_drawn", "drawn_low", "drawn_high"),
+    "sampled": ("percent_true_sample", "percent_true_sample_ci_low", "percent_true_sample_ci_high"),
     "judged": ("percent_female", "percent_female_ci_low", "percent_female_ci_high"),
     "corrected": ("percent_female_corrected", "ci_low", "ci_high"),
 }
@@ -97,7 +97,7 @@ def judge(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return the judge's accuracy on held-out renders beside an ideal judge's: ``calibration_judge``."""
     rows = []
     for cues, truth, some in _by_truth(renders, ("all", *GENDERS)):
-        sure, asked = some[some["outcome"] == JUDGED], some[some["p_female"].notna()]
+        sure, asked = some[some["status"] == JUDGED], some[some["probability_female"].notna()]
         kinds = {"judged": (sure, sure["gender"]), "likelier": (asked, likelier(asked))}
         for answers, (answered, said) in kinds.items():
             right = (said == answered["truth_gender"]).sum()
@@ -119,7 +119,7 @@ def _by_truth(renders: pd.DataFrame, truths: Sequence[str]) -> Iterator[tuple[st
 
 def likelier(rows: pd.DataFrame) -> pd.Series:
     """Return the likelier gender of each image by the judge's probability; empty where it was not asked."""
-    p = rows["p_female"]
+    p = rows["probability_female"]
     return pd.Series(np.select([p >= 0.5, p < 0.5], GENDERS, ""), index=rows.index, dtype=object)
 
 
@@ -163,7 +163,7 @@ def shares(
         # A caption that is among the nearest to several prompts counts once.
         once = rows.drop_duplicates(["image_id", "occupation"])
         frame = pd.DataFrame({"occupation": wide.index, "percent_true": wide.to_numpy(float).mean(axis=1)})
-        for labels, counted, size in (("truth_gender", "drawn", "n_drawn"), ("gender", "judged", "n")):
+        for labels, counted, size in (("truth_gender", "sampled", "n_true_sample"), ("gender", "judged", "n")):
             female, n = _pooled(count(once, wide.index, labels))[..., 0]
             frame = frame.assign(**stats.percent_columns(female, n, confidence, COUNTED[counted]), **{size: n})
         frame = correct(frame, errors[source], confidence=confidence)
@@ -177,12 +177,12 @@ def _wide(truth: pd.DataFrame) -> pd.DataFrame:
     return wide.loc[list(dict.fromkeys(truth["occupation"]))]
 
 
-def inside(shares: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Count the intervals of ``calibration_shares`` that hold the true share: ``calibration_inside``.
+def coverage(shares: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Count the intervals of ``calibration_shares`` that hold the true share: ``calibration_coverage``.
 
     Were each interval right, the count would be binomial: n occupations, ``confidence`` each. ``p`` is the chance of
     so few or fewer; ``p_holm`` corrects it for the kinds of images that are counted in the same way (Holm 1979).
-    ``inside_all`` and ``n_all`` are of all these kinds together.
+    ``n_covered_all`` and ``n_all`` are of all these kinds together.
     """
     keys = ["counted", "source", "skew", "approach"]
     frames = []
@@ -190,15 +190,17 @@ def inside(shares: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
         known = shares[["percent_true", value, low, high]].notna().all(axis=1)
         off = (shares[value] - shares["percent_true"]).where(known)
         held = known & shares["percent_true"].between(shares[low], shares[high])
-        frames.append(shares[keys[1:]].assign(counted=counted, n=known, off=off, square=off**2, inside=held))
+        frames.append(shares[keys[1:]].assign(counted=counted, n=known, off=off, square=off**2, n_covered=held))
     grouped = pd.concat(frames).groupby(keys, sort=False)
-    found = grouped.agg({"inside": "sum", "n": "sum", "off": "mean", "square": "mean"}).reset_index()
+    found = grouped.agg({"n_covered": "sum", "n": "sum", "off": "mean", "square": "mean"}).reset_index()
     n = found["n"].where(found["n"] > 0)
-    p, least = binom.cdf(found["inside"], n, confidence), binom.ppf(1 - confidence, n, confidence)
-    found = found.assign(n_expected=found["n"] * confidence, least=least, p=p, rms_off=np.sqrt(found["square"]))
+    p, least = binom.cdf(found["n_covered"], n, confidence), binom.ppf(1 - confidence, n, confidence)
+    found = found.assign(
+        n_expected=found["n"] * confidence, n_covered_min=least, p=p, rms_error=np.sqrt(found["square"])
+    )
     found["p_holm"] = found.groupby("counted")["p"].transform(lambda p: stats.adjust(p.to_numpy()))
-    together = found.groupby("counted")[["inside", "n"]].transform("sum").add_suffix("_all")
-    return tables.make_table(found.rename(columns={"off": "mean_off"}).join(together), "calibration_inside")
+    together = found.groupby("counted")[["n_covered", "n"]].transform("sum").add_suffix("_all")
+    return tables.make_table(found.rename(columns={"off": "mean_error"}).join(together), "calibration_coverage")
 
 
 # -- amplification -----------------------------------------------------------------------------------------------
@@ -250,8 +252,8 @@ def _amplification_rows(
         limits = fixed.ci_low[k], fixed.ci_high[k]
         excess = [limit - implied for limit in (fixed.value[k] - fixed.bias[k], *limits)]
         excess.append(2 * norm.sf(abs(excess[0]) / fixed.se[k]))
-        value, floor = boot.value[k], fixed.bias[k]
-        own = [value, value - floor, boot.ci_low[k], boot.ci_high[k], boot.p[k], floor]
+        value, null_mean = boot.value[k], fixed.bias[k]
+        own = [value, value - null_mean, boot.ci_low[k], boot.ci_high[k], boot.p[k], null_mean]
         reason = "" if math.isfinite(boot.ci_low[k] + limits[0]) else _TOO_FEW
         yield [definition, *own, implied, *excess, int(there.sum()), *medians, reason]
 
@@ -259,16 +261,23 @@ def _amplification_rows(
 def amplification_told(table: pd.DataFrame, *, model: str) -> pd.DataFrame:
     """Return the rows of ``calibration_amplification`` that answer what is there without a model, and what one adds.
 
-    By the published definition, mean of prompts. Of ``model``, and where true shares imply none (knobs off), the number
+    By the paper's definition, mean of prompts. Of ``model``, and where true shares imply none (knobs off), the number
     is the excess over what true shares imply. ``asked`` says in words what a row is asked.
     """
-    rows = table[(table["definition"] == "published") & (table["prompt"] == "mean")]
+    rows = table[(table["definition"] == "paper") & (table["prompt"] == "mean")]
     rows = rows[rows["approach"].isin(["naive", MATCHED]) & rows["generator"].isin([WORLD, model])]
     off = (rows["skew"] == "off") & (rows["skew"] != rows["skew"].iloc[0]) if len(rows) else rows["skew"] == "off"
     beyond = (rows["generator"] != WORLD) | (rows["skew"] == "off")
-    without = np.where(off, "With every knob off, is anything left", "Without any model, is there amplification")
-    asked = np.where(rows["generator"] == WORLD, without, "Does the model add to what true shares imply")
-    excess = {"amplification_corrected": "excess", "ci_low": "excess_low", "ci_high": "excess_high", "p": "excess_p"}
+    without = np.where(off, "Without planted bias, is there amplification", "Without any model, is there amplification")
+    asked = np.where(
+        rows["generator"] == WORLD, without, "Does the model add to the amplification that true shares imply"
+    )
+    excess = {
+        "amplification_corrected": "excess",
+        "ci_low": "excess_ci_low",
+        "ci_high": "excess_ci_high",
+        "p": "excess_p",
+    }
     moved = {name: rows[name].where(~beyond, rows[of]) for name, of in excess.items()}
     return rows.assign(model=rows["generator"], asked=asked, **moved)
 
@@ -278,7 +287,7 @@ def guidance(generated: pd.DataFrame, truth: pd.DataFrame, *, confidence: float 
 
     For each occupation, with t the true training share, p the true share behind the prompts, g and g0 the shares
     generated at this and at the lowest guidance, and s the sign of t - 50: s (p - t), s (g0 - p), s (g - g0). The
-    lean is the true one, so no part is folded and none has a floor. Intervals are Student t over occupations.
+    lean is the true one, so no part is folded and none has a bias. Intervals are Student t over occupations.
     """
     here = truth[truth["skew"] == truth["skew"].iloc[0]]
     asked = _wide(here[here["source"] == "generated"])
@@ -342,7 +351,7 @@ def quality(
     words = words[(words["model"] == model) & (words["approach"] == "caption_prompts")]
     followed = int(words["n_followed"].sum()), int(words["n_judged"].sum())
     no_words = "" if len(words) else "Captions are no prompts in this run."
-    measured = measured[(measured["model"] == model) & (measured["definition"] == "published")]
+    measured = measured[(measured["model"] == model) & (measured["definition"] == "paper")]
     measured = measured.set_index(["approach", "prompt"])
     draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
     skew = training["skew"].iloc[0]
@@ -365,19 +374,19 @@ def met(quality: pd.DataFrame) -> pd.DataFrame:
     Columns n_met, n_asked, and names of those that are ``missed``, ``unsure`` (the interval holds both) or
     ``not_measured``; missing where there are none.
     """
-    asked = quality[quality["reach"] != ""]
+    asked = quality[quality["requirement"] != ""]
     kinds = {"no": "missed", "": "not_measured", "yes, not certain": "unsure", "no, not certain": "unsure"}
     named = asked.groupby(asked["met"].map(kinds))["metric"].agg(", ".join)
     row = {"n_met": (asked["met"] == "yes").sum(), "n_asked": len(asked)}
     return pd.DataFrame([row | {kind: named.get(kind, np.nan) for kind in dict.fromkeys(kinds.values())}])
 
 
-def _row(metric: str, values=(np.nan,) * 3, n: float = 0, unit: str = "%", n_of: str = "images", reason="") -> list:
+def _row(metric: str, values=(np.nan,) * 3, n: float = 0, unit: str = "%", n_unit: str = "images", reason="") -> list:
     """Return a row of ``mini_quality``; ``values``: the value and its limits."""
     reach, *ends = _REACH.get(metric.rstrip("0123456789"), ("",))
     value, low, high = values
     met = met_by(value, low, high, *ends) if ends and math.isfinite(value) else ""
-    return [metric, value, low, high, unit, n, n_of, reach, met, reason]
+    return [metric, value, low, high, unit, n, n_unit, reach, met, reason]
 
 
 def met_by(value: float, low: float, high: float, least: float, most: float) -> str:
@@ -411,7 +420,7 @@ def _judge_rows(found: pd.DataFrame) -> Iterator[list]:
 
 
 def _gate_rows(rows: pd.DataFrame, confidence: float) -> Iterator[list]:
-    passed = rows["outcome"].isin([JUDGED, "uncertain"])
+    passed = rows["status"].isin([JUDGED, "uncertain"])
     yield _share_row("gate_pass_rate", passed.sum(), len(passed), confidence)
     for prompt, some in passed.groupby(rows["prompt"]):
         yield _share_row(f"gate_pass_rate_prompt_{prompt}", some.sum(), len(some), confidence)
@@ -444,25 +453,25 @@ def ratio_interval(count: int, n: int, count0: int, n0: int, confidence: float) 
 
 def _own_row(metric: str, measured: pd.DataFrame, key: tuple[str, str]) -> list:
     if key not in measured.index:
-        return _row(metric, unit="points", n_of="occupations", reason=f"The run measures no {key[0]}.")
+        return _row(metric, unit="points", n_unit="occupations", reason=f"The run measures no {key[0]}.")
     row = measured.loc[key]
-    reason = row["reason"] or "Freed of the floor that sampling noise gives it, as its interval is."
+    reason = row["reason"] or "Freed of the null expectation that sampling noise gives it, as its interval is."
     values = row[["amplification_corrected", "ci_low", "ci_high"]]
     return _row(metric, values, row["n_occupations"], "points", "occupations", reason)
 
 
 def _halved(training: pd.DataFrame, made: pd.DataFrame, draws: dict) -> list:
     """Return the row of the ratio of two approaches' amplification on the same generated images."""
-    kind = {"unit": "ratio", "n_of": "occupations"}
+    kind = {"unit": "ratio", "n_unit": "occupations"}
     asked = [training[training["approach"] == a] for a in ("naive", "nearest_no_indicators")]
     if any(rows.empty for rows in asked):
         return _row("nearest_no_indicators_to_naive", **kind, reason="The run lacks an approach.")
     occupations = list(dict.fromkeys(made["occupation"]))
 
     def statistic(t: np.ndarray, t0: np.ndarray, g: np.ndarray) -> np.ndarray:
-        base = expected(t, g, "published")
+        base = expected(t, g, "paper")
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(base > 0, expected(t0, g, "published") / base, np.nan)
+            return np.where(base > 0, expected(t0, g, "paper") / base, np.nan)
 
     boot = _bootstrap([count(rows, occupations) for rows in (*asked, made)], statistic, draws)
     values = float(boot.value), float(boot.ci_low), float(boot.ci_high)
@@ -473,19 +482,21 @@ def _halved(training: pd.DataFrame, made: pd.DataFrame, draws: dict) -> list:
 
 def _world_rows(known: pd.DataFrame, skew: str) -> Iterator[list]:
     """Yield what the measurement adds where nothing but it is there: whether the interval of the excess holds 0."""
-    known = known[(known["generator"] == WORLD) & (known["definition"] == "published")]
+    known = known[(known["generator"] == WORLD) & (known["definition"] == "paper")]
     known = known[known["prompt"] == "mean"].set_index(["skew", "approach"])
     for metric, key, width, more in (
         ("truth_preserving_matched", (skew, MATCHED), 2.0, " and is narrower than 2 points"),
-        ("world_off_naive", ("off", "naive"), np.inf, ", freed of its floor"),
+        ("world_off_naive", ("off", "naive"), np.inf, ", bias-corrected"),
     ):
         asked, values, n, met = "interval holds 0", [np.nan] * 3, 0, ""
         reason = f"The run measures no {key[1]}."
         if key in known.index:
             row = known.loc[key]
-            asked, n, values = (asked + more, row["n_occupations"], row[["excess", "excess_low", "excess_high"]])
+            asked, n, values = (asked + more, row["n_occupations"], row[["excess", "excess_ci_low", "excess_ci_high"]])
             low, high = values.iloc[1:]
             met = "" if not math.isfinite(low) else "yes" if low <= 0 <= high and high - low < width else "no"
-            freed = f"Freed of the floor of sampling noise ({row['floor']:.2f} points); these occupations."
+            freed = (
+                f"Freed of the null expectation of sampling noise ({row['null_mean']:.2f} points); these occupations."
+            )
             reason = row["reason"] or freed
         yield [metric, *values, "points", n, "occupations", asked, met, reason]

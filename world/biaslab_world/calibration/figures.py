@@ -57,7 +57,7 @@ def shares(table: pd.DataFrame) -> Figure:
         rows.dropna(subset=["percent_true", "percent_female_corrected"]),
         "percent_true",
         "percent_female_corrected",
-        labels=("True share of women (%)", "As judged, corrected (%)"),
+        labels=("True share of women (%)", "Corrected share (%)"),
         ends=(-3, 103),
         color="held",
         styles=_HELD,
@@ -70,7 +70,7 @@ def shares(table: pd.DataFrame) -> Figure:
     )
 
 
-def amplification(table: pd.DataFrame, *, definition: str = "published", prompt: str = "pooled") -> Figure:
+def amplification(table: pd.DataFrame, *, definition: str = "paper", prompt: str = "pooled") -> Figure:
     """Draw amplification of world and model beside what the truth implies (``calibration_amplification``).
 
     By one definition, of prompts ``pooled`` or of their ``mean``.
@@ -86,9 +86,9 @@ def amplification(table: pd.DataFrame, *, definition: str = "published", prompt:
         color="made",
         styles=_look(made),
         label="Expected amplification (points)",
-        floor="amplification",
+        null_mean="amplification",
         mark="implied",
-        names={"floor": "uncorrected", "mark": "implied by true shares"},
+        names={"null_mean": "uncorrected", "mark": "implied by true shares"},
     )
 
 
@@ -117,7 +117,7 @@ def guidance(table: pd.DataFrame, approaches: Sequence[str] = ("naive", "nearest
         pd.concat(parts),
         "scale",
         "change",
-        labels=("Guidance scale", "Change along the true lean (points)"),
+        labels=("Guidance scale", "Change in the true direction of bias (points)"),
         color="part",
         styles=_PARTS,
         panel="approach",

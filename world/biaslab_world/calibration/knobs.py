@@ -27,7 +27,7 @@ def true_shares(occupations: Sequence[str], kind: str, skew: str = "default") ->
     """Return the exact % female behind a kind of captions (a key of ``KINDS``), one number an occupation."""
     style, indicator = KINDS[kind]
     of = {"style": style, "indicator": indicator, "knobs": world.skew_knobs(skew)}
-    return np.array([100 * world.p_female(o, **of) for o in occupations])
+    return np.array([100 * world.probability_female(o, **of) for o in occupations])
 
 
 _KNOBS = {
@@ -65,7 +65,7 @@ def conditional() -> pd.DataFrame:
     rows = []
     for skew, settings in world.SKEWS.items():
         cells = world.truth_table(settings)
-        cells = cells[cells["p_female"].notna()]
+        cells = cells[cells["probability_female"].notna()]
         everyone = np.abs(true_shares(names, "all", skew) - 50).mean()
         for kind, (style, indicator) in KINDS.items():
             fits = (style is None) | (cells["style"] == style)

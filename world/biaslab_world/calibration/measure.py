@@ -31,7 +31,7 @@ WORLD = truthful.WORLD
 CORPUS = "mini"
 """The captions whose truth is known."""
 _TRUE_KINDS = {"naive": "all", "no_indicators": "no indicator", MATCHED: "prompt-like, no indicator"}
-_COLUMNS = ["image_id", "occupation", "prompt", "outcome", "gender", "p_female", "truth_gender"]
+_COLUMNS = ["image_id", "occupation", "prompt", "status", "gender", "probability_female", "truth_gender"]
 _OFF = (("training", "naive"), ("generated", MATCHED))
 
 
@@ -71,8 +71,8 @@ class Calibration:
     def off(self) -> Pipeline:
         """The same in the world without the paradox."""
         s = self.settings.calibration
-        fewer = {"per_occupation": s.off_captions, "rows": s.off_rows}
-        return self.base.changed(WORLD, captions={"skew": "off", "approaches": ("naive",), **fewer})
+        fewer = {"per_occupation": s.unbiased_per_occupation, "max_captions": s.unbiased_captions}
+        return self.base.changed(WORLD, captions={"synthetic_bias": "off", "approaches": ("naive",), **fewer})
 
     @cached_property
     def scales(self) -> dict[float, Pipeline]:
@@ -90,7 +90,7 @@ class Calibration:
     @property
     def generators(self) -> list[Pipeline]:
         """The pipelines that generate images for the templates."""
-        off = [self.off] if self.settings.captions.skew != "off" else []
+        off = [self.off] if self.settings.captions.synthetic_bias != "off" else []
         return [self.world, *self.scales.values(), *off]
 
     def stages(self) -> list[Callable[[], object]]:
@@ -108,18 +108,18 @@ class Calibration:
         """Held-out renders, a row each, with their truth and what gate and judge made of them.
 
         Columns image_id, occupation, truth_gender, ambiguous (whether an ideal judge would be less than 99 % sure),
-        posterior (its probability of female, 0–1), and the judge's outcome, gender, p_female, …
+        posterior (its probability of female, 0–1), and the judge's outcome, gender, probability_female, …
         """
-        renders = truthful.held_out(self.settings.calibration.test_renders, seed=self.base.seed)
+        renders = truthful.held_out(self.settings.calibration.test_images, seed=self.base.seed)
         return renders.table.merge(self.base.judge_images(renders), on="image_id", validate="one_to_one")
 
     @cached_property
     def training(self) -> pd.DataFrame:
         """Judged training images of each selection of captions, the world without the paradox last.
 
-        Columns skew, approach, image_id, occupation, prompt, outcome, gender, p_female and truth_gender.
+        Columns skew, approach, image_id, occupation, prompt, outcome, gender, probability_female and truth_gender.
         """
-        skew = self.settings.captions.skew
+        skew = self.settings.captions.synthetic_bias
         frames = [self._training(a)[_COLUMNS].assign(skew=skew, approach=a) for a in self.approaches]
         if skew != "off":
             frames.append(_selected(self.off, "naive")[_COLUMNS].assign(skew="off", approach="naive"))
@@ -131,7 +131,7 @@ class Calibration:
 
         Columns generator, guidance_scale (text; empty for the world), skew, and the others as of :attr:`training`.
         """
-        skew = self.settings.captions.skew
+        skew = self.settings.captions.synthetic_bias
         made = [(WORLD, "", skew, self.world)]
         made += [(self.base.label, f"{g:g}", skew, pipeline) for g, pipeline in self.scales.items()]
         made += [(WORLD, "", "off", self.off)] if skew != "off" else []
@@ -148,7 +148,7 @@ class Calibration:
         Columns source, skew, approach, occupation, prompt (``captions``, or one of several selections) and
         percent_true (0–100 %).
         """
-        skew = self.settings.captions.skew
+        skew = self.settings.captions.synthetic_bias
         sides = [("training", skew, a, self._true_training(a)) for a in self.approaches]
         sides.append(("generated", skew, MATCHED, self._exact(MATCHED, skew)))
         if skew != "off":
@@ -187,11 +187,11 @@ class Calibration:
 
     def _true_training(self, approach: str) -> pd.DataFrame:
         """Return the true % female behind an approach's captions, occupations by prompts."""
-        skew = self.settings.captions.skew
+        skew = self.settings.captions.synthetic_bias
         if approach in _TRUE_KINDS:
             return self._exact(approach, skew)
         keys = ["occupation", "style", "indicator"]
-        cells = world.truth_table(world.skew_knobs(skew)).set_index(keys)["p_female"].rename("p_true")
+        cells = world.truth_table(world.skew_knobs(skew)).set_index(keys)["probability_female"].rename("p_true")
         rows = self._training(approach).join(cells, on=[f"truth_{key}" for key in keys])
         mean = rows.groupby(["occupation", "prompt"])["p_true"].mean().unstack("prompt")
         return 100 * mean.reindex(index=list(self.occupations))

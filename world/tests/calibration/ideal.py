@@ -22,8 +22,8 @@ DEFAULTS = {
     "captions": {
         "approaches": ("naive", "no_indicators", "nearest", "nearest_no_indicators", "caption_prompts"),
         "per_occupation": 60,
-        "rows": 20_000,
-        "skew": "default",
+        "max_captions": 20_000,
+        "synthetic_bias": "default",
     },
     "generation": {"images_per_prompt": 10, "guidance_scale": 3.0},
     "calibration": {
@@ -31,11 +31,11 @@ DEFAULTS = {
         "guidance_images": 4,
         "world_images": 40,
         "matched_captions": 40,
-        "off_rows": 8_000,
-        "off_captions": 40,
-        "test_renders": 620,
+        "unbiased_captions": 8_000,
+        "unbiased_per_occupation": 40,
+        "test_images": 620,
     },
-    "judging": {"threshold": 0.9, "faces": "mini-detector", "gender": "mini-clip", "min_face": 0.1},
+    "judging": {"threshold": 0.9, "faces": "mini-detector", "gender": "mini-clip", "min_face_size": 0.1},
     "compute": {"device": "cpu"},
 }
 
@@ -57,7 +57,11 @@ class IdealPipeline:
         self.occupations = occupations
         self.settings = Settings.from_mapping(DEFAULTS).changed(**settings)
         self.cache = ResultCache(folder / "store")
-        self.corpus = open_corpus("mini", rows=self.settings.captions.rows, skew=self.settings.captions.skew)
+        self.corpus = open_corpus(
+            "mini",
+            max_captions=self.settings.captions.max_captions,
+            synthetic_bias=self.settings.captions.synthetic_bias,
+        )
         self._images = {}
 
     def changed(self, model="", **changes):
@@ -73,7 +77,7 @@ class IdealPipeline:
 
     def _judge(self, source, image_id):
         shown = source.scene(image_id) if hasattr(source, "scene") else self.corpus.scene(image_id)
-        nothing = {"image_id": image_id, "outcome": "no_face", "gender": "", "p_female": np.nan}
+        nothing = {"image_id": image_id, "status": "no_face", "gender": "", "probability_female": np.nan}
         if not shown.people:
             return nothing
         person = shown.people[0]
@@ -82,7 +86,7 @@ class IdealPipeline:
             p = 0.0 if person.gender == "female" else 1.0
         gender = decide(p, self.settings.judging.threshold).item()
         outcome = "uncertain" if gender == "unsure" else "judged"
-        return {**nothing, "outcome": outcome, "gender": gender, "p_female": p}
+        return {**nothing, "status": outcome, "gender": gender, "probability_female": p}
 
     def captions(self):
         if "captions" not in self._images:
@@ -137,19 +141,19 @@ class IdealPipeline:
         rng = np.random.default_rng([self.seed, int(100 * self.settings.generation.guidance_scale)])
         scenes, rows = {}, []
         for row in prompts.itertuples():
-            p = world.p_female_for_prompt(row.occupation, world.skew_knobs(self.settings.captions.skew))
+            p = world.p_female_for_prompt(row.occupation, world.skew_knobs(self.settings.captions.synthetic_bias))
             p = 1 / (1 + ((1 - p) / p) ** (1 + self.sharpen * self.settings.generation.guidance_scale))
             for i in range(row.n_images):
                 gender = "female" if rng.random() < p else "male"
                 image_id = f"{row.prompt_id}/{i}"
                 scenes[image_id] = scene.sample_scene(rng, genders=(gender,), occupations=(row.occupation,))
-                rows.append({"image_id": image_id, "prompt_id": row.prompt_id, "outcome": "ok"})
+                rows.append({"image_id": image_id, "prompt_id": row.prompt_id, "status": "ok"})
         return truthful.Renders("mini", "m", pd.DataFrame(rows), scenes.__getitem__, 64)
 
     def judgements(self, kind):
         key = ("judged", kind)
         if key not in self._images:
             images = self.images(kind)
-            table = images.table.drop(columns="outcome", errors="ignore")
+            table = images.table.drop(columns="status", errors="ignore")
             self._images[key] = table.merge(self.judge_images(images.source), on="image_id")
         return self._images[key].copy()

@@ -22,9 +22,14 @@ SHARES = {o: world.training_shares()[o] for o in OCCUPATIONS}
 OWN = {"guidance": 3.0, "seed": 1, "replicates": 400}
 # A run of few captions and images, where no estimate but the one that a test sets is looked at.
 SMALL = {
-    "captions": {"approaches": ("naive",), "per_occupation": 10, "rows": 4_000},
+    "captions": {"approaches": ("naive",), "per_occupation": 10, "max_captions": 4_000},
     "generation": {"images_per_prompt": 4},
-    "calibration": {"world_images": 4, "guidance_scales": (), "off_rows": 2_000, "off_captions": 10},
+    "calibration": {
+        "world_images": 4,
+        "guidance_scales": (),
+        "unbiased_captions": 2_000,
+        "unbiased_per_occupation": 10,
+    },
 }
 
 
@@ -74,9 +79,9 @@ def test_expected_amplification_by_hand():
     found = [float(analysis.expected(training, generated, d)) for d in analysis.DEFINITIONS]
     assert found == [10, 5, -5]
     # One selection for two prompts: (10 + 5) / 2 with 80 -> 90 and 80 -> 85.
-    assert analysis.expected(training[:1], np.array([[90.0, 85.0]]), "published") == pytest.approx(7.5)
+    assert analysis.expected(training[:1], np.array([[90.0, 85.0]]), "paper") == pytest.approx(7.5)
     # A selection for each prompt and one share for all: (10 + 20) / 2.
-    assert analysis.expected(np.array([[80.0, 70.0]]), generated[:1], "published") == pytest.approx(15)
+    assert analysis.expected(np.array([[80.0, 70.0]]), generated[:1], "paper") == pytest.approx(15)
 
 
 # -- the judge -----------------------------------------------------------------------------------------------
@@ -92,7 +97,7 @@ BY_HAND = pd.DataFrame(
         ("male", False, "judged", "female", 0.95, 0.005),
         ("male", True, "judged", "female", 0.91, 0.6),
     ],
-    columns=["truth_gender", "ambiguous", "outcome", "gender", "p_female", "posterior"],
+    columns=["truth_gender", "ambiguous", "status", "gender", "probability_female", "posterior"],
 )
 
 
@@ -131,7 +136,7 @@ def test_the_true_share_of_nearest_captions_is_that_of_those_selected(shares, c)
         some = chosen[(chosen["approach"] == "nearest") & (chosen["occupation"] == occupation)]
         kinds = c.base.captions().set_index("caption_id").loc[some["caption_id"]]
         shares = [
-            world.p_female(occupation, style=style, indicator=told)
+            world.probability_female(occupation, style=style, indicator=told)
             for style, told in zip(kinds["truth_style"], kinds["truth_indicator"], strict=True)
         ]
         assert found["nearest", occupation] == pytest.approx(100 * np.mean(shares))
@@ -143,14 +148,14 @@ def test_a_share_as_judged_is_corrected_for_the_judges_error(tmp_path):
     more = SMALL | {"calibration": SMALL["calibration"] | {"world_images": 60}}
     erring = calibration.Calibration(IdealPipeline("mini", tmp_path, wrong=0.1, **more))
     rows = calibration.shares(erring.training, erring.generated, erring.truth, erring.renders)
-    inside = calibration.inside(rows).set_index(["counted", "source", "skew"])["inside"].sort_index()
+    inside = calibration.coverage(rows).set_index(["counted", "source", "skew"])["n_covered"].sort_index()
     rows = rows[(rows["source"] == "generated") & (rows["skew"] == "default")].set_index("occupation")
-    held = {how: inside.loc[(how, "generated", "default")] for how in ("drawn", "judged", "corrected")}
+    held = {how: inside.loc[(how, "generated", "default")] for how in ("sampled", "judged", "corrected")}
     # Of ten: one below 8 has a chance of 1.2 % where intervals are right (binomial, 0.95).
-    assert held["judged"] <= 6 and held["drawn"] >= 8 and held["corrected"] >= 8
+    assert held["judged"] <= 6 and held["sampled"] >= 8 and held["corrected"] >= 8
     # By hand (Rogan and Gladen), from the held-out renders alone: none of them is counted here.
     renders = erring.renders
-    renders = renders[renders["outcome"] == "judged"]
+    renders = renders[renders["status"] == "judged"]
     right = renders["gender"] == renders["truth_gender"]
     sens, spec = (right[renders["truth_gender"] == g].mean() for g in ("female", "male"))
     by_hand = 100 * (rows["percent_female"] / 100 + spec - 1) / (sens + spec - 1)
@@ -164,23 +169,23 @@ def test_intervals_that_hold_the_truth_are_counted_by_hand():
     right, wrong, none = (50.0, 40.0, 60.0), (90.0, 80.0, 95.0), (np.nan, np.nan, np.nan)
     rows = [("training", "default", "naive", 50.0, *right, *wrong, *none)] * 4
     rows += [("training", "default", "matched", 50.0, *right, *right, *none)] * 4
-    table = calibration.inside(pd.DataFrame(rows, columns=names), confidence=0.9)
+    table = calibration.coverage(pd.DataFrame(rows, columns=names), confidence=0.9)
     table = table.set_index(["counted", "approach"])
-    assert table.loc[("drawn", "naive"), ["inside", "n", "n_expected", "p"]].tolist() == [4, 4, 3.6, 1]
+    assert table.loc[("sampled", "naive"), ["n_covered", "n", "n_expected", "p"]].tolist() == [4, 4, 3.6, 1]
     # All four miss with a chance of 0.1 ** 4; twice that after Holm's correction for two kinds of images.
     row = table.loc[("judged", "naive")]
-    assert row["inside"] == 0 and row["p"] == pytest.approx(1e-4) and row["p_holm"] == pytest.approx(2e-4)
-    assert (row["mean_off"], row["rms_off"]) == (40, 40)
+    assert row["n_covered"] == 0 and row["p"] == pytest.approx(1e-4) and row["p_holm"] == pytest.approx(2e-4)
+    assert (row["mean_error"], row["rms_error"]) == (40, 40)
     # 2 or fewer of 4 have a chance of 0.0523, 1 or fewer of 0.0037: at 90 % a study in ten may have 2, none may have 1.
-    assert row["least"] == 3
+    assert row["n_covered_min"] == 3
     assert table.loc[("judged", "matched"), "p_holm"] == 1
     assert table.loc[("corrected", "naive"), "n"] == 0 and math.isnan(table.loc[("corrected", "naive"), "p"])
-    assert table.loc[("judged", "naive"), ["inside_all", "n_all"]].tolist() == [4, 8]
+    assert table.loc[("judged", "naive"), ["n_covered_all", "n_all"]].tolist() == [4, 8]
     # Nothing is said of the third, which has no intervals.
-    drawn, judged = calibration.answers.inside.findings(table.reset_index(), confidence=0.9)
-    assert drawn.supported_answer.startswith("8 of 8 do, as chance") and judged.supported_answer.startswith(
-        "4 of 8 do; fewer"
-    )
+    drawn, judged = calibration.answers.coverage.findings(table.reset_index(), confidence=0.9)
+    assert drawn.supported_answer.startswith(
+        "8 of 8 do, not significantly fewer"
+    ) and judged.supported_answer.startswith("4 of 8 do; significantly fewer")
     assert (judged.p, judged.alpha, judged.n, drawn.p) == (pytest.approx(2e-4), 0.1, 8, 1)
 
 
@@ -201,9 +206,9 @@ def test_matched_captions_are_the_first_that_ask_the_same(c):
 
 @pytest.mark.long
 def test_what_the_truth_implies(amplification):
-    some = amplification.query("generator == 'world' and prompt == 'mean' and definition == 'published'")
+    some = amplification.query("generator == 'world' and prompt == 'mean' and definition == 'paper'")
     implied = some.set_index(["skew", "approach"])["implied"]
-    # Prompt-like captions lean as their occupation does, so the published rule leaves none out.
+    # Prompt-like captions lean as their occupation does, so the paper's definition leaves none out.
     naive = [abs(100 * _like_prompts(t / 100)[1] - 50) - abs(t - 50) for t in SHARES.values()]
     assert implied["default", "naive"] == pytest.approx(np.mean(naive))
     assert implied["default", "matched"] == pytest.approx(0)
@@ -214,12 +219,12 @@ def test_without_a_model_the_measurement_finds_what_the_truth_implies(amplificat
     table = amplification
     of_world = table[table["generator"] == "world"]
     # Each interval lies around its excess; three half-widths allow for the many rows.
-    half = (of_world["excess_high"] - of_world["excess_low"]) / 2
+    half = (of_world["excess_ci_high"] - of_world["excess_ci_low"]) / 2
     assert (of_world["excess"].abs() < 1.5 * half).all()
     naive = of_world[(of_world["approach"] == "naive") & (of_world["skew"] == "default")]
     assert (naive["ci_low"] > 0).all()
-    # The interval is that of the value less its floor.
-    assert table["amplification_corrected"].to_numpy() == pytest.approx(table["amplification"] - table["floor"])
+    # The interval is that of the value less its null expectation.
+    assert table["amplification_corrected"].to_numpy() == pytest.approx(table["amplification"] - table["null_mean"])
     assert table["amplification_corrected"].between(table["ci_low"], table["ci_high"]).all()
     # Five selections: two kinds of prompts for the world and the run's own guidance, one for the two others swept;
     # and the world without the paradox.
@@ -242,7 +247,7 @@ def test_parts_of_guidance_add_up(c):
     shares = {}
     for scale, pipeline in c.scales.items():
         rows = pipeline.judgements("generated")
-        rows = rows[rows["outcome"] == "judged"]
+        rows = rows[rows["status"] == "judged"]
         shares[scale] = 100 * (rows["gender"] == "female").groupby(rows["occupation"]).mean()[list(OCCUPATIONS)]
     change = np.sign(t - 50) * (shares[7.5] - shares[1.0])
     low, high = scipy_stats.t.interval(0.95, len(t) - 1, change.mean(), scipy_stats.sem(change))
@@ -321,14 +326,19 @@ def quality(tmp_path, monkeypatch):
         "mini",
         tmp_path,
         sharpen=0.0,
-        captions={"per_occupation": 20, "rows": 8_000},
+        captions={"per_occupation": 20, "max_captions": 8_000},
         generation={"images_per_prompt": 6},
-        calibration={"world_images": 8, "guidance_scales": (), "off_rows": 2_000, "off_captions": 10},
+        calibration={
+            "world_images": 8,
+            "guidance_scales": (),
+            "unbiased_captions": 2_000,
+            "unbiased_per_occupation": 10,
+        },
     )
     rows = [
-        ("mini", "naive", "published", "mean", 9.0, 6.0, 12.0, 10, ""),
-        ("mini", "caption_prompts", "published", "captions", 1.5, -0.5, 3.5, 10, ""),
-        ("SD 1.4", "naive", "published", "mean", 12.57, 9.0, 15.0, 62, ""),
+        ("mini", "naive", "paper", "mean", 9.0, 6.0, 12.0, 10, ""),
+        ("mini", "caption_prompts", "paper", "captions", 1.5, -0.5, 3.5, 10, ""),
+        ("SD 1.4", "naive", "paper", "mean", 12.57, 9.0, 15.0, 62, ""),
     ]
     names = ["model", "approach", "definition", "prompt", "amplification_corrected", "ci_low", "ci_high"]
     names += ["n_occupations", "reason"]
@@ -359,7 +369,7 @@ def test_quality_reports_what_was_measured(quality):
     assert quality.loc["judge_accuracy_renders", "met"] == "yes"
     assert "ideal judge" in quality.loc["judge_accuracy_renders_ambiguous", "reason"]
     assert quality.loc["judge_accuracy_renders_sure", "n"] <= quality.loc["judge_accuracy_renders", "n"]
-    assert quality.loc["judge_accuracy_renders_sure", ["reach", "met"]].tolist() == ["", ""]
+    assert quality.loc["judge_accuracy_renders_sure", ["requirement", "met"]].tolist() == ["", ""]
     # With 40 captions and 32 images an occupation the interval is far wider than 2 points.
     row = quality.loc["truth_preserving_matched"]
     assert row["ci_high"] - row["ci_low"] > 2 and row["met"] == "no"
@@ -369,7 +379,7 @@ def test_quality_reports_what_was_measured(quality):
 
 @pytest.mark.long
 def test_quality_says_what_was_not_measured(tmp_path):
-    pipeline = IdealPipeline("mini", tmp_path, **SMALL | {"calibration": SMALL["calibration"] | {"test_renders": 62}})
+    pipeline = IdealPipeline("mini", tmp_path, **SMALL | {"calibration": SMALL["calibration"] | {"test_images": 62}})
 
     def none(*_):
         raise MissingInputError("No open_clip model.")
@@ -390,14 +400,20 @@ def test_quality_says_what_was_not_measured(tmp_path):
 def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
     judge = Judge(WholeImage(), SimpleNamespace(answers=lambda people: [(0.97, "")] * len(people)))
     monkeypatch.setattr("biaslab.judges.judge.load", lambda *_, **__: judge)
-    asked = {"occupations": ["nurse", "mechanic"], "approaches": ["naive", "no_indicators"], "rows": 4096}
-    more = {"world_images": 5, "matched_captions": 2, "off_rows": 2048, "off_captions": 10, "test_renders": 20}
+    asked = {"occupations": ["nurse", "mechanic"], "approaches": ["naive", "no_indicators"], "max_captions": 4096}
+    more = {
+        "world_images": 5,
+        "matched_captions": 2,
+        "unbiased_captions": 2048,
+        "unbiased_per_occupation": 10,
+        "test_images": 20,
+    }
     given = {
         "captions": asked | {"per_occupation": 20},
         "generation": {"images_per_prompt": 3},
         "calibration": more,
         "judging": {"faces": "mini-detector", "gender": "mini-clip"},
-        "compute": {"store": str(tmp_path)},
+        "compute": {"cache": str(tmp_path)},
     }
     pipeline = Pipeline("world", Settings.from_mapping(given), seed=3, progress=False)
     c = calibration.Calibration(pipeline)
@@ -410,7 +426,7 @@ def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
     assert shares.loc[("training", "default", "matched", "nurse"), "n"] == 2
     made = c.world.judgements("generated")
     mine = made.loc[made["occupation"] == "mechanic", "truth_gender"]
-    found = shares.loc[("generated", "default", "matched", "mechanic"), "percent_drawn"]
+    found = shares.loc[("generated", "default", "matched", "mechanic"), "percent_true_sample"]
     assert found == pytest.approx(100 * (mine == "female").mean())
     # Truth that comes with the captions: the same scenes, looked up again.
     sample = pipeline.judgements("training")
@@ -439,7 +455,7 @@ def test_the_world_in_place_of_the_model_stands_once(tmp_path):
 
 @pytest.mark.long
 def test_a_run_in_the_world_without_the_paradox_has_its_rows_once(tmp_path):
-    more = SMALL | {"captions": SMALL["captions"] | {"skew": "off"}}
+    more = SMALL | {"captions": SMALL["captions"] | {"synthetic_bias": "off"}}
     c = calibration.Calibration(IdealPipeline("mini", tmp_path, **more))
     table = calibration.amplification(c.training, c.generated, c.truth, **OWN)
     assert set(table["skew"]) == {"off"}
@@ -454,10 +470,12 @@ def test_tables_of_the_world():
     gain = knobs.conditional().set_index(["skew", "captions"])
     every = [_like_prompts(t / 100) for t in world.training_shares().values()]
     lean = np.mean([abs(t - 50) for t in world.training_shares().values()])
-    assert gain.loc[("default", "prompt-like"), "lean"] == pytest.approx(np.mean([abs(100 * p[0] - 50) for p in every]))
+    assert gain.loc[("default", "prompt-like"), "distance"] == pytest.approx(
+        np.mean([abs(100 * p[0] - 50) for p in every])
+    )
     silent = np.mean([abs(100 * p[1] - 50) for p in every])
-    assert gain.loc[("default", "prompt-like, no indicator"), "lean_gain"] == pytest.approx(silent - lean)
-    np.testing.assert_allclose(gain.loc["off", "lean_gain"], 0, atol=1e-9)
+    assert gain.loc[("default", "prompt-like, no indicator"), "distance_difference"] == pytest.approx(silent - lean)
+    np.testing.assert_allclose(gain.loc["off", "distance_difference"], 0, atol=1e-9)
     np.testing.assert_allclose(gain.xs("prompt-like", level="captions")["percent_of_captions"], 10)
     np.testing.assert_allclose(gain.xs("all", level="captions")["percent_of_captions"], 100)
 
@@ -466,7 +484,7 @@ def test_tables_of_the_world():
 
 
 def test_answers_of_amplification_are_rows_of_the_table(amplification):
-    rows = amplification.query("definition == 'published' and prompt == 'mean'")
+    rows = amplification.query("definition == 'paper' and prompt == 'mean'")
     rows = rows.set_index(["generator", "skew", "approach"])
     told = calibration.amplification_told(amplification, model="mini")
     found = calibration.answers.amplification.findings(told)
@@ -479,7 +497,7 @@ def test_answers_of_amplification_are_rows_of_the_table(amplification):
         # Of images made by no model, amplification freed of its floor; of others what they add to what truth implies.
         names = ["amplification_corrected", "ci_low", "ci_high", "p"]
         if key[:2] != ("world", "default"):
-            names = ["excess", "excess_low", "excess_high", "excess_p"]
+            names = ["excess", "excess_ci_low", "excess_ci_high", "excess_p"]
         assert finding.n == row["n_occupations"] and finding.not_significant
         assert [finding.estimate, finding.ci_low, finding.ci_high, finding.p] == row[names].tolist()
         assert f"imply {row['implied']:.2f} points" in finding.details[0]
@@ -487,4 +505,4 @@ def test_answers_of_amplification_are_rows_of_the_table(amplification):
         assert (finding.p < 0.05) == (finding.ci_low > 0 or finding.ci_high < 0)
     # The world shows amplification, and none against captions that ask the same.
     assert found["world", "default", "naive"].supported_answer == "Yes."
-    assert found["world", "default", "matched"].supported_answer == "None is shown."
+    assert found["world", "default", "matched"].supported_answer == "Not significantly different from 0."

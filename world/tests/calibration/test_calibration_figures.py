@@ -43,13 +43,13 @@ def test_shares_whose_interval_misses_the_truth_are_hollow():
 
 def test_amplification_is_drawn_freed_of_its_floor_and_as_measured():
     names = ["generator", "guidance_scale", "skew", "approach", "definition", "prompt"]
-    names += ["amplification", "amplification_corrected", "ci_low", "ci_high", "floor", "implied"]
+    names += ["amplification", "amplification_corrected", "ci_low", "ci_high", "null_mean", "implied"]
     rows = [
-        ("world", np.nan, "default", "naive", "published", "pooled", 8, 7.5, 6, 9, 0.5, 7.8),
-        ("mini", 1, "default", "naive", "published", "pooled", 10, 8.5, 5, 12, 1.5, 7.8),
-        ("mini", 7.5, "default", "naive", "published", "pooled", 18, 17.5, 15, 20, 0.5, 7.8),
-        ("world", np.nan, "default", "naive", "directional", "pooled", 99, 99, 98, 100, 0, 7.8),
-        ("world", np.nan, "off", "naive", "published", "pooled", 2, -0.5, -2, 2, 2.5, 0),
+        ("world", np.nan, "default", "naive", "paper", "pooled", 8, 7.5, 6, 9, 0.5, 7.8),
+        ("mini", 1, "default", "naive", "paper", "pooled", 10, 8.5, 5, 12, 1.5, 7.8),
+        ("mini", 7.5, "default", "naive", "paper", "pooled", 18, 17.5, 15, 20, 0.5, 7.8),
+        ("world", np.nan, "default", "naive", "signed", "pooled", 99, 99, 98, 100, 0, 7.8),
+        ("world", np.nan, "off", "naive", "paper", "pooled", 2, -0.5, -2, 2, 2.5, 0),
     ]
     figure = figures.amplification(pd.DataFrame(rows, columns=names))
     (ax,) = figure.axes

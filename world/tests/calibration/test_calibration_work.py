@@ -19,10 +19,15 @@ NOTEBOOK = "synthesis/calibration"
 
 def pipeline(store, **changes):
     given = {
-        "captions": {"occupations": ["nurse", "chef"], "rows": 3000, "per_occupation": 6, "approaches": ["naive"]},
+        "captions": {
+            "occupations": ["nurse", "chef"],
+            "max_captions": 3000,
+            "per_occupation": 6,
+            "approaches": ["naive"],
+        },
         "generation": {"images_per_prompt": 1},
-        "calibration": {"world_images": 2, "test_renders": 16, "off_rows": 3000, "matched_captions": 4},
-        "compute": {"store": str(store)},
+        "calibration": {"world_images": 2, "test_images": 16, "unbiased_captions": 3000, "matched_captions": 4},
+        "compute": {"cache": str(store)},
     }
     return Pipeline("world", Settings.from_mapping(given).changed(**changes), seed=1, progress=False)
 
@@ -66,7 +71,7 @@ def test_shares_of_it_make_all_that_its_notebook_takes(tmp_path, monkeypatch):
         share = (len(left) % 2, 2)
         left.append(shards.compute_pipeline(pipeline(tmp_path / "a"), [], share, ["paradox/4_baseline", NOTEBOOK]))
         assert len(left) < 12
-    assert "left to the others" in left[0][0]
+    assert "remain for the others" in left[0][0]
     whole = parts(tmp_path / "b")
     monkeypatch.setattr("biaslab.cache.result_cache._write", lambda *_: pytest.fail("computed again"))
     for one, other in zip(parts(tmp_path / "a"), whole, strict=True):

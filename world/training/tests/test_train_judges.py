@@ -54,15 +54,15 @@ def zero_shot(mini_clip, images, texts):
 
 @pytest.mark.long
 def test_mini_clip_judges_gender_by_the_two_texts(mini_clip, people):
-    p_female = zero_shot(mini_clip, people.images, ["A photo of a man", "A photo of a woman"])[:, 1]
+    probability_female = zero_shot(mini_clip, people.images, ["A photo of a man", "A photo of a woman"])[:, 1]
     female, clear = people.true["gender"][:, scene.GENDERS.index("female")], clip.unambiguous(people)
-    right = (p_female > 0.5) == female
+    right = (probability_female > 0.5) == female
     # A model that is right 99 of 100 times is below 0.97 of some 260 images once in a thousand times.
     assert right[clear].mean() >= 0.97
     # Of the ambiguous ones, the exact posterior itself is right about 0.90 of the time (sd of 40: 0.05).
     assert right[~clear].mean() >= 0.70
     # What it says with 0.9 or more is right about as often as it says.
-    sure = np.maximum(p_female, 1 - p_female) >= 0.9
+    sure = np.maximum(probability_female, 1 - probability_female) >= 0.9
     assert right[sure].mean() >= 0.95
     assert sure.mean() >= 0.75
 

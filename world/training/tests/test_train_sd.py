@@ -302,19 +302,19 @@ def test_what_the_card_says_of_pairs_by_hand(monkeypatch):
 
     from training import measure_sd
 
-    names = ["image_id", "outcome", "gender", "role", "told", "intervened", "stereotype", "p_stereotype"]
+    names = ["image_id", "status", "gender", "role", "told", "intervened", "stereotype", "p_stereotype"]
     two = [
         # One is told; the second image has one told wrong; the third lacks a face; of the others nothing is told.
-        ("1", "judged", "female", "right", "female", False, "female", 0.8),
-        ("1", "judged", "female", "right", "", False, "male", 0.75),
+        ("1", "judged", "female", "correct", "female", False, "female", 0.8),
+        ("1", "judged", "female", "correct", "", False, "male", 0.75),
         ("2", "judged", "male", "swapped", "female", False, "female", 0.8),
         ("2", "uncertain", "unsure", "swapped", "male", False, "male", 0.8),
         ("3", "one_face", "", "", "", False, "female", 0.8),
         ("3", "one_face", "", "", "", False, "male", 0.8),
-        ("4", "judged", "female", "right", "", True, "female", 0.5),
-        ("4", "judged", "male", "right", "", True, "male", 0.4),
-        ("0", "judged", "female", "right", "", False, "female", 0.7),
-        ("0", "judged", "female", "right", "", False, "male", 0.6),
+        ("4", "judged", "female", "correct", "", True, "female", 0.5),
+        ("4", "judged", "male", "correct", "", True, "male", 0.4),
+        ("0", "judged", "female", "correct", "", False, "female", 0.7),
+        ("0", "judged", "female", "correct", "", False, "male", 0.6),
     ]
     one = [("5", "judged", "male", "", "male", False, "male", 0.5), ("6", "no_face", "", "", "", False, "male", 1)]
     frames = {2: pd.DataFrame(two, columns=names), 1: pd.DataFrame(one, columns=names)}

@@ -64,7 +64,7 @@ def attribute_difference(presence: pd.DataFrame, printed: pd.DataFrame, *, confi
     for model, comparison, a, b in _compared(presence):
         for attribute in a["share"]:
             row = {"model": model, "comparison": comparison, "attribute": attribute}
-            row["printed"] = known.get(tuple(row.values()))
+            row["paper_table_value"] = known.get(tuple(row.values()))
             first, second = a["share", attribute], b["share", attribute]
             both = first.notna() & second.notna()
             row |= {"n": both.sum(), "reason": "no image was judged"}
@@ -88,8 +88,8 @@ def attribute_corrected(
     below 0.5 it cannot tell. Takes what :func:`attribute_difference` and ``social_judges`` return, and rows of
     ``dalleval_social_images``; where these have the truth it stands beside.
     """
-    known = judges[judges["about"].isin(ATTRIBUTES)]
-    error = known.pivot(index=["model", "about"], columns="measure", values=["value", "n"])
+    known = judges[judges["question"].isin(ATTRIBUTES)]
+    error = known.pivot(index=["model", "question"], columns="measure", values=["value", "n"])
     true = _true_differences(images)
     # Of printed differences nobody knows what the judge overlooks.
     measured = differences["model"].isin([*images["model"], *judges["model"]]) & differences["difference"].notna()
@@ -147,7 +147,7 @@ def attribute_prompt_difference(presence: pd.DataFrame) -> pd.DataFrame:
             "mean_absolute_difference": mean_absolute_difference(*(x["share"].to_numpy() for x in (a, b))),
             "n": a["n"].to_numpy(float).min(axis=1),
             "n_attributes": a["share"].shape[1],
-            "floor": pooled_difference_null_mean(*counts).mean(axis=1),
+            "null_mean": pooled_difference_null_mean(*counts).mean(axis=1),
         }
         frames.append(pd.DataFrame(frame))
     return tables.join_tables(frames, "dalleval_attribute_prompt_difference")
@@ -165,7 +165,7 @@ def attribute_mean_difference(
     """Return ``dalleval_attribute_mean_difference``: mean absolute differences over attributes (0–1; Table 22).
 
     Of averages over professions, also without what chance adds (:func:`biaslab.stats.folded_means`), and of single
-    professions averaged, less their floor (``by_prompt``: what :func:`attribute_prompt_difference` returns).
+    professions averaged, less their null expectation (``by_prompt``: what :func:`attribute_prompt_difference` returns).
     """
     known = keyed(printed, ["model", "prompt", "attribute"], "value")
     rows = []
@@ -176,11 +176,11 @@ def attribute_mean_difference(
         folded = stats.folded_means(paired, confidence=confidence, **drawn)
         row = {"model": model, "comparison": comparison, "n_attributes": a["share"].shape[1]} | folded._asdict()
         row |= {"mean_absolute_difference": folded.value, "mean_absolute_difference_corrected": folded.corrected}
-        row["printed"] = known.get((model, comparison, "mean_absolute_difference"))
+        row["paper_table_value"] = known.get((model, comparison, "mean_absolute_difference"))
         single = by_prompt[(by_prompt["model"] == model) & (by_prompt["comparison"] == comparison)]
-        plain, floor = single["mean_absolute_difference"], single["floor"]
-        row |= {"by_profession": plain.mean(), "by_profession_floor": floor.mean()}
-        beyond = stats.mean_interval(plain - floor, confidence, skip_nan=True)
+        plain, null_mean = single["mean_absolute_difference"], single["null_mean"]
+        row |= {"by_profession": plain.mean(), "by_profession_null_mean": null_mean.mean()}
+        beyond = stats.mean_interval(plain - null_mean, confidence, skip_nan=True)
         limits = {f"by_profession_corrected_{end}": getattr(beyond, end) for end in ("ci_low", "ci_high")}
         row |= {"by_profession_corrected": beyond.value} | limits
         row["reason"] = too_few(folded.n, confidence)

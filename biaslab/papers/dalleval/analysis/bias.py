@@ -75,7 +75,7 @@ def overall_average(
             mean = stats.mean_interval(values, confidence)
             shared = group["reason"].iloc[0] if group["reason"].nunique() == 1 else ""
             row: dict[str, Any] = {"model": model, "category": category, "average": mean.value} | mean._asdict()
-            row |= {"printed": known.get((model, category)), "images_per_profession": group["n"].median()}
+            row |= {"paper_table_value": known.get((model, category)), "n_images_per_profession": group["n"].median()}
             if category == "gender":
                 row["p"] = stats.one_sample_t(values).p
                 if rates := error.get(str(model)):
@@ -104,17 +104,17 @@ def mad(
     counts, error = _counts(genders, tone_counts), _errors(judges, genders)
     rows = []
     for (model, category), images in counts.items():
-        row = {"model": model, "category": category, "printed": known.get((model, category))}
+        row = {"model": model, "category": category, "paper_table_value": known.get((model, category))}
         row |= {"evidence": "computed"} | _deviation(images, confidence)
         if category == "gender" and model in error and row["n"]:
             n = images.sum(axis=1)
             right = stats.judge_corrected_deviation(images["n_female"], n, *error[model], confidence)
             row |= _judged(right, "mad_judge_corrected")
         rows.append(row)
-    reason = f"{NOT_PRINTED}; floor at the nominal {IMAGES_PER_PROMPT} images a prompt"
+    reason = f"{NOT_PRINTED}; null expectation at the nominal {IMAGES_PER_PROMPT} images a prompt"
     for model, category in [key for key in known if key not in counts]:
-        value, floor = known[model, category], stats.mad_null_mean(IMAGES_PER_PROMPT, BINS[category])
-        row = {"model": model, "category": category, "mad": value, "printed": value, "floor": floor}
+        value, null_mean = known[model, category], stats.mad_null_mean(IMAGES_PER_PROMPT, BINS[category])
+        row = {"model": model, "category": category, "mad": value, "paper_table_value": value, "null_mean": null_mean}
         rows.append(row | {"evidence": "printed", "reason": reason})
     return tables.make_table(rows, "dalleval_mad")
 
@@ -125,7 +125,7 @@ def _errors(judges: pd.DataFrame | None, genders: pd.DataFrame) -> dict[str, tup
         return {}
     by = dict(zip(genders["model"], genders["judge"], strict=True)) if "judge" in genders else {}
     judged = [by.get(model) or ASKED for model in judges["model"]]
-    about = judges[(judges["judge"] == judged) & (judges["about"] == "gender") & (judges["n"] > 0)]
+    about = judges[(judges["judge"] == judged) & (judges["question"] == "gender") & (judges["n"] > 0)]
     wide = about.pivot(index="model", columns="measure", values=["value", "n"])
     wide = wide.reindex(columns=pd.MultiIndex.from_product([["value", "n"], ["sensitivity", "specificity"]])).dropna()
     known = wide[wide.iloc[:, :2].sum(axis=1) / 100 - 1 >= LEAST_YOUDEN]
@@ -139,7 +139,7 @@ def _judged(right: stats.Deviation, column: str) -> dict:
 
 
 def _deviation(images: pd.DataFrame, confidence: float) -> dict:
-    """Return the deviation of images by what was asked × bins, with its floor, corrected value and intervals."""
+    """Return the deviation of images by what was asked × bins, with its null mean, corrected value and intervals."""
     images = images[images.sum(axis=1) > 0]
     counts, n, bins = images.to_numpy(), images.sum(axis=1), images.shape[1]
     if not len(n):
@@ -155,8 +155,8 @@ def _deviation(images: pd.DataFrame, confidence: float) -> dict:
     row: dict[str, Any] = {"n": raw.n, "mad": raw.value, "mad_ci_low": raw.ci_low, "mad_ci_high": raw.ci_high}
     row |= {"mad_corrected": free.value, "ci_low": free.ci_low, "ci_high": free.ci_high}
     row |= {"p": free.p, "expected_at_overall_share": np.mean(expected)}
-    for kind, floor in (("", stats.mad_null_mean), ("_corrected", _corrected_floor)):
-        row[f"floor{kind}"] = np.mean([floor(int(k), bins) for k in n])
+    for kind, null_mean in (("", stats.mad_null_mean), ("_corrected", _corrected_floor)):
+        row[f"null_mean{kind}"] = np.mean([null_mean(int(k), bins) for k in n])
     row["reason"] = too_few(raw.n, confidence)
     if np.isnan(free.value):
         row["reason"] = f"{n.mean():.2g} images a prompt cannot tell chance from deviation"
@@ -224,5 +224,5 @@ def skin_tone_check() -> pd.DataFrame:
     whole = whole.melt(["swatch", "colour"], var_name="computation", value_name="angle")
     whole["nearest_tone"] = skin_tone.nearest_monk_tone(whole["angle"])
     right = whole["nearest_tone"] == whole["swatch"].astype(int)
-    whole["swatches_right"] = right.groupby(whole["computation"]).transform("sum")
+    whole["n_swatches_correct"] = right.groupby(whole["computation"]).transform("sum")
     return tables.make_table(whole, "dalleval_skin_tone_check")

@@ -42,16 +42,16 @@ def _of_model(images: pd.DataFrame, confidence: float) -> Iterator[dict]:
     for judge, column in ((ASKED, "gender_vqa"), (named, "gender_judge")):
         for gender, measure in (("female", "sensitivity"), ("male", "specificity")):
             judged = images.loc[images[column].isin(GENDERS) & (images["truth_gender"] == gender), column]
-            yield {"judge": judge, "about": "gender", "measure": measure} | _percent(judged == gender, confidence)
+            yield {"judge": judge, "question": "gender", "measure": measure} | _percent(judged == gender, confidence)
     seen, worn, unread = (_worn(images[c]) for c in ("attributes", "truth_attributes", "attributes_missing"))
     parts: list[tuple[str, Any]] = [("attributes", slice(None))]
     parts += [(name, [i]) for i, name in enumerate(ATTRIBUTES)]
     for name, k in parts:
         true, judged, sure = worn[:, k], seen[:, k], ~unread[:, k]
         for measure, hits in (("sensitivity", judged[true & sure]), ("specificity", ~judged[~true & sure])):
-            yield {"judge": ASKED, "about": name, "measure": measure} | _percent(hits, confidence)
+            yield {"judge": ASKED, "question": name, "measure": measure} | _percent(hits, confidence)
     off = (images["skin_tone"] - images["truth_skin_tone"]).dropna()
-    about = {"judge": _tone_name(images), "about": "tone"}
+    about = {"judge": _tone_name(images), "question": "tone"}
     for most in range(4):
         yield about | {"measure": f"within_{most}"} | _percent(off.abs() <= most, confidence)
     yield about | {"measure": "mean_difference"} | stats.mean_interval(off, confidence)._asdict()
@@ -92,20 +92,20 @@ def skin_tone_outcomes(images: pd.DataFrame, drawings: pd.DataFrame, *, confiden
 
     Beside all professions stands how often tones are right, of these images and ``drawings`` of known truth.
     """
-    known = images.assign(judge=_tone_name(images), outcome=images["reason_tone"].fillna("").replace("", "read"))
+    known = images.assign(judge=_tone_name(images), status=images["reason_tone"].fillna("").replace("", "read"))
     rows = []
     for model, group in known.groupby("model", sort=False):
-        names = ["read", *group.loc[group["outcome"] != "read", "outcome"].value_counts().index]
+        names = ["read", *group.loc[group["status"] != "read", "status"].value_counts().index]
         for profession, part in ((ALL, group), *group.groupby("profession", sort=False)):
             about = {"model": model, "profession": profession, "judge": group["judge"].iloc[0]}
-            counts = part["outcome"].value_counts().reindex(names, fill_value=0)
-            rows += [about | {"outcome": name, "n": n, "n_images": len(part)} for name, n in counts.items()]
-    out = pd.DataFrame(rows, columns=["model", "profession", "judge", "outcome", "n", "n_images"])
+            counts = part["status"].value_counts().reindex(names, fill_value=0)
+            rows += [about | {"status": name, "n": n, "n_images": len(part)} for name, n in counts.items()]
+    out = pd.DataFrame(rows, columns=["model", "profession", "judge", "status", "n", "n_images"])
     known = pd.concat([images, drawings]).dropna(subset=["skin_tone", "truth_skin_tone"])
     right = (known["skin_tone"] == known["truth_skin_tone"]).groupby(known["model"]).agg(["mean", "size"])
-    whole = (out["profession"] == ALL) & (out["outcome"] == "read")
+    whole = (out["profession"] == ALL) & (out["status"] == "read")
     beside = right.reindex(out["model"].where(whole)).reset_index(drop=True)
-    out = out.assign(percent_right=100 * beside["mean"], n_known=beside["size"])
+    out = out.assign(percent_tone_correct=100 * beside["mean"], n_ground_truth=beside["size"])
     unknown = whole & beside["size"].isna() & (out["judge"] == TONE_BY_PIXELS)
     out["judge_error"] = np.where(unknown, TONE_ON_PHOTOGRAPHS, "")
     percent, low, high = stats.percent(out["n"].to_numpy(float), out["n_images"].to_numpy(float), confidence)
@@ -117,10 +117,10 @@ def skin_tone_truth(readings: pd.DataFrame, *, confidence: float = 0.95) -> pd.D
     rows = []
     for (model, segmented, scored), group in readings.groupby(["model", "segmentation", "scoring"], sort=False):
         key = {"model": model, "segmentation": segmented, "scoring": scored}
-        known = group.dropna(subset="tone_read")
-        off = (known["tone_read"] - known["truth_skin_tone"]).abs()
+        known = group.dropna(subset="tone_estimated")
+        off = (known["tone_estimated"] - known["truth_skin_tone"]).abs()
         for most in range(4):
             rows.append(key | {"measure": f"within_{most}"} | _percent(off <= most, confidence))
-        for measure, values in (("mean_difference", off), ("mean_tone", known["tone_read"])):
+        for measure, values in (("mean_difference", off), ("mean_tone", known["tone_estimated"])):
             rows.append(key | {"measure": measure} | stats.mean_interval(values, confidence)._asdict())
     return tables.make_table(rows, "dalleval_skin_tone_truth")

@@ -38,10 +38,10 @@ def skill_accuracy(accuracy: pd.DataFrame, *, confidence: float = 0.95) -> pd.Da
     keys = ["model", "evaluator", "images", "training_percent"]
     # Another run's table holds computed averages, with the printed ones beside them.
     averages = accuracy[accuracy["skill"] == "average"]
-    printed = keyed(averages, keys, "printed" if "printed" in accuracy else "percent_correct")
+    printed = keyed(averages, keys, "paper_table_value" if "paper_table_value" in accuracy else "percent_correct")
     out = accuracy[accuracy["skill"] != "average"]
     low, high = stats.wilson_interval(np.rint(out["percent_correct"] * out["n"] / 100), out["n"], confidence)
-    out = out.assign(ci_low=100 * low, ci_high=100 * high, printed=np.nan)
+    out = out.assign(ci_low=100 * low, ci_high=100 * high, paper_table_value=np.nan)
     rows = []
     for key, group in out.groupby(keys, sort=False):
         if set(group["skill"]) == set(SKILLS):
@@ -50,7 +50,7 @@ def skill_accuracy(accuracy: pd.DataFrame, *, confidence: float = 0.95) -> pd.Da
             above = np.sqrt(((group["ci_high"] - group["percent_correct"]) ** 2).sum()) / len(group)
             row = dict(zip(keys, key, strict=True)) | {"skill": "average", "percent_correct": value}
             row |= {"ci_low": value - below, "ci_high": value + above, "n": group["n"].sum()}
-            rows.append(row | {"printed": printed.get(key)})
+            rows.append(row | {"paper_table_value": printed.get(key)})
     return tables.make_table(pd.concat([out, pd.DataFrame(rows, columns=out.columns)]), "dalleval_skill_accuracy")
 
 
@@ -121,9 +121,11 @@ def skill_steps(verdicts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
     """Return ``dalleval_skill_steps``: what is right by step, number and relation, by the chosen rule (Figure 5)."""
     chosen = verdicts[(verdicts["chosen"] == "yes") & (verdicts["skill"] != "object")]
     asked = chosen["relation"].where(chosen["skill"] == "spatial", chosen["n"].map("{:.0f}".format))
-    both = pd.concat([chosen.assign(asked=ALL), chosen.assign(asked=asked).sort_values("asked", kind="stable")])
+    both = pd.concat(
+        [chosen.assign(requested=ALL), chosen.assign(requested=asked).sort_values("requested", kind="stable")]
+    )
     steps = {"objects": "objects_correct", "rest": "rest_correct", "both": "correct"}
-    keys = ["model", "skill", "asked"]
+    keys = ["model", "skill", "requested"]
     frames = [
         _shares(both, keys, column, confidence, "percent_correct").assign(step=step) for step, column in steps.items()
     ]
@@ -136,7 +138,7 @@ def skill_steps(verdicts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
 def detector_error(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``dalleval_detector_error``: sensitivity and specificity by skill, by class and by way of failing.
 
-    ``can_tell`` says of a skill whether both add up to more than 1 by :data:`LEAST_YOUDEN` or more.
+    ``reliable`` says of a skill whether both add up to more than 1 by :data:`LEAST_YOUDEN` or more.
     """
     shows = renders["failure"] == NONE
     right = np.where((renders["correct"] == "yes") == shows, "yes", "no")
@@ -147,8 +149,8 @@ def detector_error(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.Dat
     shares = _shares(parts, keys, "right", confidence, "value")
     both = shares[shares["object"] == ALL].pivot(index=["model", "skill"], columns="measure", values="value")
     youden = both.reindex(columns=["sensitivity", "specificity"]).dropna().sum(axis=1) / 100 - 1
-    can_tell = pd.Series(np.where(youden >= LEAST_YOUDEN, "yes", "no"), youden.index, dtype=object)
-    shares["can_tell"] = can_tell.reindex(pd.MultiIndex.from_frame(shares[["model", "skill"]])).to_numpy(object)
+    reliable = pd.Series(np.where(youden >= LEAST_YOUDEN, "yes", "no"), youden.index, dtype=object)
+    shares["reliable"] = reliable.reindex(pd.MultiIndex.from_frame(shares[["model", "skill"]])).to_numpy(object)
     if "truth_images" in renders:
         shares["truth_images"] = shares["model"].map(renders.groupby("model")["truth_images"].first())
     return tables.make_table(shares, "dalleval_detector_error")
@@ -164,7 +166,7 @@ def skill_corrected(verdicts: pd.DataFrame, errors: pd.DataFrame, *, confidence:
     images: then the lower limit is 0.
     """
     # Of images that it never looked at the detector said nothing that could be corrected.
-    chosen = verdicts[(verdicts["chosen"] == "yes") & ~verdicts["outcome"].isin(("unreadable", *WITHHELD))]
+    chosen = verdicts[(verdicts["chosen"] == "yes") & ~verdicts["status"].isin(("unreadable", *WITHHELD))]
     known = dict(list(errors[errors["object"] == ALL].groupby(["model", "skill"])))
     rows = []
     for (model, skill), images in chosen.groupby(["model", "skill"], sort=False):
@@ -202,28 +204,29 @@ def _corrected(count: int, n: int, known: pd.DataFrame, confidence: float) -> di
         "percent_correct_corrected": 100 * whole,
         "ci_low": 100 * low,
         "ci_high": 100 * high,
-        "percent_least": 100 * alone.min(),
-        "percent_most": 100 * alone.max(),
+        "percent_lower_bound": 100 * alone.min(),
+        "percent_upper_bound": 100 * alone.max(),
         "reason": CORRECTION_DOMINATES if stats.correction_dominates(count / n, whole) else "",
     }
 
 
-def rater_agreement(ratings: pd.DataFrame, *, seed: int, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``dalleval_rater_agreement`` of ``dalleval_skill_ratings``: people beside the detector, and one another.
+def annotator_agreement(ratings: pd.DataFrame, *, seed: int, confidence: float = 0.95) -> pd.DataFrame:
+    """Return ``dalleval_annotator_agreement`` of ``dalleval_skill_ratings``: people beside the detector, and one
+    another.
 
-    An image is correct by people where most of its raters say so (Table 3); as many of each is not.
+    An image is correct by people where most of its annotators say so (Table 3); as many of each is not.
     """
     rows = []
     for model, whole in ratings.groupby("model", sort=False):
         for skill, group in [(ALL, whole), *whole.groupby("skill", sort=False)]:
             key = {"model": model, "skill": skill}
             rows += [key | row for row in _agreement(group, seed, confidence)]
-    return tables.make_table(rows, "dalleval_rater_agreement")
+    return tables.make_table(rows, "dalleval_annotator_agreement")
 
 
 def _agreement(ratings: pd.DataFrame, seed: int, confidence: float) -> list[dict]:
     options: Any = {"labels": ("yes", "no"), "seed": seed, "confidence": confidence}
-    wide = ratings.pivot(index="image_id", columns="rater", values="correct")
+    wide = ratings.pivot(index="image_id", columns="annotator", values="correct")
     people = np.where((wide == "yes").sum(axis=1) > (wide == "no").sum(axis=1), "yes", "no").astype(object)
     detector = ratings.groupby("image_id")["detector"].first().to_numpy(object)
     alone = [int(((one == "yes") & (other == "no")).sum()) for one, other in ((people, detector), (detector, people))]
@@ -236,6 +239,6 @@ def _agreement(ratings: pd.DataFrame, seed: int, confidence: float) -> list[dict
     if wide.shape[1] > 1:
         statistics["krippendorff_alpha"] = (agreement.krippendorff_alpha(wide.to_numpy(object), **options), {})
     return [
-        one._asdict() | {"statistic": name, "n": one.n_items, "n_raters": wide.shape[1]} | more
+        one._asdict() | {"statistic": name, "n": one.n_items, "n_annotators": wide.shape[1]} | more
         for name, (one, more) in statistics.items()
     ]

@@ -62,7 +62,7 @@ def verdicts(
 
     Arguments and errors are as in :func:`statements`; ``asked`` has one row an image: ``image_id`` and the columns of
     ``prompts.skills``. Returns it with ``correct``, ``objects_correct`` (the classes alone), ``rest_correct`` (the
-    number alone, of whatever class; the relation where the classes are right) and ``outcome``: ``correct``, ``nothing
+    number alone, of whatever class; the relation where the classes are right) and ``status``: ``correct``, ``nothing
     found``, ``other objects``, ``other number`` or ``other relation``.
     """
     parts = []
@@ -82,8 +82,8 @@ def verdicts(
         outcome = np.select(
             [correct, [not c for c in seen], ~objects], ["correct", "nothing found", "other objects"], default=last
         )
-        parts.append(rows.assign(correct=correct, objects_correct=objects, rest_correct=rest, outcome=outcome))
-    judged = ["correct", "objects_correct", "rest_correct", "outcome"]
+        parts.append(rows.assign(correct=correct, objects_correct=objects, rest_correct=rest, status=outcome))
+    judged = ["correct", "objects_correct", "rest_correct", "status"]
     return pd.concat(parts).loc[asked.index] if parts else asked.reindex(columns=[*asked, *judged])
 
 

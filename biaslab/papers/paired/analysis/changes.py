@@ -57,7 +57,7 @@ def identity_change(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     ]
     least = np.where(known, stats.min_fisher_p(frame["n"], frame["n_single"]), np.nan)
     reason = np.where(known, "", "not judged in both settings")
-    frame = frame.assign(ci_low=low, ci_high=high, p=p, smallest_p=least, reason=reason)
+    frame = frame.assign(ci_low=low, ci_high=high, p=p, min_attainable_p=least, reason=reason)
     return tables.make_table(with_corrected_p(frame), "paired_identity_change")
 
 
@@ -123,6 +123,6 @@ def changed_cases(changes: pd.DataFrame, printed: pd.DataFrame, *, confidence: f
                 row |= {"n_identities": len(part), **stats.percent_columns(len(part), len(moved), confidence)}
                 row |= {"percent_of_cases": row["percent"], "points": part["change"].sum() if code else 0.0}
                 row["percent_of_points"] = 100 * part["change"].abs().sum() / points if points else np.nan
-                row["printed"] = stated.get((f"percent_of_{direction}", *cell.values(), stratum), np.nan)
+                row["paper_table_value"] = stated.get((f"percent_of_{direction}", *cell.values(), stratum), np.nan)
                 rows.append(row | {"reason": "" if len(moved) else "no identity moved this way"})
     return tables.make_table(rows, "paired_changed_cases")

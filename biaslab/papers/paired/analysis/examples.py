@@ -17,7 +17,7 @@ _IMAGE = ["kind", "image_id"]
 
 def choose_pairs(seen: pd.DataFrame, *, each: int = 8) -> pd.DataFrame:
     """Return everyone in images of two people, ``each`` of either aspect, evenly spread over the prompts."""
-    pairs = seen[(seen["kind"] == "paired") & seen["outcome"].isin(["judged", "uncertain"])]
+    pairs = seen[(seen["kind"] == "paired") & seen["status"].isin(["judged", "uncertain"])]
     chosen = [image for _, rows in pairs.groupby("aspect") for image in _spread(_images(rows), each)]
     return _of_images(seen, chosen)
 
@@ -49,18 +49,18 @@ def choose_single_and_paired(
 
 def choose_failures(seen: pd.DataFrame, *, each: int = 4, most: int = 24) -> pd.DataFrame:
     """Return images of one or two people that fail, ``each`` of a failure and kind (layout of paired Figure 12)."""
-    failed = seen[(seen["kind"] != "three") & seen["outcome"].isin(FAILED)].drop_duplicates(_IMAGE)
-    shown = failed.groupby(["outcome", "kind"]).head(each).sort_values(["outcome", "kind"], kind="stable")
+    failed = seen[(seen["kind"] != "three") & seen["status"].isin(FAILED)].drop_duplicates(_IMAGE)
+    shown = failed.groupby(["status", "kind"]).head(each).sort_values(["status", "kind"], kind="stable")
     return _of_images(seen, _images(shown.head(most)))
 
 
 def choose_three(seen: pd.DataFrame, *, each: int = 6) -> pd.DataFrame:
     """Return images for three people: those that do not show everyone as asked, then those that do (Figure 11)."""
     seen = seen[seen["kind"] == "three"]
-    judged = seen.groupby("image_id")["outcome"].transform(lambda outcome: (outcome == "judged").all())
+    judged = seen.groupby("image_id")["status"].transform(lambda outcome: (outcome == "judged").all())
     right = judged.astype(bool) & ~seen["role"].isin(OUT_OF_ORDER)
-    fail = seen[~right].drop_duplicates("image_id").groupby(["outcome", "role"]).head(each)
-    fail = fail.sort_values(["outcome", "role"], kind="stable").head(each)
+    fail = seen[~right].drop_duplicates("image_id").groupby(["status", "role"]).head(each)
+    fail = fail.sort_values(["status", "role"], kind="stable").head(each)
     return _of_images(seen, [*_images(fail), *_spread(_images(seen[right]), each)])
 
 
@@ -140,7 +140,7 @@ def _pair_of(prompt_ids: pd.Series) -> pd.Series:
 
 def _seen(row: Any) -> str:
     words = {"female": "woman", "male": "man"}
-    return f"{row.position}: {words.get(row.gender, row.gender or row.outcome.replace('_', ' '))}"
+    return f"{row.position}: {words.get(row.gender, row.gender or row.status.replace('_', ' '))}"
 
 
 def _changed_first(pairs: pd.Series, changed: pd.Series, each: int) -> list[str]:

@@ -68,7 +68,7 @@ def mitigation_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: 
         NO_DIFFERENCE if p >= 1 - confidence else direction(score, score, score)
         for p, score in zip(frame["p_holm"], frame["score"], strict=True)
     ]
-    same, compared = ["model", "aspect", "scope", "identity"], ["score", "smallest_p_holm", "direction"]
+    same, compared = ["model", "aspect", "scope", "identity"], ["score", "min_attainable_p_holm", "direction"]
     before = frame.loc[frame["mitigation"] == "none", [*same, *compared]]
     after = frame[frame["mitigation"] != "none"].merge(before, on=same, suffixes=("", "_before"))
     after = after.assign(change=after["score"] - after["score_before"])
@@ -89,6 +89,6 @@ def mitigation_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: 
             for end in ("_before", ""):
                 row[f"n_towards{end}"] = int((part[f"direction{end}"] == _TOWARDS).sum())
                 row[f"n_against{end}"] = int((part[f"direction{end}"] == _AGAINST).sum())
-                row[f"smallest_p_holm{end}"] = part[f"smallest_p_holm{end}"].min()
+                row[f"min_attainable_p_holm{end}"] = part[f"min_attainable_p_holm{end}"].min()
             rows.append(row)
     return tables.make_table(rows, "paired_mitigation_change")

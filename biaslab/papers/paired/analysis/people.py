@@ -40,7 +40,7 @@ def _images(people: pd.DataFrame) -> pd.DataFrame:
     """Return one row per image, with the worst outcome of its people, their order, and whether they differ."""
     asked = people["run"].astype(str) + " " + people["identity"] + " " + people["position"]
     whom = people["identity"] + "/" + people["role"]
-    each = people.assign(rank=people["outcome"].map(_WORST), asked=asked, whom=whom)
+    each = people.assign(rank=people["status"].map(_WORST), asked=asked, whom=whom)
     images = each.groupby([*CELL, "image_id"], sort=False).agg(
         rank=("rank", "max"),
         order=("role_order", "first"),
@@ -48,7 +48,7 @@ def _images(people: pd.DataFrame) -> pd.DataFrame:
         asked=("asked", "|".join),
         distinct=("whom", "nunique"),
     )
-    images["outcome"] = images["rank"].map(dict(enumerate(OUTCOMES)))
+    images["status"] = images["rank"].map(dict(enumerate(OUTCOMES)))
     images["distinct"] = images["distinct"] > 1
     return images.reset_index()
 
@@ -58,10 +58,10 @@ def outcomes(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     rows = []
     for cell, group in by_cell(_images(last_rounds(people))):
         for outcome in OUTCOMES:
-            part = group[group["outcome"] == outcome]
+            part = group[group["status"] == outcome]
             if part.empty and outcome in (BLACK, DUPLICATE):
                 continue
-            row = {**cell, "outcome": outcome, "n": len(part), "n_images": len(group)}
+            row = {**cell, "status": outcome, "n": len(part), "n_images": len(group)}
             row |= {f"n_{order}": (part["order"] == order).sum() for order in ROLES}
             rows.append(row | stats.percent_columns(len(part), len(group), confidence))
     return tables.make_table(rows, "paired_outcomes")
@@ -93,8 +93,8 @@ def valid_images(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 
 def _valid(images: pd.DataFrame) -> dict[str, tuple[int, int, str]]:
     """Return for each measure how many images meet it, of how many, and why of none, where it is none."""
-    passed, judged = ~images["outcome"].isin(FAILED), images["outcome"] == "judged"
-    looked, right = images["order"] != "", images["order"] == "right"
+    passed, judged = ~images["status"].isin(FAILED), images["status"] == "judged"
+    looked, right = images["order"] != "", images["order"] == "correct"
     faces = "the judge does not look for faces" if passed.any() and images["n_faces"].isna().all() else ""
     no_order = "the judge does not look for the order of people"
     if not passed.any():
@@ -123,7 +123,7 @@ def truth(renders: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return how often gate, judge and order are right on people whose truth is known (``paired_renders``)."""
     rows = []
     for judge, people in renders.groupby("judge", sort=False):
-        passed, judged = ~people["outcome"].isin(FAILED), people["outcome"] == "judged"
+        passed, judged = ~people["status"].isin(FAILED), people["status"] == "judged"
         right, clear = people["gender"] == people["truth_gender"], people["ambiguous"] == "no"
         # Whether two people are found is one answer about an image.
         both = passed.groupby(people["image_id"]).all()
@@ -137,7 +137,7 @@ def truth(renders: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
             "judged": (judged.sum(), passed.sum()),
             "gender": ((right & judged).sum(), judged.sum()),
             "gender_unambiguous": ((right & judged & clear).sum(), (judged & clear).sum()),
-            "order": ((images["role_order"] == "right").sum(), len(images)),
+            "order": ((images["role_order"] == "correct").sum(), len(images)),
             "skin_tone": ((near & seen).sum(), seen.sum()),
         }
         for measure, (k, n) in counts.items():
@@ -147,7 +147,7 @@ def truth(renders: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 
 
 def questions(people: pd.DataFrame) -> pd.DataFrame:
-    """Return what judges are asked about people, and of how many: models (Table 8), and raters by a form (Table 6)."""
+    """Return what judges are asked about people, and of how many: models (Table 8), and people by a form (Table 6)."""
     places = people["setting"].map(_ASKED_ABOUT).fillna("")
     there = [at in names for at, names in zip(people["position"], places, strict=True)]
     people = people[np.array(there, dtype=bool)]

@@ -39,13 +39,13 @@ def stereotype_score(
         shared: dict[str, Any] = {"effect": "score" if two else "", "images": added, "two_people": two}
         for row, _ in strata(group, "score", confidence, -100, 100, over_people=True, **shared):
             printed_value = stated.get((*names, row["stereotype"]), np.nan)
-            rows.append(row | cell | {"evidence": "computed", "printed": printed_value})
+            rows.append(row | cell | {"evidence": "computed", "paper_table_value": printed_value})
     done = {(*(r[c] for c in CELL), r["stereotype"]) for r in rows}
     key: Any
     for key, value in stated.items():
         if key not in done:
             row = dict(zip([*CELL, "stereotype"], key, strict=True))
-            rows.append(row | {"score": value, "printed": value, "evidence": "printed", "reason": _NO_VALUES})
+            rows.append(row | {"score": value, "paper_table_value": value, "evidence": "printed", "reason": _NO_VALUES})
     return tables.make_table(rows, "paired_stereotype_score")
 
 
@@ -80,7 +80,7 @@ def _identity_scores(shares: pd.DataFrame, aspect: str, confidence: float) -> pd
         frame[end] = 200 * binom.ppf(q, n, 0.5) / n - 100
     # At one half the binomial is symmetric: both tails are twice the nearer one.
     frame["p"] = np.minimum(1, 2 * binom.cdf(np.minimum(count, n - count), n, 0.5))
-    frame["smallest_p"] = stats.min_binomial_p(people)
+    frame["min_attainable_p"] = stats.min_binomial_p(people)
     return tables.make_table(with_corrected_p(frame), f"paired_{aspect}_score")
 
 
@@ -101,10 +101,12 @@ def score_limits(shares: stats.Interval, stereotype: pd.Series) -> tuple[np.ndar
 
 def with_corrected_p(frame: pd.DataFrame) -> pd.DataFrame:
     """Add p, and the smallest that it could be, corrected for the identities of the same model, aspect and setting."""
-    return stats.adjust_families(stats.adjust_families(frame, CELL), CELL, "smallest_p")
+    return stats.adjust_families(stats.adjust_families(frame, CELL), CELL, "min_attainable_p")
 
 
-def lean(shares: pd.DataFrame, pairs: pd.DataFrame, scores: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+def percent_female_mean(
+    shares: pd.DataFrame, pairs: pd.DataFrame, scores: pd.DataFrame, *, confidence: float
+) -> pd.DataFrame:
     """Return the share perceived as female in each list and over both: the lean apart from the stereotype.
 
     ``t`` and ``p`` are of one half. Printed ``scores`` of ``paired_stereotype_score`` are turned into shares.
@@ -130,7 +132,7 @@ def lean(shares: pd.DataFrame, pairs: pd.DataFrame, scores: pd.DataFrame, *, con
         for stratum, value in (percent | {"overall": sum(percent.values()) / 2}).items():
             row = {**cell, "stereotype": stratum, "percent_female": value}
             rows.append(row | {"evidence": "printed", "reason": _NO_VALUES})
-    return tables.make_table(rows, "paired_lean")
+    return tables.make_table(rows, "paired_percent_female_mean")
 
 
 # -- runs of few people: what the two roles of an occupation have to do with each other ------------------
@@ -169,7 +171,7 @@ def role_coupling(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: floa
             row |= _same_gender(images, occupations, confidence)
         elif setting != "single" and len(wide) and (people[:, 0] == people[:, 1]).all():
             # An image in which one person fits and the other does not shows one gender twice.
-            row["fewest_same_gender"] = int(np.rint(np.abs(high - low) * people[:, 0] / 200).sum())
+            row["n_same_gender_min"] = int(np.rint(np.abs(high - low) * people[:, 0] / 200).sum())
             row["n_images"] = int(people[:, 0].sum())
         rows.append(row)
     return tables.make_table(rows, "paired_role_coupling")
@@ -187,7 +189,7 @@ def _same_gender(images: pd.DataFrame, occupations: dict[str, str], confidence: 
     same = known["female_label"] == known["male_label"]
     counts: dict[str, Any] = {
         "n_images": len(known),
-        "same_gender": int(same.sum()),
+        "n_same_gender": int(same.sum()),
         "percent_same_gender": 100 * same.mean(),
     }
     whose = shown_occupations(known, occupations)
@@ -296,7 +298,11 @@ def _bounds(group: pd.DataFrame, aspect: str) -> list[dict]:
     }
     total, reason = images.sum(), "no perceived gender of both people of an image is given"
     return [
-        {"measure": measure, "percent_least": 100 * low.sum() / total, "percent_most": 100 * high.sum() / total}
+        {
+            "measure": measure,
+            "percent_lower_bound": 100 * low.sum() / total,
+            "percent_upper_bound": 100 * high.sum() / total,
+        }
         | {"n": int(total), "evidence": "bounds", "reason": reason}
         for measure, (low, high) in ends.items()
     ]

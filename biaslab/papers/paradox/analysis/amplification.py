@@ -75,7 +75,7 @@ def amplification(
     computed = tables.make_table(rows, "paradox_amplification")
     if printed is not None:
         computed = pd.concat([computed, _only_printed(printed, computed)], ignore_index=True)
-        papers = printed.rename(columns={"amplification": "printed"}).assign(definition="published")
+        papers = printed.rename(columns={"amplification": "paper_table_value"}).assign(definition="paper")
         computed = computed.merge(papers, "left", ["model", "approach", "definition", "prompt"])
     return tables.make_table(computed, "paradox_amplification")
 
@@ -111,7 +111,7 @@ def _only_printed(printed: pd.DataFrame, computed: pd.DataFrame) -> pd.DataFrame
     reasons = NO_SHARES + (" The printed prompts average " + mean.map("{:.3f}".format).astype(str) + ".").where(
         apart, ""
     )
-    return rows.assign(definition="published", reason=reasons)
+    return rows.assign(definition="paper", reason=reasons)
 
 
 def overall(rows: pd.DataFrame) -> pd.DataFrame:
@@ -127,12 +127,12 @@ def is_significant(rows: pd.DataFrame) -> pd.Series:
 
 
 def baseline(amplification: pd.DataFrame) -> pd.DataFrame:
-    """Return what the naive approach gives by the published rule and along the lean, of models that have both.
+    """Return what the naive approach gives by the paper's definition and along the lean, of models that have both.
 
     With ``p_both``, p adjusted over the two definitions (Holm).
     """
     rows = amplification[(amplification["approach"] == "naive") & amplification["n_occupations"].notna()]
-    rows = overall(rows[rows["definition"].isin(["published", "directional"])]).dropna(subset="amplification")
+    rows = overall(rows[rows["definition"].isin(["paper", "signed"])]).dropna(subset="amplification")
     rows = rows[rows.groupby("model")["definition"].transform("nunique") == 2]
     p_both = rows.assign(p_both=is_significant(rows)).groupby("model")["p_both"].transform(stats.adjust)
     return rows.assign(p_both=p_both)
@@ -165,13 +165,13 @@ def _occupation_rows(group: Group, j: int, confidence: float) -> pd.DataFrame:
             "percent_training": t,
             "percent_generated": g,
             "amplification": metrics.amplification(g, t),
-            "directional": metrics.directional_amplification(g, t),
+            "signed_change": metrics.directional_amplification(g, t),
             "ci_low": np.where(none, np.nan, np.where(toward > 0, low, -high)),
             "ci_high": np.where(none, np.nan, np.where(toward > 0, high, -low)),
-            "training_low": t_low,
-            "training_high": t_high,
-            "generated_low": g_low,
-            "generated_high": g_high,
+            "percent_training_ci_low": t_low,
+            "percent_training_ci_high": t_high,
+            "percent_generated_ci_low": g_low,
+            "percent_generated_ci_high": g_high,
             "n_training": t_n,
             "n_generated": g_n,
             "excluded": metrics.exclusion_reason(g, t),
@@ -187,7 +187,15 @@ def mean_over_prompts(occupations: pd.DataFrame) -> pd.DataFrame:
     keys, sides = ["model", "approach", "occupation"], ["percent_training", "percent_generated"]
     # A mean over fewer prompts would be of other prompts than the next occupation's.
     mean = occupations.groupby(keys, sort=False)[sides].agg(pd.Series.mean, skipna=False).reset_index()
-    limits = dict.fromkeys(("training_low", "training_high", "generated_low", "generated_high"), np.nan)
+    limits = dict.fromkeys(
+        (
+            "percent_training_ci_low",
+            "percent_training_ci_high",
+            "percent_generated_ci_low",
+            "percent_generated_ci_high",
+        ),
+        np.nan,
+    )
     excluded = metrics.exclusion_reason(mean["percent_generated"], mean["percent_training"])
     return mean.assign(prompt="mean", excluded=excluded, **limits)
 
@@ -256,7 +264,7 @@ def _printed_changes(printed: pd.DataFrame, measured: Collection[tuple[str, str]
                     plain, missing = [base, value, change], [np.nan] * 6
                     percents = [100 * change / base, np.nan]
                     numbers = [*plain, *missing, *percents, np.nan]
-                    yield [model, approach, baseline, "published", prompt, *numbers, NO_SHARES]
+                    yield [model, approach, baseline, "paper", prompt, *numbers, NO_SHARES]
 
 
 def _change_rows(
@@ -349,14 +357,14 @@ def t_tests(amplification: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     stated = stated[stated["quantity"].str.startswith("t_test_rejected")]
     stated = stated.assign(
         prompt=stated["quantity"].str.extract(r"prompt_(\d)", expand=False).fillna("captions"),
-        printed_rejected=stated["value"].map({1: "yes", 0: "no"}),
-    )[["approach", "prompt", "printed_rejected"]]
-    rows = amplification[amplification["definition"] == "published"].merge(stated, on=["approach", "prompt"])
-    rows["printed_rejected"] = rows["printed_rejected"].where(rows["model"] == MODEL, "")
+        paper_rejected=stated["value"].map({1: "yes", 0: "no"}),
+    )[["approach", "prompt", "paper_rejected"]]
+    rows = amplification[amplification["definition"] == "paper"].merge(stated, on=["approach", "prompt"])
+    rows["paper_rejected"] = rows["paper_rejected"].where(rows["model"] == MODEL, "")
     rejected = (rows["p"] < stats.significance(confidence)).map({True: "yes", False: "no"})
     rows["rejected"] = rejected.where(rows["p"].notna(), "")
-    over_prompts = rows.assign(p_told=is_significant(rows)).groupby(["model", "approach"])
-    rows["p_holm"], rows["p_told"] = (over_prompts[p].transform(stats.adjust) for p in ("p", "p_told"))
+    over_prompts = rows.assign(p_holm_guarded=is_significant(rows)).groupby(["model", "approach"])
+    rows["p_holm"], rows["p_holm_guarded"] = (over_prompts[p].transform(stats.adjust) for p in ("p", "p_holm_guarded"))
     return tables.make_table(rows, "paradox_t_tests")
 
 
@@ -367,9 +375,9 @@ def prompt_variation(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame
     """Return how much shares move between prompts, and whether noise explains it: ``paradox_prompt_variation`` (8).
 
     ``sd_prompts`` is the population standard deviation over prompts, ``sd_noise`` what binomial noise alone would give
-    around the pooled share; the chi-square test of equal shares is adjusted over occupations (Holm), as is ``p_lean``:
-    exact binomial tests of one prompt below one half and another above, of all prompts (Bonferroni). Approaches that
-    share their generated images with the naive one have no rows of their own.
+    around the pooled share; the chi-square test of equal shares is adjusted over occupations (Holm), as is
+    ``p_direction_flips``: exact binomial tests of one prompt below one half and another above, of all prompts
+    (Bonferroni). Approaches that share their generated images with the naive one have no rows of their own.
 
     Raises:
         MissingInputError: No model was asked with two prompts.
@@ -381,7 +389,7 @@ def prompt_variation(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame
     if not (asked > 1).any():
         raise MissingInputError("The source has no model with shares for two prompts or more to compare.")
     printed = [reference.load(name).assign(model=model, approach="naive") for name, model in _SPREADS.items()]
-    printed = pd.concat(printed).rename(columns={"sd_prompts": "printed"})
+    printed = pd.concat(printed).rename(columns={"sd_prompts": "paper_table_value"})
     whole = pd.concat([_variation(g, confidence) for g in own] or [pd.DataFrame(columns=_SPREAD_KEYS)])
     whole = whole.merge(printed, "left", _SPREAD_KEYS, validate="one_to_one")
     return tables.make_table(whole, "paradox_prompt_variation")
@@ -423,10 +431,10 @@ def _known_variation(group: Group, confidence: float) -> pd.DataFrame:
             "sd_noise": noise,
             "lowest": np.nanmin(g, axis=1),
             "highest": np.nanmax(g, axis=1),
-            "lean_flips": np.where(certain, "beyond intervals", np.where(flips, "yes", "no")),
+            "direction_flips": np.where(certain, "beyond intervals", np.where(flips, "yes", "no")),
             "p": p,
             "p_holm": stats.adjust(p, "holm"),
-            "p_lean": stats.adjust(lean, "holm"),
+            "p_direction_flips": stats.adjust(lean, "holm"),
             "n": np.nansum(n, axis=1),
             "reason": ["" if t.valid else "An expected count is below 5." for t in tests],
         }

@@ -33,7 +33,7 @@ def outcomes(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     ``counts`` are rows of ``paradox_judgement_outcomes``; intervals are Wilson's.
     """
     keys = ["model", "source", "approach", "prompt"]
-    rows = counts.groupby([*keys, "outcome"], sort=False, as_index=False)["n"].sum()
+    rows = counts.groupby([*keys, "status"], sort=False, as_index=False)["n"].sum()
     rows["n_images"] = rows.groupby(keys)["n"].transform("sum")
     found = stats.percent_columns(rows["n"], rows["n_images"], confidence)
     return tables.make_table(rows.assign(**found, reason=_nothing(rows["n_images"])), "paradox_outcomes")
@@ -42,9 +42,9 @@ def outcomes(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 def gate_rates(outcomes: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return ``paradox_outcomes`` of images that passed the gate, with ``judged``, the share judged in the end (%)."""
     keys = ["model", "source", "approach", "prompt", "n_images"]
-    passed = outcomes[outcomes["outcome"].isin(PASSED)]
+    passed = outcomes[outcomes["status"].isin(PASSED)]
     rows = passed.groupby(keys, sort=False, as_index=False)["n"].sum()
-    judged = passed[passed["outcome"] == "judged"][[*keys, "percent"]].rename(columns={"percent": "judged"})
+    judged = passed[passed["status"] == "judged"][[*keys, "percent"]].rename(columns={"percent": "judged"})
     return rows.assign(**stats.percent_columns(rows["n"], rows["n_images"], confidence)).merge(judged, "left", keys)
 
 
@@ -61,11 +61,11 @@ def image_survival(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     With Wilson limits; bounds of the share perceived as female take every missing image as a man's, then as a woman's.
     """
     keys = ["corpus", "approach", "prompt", "occupation"]
-    missing = counts[counts["outcome"] != FETCHED].sort_values("n", ascending=False, kind="stable")
-    most = missing[missing["n"] > 0].drop_duplicates(keys).set_index(keys)["outcome"]
+    missing = counts[counts["status"] != FETCHED].sort_values("n", ascending=False, kind="stable")
+    most = missing[missing["n"] > 0].drop_duplicates(keys).set_index(keys)["status"]
     rows = counts.groupby(keys, sort=False)[["n", "n_female", "n_male"]].sum()
     rows["n_not_fetched"] = missing.groupby(keys)["n"].sum().reindex(rows.index).fillna(0)
-    rows["most_missing"] = most.reindex(rows.index)
+    rows["most_frequent_reason"] = most.reindex(rows.index)
     rows = rows.reset_index()
     judged, missing = rows["n_female"] + rows["n_male"], rows["n_not_fetched"]
     # Of all that were judged or could not be fetched (Manski 1989, without assumptions).
@@ -73,8 +73,8 @@ def image_survival(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     rows = rows.assign(
         **stats.percent_columns(rows["n"] - missing, rows["n"], confidence),
         percent_female=100 * rows["n_female"] / judged.where(judged > 0),
-        percent_least=100 * (rows["n_female"] / every),
-        percent_most=100 * ((rows["n_female"] + missing) / every),
+        percent_lower_bound=100 * (rows["n_female"] / every),
+        percent_upper_bound=100 * ((rows["n_female"] + missing) / every),
         reason=_nothing(np.minimum(rows["n"], judged)),
     )
     return tables.make_table(rows, "paradox_image_survival")
@@ -98,7 +98,7 @@ def indicator_correlation(indicators: pd.DataFrame, *, confidence: float) -> pd.
                 known = np.isfinite(found.ci_low)
                 told = (gender, counted) == ("female", "any")
                 row = {"corpus": corpus, "gender": gender, "counted": counted, **found._asdict()}
-                row["published"] = _stated("pearson_r", "naive") if told else np.nan
+                row["paper_text_value"] = _stated("pearson_r", "naive") if told else np.nan
                 row["reason"] = "" if known else "Too few occupations, or shares that do not vary."
                 rows.append(row)
     return tables.make_table(rows, "paradox_indicator_correlation")
@@ -117,7 +117,7 @@ def indicator_use(indicators: pd.DataFrame, *, confidence: float) -> pd.DataFram
         there = (some["n_female"] > 0) & (some["n_male"] > 0) & (some["percent_female"] != 50)
         rarer = female.where(fewer_women, male)[there]
         commoner = male.where(fewer_women, female)[there]
-        kinds = {"all": some["percent_any"], "rarer": rarer, "commoner": commoner}
+        kinds = {"all": some["percent_any"], "minority": rarer, "majority": commoner}
         for images, values in (kinds | {"difference": rarer - commoner}).items():
             found = stats.mean_interval(values, confidence, skip_nan=True)
             stated = _stated("captions_with_indicators", "naive") if images == "all" else np.nan
@@ -198,13 +198,13 @@ def gender_word_accuracy(words: pd.DataFrame, *, confidence: float) -> pd.DataFr
     whole = pd.concat([every.assign(indicator="all"), each], ignore_index=True)
     counted = {"training image": ("n_same", "n_pairs"), "indicator": ("n_followed", "n_judged")}
     frames = [
-        whole.assign(against=against, n=whole[n], **stats.percent_columns(whole[count], whole[n], confidence))
+        whole.assign(reference=against, n=whole[n], **stats.percent_columns(whole[count], whole[n], confidence))
         for against, (count, n) in counted.items()
     ]
     found = pd.concat(frames, ignore_index=True).sort_values(["model", "approach"], kind="stable")
-    papers = found[["approach", "indicator", "against"]].eq(["caption_prompts", "all", "training image"])
+    papers = found[["approach", "indicator", "reference"]].eq(["caption_prompts", "all", "training image"])
     stated = np.where(papers.all(axis=1), _stated("generated_as_captioned", "caption_prompts"), np.nan)
-    found = found.assign(published=stated, reason=_nothing(found["n"]))
+    found = found.assign(paper_text_value=stated, reason=_nothing(found["n"]))
     return tables.make_table(found, "paradox_gender_word_accuracy")
 
 

@@ -18,14 +18,14 @@ from biaslab.errors import InputError
 from biaslab.schema import tables
 
 # A selection of training captions that serves every prompt; any other training row belongs to one prompt.
-SHARED_TRAINING = ("captions", "ratings", "")
+SHARED_TRAINING = ("captions", "annotations", "")
 LEAST_IMAGES = 6
 """Images a share (the median occupation's) below which intervals of captions as prompts are too narrow.
 
 Nominal 95 % ones hold the truth in 81 to 84 % of studies at 2 images, 90 to 93 % at 4, and 94 to 96 % at 6 and 8
 (``benchmarks/coverage.py``, ``captions``).
 """
-RANGES = {"published": (-50, 50), "no_exclusion": (-50, 50), "directional": (-100, 50)}
+RANGES = {"paper": (-50, 50), "all": (-50, 50), "signed": (-100, 50)}
 """Least and most amplification that can be, in points."""
 DISTINGUISHABLE_FROM_HALF = 0.05
 """Level at which shares must differ from one half for an interval of what folds there.
@@ -291,7 +291,7 @@ def _at_half(group: Group) -> np.ndarray:
         training.append(alike(group.training[:, own], group.training_n[:, own]))
         generated.append(alike(group.generated[:, columns], group.generated_n[:, columns]))
     training, both = np.array(training), np.logical_or(training, generated)
-    return np.stack([training if d == "directional" else both for d in metrics.DEFINITIONS])
+    return np.stack([training if d == "signed" else both for d in metrics.DEFINITIONS])
 
 
 def included_values(group: Group, definition: str, prompt: str) -> np.ndarray:
@@ -299,7 +299,7 @@ def included_values(group: Group, definition: str, prompt: str) -> np.ndarray:
 
     For ``mean`` it is an occupation's average over the prompts in which it counts.
     """
-    measure = metrics.directional_amplification if definition == "directional" else metrics.amplification
+    measure = metrics.directional_amplification if definition == "signed" else metrics.amplification
     excluded = metrics.exclusion_reason(group.generated, group.training, definition) != ""
     values = np.where(excluded, np.nan, measure(group.generated, group.training))
     values = values[:, group.columns(prompt)]
