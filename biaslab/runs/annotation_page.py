@@ -295,7 +295,7 @@ def _of_run(folder: Path, paper: str, subset: str, show_faces: bool, overrides: 
         read["generated", one.model] = images
     pipeline = chosen[0].pipeline
     may_be_shown = show_faces or pipeline.training_domain == DRAWINGS
-    if chosen[0].of == "captions" and pipeline.has_images and may_be_shown:
+    if chosen[0].prompt_set == "captions" and pipeline.has_images and may_be_shown:
         images = pipeline.images("training")
         frames.append(images.table[["image_id", "occupation"]].assign(source="training", model=""))
         read["training", ""] = images

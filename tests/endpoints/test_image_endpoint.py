@@ -513,7 +513,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="kills with a signal")
 
 
 @posix
-@pytest.mark.parametrize("moment", ["save_picture", "keep"])
+@pytest.mark.parametrize("moment", ["save_image", "save_status"])
 def test_killed_while_an_answer_is_written_it_does_not_buy_it_again(server, tmp_path, moment):
     server.reply = lambda text, n: drawn(picture(of(text)), revised="as told", x_request_id=f"r{n}")
     killed = process(buy_from, server.url, tmp_path, 1, moment)

@@ -174,7 +174,7 @@ def test_pictures_of_one_prompt_are_counted_for_the_group_of_each(tmp_path):
     counts = own.images().table.groupby("group")["image_id"].agg(["size", "first"])
     assert counts.to_numpy().tolist() == [[2, "Kenya/0.png"], [3, "Peru/0.png"]]
     (one,) = asked_of.requests_for_tables(pipeline(tmp_path), ["custom_people"])
-    assert one.images == one.n_cached == 5
+    assert one.n_images == one.n_cached == 5
 
 
 def test_a_file_says_which_prompts_count_and_for_whom(tmp_path):

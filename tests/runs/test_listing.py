@@ -19,7 +19,7 @@ def asked(model="m", kind="custom", n=2, there=2, *, corpus="", left_out=False, 
             raise UnfinishedError
         return SimpleNamespace(table=table)
 
-    pipeline = SimpleNamespace(made=made, settings=SimpleNamespace(captions=SimpleNamespace(corpus=corpus)))
+    pipeline = SimpleNamespace(generate_images=made, settings=SimpleNamespace(captions=SimpleNamespace(corpus=corpus)))
     of = {"paper": "custom", "model": model, "kind": kind, "n_images": n, "n_cached": there, "prompts": prompts}
     of |= {
         "image_model": SimpleNamespace(truthful=False),

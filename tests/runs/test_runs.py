@@ -204,9 +204,9 @@ def test_a_fingerprint_covers_notebook_parameters_inputs_code_and_packages(tmp_p
     fingerprint = resume.fingerprint
     first = fingerprint(job, record)
     assert fingerprint(replace(job, folder=Path("y")), record) == first
-    folder = replace(job, given={"seed": 1, "source": "f"}, request=Request("f"))
+    folder = replace(job, parameters_given={"seed": 1, "source": "f"}, request=Request("f"))
     others = [
-        fingerprint(replace(job, given={**job.parameters_given, "seed": 2}), record),
+        fingerprint(replace(job, parameters_given={**job.parameters_given, "seed": 2}), record),
         fingerprint(job, {**record, "packages": {"numpy": "2.1"}}),
         fingerprint(folder, record),
         fingerprint(folder, {**record, "inputs": {"f": "1"}}),
@@ -214,7 +214,7 @@ def test_a_fingerprint_covers_notebook_parameters_inputs_code_and_packages(tmp_p
     ]
     # What models compute with counts where there are images.
     other = {**record, "packages": {"numpy": "2.0", "torch": "2.9"}}
-    images = replace(job, given={"seed": 1}, request=None)
+    images = replace(job, parameters_given={"seed": 1}, request=None)
     assert fingerprint(job, other) == first and fingerprint(images, other) != fingerprint(images, record)
     notebook.write_text("2")
     assert len({first, fingerprint(job, record), *others}) == 7
@@ -238,7 +238,7 @@ def test_progress_is_the_line_that_a_stage_wrote_last(tmp_path):
 
 def test_notebooks_side_by_side_do_not_wait_for_the_same_images():
     def job(takes, suffix="", makes=True):
-        return SimpleNamespace(takes=frozenset(takes.split()), suffix=suffix, makes_images=makes)
+        return SimpleNamespace(used_tables=frozenset(takes.split()), suffix=suffix, makes_images=makes)
 
     people, scores, shares = map(job, ("paired_people", "paired_score paired_people", "paradox_shares"))
     across, other = job("paired_score paradox_shares"), job("paired_people", "--a")

@@ -420,7 +420,7 @@ def test_judges_of_annotations_carry_probability(tmp_path):
             **person_ratings.judge_people(whom, judge.removeprefix("annotations:"))[["status", "gender"]]
         )
 
-    own = SimpleNamespace(judges=(name,), people_people_people_judged_by=judged_by, truth=lambda: None)
+    own = SimpleNamespace(judges=(name,), people_judged_by=judged_by, truth=lambda: None)
     found = custom.judges(SimpleNamespace(custom=own, label="A"))
     assert found["probability"].tolist() == pytest.approx([0.25, 0.5, np.nan], nan_ok=True)
     (tmp_path / "r.csv").write_text("image,probability,annotator,label\na,1.5,r,female\n")
