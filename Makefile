@@ -98,4 +98,4 @@ simulate: $(STAMP)  ## Simulate what intervals cover and tests reject, 2,000 stu
 	@for file in $(SIMULATIONS); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 clean:  ## Remove .venv, every run and what their stages keep
-	rm -rf $(VENV) outputs/*/ outputs/.store outputs/.golden
+	rm -rf $(VENV) outputs/*/ outputs/.cache outputs/.golden

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent
 sys.path += [str(ROOT / "tests" / room) for room in ("", "endpoints", "judges", "captions", "generation", "hub")]
 
 # Trying every model before each run of a test takes longer than the run; what does so is tried where it is left away.
-os.environ.setdefault("BIASLAB_REHEARSED", "1")
+os.environ.setdefault("BIASLAB_PREFLIGHT_DONE", "1")
 # jsonschema, which papermill needs, imports it where it is installed: seconds for a format that notebooks lack.
 sys.modules.setdefault("rfc3987_syntax", None)
 # The same examples each time, however busy the machine is, and nothing left in the folder.

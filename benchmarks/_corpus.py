@@ -18,7 +18,7 @@ def read_lines(path: str) -> list[str]:
     if not path:
         from biaslab.captions.corpus import open_corpus
 
-        return [text for batch in open_corpus("mini", rows=20_000).batches() for text in batch["text"]]
+        return [text for batch in open_corpus("mini", max_captions=20_000).batches() for text in batch["text"]]
     data = Path(path).read_bytes()
     text = (gzip.decompress(data) if path.endswith(".gz") else data).decode("utf-8", errors="replace")
     return [line for line in (" ".join(line.split()) for line in text.split("\n")) if line]

@@ -73,7 +73,7 @@ def captions_as_prompts(
         seen, seen_own = rng.random(shown.shape) < judged, rng.random(own.shape) < judged
         women, total = (shown & seen).sum(axis=-1), seen.sum(axis=-1)
         group = np.repeat(np.arange(occupations), captions)
-        ours = stats.ByCaption(
+        ours = stats.CaptionClusterSampling(
             group,
             np.where(seen_own, own, np.nan).ravel(),
             women.ravel(),

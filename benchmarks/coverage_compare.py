@@ -29,7 +29,7 @@ def compared(first: dict, second: dict, truth: np.ndarray) -> dict[str, np.ndarr
         pd.DataFrame(values).rename_axis(index="study", columns="unit").stack().rename("value").reset_index()
         for values in (first["values"], second["values"])
     ]
-    found = pairing.correlations(*sides, ["study"], least=stats.fewest_units(1 - CONFIDENCE))
+    found = pairing.correlations(*sides, ["study"], least=stats.min_units(1 - CONFIDENCE))
     found = found.astype({"study": int}).set_index("study")["correlation"].reindex(range(len(truth)))
     parts = [side[name] for side in (first, second) for name in ("estimate", "low", "high")]
     results = {}

@@ -117,7 +117,7 @@ def pages(rng, studies, *, groups: int, images: int, persons: int, matching: flo
     """Yield what the statistics behind the tables cover, and whether the page of a fair model claims a group."""
     how = {"groups": groups, "images": images, "persons": persons, "matching": matching, "share": share}
     stratum = np.repeat(np.arange(groups), images)
-    fewest = stats.fewest_units()
+    fewest = stats.min_units()
     for _ in range(studies):
         female, judged, tone, wrong = generated(rng, **how)
         count, n = (female & judged).sum(axis=2), judged.sum(axis=2)

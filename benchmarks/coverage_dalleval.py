@@ -84,9 +84,9 @@ def judged_gender(rng, studies, *, kind, professions, images, right=(0.9, 0.86),
         measured = tuple(rng.binomial(drawings, right) / drawings)
         error = (*measured, drawings, drawings)
         ways = {
-            "MAD": (stats.judged_deviation(women, of, *error), truth),
+            "MAD": (stats.judge_corrected_deviation(women, of, *error), truth),
             "MAD as judged": (stats.mean_mad(np.column_stack([women, images - women])), truth),
-            "average": (stats.judged_mean(2 * women / images - 1, *error), average),
+            "average": (stats.judge_corrected_mean(2 * women / images - 1, *error), average),
         }
         plain = stats.mean_interval(2 * women / images - 1)
         found = {way: _judged(of.ci_low, of.ci_high, of.p, true, of.value) for way, (of, true) in ways.items()}

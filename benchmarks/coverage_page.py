@@ -48,7 +48,7 @@ def percent_female(rng) -> pd.DataFrame:
             for source, prompt in sides:
                 share = 100 * rng.binomial(12, p) / 12
                 rows.append(own | {"source": source, "prompt": prompt, "percent_female": share})
-    return tables.of(rows, "paradox_percent_female")
+    return tables.make_table(rows, "paradox_percent_female")
 
 
 def people(rng) -> pd.DataFrame:
@@ -63,7 +63,7 @@ def people(rng) -> pd.DataFrame:
                     name = f"{stereotype}{i}"
                     row |= {"identity": name, "occupation": name, "stereotype": stereotype}
                     rows.append(row | {"percent_female": share})
-    return tables.of(rows, "paired_percent_female")
+    return tables.make_table(rows, "paired_percent_female")
 
 
 def genders(rng) -> pd.DataFrame:
@@ -73,7 +73,7 @@ def genders(rng) -> pd.DataFrame:
         for model in MODELS
         for i in range(PROFESSIONS)
     ]
-    return tables.of(rows, "dalleval_average_gender")
+    return tables.make_table(rows, "dalleval_average_gender")
 
 
 def presence(rng) -> pd.DataFrame:
@@ -87,7 +87,7 @@ def presence(rng) -> pd.DataFrame:
         for i in range(PROFESSIONS)
         for k in range(ATTRIBUTES)
     ]  # fmt: skip
-    return tables.of(rows, "dalleval_attribute_presence")
+    return tables.make_table(rows, "dalleval_attribute_presence")
 
 
 def verdicts(rng) -> pd.DataFrame:
@@ -100,7 +100,7 @@ def verdicts(rng) -> pd.DataFrame:
             row |= {"text": f"scene {i}", "object": "dog", "correct": right, "objects_correct": right}
             rows.append(row | {"rest_correct": right, "status": "correct" if right == "yes" else "nothing found",
                                "chosen": "yes"})  # fmt: skip
-    return tables.of(rows, "dalleval_skill_verdicts")
+    return tables.make_table(rows, "dalleval_skill_verdicts")
 
 
 def similarity(rng) -> pd.DataFrame:
@@ -116,7 +116,7 @@ def similarity(rng) -> pd.DataFrame:
                         row = {"model": model, "dataset": "D", "space": space, "metric": metric, "pair": pair}
                         row |= {"case": f"t{case}", "value": value, "n": 1, "unit": "", "higher_is_closer": 1}
                         rows.append(row | {"sample": "triplets"})
-    return tables.of(rows, "triplets_similarity")
+    return tables.make_table(rows, "triplets_similarity")
 
 
 def page(rng, replicates: int = 400, told: tuple[str, ...] = MODELS) -> list[dict]:
@@ -186,7 +186,7 @@ def claims(given: tuple) -> dict[str, set[str]]:
     seed, *how = given
     alone = page(np.random.default_rng([29, seed]), *how)
     found = {"alone": alone, "adjusted": findings.adjust_across_report(alone)[0]}
-    return {way: {r["question"] for r in records if r["decided"]} for way, records in found.items()}
+    return {way: {r["question"] for r in records if r["is_significant"]} for way, records in found.items()}
 
 
 HEADLINES, GROUPS, UNITS, EFFECTS = 14, 8, 20, 6
@@ -210,7 +210,7 @@ def mixed(rng, effects: int, alike: float, size: float) -> tuple[list[dict], lis
     for i, of in enumerate(np.split(p, np.cumsum(tests)[:-1])):
         of = stats.adjust(of)
         groups = tuple(findings.GroupTest(one, 1, str(k)) for k, one in enumerate(of))
-        verdict = {"undecided": "None.", "p": min(of), "alpha": ALPHA, "tests": groups, "n": UNITS}
+        verdict = {"not_significant": "None.", "p": min(of), "alpha": ALPHA, "tests": groups, "n": UNITS}
         record = findings.Finding(f"Headline {i}?", "{up} differ.", **verdict).as_record()
         records.append(record | {"main": True})
     return records, truths
@@ -219,7 +219,10 @@ def mixed(rng, effects: int, alike: float, size: float) -> tuple[list[dict], lis
 def by_holm(records: list[dict]) -> list[dict]:
     """Return records as Holm over all headlines decides, with groups at the level of their own family."""
     page = stats.adjust([record["p"] for record in records])
-    return [r if p < ALPHA else r | {"decided": False, "named": []} for r, p in zip(records, page, strict=True)]
+    return [
+        r if p < ALPHA else r | {"is_significant": False, "significant_texts": []}
+        for r, p in zip(records, page, strict=True)
+    ]
 
 
 def errors(given: tuple) -> dict[str, list[float]]:
@@ -229,7 +232,11 @@ def errors(given: tuple) -> dict[str, list[float]]:
     ways = {"page": findings.adjust_across_report(records)[0], "Holm": by_holm(records)}
     found = {}
     for way, of in ways.items():
-        claimed = [(true, [int(k) for k in r["named"]]) for r, true in zip(of, truths, strict=True) if r["decided"]]
+        claimed = [
+            (true, [int(k) for k in r["significant_texts"]])
+            for r, true in zip(of, truths, strict=True)
+            if r["is_significant"]
+        ]
         false = [not true.any() for true, _ in claimed]
         inside = [not true[rows].all() for true, rows in claimed]
         right = sum(true[rows].sum() for true, rows in claimed)

@@ -14,7 +14,7 @@ from _simulations import asked, summed
 from scipy.stats import binom
 
 from biaslab import stats
-from biaslab.mitigation.counts import tested
+from biaslab.mitigation.counts import test_shares
 from biaslab.papers.paired.analysis import dependence, means, scores
 
 STUDIES, LEVEL = 2000, 0.05
@@ -303,7 +303,7 @@ def power(rng, studies, *, joint, occupations=36, runs=3, spread=0.35, position=
 
 def identities(rng, studies, *, n, tests=72) -> Iterator[dict]:
     """Yield whether any of many identities that lean nowhere is significant, and whether one could have been."""
-    possible = stats.attainable(stats.least_binomial_p(np.full(tests, n)))
+    possible = stats.can_be_significant(stats.min_binomial_p(np.full(tests, n)))
     counts = rng.binomial(n, 0.5, (studies, tests))
     tails = np.minimum(counts, n - counts)
     p = np.minimum(1, 2 * binom.cdf(tails, n, 0.5))
@@ -330,7 +330,7 @@ def critic(rng, studies, *, joint, n=20, images=2, identities=True) -> Iterator[
         wide |= {s: (x, people) for s, x in zip(LISTS, women, strict=True)}
         counts = [*female.sum(axis=(1, 2)), *male.sum(axis=(0, 2))]
         own = {str(k): (int(x), n * images) for k, x in enumerate(counts)} if identities else {}
-        found = [any(test.differs for test in tested(of).values()) for of in (wide, own)]
+        found = [any(test.differs for test in test_shares(of).values()) for of in (wide, own)]
         says = {"aspect or group": found[0], "an identity": found[1], "any": any(found)}
         yield {way: np.array([np.nan, hit, np.nan]) for way, hit in says.items()}
 

@@ -16,7 +16,7 @@ from biaslab import stats
 from biaslab.papers import paired, paradox
 from biaslab.papers.paired.analysis import means
 from biaslab.papers.paradox.headlines import headlines
-from biaslab.stats import Design, pilot
+from biaslab.stats import Design, design_from_pilot
 
 SHARES: dict[str, Callable] = {
     "even": lambda rng, n: np.full(n, 0.5),
@@ -52,7 +52,7 @@ class Averages:
         return (found.ci_high - found.ci_low) / 2
 
     def pilot(self, rng) -> Design:
-        return pilot(cells_of(self.drawn(rng, 10, 6)[:, None], 6, 20), NOBODY, drawn=True)
+        return design_from_pilot(cells_of(self.drawn(rng, 10, 6)[:, None], 6, 20), NOBODY, clusters_random=True)
 
 
 class Deviations(Averages):
@@ -61,7 +61,7 @@ class Deviations(Averages):
     def __init__(self, clusters: int, images: int, kind: str):
         super().__init__(clusters, images, kind)
         away = np.abs(SHARES[kind](np.random.default_rng(0), 1_000_000) - 0.5)
-        how = {"group": float(away.var()), "share": 0.5 + float(away.mean()), "folded": True}
+        how = {"group": float(away.var()), "share": 0.5 + float(away.mean()), "is_absolute": True}
         self.known = replace(self.known, reach=100, **how)
 
     def width(self, rng) -> float:
@@ -72,7 +72,7 @@ class Deviations(Averages):
     def pilot(self, rng) -> Design:
         count = self.drawn(rng, 10, 6)
         cells = cells_of(count[:, None], 6, np.where(count < 3, -10, 10))
-        return pilot(cells, NOBODY, drawn=True, folded=True)
+        return design_from_pilot(cells, NOBODY, clusters_random=True, is_absolute=True)
 
 
 class Groups:
@@ -97,7 +97,7 @@ class Groups:
 
     def pilot(self, rng) -> Design:
         count = rng.binomial(5, self.share)
-        return pilot(cells_of(count, 5, 100 / count.size), NOBODY, drawn=False)
+        return design_from_pilot(cells_of(count, 5, 100 / count.size), NOBODY, clusters_random=False)
 
 
 class Alone:
@@ -125,7 +125,7 @@ class Alone:
     def pilot(self, rng) -> Design:
         count = rng.binomial(3, self.shares(rng, 5)).reshape(-1, 1)
         cells = cells_of(count, 3, np.repeat([20, -20], 5), np.repeat(["female", "male"], 5))
-        return pilot(cells, NOBODY, drawn=True)
+        return design_from_pilot(cells, NOBODY, clusters_random=True)
 
 
 class Pairs:
@@ -169,7 +169,7 @@ class Pairs:
         people["image_id"] = np.tile(np.arange(fits[0].size), 2)
         count = people.groupby("cell")["judged"].sum().to_numpy().astype(int)[:, None]
         cells = cells_of(count, n * images, np.repeat([20, -20], n), np.repeat(["female", "male"], n))
-        return pilot(cells, people, drawn=True)
+        return design_from_pilot(cells, people, clusters_random=True)
 
 
 class Amplifications:
@@ -221,7 +221,7 @@ class Amplifications:
         )
         rated = pd.DataFrame(columns=["model", "approach", "source", "occupation", "prompt", "image_id", "judged"])
         one = list(headlines(shares, nothing, rated))[1]
-        return pilot(one.cells, one.people, drawn=True, folded=True)
+        return design_from_pilot(one.cells, one.people, clusters_random=True, is_absolute=True)
 
 
 LEANS, SIZES = ("U-shaped", "around even"), ((6, 1, 10), (6, 4, 10), (1, 1, 40))

@@ -28,7 +28,7 @@ from biaslab.judges import error, judge
 from biaslab.judges.judge import JudgeSettings
 from biaslab.judges.pinned import DLIB, YUNET
 from biaslab.ratings import sample
-from biaslab.stats.prediction_powered import Powered
+from biaslab.stats.prediction_powered import PPIResult
 
 GROUPS, EACH = 10, 60
 
@@ -99,7 +99,7 @@ def as_reported(name: str, rng, studies: int, **how) -> None:
         points = rows[["estimate", "ci_low", "ci_high", "n"]].astype(float) / [100, 100, 100, 1]
         three = [stats.Estimate(*points.loc[which]) for which in ("judge", "annotations", "both")]
         tuning, worth = rows.loc["both", ["tuning", "n_equivalent"]]
-        found.append((Powered(*three, tuning, worth), truth / 100))
+        found.append((PPIResult(*three, tuning, worth), truth / 100))
     told(name + ", as reported", found)
 
 
@@ -221,15 +221,15 @@ def main() -> None:
     given = parser.parse_args()
     print(f"{'':<58}{'covers: both':>12} ratings  judge    rmse: both  ratings   judge   ratio   worth")
     for name, how in REPORTED.items():
-        if given.only in name + ", as reported":
+        if given.select_groups in name + ", as reported":
             as_reported(name, np.random.default_rng(1), given.studies, **how)
     for small, errors in ((10, (0.25, 0.03)), (100, (0.25, 0.03)), (20, (0.4, 0.0))):
-        if given.only in "custom.corrected":
+        if given.select_groups in "custom.corrected":
             corrections(np.random.default_rng(1), given.studies, small=small, errors=errors)
     for each, spread in ((10, 0.0), (10, 0.1), (20, 0.1)):
-        if given.only in "occupations":
+        if given.select_groups in "occupations":
             occupations(np.random.default_rng(1), given.studies, each=each, spread=spread)
-    if given.only:
+    if given.select_groups:
         return
     for accuracy in (0.99, 0.9, 0.7):
         for ratings in (20, 40, 100, 200):

@@ -51,7 +51,7 @@ def skills(rng, studies: int, *, share: float, mix: tuple, images: int = 200, dr
     names = ["sensitivity", *(f"specificity: {way}" for way in "abc"), "specificity"]
     rows = {"model": np.repeat(models, 5), "measure": np.tile(names, studies), "n": np.tile(n, studies)}
     errors = pd.DataFrame(rows | {"value": (100 * hits / n).ravel(), "skill": "object", "object": "all"})
-    found = dalleval.skill_corrected(verdicts, tables.of(errors, "dalleval_detector_error"))
+    found = dalleval.skill_corrected(verdicts, tables.make_table(errors, "dalleval_detector_error"))
     plain = stats.corrected_shares(
         seen, images, hits[:, 0] / n[0], hits[:, 4] / n[4], np.full(studies, n[0]), np.full(studies, n[4])
     )

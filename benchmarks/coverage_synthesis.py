@@ -15,7 +15,7 @@ from _simulations import asked, summed
 
 from biaslab import stats
 from biaslab.analyses import synthesis
-from biaslab.papers.dalleval.analysis.attributes import pooled_difference_floor
+from biaslab.papers.dalleval.analysis.attributes import pooled_difference_null_mean
 from biaslab.schema import tables
 
 STUDIES, REPLICATES, LEVEL = 2000, 600, 0.05
@@ -92,7 +92,7 @@ def _together(studies: int, draw, replicates: int, rng: np.random.Generator) -> 
             table, rows, values = draw()
             frames += [of.assign(model=f"{study} {model}") for model, of in zip("ab", rows, strict=True)]
             raw.append(values)
-        given = {k: tables.of([], name) for k, name in _NO_ROWS.items()}
+        given = {k: tables.make_table([], name) for k, name in _NO_ROWS.items()}
         units = synthesis.units(**given | {table: pd.concat(frames, ignore_index=True)})
         by = dict(list(units.groupby(units["model"].str.split().str[0])))
         for study, values in zip(some, raw, strict=True):
@@ -110,7 +110,7 @@ def attributes(rng, studies, replicates, *, professions=84, often=1.0, seldom=0.
             women, men = rng.binomial(n, more * rates, (2, professions, rates.size))
             raw.append(np.abs(women - men).mean(axis=1) / n)
             values = {"mean_absolute_difference": raw[-1], "profession": _names(professions)}
-            values["null_mean"] = pooled_difference_floor(women, n, men, n).mean(axis=1)
+            values["null_mean"] = pooled_difference_null_mean(women, n, men, n).mean(axis=1)
             frames.append(pd.DataFrame(values | named))
         return "by_prompt", frames, raw[0] - raw[1]
 

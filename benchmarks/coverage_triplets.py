@@ -95,7 +95,10 @@ def cards(rng, studies: int, n: int, metrics: int, alike: float, over: str) -> d
     else:
         studied = table.rename(columns={"p_holm": "relative_gap_p_holm"}).groupby("dataset", sort=False)
         said = [paper.answers.nearer.findings(rows)[0] for _, rows in studied]
-    return {"card": sum(one.decided for one in said), "intervals counted": int((np.abs(mean) > half).any(axis=1).sum())}
+    return {
+        "card": sum(one.is_significant for one in said),
+        "intervals counted": int((np.abs(mean) > half).any(axis=1).sum()),
+    }
 
 
 # Name -> (what draws studies, its settings).

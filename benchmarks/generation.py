@@ -222,7 +222,7 @@ def main() -> None:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    from biaslab.cache.result_cache import Store
+    from biaslab.cache.result_cache import ResultCache
     from biaslab.errors import MissingInputError
     from biaslab.generation.generator import load
     from biaslab.generation.images import GeneratedImages
@@ -272,8 +272,8 @@ def main() -> None:
         if chosen.device.startswith("cuda"):
             torch.cuda.reset_peak_memory_stats()
         start = time.perf_counter()
-        store = Store(root / "store")
-        made = GeneratedImages(table, model, given, seed=seed, store=store, load=lambda *_, **__: generator)
+        store = ResultCache(root / "store")
+        made = GeneratedImages(table, model, given, seed=seed, cache=store, load=lambda *_, **__: generator)
         made.complete(progress=False)
         seconds = time.perf_counter() - start
         ours = len(made.table) / seconds

@@ -24,7 +24,7 @@ WATCH = """() => { window.tasks = [0];
 class Noise:
     """Pictures that compress as photographs do: soft spots of colour."""
 
-    name, digest, pictures = "noise", "noise", "photographs"
+    name, digest, image_domain = "noise", "noise", "photographs"
     table = pd.DataFrame({"image_id": [str(k) for k in range(N)]})
 
     def read(self, image_ids):
@@ -54,7 +54,7 @@ def main() -> None:
         | {"gender": "female" if k % 3 else "male", "probability_female": 0.5, "status": "judged"}
         for k in range(N)
     ]
-    drawn = image_pages.Drawn("custom", "custom", "prompts", "model", pd.DataFrame(rows), Noise())
+    drawn = image_pages.ModelImages("custom", "custom", "prompts", "model", pd.DataFrame(rows), Noise())
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         ours, plain = Path(folder) / "ours.html", Path(folder) / "plain.html"
         told = image_pages.write_model(ours, "model", [drawn], index="index.html")

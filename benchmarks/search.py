@@ -40,14 +40,14 @@ pa.set_cpu_count(1)
 from biaslab import lexicons
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.search import search
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.execution.workers import Workers
 
 if __name__ == "__main__":
     folder, workers, out = sys.argv[1:]
     with tempfile.TemporaryDirectory() as store:
-        kept = Store(store, workers=Workers(count=int(workers)))
-        found = search(open_corpus(folder), lexicons.load("paradox_occupations"), store=kept, progress=False)
+        kept = ResultCache(store, workers=Workers(count=int(workers)))
+        found = search(open_corpus(folder), lexicons.load("paradox_occupations"), cache=kept, progress=False)
     found.totals.to_csv(out, index=False)
     print(f"  {len(found.captions):,} captions sampled")
 """

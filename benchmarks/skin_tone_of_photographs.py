@@ -23,7 +23,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from biaslab import stats
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import MissingInputError
 from biaslab.hub.image_sources import FolderImages
 from biaslab.judges import faces
@@ -69,7 +69,7 @@ def readings(path: Path, detector: str = YUNET, tone: str = PIXELS) -> pd.DataFr
     boxes = pd.DataFrame([face[0][:4] if face else [np.nan] * 4 for face in found], columns=_BOX)
     rows = rows.reset_index(drop=True).join(boxes)
     with tempfile.TemporaryDirectory() as store:
-        tones = judge_skin_tones(images, rows, tone, store=Store(store), progress=False)
+        tones = judge_skin_tones(images, rows, tone, cache=ResultCache(store), progress=False)
     return rows.drop(columns=_BOX).assign(**{c: tones[c].to_numpy() for c in tones if c != "image_id"})
 
 

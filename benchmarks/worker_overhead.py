@@ -14,7 +14,7 @@ from importlib.util import find_spec
 if __name__ == "__main__":
     os.environ |= {"OMP_NUM_THREADS": "1"}
 
-from biaslab.execution.workers import HERE, Workers
+from biaslab.execution.workers import LOCAL, Workers
 
 
 def work(seconds: float, k: int) -> int:
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=0.05, help="that a task takes")
     options = parser.parse_args()
-    measure("none", HERE, options.tasks, options.seconds, 1)
+    measure("none", LOCAL, options.tasks, options.seconds, 1)
     measure("loky", Workers(count=2), options.tasks, options.seconds, 2)
     if find_spec("distributed") is None:
         print("Dask is not installed")

@@ -82,11 +82,11 @@ def work(
         return {
             "captions": {"occupations": names, "approaches": ["naive"], "per_occupation": 200},
             "generation": {"images_per_prompt": n, "steps": steps},
-            "compute": {"workers": workers, "store": str(folder / store), "device": "cpu"},
+            "compute": {"workers": workers, "cache": str(folder / store), "device": "cpu"},
         }
 
     # Two pieces, for two workers, which the other pipeline shares.
-    warm = Pipeline("mini", Settings.of(some("warm", 16, 2, 1)), seed=1, progress=False)
+    warm = Pipeline("mini", Settings.from_mapping(some("warm", 16, 2, 1)), seed=1, progress=False)
     warm.judgements("generated")
     timed = warm.changed(**some("timed", 62, images // (4 * 62), n_steps))
     first, again = (_timed(one) for one in (timed, timed.changed()))

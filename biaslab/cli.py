@@ -51,10 +51,10 @@ def main(words: list[str] | None = None, parser: argparse.ArgumentParser | None 
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + _SIGPIPE
     except (BiaslabError, OSError) as error:
-        from biaslab.cache.result_cache import explained
+        from biaslab.cache.result_cache import explain_error
 
         fix = "Finished results are cached: {fix}, or choose another folder, and run the command again."
-        print(f"{parser.prog}: {explained(error, kept=fix)}", file=sys.stderr)
+        print(f"{parser.prog}: {explain_error(error, kept=fix)}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
         if not (text := not_installed(error)):
@@ -106,7 +106,7 @@ def build_parser() -> argparse.ArgumentParser:
     values.add_argument("--set", dest="overrides", metavar="KEY=VALUE", help=text, **repeated)
     values.add_argument("--notebooks-dir", metavar="DIR", help="notebook directory (default: auto-detected)")
     text = "include the papers' published values for comparison"
-    starts.add_argument("--baselines", dest="beside", choices=tuple(_BASELINES), default="", help=text)
+    starts.add_argument("--baselines", choices=("published",), default="", help=text)
     text = "show models, image counts, time, disk and cost; generate nothing"
     starts.add_argument("--dry-run", action="store_true", help=text)
     text = "with --dry-run: download missing models and try them, too"
@@ -116,9 +116,9 @@ def build_parser() -> argparse.ArgumentParser:
     starts.add_argument("--force", action="store_true", help=text)
     outputs.add_argument("--outputs", metavar="DIR", default="outputs", help="folder of all runs (default: outputs)")
     run.add_argument("run", metavar="RUN", help=_RUN)
-    text = "set a parameter of the run, for example compute.store=DIR (repeatable)"
+    text = "set a parameter of the run, for example compute.cache=DIR (repeatable)"
     parameters.add_argument("--set", dest="overrides", metavar="KEY=VALUE", help=text, **repeated)
-    text = "cache directory (default: $BIASLAB_STORE, else outputs/.store)"
+    text = "cache directory (default: $BIASLAB_CACHE, else outputs/.cache)"
     cache.add_argument("--cache", metavar="DIR", help=text)
 
     def command(
@@ -326,8 +326,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 _RUN = "folder of a run, or its name in --outputs"
-# The source of values that --baselines adds to a run, by the option's value.
-_BASELINES = {"reference": "published"}
 
 
 def _wrapped(text: str) -> str:
@@ -363,8 +361,8 @@ def _init(arguments: argparse.Namespace) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from biaslab.runs import params
 
-    options = {name: getattr(arguments, name) for name in ("overrides", "notebooks", "notebooks_dir")}
-    options["beside"] = _BASELINES.get(arguments.beside, "")
+    names = ("overrides", "notebooks", "notebooks_dir", "baselines")
+    options = {name: getattr(arguments, name) for name in names}
     return _execute(arguments, params.load(arguments.params, **options))
 
 
@@ -373,11 +371,10 @@ def _audit(arguments: argparse.Namespace) -> int:
 
     names = ("preset", "name", "corpus", "papers", "prompts", "benchmark", "annotations")
     parameters = audit.params_of(arguments.models, **{name: getattr(arguments, name) for name in names})
-    options = {name: getattr(arguments, name) for name in ("overrides", "notebooks_dir")}
-    options["beside"] = _BASELINES.get(arguments.beside, "")
+    options = {name: getattr(arguments, name) for name in ("overrides", "notebooks_dir", "baselines")}
     checked = params.load(runner.PARAMS, given=parameters, **options)
     # Options without effect are refused, as with --set.
-    settings = {"captions.corpus": arguments.corpus, "judging.ratings": arguments.annotations}
+    settings = {"captions.corpus": arguments.corpus, "judging.annotations": arguments.annotations}
     if set_here := [name for name, value in settings.items() if value]:
         checked = checked.changed(set_here=(*checked.set_here, *set_here))
     return _execute(arguments, checked, print_plan=True)
@@ -390,17 +387,17 @@ def _execute(arguments: argparse.Namespace, checked: RunParams, *, print_plan: b
     """
     from biaslab.runs import jobs, runner
 
-    dry_run, progress = arguments.dry_run, not arguments.no_progress
-    if dry_run or print_plan:
+    plan_only, progress = arguments.dry_run, not arguments.no_progress
+    if plan_only or print_plan:
         from biaslab.runs import dry_run
 
-        options = {"fetch": arguments.fetch or not dry_run, "buy": not dry_run, "always": dry_run, "time": True}
-        rehearsal = dry_run.rehearse(jobs.plan(checked), progress, **options)
-        print(dry_run.said(rehearsal, checked.confidence), flush=True)
-    if dry_run:
+        options = {"fetch": arguments.fetch or not plan_only, "buy": not plan_only, "always": plan_only, "time": True}
+        preflight = dry_run.run_preflight(jobs.plan(checked), progress, **options)
+        print(dry_run.describe_run(preflight, checked.confidence), flush=True)
+    if plan_only:
         return 0
     options = {"outputs": arguments.outputs, "overwrite": arguments.overwrite, "force": arguments.force}
-    record = runner.run(checked, **options, rehearse=not print_plan, progress=progress)
+    record = runner.run(checked, **options, preflight=not print_plan, progress=progress)
     notebooks = record["notebooks"]
     messages = [f"{n['slug']}: {n['status']}: {n['reason']}" for n in notebooks if n["status"] != "ok"]
     messages += record["problems"]
@@ -459,31 +456,31 @@ def _cite(arguments: argparse.Namespace) -> None:
     from biaslab.runs import collect, compare
 
     if arguments.run:
-        record = records.read(compare.find(arguments.run, Path(arguments.outputs)))
+        record = records.read(compare.find_run(arguments.run, Path(arguments.outputs)))
         citations = citation.of_run(record, arguments.url, arguments.author)
     else:
         commit = collect.git_state(Path(__file__).parent)["git_commit"]
         citations = [citation.of_package(commit=commit or "")]
-    print(citation.said(citations))
+    print(citation.format_citations(citations))
 
 
 def _annotate(arguments: argparse.Namespace) -> None:
     from biaslab.runs import annotation_page
-    from biaslab.schema.formatting import count
+    from biaslab.schema.formatting import format_count
 
     names = ("outputs", "seed", "paper", "subset", "show_faces", "overrides", "output")
     options = {name: getattr(arguments, name) for name in names}
     page = annotation_page.annotate(arguments.images, n=arguments.sample, **options)
     for reason, n in sorted(page.left_out.items()):
-        print(f"Excluded: {count(n, 'image', 'images')}, {reason}.", file=sys.stderr)
-    print(f"{count(page.images, 'image', 'images')}, {page.bytes:,} bytes.", file=sys.stderr)
+        print(f"Excluded: {format_count(n, 'image', 'images')}, {reason}.", file=sys.stderr)
+    print(f"{format_count(page.images, 'image', 'images')}, {page.bytes:,} bytes.", file=sys.stderr)
     print(page.path)
 
 
 def _settings(arguments: argparse.Namespace) -> None:
     from biaslab.runs import settings_reference
 
-    print(*settings_reference.lines(settings_reference.declared(arguments.word)), sep="\n")
+    print(*settings_reference.lines(settings_reference.find_declared(arguments.word)), sep="\n")
 
 
 def _reference(arguments: argparse.Namespace) -> None:
@@ -527,18 +524,18 @@ def _cache(arguments: argparse.Namespace) -> None:
         print(f"The cache {root} {'contains no results' if root.is_dir() else 'does not exist'}.")
         return
     if not prune:
-        print(f"{pruning.table(results).to_string(index=False)}\nCache: {root}")
+        print(f"{pruning.make_table(results).to_string(index=False)}\nCache: {root}")
         return
     if stage is not None and stage not in (stages := {result.stage for result in results}):
         raise unknown_name(f"stage in the cache {root}", stage, stages)
     deleted, in_use = pruning.prune(root, days=days or 0, stage=stage or "", delete=arguments.yes)
     if deleted:
-        print(pruning.table(deleted).drop(columns="never_pruned").to_string(index=False))
+        print(pruning.make_table(deleted).drop(columns="never_pruned").to_string(index=False))
     for result in in_use:
         print(f"Not deleted, in use by a process: {result.stage}/{result.path.name}")
     verb = "Deleted" if arguments.yes else "Would delete"
     hint = "" if arguments.yes or not deleted else " Nothing is deleted yet: add --yes."
-    print(f"{verb} {pruning.summed(deleted)}, from {root}.{hint}")
+    print(f"{verb} {pruning.summarize(deleted)}, from {root}.{hint}")
 
 
 def _cache_root(arguments: argparse.Namespace) -> Path:

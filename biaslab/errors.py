@@ -63,7 +63,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError
 
 
 # What packages are called that are imported by other names.
-_CALLED = {
+_PACKAGE_NAMES = {
     "PIL": "pillow",
     "bs4": "beautifulsoup4",
     "cv2": "opencv-python-headless",
@@ -77,7 +77,7 @@ def not_installed(error: ModuleNotFoundError) -> str:
     from importlib import metadata
 
     name = (error.name or "").partition(".")[0]
-    called = _CALLED.get(name, name).replace("_", "-").lower()
+    called = _PACKAGE_NAMES.get(name, name).replace("_", "-").lower()
     parts: dict[str, list[str]] = {}
     for text in metadata.requires("biaslab") or ():
         needed, _, marker = text.partition(";")
@@ -96,7 +96,7 @@ _LOADING = threading.RLock()
 
 
 @contextmanager
-def unasked() -> Iterator[None]:
+def loading_allowed() -> Iterator[None]:
     """Leave a library that asks a question without an answer, whether from a terminal, a pipe or a notebook's page."""
 
     def no_answer(question: object = "") -> str:
@@ -118,7 +118,7 @@ def loading(name: str, what: str) -> Iterator[None]:
     None may ask whoever sits there a question, such as whether to run a model's code, nor end the program.
     """
     try:
-        with _LOADING, unasked():
+        with _LOADING, loading_allowed():
             yield
     except BiaslabError:
         raise

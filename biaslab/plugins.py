@@ -14,33 +14,35 @@ from pathlib import Path
 
 from biaslab.errors import ParameterError, unknown_name
 
-GROUPS = ("biaslab.models", "biaslab.corpora", "biaslab.judges", "biaslab.truth", "biaslab.notebooks")
-MODELS, CORPORA, JUDGES, TRUTH, NOTEBOOKS = GROUPS
+GROUPS = ("biaslab.models", "biaslab.corpora", "biaslab.judges", "biaslab.ground_truth", "biaslab.notebooks")
+MODELS, CORPORA, JUDGES, GROUND_TRUTH, NOTEBOOKS = GROUPS
 
 
-def points(group: str) -> dict[str, metadata.EntryPoint]:
+def entry_points(group: str) -> dict[str, metadata.EntryPoint]:
     """Return the entry points of a group by their names, in the order of these."""
     return _all(tuple(sys.path))[0][group]
 
 
-def point(group: str, name: str, what: str) -> metadata.EntryPoint:
+def entry_point(group: str, name: str, what: str) -> metadata.EntryPoint:
     """Return the entry point of a group by its name; an UnknownNameError where no package brings ``what`` under it."""
-    if name not in points(group):
-        raise unknown_name(f"{what} among the installed packages (entry points {group!r})", name, points(group))
-    return points(group)[name]
+    if name not in entry_points(group):
+        raise unknown_name(f"{what} among the installed packages (entry points {group!r})", name, entry_points(group))
+    return entry_points(group)[name]
 
 
-def packages() -> frozenset[str]:
+def plugin_packages() -> frozenset[str]:
     """Return the names by which the packages that bring something are imported."""
     return _all(tuple(sys.path))[1]
 
 
-def folders() -> dict[str, Path]:
+def notebook_folders() -> dict[str, Path]:
     """Return the folders of packages that bring notebooks, by the packages' names; none of these is imported.
 
     Raises ParameterError where a package is not there.
     """
-    return {one.module: _folder(name, one.module, tuple(sys.path)) for name, one in points(NOTEBOOKS).items()}
+    return {
+        point.module: _folder(name, point.module, tuple(sys.path)) for name, point in entry_points(NOTEBOOKS).items()
+    }
 
 
 @lru_cache
@@ -59,19 +61,19 @@ def _folder(name: str, module: str, path: tuple[str, ...]) -> Path:
 @lru_cache(maxsize=8)
 def _all(path: tuple[str, ...]) -> tuple[dict[str, dict[str, metadata.EntryPoint]], frozenset[str]]:
     """Return the entry points of all groups, of packages on a path, and the packages; it takes a tenth of a second."""
-    found = metadata.entry_points()
+    all_points = metadata.entry_points()
     by_group: dict[str, dict[str, metadata.EntryPoint]] = {group: {} for group in GROUPS}
     for group, named in by_group.items():
-        for one in sorted(found.select(group=group)):
-            brings = f"{one.name!r} (entry points {group!r})"
-            if not one.pattern.match(one.value):
+        for point in sorted(all_points.select(group=group)):
+            brings = f"{point.name!r} (entry points {group!r})"
+            if not point.pattern.match(point.value):
                 raise ParameterError(
-                    f"An installed package brings {brings} as {one.value!r}, which is no MODULE:NAME."
-                    f"{f' Uninstall {one.dist.name}.' if one.dist else ''}"
+                    f"An installed package brings {brings} as {point.value!r}, which is no MODULE:NAME."
+                    f"{f' Uninstall {point.dist.name}.' if point.dist else ''}"
                 )
-            other = named.setdefault(one.name, one)
-            if other.value != one.value:
+            other = named.setdefault(point.name, point)
+            if other.value != point.value:
                 raise ParameterError(
-                    f"Two installed packages bring {brings}: {other.value} and {one.value}. Uninstall one of them."
+                    f"Two installed packages bring {brings}: {other.value} and {point.value}. Uninstall one of them."
                 )
-    return by_group, frozenset(one.module.split(".")[0] for named in by_group.values() for one in named.values())
+    return by_group, frozenset(point.module.split(".")[0] for named in by_group.values() for point in named.values())

@@ -30,17 +30,21 @@ _PACKAGE = str(Path(__file__).resolve().parents[1])
 _PATH = re.compile(r"((?:[A-Za-z][\w.-]+:)*)(?:file://)?((?:~|/(?!/)).*|[A-Za-z]:[\\/].*)", re.DOTALL)
 
 
-def named(text: str) -> str:
+def basename(text: str) -> str:
     """Return a name without folders: ``a.csv`` for ``/data/me/a.csv``, ``fairface:f`` for ``fairface:/data/f``.
 
     Names that are no absolute path, such as ``owner/name`` and URLs, stay as they are; of a model with LoRAs on it,
     each name is one.
     """
     model = model_names.split(text)
-    return str(model.mapped(_named)) if model.adapters or model.none else "+".join(map(_named, _several(text)))
+    return (
+        str(model.map_names(_basename))
+        if model.adapters or model.removes_adapters
+        else "+".join(map(_basename, _split_names(text)))
+    )
 
 
-def _named(text: str) -> str:
+def _basename(text: str) -> str:
     match = _PATH.fullmatch(text)
     if not match:
         return text
@@ -49,33 +53,33 @@ def _named(text: str) -> str:
     return match[1] + name if name not in ("", "~") else text
 
 
-def _several(text: str) -> list[str]:
+def _split_names(text: str) -> list[str]:
     """Return the names that one text lists, as some settings do: ``grounding:/w/a+/w/b``."""
     model = model_names.split(text)
     return list(model.names) if model.adapters else re.split(r"\+(?=[/~])", text)
 
 
-def called(names: Iterable[str]) -> dict[str, str]:
+def unique_names(names: Iterable[str]) -> dict[str, str]:
     """Return what to call each of several files: its name, with as many folders as make it unique."""
     names = list(dict.fromkeys(names))
-    short = {name: named(name) for name in names}
+    short = {name: basename(name) for name in names}
     for n in range(2, 100):
         alike = [name for name in names if list(short.values()).count(short[name]) > 1]
         if not alike:
             break
         for name in alike:
-            word = named(name).removesuffix(Path(name).name)
+            word = basename(name).removesuffix(Path(name).name)
             short[name] = word + "/".join(Path(name.removeprefix(word)).parts[-n:]).lstrip("/")
     return short
 
 
-def keys(values: Any = None) -> dict[str, str]:
+def find_keys(values: Any = None) -> dict[str, str]:
     """Return the keys that environment variables hold, with the variables' names.
 
     They are variables named like ``HF_TOKEN``, and those that settings among ``values`` name
-    (``endpoint.key_variable``). Values of fewer than 8 characters are not keys.
+    (``endpoint.api_key_env``). Values of fewer than 8 characters are not keys.
     """
-    in_settings = {text for name, text in _texts(values) if name.endswith("key_variable")}
+    in_settings = {text for name, text in _texts(values) if name.endswith("api_key_env")}
     variables = [name for name in os.environ if name in in_settings or _VARIABLE.fullmatch(name)]
     names_by_key = {os.environ[name].strip(): name for name in variables}
     return {key: name for key, name in names_by_key.items() if len(key) >= _SHORTEST_KEY}
@@ -91,7 +95,7 @@ def secret_in_url(url: str) -> str:
     return ""
 
 
-def folders(values: Any = None, *more: str | Path) -> dict[str, str]:
+def find_folders(values: Any = None, *more: str | Path) -> dict[str, str]:
     """Return texts that name folders of this machine, and what replaces each.
 
     The folders are the working folder, those of the package, of its environment and of temporary files, ``more``, and
@@ -99,7 +103,7 @@ def folders(values: Any = None, *more: str | Path) -> dict[str, str]:
     folder begins with ``~``. A folder right below the root, such as ``/data``, identifies no user and stays.
     """
     home, replaced = str(Path.home()), dict[str, str]()
-    roots = [os.getcwd(), _PACKAGE, sys.prefix, tempfile.gettempdir(), *map(str, more), *_given(values)]
+    roots = [os.getcwd(), _PACKAGE, sys.prefix, tempfile.gettempdir(), *map(str, more), *_path_folders(values)]
     for root in {root.rstrip(os.sep) for root in (*roots, *map(os.path.realpath, roots)) if _is_deep(root)}:
         # IPython abbreviates the home folder.
         short = "~" + root.removeprefix(home) if root.startswith(home + os.sep) else root
@@ -110,9 +114,9 @@ def folders(values: Any = None, *more: str | Path) -> dict[str, str]:
     return replaced
 
 
-def _given(values: Any) -> Iterator[str]:
+def _path_folders(values: Any) -> Iterator[str]:
     """Yield the folders of the absolute paths among values; a path right below one such as ``/data`` itself."""
-    for path in (_PATH.fullmatch(name) for _, text in _texts(values) for name in _several(text)):
+    for path in (_PATH.fullmatch(name) for _, text in _texts(values) for name in _split_names(text)):
         if path:
             # A pattern of file names ends it.
             file = re.split(r"[*?\[]", os.path.expanduser(path[2]))[0]
@@ -124,29 +128,29 @@ def _is_deep(folder: str) -> bool:
     return len(Path(folder).parts) > 2
 
 
-def private_texts(values: Any = None, *more: str | Path) -> dict[str, str]:
-    """Return the texts that output must not hold, :func:`keys` and :func:`folders`, and what replaces each."""
-    replaced = folders(values, *more) | dict.fromkeys(keys(values), KEY)
+def sensitive_texts(values: Any = None, *more: str | Path) -> dict[str, str]:
+    """Return the texts of :func:`find_keys` and :func:`find_folders`, which are removed, and replacements."""
+    replaced = find_folders(values, *more) | dict.fromkeys(find_keys(values), KEY)
     return dict(sorted(replaced.items(), key=lambda item: len(item[0]), reverse=True))
 
 
-def redacted(value: Any, texts: Mapping[str, str]) -> Any:
+def redact(value: Any, texts: Mapping[str, str]) -> Any:
     """Return a value made of mappings, lists and texts with ``texts`` replaced in order; encoded images stay."""
     if isinstance(value, str):
         for text, instead in texts.items():
             value = value.replace(text, instead)
         return value
     if isinstance(value, list | tuple):
-        return [redacted(one, texts) for one in value]
+        return [redact(one, texts) for one in value]
     if not isinstance(value, dict):
         return value
     clean: dict = {}
     for key, inner in value.items():
-        name = redacted(key, texts)
+        name = redact(key, texts)
         while name in clean:
             # Two files of one name in different folders.
             name = f"{name} (again)"
-        clean[name] = inner if str(key).startswith("image/") else redacted(inner, texts)
+        clean[name] = inner if str(key).startswith("image/") else redact(inner, texts)
     return clean
 
 

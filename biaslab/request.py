@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from biaslab import plugins
 from biaslab.errors import ParameterError, name_help
 from biaslab.hub import registry
-from biaslab.schema import values
+from biaslab.schema import old_names, values
 
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
@@ -30,60 +30,66 @@ class Request:
     model: str = "all"  # The model to look at; where images are made the one that makes them.
     settings: Settings | None = None  # As given; None where no images are made.
     seed: int = 0
-    ratings: str = ""  # The file of ratings, for ``source="ratings"``.
-    beside: tuple[str, ...] = ()  # What stands beside the rows, as the setting ``compare_with`` has it.
+    annotations: str = ""  # The file of annotations, for ``source="annotations"``.
+    baselines: tuple[str, ...] = ()  # As the setting ``baselines``.
 
     @classmethod
-    def of(cls, parameters: Mapping[str, Any]) -> Self:
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
         """Return what parameters ask for; those of other names are passed over, missing ones have their defaults.
 
         Raises:
-            ParameterError: The source is neither a named one nor a folder; ratings, a model or settings are missing,
-                wrong or not used.
+            ParameterError: The source is neither a named one nor a folder; annotations, a model or settings are
+                missing, wrong or not used.
         """
-        known = (f.name for f in fields(cls) if f.name != "beside")
+        known = (f.name for f in fields(cls) if f.name != "baselines")
         given = {name: parameters[name] for name in known if parameters.get(name) is not None}
         settings = given.pop("settings", {})
         values.check("settings", settings)
         values.check_draws(seed=given.get("seed", 0))
         request = cls(**given)
-        source, ratings, model = request.source, str(request.ratings), request.model
-        if source == "ratings" and not ratings:
-            raise ParameterError("source is 'ratings' but ratings is empty; set ratings to a CSV or Parquet file.")
-        if source != "ratings" and ratings:
-            raise ParameterError(f"ratings is {ratings!r} but source is {source!r}; set source to 'ratings'.")
+        source, annotations, model = request.source, str(request.annotations), request.model
+        if source == "annotations" and not annotations:
+            raise ParameterError(
+                "source is 'annotations' but annotations is empty; set annotations to a CSV or Parquet file."
+            )
+        if source != "annotations" and annotations:
+            raise ParameterError(
+                f"annotations is {annotations!r} but source is {source!r}; set source to 'annotations'."
+            )
         if not request.makes_images:
-            beside = settings.get("compare_with", "none") if isinstance(settings, Mapping) else ""
-            beside = [beside] if isinstance(beside, str) else beside
-            if settings and (set(settings) != {"compare_with"} or beside not in (["published"], ["none"])):
+            baselines = settings.get("baselines", "none") if isinstance(settings, Mapping) else ""
+            baselines = [baselines] if isinstance(baselines, str) else baselines
+            if settings and (set(settings) != {"baselines"} or baselines not in (["published"], ["none"])):
                 raise ParameterError(
                     f"settings is {settings!r} but source is {source!r}, which makes no images; set source to "
-                    "'pipeline' with a model, or settings to {}, or to {'compare_with': 'published'} for printed "
+                    "'pipeline' with a model, or settings to {}, or to {'baselines': 'published'} for printed "
                     "values in addition to a folder or annotations."
                 )
             if source not in names() and not os.path.isdir(source):
+                if new := old_names.replacement("values", source):
+                    raise ParameterError(f"source {source} is now {new}: rename it.")
                 raise ParameterError(
                     f"source is {source!r}, which is neither {', '.join(map(repr, names()))} nor a folder that exists. "
                     f"{name_help(source, names())}"
                 )
-            return replace(request, beside=("published",) if "published" in beside else ())
+            return replace(request, baselines=("published",) if "published" in baselines else ())
         # Lazily, as all that makes images is: what reads tables needs none of it.
         from biaslab.settings import Settings
 
-        checked = Settings.of(settings)
+        checked = Settings.from_mapping(settings)
         if source == PIPELINE and model == "all":
-            brought = ", ".join(map(repr, plugins.points(plugins.MODELS)))
+            brought = ", ".join(map(repr, plugins.entry_points(plugins.MODELS)))
             raise ParameterError(
                 "source is 'pipeline' and model is 'all'; set model to the model that makes the images: a hub name, a "
                 f"folder{f', or one that an installed package brings: {brought}' if brought else ''}."
             )
-        return cls(**given | {"settings": checked, "beside": checked.compare_with})
+        return cls(**given | {"settings": checked, "baselines": checked.baselines})
 
     @classmethod
-    def of_pipeline(cls, pipeline: Pipeline) -> Self:
+    def from_pipeline(cls, pipeline: Pipeline) -> Self:
         """Return what opens a pipeline like this one."""
         s = pipeline.settings
-        return cls(PIPELINE, pipeline.model, s, pipeline.seed, beside=s.compare_with)
+        return cls(PIPELINE, pipeline.model, s, pipeline.seed, baselines=s.baselines)
 
     @property
     def makes_images(self) -> bool:
@@ -91,25 +97,25 @@ class Request:
         return makes_images(self.source)
 
     @property
-    def made_by(self) -> str:
+    def generating_model(self) -> str:
         """The model that makes images."""
         return self.source if self.model == "all" and self.source != PIPELINE else self.model
 
     @property
-    def filled(self) -> Settings:
+    def filled_settings(self) -> Settings:
         """The settings, with what the model brings for those that were not given."""
         from biaslab.settings import Settings
 
         if self.settings is None:
             return Settings()
-        return self.settings.for_model(self.made_by).filled(registry.settings(self.made_by))
+        return self.settings.for_model(self.generating_model).with_defaults(registry.settings(self.generating_model))
 
-    def pipeline(self, **how: Any) -> Pipeline:
-        """Return a new pipeline that makes and judges the images; ``how`` it shows progress is its arguments."""
+    def pipeline(self, **options: Any) -> Pipeline:
+        """Return a new pipeline that makes and judges the images; ``options`` it shows progress is its arguments."""
         from biaslab.pipeline import Pipeline
         from biaslab.settings import Settings
 
-        return Pipeline(self.made_by, self.settings or Settings(), seed=self.seed, **how)
+        return Pipeline(self.generating_model, self.settings or Settings(), seed=self.seed, **options)
 
     @cached_property
     def opened(self) -> Pipeline:
@@ -123,23 +129,23 @@ class Request:
 def makes_images(source: object) -> bool:
     """Return whether a source's images are made and judged here: by the models that parameters name, or by a model
     that an installed package brings, by its name."""
-    return isinstance(source, str) and (source == PIPELINE or source in plugins.points(plugins.MODELS))
+    return isinstance(source, str) and (source == PIPELINE or source in plugins.entry_points(plugins.MODELS))
 
 
 def names() -> tuple[str, ...]:
     """Return the sources that have names; every other is a folder."""
-    return ("published", "ratings", PIPELINE, *plugins.points(plugins.MODELS))
+    return ("published", "annotations", PIPELINE, *plugins.entry_points(plugins.MODELS))
 
 
-def resolved(parameters: Mapping[str, Any], start: Path | None = None) -> dict[str, Any]:
+def resolve_parameters(parameters: Mapping[str, Any], start: Path | None = None) -> dict[str, Any]:
     """Return parameters with their paths made absolute, counted from ``start``, the working folder where it is None.
 
     Raises:
         ParameterError: The source is neither a named one nor a folder.
     """
     start, out = start or Path.cwd(), dict(parameters)
-    if out.get("ratings"):
-        out["ratings"] = str((start / os.path.expanduser(out["ratings"])).resolve())
+    if out.get("annotations"):
+        out["annotations"] = str((start / os.path.expanduser(out["annotations"])).resolve())
     out["source"] = "published" if out["source"] is None else out["source"]
     if makes_images(out["source"]):
         from biaslab.pipeline.validation import resolve_paths
@@ -149,6 +155,6 @@ def resolved(parameters: Mapping[str, Any], start: Path | None = None) -> dict[s
     elif out["source"] not in names():
         folder = start / os.path.expanduser(out["source"])
         # What is no folder is refused by the name that was given.
-        Request.of({"source": str(folder) if folder.is_dir() else out["source"]})
+        Request.from_parameters({"source": str(folder) if folder.is_dir() else out["source"]})
         out["source"] = str(folder.resolve())
     return out

@@ -1,4 +1,4 @@
-"""All that a run can set, in groups; each is declared beside the stage that it sets."""
+"""All settings of a run, in groups; each group is declared next to the stage that it sets."""
 
 from __future__ import annotations
 
@@ -13,101 +13,104 @@ from biaslab.errors import ParameterError, name_help
 from biaslab.generation.settings import GenerationSettings
 from biaslab.judges.settings import JudgeSettings, VisionSettings
 from biaslab.mitigation.settings import CriticSettings
-from biaslab.prompts.settings import CustomDesign, DallEvalDesign, PeopleDesign, TripletsDesign
-from biaslab.schema import values
-from biaslab.schema.groups import Folder, Group, Numbers, Place, Texts, Whole, field
+from biaslab.prompts.settings import CustomDesign, DallEvalDesign, PairedDesign, TripletsDesign
+from biaslab.schema import old_names, values
+from biaslab.schema.groups import Folder, Group, Integer, Numbers, Place, Texts, field
 
 # What may be set of a single model: how its images are made, and not what is asked for or how often.
 COUNTS = ("images_per_prompt", "caption_prompts_per_occupation", "images_per_caption")
 """Settings of generation that say how often templates and captions are asked."""
 OF_A_MODEL = {
     "generation": tuple(name for name in GenerationSettings.model_fields if name not in COUNTS),
-    "people": ("guidance_scale", "aspect"),
+    "paired": ("guidance_scale", "aspect"),
     "triplets": ("guidance_scale",),
 }
-# What stands beside a run's own model where it is none of other models.
+# Baselines that are no models.
 PUBLISHED, NONE = "published", "none"
 
 
 class ComputeSettings(Group):
-    """Where work runs and where results are kept."""
+    """Devices, workers, and the cache."""
 
-    device: str = field("auto", "Where models run: `auto` (CUDA, else MPS, else the CPU), `cpu`, `cuda`, `mps`, ….")
+    device: str = field("auto", "Device that runs models: `auto` (CUDA, else MPS, else CPU), `cpu`, `cuda`, `mps`, ….")
     offload: Literal["none", "model", "sequential"] = field(
         "none",
-        "What of a model that makes images is in the CPU's memory while a GPU does not need it, so that larger ones "
-        "fit: `none`; `model`, each part while another computes, which is a little slower; `sequential`, each layer, "
-        "which takes least of a GPU and is many times slower. Images are the same.",
+        "Offloading of the image model to CPU memory: `none`; `model`, by component, slightly slower; `sequential`, "
+        "by layer, with the least GPU memory and many times slower. Images are identical.",
     )
     engine: Literal["local", "dask"] = field(
-        "local", "Where work runs: `local` (this machine) or `dask` (a Dask cluster; it takes `address`)."
+        "local", "Execution backend: `local` (this machine) or `dask` (a Dask cluster at `compute.address`)."
     )
-    workers: Whole = field(
+    workers: Integer = field(
         0,
-        "Worker processes, each with a GPU in turn where there are any; with 0 or 1, notebooks do the work. For "
-        "`dask`, how many a batch system starts; a cluster that is running works with all of its own.",
+        "Worker processes, with GPUs assigned in turn; 0 or 1 computes in the notebooks. With `dask`, how many a "
+        "batch system starts; a running cluster uses all of its own.",
         "processes",
         ge=0,
     )
     address: str = field(
         "",
-        "Dask cluster: address of a scheduler (`tcp://HOST:8786`), path of a scheduler file, or a batch system that "
-        "starts the workers: `slurm`, `pbs`, `lsf`, `sge`, `oar` or `htcondor`.",
+        "Dask cluster: scheduler address (`tcp://HOST:8786`), path of a scheduler file, or a batch system that starts "
+        "workers (`slurm`, `pbs`, `lsf`, `sge`, `oar` or `htcondor`).",
     )
-    store: Folder = field("", "Folder where stages keep results; empty is `outputs/.store`.")
+    cache: Folder = field("", "Folder of cached results; empty is `outputs/.cache`.")
 
 
 class CalibrationSettings(Group):
-    """How much is drawn and generated to hold measurements against known truth."""
+    """Sample sizes for calibrating measurements against ground truth."""
 
-    guidance_scales: Numbers = field((1.0, 3.0, 7.5), "Guidance scales that calibration compares.")
-    guidance_images: Whole = field(1, "Images for each occupation, template and scale of that sweep.", "images", ge=1)
-    world_images: Whole = field(
-        72, "Images for each occupation and template from the truth-preserving generator.", "images", ge=1
+    guidance_scales: Numbers = field((1.0, 3.0, 7.5), "Guidance scales to compare.")
+    guidance_images: Integer = field(
+        1, "Images of each occupation, template and guidance scale in that comparison.", "images", ge=1
     )
-    matched_captions: Whole = field(
-        200, "Captions for each occupation that ask what the templates ask, at most.", "captions", ge=1
+    world_images: Integer = field(
+        72, "Images of each occupation and template from the generator of ground truth.", "images", ge=1
     )
-    off_rows: Whole = field(40_000, "Captions that plant no paradox.", "captions", ge=1)
-    off_captions: Whole = field(60, "Random captions for each occupation there.", "captions", ge=1)
-    test_renders: Whole = field(2000, "Held-out drawings that the judge is tested on.", "drawings", ge=1)
+    matched_captions: Integer = field(
+        200, "Maximum number of captions for each occupation that match the templates.", "captions", ge=1
+    )
+    unbiased_captions: Integer = field(40_000, "Captions without planted bias.", "captions", ge=1)
+    unbiased_per_occupation: Integer = field(
+        60, "Randomly sampled captions for each occupation among those without planted bias.", "captions", ge=1
+    )
+    test_images: Integer = field(2000, "Held-out synthetic images for testing the classifier.", "images", ge=1)
 
 
 class Settings(Group):
-    """What the pipeline does. What makes images and judges them has no default but the model's own: judges that a run
-    takes are named, or come with a model that an installed package brings."""
+    """All settings of the pipeline. Image models and judges have no default: a run names them, or uses a model whose
+    package provides them."""
 
-    called: ClassVar[str] = "settings"
+    group_name: ClassVar[str] = "settings"
 
     captions: CaptionSettings = CaptionSettings()
     generation: GenerationSettings = GenerationSettings()
     judging: JudgeSettings = JudgeSettings()
     vision: VisionSettings = VisionSettings()
     custom: CustomDesign = CustomDesign()
-    people: PeopleDesign = PeopleDesign()
+    paired: PairedDesign = PairedDesign()
     critic: CriticSettings = CriticSettings()
     dalleval: DallEvalDesign = DallEvalDesign()
     triplets: TripletsDesign = TripletsDesign()
     endpoint: EndpointSettings = EndpointSettings()
     compute: ComputeSettings = ComputeSettings()
     calibration: CalibrationSettings = CalibrationSettings()
-    compare_with: Annotated[Texts, Place(words=(PUBLISHED, NONE))] = field(
+    baselines: Annotated[Texts, Place(words=(PUBLISHED, NONE))] = field(
         (PUBLISHED,),
-        "What stands beside the results: the papers' `published` numbers, and other models by their names, of which "
-        "everything is measured as of the first; or `none`.",
+        "Baselines next to the results: `published` (the papers' values), names of other models, measured in the same "
+        "way, or `none`.",
         min_length=1,
     )
 
     models: dict[str, Any] = field(
         {},
-        "Settings of single models by their names, such as `{NAME: {generation: {steps: 4}}}`: each that is compared "
-        "may have its own of how images are made, while all are asked for the same.",
+        "Generation settings of single models by name, such as `{NAME: {generation: {steps: 4}}}`; prompts are the "
+        "same for all models.",
     )
 
     @model_validator(mode="after")
     def _fit_one_another(self) -> Self:
-        if NONE in self.compare_with and len(self.compare_with) > 1:
-            raise ParameterError(f"compare_with is {list(self.compare_with)!r}; 'none' stands alone.")
+        if NONE in self.baselines and len(self.baselines) > 1:
+            raise ParameterError(f"baselines is {list(self.baselines)!r}; 'none' stands alone.")
         for name, given in self.models.items():
             groups = given if isinstance(given, Mapping) else {"": given}
             for group, inner in groups.items():
@@ -116,6 +119,7 @@ class Settings(Group):
                 for wrong in (each for each in fields if each not in known):
                     allowed = [f"{g}.{each}" for g, names in OF_A_MODEL.items() for each in names]
                     asked = ".".join(filter(None, (str(group), str(wrong))))
+                    old_names.check("settings", [asked], f"models.{name}")
                     raise ParameterError(
                         f"models.{name} is {given!r}; of a single model may be set how its images are made, such as "
                         f"{{'generation': {{'steps': 4}}}}. {name_help(asked, allowed)}"
@@ -136,12 +140,12 @@ class Settings(Group):
         return self.changed(models={}, **self.models[name])
 
     @property
-    def others(self) -> tuple[str, ...]:
+    def baseline_models(self) -> tuple[str, ...]:
         """The models that stand beside the one that a run names."""
-        return tuple(name for name in self.compare_with if name not in (PUBLISHED, NONE))
+        return tuple(name for name in self.baselines if name not in (PUBLISHED, NONE))
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Self:
+    def from_mapping(cls, given: Mapping[str, Any]) -> Self:
         """Return the settings with the values ``given`` by group; the others have their defaults."""
         if not isinstance(given, Mapping):
             raise ParameterError(

@@ -24,20 +24,23 @@ PLACES = {
     "world/README.md": "world.md",
     "world/biaslab_world/DATA.md": "data.md",
 }
-# What the reference has a page of, with the packages on it.
+# The modules that the reference shows, by page: those of the stable API, which docs/reference/library.md lists.
 REFERENCE = {
     "metrics": ["biaslab.metrics"],
     "stats": ["biaslab.stats"],
-    "study": ["biaslab.study", "biaslab.papers.findings", "biaslab.settings"],
-    "paradox": ["biaslab.papers.paradox"],
-    "paired": ["biaslab.papers.paired"],
-    "dalleval": ["biaslab.papers.dalleval"],
-    "triplets": ["biaslab.papers.triplets"],
-    "synthesis": ["biaslab.analyses.synthesis"],
-    "ratings": ["biaslab.analyses.ratings", "biaslab.ratings"],
-    "judges": ["biaslab.judges.judge", "biaslab.judges.settings"],
-    "plugins": ["biaslab.plugins", "biaslab.hub.registry", "biaslab.hub.ground_truth"],
-    "world": ["biaslab_world"],
+    "reference": ["biaslab.reference"],
+    "study": ["biaslab.study.study"],
+    "paradox": [
+        f"biaslab.papers.paradox.{name}" for name in ("analysis", "measure", "example_images", "figures", "printed")
+    ],
+    "paired": [f"biaslab.papers.paired.{name}" for name in ("analysis", "measure", "figures", "printed")],
+    "dalleval": [f"biaslab.papers.dalleval.{name}" for name in ("analysis", "measure", "figures", "printed")],
+    "triplets": [f"biaslab.papers.triplets.{name}" for name in ("analysis", "measure", "figures", "printed")],
+    "custom": [f"biaslab.analyses.custom.{name}" for name in ("analysis", "measure", "figures")],
+    "precision": [f"biaslab.analyses.precision.{name}" for name in ("analysis", "measure", "figures")],
+    "ratings": [f"biaslab.analyses.ratings.{name}" for name in ("analysis", "figures")],
+    "synthesis": [f"biaslab.analyses.synthesis.{name}" for name in ("curve", "models", "figures")],
+    "plugins": ["biaslab.hub.registry", "biaslab.hub.ground_truth", "biaslab.judges.plugins"],
 }
 # Notebooks that stand below no paper's page.
 OTHERS = {"custom": "Custom prompts and images", "synthesis": "Across the papers"}
@@ -139,11 +142,11 @@ def _settings() -> str:
     """Return all settings, a heading a group."""
     parts = []
     for group, about in settings_reference.groups().items():
-        inside = [one for one in settings_reference.declared() if one.name.rpartition(".")[0] == group]
+        inside = [one for one in settings_reference.find_declared() if one.name.rpartition(".")[0] == group]
         if inside:
             parts.append(f"## {group or 'Beside the groups'}\n\n{about}")
         for one in inside:
-            more = "".join(f" {text[0].upper()}{text[1:]}." for text in one.brought)
+            more = "".join(f" {text[0].upper()}{text[1:]}." for text in one.package_default)
             parts.append(f"`{one.name}`{{ #{one.name} }}\n:   {one.meaning}{more}\n\n    *{one.facts}*")
     return "\n\n".join(parts)
 

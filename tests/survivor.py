@@ -109,13 +109,13 @@ def images_of(root, engine="local", workers=0):
     cut()
     name, _, address = engine.partition("@")
     given = {
-        "captions": {"occupations": ["nurse", "chef"], "rows": 2000, "approaches": ["naive"]},
+        "captions": {"occupations": ["nurse", "chef"], "max_captions": 2000, "approaches": ["naive"]},
         "generation": {"images_per_prompt": 8, "steps": 1},
-        "people": {"occupations": 1, "power_runs": 1, "single_images": 2, "three_prompts": 2},
+        "paired": {"n_occupations": 1, "power_samples": 1, "single_images": 2, "three_person_prompts": 2},
         "judging": {"batch_size": 16},
-        "compute": {"store": str(root), "engine": name, "workers": workers, "address": address},
+        "compute": {"cache": str(root), "engine": name, "workers": workers, "address": address},
     }
-    return Light("mini", Settings.of(given), seed=1, progress=False)
+    return Light("mini", Settings.from_mapping(given), seed=1, progress=False)
 
 
 def main(root, out, engine, workers, seconds):

@@ -43,7 +43,7 @@ def test_shards_of_a_run_together_compute_all_work(tmp_path, write_notebook, mon
         (tmp_path / f"{name}.txt").write_text("A nurse\nA garden\nShe is a nurse\n")
     captions = {"corpus": f"{tmp_path}/*.txt", "training_images": f"{tmp_path}/images"}
     captions |= {"occupations": ["nurse"], "approaches": ["naive"]}
-    settings = {"captions": captions, "compute": {"store": f"{tmp_path}/store"}}
+    settings = {"captions": captions, "compute": {"cache": f"{tmp_path}/store"}}
     file = tmp_path / "mine.yaml"
     file.write_text(json.dumps({"run": "mine", "source": "pipeline", "model": "mini", "settings": settings}))
 
@@ -61,7 +61,7 @@ def test_shards_of_a_run_together_compute_all_work(tmp_path, write_notebook, mon
     assert shard("0/2") == [f"All work is done: `biaslab run {file}` reads the results."]
     # With the notebook's own seed, the run finds it all.
     monkeypatch.setattr("biaslab.cache.result_cache._write", lambda *_: pytest.fail("computed again"))
-    found = Pipeline("mini", Settings.of(settings), seed=5, progress=False).captions()
+    found = Pipeline("mini", Settings.from_mapping(settings), seed=5, progress=False).captions()
     assert sorted(found["indicator"]) == ["female", "female", "none", "none"]
 
     assert "The shard is 2/2; it must be one of 0/n" in shard("2/2", 2)

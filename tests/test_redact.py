@@ -29,13 +29,13 @@ from biaslab import redact
     ],
 )
 def test_names_come_without_folders(text, name):
-    assert redact.named(text) == name
+    assert redact.basename(text) == name
 
 
 def test_files_of_one_name_have_unique_names_with_folders():
-    assert redact.called(["ratings:/a/x/r.csv", "ratings:/a/y/r.csv", "/b/s.csv"]) == {
-        "ratings:/a/x/r.csv": "ratings:x/r.csv",
-        "ratings:/a/y/r.csv": "ratings:y/r.csv",
+    assert redact.unique_names(["annotations:/a/x/r.csv", "annotations:/a/y/r.csv", "/b/s.csv"]) == {
+        "annotations:/a/x/r.csv": "annotations:x/r.csv",
+        "annotations:/a/y/r.csv": "annotations:y/r.csv",
         "/b/s.csv": "s.csv",
     }
 
@@ -50,15 +50,15 @@ def home(tmp_path, monkeypatch):
 
 
 def test_paths_below_known_folders_become_relative(home):
-    texts = redact.private_texts(
+    texts = redact.sensitive_texts(
         {"settings": {"corpus": "/srv/acme/a.csv", "gender": "fairface:/w/acme/f.st"}}, "/out/run"
     )
     given = (
         f"{home}/project/outputs/a.csv, ~/project/b.py, /srv/acme/a.csv, '/srv/acme/The images/1.png', /w/acme/f.st, "
         f"/out/run/tables, /out/run, {os.path.dirname(os.__file__)}, {home}/notes.txt, {home}"
     )
-    prefix = redact.redacted(os.path.dirname(os.__file__), texts)
-    assert redact.redacted(given, texts) == (
+    prefix = redact.redact(os.path.dirname(os.__file__), texts)
+    assert redact.redact(given, texts) == (
         f"outputs/a.csv, b.py, a.csv, 'The images/1.png', f.st, tables, run, {prefix}, ~/notes.txt, ~"
     )
 
@@ -71,7 +71,7 @@ def test_folders_of_patterns_and_of_files_right_below_a_root(home):
         "/data",
         "https://h.org/v1/x",
     ]
-    redacted = redact.redacted([*given, "/srv/acme/1/in2/a.parquet", f"{home}/private/x"], redact.private_texts(given))
+    redacted = redact.redact([*given, "/srv/acme/1/in2/a.parquet", f"{home}/private/x"], redact.sensitive_texts(given))
     assert redacted == [
         *("*/in[0-9]/*.parquet", "captions.csv", "judge.onnx", "/data", "https://h.org/v1/x"),
         *("1/in2/a.parquet", "x"),
@@ -81,12 +81,12 @@ def test_folders_of_patterns_and_of_files_right_below_a_root(home):
 def test_folders_that_identify_no_user_stay(monkeypatch):
     monkeypatch.chdir("/usr")
     monkeypatch.setenv("HOME", "/alice")
-    texts = redact.private_texts(None, "/", "/tmp")
+    texts = redact.sensitive_texts(None, "/", "/tmp")
     for text in ("/tmp/ipykernel_7/8.py", "/usr/lib/python3/x.py", "https://example.org/home/Alice", "/alice-cause"):
-        assert redact.redacted(text, texts) == text
-    assert redact.redacted("/alice/clients/x.csv", texts) == "~/clients/x.csv"
+        assert redact.redact(text, texts) == text
+    assert redact.redact("/alice/clients/x.csv", texts) == "~/clients/x.csv"
     monkeypatch.setenv("HOME", "/")
-    assert redact.redacted("https://example.org//x", redact.private_texts()) == "https://example.org//x"
+    assert redact.redact("https://example.org//x", redact.sensitive_texts()) == "https://example.org//x"
 
 
 def test_keys_are_those_of_usual_names_and_those_that_settings_name(monkeypatch):
@@ -95,18 +95,18 @@ def test_keys_are_those_of_usual_names_and_those_that_settings_name(monkeypatch)
         monkeypatch.setenv(name, f"{name}-1234")
     # A word, which stands for no key.
     monkeypatch.setenv("LOCAL_API_KEY", "EMPTY")
-    values = {"settings": {"endpoint": {"key_variable": "OURS"}, "critique.key_variable": "CRITICS"}}
-    keys = redact.keys(values)
+    values = {"settings": {"endpoint": {"api_key_env": "OURS"}, "critique.api_key_env": "CRITICS"}}
+    keys = redact.find_keys(values)
     assert in_use <= set(keys.values()) and not {"OTHERS", "LOCAL_API_KEY"} & set(keys.values())
-    assert redact.redacted([{"a": "OURS-1234", "b": 1}, "x OTHERS-1234"], redact.private_texts(values)) == [
+    assert redact.redact([{"a": "OURS-1234", "b": 1}, "x OTHERS-1234"], redact.sensitive_texts(values)) == [
         {"a": "[key]", "b": 1}, "x OTHERS-1234",
     ]  # fmt: skip
 
 
 def test_names_of_mappings_stay_distinct_and_images_as_they_are():
-    texts = redact.private_texts(["/srv/a/in", "/srv/b/in"])
+    texts = redact.sensitive_texts(["/srv/a/in", "/srv/b/in"])
     given = {"/srv/a/in": 1, "/srv/b/in": ["/srv/b/x", 2, None], "image/png": "aa/srv/a/in"}
-    assert redact.redacted(given, texts) == {"in": 1, "in (again)": ["x", 2, None], "image/png": "aa/srv/a/in"}
+    assert redact.redact(given, texts) == {"in": 1, "in (again)": ["x", 2, None], "image/png": "aa/srv/a/in"}
 
 
 @pytest.mark.parametrize(

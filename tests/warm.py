@@ -45,5 +45,5 @@ class _OfOneRun:
     @contextlib.contextmanager
     def one(self, folder: Path, log: Path) -> Iterator[KernelManager]:
         self._shared.environment = self._environment
-        with self._shared.one(folder, log) as manager:
+        with self._shared.acquire(folder, log) as manager:
             yield manager

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.attribution.maps import THRESHOLD, on_image
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.metrics.instances import BOX
 from biaslab.metrics.instances import masks as object_masks
 from biaslab.metrics.similarity import HUMANS, coverage
@@ -33,9 +33,9 @@ _NEEDED = ("rle", "height", "width", *BOX)
 
 
 def covered(
-    images: AttendedImages | NoisedImages, instances: pd.DataFrame, *, store: Store, progress: bool = True
+    images: AttendedImages | NoisedImages, instances: pd.DataFrame, *, cache: ResultCache, progress: bool = True
 ) -> pd.DataFrame:
-    """Return how far the words of prompts cover the objects of images, kept in ``store``.
+    """Return how far the words of prompts cover the objects of images, kept in ``cache``.
 
     ``images`` has the maps of words, ``instances`` are rows of ``triplets_objects``. Returns a row an instance, in
     order: image_id, instance and the columns of :func:`coverages`. Raises InputError where an image has no maps, or
@@ -53,7 +53,7 @@ def covered(
 
     by_image = instances.groupby("image_id", sort=False)[["instance", *_NEEDED]]
     units = [(image_id, rows.to_json(orient="records", double_precision=15)) for image_id, rows in by_image]
-    stage = store.stage("coverages", {"images": images.digest}, work)
+    stage = cache.stage("coverages", {"images": images.digest}, work)
     units = pd.DataFrame(units, columns=["image_id", "objects"], dtype=object)
     label = "comparing words and objects"
     found = stage.compute(units, shard_rows=_SHARD_ROWS, label=label, progress=progress)

@@ -16,7 +16,7 @@ from biaslab.attribution.maps import PACKED, WordMaps, packed, unpacked, word_ma
 from biaslab.attribution.words import columns
 from biaslab.generation.generator import Follow, Generator, Watch, unwatched
 from biaslab.generation.images import GeneratedImages
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 
 
 def generate_with_attention(
@@ -27,7 +27,7 @@ def generate_with_attention(
     words: Sequence[Sequence[str]],
     *,
     watch: Watch = unwatched,
-) -> tuple[list[np.ndarray | Unreadable], list[WordMaps]]:
+) -> tuple[list[np.ndarray | UnreadableImage], list[WordMaps]]:
     """Generate images, byte for byte those of :meth:`biaslab.generation.Generator.images`, and maps of where they
     attend to words.
 
@@ -67,9 +67,9 @@ class AttendedImages(GeneratedImages):
 
     def word_maps(self, image_ids: Sequence[str]) -> list[WordMaps]:
         """Return maps of images in the order asked for; raises InputError where an id is not in the table."""
-        return [unpacked(self._row(place)) for place in self._found(image_ids)]
+        return [unpacked(self._row(place)) for place in self._row_of(image_ids)]
 
-    def _drawn(self, made_by: Generator, rows: pd.DataFrame, keys: list[tuple[str, int]], watch: Watch):
+    def _generate_with(self, made_by: Generator, rows: pd.DataFrame, keys: list[tuple[str, int]], watch: Watch):
         words = [json.loads(asked) for asked in rows["words"]]
         texts = list(rows["text"])
         images, maps = generate_with_attention(made_by, texts, keys, self._seed, words, watch=watch)

@@ -14,9 +14,9 @@ import pandas as pd
 from biaslab.attribution.attention import capture, check
 from biaslab.attribution.maps import PACKED, WordMaps, packed, unpacked, word_maps
 from biaslab.attribution.words import columns
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
-from biaslab.execution.workers import Memo
+from biaslab.execution.workers import Memoized
 from biaslab.generation.generator import Generator, image_seed
 from biaslab.hub.image_sources import ImageSource
 
@@ -111,10 +111,10 @@ class NoisedImages:
         weights: str,
         *,
         seed: int,
-        store: Store,
+        cache: ResultCache,
         progress: bool = True,
     ) -> None:
-        ready = Memo(load)
+        ready = Memoized(load)
 
         def work(shard: pd.DataFrame) -> pd.DataFrame:
             words = [json.loads(of) for of in shard["words"]]
@@ -128,9 +128,9 @@ class NoisedImages:
 
         units = asked[["image_id", "text"]].assign(words=[json.dumps(list(of)) for of in asked["words"]])
         inputs = {"images": images.digest, "weights": weights, "levels": list(LEVELS), "seed": seed}
-        stage = store.stage("noised", inputs, work)
-        how = {"label": "looking at noised images", "progress": progress, "gpu": True}
-        found = stage.compute(units.astype(object), shard_rows=_SHARD_ROWS, **how)
+        stage = cache.stage("noised", inputs, work)
+        options = {"label": "looking at noised images", "progress": progress, "gpu": True}
+        found = stage.compute(units.astype(object), shard_rows=_SHARD_ROWS, **options)
         self.digest = stage.digest
         self._rows = found.set_index(["level", "image_id"])[list(PACKED)] if len(found) else found
 

@@ -1,8 +1,8 @@
 """Digests of the code that a result depends on, which are part of the result's key.
 
-:func:`of` covers the modules of functions and of the objects that they hold, all modules that these import of this
-package and of packages with plug-ins (:mod:`biaslab.plugins`), the data files next to modules that read files,
-and the versions of libraries that compute numbers. Sources are parsed, not imported. A module counts as a whole,
+:func:`function_digests` covers the modules of functions and of the objects that they hold, all modules that these
+import of this package and of packages with plug-ins (:mod:`biaslab.plugins`), the data files next to modules that read
+files, and the versions of libraries that compute numbers. Sources are parsed, not imported. A module counts as a whole,
 without comments, docstrings, annotations of functions and imports for type checking.
 
 Modules whose names are composed at run time are not found, and neither is what lists and mappings of objects hold.
@@ -43,7 +43,7 @@ _NO_DATA = {".md", ".py", ".pyc"}
 _DOTTED = re.compile(r"([A-Za-z_]\w*(?:\.\w+)+)(?::\w+)?")
 
 
-def of(*works: Any) -> dict[str, str]:
+def function_digests(*works: Any) -> dict[str, str]:
     """Return digests of the code that ``works`` depend on, by name, in alphabetical order.
 
     ``works`` are functions, methods, partial functions, classes, other objects, or names of modules. The names are
@@ -68,10 +68,10 @@ def of(*works: Any) -> dict[str, str]:
 
 def digest(*works: Any) -> str:
     """Return one digest of the names of ``works`` and of the code that they depend on."""
-    return _hash([getattr(work, "__qualname__", "") for work in works], of(*works))
+    return _hash([getattr(work, "__qualname__", "") for work in works], function_digests(*works))
 
 
-def brought(entry: metadata.EntryPoint) -> str:
+def entry_digest(entry: metadata.EntryPoint) -> str:
     """Return a digest of the package, version and code behind an entry point of another package.
 
     Raises ParameterError: The entry point's module is missing, or has no source.
@@ -81,10 +81,10 @@ def brought(entry: metadata.EntryPoint) -> str:
             f"{entry.name} names the module {entry.module}, which is not there as source. Install its package again."
         )
     package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else ""
-    return _hash(package, entry.value, of(entry.module))
+    return _hash(package, entry.value, function_digests(entry.module))
 
 
-def imported(cells: Iterable[str]) -> set[str]:
+def imported_digest(cells: Iterable[str]) -> set[str]:
     """Return the modules of this package, and of packages with plug-ins, that the cells of a notebook may import.
 
     These are all modules that the text names, and the modules in a named package whose own name is a word of the text.
@@ -99,7 +99,7 @@ def imported(cells: Iterable[str]) -> set[str]:
 def _follows(module: str) -> bool:
     """Return whether a module belongs to this package or to a package with plug-ins."""
     package = module.split(".")[0]
-    return package == _PACKAGE or package in plugins.packages()
+    return package == _PACKAGE or package in plugins.plugin_packages()
 
 
 def _hash(*values: Any) -> str:

@@ -1,8 +1,8 @@
 """The contents of a cache: the table of ``biaslab cache``, and ``prune``, which deletes results that are not used.
 
-A result is one folder of :class:`biaslab.cache.result_cache.Store`. The time of its last use is that of its newest
-file: a stage sets the time of ``stage.json`` whenever it reads its shards. A folder that holds anything but shards of
-tables (bought images, answers, downloads, or a file of the user) is never deleted.
+A result is one folder of :class:`biaslab.cache.result_cache.ResultCache`. The time of its last use is that of its
+newest file: a stage sets the time of ``stage.json`` whenever it reads its shards. A folder that holds anything but
+shards of tables (bought images, answers, downloads, or a file of the user) is never deleted.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab.cache.result_cache import guarded, is_held
-from biaslab.schema.formatting import count, megabytes
+from biaslab.cache.result_cache import is_locked, prune_lock
+from biaslab.schema.formatting import format_bytes, format_count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +60,7 @@ def results(root: Path) -> list[Result]:
     return found
 
 
-def table(found: Sequence[Result]) -> pd.DataFrame:
+def make_table(found: Sequence[Result]) -> pd.DataFrame:
     """Return one row per stage, and one for all: results, size, first and last day of use, and results never pruned."""
     import pandas as pd
 
@@ -69,13 +69,13 @@ def table(found: Sequence[Result]) -> pd.DataFrame:
     for stage, some in {**groups, "total": found}.items():
         used = [time.strftime("%Y-%m-%d", time.localtime(t)) for t in sorted(r.used for r in some)]
         never = sum(not r.computed for r in some)
-        rows.append([stage, len(some), megabytes(sum(r.size for r in some)), used[0], used[-1], never])
+        rows.append([stage, len(some), format_bytes(sum(r.size for r in some)), used[0], used[-1], never])
     return pd.DataFrame(rows, columns=["stage", "results", "size", "used_first", "used_last", "never_pruned"])
 
 
-def summed(some: Sequence[Result]) -> str:
+def summarize(some: Sequence[Result]) -> str:
     """Return number and size of results."""
-    return f"{count(len(some), 'result', 'results')}, {megabytes(sum(r.size for r in some))}"
+    return f"{format_count(len(some), 'result', 'results')}, {format_bytes(sum(r.size for r in some))}"
 
 
 def prune(root: Path, *, days: float = 0, stage: str = "", delete: bool = False) -> tuple[list[Result], list[Result]]:
@@ -101,10 +101,10 @@ def prune(root: Path, *, days: float = 0, stage: str = "", delete: bool = False)
 def _delete(root: Path, path: Path, *, delete: bool) -> bool:
     """Delete a result, or only check whether this is possible; return False if it is in use."""
     if not delete:
-        return not any(map(is_held, path.glob("locks/*.lock")))
+        return not any(map(is_locked, path.glob("locks/*.lock")))
     away = path.with_name(f".{uuid.uuid4().hex[:16]}{_PRUNED}")
-    with guarded(root):
-        if any(map(is_held, path.glob("locks/*.lock"))):
+    with prune_lock(root):
+        if any(map(is_locked, path.glob("locks/*.lock"))):
             return False
         path.rename(away)
     shutil.rmtree(away)

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from biaslab.cache import code_digest
 from biaslab.errors import InputError, ParameterError, RunError
-from biaslab.execution.workers import HERE, Workers
+from biaslab.execution.workers import LOCAL, Workers
 from biaslab.io.places import ROOT_VARIABLE, default_root
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class UnfinishedError(RunError):
     """This share of a stage is done, and other shares are not: its table is not whole yet."""
 
 
-class Store:
+class ResultCache:
     """A folder of stages."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Store:
         root: Path | str | None = None,
         *,
         share: tuple[int, int] | None = None,
-        workers: Workers = HERE,
+        workers: Workers = LOCAL,
     ) -> None:
         """Use a folder, made when first written to: :func:`biaslab.io.places.default_root` where it is None.
 
@@ -75,7 +75,7 @@ class Store:
         rows (index from 0) and returns a table of any number of rows. It must depend on nothing but these rows and the
         inputs, and travels to workers; None for a stage that only lends its folder.
         """
-        code = {} if work is None else code_digest.of(work)
+        code = {} if work is None else code_digest.function_digests(work)
         key = {"name": name, "inputs": dict(inputs), "code": code}
         folder = self.root / name / digest(key)[:16]
         return Stage(folder, key, work, self.share, self.workers)
@@ -89,14 +89,14 @@ class Stage:
     key: Mapping[str, Any]
     work: Work | None = None
     share: tuple[int, int] | None = None
-    workers: Workers = HERE
+    workers: Workers = LOCAL
 
-    def within(self) -> Stage:
+    def without_workers(self) -> Stage:
         """Return this stage as one that the work of another asks for: all of it, in the process that works."""
         return Stage(self.folder, self.key, self.work)
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self.within())
+        return vars(self.without_workers())
 
     @property
     def digest(self) -> str:
@@ -157,10 +157,10 @@ class Stage:
                 with contextlib.closing(self.workers.run(fill, tasks, gpu=gpu)) as results:
                     for path, _ in zip(mine, results, strict=True):
                         bar.update(len(missing[path]))
-        left = sum(not path.exists() for path in missing)
-        if left and self.share:
+        n_missing = sum(not path.exists() for path in missing)
+        if n_missing and self.share:
             raise UnfinishedError(
-                f"{self.key['name']}: this shard is done; {left} of {len(shards)} pieces remain for the others."
+                f"{self.key['name']}: this shard is done; {n_missing} of {len(shards)} pieces remain for the others."
             )
         # The time of the last use, for biaslab.cache.pruning.
         with contextlib.suppress(OSError):
@@ -168,7 +168,7 @@ class Stage:
         for path, rows in shards.items():
             yield self._read(path, rows)
 
-    def n_there(self, units: pd.DataFrame, *, shard_rows: int) -> int:
+    def n_cached(self, units: pd.DataFrame, *, shard_rows: int) -> int:
         """Return of how many of ``units`` :meth:`compute` would find the result, without reading any."""
         return sum(len(rows) for path, rows in self._shards(units, shard_rows).items() if path.exists())
 
@@ -187,8 +187,8 @@ class Stage:
         lock = self.folder / "locks" / f"{name}.lock"
         try:
             with contextlib.ExitStack() as held:
-                with guarded(self.folder.parents[1]):
-                    with explaining(self.folder):
+                with prune_lock(self.folder.parents[1]):
+                    with explain_errors(self.folder):
                         self.folder.mkdir(parents=True, exist_ok=True)
                         if not (described := self.folder / "stage.json").exists():
                             replace(described, (json.dumps(self.key, indent=1, sort_keys=True) + "\n").encode())
@@ -203,7 +203,7 @@ class Stage:
         with contextlib.suppress(_DamagedError, FileNotFoundError):
             return _read(path)
         with self._in_use():
-            return once(path, lambda: self._work()(rows))
+            return compute_or_load(path, lambda: self._work()(rows))
 
     def _work(self) -> Work:
         assert self.work is not None, "a stage without work only reads"
@@ -231,7 +231,7 @@ class _Fill:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Arrive in a worker, whose code can differ on another host."""
         vars(self).update(state)
-        if self.host != platform.node() and code_digest.of(self.work) != self.code:
+        if self.host != platform.node() and code_digest.function_digests(self.work) != self.code:
             raise RunError(
                 f"{platform.node()}, where a worker runs, has other code than the process that submitted the work. "
                 "Start that process again if the code has changed; all machines need the same versions of biaslab and "
@@ -244,7 +244,7 @@ class _Fill:
             raise RunError(
                 f"{path.parent} does not exist on {platform.node()}, where a worker runs. Workers on several "
                 "machines need the cache in a folder that all of them share under the same path: name one as the "
-                f"setting compute.store, or as {ROOT_VARIABLE}."
+                f"setting compute.cache, or as {ROOT_VARIABLE}."
             )
         # The read that follows waits for the process that computes the shard.
         with contextlib.suppress(_BusyError), locked(path, wait=False):
@@ -252,7 +252,7 @@ class _Fill:
                 _write(path, self.work(rows))
 
 
-def once(path: Path, compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+def compute_or_load(path: Path, compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
     """Return the table at ``path``, computed and written where it is missing or damaged, by one process at a time.
 
     A damaged one is set aside, with a warning. Raises InputError: What is computed is no table that fits in Parquet.
@@ -275,12 +275,12 @@ def once(path: Path, compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
 def locked(path: Path, name: str = "", *, wait: bool = True, kept: str = "") -> Iterator[None]:
     """Hold the lock of a shard or file, whose folder is made; the system frees it when the process ends, however.
 
-    A file may have several locks of different names. ``kept`` as for :func:`explaining`.
+    A file may have several locks of different names. ``kept`` as for :func:`explain_errors`.
     """
     from filelock import FileLock, Timeout
 
     folder = path.parent / "locks"
-    with explaining(path, kept):
+    with explain_errors(path, kept):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / f"{name or path.stem}.lock")
         try:
@@ -296,12 +296,12 @@ def locked(path: Path, name: str = "", *, wait: bool = True, kept: str = "") -> 
         lock.release()
 
 
-def guarded(root: Path) -> contextlib.AbstractContextManager[None]:
+def prune_lock(root: Path) -> contextlib.AbstractContextManager[None]:
     """Be the only process that begins to use a result of a store, or that takes one away."""
     return locked(root / "prune")
 
 
-def is_held(lock: Path) -> bool:
+def is_locked(lock: Path) -> bool:
     """Return whether a process holds a lock, by its file."""
     from filelock import FileLock, Timeout
 
@@ -325,9 +325,9 @@ def _write(path: Path, frame: pd.DataFrame) -> None:
     pq.write_table(table, sink, compression="zstd")
     data = sink.getvalue().to_pybytes()
     # A killed process leaves its temporary file behind; whoever holds the lock next clears it away.
-    for left in path.parent.glob(f".{path.name}.*.tmp"):
-        left.unlink(missing_ok=True)
-    with explaining(path):
+    for leftover in path.parent.glob(f".{path.name}.*.tmp"):
+        leftover.unlink(missing_ok=True)
+    with explain_errors(path):
         # The checksum comes first: a shard under its own name always has one.
         replace(_checksum_path(path), hashlib.sha256(data).hexdigest().encode() + b"\n")
         replace(path, data)
@@ -340,7 +340,7 @@ def _read(path: Path) -> pd.DataFrame:
     if not os.path.exists(path):
         raise FileNotFoundError(path)
     # Into Arrow's own memory: threads that let go of Python's while the process ends abort it (apache/arrow#34314).
-    with explaining(path), pa.OSFile(str(path), "rb") as file:
+    with explain_errors(path), pa.OSFile(str(path), "rb") as file:
         data = file.read_buffer()
     try:
         expected = _checksum_path(path).read_text(encoding="ascii").strip()
@@ -351,7 +351,7 @@ def _read(path: Path) -> pd.DataFrame:
     return pq.ParquetFile(pa.BufferReader(data)).read().to_pandas()
 
 
-def held(path: Path) -> pd.DataFrame | None:
+def load_if_whole(path: Path) -> pd.DataFrame | None:
     """Return the table of a shard, by its path; None where it is missing or damaged."""
     with contextlib.suppress(FileNotFoundError, _DamagedError):
         return _read(path)
@@ -366,7 +366,7 @@ def replace(path: Path, data: bytes) -> None:
     """Write a file under another name and rename it; a RunError where the name is that of a folder or a device."""
     if path.exists() and not path.is_file():
         raise RunError(f"{path} is no file, so none is written in its place; move it away.")
-    temporary = temporary_of(path)
+    temporary = temporary_path(path)
     try:
         temporary.write_bytes(data)
         os.replace(temporary, path)
@@ -376,7 +376,7 @@ def replace(path: Path, data: bytes) -> None:
         raise
 
 
-def temporary_of(path: Path) -> Path:
+def temporary_path(path: Path) -> Path:
     """Return the path beside a file under which it is written before it is whole; nobody else has it."""
     # Whole for the names of pieces; that of a long name must not be longer than the file system allows.
     return path.with_name(f".{path.name[:48]}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
@@ -395,7 +395,7 @@ def check_target(path: Path, ours: Callable[[Path], bool], what: str, fix: str) 
 
 
 @contextlib.contextmanager
-def explaining(path: Path, kept: str = "") -> Iterator[None]:
+def explain_errors(path: Path, kept: str = "") -> Iterator[None]:
     """Turn what the system refuses at a path into a RunError that names it and says what to do.
 
     ``kept`` is a sentence on what stays, with ``{fix}`` for what would help; by default that of shards.
@@ -408,13 +408,13 @@ def explaining(path: Path, kept: str = "") -> Iterator[None]:
     except OSError as error:
         if error.errno not in _REFUSED:
             raise
-        raise RunError(explained(error, path, kept)) from None
+        raise RunError(explain_error(error, path, kept)) from None
 
 
-def explained(error: Exception, path: Path | None = None, kept: str = "") -> str:
+def explain_error(error: Exception, path: Path | None = None, kept: str = "") -> str:
     """Return in words what the system refused and what to do about it; other errors are told in their own words.
 
-    ``path``: what was to be read or written; the error may name another. ``kept`` as for :func:`explaining`.
+    ``path``: what was to be read or written; the error may name another. ``kept`` as for :func:`explain_errors`.
     """
     number = getattr(error, "errno", None)
     if number not in _REFUSED:
@@ -449,7 +449,7 @@ _REFUSED = {
     for number in numbers
 }
 _KEPT = (
-    "Finished shards stay in the cache: {fix}, or name another folder as compute.store or "
+    "Finished shards stay in the cache: {fix}, or name another folder as compute.cache or "
     f"{ROOT_VARIABLE}, and run again."
 )
 
@@ -459,7 +459,7 @@ def digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def now() -> str:
+def cache_now() -> str:
     """Return the time, UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 

@@ -28,7 +28,15 @@ import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
 from biaslab import plugins, redact
-from biaslab.errors import InputError, MissingInputError, ParameterError, loading, name_help, near_matches, unasked
+from biaslab.errors import (
+    InputError,
+    MissingInputError,
+    ParameterError,
+    loading,
+    loading_allowed,
+    name_help,
+    near_matches,
+)
 from biaslab.io import delimited, folders
 
 _log = logging.getLogger(__name__)
@@ -64,7 +72,7 @@ _HASHED_BYTES = 16 * 2**20
 # and DataComp. LAION's SAMPLE_ID and hash come more than once.
 _IDS = {"id": frozenset({"id", "url", "text", "image_phash"}), "uid": frozenset({"uid", "url", "text", "sha256"})}
 # Returns which rows of a batch to yield, by their texts.
-Wanted = Callable[[Any], "np.ndarray"]
+Selection = Callable[[Any], "np.ndarray"]
 
 
 class Corpus(Protocol):
@@ -81,7 +89,7 @@ class Corpus(Protocol):
     for_triplets: str
 
     def batches(
-        self, size: int = BATCH, part: int | None = None, wanted: Wanted | None = None
+        self, size: int = BATCH, part: int | None = None, wanted: Selection | None = None
     ) -> Iterator[pd.DataFrame]:
         """Yield tables of up to ``size`` rows in order: of one part, or of all parts one after the other.
 
@@ -92,7 +100,12 @@ class Corpus(Protocol):
 
 
 def open_corpus(
-    name: str, *, rows: int = 0, seed: int = 0, skew: str = "default", columns: Mapping[str, str] | None = None
+    name: str,
+    *,
+    max_captions: int = 0,
+    seed: int = 0,
+    synthetic_bias: str = "default",
+    columns: Mapping[str, str] | None = None,
 ) -> Corpus:
     """Open the captions called ``name``; nothing is read yet beyond what identifies them.
 
@@ -100,8 +113,8 @@ def open_corpus(
         name: What an installed package brings (``biaslab.corpora``); a Parquet, Arrow, CSV, TSV, JSONL or text file (in
             which a line is a caption), a folder of files or a pattern such as ``"part-*.parquet"``; or a dataset of the
             Hugging Face Hub, streamed, as ``"owner/name"`` or ``"hf:NAME:CONFIG@SPLIT"`` (both may be left out).
-        rows: How many captions from the start; 0 for all.
-        seed, skew: Seed of captions that a package writes, and what these plant; other corpora have neither.
+        max_captions: Maximum number of captions, from the start; 0 reads all.
+        seed, synthetic_bias: Seed of synthetic captions, and the bias planted in them; other corpora ignore both.
         columns: Which column holds ``text``, ``caption_id`` (each once) and ``url``, such as ``{"text": "TEXT"}``;
             usual names are known. Ids that are missing, or longer than 200 characters, are made of file and row.
 
@@ -118,21 +131,21 @@ def open_corpus(
         raise MissingInputError(
             "captions.corpus names no captions: set it to a file or pattern of files, or to the hub name of a dataset."
         )
-    if name in (brought := plugins.points(plugins.CORPORA)):
+    if name in (brought := plugins.entry_points(plugins.CORPORA)):
         with loading(name, "captions"):
-            return brought[name].load()(rows=rows, seed=seed, skew=skew)
+            return brought[name].load()(max_captions=max_captions, seed=seed, synthetic_bias=synthetic_bias)
     if name.startswith("hf:"):
-        return HubCorpus(name.removeprefix("hf:"), columns, rows)
+        return HubCorpus(name.removeprefix("hf:"), columns, max_captions)
     folder = Path(os.path.expanduser(name))
     if os.path.isdir(folder):
         paths = _of_captions(folder)
     else:
         paths = [Path(p) for p in sorted(glob.glob(str(folder), recursive=True)) if os.path.isfile(p)]
     if paths:
-        return FileCorpus(name, paths, columns, rows)
+        return FileCorpus(name, paths, columns, max_captions)
     owner, slash, rest = name.partition("/")
     if slash and owner and rest and "/" not in rest and not (Path(name).suffix or set(name) & set("*?[~.")):
-        return HubCorpus(name, columns, rows)
+        return HubCorpus(name, columns, max_captions)
     near = near_matches(name, brought)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     raise MissingInputError(
@@ -196,7 +209,7 @@ class _Tables:
         raise NotImplementedError
 
     def batches(
-        self, size: int = BATCH, part: int | None = None, wanted: Wanted | None = None
+        self, size: int = BATCH, part: int | None = None, wanted: Selection | None = None
     ) -> Iterator[pd.DataFrame]:
         """Yield captions with the corpus's other columns."""
         left = self._rows or None
@@ -271,7 +284,7 @@ class FileCorpus(_Tables):
     def __init__(self, name: str, paths: Sequence[Path], columns: Mapping[str, str], rows: int):
         for path in paths:
             _reader(path)
-        self.name = redact.named(name)
+        self.name = redact.basename(name)
         self.paths = list(paths)
         self.images = None
         self._wanted, self._rows = dict(columns), rows
@@ -551,7 +564,7 @@ class HubCorpus(_Tables):
         self._split = split or "train"
         self._wanted, self._rows = dict(columns), rows
         self._prefix = Path(self._dataset).name
-        self.name = f"hf:{redact.named(dataset)}"
+        self.name = f"hf:{redact.basename(dataset)}"
         self.images = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -575,7 +588,7 @@ class HubCorpus(_Tables):
         import datasets
 
         try:
-            with unasked():
+            with loading_allowed():
                 return datasets.load_dataset_builder(self._dataset, self._config or None)
         except Exception as error:
             # The library raises many kinds; each means that the dataset cannot be had under this name.

@@ -20,7 +20,7 @@ from typing import Any
 
 import pandas as pd
 
-from biaslab.cache.result_cache import explaining, locked
+from biaslab.cache.result_cache import explain_errors, locked
 from biaslab.captions import fetched
 from biaslab.captions.fetched import FetchedImages
 from biaslab.captions.settings import JPEG_QUALITY, DownloadSettings
@@ -71,15 +71,15 @@ def download(
         urls = list(new | dict.fromkeys(table.loc[again, "url"]))
         hosts: dict[str, threading.Semaphore] = defaultdict(lambda: threading.Semaphore(PER_HOST))
         pool, stop, done = ThreadPoolExecutor(CONCURRENCY), threading.Event(), []
-        work = partial(_fetched, settings=settings, attempt=attempt, allow=allow, stop=stop)
+        work = partial(_fetch, settings=settings, attempt=attempt, allow=allow, stop=stop)
         bar = {"total": len(urls), "desc": "fetching images", "unit": " images", "leave": False}
         try:
             coming = as_completed([pool.submit(work, url, hosts[_host(url)]) for url in urls])
             for n, future in enumerate(tqdm(coming, **bar, disable=not progress, file=sys.stderr), 1):
                 done.append(future.result())
                 if len(done) == SHARD or n == len(urls):
-                    other |= _reached([row for row, _ in done], new, other)
-                    with explaining(folder, _KEPT):
+                    other |= _update_hosts([row for row, _ in done], new, other)
+                    with explain_errors(folder, _KEPT):
                         fetched.write(folder, done)
                     done = []
         finally:
@@ -93,7 +93,7 @@ def _host(url: str) -> str:
     return "".join(url.lower().split("/")[2:3])
 
 
-def _fetched(
+def _fetch(
     url: str,
     host: threading.Semaphore,
     *,
@@ -104,12 +104,12 @@ def _fetched(
 ) -> tuple[dict[str, Any], bytes | None]:
     """Return the row of a URL and the image to save, or None where there is none."""
     row: dict[str, Any] = {"url": url, "status": "failed_to_download", "outcome": fetched.OK, "attempt": attempt}
-    limits = fetch.Limits(settings.most_bytes, seconds=settings.seconds, opt_out=settings.opt_out)
+    limits = fetch.Limits(settings.max_bytes, timeout=settings.timeout, opt_out=settings.opt_out)
     try:
         with host:
             body = retrying(ATTEMPTS, stop, abandons=True)(fetch.get, url, limits, allow)
         row |= {"status": "failed_to_resize", "sha256": hashlib.sha256(body).hexdigest()}
-        image, sizes = as_saved(body, settings)
+        image, sizes = encode_image(body, settings)
         return row | sizes | {"status": "success"}, image
     except Failed as failed:
         row |= {"outcome": failed.outcome, "error_message": f"{failed.outcome}: {failed}"[:300]}
@@ -118,20 +118,20 @@ def _fetched(
     return row, None
 
 
-def as_saved(data: bytes, settings: DownloadSettings) -> tuple[bytes, dict[str, int]]:
+def encode_image(data: bytes, settings: DownloadSettings) -> tuple[bytes, dict[str, int]]:
     """Return the JPEG to save, and widths and heights in pixels. Raises Failed: ``data`` holds no image."""
     try:
-        with _DECODING, image_files.opened(data, settings.most_pixels) as image:
+        with _DECODING, image_files.open_image(data, settings.max_pixels) as image:
             (width, height), whole = image.size, BytesIO()
-            made = image_files.shown(image, settings.size)
+            made = image_files.fit_image(image, settings.max_side)
             made.save(whole, "JPEG", quality=JPEG_QUALITY)
-    except image_files.NoPictureError as error:
+    except image_files.ImageDecodeError as error:
         raise Failed(error.reason.replace(" ", "_"), str(error)) from None
     sizes = {"width": made.width, "height": made.height, "original_width": width, "original_height": height}
     return whole.getvalue(), sizes
 
 
-def _reached(rows: Sequence[Mapping[str, Any]], new: Collection[str], other: bool) -> bool:
+def _update_hosts(rows: Sequence[Mapping[str, Any]], new: Collection[str], other: bool) -> bool:
     """Return whether a host in ``rows`` was reached; ``other`` states whether another host ever was.
 
     Raises RunError: There is no network, because no host of the ``new`` URLs was reached, which are requested for the

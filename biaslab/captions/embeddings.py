@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab.errors import InputError, ParameterError, unasked
+from biaslab.errors import InputError, ParameterError, loading_allowed
 from biaslab.execution import finite, processor
 from biaslab.hub import huggingface, registry, repositories, safety
 
 if TYPE_CHECKING:
-    from biaslab.cache.result_cache import Stage, Store
+    from biaslab.cache.result_cache import ResultCache, Stage
     from biaslab.hub.repositories import Located
 
 NEAREST = ("nearest", "nearest_no_indicators")
@@ -115,10 +115,10 @@ def look_up(name: str) -> list[Located]:
     return [repositories.look_up(name, "encoder", where).with_weights()]
 
 
-def embedding_stage(store: Store, encoder: Encoder) -> Stage:
+def embedding_stage(cache: ResultCache, encoder: Encoder) -> Stage:
     """Return the stage that keeps the embeddings of ``encoder``."""
     inputs = {"encoder": encoder.digest, "precision": encoder.precision}
-    return store.stage("embeddings", inputs, partial(_embed_rows, encoder))
+    return cache.stage("embeddings", inputs, partial(_embed_rows, encoder))
 
 
 def embed(texts: Sequence[str], encoder: Encoder, stage: Stage, *, progress: bool = True) -> np.ndarray:
@@ -247,7 +247,7 @@ def _model(name: str, device: str, precision: str):
             safety.check_folder(where)
         elif name != DEFAULT:
             where = str(huggingface.fetched(_on_hub(name)))
-        with registry.quiet(), unasked():
+        with registry.quiet(), loading_allowed():
             model = SentenceTransformer(
                 where,
                 device=None if device == "auto" else device,

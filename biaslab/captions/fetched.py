@@ -23,10 +23,10 @@ import numpy as np
 import pandas as pd
 
 from biaslab.cache.result_cache import replace
-from biaslab.endpoints.fetch import outcome_of
+from biaslab.endpoints.fetch import status_of_code
 from biaslab.errors import InputError
 from biaslab.hub import registry
-from biaslab.io.image_files import ENDINGS, MOST_BYTES, Unreadable, decode
+from biaslab.io.image_files import ENDINGS, MOST_BYTES, UnreadableImage, decode
 
 OK, MISSING, NO_URL = "ok", "missing", "no_url"
 _REQUIRED = ("url", "key", "status", "error_message")
@@ -73,7 +73,7 @@ class FetchedImages:
     """
 
     def __init__(self, folder: str | Path, captions: pd.DataFrame) -> None:
-        self.name, self.pictures = "fetched images", registry.pictures(folder)
+        self.name, self.image_domain = "fetched images", registry.image_domain(folder)
         rows = _rows(folder).drop_duplicates("url", keep="last").set_index("url")
         table = rows.reindex(pd.Index(_texts(captions["url"]), name="url", dtype=object)).reset_index()
         table.insert(0, "image_id", captions["caption_id"].to_list())
@@ -91,23 +91,23 @@ class FetchedImages:
         states = sorted(zip(table["image_id"], statuses, table["sha256"].map(str), sizes, strict=True))
         self.digest = hashlib.sha256(repr(states).encode("utf-8", "surrogatepass")).hexdigest()
 
-    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
-        """Return the images in order; one that was not fetched is Unreadable with its status as the reason."""
+    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | UnreadableImage]:
+        """Return the images in order; one that was not fetched is an UnreadableImage with its status as the reason."""
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             return list(pool.map(self._read, image_ids))
 
-    def _read(self, image_id: str) -> np.ndarray | Unreadable:
+    def _read(self, image_id: str) -> np.ndarray | UnreadableImage:
         if not (place := self._places.get(image_id)):
-            return Unreadable(self._statuses.get(image_id, MISSING))
+            return UnreadableImage(self._statuses.get(image_id, MISSING))
         path, start, size = place
         if size > MOST_BYTES:
-            return Unreadable("too large")
+            return UnreadableImage("too large")
         try:
             with path.open("rb") as file:
                 file.seek(start)
                 return decode(file.read(size))
         except OSError:
-            return Unreadable("cannot be opened")
+            return UnreadableImage("cannot be opened")
 
 
 def _members(folder: Path, shard: str) -> dict[str, tuple[Path, int, int]]:
@@ -177,6 +177,6 @@ def _status(status: object, message: str) -> str:
     if own := re.match(r"([a-z_]+)(?:: |$)", message):
         return own[1]
     if code := re.match(r"HTTP Error (\d{3})\b", message):
-        return outcome_of(int(code[1]))
+        return status_of_code(int(code[1]))
     found = (reason for pattern, reason in _MESSAGES.items() if re.search(pattern, message))
     return next(found, "failed_to_resize" if status == "failed_to_resize" else "failed_to_download")

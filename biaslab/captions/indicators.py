@@ -34,7 +34,7 @@ import pandas as pd
 
 from biaslab import lexicons
 from biaslab.errors import InputError, ParameterError, name_help
-from biaslab.io.plaintext import places, plain
+from biaslab.io.plaintext import character_map, normalize
 
 # In which ways 430 captions of GCC's validation split were measured, and what these are called: against which labels,
 # in which capitals, and with persons' names put back.
@@ -59,7 +59,7 @@ _WORD_CHARACTERS, _LETTER_CHARACTERS = (
     {i: " " for i in range(128) if not part(chr(i))} for part in (str.isalnum, str.isalpha)
 )
 # Start, end, gender and kind of a place, as in Span.
-_Said = tuple[int, int, str, str]
+_Mention = tuple[int, int, str, str]
 _WORD_AFTER, _AND_AFTER = re.compile(r"\.?\s+([^\W\d_])"), re.compile(r"\.?\s*[&+]")
 # What may stand between a first name and a surname.
 _PARTICLES = frozenset((
@@ -98,13 +98,16 @@ def parse_spans(spans: str) -> list[Span]:
 
 
 def indicators(
-    texts: Iterable[str | None], *, names: str = "gazetteer", words: Mapping[str, Sequence[str]] = MappingProxyType({})
+    texts: Iterable[str | None],
+    *,
+    name_recognizer: str = "gazetteer",
+    words: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> pd.DataFrame:
     """Label each caption with the gender it says outright (paradox, A.5).
 
     Args:
         texts: Captions; a missing one says nothing.
-        names: How names are found: ``gazetteer``, ``spacy`` (needs spaCy and its model) or ``off``.
+        name_recognizer: Recognizer of names: ``gazetteer``, ``spacy`` (needs spaCy and its model) or ``off``.
         words: Words of one's own that say ``female`` and ``male``, in place of the paper's and of forms of address.
 
     Returns:
@@ -116,8 +119,8 @@ def indicators(
     """
     index = texts.index if isinstance(texts, pd.Series) else None
     given = [text if isinstance(text, str) else "" for text in texts]
-    texts = [plain(text) for text in given]
-    persons = {"gazetteer": map(_names, texts), "spacy": _spacy(texts), "off": repeat(())}[names]
+    texts = [normalize(text) for text in given]
+    persons = {"gazetteer": map(_names, texts), "spacy": _spacy(texts), "off": repeat(())}[name_recognizer]
     said_in = map(_own_words(words) if words else _words, texts)
     labels, spans = ["none"] * len(texts), [""] * len(texts)
     for i, (said, named) in enumerate(zip(said_in, persons, strict=False)):
@@ -125,7 +128,7 @@ def indicators(
             continue
         found = sorted([*said, *named], key=itemgetter(0, 1))
         if texts[i] is not given[i]:
-            at = places(given[i])
+            at = character_map(given[i])
             found = [(*at.span(start, end), *what) for start, end, *what in found]
         genders = {gender for _, _, gender, _ in found}
         labels[i] = "both" if len(genders) == 2 else genders.pop()
@@ -133,9 +136,9 @@ def indicators(
     return pd.DataFrame({"indicator": labels, "spans": spans}, index=index, dtype=object)
 
 
-def indicate(names: str, words: Mapping[str, Sequence[str]], captions: pd.DataFrame) -> pd.DataFrame:
-    """Return indicator and spans of captions (column text), as :func:`indicators` does for ``names`` and ``words``."""
-    return indicators(captions["text"].tolist(), names=names, words=words)
+def indicate(name_recognizer: str, words: Mapping[str, Sequence[str]], captions: pd.DataFrame) -> pd.DataFrame:
+    """Return indicator and spans of captions (column text), as :func:`indicators` does."""
+    return indicators(captions["text"].tolist(), name_recognizer=name_recognizer, words=words)
 
 
 @cache
@@ -167,7 +170,7 @@ def _titles() -> dict[str, str]:
     return {w: gender for gender, words in lexicons.load("gender_titles").items() for w in words}
 
 
-def _own_words(words: Mapping[str, Sequence[str]]) -> Callable[[str], Sequence[_Said]]:
+def _own_words(words: Mapping[str, Sequence[str]]) -> Callable[[str], Sequence[_Mention]]:
     """Return what finds words of one's own, which may have blanks, marks and apostrophes in them, in a text."""
     # An apostrophe is written in two ways.
     alike = {ord("’"): "'"}
@@ -177,14 +180,14 @@ def _own_words(words: Mapping[str, Sequence[str]]) -> Callable[[str], Sequence[_
     either = "|".join(map(re.escape, sorted(of, key=len, reverse=True)))
     whole = re.compile(rf"(?<![^\W_])(?:{either})(?![^\W_])", re.IGNORECASE)
 
-    def said(text: str) -> Sequence[_Said]:
+    def said(text: str) -> Sequence[_Mention]:
         found = ((match, of.get(match[0].casefold())) for match in whole.finditer(text.translate(alike)))
         return [(match.start(), match.end(), gender, "word") for match, gender in found if gender]
 
     return said
 
 
-def _words(text: str) -> Sequence[_Said]:
+def _words(text: str) -> Sequence[_Mention]:
     lexicon, titles = _lexicon(), _titles()
     # Most captions hold none, which is seen faster so, and of ASCII fastest.
     low = text.lower()
@@ -201,7 +204,7 @@ def _words(text: str) -> Sequence[_Said]:
     return found
 
 
-def _names(text: str) -> Sequence[_Said]:
+def _names(text: str) -> Sequence[_Mention]:
     if text.islower():
         return ()
     # Most captions hold no first name, which is seen faster so.
@@ -342,12 +345,12 @@ def _spacy_model():
         return spacy.load(_SPACY_MODEL)
     except (ImportError, OSError) as error:
         raise ParameterError(
-            f"names is 'spacy', which is not installed ({error}): pip install spacy, and python -m spacy download "
-            f"{_SPACY_MODEL}; or set names to 'gazetteer'."
+            f"captions.name_recognizer is 'spacy', which is not installed ({error}): pip install spacy, and "
+            f"python -m spacy download {_SPACY_MODEL}; or set it to 'gazetteer'."
         ) from None
 
 
-def _spacy(texts: Sequence[str]) -> Iterator[list[_Said]]:
+def _spacy(texts: Sequence[str]) -> Iterator[list[_Mention]]:
     known, titles = first_names(), {*lexicons.load("titles"), *_titles()}
     for document in _spacy_model().pipe(texts):
         found = []
@@ -362,13 +365,13 @@ def _spacy(texts: Sequence[str]) -> Iterator[list[_Said]]:
 _PLURALS = frozenset({"women", "ladies", "girls", "females", "men", "gents", "gentlemen", "boys", "males"})
 
 
-def without_gender(texts: Iterable[str], *, names: str = "gazetteer") -> list[str]:
+def remove_gender(texts: Iterable[str], *, name_recognizer: str = "gazetteer") -> list[str]:
     """Return texts that say no gender: "person" or "people" for nouns and names, nothing for the other words.
 
     What is taken for a word of gender is what :func:`indicators` finds. Source: dalleval paper, appendix C.1.
     """
     texts = list(texts)
-    columns = indicators(texts, names=names)
+    columns = indicators(texts, name_recognizer=name_recognizer)
     return [_neutral(text, spans) for text, spans in zip(texts, columns["spans"], strict=True)]
 
 
@@ -388,7 +391,7 @@ def agreement(split: str = "test") -> pd.DataFrame:
 
     A row for each way of writing and target. Raises ParameterError for another split than ``dev`` and ``test``.
     """
-    rows = measured()
+    rows = error_rates()
     if split not in (splits := rows["split"].unique()):
         raise ParameterError(f"split is {split!r}. {name_help(split, splits)}")
     rows = rows[rows["split"] == split]
@@ -403,7 +406,7 @@ def agreement(split: str = "test") -> pd.DataFrame:
     return table.rename_axis(columns=None).reset_index()
 
 
-def measured() -> pd.DataFrame:
+def error_rates() -> pd.DataFrame:
     """Return what was measured, in numbers: a row a split, way, target and statistic."""
     with resources.files(__package__).joinpath("data/indicator_agreement.csv").open(encoding="utf-8") as file:
         return pd.read_csv(file)

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from biaslab import lexicons
-from biaslab.io.plaintext import parted, plain
+from biaslab.io.plaintext import normalize, split_words
 
 if TYPE_CHECKING:
-    from biaslab.cache.result_cache import Store
+    from biaslab.cache.result_cache import ResultCache
     from biaslab.endpoints.chat import Answer
     from biaslab.endpoints.settings import EndpointSettings
 
@@ -77,8 +77,8 @@ def paraphrases(
     *,
     seed: int = 0,
     endpoint: EndpointSettings | None = None,
-    store: Store | None = None,
-    names: str = "gazetteer",
+    cache: ResultCache | None = None,
+    name_recognizer: str = "gazetteer",
     progress: bool = True,
 ) -> pd.DataFrame:
     """Return captions in other words, with what became of each.
@@ -88,8 +88,8 @@ def paraphrases(
         occupations: For each, the word or phrase that stays, in the singular or plural.
         seed: Which of the possible wordings the rules choose.
         endpoint: The model that paraphrases; the rules do where it is None.
-        store: Where the model's answers are kept, so that none is paid for twice.
-        names: As for :func:`biaslab.captions.indicators.indicators`, by which genders are compared.
+        cache: Where the model's answers are kept, so that none is paid for twice.
+        name_recognizer: As for :func:`biaslab.captions.indicators.indicators`, by which genders are compared.
 
     Returns a row a caption, in order: ``text``, ``status`` (``by_rule``; ``paraphrased`` by the model; what was wrong
     with both of its answers, a key of :data:`WHY`; ``not_asked``, as the caption is too long; or one of
@@ -102,7 +102,7 @@ def paraphrases(
     outcomes, without = ["by_rule"] * len(pairs), [""] * len(pairs)
     if endpoint is not None:
         asked = [i for i, (text, _) in enumerate(pairs) if len(text) <= LONGEST_CAPTION]
-        found = _by_model([pairs[i] for i in asked], endpoint, store, names, progress)
+        found = _by_model([pairs[i] for i in asked], endpoint, cache, name_recognizer, progress)
         outcomes = ["not_asked"] * len(pairs)
         for i, (text, outcome, left_out) in zip(asked, found, strict=True):
             outcomes[i], without[i] = outcome, left_out
@@ -111,7 +111,11 @@ def paraphrases(
 
 
 def _by_model(
-    pairs: Sequence[tuple[str, str]], endpoint: EndpointSettings, store: Store | None, names: str, progress: bool
+    pairs: Sequence[tuple[str, str]],
+    endpoint: EndpointSettings,
+    cache: ResultCache | None,
+    name_recognizer: str,
+    progress: bool,
 ) -> list[tuple[str, str, str]]:
     """Return text, outcome and what was left out for each caption; asked twice where the first text will not do."""
     from biaslab.endpoints.chat import ask_until
@@ -123,26 +127,29 @@ def _by_model(
     found: dict[int, tuple[str, str]] = {}
 
     def wrong(indices: list[int], answers: list[Answer]) -> list[str]:
-        judged = _judged([pairs[i] for i in indices], answers, names)
+        judged = _check_answers([pairs[i] for i in indices], answers, name_recognizer)
         found.update(zip(indices, judged, strict=True))
         return [
             _AGAIN.format(why=WHY[outcome], occupation=pairs[i][1]) if outcome in WHY else ""
             for i, (_, outcome) in zip(indices, judged, strict=True)
         ]
 
-    how = {"label": "paraphrasing", "longest": _LONGEST_ANSWER, "progress": progress}
-    answers = ask_until(endpoint, questions, wrong, 2, store, **how)
+    options = {"label": "paraphrasing", "longest": _LONGEST_ANSWER, "progress": progress}
+    answers = ask_until(endpoint, questions, wrong, 2, cache, **options)
     return [(*found[i], answer.asked_without) for i, answer in enumerate(answers)]
 
 
-def _judged(pairs: Sequence[tuple[str, str]], answers: Sequence[Answer], names: str) -> list[tuple[str, str]]:
+def _check_answers(
+    pairs: Sequence[tuple[str, str]], answers: Sequence[Answer], name_recognizer: str
+) -> list[tuple[str, str]]:
     """Return text and outcome of each answer."""
     from biaslab.captions.indicators import indicators
 
-    texts = [_plain(answer.text) for answer in answers]
+    texts = [_plain_answer(answer.text) for answer in answers]
     says = {"none": set(), "female": {"female"}, "male": {"male"}, "both": {"female", "male"}}
     before, after = (
-        indicators(some, names=names)["indicator"].map(says) for some in ([caption for caption, _ in pairs], texts)
+        indicators(some, name_recognizer=name_recognizer)["indicator"].map(says)
+        for some in ([caption for caption, _ in pairs], texts)
     )
     found = []
     each = zip(pairs, answers, texts, before, after, strict=True)
@@ -151,7 +158,7 @@ def _judged(pairs: Sequence[tuple[str, str]], answers: Sequence[Answer], names: 
             outcome = "empty" if answer.outcome == "answered" else answer.outcome
         elif _DECLINES.match(text) and not _DECLINES.match(caption):
             outcome = "declined"
-        elif not any(_named(occupation).search(form(text)) for form in (plain, parted)):
+        elif not any(_pattern_of(occupation).search(form(text)) for form in (normalize, split_words)):
             outcome = "lost_occupation"
         elif said != now:
             outcome = "lost_gender" if said - now else "added_gender"
@@ -161,7 +168,7 @@ def _judged(pairs: Sequence[tuple[str, str]], answers: Sequence[Answer], names: 
     return found
 
 
-def _plain(answer: str) -> str:
+def _plain_answer(answer: str) -> str:
     text = _LABEL.sub("", " ".join(answer.split()))
     while len(text) > 1 and text[0] + text[-1] in _QUOTES and text[0] not in text[1:-1]:
         text = text[1:-1].strip()
@@ -179,13 +186,13 @@ def paraphrase(text: str, occupation: str, seed: int = 0) -> str:
     key = f"{seed}\0{occupation}\0{text}".encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(key, digest_size=8).digest()
     rng = random.Random(int.from_bytes(digest))
-    text = plain(text)
+    text = normalize(text)
     new = _swapped(_replaced(text, occupation.strip(), rng), rng)
     return new if new != text else _opened(text, occupation.strip(), rng)
 
 
 def _replaced(text: str, occupation: str, rng: random.Random) -> str:
-    kept = [m.span() for m in _kept(occupation).finditer(text)]
+    kept = [m.span() for m in _words_to_keep(occupation).finditer(text)]
     ends = [end for _, end in kept]
     low = text.translate(_LOWER)
     places: dict[str, tuple[int, int]] = {}
@@ -243,7 +250,7 @@ def _phrases() -> re.Pattern:
 
 
 @cache
-def _kept(occupation: str) -> re.Pattern:
+def _words_to_keep(occupation: str) -> re.Pattern:
     """Return what must not change: the occupation, gender words, pronouns and forms of address."""
     lists = ("gender_words", "gender_pronouns", "gender_titles")
     words = [w for name in lists for group in lexicons.load(name).values() for w in group]
@@ -252,7 +259,7 @@ def _kept(occupation: str) -> re.Pattern:
 
 
 @cache
-def _named(occupation: str) -> re.Pattern:
+def _pattern_of(occupation: str) -> re.Pattern:
     """Return what finds an occupation as the search does: whole words, in any case, in the singular or plural."""
     occupation = occupation.strip()
     forms = [re.split(r"[\s-]+", form) for form in (occupation, *lexicons.plurals(occupation))]

@@ -18,12 +18,12 @@ import pandas as pd
 
 from biaslab import lexicons
 from biaslab.errors import ParameterError
-from biaslab.io.plaintext import is_printable, may_change, parted, plain
+from biaslab.io.plaintext import is_printable, may_change, normalize, split_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from biaslab.cache.result_cache import Store
+    from biaslab.cache.result_cache import ResultCache
     from biaslab.captions.corpus import Corpus
 
 # Captions read at a time: what is done once for each batch takes as long as some 1,000 captions.
@@ -33,7 +33,7 @@ _FIRST_COLUMNS = ["caption_id", "term", "text", "rank"]
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What a search found."""
 
     totals: pd.DataFrame
@@ -53,8 +53,8 @@ def search(
     plural: bool = True,
     forms: Mapping[str, Sequence[str]] = MappingProxyType({}),
     progress: bool = True,
-    store: Store | None = None,
-) -> Found:
+    cache: ResultCache | None = None,
+) -> SearchResult:
     """Find the captions that mention each term, all terms in one pass over the corpus (paradox, 3.2 and 4).
 
     A term is mentioned where its words stand as whole words, in letters of either case; between words of a phrase
@@ -64,7 +64,7 @@ def search(
 
     ``per_term`` captions of each term are the random sample; of ``pool``, where that is more, nearest captions are
     taken. ``plural`` says whether a term's plural mentions it too; ``forms`` are words that mention some terms in the
-    place of both. What each part of the corpus gave is kept in ``store``. Raises ParameterError: A term cannot be
+    place of both. What each part of the corpus gave is kept in ``cache``. Raises ParameterError: A term cannot be
     searched (see :class:`Matcher`). InputError: The corpus cannot be read.
     """
     matcher = Matcher(terms, plural=plural, forms=forms)
@@ -72,7 +72,7 @@ def search(
     work = _Work(corpus, matcher, keep, seed)
     inputs = {"terms": list(terms), "keep": keep, "seed": seed, "plural": plural}
     inputs |= {"forms": {term: list(forms[term]) for term in forms}} if forms else {}
-    run = {"progress": progress, "store": store}
+    run = {"progress": progress, "cache": cache}
     return _merge(over_parts(corpus, work, "search", inputs, **run), matcher.terms, keep)
 
 
@@ -83,7 +83,7 @@ def over_parts(
     inputs: Mapping[str, object],
     *,
     progress: bool,
-    store: Store | None,
+    cache: ResultCache | None,
 ) -> Iterator[pd.DataFrame]:
     """Yield what ``work`` makes of each part of a corpus, in order; one is held at a time.
 
@@ -92,13 +92,13 @@ def over_parts(
     """
     parts = pd.DataFrame({"part": range(corpus.parts)})
     shown: dict[str, Any] = {"label": f"Searching {corpus.name}", "unit": "parts", "progress": progress}
-    if store is None:
+    if cache is None:
         from tqdm import tqdm
 
         bar = {"desc": shown["label"], "unit": " parts", "leave": False, "file": sys.stderr, "disable": not progress}
         yield from (work(parts[i : i + 1]) for i in tqdm(range(len(parts)), **bar))
         return
-    stage = store.stage(name, {"corpus": corpus.digest, **inputs}, work)
+    stage = cache.stage(name, {"corpus": corpus.digest, **inputs}, work)
     yield from stage.compute_iter(parts, shard_rows=1, **shown)
 
 
@@ -163,12 +163,12 @@ class Matcher:
         odd = pc.indices_nonzero(pc.fill_null(pc.match_substring_regex(array, _odd()), False)).to_numpy()
         if len(odd):
             given = array.take(pa.array(odd)).to_pylist()
-            changed = [text and plain(text) for text in given]
+            changed = [text and normalize(text) for text in given]
             mask = np.zeros(len(array), dtype=bool)
             mask[odd] = True
             array = pc.replace_with_mask(array, pa.array(mask), pa.array(changed, array.type))
             for at, text, same in zip(odd.tolist(), given, changed, strict=True):
-                if text and self._several_words and (other := parted(text)) != same:
+                if text and self._several_words and (other := split_words(text)) != same:
                     phrases |= {(at, term) for term in self._mentioned(other) & self._several_words}
         # The many without a mention go at once, in time by their length.
         rows = pc.indices_nonzero(pc.fill_null(pc.match_substring_regex(array, self._mention), False))
@@ -194,7 +194,7 @@ def _odd() -> str:
 
 
 def _checked(term: str) -> str:
-    stripped = " ".join(plain(str(term)).split())
+    stripped = " ".join(normalize(str(term)).split())
     # In some scripts words end in the mark of a vowel.
     if not stripped or not (stripped[0].isalnum() and (stripped[-1].isalnum() or category(stripped[-1])[0] == "M")):
         raise ParameterError(f"The term {term!r} cannot be searched; begin and end it with letter or digit.")
@@ -278,7 +278,7 @@ def _smallest(frames: list[pd.DataFrame], keep: int) -> pd.DataFrame:
     return frame.iloc[order[ranks < keep]].reset_index(drop=True)
 
 
-def _merge(results: Iterator[pd.DataFrame], terms: Sequence[str], keep: int) -> Found:
+def _merge(results: Iterator[pd.DataFrame], terms: Sequence[str], keep: int) -> SearchResult:
     """Return what was found in all parts together."""
     totals, n_corpus = np.zeros(len(terms), dtype=np.int64), 0
     found: list[pd.DataFrame] = []
@@ -294,12 +294,12 @@ def _merge(results: Iterator[pd.DataFrame], terms: Sequence[str], keep: int) -> 
             found = [_smallest(found, keep)]
     counts = pd.DataFrame({"term": list(terms), "n_captions": totals, "n_corpus": n_corpus})
     if not found:
-        return Found(counts, pd.DataFrame(columns=_FIRST_COLUMNS))
+        return SearchResult(counts, pd.DataFrame(columns=_FIRST_COLUMNS))
     best = _smallest(found, keep)
     best["rank"] = best.groupby("term").cumcount() + 1
     best["term"] = np.array(terms, dtype=object)[best["term"]]
     others = [c for c in best.columns if c not in (*_FIRST_COLUMNS, "priority")]
-    return Found(counts, best[_FIRST_COLUMNS + others])
+    return SearchResult(counts, best[_FIRST_COLUMNS + others])
 
 
 def hashes(texts: Sequence[str], seed: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What is decided about captions: where they come from, which are selected, and the images behind them."""
+"""Settings of captions: the corpus, the selection, and the images behind captions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
-from biaslab.schema.groups import Folder, Group, Named, Off, Place, Several, Texts, Whole, field
+from biaslab.schema.groups import Folder, Group, Integer, Listed, NameOrPath, OffText, Place, Texts, field
 
 OptOut = Literal["noai", "noimageai", "noindex", "noimageindex", "tdm-reservation"]
 # Directives that ask not to use an image: of the header X-Robots-Tag, and the header TDM-Reservation.
@@ -25,69 +25,94 @@ APPROACHES = (*SELECTED, *CAPTIONS_AS_PROMPTS)
 
 
 class DownloadSettings(Group):
-    """How images are fetched and saved."""
+    """How images behind captions are downloaded and saved."""
 
-    size: Whole = field(512, "Largest side of a saved picture; none is enlarged.", "pixels", ge=16, le=8192)
-    opt_out: Annotated[tuple[OptOut, ...], Several] = field(
-        OPT_OUT, "Headers that ask not to use an image and are honoured; [] honours none."
+    max_side: Integer = field(
+        512,
+        "Longest side of a saved image; larger images are scaled down, smaller ones stay as they are.",
+        "pixels",
+        ge=16,
+        le=8192,
     )
-    most_bytes: Whole = field(10_000_000, "Larger bodies are refused.", "bytes", ge=1, le=10**9)
-    most_pixels: Whole = field(25_000_000, "Larger images are not decoded.", "pixels", ge=1, le=10**9)
-    seconds: float = field(30.0, "Longest time of one try with its redirects.", "seconds", ge=0.01, le=3600)
+    opt_out: Annotated[tuple[OptOut, ...], Listed] = field(
+        OPT_OUT, "Opt-out headers that are honored: images whose server sends one are not saved. `[]` honors none."
+    )
+    max_bytes: Integer = field(
+        10_000_000, "Maximum size of a response; larger ones are rejected.", "bytes", ge=1, le=10**9
+    )
+    max_pixels: Integer = field(
+        25_000_000, "Maximum size of an image; larger ones are not decoded.", "pixels", ge=1, le=10**9
+    )
+    timeout: float = field(
+        30.0, "Time limit of one download attempt, including redirects.", "seconds", ge=0.01, le=3600
+    )
 
     @property
     def digest(self) -> str:
         """Sixteen hex digits of what decides which images are saved and how; not of how fast."""
-        which = (self.size, "jpg", JPEG_QUALITY, sorted(self.opt_out))
-        which += (self.most_bytes, self.most_pixels)
+        which = (self.max_side, "jpg", JPEG_QUALITY, sorted(self.opt_out))
+        which += (self.max_bytes, self.max_pixels)
         return hashlib.sha256(repr(which).encode()).hexdigest()[:16]
 
 
 class CaptionSettings(Group):
-    """Which captions are searched and selected, and where the images behind them are."""
+    """Caption corpus, caption selection, and the images behind captions."""
 
-    corpus: Named = field(
-        "", "Captions: files or a pattern of them, a data set on the hub, or a name that an installed package brings."
+    corpus: NameOrPath = field(
+        "",
+        "Caption corpus: files or a glob pattern, a dataset on the Hugging Face hub, or a name that an installed "
+        "package provides.",
     )
-    rows: Whole = field(0, "Captions searched; 0 is all that the corpus has.", "captions", ge=0)
-    columns: dict[str, Any] = field({}, "Columns of the corpus by what they hold, such as `text: TEXT`; {} finds them.")
-    skew: Annotated[str, Off] = field(
+    max_captions: Integer = field(0, "Maximum number of captions read from the corpus; 0 reads all.", "captions", ge=0)
+    columns: dict[str, Any] = field(
+        {}, "Corpus column for each kind of content, such as `text: TEXT`; `{}` detects them."
+    )
+    synthetic_bias: Annotated[str, OffText] = field(
         "default",
-        "What captions that are written for their known truth plant: `default`, or `off` for no paradox. With `off`, a "
-        "model that draws their truth also draws people in pairs without stereotypes and triplets without leaning "
-        "objects.",
+        "Bias planted in synthetic captions: `default`, or `off` for captions, pairs of people and objects without "
+        "planted bias.",
     )
     training_images: Annotated[str, Place(always=True, words=(DOWNLOAD,))] = field(
         "",
-        "Folder with the images behind captions, each named by its caption_id, or the output folder of img2dataset; "
-        "`download`: they are fetched by URL; empty: those that the corpus has.",
+        "Images behind the captions: a folder of files named by caption_id, the output of img2dataset, or `download` "
+        "to fetch their URLs. Empty: images that the corpus contains.",
     )
-    downloads: DownloadSettings = Field(DownloadSettings(), description="How they are fetched.")
-    occupations: Texts = field((), "Occupations; an empty list is the paper's 62, or all of `captions.words`.")
-    words: Folder = field(
+    downloads: DownloadSettings = Field(
+        DownloadSettings(), description="How the images behind captions are downloaded."
+    )
+    occupations: Texts = field(
+        (), "Occupations to measure; an empty list selects the paper's 62, or all of `captions.vocabulary_file`."
+    )
+    vocabulary_file: Folder = field(
         "",
-        "A file of your own occupations with the words that captions name them by, of prompt templates and of words "
-        "that say a gender, in any language: CSV, Parquet or YAML (see `biaslab.prompts.word_files`).",
+        "CSV, Parquet or YAML file with your own occupations, their terms, gender words and prompt templates, in any "
+        "language (see `biaslab.prompts.word_files`).",
     )
-    approaches: Annotated[tuple[Literal[APPROACHES], ...], Several] = field(
-        APPROACHES, "Which selections and prompts are measured; an empty list leaves the paradox out."
+    approaches: Annotated[tuple[Literal[APPROACHES], ...], Listed] = field(
+        APPROACHES, "Caption selections and prompt types to measure; an empty list skips the paradox analysis."
     )
-    per_occupation: Whole = field(100, "Random captions for each occupation (paper: 500).", "captions", ge=1)
-    candidates_per_occupation: Whole = field(
-        250, "Random captions among which the nearest are; 0 is all (as in the paper).", "captions", ge=0
+    per_occupation: Integer = field(
+        100, "Randomly sampled captions for each occupation (paper: 500).", "captions", ge=1
     )
-    nearest_per_prompt: Whole = field(
-        25, "Nearest captions for each occupation and prompt (paper: 500).", "captions", ge=1
+    candidates_per_occupation: Integer = field(
+        250,
+        "Randomly sampled captions for each occupation among which the nearest are searched; 0 searches all, as in "
+        "the paper.",
+        "captions",
+        ge=0,
     )
-    names: Annotated[Literal["gazetteer", "spacy", "off"], Off] = field(
-        "gazetteer", "How names in captions tell a gender."
+    nearest_per_prompt: Integer = field(
+        25, "Nearest captions selected for each occupation and prompt (paper: 500).", "captions", ge=1
     )
-    encoder: Named = field("all-MiniLM-L6-v2", "Sentence embeddings that nearest captions are found with.")
+    name_recognizer: Annotated[Literal["gazetteer", "spacy", "off"], OffText] = field(
+        "gazetteer", "Recognizer of first names that indicate gender: the `gazetteer`, `spacy`, or `off`."
+    )
+    encoder: NameOrPath = field("all-MiniLM-L6-v2", "Sentence embedding model for the nearest captions.")
     encoder_dtype: Literal["auto", "float32", "bfloat16", "float16"] = field(
         "auto",
-        "Numbers that it computes with: `auto` is the fastest that the machine has, so that captions that are about as "
-        "near may change places between machines; `float32` is the same everywhere.",
+        "Precision of the sentence embeddings. `auto` is the fastest on this machine, so near ties may rank "
+        "differently on another; `float32` is the same everywhere.",
     )
     paraphraser: Literal["rules", "endpoint"] = field(
-        "rules", "Who says captions in other words: `rules`, or the language model `endpoint.model` (as in the paper)."
+        "rules", "Paraphraser of captions: `rules`, or the language model `endpoint.model` as in the paper."
     )

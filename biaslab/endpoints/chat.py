@@ -16,10 +16,10 @@ from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from biaslab.cache.result_cache import Store, digest
+from biaslab.cache.result_cache import ResultCache, digest
 from biaslab.endpoints import replies
 from biaslab.endpoints.endpoint import Requests
-from biaslab.endpoints.purchases import Answers, Ledger, LimitError
+from biaslab.endpoints.purchases import AnswerPurchases, ImagePurchases, LimitError
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import ParameterError, RunError
 
@@ -61,7 +61,7 @@ class Answer:
 def ask(
     endpoint: EndpointSettings,
     conversations: Sequence[Sequence[Message]],
-    store: Store | None = None,
+    cache: ResultCache | None = None,
     *,
     options: Mapping[str, Any] | None = None,
     longest: int = 100_000,
@@ -76,20 +76,20 @@ def ask(
 
     Args:
         conversations: For each answer its messages, which must fit in JSON.
-        store: Where answers are kept; nothing is kept where it is None.
+        cache: Where answers are kept; nothing is kept where it is None.
         options: Further fields of a request, such as ``{"max_tokens": 200}``; one that is None is left out.
         longest: Characters of an answer that are kept.
         charged: Whether each reply costs the endpoint's price, up to its limit of cost over all questions to it.
 
-    Raises as :meth:`biaslab.endpoints.endpoint.Requests.all`. ParameterError: There is no URL, model or key. RunError:
-    More would pass the limit of cost, or there is no room to keep an answer.
+    Raises as :meth:`biaslab.endpoints.endpoint.Requests.request_all`. ParameterError: There is no URL, model or key.
+    RunError: More would pass the limit of cost, or there is no room to keep an answer.
     """
     fields = {"model": endpoint.model, "temperature": 0.0, **(options or {})}
     fields = {name: value for name, value in fields.items() if value is not None}
     digests = [digest([dict(m) for m in messages]) for messages in conversations]
     # What an answer is kept by never changes.
     inputs = {"url": endpoint.url, "settings": fields}
-    answers = Answers(store.stage("answers", inputs).folder) if store is not None else None
+    answers = AnswerPurchases(cache.stage("answers", inputs).folder) if cache is not None else None
     with answers.turn(digest(sorted(set(digests)))[:16]) if answers else contextlib.nullcontext():
         before = {question: Answer(**answer) for question, answer in answers.read().items()} if answers else {}
         known = {d: before[d] for d in digests if d in before}
@@ -99,9 +99,9 @@ def ask(
             asking = _Chats(endpoint, fields, answers=answers, longest=longest, worked_before=bool(before))
             for answer in before.values():
                 asking.left_out.update(filter(None, answer.asked_without.split(",")))
-            paying = charged and endpoint.price and store is not None
-            with asking.paying(store) if paying else contextlib.nullcontext():
-                known |= asking.all(missing, label, progress)
+            paying = charged and endpoint.price and cache is not None
+            with asking.record_purchases(cache) if paying else contextlib.nullcontext():
+                known |= asking.request_all(missing, label, progress)
     return [known[d] for d in digests]
 
 
@@ -110,7 +110,7 @@ def ask_until(
     conversations: Sequence[Sequence[Message]],
     wrong: Callable[[list[int], list[Answer]], Sequence[str]],
     readings: int,
-    store: Store | None = None,
+    cache: ResultCache | None = None,
     *,
     label: str,
     **more: Any,
@@ -126,7 +126,7 @@ def ask_until(
         if not talks:
             break
         again = " again" if reading else ""
-        answers = ask(endpoint, list(talks.values()), store, label=label + again, **more)
+        answers = ask(endpoint, list(talks.values()), cache, label=label + again, **more)
         found |= zip(talks, answers, strict=True)
         said = zip(talks.items(), answers, wrong(list(talks), answers), strict=True)
         talks = {
@@ -138,37 +138,37 @@ def ask_until(
 
 
 class _Chats(Requests):
-    path, gives, unit, stays = "chat/completions", "chat completions", "answers", _STAYS
-    outcomes, kept, longest_reply, stopped = OUTCOMES, _KEPT, _LONGEST_REPLY, "filtered"
+    path, product, unit, after_stop = "chat/completions", "chat completions", "answers", _STAYS
+    outcomes, cached_outcomes, longest_reply, stopped = OUTCOMES, _KEPT, _LONGEST_REPLY, "filtered"
     optional = ("temperature", "response_format")
-    nothing = staticmethod(partial(Answer, ""))
+    empty_answer = staticmethod(partial(Answer, ""))
 
-    _ledger: Ledger | None = None
+    _purchases: ImagePurchases | None = None
 
-    def __init__(self, *given: Any, answers: Answers | None, longest: int, worked_before: bool) -> None:
+    def __init__(self, *given: Any, answers: AnswerPurchases | None, longest: int, worked_before: bool) -> None:
         super().__init__(*given, worked_before=worked_before)
         self._answers, self._longest = answers, longest
 
     @contextlib.contextmanager
-    def paying(self, store: Store) -> Iterator[None]:
+    def record_purchases(self, cache: ResultCache) -> Iterator[None]:
         """Write down what each reply costs, one process at a time."""
         at = {"url": self.settings.url, "model": self.settings.model}
-        folder = store.stage("questions", at).folder
+        folder = cache.stage("questions", at).folder
         endpoint = f"{self.settings.model} at {self.settings.url}"
-        self._ledger = Ledger(folder, self.settings.price, self.settings.cost_limit, endpoint)
-        with self._ledger.buying():
+        self._purchases = ImagePurchases(folder, self.settings.price, self.settings.cost_limit, endpoint)
+        with self._purchases.buying():
             yield
 
     def attempt(self, client: httpx.Client, digest: str, question: Any) -> tuple[Any, float | None]:
-        if self._ledger is None:
+        if self._purchases is None:
             return super().attempt(client, digest, question)
         try:
-            self._ledger.reserve(digest, self.stop.is_set)
+            self._purchases.reserve(digest, self.stop.is_set)
         except LimitError:
             s = self.settings
             raise RunError(
                 f"One more question to {s.model} at {s.price:g} would pass the limit of cost, {s.cost_limit:g}: "
-                f"{self._ledger.spent:g} is spent. {_STAYS}; set a higher cost_limit, or ask less, and run again."
+                f"{self._purchases.spent:g} is spent. {_STAYS}; set a higher cost_limit, or ask less, and run again."
             ) from None
         charged = True
         try:
@@ -180,12 +180,12 @@ class _Chats(Requests):
             charged = False
             raise
         finally:
-            self._ledger.settle(digest, charged=charged)
+            self._purchases.settle(digest, charged=charged)
 
-    def asked(self, question: Sequence[Message]) -> dict[str, Any]:
+    def request_fields(self, question: Sequence[Message]) -> dict[str, Any]:
         return {"messages": [dict(m) for m in question]}
 
-    def keep(self, digest: str, question: Sequence[Message], answer: Answer) -> None:
+    def save(self, digest: str, question: Sequence[Message], answer: Answer) -> None:
         if self._answers is not None:
             self._answers.write(digest, asdict(answer))
 
@@ -198,19 +198,19 @@ class _Chats(Requests):
             used = reply.get("usage") or {}
             tokens = [_count(used.get(k)) for k in ("prompt_tokens", "completion_tokens")]
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-            return Answer("", "malformed", f"no chat completion: {self.clean(data)}")
-        text = self.clean(text, longest=self._longest)
+            return Answer("", "malformed", f"no chat completion: {self.shorten_message(data)}")
+        text = self.shorten_message(text, longest=self._longest)
         if reason == "content_filter":
             return Answer("", "filtered", "finish_reason content_filter", *tokens)
         if reason == "length":
             return Answer("", "cut", "finish_reason length", *tokens)
         if not text and message.get("refusal"):
-            return Answer("", "refused", self.clean(message["refusal"]), *tokens)
+            return Answer("", "refused", self.shorten_message(message["refusal"]), *tokens)
         without = ",".join(name for name in self.optional if name in self.left_out)
         return Answer(text, "answered" if text else "empty", "", *tokens, asked_without=without)
 
 
-def picture(image: np.ndarray, longest: int, detail: str = "", *, photograph: bool = False) -> dict[str, Any]:
+def image_message(image: np.ndarray, longest: int, detail: str = "", *, photograph: bool = False) -> dict[str, Any]:
     """Return the part of a message that shows an image, ``uint8 (height, width, 3)`` RGB.
 
     Its longer side has at most ``longest`` pixels; ``detail`` is how closely the model is to look. A ``photograph`` is
@@ -220,9 +220,9 @@ def picture(image: np.ndarray, longest: int, detail: str = "", *, photograph: bo
 
     shown, file = Image.fromarray(image), BytesIO()
     shown.thumbnail((longest, longest), Image.Resampling.LANCZOS)
-    how = {"format": "JPEG", "quality": 92} if photograph else {"format": "PNG", "optimize": True}
-    shown.save(file, **how)
-    kind, data = how["format"].lower(), base64.b64encode(file.getvalue()).decode()
+    options = {"format": "JPEG", "quality": 92} if photograph else {"format": "PNG", "optimize": True}
+    shown.save(file, **options)
+    kind, data = options["format"].lower(), base64.b64encode(file.getvalue()).decode()
     url = {"url": f"data:image/{kind};base64,{data}"}
     return {"type": "image_url", "image_url": {**url, **({"detail": detail} if detail else {})}}
 

@@ -89,22 +89,22 @@ class StoppedError(Exception):
 class Requests:
     """The requests of one call, several at a time; a subclass adds what differs between kinds of model.
 
-    ``asked(question)`` returns the fields of a request in addition to ``fields``, ``read(digest, data, headers)`` the
-    answer in a reply with status 200, ``nothing(outcome, detail)`` the answer where there is no such reply, and
-    ``keep(digest, question, answer)`` writes it down. Answers have an outcome and a detail.
+    ``request_fields(question)`` returns the fields of a request in addition to ``fields``, ``read(digest, data,
+    headers)`` the answer in a reply with status 200, ``empty_answer(outcome, detail)`` the answer where there is no
+    such reply, and ``save(digest, question, answer)`` writes it down. Answers have an outcome and a detail.
 
     Raises ParameterError: There is no URL or model, the URL is not valid, or the environment has no key.
     """
 
     # Path of a request below the endpoint's URL; for messages what the endpoint gives, one of them, and what is kept.
     path: str
-    gives: str
+    product: str
     unit: str
-    stays: str
+    after_stop: str
     # The outcome of what a policy stops; all outcomes with their meaning; those that are kept.
     stopped: str
     outcomes: Mapping[str, str]
-    kept: Sequence[str]
+    cached_outcomes: Sequence[str]
     # Most bytes of a reply that are read, and fields that are left out for a model that refuses them.
     longest_reply: int
     optional: Sequence[str] = ()
@@ -125,7 +125,7 @@ class Requests:
         except (httpx.InvalidURL, UnicodeError):
             raise ParameterError(f"endpoint.url is {settings.url!r}, which is not a valid URL.") from None
 
-    def all(self, questions: Mapping[str, Any], label: str, progress: bool) -> dict[str, Any]:
+    def request_all(self, questions: Mapping[str, Any], label: str, progress: bool) -> dict[str, Any]:
         """Ask all questions and return their answers, by digest.
 
         Raises ParameterError: The endpoint does not accept the key (401, 403), has no such model or path (404), or
@@ -137,7 +137,7 @@ class Requests:
         found: dict[str, Any] = {}
         bar = {"total": len(questions), "desc": label, "unit": f" {self.unit}", "leave": False}
         with self._client() as client, ThreadPoolExecutor(self.settings.concurrency) as pool:
-            tasks = {pool.submit(self._one, client, digest, q): digest for digest, q in questions.items()}
+            tasks = {pool.submit(self._request_one, client, digest, q): digest for digest, q in questions.items()}
             try:
                 with tqdm(**bar, disable=not progress, file=sys.stderr) as shown:
                     for task in as_completed(tasks):
@@ -151,7 +151,7 @@ class Requests:
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
         if not self._worked:
-            raise self.out_of_order(next(iter(found.values())))
+            raise self.repeated_failure(next(iter(found.values())))
         return found
 
     def _client(self) -> httpx.Client:
@@ -166,26 +166,28 @@ class Requests:
         }
         limits = httpx.Limits(max_connections=self.settings.concurrency)
         timeout = httpx.Timeout(self.settings.timeout, connect=min(self.settings.timeout, _LONGEST_CONNECT))
-        how = {"headers": headers, "timeout": timeout, "limits": limits, "verify": _certificates()}
+        options = {"headers": headers, "timeout": timeout, "limits": limits, "verify": _certificates()}
         try:
-            return httpx.Client(**how, follow_redirects=False)
+            return httpx.Client(**options, follow_redirects=False)
         except (ImportError, ValueError, httpx.InvalidURL) as error:
-            raise ParameterError(f"A proxy that the environment names cannot be used: {self.clean(error)}") from None
+            raise ParameterError(
+                f"A proxy that the environment names cannot be used: {self.shorten_message(error)}"
+            ) from None
 
-    def _one(self, client: httpx.Client, digest: str, question: Any) -> Any:
+    def _request_one(self, client: httpx.Client, digest: str, question: Any) -> Any:
         """Ask one question and keep its answer; an error ends the others' work, too."""
         try:
             answer = self.exchange(client, digest, question)
-            worked = answer.outcome in self.kept
+            worked = answer.outcome in self.cached_outcomes
             if worked:
-                self.keep(digest, question, answer)
+                self.save(digest, question, answer)
             with self.mutex:
                 self._failed_in_a_row = 0 if worked else self._failed_in_a_row + 1
                 self._worked = self._worked or worked
                 # A working endpoint may reject some questions; one with unsuitable settings rejects all.
                 hopeless = answer.outcome != "rejected" or not self._worked
                 if self._failed_in_a_row >= _PATIENCE and hopeless:
-                    raise self.out_of_order(answer)
+                    raise self.repeated_failure(answer)
             return answer
         except Exception:
             self.stop.set()
@@ -209,10 +211,10 @@ class Requests:
                 raise Failed(answer.outcome, answer.detail, retry=retry, wait=wait)
 
         with contextlib.suppress(Failed):
-            self.again(max(_TRIES.values()), once)
+            self.send_with_retries(max(_TRIES.values()), once)
         return answer
 
-    def again(self, tries: int, send: Callable[[], Any]) -> Any:
+    def send_with_retries(self, tries: int, send: Callable[[], Any]) -> Any:
         """Return what ``send()`` returns; call it up to ``tries`` times, as :func:`retrying` says."""
         return retrying(tries, self.stop)(send)
 
@@ -221,29 +223,29 @@ class Requests:
         try:
             status, headers, data = self._sent(client, digest, question)
         except httpx.TransportError as error:
-            return self.nothing("unavailable", f"{type(error).__name__}: {self.clean(error)}"), None
+            return self.empty_answer("unavailable", f"{type(error).__name__}: {self.shorten_message(error)}"), None
         except httpx.DecodingError as error:
-            return self.nothing("malformed", f"no {self.gives}: {self.clean(error)}"), None
+            return self.empty_answer("malformed", f"no {self.product}: {self.shorten_message(error)}"), None
         self._reached = True
         if status == 200:
             if len(data) > self.longest_reply:
-                return self.too_long(), None
+                return self.handle_oversized(), None
             return self.read(digest, data, headers), None
         if 300 <= status < 400:
             # Its query may hold a key.
-            to = self.clean(headers.get("Location", "").partition("?")[0]) or "nowhere"
+            to = self.shorten_message(headers.get("Location", "").partition("?")[0]) or "nowhere"
             raise ParameterError(
                 f"{self.where} redirects (HTTP {status}) to {to}. No redirect is followed, since the key would go with "
-                f"it: set endpoint.url to where the endpoint is. {self.stays}."
+                f"it: set endpoint.url to where the endpoint is. {self.after_stop}."
             )
-        return self.turned_down(status, data), retry_after(headers.get("Retry-After", ""))
+        return self.handle_rejection(status, data), retry_after(headers.get("Retry-After", ""))
 
     def _sent(self, client: httpx.Client, digest: str, question: Any) -> tuple[int, httpx.Headers, bytes]:
         """Send a question as :meth:`post` does, without the optional fields that this model refuses."""
         while True:
             fields = {k: v for k, v in self._fields.items() if k not in self.left_out}
             # In ASCII, so that any text fits: JSON has an escape for what UTF-8 does not take.
-            whole = json.dumps({**fields, **self.asked(question)}).encode()
+            whole = json.dumps({**fields, **self.request_fields(question)}).encode()
             status, headers, data = self.post(client, digest, whole)
             maybe = [name for name in self.optional if name in fields]
             if status not in (400, 422) or not (name := replies.refused_field(data, maybe)):
@@ -271,44 +273,46 @@ class Requests:
                     raise httpx.ReadTimeout(f"the reply took longer than {self.settings.timeout:g} seconds")
             return replies.status(response.status_code, bytes(data)), response.headers, bytes(data)
 
-    def too_long(self) -> Any:
+    def handle_oversized(self) -> Any:
         """Return the answer for a reply that is longer than ``longest_reply`` bytes."""
-        return self.nothing("malformed", f"no {self.gives}: more than {self.longest_reply} bytes")
+        return self.empty_answer("malformed", f"no {self.product}: more than {self.longest_reply} bytes")
 
-    def turned_down(self, status: int, data: bytes) -> Any:
+    def handle_rejection(self, status: int, data: bytes) -> Any:
         """Return the outcome of a reply with another status than 200, or raise where nothing can be asked like this."""
         code, said = replies.error(data)
-        told = f"HTTP {status}" + (f": {self.clean(said)}" if said else "")
-        model, variable = self.settings.model, self.settings.key_variable
+        told = f"HTTP {status}" + (f": {self.shorten_message(said)}" if said else "")
+        model, variable = self.settings.model, self.settings.api_key_env
         if replies.is_policy(data):
-            return self.nothing(self.stopped, told)
+            return self.empty_answer(self.stopped, told)
         if status in (401, 403):
-            how = f"the key in the environment variable {variable}" if variable else "a request without a key"
+            options = f"the key in the environment variable {variable}" if variable else "a request without a key"
             raise ParameterError(
-                f"{self.where} does not accept {how} (HTTP {status}). Set endpoint.key_variable to a variable whose "
-                f"key is valid there and may use the model {model!r}, and run again. {self.stays}."
+                f"{self.where} does not accept {options} (HTTP {status}). Set endpoint.api_key_env to a "
+                "variable "
+                f"whose key is valid there and may use the model {model!r}, and run again. {self.after_stop}."
             )
         if status == 404:
             raise ParameterError(
-                f"{self.where} has no {self.gives} for the model {model!r} ({told}); check endpoint.url and "
-                f"endpoint.model. {self.stays}."
+                f"{self.where} has no {self.product} for the model {model!r} ({told}); check endpoint.url and "
+                f"endpoint.model. {self.after_stop}."
             )
         if status == 402 or code in ("insufficient_quota", "billing_hard_limit_reached"):
-            raise RunError(f"{self.where} wants to be paid first ({told}). {self.stays}.")
-        return self.nothing("unavailable" if status in _BUSY or status >= 500 else "rejected", told)
+            raise RunError(f"{self.where} wants to be paid first ({told}). {self.after_stop}.")
+        return self.empty_answer("unavailable" if status in _BUSY or status >= 500 else "rejected", told)
 
-    def out_of_order(self, last: Any) -> RunError:
+    def repeated_failure(self, last: Any) -> RunError:
         """Return the error for an endpoint that gave nothing, several times in a row."""
         return RunError(
-            f"{self.where} does not answer: {last.detail or self.outcomes[last.outcome]}. {self.stays}; see that it "
+            f"{self.where} does not answer: {last.detail or self.outcomes[last.outcome]}. {self.after_stop}; "
+            "see "
             "runs and takes such requests, and run again."
         )
 
-    def clean(self, said: object, longest: int | None = 200) -> str:
+    def shorten_message(self, said: object, longest: int | None = 200) -> str:
         """Return what a server said without the key, no longer than ``longest`` characters."""
-        return self.keyless(said)[:longest]
+        return self.redact_key(said)[:longest]
 
-    def keyless(self, said: object) -> str:
+    def redact_key(self, said: object) -> str:
         """Return what a server said as one text without the key."""
         text = said.decode("utf-8", errors="replace") if isinstance(said, bytes) else str(said)
         # A lone surrogate comes with a JSON escape and fits in no file.

@@ -33,9 +33,9 @@ _MOST_REDIRECTS = 5
 class Limits:
     """Limits of one request."""
 
-    most_bytes: int = 10_000_000  # Of the body.
-    silence: float = 10.0  # Longest wait for a connection or for the next bytes, in seconds.
-    seconds: float = 30.0  # Longest time with all redirects; name resolution alone may take longer.
+    max_bytes: int = 10_000_000  # Of the body.
+    read_timeout: float = 10.0  # Longest wait for a connection or for the next bytes, in seconds.
+    timeout: float = 30.0  # Longest time with all redirects; name resolution alone may take longer.
     opt_out: tuple[str, ...] = ()  # Honoured headers: ``tdm-reservation``, directives of ``X-Robots-Tag``.
 
 
@@ -46,9 +46,11 @@ def get(url: str, limits: Limits, allow: Collection[str] = ()) -> bytes:
     is no body; ``outcome`` states why, and ``retry`` whether another request may help.
     """
     try:
-        return asyncio.run(asyncio.wait_for(_get(url, limits, allow), limits.seconds))
+        return asyncio.run(asyncio.wait_for(_get(url, limits, allow), limits.timeout))
     except (TimeoutError, httpx.TimeoutException) as error:
-        raise Failed("timed_out", str(error) or f"longer than {limits.silence:g} or {limits.seconds:g} s") from None
+        raise Failed(
+            "timed_out", str(error) or f"longer than {limits.read_timeout:g} or {limits.timeout:g} s"
+        ) from None
     except (httpx.InvalidURL, httpx.LocalProtocolError, ValueError) as error:
         raise Failed("bad_url", str(error)) from None
     except httpx.TransportError as error:
@@ -60,7 +62,7 @@ def get(url: str, limits: Limits, allow: Collection[str] = ()) -> bytes:
 
 async def _get(text: str, limits: Limits, allow: Collection[str]) -> bytes:
     url = httpx.URL(text)
-    async with httpx.AsyncClient(transport=_Guard(allow), timeout=limits.silence, trust_env=False) as client:
+    async with httpx.AsyncClient(transport=_Guard(allow), timeout=limits.read_timeout, trust_env=False) as client:
         for _ in range(_MOST_REDIRECTS + 1):
             if url.scheme not in ("http", "https") or not url.host:
                 raise Failed("refused_scheme", str(url)[:100])
@@ -76,18 +78,18 @@ async def _body(response: httpx.Response, limits: Limits) -> bytes:
     status, headers = response.status_code, response.headers
     if status != 200:
         wait = retry_after(headers.get("retry-after", "")) if status in (429, 503) else None
-        raise Failed(outcome_of(status), f"status {status}", retry=status == 429 or status >= 500, wait=wait)
-    if asked := opted_out(headers, limits.opt_out):
+        raise Failed(status_of_code(status), f"status {status}", retry=status == 429 or status >= 500, wait=wait)
+    if asked := opts_out(headers, limits.opt_out):
         raise Failed("opted_out", asked)
     if (encoding := headers.get("content-encoding", "identity")) != "identity":
         raise Failed("compressed", f"Content-Encoding {encoding[:50]}, which was not requested")
-    if (stated := int(headers.get("content-length", 0))) > limits.most_bytes:
+    if (stated := int(headers.get("content-length", 0))) > limits.max_bytes:
         raise Failed("too_many_bytes", f"{stated} bytes stated")
     body = bytearray()
     async for piece in response.aiter_raw():
         body += piece
-        if len(body) > limits.most_bytes:
-            raise Failed("too_many_bytes", f"more than {limits.most_bytes} bytes")
+        if len(body) > limits.max_bytes:
+            raise Failed("too_many_bytes", f"more than {limits.max_bytes} bytes")
     if not body:
         raise Failed("empty")
     return bytes(body)
@@ -96,7 +98,7 @@ async def _body(response: httpx.Response, limits: Limits) -> bytes:
 _OUTCOMES = dict.fromkeys((401, 402, 403, 451), "forbidden") | {404: "not_found", 410: "gone", 429: "rate_limited"}
 
 
-def outcome_of(status: int) -> str:
+def status_of_code(status: int) -> str:
     """Return the outcome that an HTTP status other than 200 stands for, such as ``not_found``."""
     return _OUTCOMES.get(status, "server_error" if status >= 500 else "http_error")
 
@@ -166,7 +168,7 @@ def is_public(address: str) -> bool:
 _OTHER_ROBOT = re.compile(r"\s*(?!(?:biaslab|unavailable_after|max-[a-z-]+)\s*:)[a-z0-9_-]+\s*:")
 
 
-def opted_out(headers: httpx.Headers, honoured: Collection[str]) -> str:
+def opts_out(headers: httpx.Headers, honoured: Collection[str]) -> str:
     """Return the header, if any, that asks all robots or biaslab not to use an image; ``honoured`` as in Limits."""
     for value in map(str.lower, headers.get_list("x-robots-tag")):
         asked = set(re.split(r"\s*[,:]\s*", value.strip())).intersection(honoured)

@@ -27,13 +27,13 @@ from urllib.parse import urljoin
 import httpx
 import numpy as np
 
-from biaslab.cache.result_cache import now
+from biaslab.cache.result_cache import cache_now
 from biaslab.endpoints import fetch, replies
 from biaslab.endpoints.endpoint import Failed, Requests
-from biaslab.endpoints.purchases import BEGINNINGS, OK, STAYS, Bought, Ledger, LimitError
+from biaslab.endpoints.purchases import BEGINNINGS, OK, STAYS, ImagePurchases, LimitError, PurchasedImage
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import RunError
-from biaslab.hub.image_sources import Unreadable, decode
+from biaslab.hub.image_sources import UnreadableImage, decode
 from biaslab.io.image_files import is_black
 
 REFUSED = "refused"
@@ -49,10 +49,10 @@ OUTCOMES: dict[str, str] = {
     "unavailable": "the server did not answer this request, however often it was sent",
     "not_bought": "it was not bought yet",
 }
-KEPT = (OK, REFUSED, "not_an_image", "lost")
+CACHED_OUTCOMES = (OK, REFUSED, "not_an_image", "lost")
 UNDELIVERED = ("not_fetched", "malformed", "unavailable", "not_bought")
 """Outcomes of images that another run may well get."""
-NEVER_MADE = (*UNDELIVERED, "rejected")
+NO_IMAGE_OUTCOMES = (*UNDELIVERED, "rejected")
 """Outcomes of images that there never were, which say nothing of the model."""
 # Statuses of errors after which an image may have been made all the same: whoever stood between did not wait for it.
 _PERHAPS_CHARGED = (408, 502, 504, 520, 522, 524)
@@ -70,62 +70,64 @@ _WASTED = 5
 def buy(
     missing: Mapping[str, Mapping[str, Any]],
     settings: EndpointSettings,
-    ledger: Ledger,
+    purchases: ImagePurchases,
     *,
     pairs: Sequence[tuple[str, str, str]] = (),
     progress: bool,
-) -> dict[str, Bought]:
+) -> dict[str, PurchasedImage]:
     """Buy ``missing`` images (prompt_id, prompt and index by key) in the ledger's turn; return what became of them.
 
     ``pairs`` has each prompt of two images or more, and the keys of its first two, whether missing or not. They are
     bought first, until two of one prompt can be compared: neither is refused or black.
 
-    Raises as :meth:`biaslab.endpoints.endpoint.Requests.all`. ParameterError: There is no URL, model or key. RunError:
-    One more image would pass ``cost_limit``, two images of a prompt are identical, or there is no room to keep an
-    image.
+    Raises as :meth:`biaslab.endpoints.endpoint.Requests.request_all`. ParameterError: There is no URL, model or key.
+    RunError: One more image would pass ``cost_limit``, two images of a prompt are identical, or there is no room to
+    keep an image.
     """
     # What is paid for already comes first: it may be all that the limit leaves room for.
-    missing = dict(sorted(missing.items(), key=lambda item: item[0] not in ledger.replies))
+    missing = dict(sorted(missing.items(), key=lambda item: item[0] not in purchases.replies))
     try:
-        buying = _Buying(settings, ledger)
+        buying = _Buying(settings, purchases)
         label, found = f"buying from {settings.model}", {}
         for prompt, *pair in pairs:
             if first := {key: missing[key] for key in pair if key in missing}:
-                found |= buying.all(first, label, progress)
-            if buying.differ(prompt, *pair):
+                found |= buying.request_all(first, label, progress)
+            if buying.check_distinct(prompt, *pair):
                 break
         left = {key: question for key, question in missing.items() if key not in found}
-        return found | (buying.all(left, label, progress) if left else {})
+        return found | (buying.request_all(left, label, progress) if left else {})
     except LimitError:
-        left = sum(not ledger.has(key) for key in missing)
+        left = sum(not purchases.is_purchased(key) for key in missing)
         price, limit = Decimal(str(settings.price)), Decimal(str(settings.cost_limit))
         raise RunError(
-            f"{settings.model} at {settings.url}: {_money(ledger.spent)} of cost_limit {_money(limit)} is spent, and "
-            f"an image costs {_money(price)}: one more would pass the limit. Images left: {left}. Bought images are "
-            f"cached. To continue, set cost_limit to {_money(ledger.spent + left * price)} or more and run again; "
-            "to use the bought images only, set buy to false."
+            f"{settings.model} at {settings.url}: {_money(purchases.spent)} of cost_limit {_money(limit)} is "
+            "spent, "
+            f"and an image costs {_money(price)}: one more would pass the limit. Images left: {left}. Bought images "
+            f"are cached. To continue, set cost_limit to {_money(purchases.spent + left * price)} or more and run "
+            "again; "
+            "to use the bought images only, set endpoint.allow_purchases to false."
         ) from None
 
 
 class _Buying(Requests):
-    path, gives, unit, stays = "images/generations", "images", "images", STAYS
-    outcomes, kept, nothing, stopped = OUTCOMES, KEPT, Bought, REFUSED
+    path, product, unit, after_stop = "images/generations", "images", "images", STAYS
+    outcomes, cached_outcomes, empty_answer, stopped = OUTCOMES, CACHED_OUTCOMES, PurchasedImage, REFUSED
 
-    def __init__(self, settings: EndpointSettings, ledger: Ledger) -> None:
-        super().__init__(settings, settings.image_fields, worked_before=bool(ledger.done))
-        self._ledger = ledger
+    def __init__(self, settings: EndpointSettings, purchases: ImagePurchases) -> None:
+        super().__init__(settings, settings.image_fields, worked_before=bool(purchases.done))
+        self._purchases = purchases
         # In base64, with room for what stands around it.
-        self.longest_reply = settings.most_bytes * 4 // 3 + 2**17
-        self._useful = any(b.outcome in (OK, REFUSED) for b in ledger.done.values())
+        self.longest_reply = settings.max_bytes * 4 // 3 + 2**17
+        self._useful = any(b.outcome in (OK, REFUSED) for b in purchases.done.values())
         self._wasted = 0
 
-    def asked(self, question: Mapping[str, Any]) -> dict[str, Any]:
+    def request_fields(self, question: Mapping[str, Any]) -> dict[str, Any]:
         return {"prompt": question["prompt"]}
 
-    def keep(self, digest: str, question: Mapping[str, Any], answer: Bought) -> None:
+    def save(self, digest: str, question: Mapping[str, Any], answer: PurchasedImage) -> None:
         """Write down what became of an image; RunError for an endpoint that is paid and sends none."""
         asked = {k: v for k, v in self.settings.image_fields.items() if k != "model"}
-        self._ledger.keep(digest, answer, {**question, "asked": asked})
+        self._purchases.save_status(digest, answer, {**question, "asked": asked})
         useful = answer.outcome in (OK, REFUSED)
         with self.mutex:
             self._useful = self._useful or useful
@@ -137,14 +139,16 @@ class _Buying(Requests):
                     f"{STAYS}; run again to continue."
                 )
 
-    def attempt(self, client: httpx.Client, digest: str, question: Mapping[str, Any]) -> tuple[Bought, float | None]:
+    def attempt(
+        self, client: httpx.Client, digest: str, question: Mapping[str, Any]
+    ) -> tuple[PurchasedImage, float | None]:
         """Buy an image, unless a stopped run left a reply that is paid for."""
-        left = self._ledger.reply(digest)
-        return super().attempt(client, digest, question) if left is None else (self._made(digest, left), None)
+        left = self._purchases.reply(digest)
+        return super().attempt(client, digest, question) if left is None else (self._read_image(digest, left), None)
 
     def post(self, client: httpx.Client, digest: str, whole: bytes) -> tuple[int, httpx.Headers, bytes]:
         """Send one request, whose price is written down before."""
-        self._ledger.reserve(digest, self.stop.is_set)
+        self._purchases.reserve(digest, self.stop.is_set)
         charged = True
         try:
             status, headers, data = super().post(client, digest, whole)
@@ -154,101 +158,103 @@ class _Buying(Requests):
             charged = False
             raise
         finally:
-            self._ledger.settle(digest, charged=charged)
+            self._purchases.settle(digest, charged=charged)
 
-    def too_long(self) -> Bought:
-        return Bought("not_an_image", "too large", time=now())
+    def handle_oversized(self) -> PurchasedImage:
+        return PurchasedImage("not_an_image", "too large", time=cache_now())
 
-    def turned_down(self, status: int, data: bytes) -> Bought:
+    def handle_rejection(self, status: int, data: bytes) -> PurchasedImage:
         code, message = replies.error(data)
         if replies.is_policy(data):
-            return Bought(REFUSED, f"{code}: {self.clean(message, longest=1000)}", time=now())
-        return super().turned_down(status, data)
+            return PurchasedImage(REFUSED, f"{code}: {self.shorten_message(message, longest=1000)}", time=cache_now())
+        return super().handle_rejection(status, data)
 
-    def read(self, digest: str, data: bytes, headers: httpx.Headers) -> Bought:
+    def read(self, digest: str, data: bytes, headers: httpx.Headers) -> PurchasedImage:
         """Return what was bought with a reply of status 200, which is written down as it came."""
         try:
             reply = json.loads(data)
             first = reply["data"][0]
-            picture, address, revised = (first.get(k) or "" for k in ("b64_json", "url", "revised_prompt"))
+            image, address, revised = (first.get(k) or "" for k in ("b64_json", "url", "revised_prompt"))
             named = next((headers[h] for h in _REQUEST_IDS if headers.get(h)), reply.get("id") or "")
-            if not (isinstance(picture, str) and isinstance(address, str) and (picture or address)):
+            if not (isinstance(image, str) and isinstance(address, str) and (image or address)):
                 raise TypeError
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-            return Bought("malformed", f"no answer of an images endpoint: {self.clean(data)}")
+            return PurchasedImage("malformed", f"no answer of an images endpoint: {self.shorten_message(data)}")
         whole = {
-            "b64_json": self.keyless(picture),
-            "url": "" if picture else self.keyless(address),
-            "revised_prompt": self.clean(revised, longest=10_000),
-            "request_id": self.clean(named),
-            "time": now(),
+            "b64_json": self.redact_key(image),
+            "url": "" if image else self.redact_key(address),
+            "revised_prompt": self.shorten_message(revised, longest=10_000),
+            "request_id": self.shorten_message(named),
+            "time": cache_now(),
         }
         if why := replies.placeholder(data):
-            return Bought(REFUSED, self.clean(why), request_id=whole["request_id"], time=whole["time"])
-        self._ledger.save_reply(digest, whole)
-        return self._made(digest, whole)
+            return PurchasedImage(
+                REFUSED, self.shorten_message(why), request_id=whole["request_id"], time=whole["time"]
+            )
+        self._purchases.save_reply(digest, whole)
+        return self._read_image(digest, whole)
 
-    def _made(self, digest: str, reply: Mapping[str, str]) -> Bought:
+    def _read_image(self, digest: str, reply: Mapping[str, str]) -> PurchasedImage:
         """Save the picture that a reply holds or names."""
         said = {k: reply[k] for k in ("revised_prompt", "request_id", "time")}
-        picture, address = reply["b64_json"], reply["url"]
+        image, address = reply["b64_json"], reply["url"]
         try:
             if address and not address.startswith("data:"):
-                data = self._fetched(address)
+                data = self._fetch_image(address)
             else:
-                data = _decoded((picture or address).rpartition(",")[2])
+                data = _decoded((image or address).rpartition(",")[2])
         except Failed as failed:
             if failed.outcome in _NO_IMAGE:
-                return Bought("not_an_image", failed.outcome.replace("_", " "), **said)
-            detail = self.clean(f"{failed.outcome}: {failed.detail}")
+                return PurchasedImage("not_an_image", failed.outcome.replace("_", " "), **said)
+            detail = self.shorten_message(f"{failed.outcome}: {failed.detail}")
             if failed.outcome in ("refused_address", "refused_port"):
                 detail += " (if the address is to be trusted, name it with its port in allow)"
-            return Bought("lost" if failed.outcome in _FOR_GOOD else "not_fetched", detail, **said)
+            return PurchasedImage("lost" if failed.outcome in _FOR_GOOD else "not_fetched", detail, **said)
         except ValueError:
-            return Bought("not_an_image", "not base64", **said)
-        return self._saved(digest, data, said)
+            return PurchasedImage("not_an_image", "not base64", **said)
+        return self._save_image(digest, data, said)
 
-    def _saved(self, digest: str, data: bytes, said: Mapping[str, str]) -> Bought:
+    def _save_image(self, digest: str, data: bytes, said: Mapping[str, str]) -> PurchasedImage:
         """Save a picture, if it is one."""
         ending = next((e for start, e in BEGINNINGS if data.startswith(start)), "")
         if not ending or (ending == "webp" and data[8:12] != b"WEBP"):
-            return Bought("not_an_image", "not an image" if data else "empty", **said)
-        image = decode(data, most_bytes=self.settings.most_bytes)
-        if isinstance(image, Unreadable):
-            return Bought("not_an_image", image.reason, **said)
-        self._ledger.save_picture(digest, ending, data)
-        return Bought(OK, "", **said, ending=ending, sha256=hashlib.sha256(data).hexdigest())
+            return PurchasedImage("not_an_image", "not an image" if data else "empty", **said)
+        image = decode(data, max_bytes=self.settings.max_bytes)
+        if isinstance(image, UnreadableImage):
+            return PurchasedImage("not_an_image", image.reason, **said)
+        self._purchases.save_image(digest, ending, data)
+        return PurchasedImage(OK, "", **said, ending=ending, sha256=hashlib.sha256(data).hexdigest())
 
-    def _fetched(self, address: str) -> bytes:
+    def _fetch_image(self, address: str) -> bytes:
         """Return the body at a picture's address, asked for again where that may help; it costs nothing."""
 
         s = self.settings
         # Headers that ask not to use an image are about others' images; this one was made for us.
-        limits = fetch.Limits(s.most_bytes, silence=min(30.0, s.timeout), seconds=s.timeout)
+        limits = fetch.Limits(s.max_bytes, read_timeout=min(30.0, s.timeout), timeout=s.timeout)
 
         def once() -> bytes:
             try:
                 # Some servers name a picture by its path with them.
-                return fetch.get(urljoin(self.target, address), limits, s.allow)
+                return fetch.get(urljoin(self.target, address), limits, s.allowed_hosts)
             except Failed as failed:
                 retry = failed.retry or failed.outcome == "timed_out"
                 # What goes wrong may quote what was sent, and is logged.
-                detail = self.clean(failed.detail)
+                detail = self.shorten_message(failed.detail)
                 raise Failed(failed.outcome, detail, retry=retry, wait=failed.wait) from None
 
-        return self.again(_FETCHES, once)
+        return self.send_with_retries(_FETCHES, once)
 
-    def differ(self, prompt: str, first: str, second: str) -> bool:
+    def check_distinct(self, prompt: str, first: str, second: str) -> bool:
         """Return whether two images of a prompt differ; False where one cannot be compared. RunError: They do not."""
         files, shown = [], []
         for key in (first, second):
-            bought = self._ledger.done.get(key, Bought("not_bought"))
-            path = self._ledger.file_of(key, bought.ending)
+            bought = self._purchases.done.get(key, PurchasedImage("not_bought"))
+            path = self._purchases.image_path(key, bought.ending)
             if bought.outcome != OK or not path.exists():
                 return False
             files.append(path)
             shown.append(decode(path.read_bytes()))
-        if any(isinstance(image, Unreadable) or is_black(image) for image in shown):
+        if any(isinstance(image, UnreadableImage) or is_black(image) for image in shown):
             return False
         if not np.array_equal(*shown):
             return True
@@ -264,7 +270,7 @@ class _Buying(Requests):
             "and run again."
         )
 
-    def out_of_order(self, last: Bought) -> RunError:
+    def repeated_failure(self, last: PurchasedImage) -> RunError:
         mend = "see that it runs and takes such requests, and run again."
         if last.outcome == "not_fetched":
             mend = "the next run fetches what is paid for; with endpoint.options {response_format: b64_json} replies "

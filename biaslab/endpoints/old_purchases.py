@@ -15,19 +15,19 @@ from typing import Any
 from biaslab.errors import RunError
 
 
-def files(store: Path) -> list[Path]:
+def files(cache: Path) -> list[Path]:
     """Return the journals of purchases and answers in a store, and the replies that were not worked up."""
     patterns = ("*/*/answers.jsonl", "*/*/bought.jsonl", "*/*/replies/*.json")
-    return [path for pattern in patterns for path in sorted(store.glob(pattern))]
+    return [path for pattern in patterns for path in sorted(cache.glob(pattern))]
 
 
-def rows(store: Path) -> Iterator[tuple[str, dict[str, str]]]:
+def rows(cache: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield each row's kind (``answers``, ``charges``, ``images`` or ``replies``) and values by name, in order.
 
     Raises RunError: A line is damaged or missing.
     """
-    for path in files(store):
-        folder = "/".join(path.relative_to(store).parts[:2])
+    for path in files(cache):
+        folder = "/".join(path.relative_to(cache).parts[:2])
         if path.name == "answers.jsonl":
             for record in _records(path):
                 yield "answers", {"folder": folder, "question": record.pop("question"), "answer": json.dumps(record)}

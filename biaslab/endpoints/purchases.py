@@ -22,7 +22,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from biaslab.cache.result_cache import explaining, locked, now, replace
+from biaslab.cache.result_cache import cache_now, explain_errors, locked, replace
 from biaslab.endpoints import old_purchases
 from biaslab.endpoints.endpoint import StoppedError
 from biaslab.errors import InputError, RunError
@@ -56,7 +56,7 @@ _INSERT = {
 _COSTS = "select cost, count(*) from charges where folder = ? group by cost"
 # What helps where SQLite refuses.
 _KEPT = "Purchases stay in the cache: {fix}, and run again."
-_ELSEWHERE = "name a folder on a local disk, whose locks work, as compute.store or BIASLAB_STORE"
+_ELSEWHERE = "name a folder on a local disk, whose locks work, as compute.cache or BIASLAB_CACHE"
 _WRITABLE = "let this user read and write it and its folder"
 _FIXES = {
     sqlite3.SQLITE_FULL: "free some space",
@@ -66,7 +66,7 @@ _FIXES = {
 
 
 @dataclass(frozen=True)
-class Bought:
+class PurchasedImage:
     """What became of one image."""
 
     outcome: str
@@ -78,14 +78,14 @@ class Bought:
     sha256: str = ""  # Of that file.
 
 
-_COLUMNS = ", ".join(field.name for field in fields(Bought))
+_COLUMNS = ", ".join(field.name for field in fields(PurchasedImage))
 
 
 class LimitError(Exception):
     """One more request would pass the limit of cost."""
 
 
-class _Purchases:
+class _PurchaseRecords:
     """The rows of one folder of the store, such as ``bought_images/<digest>``.
 
     Methods raise RunError: The database is damaged, cannot be written, or is on a file system without locks; or a file
@@ -117,7 +117,7 @@ class _Purchases:
             database.execute(_INSERT[table], {"folder": self._name, **values})
 
 
-class Answers(_Purchases):
+class AnswerPurchases(_PurchaseRecords):
     """The answers of a chat endpoint to questions: records that fit in JSON."""
 
     def read(self) -> dict[str, dict[str, Any]]:
@@ -129,7 +129,7 @@ class Answers(_Purchases):
         self._insert("answers", question=question, answer=json.dumps(answer))
 
 
-class Ledger(_Purchases):
+class ImagePurchases(_PurchaseRecords):
     """The ledger of one model: charges, replies that are not worked up yet, and the status of each image.
 
     Requests are sent within :meth:`buying`. Each costs ``price``, and all together at most ``limit``, in the currency
@@ -141,14 +141,14 @@ class Ledger(_Purchases):
         self._price, self._limit, self._endpoint = Decimal(str(price)), Decimal(str(limit)), endpoint
         self._changed = threading.Condition()
         self._under_way = 0
-        self.done: dict[str, Bought] = {}
+        self.done: dict[str, PurchasedImage] = {}
         self.replies: set[str] = set()
         self.spent = Decimal(0)
 
     def load(self) -> None:
         """Read ``spent``, the images that are ``done`` by key, and keys of ``replies`` that are not worked up yet."""
         rows = self._rows(f"select key, reply is not null, {_COLUMNS} from images where folder = ?")
-        self.done = {key: Bought(*said) for key, _, *said in rows if said[0] is not None}
+        self.done = {key: PurchasedImage(*said) for key, _, *said in rows if said[0] is not None}
         self.replies = {key for key, left, *_ in rows if left}
         self.spent = _sum(self._rows(_COSTS))
 
@@ -195,10 +195,10 @@ class Ledger(_Purchases):
             if named and path.stem not in self.done and path.stem not in self.replies:
                 raise _damaged(self.file, f"it does not know the image {path}")
 
-    def has(self, key: str) -> bool:
+    def is_purchased(self, key: str) -> bool:
         """Return whether an image needs no further request; one whose file was taken away needs one."""
         bought = self.done.get(key)
-        return bought is not None and (not bought.ending or self.file_of(key, bought.ending).exists())
+        return bought is not None and (not bought.ending or self.image_path(key, bought.ending).exists())
 
     def reserve(self, key: str, stopped: Callable[[], bool]) -> None:
         """Write down that a request is about to be sent.
@@ -231,7 +231,7 @@ class Ledger(_Purchases):
                     self._charge(database, key, -self._price)
 
     def _charge(self, database: sqlite3.Connection, key: str, cost: Decimal) -> None:
-        row = {"folder": self._name, "key": key, "cost": str(cost), "time": now()}
+        row = {"folder": self._name, "key": key, "cost": str(cost), "time": cache_now()}
         database.execute(_INSERT["charges"], row)
         self.spent += cost
 
@@ -247,27 +247,27 @@ class Ledger(_Purchases):
         ((reply,),) = self._rows("select reply from images where folder = ? and key = ?", key)
         return json.loads(reply)
 
-    def save_picture(self, key: str, ending: str, data: bytes) -> None:
+    def save_image(self, key: str, ending: str, data: bytes) -> None:
         """Write an image's file, before the row that describes it; it outlasts a power cut."""
-        path = self.file_of(key, ending)
-        with explaining(path, _KEPT):
+        path = self.image_path(key, ending)
+        with explain_errors(path, _KEPT):
             path.parent.mkdir(parents=True, exist_ok=True)
             replace(path, data)
             with path.open("r+b") as file:
                 os.fsync(file.fileno())
 
-    def file_of(self, key: str, ending: str) -> Path:
+    def image_path(self, key: str, ending: str) -> Path:
         """Return the path of an image's file, with the bytes that the endpoint sent."""
         return self.folder / "images" / key[:2] / f"{key}.{ending}"
 
-    def keep(self, key: str, bought: Bought, asked: Mapping[str, Any]) -> None:
+    def save_status(self, key: str, bought: PurchasedImage, asked: Mapping[str, Any]) -> None:
         """Write down what became of an image, whose file is written, in place of its reply."""
         self._insert("images", key=key, asked=json.dumps(asked), **asdict(bought))
         self.done[key] = bought
         self.replies.discard(key)
 
 
-def summary(store: str | Path) -> list[dict[str, Any]]:
+def summary(cache: str | Path) -> list[dict[str, Any]]:
     """Return a dictionary for each model from which something was bought with a store.
 
     Its keys are ``endpoint`` (model and URL; empty where an earlier version bought), ``spent``, ``images`` (counts by
@@ -275,29 +275,29 @@ def summary(store: str | Path) -> list[dict[str, Any]]:
 
     Raises InputError: The store has no database. RunError: It is damaged.
     """
-    with _opened(_existing(store)) as database:
+    with _opened(_existing(cache)) as database:
         select = "select distinct charges.folder, coalesce(name, '') from charges left join endpoints using (folder)"
         rows = database.execute(select).fetchall()
     found = []
     for folder, endpoint in rows:
-        ledger = Ledger(Path(store) / folder)
-        ledger.load()
-        outcomes = Counter(sorted(bought.outcome for bought in ledger.done.values()))
+        purchases = ImagePurchases(Path(cache) / folder)
+        purchases.load()
+        outcomes = Counter(sorted(bought.outcome for bought in purchases.done.values()))
         images = ", ".join(f"{n} {outcome}" for outcome, n in outcomes.items()) or "none"
-        counts = {"spent": float(ledger.spent), "images": images, "replies": len(ledger.replies)}
+        counts = {"spent": float(purchases.spent), "images": images, "replies": len(purchases.replies)}
         found.append({"endpoint": endpoint, **counts, "folder": folder})
     return found
 
 
-def release(store: str | Path) -> None:
+def release(cache: str | Path) -> None:
     """Let any host buy again after a process was killed; InputError where nothing was bought with the store."""
-    with _opened(_existing(store), write=True) as database:
+    with _opened(_existing(cache), write=True) as database:
         database.execute("update endpoints set buyer = null")
 
 
-def _existing(store: str | Path) -> Path:
-    if not (file := Path(store) / _NAME).exists():
-        raise InputError(f"{store} has no {_NAME}: nothing was bought with this cache.")
+def _existing(cache: str | Path) -> Path:
+    if not (file := Path(cache) / _NAME).exists():
+        raise InputError(f"{cache} has no {_NAME}: nothing was bought with this cache.")
     return file
 
 
@@ -308,7 +308,7 @@ def _opened(file: Path, *, write: bool = False) -> Iterator[sqlite3.Connection]:
     Each call has a connection of its own, so that threads and forked processes share none.
     """
     try:
-        with explaining(file, _KEPT):
+        with explain_errors(file, _KEPT):
             file.parent.mkdir(parents=True, exist_ok=True)
         # Closed without a commit, nothing is written.
         with contextlib.closing(sqlite3.connect(file, timeout=60, isolation_level=None)) as database:

@@ -47,7 +47,7 @@ def status(sent: int, data: bytes) -> int:
     for number in _values(found, ("code", "status", "status_code")):
         if str(number).isascii() and str(number).isdigit() and 400 <= int(str(number)[:4]) <= 599:
             return int(str(number))
-    said = _said(found)
+    said = _error_text(found)
     return next((number for words, number in _STATUSES if any(w in said for w in words)), _SERVER)
 
 
@@ -66,7 +66,7 @@ def error(data: bytes) -> tuple[str, str]:
 def is_policy(data: bytes) -> bool:
     """Return whether an error says that a policy stopped a question or its answer: by its code, type or message."""
     reply = _object(data)
-    said = _said(reply.get("error") or _first(reply).get("error") or reply)
+    said = _error_text(reply.get("error") or _first(reply).get("error") or reply)
     return any(words in said for words in _POLICY)
 
 
@@ -96,7 +96,7 @@ def refused_field(data: bytes, fields: Iterable[str]) -> str:
     found = reply.get("error") or reply
     if not isinstance(found, Mapping):
         return ""
-    said = _said(found)
+    said = _error_text(found)
     named = str(found.get("param") or "")
     if not any(words in said for words in _NOT_TAKEN):
         return ""
@@ -116,10 +116,10 @@ def text(message: Mapping[str, Any], *, ended: bool) -> str:
     if not content and ended:
         content = message.get("reasoning_content")
         content = content if isinstance(content, str) else ""
-    return plain(content or "")
+    return plain_text(content or "")
 
 
-def plain(said: str) -> str:
+def plain_text(said: str) -> str:
     """Return a text without what a model thought before it, and without marks that a chat's template knows."""
     _, closed, after = said.rpartition(_END_OF_THOUGHT)
     if closed:
@@ -160,7 +160,7 @@ def _values(found: object, names: Iterable[str]) -> list[Any]:
     return [one[name] for one in (found, *below) for name in names if one.get(name) is not None]
 
 
-def _said(found: object) -> str:
+def _error_text(found: object) -> str:
     """Return what an error says in words, in small letters: its message, code and type, and those within."""
     if isinstance(found, str):
         return found.lower()

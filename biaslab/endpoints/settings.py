@@ -12,7 +12,7 @@ from pydantic import AfterValidator, model_validator
 
 from biaslab import redact
 from biaslab.errors import ParameterError
-from biaslab.schema.groups import Group, Texts, Whole, field
+from biaslab.schema.groups import Group, Integer, Texts, field
 
 ENDPOINT = "endpoint:"
 """How names of models behind an endpoint begin."""
@@ -28,7 +28,7 @@ def _plain_url(url: str) -> str:
     if held := redact.secret_in_url(re.sub(r"\s", "", url)):
         raise ParameterError(
             f"The endpoint's URL holds {held}, which would be written into reports. Take it out, and put the key into "
-            "an environment variable (key_variable)."
+            "an environment variable (api_key_env)."
         )
     example = "such as https://api.openai.com/v1 or http://localhost:8000/v1"
     try:
@@ -66,28 +66,38 @@ class EndpointSettings(Group):
     Raises ParameterError: A value is not allowed. The message does not repeat a URL or variable that may hold a secret.
     """
 
-    url: Url = field("", "Base URL, such as `http://localhost:8000/v1`, without a password.", secret=True)
-    model: str = field("", "Language model there that says captions in other words (paper: gpt-3.5-turbo).")
-    key_variable: Variable = field(
-        "OPENAI_API_KEY", "Environment variable with the key, never kept; empty where none is asked for.", secret=True
+    url: Url = field(
+        "",
+        "Base URL of the OpenAI-compatible endpoint, such as `http://localhost:8000/v1`, without a password.",
+        secret=True,
+    )
+    model: str = field("", "Language model at this endpoint that paraphrases captions (paper: gpt-3.5-turbo).")
+    api_key_env: Variable = field(
+        "OPENAI_API_KEY",
+        "Environment variable that holds the API key, which is never stored; empty for endpoints without keys.",
+        secret=True,
     )
     price: float | None = field(
         None,
-        "What one image costs of a model behind an images endpoint (`model: endpoint:NAME`), in the currency of "
-        "`endpoint.cost_limit`, 0 where it costs nothing; null is not known, and none is bought.",
+        "Price of one image from `model: endpoint:NAME`, in the currency of `endpoint.cost_limit`. 0 is free; null is "
+        "unknown, and no image is bought.",
         ge=0,
     )
-    cost_limit: float = field(0.0, "What may be spent on that model, over all runs with this store.", ge=0)
-    buy: bool = field(True, "Whether missing images are bought; else their outcome is `not_bought`.")
-    size: str = field("", "Size asked of it, such as `1024x1024`; empty is its own.")
+    cost_limit: float = field(
+        0.0, "Maximum cost of images from this model, summed over all runs that share the cache.", ge=0
+    )
+    allow_purchases: bool = field(True, "Whether missing images are bought; otherwise their status is `not_bought`.")
+    size: str = field("", "Image size sent in requests, such as `1024x1024`; empty leaves it to the endpoint.")
     options: dict[str, Any] = field(
         {},
-        "Further fields of a request, such as `quality: high`, `style: natural` or `response_format: b64_json`.",
+        "Further fields of an image request, such as `quality: high`, `style: natural` or `response_format: b64_json`.",
     )
-    allow: Texts = field((), "Addresses such as `127.0.0.1:8000` that may give images though not public.")
-    concurrency: Whole = field(4, "Requests under way at a time.", "requests", ge=1)
-    timeout: float = field(180.0, "Time limit of a reply, and of the download of an image.", "seconds", ge=0.01)
-    most_bytes: Whole = field(50_000_000, "Larger image files are not accepted.", "bytes", ge=1)
+    allowed_hosts: Texts = field(
+        (), "Non-public addresses from which images may be downloaded, such as `127.0.0.1:8000`."
+    )
+    concurrency: Integer = field(4, "Maximum number of simultaneous requests.", "requests", ge=1)
+    timeout: float = field(180.0, "Time limit of one response, and of one image download.", "seconds", ge=0.01)
+    max_bytes: Integer = field(50_000_000, "Maximum size of an image file; larger ones are rejected.", "bytes", ge=1)
 
     @model_validator(mode="after")
     def _options_fit(self) -> Self:
@@ -109,19 +119,19 @@ class EndpointSettings(Group):
         return {"model": self.model, "n": 1, **({"size": self.size} if self.size else {}), **self.options}
 
     def check_key(self) -> str:
-        """Return the API key; empty where ``key_variable`` is.
+        """Return the API key; empty where ``api_key_env`` is.
 
         Raises ParameterError: URL, model or key is missing, or the variable's value cannot be a key. The message does
         not repeat the value.
         """
         if not self.url or not self.model:
             raise ParameterError(f"endpoint.url is {self.url!r}, endpoint.model {self.model!r}; give both.")
-        if not self.key_variable:
+        if not self.api_key_env:
             return ""
-        key = os.environ.get(self.key_variable, "").strip()
+        key = os.environ.get(self.api_key_env, "").strip()
         if not key or not key.isascii() or not key.isprintable():
             raise ParameterError(
-                f"The environment variable {self.key_variable} holds no key for {self.url}. Set it to the key, or name "
-                "another with endpoint.key_variable; for an endpoint without keys, leave that empty."
+                f"The environment variable {self.api_key_env} holds no key for {self.url}. Set it to the key, or name "
+                "another with endpoint.api_key_env; for an endpoint without keys, leave that empty."
             )
         return key

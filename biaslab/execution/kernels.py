@@ -23,14 +23,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from biaslab.execution.workers import THREADS, threads, threads_given
+from biaslab.execution.workers import THREADS, threads, user_thread_limit
 from biaslab.io import places
 
 if TYPE_CHECKING:
     from jupyter_client.manager import KernelManager
 
-REHEARSED = "BIASLAB_REHEARSED"
-"""Environment variable of processes whose run was rehearsed, so that they do not do it again."""
+PREFLIGHT_DONE = "BIASLAB_PREFLIGHT_DONE"
+"""Environment variable of processes whose run passed the preflight check, so that they skip it."""
 MODEL_MODULES = ("sentence_transformers", "diffusers.pipelines.auto_pipeline", "open_clip")
 """Imported by kernels that compute images or vectors, which takes about ten seconds of a processor."""
 # Bytes of memory above which a kernel is started again before its next notebook.
@@ -57,13 +57,13 @@ class Kernels:
             kernel.close()
 
     @contextlib.contextmanager
-    def one(self, folder: Path, log: Path) -> Iterator[KernelManager]:
+    def acquire(self, folder: Path, log: Path) -> Iterator[KernelManager]:
         """Yield the manager of a kernel that no other thread uses, reset, with ``folder`` as its working folder.
 
         ``log`` is the file for what the process writes to standard error. An error ends the kernel; the next use starts
         it again. Raises EOFError: The kernel was killed.
         """
-        with self._taken() as kernel:
+        with self._claim() as kernel:
             try:
                 kernel.call(reset, str(folder), self.environment)
                 yield kernel.manager
@@ -79,14 +79,14 @@ class Kernels:
         ``log`` is the file for standard error, which is written as the function runs. Raises EOFError: The kernel was
         killed.
         """
-        with self._taken() as kernel:
+        with self._claim() as kernel:
             result, error = kernel.call(_answer, log, function, args)
         if error is not None:
             raise error
         return result
 
     @contextlib.contextmanager
-    def _taken(self) -> Iterator[_Kernel]:
+    def _claim(self) -> Iterator[_Kernel]:
         kernel = self._free.get()
         try:
             if not kernel.alive or kernel.memory > _MOST_MEMORY:
@@ -117,7 +117,7 @@ def environment(workers: int = 1) -> dict[str, str]:
         # Memory in large pages, where glibc has them: in small ones images take 30 % longer to encode and decode.
         "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"),
         # The cores are shared out, unless the user says how many threads, for all libraries or for one.
-        **threads(threads_given() or (os.cpu_count() or 1) // workers),
+        **threads(user_thread_limit() or (os.cpu_count() or 1) // workers),
         **{name: os.environ[name] for name in THREADS if os.environ.get(name)},
         # Notebooks run in their own folders; the store is where it is for this process.
         places.ROOT_VARIABLE: str(places.default_root().absolute()),

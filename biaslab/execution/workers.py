@@ -2,7 +2,8 @@
 
 joblib runs the processes of this machine (loky). A Dask cluster is running already, or a batch system starts its
 workers (dask-jobqueue). A worker computes one task at a time. Functions and tasks are pickled. A worker loads a
-function once, and keeps it with what it has loaded (a model, in a :class:`Memo`) until it is given another function.
+function once, and keeps it with what it has loaded (a model, in a :class:`Memoized`) until it is given another
+function.
 
 The machines of a cluster need the same versions of biaslab and its packages, and the store's folder under one path.
 """
@@ -61,7 +62,7 @@ _KILLED = ("TerminatedWorkerError", "KilledWorker")
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
-class Memo:
+class Memoized:
     """A function that computes once per argument in each process; it is pickled without its results."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -74,7 +75,7 @@ class Memo:
         return self._kept(*given)
 
     def __reduce__(self) -> tuple:
-        return Memo, (self.__wrapped__,)
+        return Memoized, (self.__wrapped__,)
 
 
 def threads(n: int) -> dict[str, str]:
@@ -82,7 +83,7 @@ def threads(n: int) -> dict[str, str]:
     return dict.fromkeys(THREADS, str(max(1, n)))
 
 
-def threads_given() -> int:
+def user_thread_limit() -> int:
     """Return how many threads the user gives a process (``OMP_NUM_THREADS``); 0 where the variable is not set."""
     # Those of nested parts may follow, behind a comma.
     number = os.environ.get(THREADS[0], "").partition(",")[0].strip()
@@ -90,7 +91,7 @@ def threads_given() -> int:
 
 
 def _own_threads() -> int:
-    return threads_given() or _processors()
+    return user_thread_limit() or _processors()
 
 
 def _processors() -> int:
@@ -271,7 +272,7 @@ def _connected(address: str, count: int) -> Any:
     return Client(cluster, set_as_default=False)
 
 
-HERE = Workers()
+LOCAL = Workers()
 """No workers: this process does the work."""
 
 # -- in a worker -----------------------------------------------------------------------------------------

@@ -57,32 +57,32 @@ class Family:
     multiple: int = _ROUND
     scale: int = 8  # Pixels of the image for one of the latents, in each direction.
     channels: int = 0  # Channels of latents.
-    sized: bool = True  # Whether the pipeline is told height and width.
+    takes_size: bool = True  # Whether the pipeline is told height and width.
 
     @property
     def kind(self) -> str:
         """What it is called in messages."""
         return f"{self.pipeline} ({self.variant})" if self.variant else self.pipeline
 
-    def guides(self, settings: GenerationSettings) -> bool:
+    def is_guided(self, settings: GenerationSettings) -> bool:
         """Return whether images are guided, by what settings ask for or by the model's own scale."""
         scale = self.guidance if settings.guidance_scale is None else settings.guidance_scale
         return scale is not None and scale > self.unguided
 
-    def completed(self, settings: GenerationSettings) -> GenerationSettings:
+    def complete_settings(self, settings: GenerationSettings) -> GenerationSettings:
         """Return settings with the model's own steps and guidance where none are given."""
-        own = {"steps": self.steps, "guidance_scale": self.guidance}
-        return settings.changed(**{k: v for k, v in own.items() if getattr(settings, k) is None})
+        defaults = {"steps": self.steps, "guidance_scale": self.guidance}
+        return settings.changed(**{k: v for k, v in defaults.items() if getattr(settings, k) is None})
 
     def size(self, settings: GenerationSettings, name: str) -> tuple[int, int]:
         """Return height and width of images in pixels; 0 where they are the pipeline's, which nobody knows.
 
         Raises ParameterError where the model ``name`` does not make them.
         """
-        asked = {"height": settings.height, "width": settings.width}
-        if not self.sized and any(asked.values()):
+        requested = {"height": settings.height, "width": settings.width}
+        if not self.takes_size and any(requested.values()):
             raise ParameterError(f"{name} is a {self.pipeline}, which takes no size: set height and width to 0.")
-        for side, value in asked.items():
+        for side, value in requested.items():
             if self.denoiser and value % self.multiple:
                 near = max(self.multiple, round(value / self.multiple) * self.multiple)
                 raise ParameterError(
@@ -91,9 +91,9 @@ class Family:
         height = settings.height or self.height
         if settings.aspect == 1:
             return height, settings.width or self.width
-        if not (height and self.width and self.sized):
+        if not (height and self.width and self.takes_size):
             why = f"{name} is a {self.pipeline}, whose own shape is not known"
-            raise ParameterError(f"aspect is {settings.aspect:g}, but {why}. Set it to 1; in a run, people.aspect=1.")
+            raise ParameterError(f"aspect is {settings.aspect:g}, but {why}. Set it to 1; in a run, paired.aspect=1.")
         # As wide as asked for, in what the model makes.
         wide = height * self.width / self.height * settings.aspect
         return height, settings.width or max(self.multiple, round(wide / self.multiple) * self.multiple)
@@ -112,33 +112,35 @@ class Family:
             raise ParameterError(
                 f"negative_prompt is {negative!r}, {what}, which takes none: its guidance is part of the network."
             )
-        if negative and not self.guides(settings):
-            own = f"the own one of {name} is {self.guidance:g}" if scale is None else f"guidance_scale is {scale:g}"
-            why = f"it works through guidance and {own}; set guidance_scale above {self.unguided:g}"
+        if negative and not self.is_guided(settings):
+            guidance_text = (
+                f"the own one of {name} is {self.guidance:g}" if scale is None else f"guidance_scale is {scale:g}"
+            )
+            why = f"it works through guidance and {guidance_text}; set guidance_scale above {self.unguided:g}"
             raise ParameterError(f"negative_prompt is {negative!r}, but {why}.")
         self.size(settings, name)
 
-    def in_words(self, settings: GenerationSettings, name: str) -> str:
+    def describe_settings(self, settings: GenerationSettings, name: str) -> str:
         """Return how the model ``name`` makes images by settings, for a terminal."""
-        own, (height, width) = self.completed(settings), self.size(settings, name)
-        told = [
-            f"{own.steps} step{'s' * (own.steps != 1)}" if own.steps else "",
-            f"{self.argument} {own.guidance_scale:g}" if self.argument else "no guidance",
+        complete, (height, width) = self.complete_settings(settings), self.size(settings, name)
+        parts_described = [
+            f"{complete.steps} step{'s' * (complete.steps != 1)}" if complete.steps else "",
+            f"{self.argument} {complete.guidance_scale:g}" if self.argument else "no guidance",
             f"negative prompt {settings.negative_prompt!r}" if settings.negative_prompt else "",
             f"{width} x {height} pixels" if height and width else "a size of its own",
             f"{self.text_length} tokens of text" if self.text_length else "",
             f"{self.dtype} on a GPU" if settings.dtype == "auto" else settings.dtype,
         ]
-        return f"{self.kind}: {', '.join(filter(None, told))}"
+        return f"{self.kind}: {', '.join(filter(None, parts_described))}"
 
     def encode(self, pipe, text: str, device) -> dict[str, Any]:
         """Return an encoded text by part, each of batch size 1."""
         takes = inspect.signature(pipe.encode_prompt).parameters
-        asked = _shared(type(pipe)) | self._told() | dict.fromkeys(_PROMPTS, text)
-        asked |= {"device": device, "num_images_per_prompt": 1, "do_classifier_free_guidance": False}
-        found = pipe.encode_prompt(**{k: v for k, v in asked.items() if k in takes})
+        arguments = _shared(type(pipe)) | self._told() | dict.fromkeys(_PROMPTS, text)
+        arguments |= {"device": device, "num_images_per_prompt": 1, "do_classifier_free_guidance": False}
+        encoded = pipe.encode_prompt(**{k: v for k, v in arguments.items() if k in takes})
         # What is said of a negative prompt, where none is asked for, is nothing.
-        return dict(zip(self.parts, (v for v in found if v is not None and len(v)), strict=False))
+        return dict(zip(self.parts, (v for v in encoded if v is not None and len(v)), strict=False))
 
     def batch(self, encoded: Sequence[Mapping[str, Any]], before: str = "") -> dict[str, Any]:
         """Return what a pipeline is given of encoded texts, padded with zeros; names have ``before`` in front."""
@@ -147,10 +149,10 @@ class Family:
         given = {}
         for part in self.parts:
             # A mask that is not there is of a text that is all words.
-            texts = [one[self.parts[0]] for one in encoded]
+            texts = [encoding[self.parts[0]] for encoding in encoded]
             rows = [
-                one[part] if part in one else text.new_ones(text.shape[:2], dtype=int)
-                for one, text in zip(encoded, texts, strict=True)
+                encoding[part] if part in encoding else text.new_ones(text.shape[:2], dtype=int)
+                for encoding, text in zip(encoded, texts, strict=True)
             ]
             if isinstance(rows[0], list):
                 given[before + part] = [value.float() for row in rows for value in row]
@@ -188,7 +190,7 @@ class Family:
         shape = (self.channels, height // places, width // places)
         return torch.stack([torch.randn(shape, generator=g, dtype=torch.float32) for g in generators])
 
-    def given(self, latents):
+    def pack_latents(self, latents):
         """Return latents in the form that the pipeline takes."""
         if self.latents != "rows":
             return latents
@@ -196,7 +198,7 @@ class Family:
         patches = latents.view(n, c, h // 2, 2, w // 2, 2).permute(0, 2, 4, 1, 3, 5)
         return patches.reshape(n, h * w // 4, c * 4)
 
-    def taken(self, latents, height: int, width: int):
+    def unpack_latents(self, latents, height: int, width: int):
         """Return latents as the pipeline has them as ``(images, channels, height, width)``."""
         if self.latents == "grid":
             return latents
@@ -229,51 +231,51 @@ def table() -> dict[str, dict[str, Any]]:
     return yaml.safe_load((Path(__file__).parent / "families.yaml").read_text(encoding="utf-8"))
 
 
-def of_pipe(pipe, name: str = "") -> Family:
+def family_of_pipeline(pipe, name: str = "") -> Family:
     """Return the family of a loaded pipeline, which is called ``name``."""
-    parts = {part: getattr(one, "config", None) for part, one in getattr(pipe, "components", {}).items()}
-    known = {part: config for part, config in parts.items() if isinstance(config, Mapping)}
-    return of(type(pipe), {**known, "index": getattr(pipe, "config", {})}, name)
+    parts = {part: getattr(component, "config", None) for part, component in getattr(pipe, "components", {}).items()}
+    configs = {part: config for part, config in parts.items() if isinstance(config, Mapping)}
+    return match_family(type(pipe), {**configs, "index": getattr(pipe, "config", {})}, name)
 
 
-def of_files(repository: Repository, name: str) -> Family:
+def family_of_repository(repository: Repository, name: str) -> Family:
     """Return the family of a pipeline, called ``name``, of a class that diffusers has: only configurations are read."""
     import diffusers
 
     files = {part: f"{part}/config.json" for part in ("unet", "transformer", "vae")}
     files |= {"index": "model_index.json", "scheduler": "scheduler/scheduler_config.json"}
     configs = {part: repository.json(file) for part, file in files.items() if file in repository.files}
-    return of(getattr(diffusers, configs["index"]["_class_name"]), configs, name)
+    return match_family(getattr(diffusers, configs["index"]["_class_name"]), configs, name)
 
 
-def of(pipeline: type, configs: Mapping[str, Mapping], name: str = "") -> Family:
+def match_family(pipeline: type, configs: Mapping[str, Mapping], name: str = "") -> Family:
     """Return the family of a class of pipelines, by configurations of its parts, and as ``index`` its own."""
     entry = dict(table().get(pipeline.__name__, {}))
-    for variant, told in entry.pop("variants", {}).items():
-        told = dict(told)
-        if _fits(configs, told.pop("when", {}), told.pop("named", ""), name):
-            entry |= {"variant": variant} | told
+    for variant, overrides in entry.pop("variants", {}).items():
+        overrides = dict(overrides)
+        if _fits(configs, overrides.pop("when", {}), overrides.pop("named", ""), name):
+            entry |= {"variant": variant} | overrides
             break
     takes = inspect.signature(pipeline.__call__).parameters
-    own = {k: p.default for k, p in takes.items() if p.default not in (inspect.Parameter.empty, None)}
+    defaults = {k: p.default for k, p in takes.items() if p.default not in (inspect.Parameter.empty, None)}
     if "argument" not in entry:
-        carried = [one for one in ("guidance_scale", "true_cfg_scale") if one in takes]
-        entry["argument"] = next((one for one in carried if one in own), next(iter(carried), ""))
-    entry.setdefault("steps", own.get("num_inference_steps"))
-    entry.setdefault("guidance", own.get(entry["argument"]))
+        carried = [part for part in ("guidance_scale", "true_cfg_scale") if part in takes]
+        entry["argument"] = next((part for part in carried if part in defaults), next(iter(carried), ""))
+    entry.setdefault("steps", defaults.get("num_inference_steps"))
+    entry.setdefault("guidance", defaults.get(entry["argument"]))
     entry.setdefault("negative", not {"negative_prompt", "negative_prompt_embeds"}.isdisjoint(takes))
-    entry.setdefault("text_length", own.get("max_sequence_length"))
+    entry.setdefault("text_length", defaults.get("max_sequence_length"))
     entry.setdefault("dtype", "float16" if "unet" in configs else "bfloat16")
-    entry["sized"] = {"height", "width"} <= set(takes)
-    entry |= _shape(entry, configs, own)
+    entry["takes_size"] = {"height", "width"} <= set(takes)
+    entry |= _shape(entry, configs, defaults)
     return Family(pipeline.__name__, **entry)
 
 
-def _shape(entry: dict[str, Any], configs: Mapping[str, Mapping], own: Mapping[str, Any]) -> dict[str, int]:
+def _shape(entry: dict[str, Any], configs: Mapping[str, Mapping], defaults: Mapping[str, Any]) -> dict[str, int]:
     """Return height, width, multiple, scale and channels, as far as configurations tell; takes ``side`` away."""
     side, denoiser = entry.pop("side", 0), entry.get("denoiser", "")
     if not denoiser:
-        height, width = (own.get(k) if isinstance(own.get(k), int) else 0 for k in ("height", "width"))
+        height, width = (defaults.get(k) if isinstance(defaults.get(k), int) else 0 for k in ("height", "width"))
         return {"height": height, "width": width}
     network, vae = configs.get(denoiser, {}), configs.get("vae", {})
     # An autoencoder halves an image between its blocks; one of videos says it otherwise.
@@ -293,8 +295,8 @@ def _shape(entry: dict[str, Any], configs: Mapping[str, Mapping], own: Mapping[s
 
 def _fits(configs: Mapping[str, Mapping], when: Mapping[str, Any], named: str, name: str) -> bool:
     """Return whether a model is a variant."""
-    told = ((configs.get(where.partition(".")[0], {}).get(where.partition(".")[2]), v) for where, v in when.items())
-    if when and all(value if wanted == "any" else value == wanted for value, wanted in told):
+    values = ((configs.get(where.partition(".")[0], {}).get(where.partition(".")[2]), v) for where, v in when.items())
+    if when and all(value if wanted == "any" else value == wanted for value, wanted in values):
         return True
     last = re.split(r"[/\\]", name.partition("@")[0].rstrip("/\\"))[-1]
     return bool(named) and re.search(named, last, re.IGNORECASE) is not None
@@ -309,11 +311,11 @@ def decode(vae, latents):
     Those that are not finite are decoded once more in float32.
     """
     images = _decode(vae, latents)
-    there = images.isfinite().flatten(1).all(dim=1)
-    if not there.all():
+    is_finite = images.isfinite().flatten(1).all(dim=1)
+    if not is_finite.all():
         with in_float32(vae):
             images = images.float()
-            images[~there] = _decode(vae, latents[~there])
+            images[~is_finite] = _decode(vae, latents[~is_finite])
     return images
 
 
@@ -400,7 +402,7 @@ def cast_inputs(denoiser, dtype) -> None:
 
     def cast(value, to):
         if isinstance(value, list):
-            return [cast(one, to) for one in value]
+            return [cast(item, to) for item in value]
         return value.to(to) if torch.is_tensor(value) and value.is_floating_point() else value
 
     def before(module, args, kwargs):

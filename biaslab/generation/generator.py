@@ -27,7 +27,7 @@ from biaslab.generation.families import Family
 from biaslab.generation.settings import GenerationSettings
 from biaslab.hub import repositories
 from biaslab.io import model_names
-from biaslab.io.image_files import Unreadable
+from biaslab.io.image_files import UnreadableImage
 from biaslab.judges.judge_labels import BLOCKED
 from biaslab.judges.model_loading import device as find_device
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 # Images at a time, at most.
-MOST = 64
+MAX_BATCH = 64
 # Encoded prompts kept: images of a prompt follow one another.
 _KEPT_TEXTS = 128
 # Pixels that are decoded at a time: autoencoders need far more memory for them than denoising does. On a CPU, 16 small
@@ -64,7 +64,7 @@ def unwatched(chosen: range) -> AbstractContextManager[None]:
     return contextlib.nullcontext()
 
 
-class _SeenError(Exception):
+class _EarlyExit(Exception):
     """Ends a pipeline's call, once its network was called."""
 
 
@@ -82,7 +82,7 @@ def image_seed(seed: int, prompt_id: str, index: int) -> int:
 
 
 def load(model: str, settings: GenerationSettings, *, device: str = "auto", offload: str = "none") -> Generator:
-    """Load a model, by a name as for :func:`biaslab.hub.checkpoints.find`.
+    """Load a model, by a name as for :func:`biaslab.hub.checkpoints.find_checkpoint`.
 
     ``device`` is ``cpu``, ``cuda``, … or ``auto``, ``offload`` as the setting ``compute.offload``.
 
@@ -97,7 +97,7 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto", offl
     files = loading.fetch(model, safety_checker=settings.safety_checker == "model")
     loading.pipeline_class(files.folder, model)
     name = model_names.split(model).base
-    family = families.of_files(repositories.of_folder(files.folder, name), name)
+    family = families.family_of_repository(repositories.read_folder(files.folder, name), name)
     dtype = settings.dtype
     if dtype == "auto" and not on_cpu:
         emulated = where.type != "cuda" or not torch.cuda.is_bf16_supported(including_emulation=False)
@@ -106,7 +106,7 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto", offl
     stored = "float32" if dtype == "auto" or (on_cpu and family.denoiser) else dtype
     pipe = loading.load_pipeline(files, model, dtype=getattr(torch, stored))
     # As loaded, it has what its configurations leave out.
-    family = families.of_pipe(pipe, name)
+    family = families.family_of_pipeline(pipe, name)
     if settings.scheduler:
         loading.set_scheduler(pipe, settings.scheduler)
     # It tries how the model takes what it is given: a configuration may say what does not fit.
@@ -150,14 +150,14 @@ class Generator:
     ) -> None:
         self.model, self.pipe, self.device = model, pipe, device
         self._folder, self._commit = folder, commit
-        self.family = family or families.of_pipe(pipe, model)
+        self.family = family or families.family_of_pipeline(pipe, model)
         self._text = lru_cache(_KEPT_TEXTS)(partial(self.family.encode, pipe, device=device))
         # What a safety checker sees of an image, where it sees it as CLIP does.
         if projection := getattr(getattr(pipe, "safety_checker", None), "visual_projection", None):
             projection.register_forward_hook(lambda module, given, seen: self.check_finite(seen))
         self._ask(settings)
         self._prepare()
-        self._batch_size = min(settings.batch_size, MOST)
+        self._batch_size = min(settings.batch_size, MAX_BATCH)
 
     @property
     def batch_size(self) -> int:
@@ -166,7 +166,7 @@ class Generator:
             self._batch_size = self._fitting_batch()
         return self._batch_size
 
-    def changed(self, settings: GenerationSettings) -> Generator | None:
+    def with_settings(self, settings: GenerationSettings) -> Generator | None:
         """Return one that shares this one's pipeline, for other settings; None where these take another pipeline."""
         free = ("steps", "guidance_scale", "negative_prompt", "height", "width", "aspect", "batch_size")
         mine, theirs = (s.model_dump(exclude={*free, "dtype"}) for s in (self.settings, settings))
@@ -174,7 +174,7 @@ class Generator:
             return None
         made = copy.copy(self)
         made._ask(settings.changed(dtype=self.settings.dtype))
-        made._batch_size = min(settings.batch_size, MOST)
+        made._batch_size = min(settings.batch_size, MAX_BATCH)
         made.check_effect()
         return made
 
@@ -188,7 +188,7 @@ class Generator:
                 f"{self.height} x {self.width} pixels, and sides of 1 to {_LONGEST:,} are allowed."
             )
         self._guidance = settings.guidance_scale
-        self.settings = self.family.completed(settings)
+        self.settings = self.family.complete_settings(settings)
 
     def check_effect(self) -> None:
         """Raise ParameterError where guidance changes no image of a pipeline that the table does not know."""
@@ -288,9 +288,9 @@ class Generator:
         def see(module, args, output):
             nonlocal answer
             answer = torch.stack([one.float() for one in output[0]])
-            raise _SeenError
+            raise _EarlyExit
 
-        with self._denoiser.register_forward_hook(see), contextlib.suppress(_SeenError):
+        with self._denoiser.register_forward_hook(see), contextlib.suppress(_EarlyExit):
             self._latents([""], [0])
         return answer
 
@@ -300,7 +300,7 @@ class Generator:
         pixels = max(self.height * self.width, 64 * 64) if self.height else 512 * 512
         if self.device.type != "cuda":
             # On a CPU more is slower: what a layer makes leaves the caches. Guidance has two rows an image.
-            return max(1, min(MOST, MOST * 64 * 64 // (pixels * (2 if self._guided else 1))))
+            return max(1, min(MAX_BATCH, MAX_BATCH * 64 * 64 // (pixels * (2 if self._guided else 1))))
         torch.cuda.empty_cache()
         base = torch.cuda.memory_allocated(self.device)
         peaks = []
@@ -314,12 +314,12 @@ class Generator:
             peaks.append(torch.cuda.max_memory_allocated(self.device))
         torch.cuda.empty_cache()
         free, _ = torch.cuda.mem_get_info(self.device)
-        return fitting(free, *(p - base for p in peaks))
+        return fitting_batch(free, *(p - base for p in peaks))
 
     @property
     def _guided(self) -> bool:
         """Whether the network is asked twice for an image: with its prompt, and with a negative one."""
-        return self.family.negative and self.family.guides(self.settings)
+        return self.family.negative and self.family.is_guided(self.settings)
 
     def check(self, prompts: Sequence[str]) -> None:
         """Raise ParameterError, with the words, where the tokenizer has no token for a word of a prompt."""
@@ -332,7 +332,7 @@ class Generator:
 
     def images(
         self, prompts: Sequence[str], keys: Sequence[tuple[str, int]], seed: int, *, watch: Watch = unwatched
-    ) -> list[np.ndarray | Unreadable]:
+    ) -> list[np.ndarray | UnreadableImage]:
         """Generate one image for each prompt and key.
 
         Args:
@@ -345,16 +345,16 @@ class Generator:
                 latents ``(images, channels, height, width)``, of a pipeline of no known family as it has them.
 
         Returns:
-            ``uint8 (height, width, 3)`` RGB for each, or :class:`~biaslab.hub.image_sources.Unreadable` with the reason
-            ``blocked`` where the model's safety checker withheld it.
+            ``uint8 (height, width, 3)`` RGB for each, or :class:`~biaslab.hub.image_sources.UnreadableImage` with the
+            reason ``blocked`` where the model's safety checker withheld it.
 
         Raises ParameterError: The scheduler draws noise that cannot be seeded for each image. RunError: A single image
         does not fit in memory, or the numbers overflow.
         """
         seeds = [image_seed(seed, prompt_id, index) for (prompt_id, index), _ in zip(keys, prompts, strict=True)]
-        made: list[np.ndarray | Unreadable] = []
+        made: list[np.ndarray | UnreadableImage] = []
         while len(made) < len(prompts):
-            n = _together(seeds[len(made) :], self.batch_size)
+            n = _batches_of_seeds(seeds[len(made) :], self.batch_size)
             chosen = range(len(prompts))[len(made) : len(made) + n]
             made += self._fit(prompts, seeds, chosen, watch)
         return made
@@ -379,7 +379,7 @@ class Generator:
             )
         self._batch_size = len(chosen) // 2
         _log.warning("Out of memory: from here on %d images at a time.", self._batch_size)
-        n = _together(seeds[chosen.start : chosen.stop], self._batch_size)
+        n = _batches_of_seeds(seeds[chosen.start : chosen.stop], self._batch_size)
         return self._fit(prompts, seeds, chosen[:n], watch)
 
     def embeddings(self, prompts: Sequence[str]) -> list[Received]:
@@ -411,10 +411,10 @@ class Generator:
             if self.family.denoiser:
                 pixels, blocked = self._decoded(self._latents(prompts, seeds, steps, follow))
             else:
-                pixels, blocked = self._whole(prompts, seeds, steps, follow)
-        return [Unreadable(BLOCKED) if b else p for p, b in zip(pixels, blocked, strict=True)]
+                pixels, blocked = self._full_images(prompts, seeds, steps, follow)
+        return [UnreadableImage(BLOCKED) if b else p for p, b in zip(pixels, blocked, strict=True)]
 
-    def _asked(self, seeds: list[int], steps: int, follow: Follow | None) -> dict:
+    def _call_arguments(self, seeds: list[int], steps: int, follow: Follow | None) -> dict:
         """Return what a pipeline is asked beside its prompts, as far as it takes that."""
         import torch
 
@@ -442,13 +442,13 @@ class Generator:
 
         def taken(step: int, latents) -> None:
             nonlocal last
-            last = family.taken(latents, self.height, self.width)
+            last = family.unpack_latents(latents, self.height, self.width)
             if follow:
                 follow(step, last)
 
-        asked = self._asked(seeds, steps, taken)
+        asked = self._call_arguments(seeds, steps, taken)
         with torch.no_grad():
-            noise = family.given(family.noise(self.height, self.width, asked["generator"]))
+            noise = family.pack_latents(family.noise(self.height, self.width, asked["generator"]))
             asked |= {"latents": noise.to(self.device), "output_type": "latent", "return_dict": False}
             self.pipe(**self._conditions(prompts), **asked)
         # What comes back as latents, some pipelines have turned into what their autoencoder takes.
@@ -491,14 +491,14 @@ class Generator:
         dtype = next(checker.parameters()).dtype
         return [bool(b) for b in self.pipe.run_safety_checker(images.clone(), self.device, dtype)[1]]
 
-    def _whole(
+    def _full_images(
         self, prompts: list[str], seeds: list[int], steps: int, follow: Follow | None
     ) -> tuple[list[np.ndarray], list[bool]]:
         """Generate with a pipeline of no known family: it is given the texts, and encodes and decodes itself."""
-        given = self._asked(seeds, steps, follow)
+        given = self._call_arguments(seeds, steps, follow)
         negative = self.settings.negative_prompt
         # Guidance apart from the network has none without a negative prompt.
-        if negative or (self.family.argument == "true_cfg_scale" and self.family.guides(self.settings)):
+        if negative or (self.family.argument == "true_cfg_scale" and self.family.is_guided(self.settings)):
             given["negative_prompt"] = [negative or " "] * len(prompts)
         with families.finite_decoding(self.pipe, self.check_finite):
             # Some write into what they are given.
@@ -529,15 +529,15 @@ class Generator:
             raise ParameterError(f"{why} Choose another scheduler.")
 
 
-def fitting(free: int, one: int, two: int) -> int:
+def fitting_batch(free: int, one: int, two: int) -> int:
     """Return how many images fit in ``free`` bytes, a power of two: one and two take so many at the peak."""
     each = max(two - one, 1)
     fixed = max(one - each, 0)
-    n = min(MOST, int((_SHARE * free - fixed) // each))
+    n = min(MAX_BATCH, int((_SHARE * free - fixed) // each))
     return 1 << (n.bit_length() - 1) if n >= 1 else 1
 
 
-def _together(seeds: Sequence[int], most: int) -> int:
+def _batches_of_seeds(seeds: Sequence[int], most: int) -> int:
     """Return how many of the first images make a batch: ``most``, or fewer where that would part two of one noise."""
     end = min(most, len(seeds))
     while 0 < end < len(seeds) and seeds[end] == seeds[end - 1]:

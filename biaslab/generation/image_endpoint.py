@@ -6,14 +6,14 @@ import hashlib
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
-from biaslab.cache.result_cache import Store, digest
+from biaslab.cache.result_cache import ResultCache, digest
 from biaslab.endpoints.images import OUTCOMES, REFUSED, UNDELIVERED, buy
-from biaslab.endpoints.purchases import STAYS, Bought, Ledger
+from biaslab.endpoints.purchases import STAYS, ImagePurchases, PurchasedImage
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import ParameterError, RunError
 from biaslab.generation.generator import image_seed
-from biaslab.generation.images import OK, MadeImages, image_ids_of, noise_keys, units_of
-from biaslab.hub.image_sources import Unreadable, decode
+from biaslab.generation.images import OK, GeneratedSource, image_ids_of, noise_keys, units_of
+from biaslab.hub.image_sources import UnreadableImage, decode
 from biaslab.judges.judge_labels import BLOCKED
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _TYPES = {"image_id": object, "prompt_id": object, "index": "int64", "seed": "in
 _TYPES |= dict.fromkeys(_SAID, object)
 
 
-class EndpointImages(MadeImages):
+class EndpointImages(GeneratedSource):
     """``n_images`` images of each prompt as a source; :meth:`complete` buys those that were not bought before.
 
     An image is kept by URL, model, what is asked of it (size, quality, style, options), prompt_id, text, index and
@@ -38,45 +38,45 @@ class EndpointImages(MadeImages):
         prompts: Columns prompt_id (unique texts), text and n_images (0 or more); InputError where they do not fit.
     """
 
-    def __init__(self, prompts: pd.DataFrame, settings: EndpointSettings, *, seed: int, store: Store) -> None:
+    def __init__(self, prompts: pd.DataFrame, settings: EndpointSettings, *, seed: int, cache: ResultCache) -> None:
         self.name = settings.model
         self._units = units = units_of(prompts)
         self._settings, self._seed = settings, seed
         where = {"url": settings.url, "model": settings.model}
-        folder = store.stage("bought_images", where).folder
+        folder = cache.stage("bought_images", where).folder
         endpoint = f"{settings.model} at {settings.url}"
-        self._ledger = Ledger(folder, settings.price or 0, settings.cost_limit, endpoint)
+        self._purchases = ImagePurchases(folder, settings.price or 0, settings.cost_limit, endpoint)
         # The way that a picture comes does not make it another one.
         asked = {k: v for k, v in settings.image_fields.items() if k != "response_format"}
         rows = list(units.itertuples(index=False))
         # What was paid for is found by this and by the folder, in stores of any version: neither ever changes.
         self._keys = [digest([asked, r.prompt_id, r.text, int(r.index_), int(seed)]) for r in rows]
-        self._by_id: dict[str, tuple[str, Bought]] = {}
+        self._by_id: dict[str, tuple[str, PurchasedImage]] = {}
 
     @property
     def spent(self) -> float:
         """What was spent on this model in this store."""
-        return float(self._ledger.spent)
+        return float(self._purchases.spent)
 
     def complete(self, *, progress: bool = True) -> Self:
-        """Buy what is missing, unless ``buy`` is off; set :attr:`table` and :attr:`digest`.
+        """Buy what is missing, unless ``allow_purchases`` is off; set :attr:`table` and :attr:`digest`.
 
         Raises as :func:`biaslab.endpoints.images.buy`, and ParameterError where ``price`` is not set.
         """
         import pandas as pd
 
-        settings, ledger, failed = self._settings, self._ledger, {}
-        ledger.load()
-        if settings.buy and self._missing():
+        settings, purchases, failed = self._settings, self._purchases, {}
+        purchases.load()
+        if settings.allow_purchases and self._missing():
             if settings.price is None:
                 raise ParameterError(f"endpoint.price is not set: set it to what an image of {settings.model} costs.")
             settings.check_key()
-            with ledger.buying():
+            with purchases.buying():
                 # Another process may have bought them meanwhile.
                 if missing := self._missing():
-                    failed = buy(missing, settings, ledger, pairs=self._pairs(), progress=progress)
-        nothing = Bought("not_bought")
-        found = [ledger.done[k] if ledger.has(k) else failed.get(k, nothing) for k in self._keys]
+                    failed = buy(missing, settings, purchases, pairs=self._pairs(), progress=progress)
+        nothing = PurchasedImage("not_bought")
+        found = [purchases.done[k] if purchases.is_purchased(k) else failed.get(k, nothing) for k in self._keys]
         units, ids = self._units, image_ids_of(self._units)
         self._by_id = dict(zip(ids, zip(self._keys, found, strict=True), strict=True))
         self.table = pd.DataFrame([asdict(b) | {"status": b.outcome} for b in found], columns=_SAID).assign(
@@ -89,9 +89,9 @@ class EndpointImages(MadeImages):
         self.digest = digest([[i, key, b.outcome, b.sha256] for i, (key, b) in self._by_id.items()])
         return self
 
-    def n_there(self) -> int:
+    def n_cached(self) -> int:
         """Return how many of the images were bought; RunError where the database is damaged."""
-        self._ledger.load()
+        self._purchases.load()
         return len(self._keys) - len(self._missing())
 
     def check_delivered(self) -> None:
@@ -106,17 +106,17 @@ class EndpointImages(MadeImages):
             f"{first['image_id']}: {first['detail'] or OUTCOMES[first['status']]}). {STAYS}; run again for the others."
         )
 
-    def _image(self, place: tuple[str, Bought]) -> np.ndarray | Unreadable:
+    def _image(self, place: tuple[str, PurchasedImage]) -> np.ndarray | UnreadableImage:
         key, bought = place
         if bought.outcome != OK:
             known = {REFUSED: BLOCKED, "not_an_image": bought.detail}
-            return Unreadable(known.get(bought.outcome, bought.outcome.replace("_", " ")))
+            return UnreadableImage(known.get(bought.outcome, bought.outcome.replace("_", " ")))
         try:
-            data = self._ledger.file_of(key, bought.ending).read_bytes()
+            data = self._purchases.image_path(key, bought.ending).read_bytes()
         except FileNotFoundError:
-            return Unreadable("missing")
+            return UnreadableImage("missing")
         same = hashlib.sha256(data).hexdigest() == bought.sha256
-        return decode(data) if same else Unreadable("damaged")
+        return decode(data) if same else UnreadableImage("damaged")
 
     def _pairs(self) -> list[tuple[str, str, str]]:
         """Return each prompt of two images or more, and the keys of its first two."""
@@ -129,5 +129,5 @@ class EndpointImages(MadeImages):
         return {
             key: {"prompt_id": row.prompt_id, "prompt": row.text, "index": int(row.index_)}
             for key, row in zip(self._keys, self._units.itertuples(index=False), strict=True)
-            if not self._ledger.has(key)
+            if not self._purchases.is_purchased(key)
         }

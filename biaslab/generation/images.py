@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from biaslab.cache.result_cache import Store, explaining, held, locked, replace
+from biaslab.cache.result_cache import ResultCache, explain_errors, load_if_whole, locked, replace
 from biaslab.errors import InputError, RunError
 from biaslab.generation import generator, latents
 from biaslab.generation.settings import GenerationSettings
 from biaslab.hub import checkpoints
-from biaslab.io.image_files import Unreadable, decode, is_black
+from biaslab.io.image_files import UnreadableImage, decode, is_black
 from biaslab.judges.judge_labels import BLOCKED
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 OK = "ok"
-SHARD = generator.MOST
+SHARD = generator.MAX_BATCH
 NOISE = "noise_id"  # The column of prompts that share noise: those with the same one, such as a triplet.
 # Shards of images held in memory for those who read one image after the other.
 _HELD = 4
@@ -42,7 +42,7 @@ _HELD = 4
 _KEY = ["prompt_id", "text", "index"]
 
 
-class MadeImages:
+class GeneratedSource:
     """Images that were made of a table of prompts, as a source.
 
     The table has one row per image: image_id (``prompt_id/index``), prompt_id, index (from 0), seed (of its noise),
@@ -55,18 +55,18 @@ class MadeImages:
     # By image_id, what :meth:`_image` takes.
     _by_id: Mapping[str, Any]
 
-    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
+    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | UnreadableImage]:
         """Return images in the order asked for, or why there is none; InputError where an id is not in the table."""
-        return list(map(self._image, self._found(image_ids)))
+        return list(map(self._image, self._row_of(image_ids)))
 
-    def _found(self, image_ids: Sequence[str]) -> list:
+    def _row_of(self, image_ids: Sequence[str]) -> list:
         for image_id in image_ids:
             if image_id not in self._by_id:
                 raise InputError(f"{self.name} has no image {image_id!r}; its table lists those it has.")
         return [self._by_id[image_id] for image_id in image_ids]
 
 
-class GeneratedImages(MadeImages):
+class GeneratedImages(GeneratedSource):
     """``n_images`` generated images of each prompt; what was generated before is found again.
 
     They are kept by model, weights, settings, seed and prompts. Types and batch sizes that were found stay in
@@ -92,20 +92,20 @@ class GeneratedImages(MadeImages):
         settings: GenerationSettings,
         *,
         seed: int,
-        store: Store,
+        cache: ResultCache,
         device: str = "auto",
         load: Callable[..., generator.Generator] = generator.load,
     ) -> None:
         self._units = units = units_of(prompts)
         self._shard_rows = _shard_rows(units)
-        where = checkpoints.find(model)
-        is_folder = os.path.isdir(where.base) and not (where.adapters or where.none)
+        where = checkpoints.find_checkpoint(model)
+        is_folder = os.path.isdir(where.base) and not (where.adapters or where.removes_adapters)
         self.name = Path(where.base).name if is_folder else checkpoints.label(model)
         self._settings, self._seed, self._load = settings, seed, partial(load, model, device=device)
         inputs = settings.look | {"model": self.name, "weights": checkpoints.digest(model), "seed": seed, **self._also}
-        self._facts = store.stage("generated", inputs, self._without_files)
+        self._facts = cache.stage("generated", inputs, self._without_files)
         # Made by whoever states the facts of a shard, in the same process.
-        self._files = store.stage("generated_files", inputs, self._generate).within()
+        self._files = cache.stage("generated_files", inputs, self._generate).without_workers()
         self._device = device
         whole = hashlib.sha256(self._facts.digest.encode())
         for row in units.itertuples(index=False):
@@ -113,9 +113,9 @@ class GeneratedImages(MadeImages):
         if NOISE in units:
             whole.update("\n".join(units[NOISE]).encode())
         self.digest = whole.hexdigest()
-        self._hold()
+        self._check_open()
 
-    def _hold(self) -> None:
+    def _check_open(self) -> None:
         self._by_id = {k: i for i, k in enumerate(image_ids_of(self._units))}
         # Where images of other shards are, and the shards that were looked at.
         self._places: dict[tuple, Path] = {}
@@ -129,7 +129,7 @@ class GeneratedImages(MadeImages):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ |= state
-        self._hold()
+        self._check_open()
 
     def complete(self, *, progress: bool = True) -> Self:
         """Generate what is missing and set :attr:`table`.
@@ -140,8 +140,8 @@ class GeneratedImages(MadeImages):
         import pandas as pd
 
         label = f"generating with {self.name}"
-        how = {"label": label, "progress": progress, "gpu": self._device != "cpu"}
-        found = self._facts.compute(self._units, shard_rows=self._shard_rows, **how)
+        options = {"label": label, "progress": progress, "gpu": self._device != "cpu"}
+        found = self._facts.compute(self._units, shard_rows=self._shard_rows, **options)
         empty = pd.DataFrame({k: pd.Series(dtype=v) for k, v in _TYPES.items()})
         self.table = (found if len(found) else empty).astype(_TYPES)
         if cut := self.table.loc[self.table["n_tokens_truncated"] > 0, "prompt_id"].nunique():
@@ -149,20 +149,20 @@ class GeneratedImages(MadeImages):
             _log.warning(said, cut, self.table["prompt_id"].nunique(), self.name)
         return self
 
-    def n_there(self) -> int:
+    def n_cached(self) -> int:
         """Return how many of the images were generated before."""
-        return self._facts.n_there(self._units, shard_rows=self._shard_rows)
+        return self._facts.n_cached(self._units, shard_rows=self._shard_rows)
 
-    def latents(self, image_ids: Sequence[str]) -> list[latents.Latents]:
+    def latents(self, image_ids: Sequence[str]) -> list[latents.LatentRecord]:
         """Return latents of images in the order asked for; InputError where an id or the column noise_id is missing."""
         if NOISE not in self._units:
             raise InputError(f"No latents of {self.name} are saved: its prompts have no column {NOISE!r}.")
-        return [latents.unpacked(self._row(place)) for place in self._found(image_ids)]
+        return [latents.unpacked(self._row(place)) for place in self._row_of(image_ids)]
 
-    def _image(self, place: int) -> np.ndarray | Unreadable:
+    def _image(self, place: int) -> np.ndarray | UnreadableImage:
         # Images that were withheld have no file.
         file = self._row(place)["file"]
-        return decode(file) if isinstance(file, bytes) else Unreadable(BLOCKED)
+        return decode(file) if isinstance(file, bytes) else UnreadableImage(BLOCKED)
 
     def _row(self, place: int) -> pd.Series:
         row = place % self._shard_rows
@@ -184,11 +184,11 @@ class GeneratedImages(MadeImages):
 
         if set(rows) - {*_KEY, "index_"}:
             # Those that share noise stay side by side, for their latents; and what else is asked is not looked at.
-            return self._make(rows)
+            return self._generate_rows(rows)
         asked = pd.MultiIndex.from_frame(rows[["prompt_id", "text", "index_"]], names=_KEY)
         there = self._elsewhere(asked)
         left = rows[~asked.isin(there.index)].reset_index(drop=True) if len(there) else rows
-        made = [self._make(left).set_index(_KEY, drop=False)] if len(left) else []
+        made = [self._generate_rows(left).set_index(_KEY, drop=False)] if len(left) else []
         return pd.concat([there, *made]).loc[asked].reset_index(drop=True)
 
     def _elsewhere(self, asked: pd.MultiIndex) -> pd.DataFrame:
@@ -202,17 +202,17 @@ class GeneratedImages(MadeImages):
             with contextlib.suppress(OSError, ValueError):
                 listed = pq.read_table(path, columns=_KEY).to_pydict()
                 self._places |= dict.fromkeys(zip(*listed.values(), strict=True), path)
-        shards = (held(path) for path in {self._places[key] for key in asked if key in self._places})
+        shards = (load_if_whole(path) for path in {self._places[key] for key in asked if key in self._places})
         found = [shard.set_index(_KEY, drop=False) for shard in shards if shard is not None]
         found = [shard[shard.index.isin(asked)] for shard in found]
         whole = pd.concat(found) if found else pd.DataFrame()
         return whole[~whole.index.duplicated()]
 
-    def _make(self, rows: pd.DataFrame) -> pd.DataFrame:
+    def _generate_rows(self, rows: pd.DataFrame) -> pd.DataFrame:
         made_by, keys = self._generator, noise_keys(rows)
         size, ids = made_by.batch_size, image_ids_of(rows)
-        followed = latents.Followed(keys, ids) if NOISE in rows else None
-        images, more = self._drawn(made_by, rows, keys, followed.watch if followed else generator.unwatched)
+        followed = latents.LatentRecorder(keys, ids) if NOISE in rows else None
+        images, more = self._generate_with(made_by, rows, keys, followed.watch if followed else generator.unwatched)
         more |= followed.columns() if followed else {}
         if made_by.batch_size != size:
             self._write_down(made_by)
@@ -228,13 +228,13 @@ class GeneratedImages(MadeImages):
             **more,
         )[[*_TYPES, "text", "file", *more]]
 
-    def _check_differ(self, rows: pd.DataFrame, images: Sequence[np.ndarray | Unreadable]) -> None:
+    def _check_differ(self, rows: pd.DataFrame, images: Sequence[np.ndarray | UnreadableImage]) -> None:
         """Raise RunError where the first two images of a prompt are identical, though their noise differs."""
         by_index = {(row.prompt_id, row.index_): k for k, row in enumerate(rows.itertuples(index=False))}
         for (prompt_id, index), k in by_index.items():
             other = by_index.get((prompt_id, 1), k) if index == 0 else k
             first, second = images[k], images[other]
-            if other == k or isinstance(first, Unreadable) or isinstance(second, Unreadable):
+            if other == k or isinstance(first, UnreadableImage) or isinstance(second, UnreadableImage):
                 continue
             if np.array_equal(first, second) and not is_black(first):
                 raise RunError(
@@ -243,9 +243,9 @@ class GeneratedImages(MadeImages):
                     "that the pipeline uses the generator it is given, and generation.steps and generation.scheduler."
                 )
 
-    def _drawn(
+    def _generate_with(
         self, made_by: generator.Generator, rows: pd.DataFrame, keys: list[tuple[str, int]], watch: generator.Watch
-    ) -> tuple[list[np.ndarray | Unreadable], dict[str, list]]:
+    ) -> tuple[list[np.ndarray | UnreadableImage], dict[str, list]]:
         """Return the images of some rows, and by name what else is kept beside their files."""
         return made_by.images(list(rows["text"]), keys, self._seed, watch=watch), {}
 
@@ -253,12 +253,12 @@ class GeneratedImages(MadeImages):
     def _generator(self) -> generator.Generator:
         """The model, loaded with what an earlier run or another worker found for it."""
         if said := self._written_down():
-            return self._loaded(said)
+            return self._load_message(said)
         # The first of several workers finds it for all: of other types and batches come other roundings.
         with locked(self._note):
-            return self._loaded(self._written_down())
+            return self._load_message(self._written_down())
 
-    def _loaded(self, said: Mapping[str, Any]) -> generator.Generator:
+    def _load_message(self, said: Mapping[str, Any]) -> generator.Generator:
         own = self._settings
         open_ = {"dtype": own.dtype == "auto", "batch_size": not own.batch_size}
         found = {name: said[name] for name, is_open in open_.items() if is_open and name in said}
@@ -278,7 +278,7 @@ class GeneratedImages(MadeImages):
             return {}
 
     def _write_down(self, loaded: generator.Generator) -> None:
-        with explaining(self._note):
+        with explain_errors(self._note):
             replace(self._note, (json.dumps(loaded.description(), indent=1) + "\n").encode())
 
 

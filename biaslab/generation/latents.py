@@ -12,16 +12,16 @@ import numpy as np
 from biaslab.generation.generator import Follow
 
 
-class Latents(NamedTuple):
+class LatentRecord(NamedTuple):
     """What is kept of an image's latents."""
 
     final: np.ndarray | None
     """``float16 (channels, height, width)``, before decoding; None where the pipeline does not show them."""
-    of: str  # The first image of the same noise, with which it was compared.
+    reference_image: str  # The first image of the same noise, with which it was compared.
     by_step: np.ndarray  # ``float64 (steps,)``: the cosine of both after each step, -1 to 1.
 
 
-class Followed:
+class LatentRecorder:
     """Latents of images, taken while they are made; ``keys`` decide each image's noise.
 
     Neighbours with the same are compared with the first of them.
@@ -69,12 +69,12 @@ class Followed:
         }
 
 
-def unpacked(row) -> Latents:
-    """Return the latents of a row with the columns of :meth:`Followed.columns`."""
+def unpacked(row) -> LatentRecord:
+    """Return the latents of a row with the columns of :meth:`LatentRecorder.columns`."""
     final = None
     if isinstance(row["latent"], bytes):
         final = np.load(BytesIO(row["latent"]), allow_pickle=False)
-    return Latents(final, row["like"], np.frombuffer(row["by_step"], float))
+    return LatentRecord(final, row["like"], np.frombuffer(row["by_step"], float))
 
 
 def _packed(latent: np.ndarray) -> bytes:

@@ -40,7 +40,7 @@ _IS_VELOCITY = "v_pred"
 
 
 @dataclass(frozen=True)
-class Found:
+class LocatedFiles:
     """The files behind a name; nothing of weights is fetched yet."""
 
     base: Located
@@ -60,14 +60,14 @@ class Found:
 class Files:
     """The same on this machine: a pipeline's folder, or a checkpoint's file and its configurations."""
 
-    found: Found
+    located_files: LocatedFiles
     folder: Path
     file: Path | None
     commit: str
     adapters: tuple[tuple[Path, Adapter], ...]
 
 
-def look_up(name: str, *, safety_checker: bool = True) -> Found:
+def look_up(name: str, *, safety_checker: bool = True) -> LocatedFiles:
     """Return the files of the text-to-image model ``name``; of those on the hub only configurations are fetched.
 
     ``safety_checker`` is whether the model's own one is needed, where it has one. Raises ParameterError: It is not to
@@ -75,34 +75,37 @@ def look_up(name: str, *, safety_checker: bool = True) -> Found:
     for it, or lies beside it and nobody says whether it is meant. MissingInputError: The package that brings the model
     has lost its weights.
     """
-    named = checkpoints.find(name)
+    named = checkpoints.find_checkpoint(name)
     given = model_names.split(name)
     repository = repositories.look_up(given.base, "text-to-image", named.base)
     if checkpoints.file_of(named.base):
-        found = _one_file(repository, named.base)
+        located = _one_file(repository, named.base)
     elif checkpoints.INDEX not in repository.files:
         raise checkpoints.no_pipeline(repository)
     else:
-        found = _pipeline(repository, safety_checker)
-        own, others = checkpoints.beside(repository)
-        if own and not (named.adapters or named.none):
-            used, bare = f"{given.base}+{checkpoints.named(repository, own[0])}", f"{given.base}+{model_names.NONE}"
+        located = _pipeline(repository, safety_checker)
+        own_files, others = checkpoints.sibling_files(repository)
+        if own_files and not (named.adapters or named.removes_adapters):
+            used, bare = (
+                f"{given.base}+{checkpoints.name_of_file(repository, own_files[0])}",
+                f"{given.base}+{model_names.NONE}",
+            )
             fix = f"Write {used} to use it, or {bare} to leave it out."
-            raise ParameterError(f"{given.base} holds {own[0]} next to the model. {fix}")
-        used = {checkpoints.file_of(one.name) for one in named.adapters}
-        if left := [path for path in (*own, *others) if path not in used]:
-            remark = f"{given.base}: {', '.join(left)} is next to the model and is not used."
-            found = replace(found, base=replace(found.base, remarks=(*found.base.remarks, remark)))
+            raise ParameterError(f"{given.base} holds {own_files[0]} next to the model. {fix}")
+        used = {checkpoints.file_of(adapter.name) for adapter in named.adapters}
+        if unused := [path for path in (*own_files, *others) if path not in used]:
+            remark = f"{given.base}: {', '.join(unused)} is next to the model and is not used."
+            located = replace(located, base=replace(located.base, remarks=(*located.base.remarks, remark)))
     if not named.adapters:
-        return found
+        return located
     _check_package("peft", f"A LoRA on {given.base} needs")
-    loras = tuple(checkpoints.look_up_lora(one, given.base) for one in named.adapters)
+    loras = tuple(checkpoints.look_up_lora(adapter, given.base) for adapter in named.adapters)
     for lora in loras:
-        _check_fits(lora, (found.configurations or found.base).repository, given.base)
-    return replace(found, adapters=loras)
+        _check_fits(lora, (located.configurations or located.base).repository, given.base)
+    return replace(located, adapters=loras)
 
 
-def _pipeline(repository: Repository, safety_checker: bool) -> Found:
+def _pipeline(repository: Repository, safety_checker: bool) -> LocatedFiles:
     """Return the files of a pipeline."""
     name = repository.name
     _, parts = safety.check_index(repository.file(checkpoints.INDEX))
@@ -110,10 +113,10 @@ def _pipeline(repository: Repository, safety_checker: bool) -> Found:
     spared = frozenset({"image_encoder", *([] if safety_checker else ["safety_checker"])}.intersection(parts))
     files, variants = [], {}
     for part in [part for part in parts if part not in spared]:
-        there = [path for path in repository.matching([f"{part}/*.safetensors"]) if path.rpartition("/")[0] == part]
-        whole = [path for path in there if not any(fnmatch(path, pattern) for pattern in _VARIANTS)]
+        weights = [path for path in repository.matching([f"{part}/*.safetensors"]) if path.rpartition("/")[0] == part]
+        whole = [path for path in weights if not any(fnmatch(path, pattern) for pattern in _VARIANTS)]
         for variant in _LOADED_VARIANTS:
-            if not whole and (whole := [path for path in there if f".{variant}" in path and ".non_ema" not in path]):
+            if not whole and (whole := [path for path in weights if f".{variant}" in path and ".non_ema" not in path]):
                 variants[part] = variant
         files += whole
         # What has weights has a config.json; schedulers and tokenizers have files of other names.
@@ -125,7 +128,7 @@ def _pipeline(repository: Repository, safety_checker: bool) -> Found:
     if variants:
         listed = ", ".join(f"{part} ({variant})" for part, variant in variants.items())
         located = replace(located, remarks=(f"{name} has weights of a variant alone for {listed}.",))
-    return Found(located, variants, spared)
+    return LocatedFiles(located, variants, spared)
 
 
 def _no_weights(repository: Repository, part: str) -> ParameterError:
@@ -137,10 +140,10 @@ def _no_weights(repository: Repository, part: str) -> ParameterError:
 
 def _check_quantised(repository: Repository, part: str) -> None:
     """Refuse quantised weights that cannot be read here."""
-    said = repository.json(f"{part}/config.json").get("quantization_config")
-    if not isinstance(said, dict):
+    config = repository.json(f"{part}/config.json").get("quantization_config")
+    if not isinstance(config, dict):
         return
-    method = str(said.get("quant_method", "bitsandbytes"))
+    method = str(config.get("quant_method", "bitsandbytes"))
     package = _QUANTISERS.get(method.removesuffix("_4bit").removesuffix("_8bit"))
     what = f"{repository.name} is quantised ({part}: {method})"
     if not package:
@@ -157,7 +160,7 @@ def _check_package(package: str, what: str) -> None:
         raise ParameterError(f"{what} the package {package}, which is not installed: pip install {package}") from None
 
 
-def _one_file(repository: Repository, where: str) -> Found:
+def _one_file(repository: Repository, where: str) -> LocatedFiles:
     """Return a checkpoint in one file, and the configurations of its base model."""
     name, path = repository.name, checkpoints.file_of(where)
     if path not in repository.files:
@@ -166,8 +169,8 @@ def _one_file(repository: Repository, where: str) -> Found:
     checkpoints.check_file(repository, tensors)
     base = checkpoints.configurations(repository, where)
     try:
-        of = repositories.look_up(base, "text-to-image", base)
-        _, parts = safety.check_index(of.file(checkpoints.INDEX))
+        config_repository = repositories.look_up(base, "text-to-image", base)
+        _, parts = safety.check_index(config_repository.file(checkpoints.INDEX))
     except BiaslabError as error:
         fix = f"Run once with a network, or put it into a folder with {checkpoints.INDEX} and these configurations."
         raise ParameterError(f"{name} is read by the configurations of {base}: {error} {fix}") from error
@@ -177,9 +180,9 @@ def _one_file(repository: Repository, where: str) -> Found:
     if base != str(repository.folder) and huggingface.on_hub(base)[0] != repository.on_hub:
         remarks = (f"{name} is one file, and taken for a model like {base}, whose configurations it is read by.",)
     located = repository.with_weights([glob.escape(path)], safety.CONFIGURATIONS)
-    configurations = Located(of, (), tuple(of.matching(safety.CONFIGURATIONS)))
+    configurations = Located(config_repository, (), tuple(config_repository.matching(safety.CONFIGURATIONS)))
     spared = frozenset(safety.SPARED).intersection(parts)
-    return Found(replace(located, remarks=remarks), {}, spared, configurations)
+    return LocatedFiles(replace(located, remarks=remarks), {}, spared, configurations)
 
 
 def _lacks(library: str, kind: str, tensors: Mapping[str, tuple[int, ...]]) -> bool:
@@ -205,16 +208,16 @@ def _check_fits(lora: Located, parts: Repository, base: str) -> None:
     (path,) = lora.weights
     tensors = lora.repository.tensors(path)
     index = parts.json(checkpoints.INDEX)
-    own = {part for part in ("unet", "transformer") if isinstance(index.get(part), list) and index[part][1]}
+    denoisers = {part for part in ("unet", "transformer") if isinstance(index.get(part), list) and index[part][1]}
     network = [name for name in tensors if not re.match(r"(text_encoder|lora_te)", name)]
     kinds = {"unet": _OF_UNETS, "transformer": _OF_TRANSFORMERS}
     kind = next((kind for kind, names in kinds.items() if any(map(names.search, network))), "")
-    said = checkpoints.base_of(lora.repository)
-    trained = f" Name the model that it was trained on{f', by its card {said}' if said else ''}."
-    if kind and own and kind not in own:
+    base_name = checkpoints.base_of(lora.repository)
+    trained = f" Name the model that it was trained on{f', by its card {base_name}' if base_name else ''}."
+    if kind and denoisers and kind not in denoisers:
         raise ParameterError(
             f"{lora.repository.name} is a LoRA for a model with a {kind}, such as the tensor {network[0]}, and {base} "
-            f"has a {own.pop()}.{trained}"
+            f"has a {denoisers.pop()}.{trained}"
         )
     if kind == "unet" and "unet/config.json" in parts.files:
         width = parts.json("unet/config.json").get("cross_attention_dim")
@@ -228,17 +231,17 @@ def _check_fits(lora: Located, parts: Repository, base: str) -> None:
 
 def fetch(name: str, *, safety_checker: bool = True) -> Files:
     """Return the files of :func:`look_up`, downloaded; ParameterError also where the model brings code."""
-    found = look_up(name, safety_checker=safety_checker)
+    located_files = look_up(name, safety_checker=safety_checker)
     given = model_names.split(name).adapters
-    for remark in (remark for located in found.located for remark in located.remarks):
+    for remark in (remark for located in located_files.located for remark in located.remarks):
         _log.info(remark)
     with quiet(bars=True):
-        on_it = tuple(zip(map(_file, found.adapters), given, strict=True))
-        file = _file(found.base) if found.configurations else None
-        folder = (found.configurations or found.base).fetch()
+        on_it = tuple(zip(map(_file, located_files.adapters), given, strict=True))
+        file = _file(located_files.base) if located_files.configurations else None
+        folder = (located_files.configurations or located_files.base).fetch()
     # The hub's cache names a model's folder by its commit.
-    known = folder.name if folder.parent.name == "snapshots" and not file else ""
-    return Files(found, folder, file, found.base.repository.commit or known, on_it)
+    commit = folder.name if folder.parent.name == "snapshots" and not file else ""
+    return Files(located_files, folder, file, located_files.base.repository.commit or commit, on_it)
 
 
 def _file(located: Located) -> Path:
@@ -257,15 +260,15 @@ def pipeline_class(folder: Path, name: str):
     # The two libraries say themselves which classes they do not have, or call otherwise by now.
     others = {kind for kind in parts.values() if kind[0] not in ("diffusers", "transformers")}
     unknown = sorted({library for library, kind in others if not inspect.isclass(_class(library, kind))})
-    found = getattr(diffusers, class_name, None)
-    if unknown or not (inspect.isclass(found) and issubclass(found, diffusers.DiffusionPipeline)):
+    pipeline = getattr(diffusers, class_name, None)
+    if unknown or not (inspect.isclass(pipeline) and issubclass(pipeline, diffusers.DiffusionPipeline)):
         needs = f"code that diffusers {diffusers.__version__} does not have ({', '.join(unknown) or class_name})"
         raise ParameterError(f"{name} needs {needs}. Code that comes with a model is never run.")
-    takes = set(inspect.signature(found.__call__).parameters)
-    known = found in TEXT_TO_IMAGE.values() and "Control" not in class_name
-    if "prompt" not in takes or takes & _OTHER_OUTPUTS or (takes & _IMAGE_INPUTS and not known):
+    takes = set(inspect.signature(pipeline.__call__).parameters)
+    is_supported = pipeline in TEXT_TO_IMAGE.values() and "Control" not in class_name
+    if "prompt" not in takes or takes & _OTHER_OUTPUTS or (takes & _IMAGE_INPUTS and not is_supported):
         raise ParameterError(f"{name} is a {class_name}, which does not make images from text alone.")
-    return found
+    return pipeline
 
 
 def load_pipeline(files: Files, name: str, *, dtype):
@@ -276,7 +279,7 @@ def load_pipeline(files: Files, name: str, *, dtype):
     import diffusers
 
     made, (_, parts) = pipeline_class(files.folder, name), safety.check_index(files.folder / checkpoints.INDEX)
-    options = {"dtype": dtype} | dict.fromkeys(files.found.spared)
+    options = {"dtype": dtype} | dict.fromkeys(files.located_files.spared)
     vae = registry.autoencoder(files.folder)
     mapped = made in diffusers.pipelines.auto_pipeline.AUTO_TEXT2IMAGE_PIPELINES_MAPPING.values()
     loader = diffusers.AutoPipelineForText2Image if mapped else diffusers.DiffusionPipeline
@@ -287,13 +290,13 @@ def load_pipeline(files: Files, name: str, *, dtype):
             if vae and vae.parent != files.folder:
                 options["vae"] = diffusers.AutoencoderKL.from_pretrained(vae, use_safetensors=True, torch_dtype=dtype)
             # By themselves, for where there are others, too, a pipeline would take the variant of these as well.
-            for part, variant in files.found.variants.items():
+            for part, variant in files.located_files.variants.items():
                 options[part] = _class(*parts[part]).from_pretrained(
                     files.folder / part, variant=variant, use_safetensors=True, torch_dtype=dtype
                 )
             pipe = loader.from_pretrained(str(files.folder), use_safetensors=True, **options)
     with quiet():
-        loras.put_on(pipe, files.adapters, name)
+        loras.attach(pipe, files.adapters, name)
     texts.check_lengths(pipe, name)
     pipe.set_progress_bar_config(disable=True)
     return pipe
@@ -304,11 +307,11 @@ def _from_file(made: type, files: Files, name: str, dtype):
         raise ParameterError(f"{name} is one file of a {made.__name__}, of which diffusers reads folders only.")
     with tempfile.TemporaryDirectory() as folder:
         # Without weights: diffusers would take those for parts that the file lacks.
-        left = shutil.ignore_patterns(*(f"*{ending}*" for ending in (*_ANY_WEIGHTS, ".onnx", ".xml")))
-        shutil.copytree(files.folder, folder, dirs_exist_ok=True, ignore=left)
+        ignored = shutil.ignore_patterns(*(f"*{ending}*" for ending in (*_ANY_WEIGHTS, ".onnx", ".xml")))
+        shutil.copytree(files.folder, folder, dirs_exist_ok=True, ignore=ignored)
         given = {"config": folder, "local_files_only": True, "torch_dtype": dtype}
-        pipe = made.from_single_file(str(files.file), **given, **dict.fromkeys(files.found.spared))
-    if _IS_VELOCITY in repositories.of_folder(files.file.parent, str(files.file)).tensors(files.file.name):
+        pipe = made.from_single_file(str(files.file), **given, **dict.fromkeys(files.located_files.spared))
+    if _IS_VELOCITY in repositories.read_folder(files.file.parent, str(files.file)).tensors(files.file.name):
         # What configurations of its base model do not know, a mark in the file says.
         pipe.scheduler = type(pipe.scheduler).from_config(pipe.scheduler.config, prediction_type="v_prediction")
     for part, network in pipe.components.items():
@@ -337,10 +340,10 @@ def set_scheduler(pipe, name: str) -> None:
 
     fitting = [type(pipe.scheduler), *getattr(pipe.scheduler, "compatibles", [])]
     # Those that need a package which is not installed are stand-ins of another class.
-    known = {c.__name__: c for c in fitting if inspect.isclass(c) and issubclass(c, SchedulerMixin)}
-    short = {k.lower().removesuffix("scheduler"): v for k, v in known.items()}
+    schedulers = {c.__name__: c for c in fitting if inspect.isclass(c) and issubclass(c, SchedulerMixin)}
+    short = {k.lower().removesuffix("scheduler"): v for k, v in schedulers.items()}
     wanted = short.get(name.lower().removesuffix("scheduler"))
     if wanted is None:
-        raise ParameterError(f"scheduler is {name!r}, which this model cannot take. {name_help(name, known)}")
+        raise ParameterError(f"scheduler is {name!r}, which this model cannot take. {name_help(name, schedulers)}")
     with quiet():
         pipe.scheduler = wanted.from_config(pipe.scheduler.config)

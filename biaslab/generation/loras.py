@@ -15,7 +15,7 @@ from biaslab.io.model_names import Adapter, base
 _BEHIND = re.compile(r"\.(lora_(A|B|E|magnitude)|lokr_|alpha$).*")
 
 
-def put_on(pipe, adapters: Sequence[tuple[Path, Adapter]], name: str) -> None:
+def attach(pipe, adapters: Sequence[tuple[Path, Adapter]], name: str) -> None:
     """Put LoRAs on a pipeline ``name`` that is on the CPU, each with its weight.
 
     Raises ParameterError: The pipeline takes none, or one has tensors that match nothing, or changes no weight.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.captions.corpus import Corpus
 from biaslab.endpoints.settings import ENDPOINT, EndpointSettings
 from biaslab.errors import BiaslabError, MissingInputError, ParameterError
@@ -18,7 +18,7 @@ from biaslab.generation.generator import Generator
 from biaslab.generation.images import OK, GeneratedImages
 from biaslab.generation.settings import GenerationSettings
 from biaslab.hub import checkpoints, registry
-from biaslab.hub.image_folder import IMAGES, TOLD, PictureFolder
+from biaslab.hub.image_folder import IMAGES, TABLE_COLUMNS, ImageFolder
 from biaslab.hub.image_sources import DescribedImages, ImageSource
 from biaslab.hub.repositories import Located
 from biaslab.io import model_names
@@ -34,7 +34,7 @@ class Ready(NamedTuple):
 
     generate: Callable[..., ImageSource]
     steps: int = 0
-    take: Callable[[int], None] | None = None
+    set_steps: Callable[[int], None] | None = None
     name: str = ""
     loaded: Generator | None = None
 
@@ -45,22 +45,22 @@ class ImageModel:
     label: str  # What tables call it.
     digest: str  # Tells what its images depend on beside settings, seed and code: weights, or a name.
     autoencoder: Path | None = None  # The folder of the autoencoder that its images come out of.
-    pictures: str = registry.PHOTOGRAPHS  # What its images are: one of :data:`biaslab.hub.registry.PICTURES`.
-    sends: bool = False  # Whether the settings of generation reach it.
+    image_domain: str = registry.PHOTOGRAPHS  # What its images are: one of :data:`biaslab.hub.registry.IMAGE_DOMAINS`.
+    sends_prompts: bool = False  # Whether the settings of generation reach it.
     truthful: bool = False  # Whether it draws what is true of captions.
 
     def look_up(self) -> list[Located]:
         """Return its files, without reading or fetching its weights: its own, then what else it is made of."""
         return []
 
-    def in_words(self) -> str:
+    def describe_settings(self) -> str:
         """Say by which settings of generation images are made; nothing where none reach it."""
         return ""
 
     def check(self, occupations: Sequence[str], n_images: int) -> None:
         """Look up what it needs for prompts of these occupations; what ``n_images`` cost is for messages."""
 
-    def own(self) -> dict[str, object]:
+    def own_settings(self) -> dict[str, object]:
         """Return the settings that are its own where none are given, as far as is known."""
         return {}
 
@@ -70,9 +70,9 @@ class ImageModel:
     def check_attention(self) -> None:
         """Look whether where its images attend to words can be seen, as far as can be known."""
 
-    def compare_prompts(self, pairs: pd.DataFrame, *, store: Store, progress: bool = True) -> pd.DataFrame:
+    def compare_prompts(self, pairs: pd.DataFrame, *, cache: ResultCache, progress: bool = True) -> pd.DataFrame:
         """Return how alike pairs of texts are to it (:func:`biaslab.generation.spaces.compare_prompts`)."""
-        return spaces.none(pairs, spaces.OF_PROMPTS, f"{self.label} does not show how it reads a text")
+        return spaces.missing_values(pairs, spaces.OF_PROMPTS, f"{self.label} does not show how it reads a text")
 
     def load(self) -> Generator:
         """Return what makes its images, loaded; a ParameterError where it is none of diffusers."""
@@ -83,14 +83,14 @@ class ImageModel:
         prompts: pd.DataFrame,
         *,
         seed: int,
-        store: Store,
+        cache: ResultCache,
         progress: bool = True,
-        kept_as: type[GeneratedImages] | None = None,
+        storage_class: type[GeneratedImages] | None = None,
     ) -> ImageSource:
         """Return ``n_images`` images of each prompt (prompt_id, text, n_images; noise_id, occupation, caption_id).
 
-        What diffusers makes is kept as ``kept_as``. Raises ParameterError, InputError, RunError: A prompt or the model
-        cannot be used, or images cannot be had.
+        What diffusers makes is kept as ``storage_class``. Raises ParameterError, InputError, RunError: A prompt or the
+        model cannot be used, or images cannot be had.
         """
         raise NotImplementedError
 
@@ -98,12 +98,12 @@ class ImageModel:
         """Return :meth:`generate` with the model loaded, which ``held``, returned before, may have done."""
         return Ready(self.generate)
 
-    def n_there(self, prompts: pd.DataFrame, **run: Any) -> int:
+    def n_cached(self, prompts: pd.DataFrame, **run: Any) -> int:
         """Return how many of the images that :meth:`generate` would return the store has."""
         return 0
 
     @property
-    def alike(self) -> tuple:
+    def cost_key(self) -> tuple:
         """What decides how long an image takes."""
         return (self.label,)
 
@@ -111,10 +111,10 @@ class ImageModel:
 class FolderModel(ImageModel):
     """Pictures that are there, in place of a model that makes them: of a prompt those that were asked for it."""
 
-    def __init__(self, name: str, *, pictures: str = "") -> None:
-        self.folder = PictureFolder(name.removeprefix(IMAGES))
-        self.label, self.digest = self.folder.name, self.folder.told_digest
-        self.pictures = pictures or self.folder.pictures
+    def __init__(self, name: str, *, image_domain: str = "") -> None:
+        self.folder = ImageFolder(name.removeprefix(IMAGES))
+        self.label, self.digest = self.folder.name, self.folder.description_digest
+        self.image_domain = image_domain or self.folder.image_domain
 
     def check(self, occupations: Sequence[str], n_images: int) -> None:
         """Read what tells its pictures apart."""
@@ -126,24 +126,24 @@ class FolderModel(ImageModel):
 
     def generate(self, prompts: pd.DataFrame, **_: Any) -> ImageSource:
         """Return the pictures of prompts, ``n_images`` at most; MissingInputError where there are none."""
-        table = self._of(prompts)
+        table = self._select_prompts(prompts)
         if table.empty:
             raise MissingInputError(
                 f"{self.label} has no image of any of these prompts, such as {prompts['text'].iloc[0]!r}."
             )
         source = DescribedImages(self.folder, table)
-        source.pictures = self.pictures
+        source.image_domain = self.image_domain
         return source
 
-    def n_there(self, prompts: pd.DataFrame, **_: Any) -> int:
+    def n_cached(self, prompts: pd.DataFrame, **_: Any) -> int:
         """Count them: all that there are."""
-        return len(self._of(prompts))
+        return len(self._select_prompts(prompts))
 
-    def _of(self, prompts: pd.DataFrame) -> pd.DataFrame:
+    def _select_prompts(self, prompts: pd.DataFrame) -> pd.DataFrame:
         # Of its own prompts it knows for whom and how many each was; those of others are told by their text alone.
-        own = [name for name in TOLD if name in prompts]
+        own = [name for name in TABLE_COLUMNS if name in prompts]
         keys = ["same", *own]
-        shown = self.folder.pictures_told
+        shown = self.folder.described_images
         shown = shown.assign(same=shown["prompt"].map(same_text))[["image_id", *keys]]
         asked = prompts.assign(same=prompts["text"].map(same_text)).drop_duplicates(keys)
         table = shown.merge(asked[["prompt_id", "n_images", *keys]], on=keys).drop(columns=own)
@@ -167,25 +167,25 @@ def open_model(
 
     ``name`` is a folder or the hub name of a diffusers pipeline, or a checkpoint in one file, also with LoRAs on it
     (:mod:`biaslab.io.model_names`); ``endpoint:NAME``; ``images:FOLDER`` of pictures; or what an installed package
-    brings, which is told ``of`` what prompts ask (``captions``, ``people``, ``dalleval`` or ``triplets``), the
+    brings, which is told ``of`` what prompts ask (``captions``, ``paired``, ``dalleval`` or ``triplets``), the
     ``corpus`` and DALL-Eval's ``design``. Raises ParameterError: The settings do not say where an endpoint is.
     """
-    one = registry.brought(name, "text-to-image", of)
-    if one and one.draws:
-        return one.draws(name=name, corpus=corpus(), height=settings.height, of=of, design=design)
+    one = registry.find_plugin(name, "text-to-image", of)
+    if one and one.factory:
+        return one.factory(name=name, corpus=corpus(), height=settings.height, of=of, design=design)
     if name.startswith(IMAGES):
-        return FolderModel(name, pictures=settings.pictures)
+        return FolderModel(name, image_domain=settings.image_domain)
     if name.startswith(ENDPOINT):
-        return EndpointModel(name, endpoint, pictures=settings.pictures)
+        return EndpointModel(name, endpoint, image_domain=settings.image_domain)
     # Tables call it by the name that was given.
-    stands_for = name if of == "captions" else registry.instead(name, "text-to-image", of)
+    stands_for = name if of == "captions" else registry.resolve_alias(name, "text-to-image", of)
     return DiffusersModel(stands_for, settings, device=device, offload=offload)
 
 
 class DiffusersModel(ImageModel):
     """A pipeline that diffusers loads."""
 
-    sends = True
+    sends_prompts = True
 
     def __init__(self, name: str, settings: GenerationSettings, *, device: str, offload: str = "none") -> None:
         self.label = checkpoints.label(name)
@@ -193,9 +193,9 @@ class DiffusersModel(ImageModel):
         self._load = partial(generator.load, offload=offload)
 
     @property
-    def pictures(self) -> str:
+    def image_domain(self) -> str:
         """What the settings say of its images, else the model's folder."""
-        return self._settings.pictures or registry.pictures(self._where())
+        return self._settings.image_domain or registry.image_domain(self._where())
 
     @property
     def digest(self) -> str:
@@ -211,26 +211,26 @@ class DiffusersModel(ImageModel):
         return registry.resolve(self._name, "text-to-image")
 
     @cached_property
-    def _found(self) -> loading.Found:
+    def _located_files(self) -> loading.LocatedFiles:
         return loading.look_up(self._name, safety_checker=self._settings.safety_checker == "model")
 
     @property
     def _family(self) -> families.Family:
         """Its family, of which only configurations are read."""
-        parts = (self._found.configurations or self._found.base).repository
+        parts = (self._located_files.configurations or self._located_files.base).repository
         loading.pipeline_class(parts.file(checkpoints.INDEX).parent, self._name)
-        return families.of_files(parts, model_names.split(self._name).base)
+        return families.family_of_repository(parts, model_names.split(self._name).base)
 
     def look_up(self) -> list[Located]:
         """Look for a pipeline with safetensors for all its parts; what has no effect on it is refused."""
         self._family.check(self._settings, self.label)
-        return self._found.located
+        return self._located_files.located
 
-    def in_words(self) -> str:
+    def describe_settings(self) -> str:
         """Say by which settings images are made."""
-        return self._family.in_words(self._settings, self.label)
+        return self._family.describe_settings(self._settings, self.label)
 
-    def own(self) -> dict[str, object]:
+    def own_settings(self) -> dict[str, object]:
         """Return its makers' steps and guidance; none where it cannot be reached."""
         try:
             family = self._family
@@ -255,29 +255,29 @@ class DiffusersModel(ImageModel):
         """Generate images, as ``kept_as`` or :class:`biaslab.generation.images.GeneratedImages`."""
         return self._images(prompts, **run).complete(progress=progress)
 
-    def _images(self, prompts: pd.DataFrame, *, kept_as: type | None = None, **run) -> GeneratedImages:
+    def _images(self, prompts: pd.DataFrame, *, storage_class: type | None = None, **run) -> GeneratedImages:
         given = {"device": self._device, "load": self._load} | run
-        made = (kept_as or GeneratedImages)(prompts, self._name, self._settings, **given)
-        made.pictures = self.pictures
+        made = (storage_class or GeneratedImages)(prompts, self._name, self._settings, **given)
+        made.image_domain = self.image_domain
         return made
 
     def ready(self, held: Ready | None = None) -> Ready:
         """Load it, once for all that is then generated."""
         before = held.loaded if held is not None and held.name == self._name else None
-        loaded = (before and before.changed(self._settings)) or self.load()
+        loaded = (before and before.with_settings(self._settings)) or self.load()
 
         def take(steps: int) -> None:
             loaded.settings = loaded.settings.changed(steps=steps)
 
-        how = partial(self.generate, load=lambda *_, **__: loaded)
-        return Ready(how, loaded.settings.steps or 0, take, self._name, loaded)
+        options = partial(self.generate, load=lambda *_, **__: loaded)
+        return Ready(options, loaded.settings.steps or 0, take, self._name, loaded)
 
-    def n_there(self, prompts: pd.DataFrame, **run) -> int:
+    def n_cached(self, prompts: pd.DataFrame, **run) -> int:
         """Look into the store."""
-        return self._images(prompts, **run).n_there()
+        return self._images(prompts, **run).n_cached()
 
     @property
-    def alike(self) -> tuple:
+    def cost_key(self) -> tuple:
         """Name and settings; how strong guidance is takes no time, but whether there is any."""
         settings, scale = self._settings, self._settings.guidance_scale
         if scale is not None:
@@ -288,9 +288,9 @@ class DiffusersModel(ImageModel):
 class EndpointModel(ImageModel):
     """A model behind an OpenAI-compatible images endpoint."""
 
-    def __init__(self, name: str, settings: EndpointSettings, *, pictures: str = "") -> None:
+    def __init__(self, name: str, settings: EndpointSettings, *, image_domain: str = "") -> None:
         self.label, self.digest = name.removeprefix(ENDPOINT), name
-        self.pictures = pictures or registry.PHOTOGRAPHS
+        self.image_domain = image_domain or registry.PHOTOGRAPHS
         self.price, self.cost_limit = settings.price, settings.cost_limit
         if not settings.url:
             raise ParameterError(f"model is {name!r}, which needs endpoint.url, such as 'https://api.openai.com/v1'.")
@@ -315,19 +315,19 @@ class EndpointModel(ImageModel):
         """Refuse: attention is inside of the model."""
         raise ParameterError(f"{ENDPOINT}{self.label} does not show attention: set triplets.attention to false.")
 
-    def generate(self, prompts: pd.DataFrame, *, progress: bool = True, kept_as=None, **run) -> ImageSource:
+    def generate(self, prompts: pd.DataFrame, *, progress: bool = True, storage_class=None, **run) -> ImageSource:
         """Buy images; RunError where the endpoint did not deliver some of them."""
         made = self._images(prompts, **run).complete(progress=progress)
         made.check_delivered()
         return made
 
-    def n_there(self, prompts: pd.DataFrame, *, kept_as=None, **run: Any) -> int:
+    def n_cached(self, prompts: pd.DataFrame, *, storage_class=None, **run: Any) -> int:
         """Look into the ledger of what was bought."""
-        return self._images(prompts, **run).n_there()
+        return self._images(prompts, **run).n_cached()
 
     def _images(self, prompts: pd.DataFrame, **run: Any) -> EndpointImages:
         from biaslab.generation.image_endpoint import EndpointImages
 
         made = EndpointImages(prompts, self._settings, **run)
-        made.pictures = self.pictures
+        made.image_domain = self.image_domain
         return made

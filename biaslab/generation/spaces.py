@@ -11,9 +11,9 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from biaslab.cache.result_cache import Stage, Store
+from biaslab.cache.result_cache import ResultCache, Stage
 from biaslab.errors import ParameterError
-from biaslab.execution.workers import Memo
+from biaslab.execution.workers import Memoized
 from biaslab.generation import generator, texts
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.settings import GenerationSettings
@@ -36,7 +36,7 @@ def compare_prompts(
     model: str,
     settings: GenerationSettings,
     *,
-    store: Store,
+    cache: ResultCache,
     device: str = "auto",
     progress: bool = True,
     load: Callable[..., generator.Generator] = generator.load,
@@ -51,7 +51,7 @@ def compare_prompts(
     """
     whole = {*pairs["first"], *pairs["second"]}
 
-    @Memo
+    @Memoized
     def ready() -> generator.Generator:
         # Compiling takes longer than reading.
         loaded = load(model, settings.changed(compile=False), device=device)
@@ -59,23 +59,23 @@ def compare_prompts(
         return loaded
 
     inputs = {"weights": checkpoints.digest(model), "dtype": settings.dtype}
-    stage = store.stage("prompt_similarity", inputs, partial(_compared_prompts, ready))
+    stage = cache.stage("prompt_similarity", inputs, partial(_compared_prompts, ready))
     return _computed(stage, pairs, f"comparing prompts as {model} reads them", progress)
 
 
 def compare_latents(
-    images: GeneratedImages, pairs: pd.DataFrame, *, store: Store, progress: bool = True
+    images: GeneratedImages, pairs: pd.DataFrame, *, cache: ResultCache, progress: bool = True
 ) -> pd.DataFrame:
     """Return how alike the latents of pairs of images (first, second) of prompts that share noise are.
 
     Columns first, second, metric, value (cosine, -1 to 1) and reason: ``z0`` of the last latents, before decoding, and
     where the first of the pair is the first image of the noise of both, ``z_1``, ``z_2``, … of those after each step.
     """
-    stage = store.stage("latent_similarity", {"images": images.digest}, partial(_compared_latents, images))
+    stage = cache.stage("latent_similarity", {"images": images.digest}, partial(_compared_latents, images))
     return _computed(stage, pairs, f"comparing latents of {images.name}", progress)
 
 
-def none(pairs: pd.DataFrame, metrics: Iterable[str], reason: str) -> pd.DataFrame:
+def missing_values(pairs: pd.DataFrame, metrics: Iterable[str], reason: str) -> pd.DataFrame:
     """Return the rows of pairs that cannot be compared."""
     same = pairs[["first", "second"]].drop_duplicates()
     rows = [same.assign(metric=metric, value=np.nan, reason=reason) for metric in metrics]
@@ -92,7 +92,7 @@ def _read(made_by: generator.Generator, pairs: pd.DataFrame) -> pd.DataFrame:
     try:
         received = made_by.embeddings(prompts)
     except ParameterError as error:
-        return none(pairs, OF_PROMPTS, str(error))
+        return missing_values(pairs, OF_PROMPTS, str(error))
     at = {text: i for i, text in enumerate(prompts)}
     first, second = ([at[text] for text in pairs[side]] for side in ("first", "second"))
     tokens, said = np.stack([one.tokens for one in received]), texts.are_words(made_by.pipe, prompts)
@@ -115,7 +115,7 @@ def _compared_latents(images: GeneratedImages, pairs: pd.DataFrame) -> pd.DataFr
         known = one.final is not None and other.final is not None
         value = cosines(one.final[None], other.final[None])[0] if known else np.nan
         rows.append((first, second, "z0", value, "" if known else NO_LATENTS))
-        steps = other.by_step if other.of == first else ()
+        steps = other.by_step if other.reference_image == first else ()
         rows += [(first, second, f"z_{k}", value, "") for k, value in enumerate(steps, start=1)]
     return pd.DataFrame(rows, columns=_COLUMNS)
 

@@ -32,7 +32,7 @@ def check_lengths(pipe, name: str) -> None:
     """Raise ParameterError where a tokenizer reads no number of tokens, or pads texts to more than memory holds."""
     for part, _, longest in _tokenizers(pipe):
         # Elsewhere one without a limit, of which a number larger than all is said, is told one by its pipeline.
-        if longest < 1 or (longest >= _NO_LIMIT and families.of_pipe(pipe).denoiser):
+        if longest < 1 or (longest >= _NO_LIMIT and families.family_of_pipeline(pipe).denoiser):
             raise ParameterError(f"{name}: its {part} gives {longest} as the tokens of a text (model_max_length).")
 
 
@@ -65,14 +65,14 @@ def parts(pipe) -> list[tuple[tuple[str, ...], int]]:
     """Return the tokenizers of each part of a pipeline's text (:attr:`Family.columns`), and how many columns it has."""
     found = [
         (names, next((t.model_max_length for n in names if (t := getattr(pipe, n, None)) is not None), 0))
-        for names in families.of_pipe(pipe).columns
+        for names in families.family_of_pipeline(pipe).columns
     ]
     return _of_t5(pipe, found)
 
 
 def _of_t5(pipe, found: list[tuple]) -> list[tuple]:
     """Give the last encoder, one of long texts, the number of tokens that the pipeline says it reads."""
-    longest = families.of_pipe(pipe).text_length
+    longest = families.family_of_pipeline(pipe).text_length
     return [*found[:-1], (*found[-1][:-1], longest)] if found and longest else found
 
 
@@ -87,7 +87,7 @@ def tokenized(pipe, part: tuple[str, ...], length: int, texts: Sequence[str], **
 
 def are_words(pipe, texts: Sequence[str]) -> np.ndarray | None:
     """Return which columns of texts are of words, ``bool (texts, columns)``; None where that is not known."""
-    if not families.of_pipe(pipe).columns:
+    if not families.family_of_pipeline(pipe).columns:
         return None
     found = []
     for part, length in parts(pipe):
@@ -100,7 +100,7 @@ def are_words(pipe, texts: Sequence[str]) -> np.ndarray | None:
 
 def n_tokens_truncated(pipe, texts: Sequence[str]) -> np.ndarray:
     """Return how many tokens at the end of each text no text encoder reads, ``int64 (texts,)``; mostly 0."""
-    cut, framed = [], families.of_pipe(pipe).chat
+    cut, framed = [], families.family_of_pipeline(pipe).chat
     for _, tokenizer, most in _tokenizers(pipe) if len(texts) else ():
         if most >= _NO_LIMIT:
             return np.zeros(len(texts), np.int64)

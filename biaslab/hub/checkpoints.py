@@ -19,7 +19,7 @@ from biaslab.errors import ParameterError
 from biaslab.hub import huggingface, registry, repositories, safety
 from biaslab.hub.repositories import Located, Repository
 from biaslab.io import model_names, reading
-from biaslab.io.model_names import Adapter, Named
+from biaslab.io.model_names import Adapter, ModelName
 
 INDEX = "model_index.json"
 KIND = "text-to-image"
@@ -38,7 +38,7 @@ _PARTS = {
 }
 
 
-def find(name: str) -> Named:
+def find_checkpoint(name: str) -> ModelName:
     """Return what a name says, its model as :func:`biaslab.hub.registry.resolve` returns it and its LoRAs likewise.
 
     Raises as that function, and ParameterError where what is named on it is no LoRA, as far as can be known here.
@@ -46,21 +46,23 @@ def find(name: str) -> Named:
     named = model_names.split(name)
     model_names.check(named)
     base = os.path.expanduser(named.base)
-    ours = named.base in plugins.points(plugins.MODELS)
+    ours = named.base in plugins.entry_points(plugins.MODELS)
     if os.path.isdir(base) and not ours and not os.path.isfile(os.path.join(base, INDEX)):
         # Before it is looked through: the configuration of an adapter names another model.
-        _refuse_others(repositories.of_folder(base, named.base))
+        _refuse_others(repositories.read_folder(base, named.base))
     where = registry.resolve(named.base, KIND)
-    if named.adapters and (one := registry.brought(named.base, KIND)) and one.draws:
+    if named.adapters and (one := registry.find_plugin(named.base, KIND)) and one.factory:
         raise ParameterError(f"{named.base} makes images without weights, so that no LoRA can change it.")
-    return Named(where, tuple(Adapter(_lora(one.name), one.weight) for one in named.adapters), named.none)
+    return ModelName(
+        where, tuple(Adapter(_lora(one.name), one.weight) for one in named.adapters), named.removes_adapters
+    )
 
 
 def _lora(name: str) -> str:
     """Return the file of a LoRA, or its name where it is on the hub."""
     path = Path(os.path.expanduser(name))
     if path.is_dir():
-        return str(path / _own_file(repositories.of_folder(path, name)))
+        return str(path / _own_file(repositories.read_folder(path, name)))
     if path.is_file():
         registry.resolve(name, KIND)
         return str(path)
@@ -79,12 +81,14 @@ def label(name: str) -> str:
             return huggingface.folder_name(path)
         return Path(path).stem if os.path.isfile(path) else one
 
-    return str(model_names.split(name).mapped(short))
+    return str(model_names.split(name).map_names(short))
 
 
 def digest(name: str) -> str:
-    """Return a digest of what a name says, with the configurations that one file is read by; raises as :func:`find`."""
-    named = find(name)
+    """Return a digest of a name and the configurations of a single file; raises as
+    :func:`find_checkpoint`.
+    """
+    named = find_checkpoint(name)
     whole = registry.digest(named.base)
     if file_of(named.base):
         if whole not in _read_by:
@@ -158,7 +162,9 @@ def configurations(repository: Repository, where: str) -> str:
 
 
 def look_up_lora(adapter: Adapter, base: str) -> Located:
-    """Return the file of a LoRA that :func:`find` returned; ``base`` is the name of the model that it is put on.
+    """Return the file of a LoRA that :func:`find_checkpoint` returned; ``base`` is the name of the model that it is
+    put
+    on.
 
     Raises ParameterError: It is not to be had, or is none.
     """
@@ -188,7 +194,7 @@ def _own_file(repository: Repository) -> str:
     )
 
 
-def named(repository: Repository, path: str) -> str:
+def name_of_file(repository: Repository, path: str) -> str:
     """Return the name of a file in a folder or repository, as it can be given."""
     if not repository.on_hub:
         return str(repository.folder / path)
@@ -197,11 +203,11 @@ def named(repository: Repository, path: str) -> str:
 
 
 def _listed(repository: Repository) -> str:
-    names = [named(repository, path) for path in sorted(repository.files) if path.endswith(".safetensors")]
+    names = [name_of_file(repository, path) for path in sorted(repository.files) if path.endswith(".safetensors")]
     return f"Name one of {', '.join(names[:6])}{', …' * (len(names) > 6)}." if names else "It has none."
 
 
-def beside(repository: Repository) -> tuple[list[str], list[str]]:
+def sibling_files(repository: Repository) -> tuple[list[str], list[str]]:
     """Return LoRAs that lie beside the parts of a pipeline: its own, and others such as examples."""
     top = [path for path in repository.files if "/" not in path and path.endswith(".safetensors")]
     own = [path for path in top if path in _OWN_LORAS]
@@ -243,7 +249,7 @@ def base_of(repository: Repository) -> str:
     """Return the model that a LoRA, or a copy of a model, says it was made of."""
     if repository.folder:
         # Of a file, those that lie beside it.
-        repository = repositories.of_folder(repository.folder, repository.name)
+        repository = repositories.read_folder(repository.folder, repository.name)
     base: Any = None
     if "adapter_config.json" in repository.files:
         file = repository.file("adapter_config.json")

@@ -1,6 +1,7 @@
-"""Pictures whose truth is known, on which judges and measures are tried: found by the entry points ``biaslab.truth``.
+"""Pictures whose truth is known, on which judges and measures are tried: found by the entry points
+``biaslab.ground_truth``.
 
-A package that can make such pictures declares an object with what :class:`Truth` says; a module will do.
+A package that can make such pictures declares an object with what :class:`GroundTruth` says; a module will do.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ if TYPE_CHECKING:
     from biaslab.hub.image_sources import ImageSource
 
 
-class Truth(Protocol):
+class GroundTruth(Protocol):
     """Pictures of which it is known what they show, for each of the papers; none is made before it is read.
 
     ``decoded`` is the folder of an autoencoder through which the pictures pass, so that they look as a model's do.
     """
 
-    pictures: str  # ``drawings`` or ``photographs``.
+    image_domain: str  # ``drawings`` or ``photographs``.
     corpus: str  # The name of its captions, a ``biaslab.corpora``.
     model: str  # The name of the model that draws nothing but what is true of these, a ``biaslab.models``.
     words: Mapping[str, str]  # What pages say of its captions: ``training``, and by name each effect put into them.
-    ways_of_failing: Sequence[str]  # In which ways a scene can fail at its prompt: keys of ``failures``.
+    failure_modes: Sequence[str]  # In which ways a scene can fail at its prompt: keys of ``failures``.
 
     def scenes(
         self,
@@ -50,10 +51,10 @@ class Truth(Protocol):
     def depictions(self, n: int, *, seed: int, decoded: Path | None = None) -> ImageSource:
         """Return ``n`` images in which no object goes with a gender: image_id, prompt_id, text, truth_gender."""
 
-    def shown(self, images: ImageSource, rows: pd.DataFrame) -> pd.DataFrame:
+    def instances(self, images: ImageSource, rows: pd.DataFrame) -> pd.DataFrame:
         """Return the instances of objects in images (``rows``: image_id), as :mod:`biaslab.metrics.instances`."""
 
-    def expected(self, prompts: pd.DataFrame, skew: str) -> pd.DataFrame:
+    def expected(self, prompts: pd.DataFrame, synthetic_bias: str) -> pd.DataFrame:
         """Return how many of each object images of prompts show on average: prompt_id, object and expected."""
 
     def word_masks(self, images: ImageSource, image_id: str, text: str) -> Mapping[str, np.ndarray]:
@@ -69,22 +70,22 @@ class Truth(Protocol):
         """Return the nouns of one of its captions; an InputError where it is none of them."""
 
 
-def of(pictures: str) -> Truth | None:
+def for_domain(image_domain: str) -> GroundTruth | None:
     """Return the first truth that an installed package brings of a kind of pictures; None where there is none."""
-    return next((truth for truth in _all() if truth.pictures == pictures), None)
+    return next((truth for truth in _all() if truth.image_domain == image_domain), None)
 
 
-def named(name: str) -> Truth:
+def load(name: str) -> GroundTruth:
     """Return the truth that an installed package brings under a name; an UnknownNameError where none does."""
-    point = plugins.point(plugins.TRUTH, name, "pictures of known truth")
+    point = plugins.entry_point(plugins.GROUND_TRUTH, name, "pictures of known truth")
     with loading(name, "pictures of known truth"):
         return point.load()
 
 
-def said(corpus: str, where: str) -> str:
-    """Return what pages say of captions by their corpus's name (:attr:`Truth.words`); empty where they say nothing."""
+def describe(corpus: str, where: str) -> str:
+    """Return the description of captions by their corpus's name (:attr:`GroundTruth.words`); empty without one."""
     return next((truth.words.get(where, "") for truth in _all() if truth.corpus == corpus), "")
 
 
-def _all() -> Iterator[Truth]:
-    return map(named, plugins.points(plugins.TRUTH))
+def _all() -> Iterator[GroundTruth]:
+    return map(load, plugins.entry_points(plugins.GROUND_TRUTH))

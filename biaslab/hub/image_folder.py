@@ -18,12 +18,12 @@ from biaslab.errors import InputError
 from biaslab.hub.image_sources import FolderImages
 from biaslab.io import cells, folders, reading
 from biaslab.io.image_files import formats
-from biaslab.io.plaintext import plain
+from biaslab.io.plaintext import normalize
 
 IMAGES = "images:"  # What the name of a model begins with that is a folder of its pictures.
 COLUMNS = ("file", "prompt", "group", "model", "position")
 # What a folder says of a picture beside its prompt: its group, or that of the first person, and how many it shows.
-TOLD = ("told_group", "told_people")
+TABLE_COLUMNS = ("told_group", "told_people")
 _SIDES = {"left": "1", "right": "2"}
 _MOST_PEOPLE = 9
 MIXED = "::"  # What stands between a folder and one of the models whose pictures it holds.
@@ -34,7 +34,7 @@ _EXIF, _USER_COMMENT, _DESCRIPTION = 0x8769, 0x9286, 0x010E
 _MOST_LINKS = 20
 
 
-class PictureFolder(FolderImages):
+class ImageFolder(FolderImages):
     """The pictures of a folder, with what tells them apart; of ``FOLDER::MODEL`` those of a model of its table.
 
     Raises InputError: There is no such folder; nothing tells its pictures apart; or its table does not fit.
@@ -50,20 +50,24 @@ class PictureFolder(FolderImages):
     @cached_property
     def people(self) -> pd.DataFrame:
         """Whom pictures show: image_id, prompt, group, position (1 is the leftmost) and, of several, model."""
-        whole = self._told
+        whole = self._described
         if not self.model and self.models:
             one = f"Name one, such as images:{self._folder.name}{MIXED}{self.models[0]}."
-            raise InputError(f"{self._folder} contains images of several models: {cells.listed(self.models)}. {one}")
+            raise InputError(
+                f"{self._folder} contains images of several models: {cells.join_values(self.models)}. {one}"
+            )
         if not self.model:
             return whole
         own = whole[whole["model"] == self.model].reset_index(drop=True)
         if own.empty:
-            raise InputError(f"{self._folder} has no images of {self.model!r}; it has {cells.listed(self.models)}.")
+            raise InputError(
+                f"{self._folder} has no images of {self.model!r}; it has {cells.join_values(self.models)}."
+            )
         return own
 
     @property
-    def pictures_told(self) -> pd.DataFrame:
-        """What is told of pictures: image_id, prompt and :data:`TOLD`."""
+    def described_images(self) -> pd.DataFrame:
+        """What is told of pictures: image_id, prompt and :data:`TABLE_COLUMNS`."""
         pictures = self.people.groupby("image_id", sort=False)
         named = {"prompt": ("prompt", "first"), "told_group": ("group", "first"), "told_people": ("position", "size")}
         return pictures.agg(**named).reset_index()
@@ -71,26 +75,26 @@ class PictureFolder(FolderImages):
     @cached_property
     def models(self) -> list[str]:
         """The models whose pictures the folder holds; empty where it is one model's."""
-        return sorted({*self._told["model"]} - {""})
+        return sorted({*self._described["model"]} - {""})
 
     @cached_property
-    def told_digest(self) -> str:
+    def description_digest(self) -> str:
         """Tells pictures, and what is told of them, from others; :attr:`digest` is of the pictures alone."""
         table = reading.content(self._table) if self._table is not None else b""
         return hashlib.sha256(f"{self.digest} {self.model} ".encode() + table).hexdigest()
 
     @property
-    def told_by(self) -> str:
+    def description_files(self) -> str:
         """The table that says what pictures were asked for; empty where subfolders and texts in pictures do."""
         return str(self._table) if self._table is not None else ""
 
     @property
-    def unnamed(self) -> list[str]:
+    def undescribed_images(self) -> list[str]:
         """The pictures that the folder's table does not name: nobody looks at them."""
-        return sorted(set(self._files) - set(self._told["image_id"]))
+        return sorted(set(self._files) - set(self._described["image_id"]))
 
     @cached_property
-    def _told(self) -> pd.DataFrame:
+    def _described(self) -> pd.DataFrame:
         if self._table is not None:
             return _of_table(self._table, self._files, self.not_read)
         prompts = [prompt_in(path) for path in self._files.values()]
@@ -132,10 +136,10 @@ def _of_table(path: Path, files: Mapping[str, Path], not_read: Sequence[str]) ->
     for name, other in (("prompt", "group"), ("group", "prompt")):
         frame[name] = frame[name].where(frame[name] != "", frame[other])
     cells.refuse(frame["prompt"] == "", path, "file {} has neither prompt nor group", "give one", frame["file"])
-    known = {plain(image_id): image_id for image_id in files}
-    names = frame["file"].str.strip().str.replace("\\", "/").str.removeprefix("./").map(plain)
+    known = {normalize(image_id): image_id for image_id in files}
+    names = frame["file"].str.strip().str.replace("\\", "/").str.removeprefix("./").map(normalize)
     fix = "its format is not read; convert it to PNG or JPEG"
-    cells.refuse(names.isin(set(map(plain, not_read))), path, "file is {}", fix, frame["file"])
+    cells.refuse(names.isin(set(map(normalize, not_read))), path, "file is {}", fix, frame["file"])
     ids = names.map(known)
     there = f"it is not in {path.parent.name}; paths count from there"
     cells.refuse(ids.isna(), path, "file is {}", there, frame["file"])

@@ -1,6 +1,6 @@
 """What a source of images is, and folders of files.
 
-An image is ``uint8 (height, width, 3)`` RGB. What cannot be shown as one is :class:`Unreadable`, with a reason.
+An image is ``uint8 (height, width, 3)`` RGB. What cannot be shown as one is :class:`UnreadableImage`, with a reason.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import pandas as pd
 from biaslab.errors import InputError
 from biaslab.hub import registry
 from biaslab.io import folders
-from biaslab.io.image_files import ENDINGS, MOST_BYTES, NOT_READ, Unreadable, decode
-from biaslab.io.plaintext import plain
+from biaslab.io.image_files import ENDINGS, MOST_BYTES, NOT_READ, UnreadableImage, decode
+from biaslab.io.plaintext import normalize
 
 
 class ImageSource(Protocol):
@@ -29,15 +29,15 @@ class ImageSource(Protocol):
     name: str  # What to call the source in messages.
     digest: str  # Identifies the images: what is computed from them is computed again when it changes.
     table: pd.DataFrame  # One row per image, with at least ``image_id`` (unique texts).
-    pictures: str  # One of :data:`biaslab.hub.registry.PICTURES`; photographs where a source does not say.
+    image_domain: str  # One of :data:`biaslab.hub.registry.IMAGE_DOMAINS`; photographs where a source does not say.
 
-    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
+    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | UnreadableImage]:
         """Return the images in the order asked for."""
 
 
-def pictures_of(images: ImageSource) -> str:
+def domain_of(images: ImageSource) -> str:
     """Return what the images of a source are: photographs where it does not say."""
-    return getattr(images, "pictures", registry.PHOTOGRAPHS)
+    return getattr(images, "image_domain", registry.PHOTOGRAPHS)
 
 
 class FolderImages:
@@ -58,7 +58,7 @@ class FolderImages:
         if not self._files:
             more = f" {_not_read(self.not_read)}" if self.not_read else ""
             raise InputError(f"{path} holds no file that ends in {', '.join(ENDINGS)}.{more}")
-        self.name, self.pictures = folder.name, registry.pictures(folder)
+        self.name, self.image_domain = folder.name, registry.image_domain(folder)
         self.table = pd.DataFrame({"image_id": list(self._files)})
         whole = hashlib.sha256()
         for image_id, file in self._files.items():
@@ -66,7 +66,7 @@ class FolderImages:
             whole.update(f"{image_id}\0{state.st_size}\0{state.st_mtime_ns}\n".encode())
         self.digest = whole.hexdigest()
 
-    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
+    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | UnreadableImage]:
         """Return the images in the order asked for."""
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             return list(pool.map(_read_file, map(self._files.get, image_ids)))
@@ -85,15 +85,15 @@ def _not_read(names: Sequence[str]) -> str:
     )
 
 
-def _read_file(file: Path | None) -> np.ndarray | Unreadable:
+def _read_file(file: Path | None) -> np.ndarray | UnreadableImage:
     if file is None:
-        return Unreadable("missing")
+        return UnreadableImage("missing")
     try:
-        return Unreadable("too large") if file.stat().st_size > MOST_BYTES else decode(file.read_bytes())
+        return UnreadableImage("too large") if file.stat().st_size > MOST_BYTES else decode(file.read_bytes())
     except FileNotFoundError:
-        return Unreadable("missing")
+        return UnreadableImage("missing")
     except OSError:
-        return Unreadable("cannot be opened")
+        return UnreadableImage("cannot be opened")
 
 
 def check_image(image: object, what: str) -> np.ndarray:
@@ -111,7 +111,7 @@ class DescribedImages:
     def __init__(self, source: ImageSource, table: pd.DataFrame) -> None:
         self.source, self.table = source, table
         self.name, self.digest, self.read = source.name, source.digest, source.read
-        self.pictures = pictures_of(source)
+        self.image_domain = domain_of(source)
 
 
 class Subset(DescribedImages):
@@ -138,7 +138,7 @@ class CaptionImages(FolderImages):
         self._called: list[dict[str, list[str]]] = [defaultdict(list) for _ in names]
         for called, name in zip(self._called, names, strict=True):
             for path in paths:
-                called[plain(name(path))].append(path)
+                called[normalize(name(path))].append(path)
         self.table = pd.DataFrame({"image_id": list(caption_ids)}, dtype=object)
         for caption_id in self.table["image_id"]:
             self.has(caption_id)
@@ -147,12 +147,12 @@ class CaptionImages(FolderImages):
         """Return whether there is a file of a caption's id; an InputError where there are two."""
         return self._path(caption_id) is not None
 
-    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
+    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | UnreadableImage]:
         """Return the images in the order asked for."""
         return super().read([self._path(one) for one in image_ids])
 
     def _path(self, caption_id: str) -> str | None:
-        called = plain(caption_id)
+        called = normalize(caption_id)
         paths = next((by[called] for by in self._called if called in by), [None])
         if len(paths) > 1:
             both = f"{paths[0]} and {paths[1]}. Keep one, or name images by their paths."

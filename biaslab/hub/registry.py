@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 # Kinds of pictures: what a source of images shows, and what a judge knows; a judge may also know ``any``.
 DRAWINGS, PHOTOGRAPHS, ANY = "drawings", "photographs", "any"
-PICTURES = (DRAWINGS, PHOTOGRAPHS)
+IMAGE_DOMAINS = (DRAWINGS, PHOTOGRAPHS)
 # The file in a model's folder that says so, as ``{"pictures": "drawings"}``; photographs where there is none.
-DECLARED = "biaslab.json"
+DOMAIN_FILE = "biaslab.json"
 
 
 @dataclass(frozen=True)
-class Brought:
+class PluginEntry:
     """What an installed package brings under a name, by the entry points ``biaslab.models`` and ``biaslab.judges``.
 
     A folder with weights; or what makes images without one; or a name that stands for others.
@@ -40,13 +40,13 @@ class Brought:
     kind: str = "text-to-image"  # A key of :data:`HUB`.
     folder: Path | None = None  # Where its weights are, as any model's in a folder.
     autoencoder: Path | None = None  # The folder of a pipeline's autoencoder, where it shares that of another.
-    instead: Mapping[str, str] = field(default_factory=dict)
-    """The name that it stands for: of what makes images by what prompts ask for (``captions``, ``people``,
+    alias_of: Mapping[str, str] = field(default_factory=dict)
+    """The name that it stands for: of what makes images by what prompts ask for (``captions``, ``paired``,
     ``dalleval``, ``triplets``), of a judge by kind, or by what images are compared with."""
-    draws: Callable[..., Any] | None = None
+    factory: Callable[..., Any] | None = None
     """Opens what makes images without weights, as a :class:`biaslab.generation.models.ImageModel`: keywords ``name``,
     ``corpus``, ``height`` (0 is its own), ``of`` (what prompts ask for) and ``design`` (of DALL-Eval)."""
-    pictures: str = PHOTOGRAPHS  # What it makes, or as a judge knows, where it has no folder that says so.
+    image_domain: str = PHOTOGRAPHS  # What it makes, or as a judge knows, where it has no folder that says so.
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Values by group for settings that are not given, as :class:`biaslab.settings.Settings` has them."""
     words: Mapping[str, str] = field(default_factory=dict)
@@ -54,32 +54,35 @@ class Brought:
     is no model in use); and by an effect's name that this was put into it."""
 
 
-def brought(name: str, kind: str, of: str = "") -> Brought | None:
+def find_plugin(name: str, kind: str, prompt_set: str = "") -> PluginEntry | None:
     """Return what an installed package brings under the name of a model of some kind; None where none does.
 
-    Of a name that stands for others: the one for ``of``, by default for captions, or as a judge for its kind. Raises
-    ParameterError where it cannot be loaded.
+    Of a name that stands for others: the one for ``prompt_set``, by default for captions, or as a judge for its kind.
+    Raises ParameterError where it cannot be loaded.
     """
-    return _entry(instead(name, kind, of), kind)
+    return _entry(resolve_alias(name, kind, prompt_set), kind)
 
 
-def instead(name: str, kind: str, of: str = "") -> str:
-    """Return the name that one stands for; itself where it stands for no other. As of :func:`brought`."""
-    one, own = _entry(name, kind), _own(name, kind)
-    if one is None:
+def resolve_alias(name: str, kind: str, prompt_set: str = "") -> str:
+    """Return the name that one stands for; itself where it stands for no other. As of :func:`find_plugin`."""
+    entry, base_name = _entry(name, kind), _own(name, kind)
+    if entry is None:
         return name
     # Adapters stay on what it stands for.
-    return one.instead.get(of or ("captions" if kind == "text-to-image" else kind), own) + name[len(own) :]
+    return (
+        entry.alias_of.get(prompt_set or ("captions" if kind == "text-to-image" else kind), base_name)
+        + name[len(base_name) :]
+    )
 
 
 def settings(name: str) -> Mapping[str, Mapping[str, Any]]:
     """Return the settings that a text-to-image model brings for what is not given."""
-    return (_entry(name, "text-to-image") or Brought()).settings
+    return (_entry(name, "text-to-image") or PluginEntry()).settings
 
 
-def said(name: str, where: str, kind: str = "text-to-image") -> str:
-    """Return what pages say of a model that a package brings (:attr:`Brought.words`), if anything."""
-    return (_entry(name, kind) or Brought()).words.get(where, "")
+def describe(name: str, where: str, kind: str = "text-to-image") -> str:
+    """Return what pages say of a model that a package brings (:attr:`PluginEntry.words`), if anything."""
+    return (_entry(name, kind) or PluginEntry()).words.get(where, "")
 
 
 def _own(name: str, kind: str) -> str:
@@ -87,42 +90,43 @@ def _own(name: str, kind: str) -> str:
     return model_names.base(name) if kind == "text-to-image" else name
 
 
-def _entry(name: str, kind: str) -> Brought | None:
+def _entry(name: str, kind: str) -> PluginEntry | None:
     group, name = plugins.MODELS if kind == "text-to-image" else plugins.JUDGES, _own(name, kind)
-    if not isinstance(name, str) or name not in plugins.points(group):
+    if not isinstance(name, str) or name not in plugins.entry_points(group):
         return None
     with loading(name, f"a {kind} model"):
-        found = plugins.points(group)[name].load()
+        plugin = plugins.entry_points(group)[name].load()
     # What is none is a judge of another contract, which is named as plugin:NAME.
-    return found if isinstance(found, Brought) else None
+    return plugin if isinstance(plugin, PluginEntry) else None
 
 
 def names(kind: str) -> list[str]:
     """Return the names that installed packages bring for a kind of model."""
     group = plugins.MODELS if kind == "text-to-image" else plugins.JUDGES
-    found = {}
-    for name in plugins.points(group):
+    entries = {}
+    for name in plugins.entry_points(group):
         # What cannot be loaded is said where it is asked for by name, and stands in the way of no other.
         with suppress(ParameterError):
-            found[name] = brought(name, kind)
-    return [name for name, one in found.items() if one and kind in (one.kind, "features")]
+            entries[name] = find_plugin(name, kind)
+    return [name for name, entry in entries.items() if entry and kind in (entry.kind, "features")]
 
 
-def pictures(where: str | Path, *, judge: bool = False) -> str:
-    """Return which pictures a folder holds, or its model makes or, as a ``judge``, knows, by its file :data:`DECLARED`.
+def image_domain(where: str | Path, *, judge: bool = False) -> str:
+    """Return which pictures a folder holds, or its model makes or, as a ``judge``, knows, by its file
+    :data:`DOMAIN_FILE`.
 
     Raises ParameterError where the file says something else.
     """
-    file = Path(os.path.expanduser(where), DECLARED)
+    file = Path(os.path.expanduser(where), DOMAIN_FILE)
     if not file.is_file():
         return PHOTOGRAPHS
     try:
-        told = json.loads(reading.text(file))["pictures"]
+        domain = json.loads(reading.text(file))["pictures"]
     except (OSError, ValueError, TypeError, KeyError):
-        told = None
-    if told not in (allowed := (*PICTURES, ANY) if judge else PICTURES):
+        domain = None
+    if domain not in (allowed := (*IMAGE_DOMAINS, ANY) if judge else IMAGE_DOMAINS):
         raise ParameterError(f'{file} must say {{"pictures": …}}: one of {", ".join(allowed)}.')
-    return told
+    return domain
 
 
 # Names on the hub, by kind, that are offered where a name is close to one of them.
@@ -146,13 +150,13 @@ def resolve(name: str, kind: str) -> str:
     if not isinstance(name, str) or not name:
         raise ParameterError(f"The {kind} model is {name!r}. {_allowed(kind)}")
     name = _own(name, kind)
-    if one := brought(name, kind):
-        if kind not in (one.kind, "features") or one.folder is None:
-            what = "has no weights" if one.folder is None else f"is a {one.kind} model"
+    if entry := find_plugin(name, kind):
+        if kind not in (entry.kind, "features") or entry.folder is None:
+            what = "has no weights" if entry.folder is None else f"is a {entry.kind} model"
             raise ParameterError(f"{name!r} {what}, and a {kind} model is needed. {_allowed(kind)}")
-        if not _complete(one):
-            raise MissingInputError(f"The model {name!r} is not in {one.folder}; install its package again.")
-        return str(one.folder)
+        if not _complete(entry):
+            raise MissingInputError(f"The model {name!r} is not in {entry.folder}; install its package again.")
+        return str(entry.folder)
     path = Path(os.path.expanduser(name))
     if os.path.isdir(path):
         safety.check_folder(path)
@@ -181,24 +185,24 @@ def _allowed(kind: str) -> str:
 
 def near_help(name: str, kind: str) -> str:
     """Return the part of an error message that names models spelt like ``name``, if any."""
-    near = [one for one in near_matches(name, [*names(kind), *HUB[kind]]) if one != name]
+    near = [match for match in near_matches(name, [*names(kind), *HUB[kind]]) if match != name]
     return f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
 
 
-def _complete(one: Brought) -> bool:
+def _complete(entry: PluginEntry) -> bool:
     """Return whether a brought model's folder holds weights and, of a pipeline, its index."""
-    needed = one.folder / ("model_index.json" if one.kind == "text-to-image" else "")
-    return needed.exists() and any(one.folder.rglob("*.safetensors"))
+    needed = entry.folder / ("model_index.json" if entry.kind == "text-to-image" else "")
+    return needed.exists() and any(entry.folder.rglob("*.safetensors"))
 
 
 def autoencoder(where: str | Path) -> Path | None:
     """Return the folder of a pipeline's autoencoder, or that which a brought one shares; None where there is none."""
-    own = Path(where, "vae")
-    if not own.exists():
-        known = (brought(name, "text-to-image") for name in names("text-to-image"))
-        shared = (one.autoencoder for one in known if one.folder == Path(where))
-        own = next(shared, None) or own
-    return own if (own / "config.json").is_file() else None
+    folder = Path(where, "vae")
+    if not folder.exists():
+        entries = (find_plugin(name, "text-to-image") for name in names("text-to-image"))
+        shared = (entry.autoencoder for entry in entries if entry.folder == Path(where))
+        folder = next(shared, None) or folder
+    return folder if (folder / "config.json").is_file() else None
 
 
 def digest(where: str | Path) -> str:
@@ -213,13 +217,13 @@ def digest(where: str | Path) -> str:
         return whole.hexdigest()
     if not folder.is_dir():
         file = huggingface.file_on_hub(name)
-        known = huggingface.commit(name) if huggingface.is_on_hub(name) else ""
-        return f"{huggingface.on_hub(name)[0]}@{known}{'/' * bool(file)}{file}" if known else name
+        commit = huggingface.commit(name) if huggingface.is_on_hub(name) else ""
+        return f"{huggingface.on_hub(name)[0]}@{commit}{'/' * bool(file)}{file}" if commit else name
     files = {p.relative_to(folder).as_posix(): p for p in folder.rglob("*")}
     if (vae := autoencoder(folder)) and vae.parent != folder:
         files |= {f"vae/{p.name}": p for p in vae.iterdir()}
     for name, file in sorted(files.items()):
-        if file.suffix not in _LOADED or name == DECLARED or not file.is_file():
+        if file.suffix not in _LOADED or name == DOMAIN_FILE or not file.is_file():
             continue
         whole.update(name.encode() + b"\0" + _state(file))
     return whole.hexdigest()
@@ -239,17 +243,17 @@ def installed() -> pd.DataFrame:
 
     rows = []
     for group in (plugins.MODELS, plugins.JUDGES):
-        for name, point in plugins.points(group).items():
+        for name, point in plugins.entry_points(group).items():
             with loading(name, "a model"):
-                one = point.load()
-            if not isinstance(one, Brought) or (one.folder is None and one.draws is None):
+                plugin = point.load()
+            if not isinstance(plugin, PluginEntry) or (plugin.folder is None and plugin.factory is None):
                 continue
             size, card = float("nan"), ""
-            if one.folder is not None and _complete(one):
-                size = round(sum(p.stat().st_size for p in one.folder.rglob("*") if p.is_file()) / 1e6, 1)
-                card = str(one.folder / "README.md") if (one.folder / "README.md").is_file() else ""
-            shows = pictures(one.folder, judge=group == plugins.JUDGES) if one.folder else one.pictures
-            rows.append((name, one.kind, shows, str(one.folder or ""), size, card))
+            if plugin.folder is not None and _complete(plugin):
+                size = round(sum(p.stat().st_size for p in plugin.folder.rglob("*") if p.is_file()) / 1e6, 1)
+                card = str(plugin.folder / "README.md") if (plugin.folder / "README.md").is_file() else ""
+            shows = image_domain(plugin.folder, judge=group == plugins.JUDGES) if plugin.folder else plugin.image_domain
+            rows.append((name, plugin.kind, shows, str(plugin.folder or ""), size, card))
     return pd.DataFrame(rows, columns=["name", "kind", "pictures", "folder", "megabytes", "card"])
 
 

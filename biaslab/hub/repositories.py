@@ -55,7 +55,7 @@ class Repository:
             return self.folder / path
         from huggingface_hub import hf_hub_download
 
-        with self._asked():
+        with self._fetch_listing():
             return Path(hf_hub_download(self.on_hub, path, revision=self.commit))
 
     def tensors(self, path: str) -> dict[str, tuple[int, ...]]:
@@ -66,7 +66,7 @@ class Repository:
         from huggingface_hub import errors, try_to_load_from_cache
         from safetensors import SafetensorError, safe_open
 
-        with self._asked():
+        with self._fetch_listing():
             here = self.folder / path if self.folder else None
             here = here or try_to_load_from_cache(self.on_hub, path, revision=self.commit)
             try:
@@ -97,12 +97,12 @@ class Repository:
             from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
             # A model that is open to some is described to all.
-            with self._asked():
+            with self._fetch_listing():
                 get_hf_file_metadata(hf_hub_url(self.on_hub, found[0], revision=self.commit))
         return Located(self, tuple(found), (*self.matching(safety.CONFIGURATIONS, skip), *found))
 
     @contextmanager
-    def _asked(self) -> Iterator[None]:
+    def _fetch_listing(self) -> Iterator[None]:
         """Let whatever the hub's client raises be a ParameterError that says what to do."""
         try:
             yield
@@ -125,7 +125,7 @@ class Located:
         """Return the folder of its files on this machine, fetched and looked through; else a ParameterError."""
         repository = self.repository
         if not repository.folder:
-            with repository._asked():
+            with repository._fetch_listing():
                 return huggingface.fetched(
                     f"{repository.on_hub}@{repository.commit}", [*map(glob.escape, self.weights)]
                 )
@@ -192,7 +192,7 @@ def _shapes_on_hub(repository: str, path: str, commit: str) -> dict[str, tuple[i
     return {name: tuple(tensor.shape) for name, tensor in told.tensors.items()}
 
 
-def of_folder(folder: str | Path, name: str, kind: str = "text-to-image") -> Repository:
+def read_folder(folder: str | Path, name: str, kind: str = "text-to-image") -> Repository:
     """Return the files of a folder that is called ``name``; it is not looked through."""
     return Repository(name, kind, _sizes(Path(folder)), Path(folder))
 

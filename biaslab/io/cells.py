@@ -28,7 +28,7 @@ _MOST_BYTES = 1_000_000_000
 _ESCAPED = r"^'(?=[=+\-@\t\r'])"
 
 
-def located(path: str | Path) -> Path:
+def file_path(path: str | Path) -> Path:
     """Return the path of a file of ratings, or of a folder of such files, with ``~`` as the home folder.
 
     Raises InputError: It is of another kind, or does not exist; a folder holds no such file.
@@ -38,10 +38,10 @@ def located(path: str | Path) -> Path:
         if not files(path):
             raise InputError(f"{path} holds no file that ends in {', '.join(ENDINGS)}; put them there.")
         return path
-    return named(str(path), "The file")
+    return file_setting(str(path), "The file")
 
 
-def named(path: str, setting: str, endings: Sequence[str] = ENDINGS) -> Path:
+def file_setting(path: str, setting: str, endings: Sequence[str] = ENDINGS) -> Path:
     """Return the path of a file that a setting names; an InputError where it is not there, or of another kind."""
     file = Path(path).expanduser()
     if not file.is_file() or file.suffix.lower() not in endings:
@@ -93,10 +93,10 @@ def _load_file(path: Path, known: Collection[str]) -> tuple[pd.DataFrame, dict[s
         raise InputError(f"{path} has a header but no rows.")
     for name, column in frame.items():
         if column.str.contains("\0", regex=False).any():
-            raise InputError(f"{path}: column {shortened(name)} holds null bytes; remove them.")
+            raise InputError(f"{path}: column {shorten(name)} holds null bytes; remove them.")
     names = _usual_names([*frame, *left_out], path, known)
     left_out = dict(zip(names[frame.shape[1] :], left_out.values(), strict=True))
-    refuse_left_out({name: kind for name, kind in left_out.items() if name in known}, path)
+    refuse_ignored_settings({name: kind for name, kind in left_out.items() if name in known}, path)
     return frame.set_axis(names[: frame.shape[1]], axis=1), left_out
 
 
@@ -114,10 +114,10 @@ def _usual_names(given: Sequence[str], path: Path, known: Collection[str]) -> li
     return names
 
 
-def refuse_left_out(left_out: dict[str, str], path: Path) -> None:
+def refuse_ignored_settings(left_out: dict[str, str], path: Path) -> None:
     """Raise InputError for the first column that is needed and holds neither text nor numbers."""
     for name, kind in left_out.items():
-        raise InputError(f"{path}: column {shortened(name)} holds {kind}; only text and numbers are read.")
+        raise InputError(f"{path}: column {shorten(name)} holds {kind}; only text and numbers are read.")
 
 
 def _load_excel(path: Path) -> pd.DataFrame:
@@ -130,16 +130,16 @@ def _load_excel(path: Path) -> pd.DataFrame:
         if size > _MOST_BYTES:
             raise InputError(f"{path} holds {size:,} bytes, too many for a workbook; save it as CSV.")
         with warnings.catch_warnings(action="ignore"):
-            how: Any = {"header": None, "dtype": str, "na_filter": False, "engine": "openpyxl"}
-            sheets = pd.read_excel(path, sheet_name=None, **how)
+            options: Any = {"header": None, "dtype": str, "na_filter": False, "engine": "openpyxl"}
+            sheets = pd.read_excel(path, sheet_name=None, **options)
     except (InputError, MemoryError):
         raise
     # A workbook may be damaged in many ways; pandas names the package that it lacks.
     except Exception as error:
-        raise InputError(f"{path} cannot be read as Excel: {shortened(error, 200)}; save it as CSV.") from None
+        raise InputError(f"{path} cannot be read as Excel: {shorten(error, 200)}; save it as CSV.") from None
     sheets = {name: sheet for name, sheet in sheets.items() if sheet.size}
     if len(sheets) != 1:
-        held = f"tables on the sheets {listed(sheets)}" if sheets else "no cells"
+        held = f"tables on the sheets {join_values(sheets)}" if sheets else "no cells"
         raise InputError(f"{path} holds {held}; leave one sheet with one table.")
     (frame,) = sheets.values()
     delimited.check_width(frame.shape[1], path, NARROWER)
@@ -161,7 +161,7 @@ def _load_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
             raise InputError(f"{path} has {shape.num_rows:,} rows, too many to hold.")
         table = pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path} cannot be read as Parquet: {shortened(error, 200)}.") from None
+        raise InputError(f"{path} cannot be read as Parquet: {shorten(error, 200)}.") from None
     columns, left_out = {}, {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         try:
@@ -195,7 +195,7 @@ def decimals(column: pd.Series, path: Path | str, *, whole: bool = False) -> pd.
     if unclear.any():
         number = text[unclear].iloc[0]
         raise InputError(
-            f"{path}: {column.name} is {number!r} in data row {row_told(unclear)}, which may be "
+            f"{path}: {column.name} is {number!r} in data row {describe_rows(unclear)}, which may be "
             f"{re.sub('[,.]', '', number)} or {float(number.replace(',', '.')):g}; write it without a mark, or the "
             "numbers of the column with a point before their decimals."
         )
@@ -220,8 +220,8 @@ def image_ids(column: pd.Series, known: Iterable[str] = ()) -> pd.Series:
     Those of ``known`` images come as these are called (:mod:`biaslab.io.plaintext`).
     """
     ids = column.astype(str).str.strip().str.replace(_ESCAPED, "", regex=True)
-    called = {plaintext.plain(one): one for one in map(str, known)}
-    return ids.map({one: called.get(plaintext.plain(one), one) for one in ids.unique()}) if called else ids
+    called = {plaintext.normalize(one): one for one in map(str, known)}
+    return ids.map({one: called.get(plaintext.normalize(one), one) for one in ids.unique()}) if called else ids
 
 
 def require(
@@ -236,10 +236,10 @@ def require(
             others = [c for c in map(str, frame) if c not in {*needed, *known}]
             close = difflib.get_close_matches(name, others, n=1, cutoff=0.6)
             meant = f"Rename {close[0]!r} to {name!r}. " if close else ""
-            raise InputError(f"{where} has no column {name!r}. {meant}{needs} {columns_told(map(str, frame))}")
+            raise InputError(f"{where} has no column {name!r}. {meant}{needs} {describe_columns(map(str, frame))}")
 
 
-def called(frame: pd.DataFrame, names: Mapping[str, Collection[str]]) -> pd.DataFrame:
+def rename_columns(frame: pd.DataFrame, names: Mapping[str, Collection[str]]) -> pd.DataFrame:
     """Return a table whose columns have the names asked for where it has one of the others that people give instead."""
     spelt = {re.sub(r"[\s-]+", "_", column.strip().lower()): column for column in map(str, frame)}
     for name, others in names.items():
@@ -249,7 +249,7 @@ def called(frame: pd.DataFrame, names: Mapping[str, Collection[str]]) -> pd.Data
     return frame
 
 
-def columns_told(columns: Iterable[str]) -> str:
+def describe_columns(columns: Iterable[str]) -> str:
     """Return the first columns of a file as a sentence."""
     columns = list(columns)
     return f"It has: {', '.join(columns[:20])}{', …' if len(columns) > 20 else ''}."
@@ -272,7 +272,7 @@ def names(column: pd.Series, path: Path, *, empty: bool = False) -> pd.Categoric
     spelt = clean.drop_duplicates()
     folded = spelt.str.casefold()
     if folded.duplicated().any():
-        two = spelt[folded == folded[folded.duplicated()].iloc[0]].map(shortened)
+        two = spelt[folded == folded[folded.duplicated()].iloc[0]].map(shorten)
         raise InputError(f"{path}: {column.name} is spelt {' and '.join(two[:2])}; spell it one way.")
     return pd.Categorical(clean.to_numpy(object)[codes])
 
@@ -287,24 +287,24 @@ def refuse(rows: pd.Series, path: Path, problem: str, fix: str, values: pd.Serie
     if not rows.any():
         return
     if isinstance(values, pd.DataFrame):
-        problem = problem.format_map(values[rows].iloc[0].map(shortened))
+        problem = problem.format_map(values[rows].iloc[0].map(shorten))
     elif values is not None:
-        problem = problem.format(shortened(values[rows].iloc[0]))
-    raise InputError(f"{path}: {problem} in data row {row_told(rows)}; {fix}.")
+        problem = problem.format(shorten(values[rows].iloc[0]))
+    raise InputError(f"{path}: {problem} in data row {describe_rows(rows)}; {fix}.")
 
 
-def row_told(rows: pd.Series) -> int:
+def describe_rows(rows: pd.Series) -> int:
     """Return the number of the first true row, by an index that counts from 0; the row below the header is 1."""
     return int(rows.index[int(rows.to_numpy().argmax())]) + 1
 
 
-def shortened(value: object, most: int = 60) -> str:
+def shorten(value: object, most: int = 60) -> str:
     """Return ``value`` quoted, with unprintable characters escaped, cut where it is long."""
     text = repr(str(value))
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def listed(values: Iterable[object]) -> str:
-    """Return the first five values as in :func:`shortened`, and whether there are more."""
+def join_values(values: Iterable[object]) -> str:
+    """Return the first five values as in :func:`shorten`, and whether there are more."""
     values = list(values)
-    return ", ".join(shortened(value) for value in values[:5]) + (", …" if len(values) > 5 else "")
+    return ", ".join(shorten(value) for value in values[:5]) + (", …" if len(values) > 5 else "")

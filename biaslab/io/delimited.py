@@ -66,7 +66,7 @@ PACKED: dict[str, Callable[[Path, str], Any]] = {
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[Any]:
+def open_text(path: Path) -> Iterator[Any]:
     """Open a file's bytes, unpacked where its name says that it is packed; one that breaks off is an InputError."""
     try:
         reading.check(path)
@@ -86,7 +86,7 @@ def lines(path: Path, *, ends: str = "\n", strict: bool = False) -> Iterator[str
     Raises InputError: A line is longer than 16 million characters, the file breaks off, is UTF-16 without a mark, or,
     with ``strict``, it is not of its encoding.
     """
-    with opened(path) as file:
+    with open_text(path) as file:
         file = file if hasattr(file, "peek") else io.BufferedReader(file)
         start = file.peek(4)[:4]
         encoding = next((name for mark, name in _MARKS.items() if start.startswith(mark)), "utf-8")

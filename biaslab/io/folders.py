@@ -49,7 +49,7 @@ def without_notes(paths: Iterable[str]) -> list[str]:
     return [path for path in paths if re.split("[^a-z]", Path(path).name.lower())[0] not in _NOTES]
 
 
-def is_left_behind(name: str) -> bool:
+def is_system_file(name: str) -> bool:
     """Return whether a file or folder of this name is a system's, and not its user's."""
     return name.startswith((".", "~$")) or name.lower() in _LEFT_BEHIND
 
@@ -61,11 +61,11 @@ def _walked(folder: Path, deep: bool) -> Iterator[Path]:
     seen, lost = set(), []
     for at, folders, names in os.walk(folder, followlinks=True, onerror=refuse):
         real = os.path.realpath(at)
-        folders[:] = sorted(name for name in folders if deep and real not in seen and not is_left_behind(name))
+        folders[:] = sorted(name for name in folders if deep and real not in seen and not is_system_file(name))
         if real in seen:
             continue
         seen.add(real)
-        for path in (Path(at, name) for name in names if not is_left_behind(name)):
+        for path in (Path(at, name) for name in names if not is_system_file(name)):
             # A pipe or a device is none, and waits for ever.
             if path.is_file():
                 yield path

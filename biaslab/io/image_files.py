@@ -33,37 +33,37 @@ _PNG_TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 
 
 @dataclass(frozen=True)
-class Unreadable:
+class UnreadableImage:
     """What stands in the place of an image that cannot be shown."""
 
     reason: str
     """Why: ``"not an image"``, ``"damaged"``, ``"too large"``, ``"no scale"`` (which is white?), ``"missing"``, …"""
 
 
-class NoPictureError(Exception):
-    """Some bytes hold no picture that can be shown; ``reason`` is that of :class:`Unreadable`."""
+class ImageDecodeError(Exception):
+    """Some bytes hold no picture that can be shown; ``reason`` is that of :class:`UnreadableImage`."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(detail or reason)
         self.reason = reason
 
 
-def decode(data: bytes, *, most_pixels: int = MOST_PIXELS, most_bytes: int = MOST_BYTES) -> np.ndarray | Unreadable:
+def decode(data: bytes, *, max_pixels: int = MOST_PIXELS, max_bytes: int = MOST_BYTES) -> np.ndarray | UnreadableImage:
     """Return the image that ``data`` (the content of a file) holds, or why there is none; nothing in it raises.
 
-    The image is ``uint8 (height, width, 3)`` RGB, as :func:`shown`. More pixels or bytes than the limits are refused
-    before they are decoded.
+    The image is ``uint8 (height, width, 3)`` RGB, as :func:`fit_image`. More pixels or bytes than the limits are
+    refused before they are decoded.
     """
     if not data:
-        return Unreadable("empty")
-    if len(data) > most_bytes:
-        return Unreadable("too large")
+        return UnreadableImage("empty")
+    if len(data) > max_bytes:
+        return UnreadableImage("too large")
     try:
-        with opened(data, most_pixels) as image:
+        with open_image(data, max_pixels) as image:
             # A copy: what Pillow lends cannot be written to, and torch warns of that.
-            return np.array(shown(image))
-    except NoPictureError as error:
-        return Unreadable(error.reason)
+            return np.array(fit_image(image))
+    except ImageDecodeError as error:
+        return UnreadableImage(error.reason)
 
 
 def is_black(image: np.ndarray) -> bool:
@@ -80,42 +80,42 @@ def formats() -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def opened(data: bytes, most_pixels: int = MOST_PIXELS) -> Iterator[Image.Image]:
+def open_image(data: bytes, max_pixels: int = MOST_PIXELS) -> Iterator[Image.Image]:
     """Open the picture in some bytes; its pixels are decoded when they are asked for.
 
-    Raises NoPictureError: It is none, here or where pixels are asked for within, or it has more than ``most_pixels``.
+    Raises ImageDecodeError: It is none, here or where pixels are asked for within, or it has more than ``max_pixels``.
     """
     from PIL import Image, UnidentifiedImageError
 
     # Compressed data never hold this marker, so what is counted are the scans and the markers of a thumbnail.
     if data.startswith(b"\xff\xd8") and data.count(b"\xff\xda") > _MOST_SCANS:
-        raise NoPictureError("too large", f"a JPEG of more than {_MOST_SCANS} scans")
+        raise ImageDecodeError("too large", f"a JPEG of more than {_MOST_SCANS} scans")
     try:
         with Image.open(BytesIO(_without_texts(data)), formats=formats()) as image:
-            if image.width * image.height > most_pixels:
-                raise NoPictureError("too large", f"{image.width} x {image.height} pixels")
+            if image.width * image.height > max_pixels:
+                raise ImageDecodeError("too large", f"{image.width} x {image.height} pixels")
             yield image
-    except NoPictureError:
+    except ImageDecodeError:
         raise
     except UnidentifiedImageError:
         start = data[:40].decode("ascii", "replace")
-        raise NoPictureError("not an image", f"it begins with {start!r}") from None
+        raise ImageDecodeError("not an image", f"it begins with {start!r}") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise NoPictureError("too large", str(error)) from None
+        raise ImageDecodeError("too large", str(error)) from None
     # Decoders fail in many ways on damaged files; whatever they raise, this picture cannot be shown.
     except Exception as error:
         reason = "truncated" if "truncated" in str(error).lower() else "damaged"
-        raise NoPictureError(reason, f"{type(error).__name__}: {error}") from None
+        raise ImageDecodeError(reason, f"{type(error).__name__}: {error}") from None
 
 
-def shown(image: Image.Image, side: int | None = None) -> Image.Image:
+def fit_image(image: Image.Image, side: int | None = None) -> Image.Image:
     """Return an opened picture in mode RGB as viewers show it, without metadata.
 
     Its EXIF orientation is applied and its colours are brought to sRGB; transparency is put on white. 16 bits a channel
     are scaled to 8, numbers of floating point from 0–1, or from 0–255 where one is above 1. With ``side`` it is made to
     fit into so many pixels of width and height, in the same pass.
 
-    Raises NoPictureError: Its numbers are negative, not finite or beyond 16 bits, so nothing says which one is white.
+    Raises ImageDecodeError: Its numbers are negative, not finite or beyond 16 bits, so nothing says which one is white.
     """
     from PIL import Image
 
@@ -152,10 +152,10 @@ def _eight_bits(image: Image.Image) -> Image.Image:
 
     values = np.asarray(image, np.float32)
     if not np.isfinite(values).all() or values.min() < 0:
-        raise NoPictureError("no scale", "some of its numbers are negative or not finite")
+        raise ImageDecodeError("no scale", "some of its numbers are negative or not finite")
     white = 65535 if image.mode.startswith("I") else 1 if values.max() <= 1 else 255
     if values.max() > white:
-        raise NoPictureError("no scale", f"its numbers reach {values.max():g}")
+        raise ImageDecodeError("no scale", f"its numbers reach {values.max():g}")
     made = Image.fromarray(np.rint(values * (255 / white)).astype(np.uint8))
     made.info = image.info
     return made

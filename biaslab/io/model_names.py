@@ -32,44 +32,44 @@ class Adapter(NamedTuple):
         return self.name if self.weight == 1 else f"{self.name}:{self.weight:g}"
 
 
-class Named(NamedTuple):
+class ModelName(NamedTuple):
     """What a name says: the model's own name, LoRAs, and whether one beside the model is left out."""
 
     base: str
     adapters: tuple[Adapter, ...] = ()
-    none: bool = False
+    removes_adapters: bool = False
 
     def __str__(self) -> str:
-        return "+".join([self.base, *[NONE] * self.none, *map(str, self.adapters)])
+        return "+".join([self.base, *[NONE] * self.removes_adapters, *map(str, self.adapters)])
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names in it."""
         return (self.base, *(one.name for one in self.adapters))
 
-    def mapped(self, work: Callable[[str], str]) -> Named:
+    def map_names(self, work: Callable[[str], str]) -> ModelName:
         """Return it with what ``work`` makes of each name in it."""
         adapters = tuple(one._replace(name=work(one.name)) for one in self.adapters)
         return self._replace(base=work(self.base), adapters=adapters)
 
 
-def split(name: str) -> Named:
+def split(name: str) -> ModelName:
     """Return what a name says; whether it names something that is there is not looked at."""
     if not isinstance(name, str) or "+" not in name or _KIND.match(name):
-        return Named(name)
-    if _there(name) or name in plugins.points(plugins.MODELS):
-        return Named(name)
+        return ModelName(name)
+    if _exists(name) or name in plugins.entry_points(plugins.MODELS):
+        return ModelName(name)
     parts, names = name.split("+"), []
     while parts:
         lengths = range(len(parts), 1, -1)
-        n = next((n for n in lengths if _there(_adapter("+".join(parts[:n])).name)), 1)
+        n = next((n for n in lengths if _exists(_adapter("+".join(parts[:n])).name)), 1)
         names.append("+".join(parts[:n]))
         parts = parts[n:]
     base, *others = names
-    return Named(base, tuple(_adapter(one) for one in others if one != NONE), NONE in others)
+    return ModelName(base, tuple(_adapter(one) for one in others if one != NONE), NONE in others)
 
 
-def check(name: Named) -> None:
+def check(name: ModelName) -> None:
     """Raise ParameterError where an adapter has no name, is named twice, or has a weight that nobody means."""
     names = [one.name for one in name.adapters]
     for one in name.adapters:
@@ -90,9 +90,9 @@ def base(name: str) -> str:
 
 
 def _adapter(text: str) -> Adapter:
-    found = None if _there(text) else _WEIGHT.fullmatch(text)
+    found = None if _exists(text) else _WEIGHT.fullmatch(text)
     return Adapter(found[1], float(found[2])) if found else Adapter(text)
 
 
-def _there(name: str) -> bool:
+def _exists(name: str) -> bool:
     return os.path.exists(os.path.expanduser(name))

@@ -1,12 +1,17 @@
-"""Where things are on this machine: the project's folder, what comes with the package, and the store's."""
+"""Where things are on this machine: the project's folder, what comes with the package, and the cache's."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-# Environment variable that names the store's folder.
-ROOT_VARIABLE = "BIASLAB_STORE"
+from biaslab.errors import ParameterError
+
+# Environment variable that names the cache's folder.
+ROOT_VARIABLE = "BIASLAB_CACHE"
+_FOLDER = ".cache"
+# The variable and the folder of versions before 0.1: what was bought with them must not be bought again.
+_OLD_VARIABLE, _OLD_FOLDER = "BIASLAB_STORE", ".store"
 
 
 def project_root(start: Path | None = None) -> Path:
@@ -21,7 +26,7 @@ def project_root(start: Path | None = None) -> Path:
     return start
 
 
-def packaged() -> Path:
+def is_packaged() -> Path:
     """Return the folder of the ``notebooks`` and ``params`` that come with the package: in it, or around a checkout."""
     package = Path(__file__).parents[1]
     # Put there as a wheel is built.
@@ -29,6 +34,23 @@ def packaged() -> Path:
 
 
 def default_root() -> Path:
-    """Return the store's folder: ``$BIASLAB_STORE``, else ``outputs/.store`` of the project."""
-    named = os.environ.get(ROOT_VARIABLE, "")
-    return Path(named).expanduser() if named else project_root() / "outputs" / ".store"
+    """Return the cache's folder: ``$BIASLAB_CACHE``, else ``outputs/.cache`` of the project.
+
+    Raises:
+        ParameterError: Only the variable or the folder of earlier versions exists, whose paid images would be missed.
+    """
+    if named := os.environ.get(ROOT_VARIABLE, ""):
+        return Path(named).expanduser()
+    if old := os.environ.get(_OLD_VARIABLE, ""):
+        raise ParameterError(
+            f"The environment variable {_OLD_VARIABLE} is now {ROOT_VARIABLE}: set {ROOT_VARIABLE}={old}, so that "
+            "nothing is bought or computed again."
+        )
+    outputs = project_root() / "outputs"
+    folder, earlier = outputs / _FOLDER, outputs / _OLD_FOLDER
+    if earlier.is_dir() and not folder.exists():
+        raise ParameterError(
+            f"The cache's folder is now {folder}, and {earlier} exists: rename it (mv {earlier} {folder}), so that "
+            "nothing is bought or computed again."
+        )
+    return folder

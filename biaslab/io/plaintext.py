@@ -1,7 +1,8 @@
 """One form of text, before its words, names and ids are compared with others.
 
 Text from elsewhere holds marks that nobody sees, letters with accents in one piece or in two, and hyphens and spaces of
-many kinds. :func:`plain` gives all of these one form. What users read, and what results are keyed by, stays as written.
+many kinds. :func:`normalize` gives all of these one form. What users read, and what results are keyed by, stays as
+written.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Places(NamedTuple):
         return self.starts[start], self.ends[end - 1]
 
 
-def plain(text: str) -> str:
+def normalize(text: str) -> str:
     """Return a text as it is compared: composed (NFC), without marks that nobody sees, with one hyphen and one space.
 
     Zero-width joiners stay in scripts that need them. A text that is so already is returned itself.
@@ -45,15 +46,15 @@ def plain(text: str) -> str:
     return "".join(one for one, _, _ in _pieces(text))
 
 
-def parted(text: str) -> str:
+def split_words(text: str) -> str:
     """Return a text's plain form with a hyphen at each place where a word may break.
 
     Between the words of a phrase such a mark may stand for their hyphen; inside of a word it stands for nothing.
     """
-    return plain(text.translate(dict.fromkeys(map(ord, _BREAKS), "-")))
+    return normalize(text.translate(dict.fromkeys(map(ord, _BREAKS), "-")))
 
 
-def places(text: str) -> Places:
+def character_map(text: str) -> Places:
     """Return a text's plain form with the places of its characters."""
     whole = Places("", [], [])
     parts = []
@@ -67,8 +68,8 @@ def places(text: str) -> Places:
 
 
 def name(text: str) -> str:
-    """Return a name as it is compared: :func:`plain`, with single spaces and none around it."""
-    return " ".join(plain(text).split())
+    """Return a name as it is compared: :func:`normalize`, with single spaces and none around it."""
+    return " ".join(normalize(text).split())
 
 
 def same_name(text: str) -> str:
@@ -78,12 +79,12 @@ def same_name(text: str) -> str:
 
 def same_text(text: str) -> str:
     """Return a prompt as it is compared with others: in its plain form, without case, blanks and a last point."""
-    return " ".join(plain(text).casefold().split()).rstrip(".")
+    return " ".join(normalize(text).casefold().split()).rstrip(".")
 
 
 def is_printable(text: str) -> bool:
     """Return whether a text can be shown: joiners can where a script needs them."""
-    return all(one.isprintable() or one in _JOINERS for one in plain(text))
+    return all(one.isprintable() or one in _JOINERS for one in normalize(text))
 
 
 @cache

@@ -29,7 +29,7 @@ def load(name: str, kind: str = "vqa", *, device: str = "auto") -> Model:
     ParameterError where it is unknown, neither BLIP of this kind nor BLIP-2, or has no safetensors.
     """
     where, type_ = model_loading.of_transformers(name.removeprefix(VQA), kind, "a BLIP or BLIP-2 model")
-    check_config(repositories.of_folder(where, name, kind))
+    check_config(repositories.read_folder(where, name, kind))
     return _KINDS[kind][type_](name, where, kind, device)
 
 
@@ -55,8 +55,8 @@ class Model(model_loading.Ready):
     def __init__(self, name: str, where: str, kind: str, device: str) -> None:
         import torch
 
-        how = {"whole": self._whole, "fix": f" Choose one for {_FOR[kind]}, such as {named.HUB[kind][0]}."}
-        super().__init__(self.of_class, name, where, f"a {self.of_class} model", device, **how)
+        options = {"whole": self._whole, "fix": f" Choose one for {_FOR[kind]}, such as {named.HUB[kind][0]}."}
+        super().__init__(self.of_class, name, where, f"a {self.of_class} model", device, **options)
         on_cpu = self.device.type == "cpu"
         # bfloat16 has float32's range; float16 overflows in the language models of BLIP-2.
         self.model = self.model.to(torch.float32 if on_cpu else torch.bfloat16)

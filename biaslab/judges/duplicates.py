@@ -16,11 +16,11 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError
 from biaslab.hub.image_sources import DescribedImages, ImageSource
-from biaslab.io.cells import listed
-from biaslab.io.image_files import Unreadable, is_black
+from biaslab.io.cells import join_values
+from biaslab.io.image_files import UnreadableImage, is_black
 from biaslab.judges.judge_labels import BLACK, DUPLICATE
 
 SIDE = 16
@@ -34,10 +34,10 @@ _AT_ONCE = 64
 
 
 class DistinctImages(DescribedImages):
-    """The images of ``whole``, of which copies and black images read as :class:`Unreadable`.
+    """The images of ``whole``, of which copies and black images read as :class:`UnreadableImage`.
 
     ``table`` is that of ``whole``, where the outcome of these images is ``duplicate`` or ``black``; ``found`` is what
-    :func:`find` returns. Where there are none, ``digest`` is that of ``whole``.
+    :func:`find_duplicates` returns. Where there are none, ``digest`` is that of ``whole``.
     """
 
     def __init__(self, whole: ImageSource, found: pd.DataFrame) -> None:
@@ -55,13 +55,13 @@ class DistinctImages(DescribedImages):
             text = "".join(f"\n{image_id}\0{status}" for image_id, status in sorted(self._withheld.items()))
             self.digest = hashlib.sha256((whole.digest + text).encode()).hexdigest()
 
-    def _read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
+    def _read(self, image_ids: Sequence[str]) -> list[np.ndarray | UnreadableImage]:
         shown = [image_id for image_id in image_ids if image_id not in self._withheld]
         read = iter(self.whole.read(shown))
-        return [Unreadable(self._withheld[i]) if i in self._withheld else next(read) for i in image_ids]
+        return [UnreadableImage(self._withheld[i]) if i in self._withheld else next(read) for i in image_ids]
 
 
-def whole(images: ImageSource) -> ImageSource:
+def all_images(images: ImageSource) -> ImageSource:
     """Return the source that :class:`DistinctImages` wrap; another source as it is."""
     return getattr(images, "whole", images)
 
@@ -69,11 +69,13 @@ def whole(images: ImageSource) -> ImageSource:
 # -- which images are copies -----------------------------------------------------------------------------------
 
 
-def find(images: ImageSource, groups: pd.Series, *, store: Store, progress: bool = True) -> pd.DataFrame:
+def find_duplicates(
+    images: ImageSource, groups: pd.Series, *, cache: ResultCache, progress: bool = True
+) -> pd.DataFrame:
     """Return which images of a source are copies of another image of their group, or black.
 
     Args:
-        images: The source; each of its images is decoded once, and the result is kept in ``store``.
+        images: The source; each of its images is decoded once, and the result is kept in ``cache``.
         groups: The group of each row of ``images.table``, in its order.
 
     Returns one row per image: image_id, group, pixels (SHA-256 of the decoded pixels, empty where the image is
@@ -81,7 +83,7 @@ def find(images: ImageSource, groups: pd.Series, *, store: Store, progress: bool
     (the difference hash, ``SIDE * SIDE / 8`` bytes, or empty).
     """
     units = images.table[["image_id"]].astype(object).reset_index(drop=True)
-    stage = store.stage("fingerprints", {"images": images.digest}, partial(_fingerprints, images))
+    stage = cache.stage("fingerprints", {"images": images.digest}, partial(_fingerprints, images))
     label = f"looking for copies in {images.name}"
     found = stage.compute(units, shard_rows=_SHARD_ROWS, label=label, progress=progress)
     found = found if len(found) else pd.DataFrame(columns=list(_COLUMNS), dtype=object)
@@ -106,7 +108,7 @@ def _fingerprints(images: ImageSource, shard: pd.DataFrame) -> pd.DataFrame:
     for start in range(0, len(ids), _AT_ONCE):
         some = ids[start : start + _AT_ONCE]
         for image_id, image in zip(some, images.read(some), strict=True):
-            if isinstance(image, Unreadable):
+            if isinstance(image, UnreadableImage):
                 rows.append((image_id, "", False, b""))
             else:
                 rows.append((image_id, pixels(image), is_black(image), difference_hash(image)))
@@ -132,8 +134,9 @@ def difference_hash(image: np.ndarray) -> bytes:
     return np.packbits(brightness[:, 1:] > brightness[:, :-1]).tobytes()
 
 
-def alike(found: pd.DataFrame) -> tuple[int, list[tuple[str, str]]]:
-    """Return how many pairs of images of one group look alike, by the hashes that :func:`find` returns, and examples.
+def group_duplicates(found: pd.DataFrame) -> tuple[int, list[tuple[str, str]]]:
+    """Return how many pairs of images of one group look alike, by the hashes that :func:`find_duplicates` returns, and
+    examples.
 
     There is at most one example for each image. Copies and black images are in no pair. Plain images are left out,
     because their hashes say nothing: those with fewer than ``NEAR`` bits of either value.
@@ -156,7 +159,7 @@ def alike(found: pd.DataFrame) -> tuple[int, list[tuple[str, str]]]:
 # -- what is said of copies ------------------------------------------------------------------------------------
 
 
-def annotated(images: ImageSource, judged: pd.DataFrame, file: str) -> pd.DataFrame:
+def drop_duplicates(images: ImageSource, judged: pd.DataFrame, file: str) -> pd.DataFrame:
     """Return people's annotations of images with each copy's annotation given to the image that counts.
 
     Args:
@@ -190,7 +193,7 @@ def annotated(images: ImageSource, judged: pd.DataFrame, file: str) -> pd.DataFr
     return judged.assign(status=outcome, gender=gender)
 
 
-def check_told(found: pd.DataFrame, told: pd.DataFrame, where: str) -> None:
+def check_descriptions(found: pd.DataFrame, told: pd.DataFrame, where: str) -> None:
     """Look whether a table says the same of all copies of an image, in whichever group they are.
 
     ``told`` has one row per person: image_id, position, prompt, group; ``where`` names the table. Raises InputError:
@@ -199,14 +202,14 @@ def check_told(found: pd.DataFrame, told: pd.DataFrame, where: str) -> None:
     named = found[found["pixels"].ne("") & found["pixels"].duplicated(keep=False)].sort_values("image_id")
     by_image = dict(list(told.groupby("image_id", sort=False)))
     for _, copies in named.groupby("pixels", sort=False):
-        texts = {image_id: _told_of(by_image[image_id]) for image_id in copies["image_id"] if image_id in by_image}
+        texts = {image_id: _descriptions(by_image[image_id]) for image_id in copies["image_id"] if image_id in by_image}
         first = next(iter(texts), "")
         for image_id, text in texts.items():
             if text != texts[first]:
                 raise InputError(_contradiction((first, texts[first]), (image_id, text), where))
 
 
-def _told_of(rows: pd.DataFrame) -> str:
+def _descriptions(rows: pd.DataFrame) -> str:
     people = rows.sort_values("position")[["prompt", "group"]].drop_duplicates()
     return "; ".join(f"prompt {prompt!r}, group {group!r}" for prompt, group in people.itertuples(index=False))
 
@@ -236,10 +239,10 @@ def remarks(images: ImageSource) -> list[str]:
     counted = found[(found["status"] == "") & (found["pixels"] != "")]
     shared = counted[counted["pixels"].duplicated(keep=False)]
     if len(shared):
-        both = listed(shared.loc[shared["pixels"] == shared["pixels"].iloc[0], "image_id"])
+        both = join_values(shared.loc[shared["pixels"] == shared["pixels"].iloc[0], "image_id"])
         n = shared["pixels"].nunique()
         said.append(f"Images that are in more than one group, and count in each: {n:,}, such as {both}.")
-    n, pairs = alike(found)
+    n, pairs = group_duplicates(found)
     if n:
         example = " and ".join(pairs[0])
         said.append(f"Pairs of images of one group that look alike, and all count: {n:,}, such as {example}.")

@@ -16,7 +16,7 @@ from biaslab.errors import ParameterError
 from biaslab.execution import finite
 from biaslab.io import reading
 from biaslab.judges import model_loading, pinned
-from biaslab.judges.judge_names import WHOLE
+from biaslab.judges.judge_names import WHOLE_IMAGE
 from biaslab.judges.pinned import YUNET
 
 MEDIAPIPE = "mediapipe:"
@@ -61,13 +61,13 @@ def gate(faces: Sequence[Face]) -> str:
     return "" if len(faces) == 1 else "multiple_faces" if faces else "no_face"
 
 
-def large_enough(x0, y0, x1, y1, width, height, min_face: float = 0.1, people=1):
-    """Return whether boxes, in pixels, are at least ``min_face`` of the image's height and of each person's part of its
+def large_enough(x0, y0, x1, y1, width, height, min_face_size: float = 0.1, people=1):
+    """Return whether boxes, in pixels, cover at least ``min_face_size`` of the height, and of each person's part of the
     width.
     """
     # Boxes come as floats: a face of exactly the limit counts, whatever rounding does to it.
     slack = 1e-6
-    return (x1 - x0 >= min_face * width / people - slack) & (y1 - y0 >= min_face * height - slack)
+    return (x1 - x0 >= min_face_size * width / people - slack) & (y1 - y0 >= min_face_size * height - slack)
 
 
 def load(
@@ -81,7 +81,7 @@ def load(
     :func:`biaslab.judges.lookup.look_up`.
     """
     least = {} if min_score is None else {"min_score": min_score}
-    if name == WHOLE:
+    if name == WHOLE_IMAGE:
         return WholeImage()
     if name == YUNET:
         return YuNetFaces(**least)
@@ -144,9 +144,9 @@ class YuNetFaces:
     """
 
     def __init__(self, *, min_score: float = MIN_SCORE) -> None:
-        how = (SIDE, SIDE), float(min_score), _YUNET_COVERS
+        options = (SIDE, SIDE), float(min_score), _YUNET_COVERS
         with pinned.opencv(YUNET) as (cv2, network):
-            self._detector = cv2.FaceDetectorYN.create("onnx", network, np.empty(0, np.uint8), *how)
+            self._detector = cv2.FaceDetectorYN.create("onnx", network, np.empty(0, np.uint8), *options)
 
     def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
         """Return each image's faces, best first; InputError where a number is not finite."""
@@ -158,8 +158,8 @@ class YuNetFaces:
         height, width = image.shape[:2]
         scale = SIDE / max(height, width)
         size = max(1, round(width * scale)), max(1, round(height * scale))
-        how = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
-        small = cv2.resize(cv2.cvtColor(image, cv2.COLOR_RGB2BGR), size, interpolation=how)
+        options = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
+        small = cv2.resize(cv2.cvtColor(image, cv2.COLOR_RGB2BGR), size, interpolation=options)
         right, below = (max(0, _LEAST - side) for side in size)
         small = cv2.copyMakeBorder(small, 0, below, 0, right, cv2.BORDER_CONSTANT)
         self._detector.setInputSize((size[0] + right, size[1] + below))

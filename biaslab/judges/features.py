@@ -24,7 +24,7 @@ CROP = 0.875
 """Part of the shorter side that is kept, 224 of 256: how ResNet and DINO were evaluated by their authors."""
 
 
-def find(name: str) -> str:
+def find_network(name: str) -> str:
     """Return where a network is: its folder, or its name on the hub.
 
     ``name`` is as timm lists it with weights (``vit_small_patch16_224.dino``); a folder or hub name as timm saves it,
@@ -33,7 +33,7 @@ def find(name: str) -> str:
     Raises ParameterError where it is unknown, or brings code or other weights than safetensors, MissingInputError where
     the package that brings it has lost its weights.
     """
-    if registry.brought(name, "features"):
+    if registry.find_plugin(name, "features"):
         return registry.resolve(name, "features")
     # What has no separator may be one of timm's, unless a folder is named like it.
     if "/" not in name and not os.path.isdir(os.path.expanduser(name)):
@@ -51,10 +51,10 @@ def find(name: str) -> str:
 
 
 class Features:
-    """A network, its preprocessing, and the features that it has of images; errors as for :func:`find`."""
+    """A network, its preprocessing, and the features that it has of images; errors as for :func:`find_network`."""
 
     def __init__(self, name: str, *, device: str = "auto") -> None:
-        where = find(name)
+        where = find_network(name)
         self.name, self._device = name, model_loading.device(device)
         with loading(name, "a network of timm or transformers"), registry.quiet():
             folder = huggingface.local(where)

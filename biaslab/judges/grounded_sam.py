@@ -14,7 +14,7 @@ from biaslab.errors import ParameterError
 from biaslab.judges import model_loading
 from biaslab.judges.judge_names import NONE
 from biaslab.judges.model_loading import Ready
-from biaslab.judges.segmenters import Instance, folded
+from biaslab.judges.segmenters import Instance, casefold_name
 from biaslab.judges.settings import Thresholds
 
 TOKENS = 256
@@ -50,7 +50,7 @@ class Grounded:
         self._boxes = _Boxes(detector, thresholds, device)
         self._masks = None if segmenter == NONE else _Masks(segmenter, device)
 
-    def look(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
+    def segment(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
         """Return the instances of each image, none where it has no tag; InputError where a number is not finite."""
         import torch
 
@@ -71,8 +71,8 @@ def _tagger(name: str, thresholds: Thresholds, vocabulary: Sequence[str], device
         return _Florence("AutoModelForImageTextToText", name, where, "a Florence-2 model", device)
     if not vocabulary:
         raise ParameterError(
-            f"The tagger {name} says how well words fit; set triplets.vocabulary to a file with the names of objects, "
-            "one a line, or choose Florence-2, which needs none."
+            f"The tagger {name} scores given labels; set triplets.object_vocabulary_file to a file with the names of "
+            "objects, one per line, or choose Florence-2, which needs none."
         )
     return _ZeroShot(name, where, vocabulary, thresholds.tag, device)
 
@@ -85,8 +85,8 @@ class _ZeroShot(Ready):
         # SigLIP was trained on texts of one length, and says of each text by itself how well it fits.
         self._alone = hasattr(self.model, "logit_bias")
         texts = [f"A photo of {lexicons.article(word)} {word}" for word in vocabulary]
-        how = {"padding": "max_length" if self._alone else True, "truncation": True, "return_tensors": "pt"}
-        self._tokens = self.processor.tokenizer(texts, **how).to(self.device)
+        options = {"padding": "max_length" if self._alone else True, "truncation": True, "return_tensors": "pt"}
+        self._tokens = self.processor.tokenizer(texts, **options).to(self.device)
         self._vocabulary, self._least = vocabulary, least
         self._batches = model_loading.Batches(self.device, 16)
 
@@ -111,7 +111,7 @@ class _Florence(Ready):
             text = self.processor.batch_decode(answer, skip_special_tokens=False)[0]
             size = image.shape[1::-1]
             told = self.processor.post_process_generation(text, task=_TASK, image_size=size)[_TASK]
-            yield [tag for tag in dict.fromkeys(map(folded, told["labels"])) if tag]
+            yield [tag for tag in dict.fromkeys(map(casefold_name, told["labels"])) if tag]
 
 
 class _Boxes(Ready):
@@ -150,9 +150,9 @@ class _Boxes(Ready):
         self.checked(outputs.pred_boxes)
         # Places that no tag takes are below all numbers.
         self.checked(outputs.logits[~outputs.logits.isneginf()])
-        how = {"threshold": self._thresholds.box, "text_threshold": self._thresholds.text}
-        how |= {"input_ids": inputs["input_ids"], "target_sizes": [image.shape[:2]]}
-        return self.processor.post_process_grounded_object_detection(outputs, **how)[0]
+        options = {"threshold": self._thresholds.box, "text_threshold": self._thresholds.text}
+        options |= {"input_ids": inputs["input_ids"], "target_sizes": [image.shape[:2]]}
+        return self.processor.post_process_grounded_object_detection(outputs, **options)[0]
 
     def _chunks(self, tags: Sequence[str]) -> Iterator[list[str]]:
         """Yield tags, as many at a time as the detector reads as one text."""
@@ -176,7 +176,7 @@ def _named(text: str, tags: Sequence[str]) -> str:
     """Return the tag that a box is of, given words that name it (some of a tag, parts of words, or of several tags);
     empty for none.
     """
-    text = folded(text)
+    text = casefold_name(text)
     if text in tags:
         return text
     words = [word for word in (w.strip("#.") for w in text.split()) if word]

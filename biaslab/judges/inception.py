@@ -39,7 +39,7 @@ def check_weights(path: str | Path, data: bytes | None = None) -> str:
     if not path.is_file():
         raise ParameterError(
             f"There is no file {path} of Inception's weights. torch-fidelity's releases have one that is named "
-            "weights-inception-2015-12-05-6726825d.pth; without it leave dalleval.inception empty."
+            "weights-inception-2015-12-05-6726825d.pth; without it leave dalleval.inception_file empty."
         )
     digest = file_digest(path) if data is None else hashlib.sha256(data).hexdigest()
     if not digest.startswith(_KNOWN):

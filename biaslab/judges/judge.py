@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
-from biaslab.cache.result_cache import Store
-from biaslab.execution.workers import Memo
-from biaslab.hub.image_sources import ImageSource, Unreadable, check_image
+from biaslab.cache.result_cache import ResultCache
+from biaslab.execution.workers import Memoized
+from biaslab.hub.image_sources import ImageSource, UnreadableImage, check_image
 from biaslab.judges import model_loading, plugins
 from biaslab.judges.dlib_gender import DlibGender
 from biaslab.judges.faces import gate, large_enough
@@ -56,8 +56,8 @@ def load(settings: JudgeSettings, device: str = "auto", *, gender: bool = True) 
     Without ``gender`` faces alone are looked for. Raises ParameterError where a model is unknown or cannot be used,
     MissingInputError where a file or package is missing.
     """
-    how = {"device": device, "batch_size": settings.batch_size, "min_score": settings.min_score}
-    return Judge(load_faces(settings.faces, **how), load_gender(settings, device) if gender else None)
+    options = {"device": device, "batch_size": settings.batch_size, "min_score": settings.min_face_score}
+    return Judge(load_faces(settings.faces, **options), load_gender(settings, device) if gender else None)
 
 
 def load_gender(settings: JudgeSettings, device: str = "auto"):
@@ -69,18 +69,18 @@ def load_gender(settings: JudgeSettings, device: str = "auto"):
         return FairFaceGender(settings.gender.removeprefix(FAIRFACE), dtype=settings.dtype, **place)
     if settings.gender.startswith(plugins.PLUGIN):
         return plugins.load(settings.gender, **place)
-    return ZeroShotGender(ZeroShot(settings.gender, dtype=settings.dtype, **place), settings.texts)
+    return ZeroShotGender(ZeroShot(settings.gender, dtype=settings.dtype, **place), settings.class_prompts)
 
 
 def judge(
     images: ImageSource,
     settings: JudgeSettings,
     *,
-    store: Store,
+    cache: ResultCache,
     device: str = "auto",
     progress: bool = True,
 ) -> pd.DataFrame:
-    """Judge every image of a source's table; what was judged before is read again from ``store``; errors as of
+    """Judge every image of a source's table; what was judged before is read again from ``cache``; errors as of
     :func:`load`.
 
     Returns one row per image, in the table's order: image_id, outcome (one of :data:`OUTCOMES`), gender (``female``,
@@ -89,41 +89,47 @@ def judge(
     pixels), reason (of unreadable and unannotated images), boxes (all faces: x0, y0, x1, y1, x0, …).
     """
     inputs = inputs_of(images, settings)
-    return decided(_seen(images, settings, "judgements", inputs, store, device, progress), settings)
+    return apply_threshold(_judge_rows(images, settings, "judgements", inputs, cache, device, progress), settings)
 
 
 def find_faces(
-    images: ImageSource, settings: JudgeSettings, *, store: Store, device: str = "auto", progress: bool = True
+    images: ImageSource, settings: JudgeSettings, *, cache: ResultCache, device: str = "auto", progress: bool = True
 ) -> pd.DataFrame:
     """Find the faces of every image as :func:`judge` does, and judge nobody: who judges gender need not be there.
 
     Returns its columns without gender and probability_female; outcome is that of the gate for one person.
     """
-    inputs = {"images": images.digest, "faces": settings.faces, "min_score": settings.min_score}
+    inputs = {"images": images.digest, "faces": settings.faces, "min_score": settings.min_face_score}
     inputs["weights"] = files_digest(settings.faces, "detector")
-    return _seen(images, settings, "faces", inputs, store, device, progress)
+    return _judge_rows(images, settings, "faces", inputs, cache, device, progress)
 
 
-def _seen(
-    images: ImageSource, settings: JudgeSettings, stage: str, inputs: dict, store: Store, device: str, progress: bool
+def _judge_rows(
+    images: ImageSource,
+    settings: JudgeSettings,
+    stage: str,
+    inputs: dict,
+    cache: ResultCache,
+    device: str,
+    progress: bool,
 ) -> pd.DataFrame:
     """Return what models see in every image: ``stage`` is ``judgements``, or ``faces``, where nobody is judged."""
     units = pd.DataFrame({"image_id": images.table["image_id"].astype(object).to_numpy()})
     genders = stage == "judgements"
     columns = [name for name in COLUMNS if genders or name not in ("gender", "probability_female")]
-    ready = Memo(partial(load, settings, device, gender=genders))
+    ready = Memoized(partial(load, settings, device, gender=genders))
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         batches = read_ahead(images, list(shard["image_id"]), device, settings.batch_size)
-        return frame((row for ids, read in batches for row in _look(ids, read, ready())), columns)
+        return frame((row for ids, read in batches for row in _judge_units(ids, read, ready())), columns)
 
     bar = {"label": f"{stage} of {images.name}", "progress": progress, "gpu": device != "cpu"}
-    return frame(store.stage(stage, inputs, work).compute(units, shard_rows=_SHARD_ROWS, **bar), columns)
+    return frame(cache.stage(stage, inputs, work).compute(units, shard_rows=_SHARD_ROWS, **bar), columns)
 
 
 def inputs_of(images: ImageSource, settings: JudgeSettings) -> dict:
     """Return what the models' answers depend on: not the limits, which decide upon kept answers, nor the speed."""
-    inputs = settings.model_dump(mode="json", include={"faces", "gender", "texts", "min_score", "dtype"})
+    inputs = settings.model_dump(mode="json", include={"faces", "gender", "class_prompts", "min_face_score", "dtype"})
     weights = {"faces": files_digest(settings.faces, "detector"), "gender": files_digest(settings.gender, "clip")}
     return {"images": images.digest, "settings": inputs, "weights": weights}
 
@@ -144,35 +150,35 @@ def read_ahead(
 
 
 def judge_images(
-    image_ids: Sequence[str], images: Sequence[np.ndarray | Unreadable], judges: Judge, settings: JudgeSettings
+    image_ids: Sequence[str], images: Sequence[np.ndarray | UnreadableImage], judges: Judge, settings: JudgeSettings
 ) -> pd.DataFrame:
     """Judge images in memory, all at once: one row per image, in order, with the columns of :func:`judge`."""
-    return decided(frame(_look(image_ids, images, judges)), settings)
+    return apply_threshold(frame(_judge_units(image_ids, images, judges)), settings)
 
 
-def opened(image_id: str, image: np.ndarray | Unreadable) -> dict:
+def open_images(image_id: str, image: np.ndarray | UnreadableImage) -> dict:
     """Return the row of an image that nobody has looked at yet: its size, or why it cannot be looked at."""
     row = {"image_id": image_id, "status": "", "gender": "", "reason": "", **dict.fromkeys(NUMBERS, np.nan)}
-    if isinstance(image, Unreadable):
+    if isinstance(image, UnreadableImage):
         why = image.reason
         return row | ({"status": why} if why in WITHHELD else {"status": "unreadable", "reason": why})
     height, width = check_image(image, f"image {image_id!r}").shape[:2]
     return row | {"image_width": width, "image_height": height}
 
 
-def look(
-    image_ids: Sequence[str], images: Sequence[np.ndarray | Unreadable], see: Callable[[list], Sequence]
+def classify_images(
+    image_ids: Sequence[str], images: Sequence[np.ndarray | UnreadableImage], see: Callable[[list], Sequence]
 ) -> tuple[list[dict], dict[int, Any]]:
     """Return the rows of images, and by their place in the list what ``see`` finds in those that can be read."""
-    rows = [opened(image_id, image) for image_id, image in zip(image_ids, images, strict=True)]
+    rows = [open_images(image_id, image) for image_id, image in zip(image_ids, images, strict=True)]
     readable = [k for k, row in enumerate(rows) if not row["status"]]
     found = see([images[k] for k in readable]) if readable else []
     return rows, dict(zip(readable, found, strict=True))
 
 
-def _look(image_ids: Sequence[str], images: Sequence[np.ndarray | Unreadable], judges: Judge) -> list[dict]:
+def _judge_units(image_ids: Sequence[str], images: Sequence[np.ndarray | UnreadableImage], judges: Judge) -> list[dict]:
     """Return what the models see: faces, and where there is one, the probability of perceived as female."""
-    rows, found = look(image_ids, images, judges.faces.faces)
+    rows, found = classify_images(image_ids, images, judges.faces.faces)
     for row in rows:
         row["boxes"] = []
     asked = {}
@@ -188,13 +194,13 @@ def _look(image_ids: Sequence[str], images: Sequence[np.ndarray | Unreadable], j
     return rows
 
 
-def decided(seen: pd.DataFrame, settings: JudgeSettings, people: int | pd.Series = 1) -> pd.DataFrame:
+def apply_threshold(seen: pd.DataFrame, settings: JudgeSettings, people: int | pd.Series = 1) -> pd.DataFrame:
     """Return judgements: what the models saw (outcome empty where nothing is in the way) with the limits of settings;
     ``people`` is how many share the width of each row's image.
     """
     standing = seen["status"] == ""
     sizes = (seen[c] for c in (*BOX, "image_width", "image_height"))
-    counts = standing & large_enough(*sizes, settings.min_face, people)
+    counts = standing & large_enough(*sizes, settings.min_face_size, people)
     gender = decide(seen["probability_female"].to_numpy(float), settings.threshold)
     outcome = np.where(standing, "face_too_small", seen["status"].to_numpy(object))
     return seen.assign(

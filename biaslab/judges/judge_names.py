@@ -14,12 +14,12 @@ from biaslab.io import cells, reading
 from biaslab.judges import pinned, plugins
 from biaslab.judges.plugins import PLUGIN
 
-RATINGS = "ratings:"
-FILES = ("mediapipe:", "fairface:", RATINGS)
+ANNOTATIONS = "annotations:"
+FILES = ("mediapipe:", "fairface:", ANNOTATIONS)
 """How names of models that judge by a file begin."""
 VQA = "vqa:"
 """How names of models begin that answer questions about people."""
-WHOLE = "whole image"
+WHOLE_IMAGE = "whole image"
 """The name of a gate that lets every image pass: to judge without one, or to see what the gate changes."""
 NONE = "none"
 """The segmenter of boxes alone."""
@@ -44,12 +44,12 @@ def files_digest(name: str, kind: str) -> str:
     path = Path(name.removeprefix(prefix)).expanduser()
     if prefix and path.is_file():
         return file_digest(path)
-    if prefix == RATINGS and path.is_dir():
+    if prefix == ANNOTATIONS and path.is_dir():
         each = [(file.name, file_digest(file)) for file in cells.files(path)]
         return hashlib.sha256(json.dumps(each).encode()).hexdigest()
     if prefix:
         return registry.digest(path) if path.is_dir() else name
-    if name in (WHOLE, TRUTH, NONE) or name.startswith(ENDPOINT):
+    if name in (WHOLE_IMAGE, TRUTH, NONE) or name.startswith(ENDPOINT):
         return name
     if kind == "segmenter" and is_file(name):
         if not path.is_file():
@@ -59,7 +59,7 @@ def files_digest(name: str, kind: str) -> str:
         return file_digest(path)
     if name.startswith(GROUNDED):
         return " ".join(map(files_digest, parts(name), PARTS))
-    if pin := pinned.known(name, kind):
+    if pin := pinned.find_pinned(name, kind):
         return pin.sha256
     if kind == "clip" and _ARCHITECTURE_AND_TAG.fullmatch(name):
         return huggingface.digest_of_tag(name)

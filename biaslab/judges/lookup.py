@@ -24,7 +24,19 @@ from biaslab.judges import (
     segmentation,
 )
 from biaslab.judges.fairface import FAIRFACE
-from biaslab.judges.judge_names import FILES, GROUNDED, NONE, PARTS, PLUGIN, RATINGS, TRUTH, VQA, WHOLE, is_file, parts
+from biaslab.judges.judge_names import (
+    ANNOTATIONS,
+    FILES,
+    GROUNDED,
+    NONE,
+    PARTS,
+    PLUGIN,
+    TRUTH,
+    VQA,
+    WHOLE_IMAGE,
+    is_file,
+    parts,
+)
 from biaslab.judges.zero_shot import look_up as look_up_clip
 
 
@@ -35,10 +47,10 @@ def look_up(name: str, kind: str) -> list[Located]:
     InputError or UnknownNameError where it is not to be had or of another kind, MissingInputError where a package or a
     file is not there.
     """
-    if name in (WHOLE, TRUTH, NONE) or name.startswith(ENDPOINT):
+    if name in (WHOLE_IMAGE, TRUTH, NONE) or name.startswith(ENDPOINT):
         return []
     if name.startswith(PLUGIN):
-        plugins.knows(name)
+        plugins.known_domain(name)
         return []
     if name.startswith(inception.INCEPTION):
         inception.check_weights(name.removeprefix(inception.INCEPTION))
@@ -46,7 +58,7 @@ def look_up(name: str, kind: str) -> list[Located]:
     if name.startswith(FILES):
         _check_file(name)
         return []
-    if pinned.known(name, kind):
+    if pinned.find_pinned(name, kind):
         return [pinned.look_up(name)]
     if kind == "segmenter" and is_file(name):
         segmentation.read(name)
@@ -57,11 +69,11 @@ def look_up(name: str, kind: str) -> list[Located]:
     if name.startswith(VQA):
         name, kind = name.removeprefix(VQA), "vqa"
     # Whoever brings a model says of which kind it is.
-    if registry.brought(name, kind):
+    if registry.find_plugin(name, kind):
         return [repositories.look_up(name, kind).with_weights()]
     if kind == "clip":
         return [look_up_clip(name)]
-    repository = repositories.look_up(name, kind, features.find(name) if kind == "features" else "")
+    repository = repositories.look_up(name, kind, features.find_network(name) if kind == "features" else "")
     _check_kind(repository)
     return [repository.with_weights()]
 
@@ -70,7 +82,7 @@ def _check_file(name: str) -> None:
     """Refuse the name of a judge whose file, or package, is not there."""
     path = os.path.expanduser(name.split(":", 1)[1])
     # Ratings may be a folder of files, one an annotator.
-    there = os.path.exists if name.startswith(RATINGS) else os.path.isfile
+    there = os.path.exists if name.startswith(ANNOTATIONS) else os.path.isfile
     if not there(path):
         where = {faces.MEDIAPIPE: faces.WHERE, FAIRFACE: fairface.WHERE}
         had = next((said for prefix, said in where.items() if name.startswith(prefix)), "")

@@ -121,8 +121,8 @@ def check_processor(name: str, processor) -> None:
 
 def pretrained(kind, folder):
     """Return a model of transformers in a folder, loaded from safetensors, and what its class says of the loading."""
-    how = {"use_safetensors": True, "trust_remote_code": False, "output_loading_info": True}
-    model, info = kind.from_pretrained(folder, **how)
+    options = {"use_safetensors": True, "trust_remote_code": False, "output_loading_info": True}
+    model, info = kind.from_pretrained(folder, **options)
     return model.eval(), info
 
 
@@ -248,9 +248,9 @@ class Pixels:
             return torch.stack([self.one_by_one(Image.fromarray(i)) for i in images]).to(device, dtype)
         batch = _stacked(images, device).to(device, non_blocking=True).permute(0, 3, 1, 2)
         if self.shorter or tuple(batch.shape[-2:]) != self.size:
-            how = InterpolationMode(self.interpolation)
+            options = InterpolationMode(self.interpolation)
             target = list(self.size) if self.squash else [self.shorter or self.size[0]]
-            batch = tv.resize(batch, target, interpolation=how, antialias=True)
+            batch = tv.resize(batch, target, interpolation=options, antialias=True)
             batch = tv.center_crop(batch, list(self.size))
         # One multiplication and one addition: value / 255, less the mean, over the deviation.
         mean, std = (torch.tensor(v, device=device).view(1, -1, 1, 1) for v in (self.mean, self.std))

@@ -11,13 +11,13 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
-from biaslab.execution.workers import Memo
+from biaslab.execution.workers import Memoized
 from biaslab.hub import registry as named
 from biaslab.hub.image_sources import ImageSource
 from biaslab.judges import judge, model_loading
-from biaslab.judges.segmenters import folded
+from biaslab.judges.segmenters import casefold_name
 
 BOX = ("left", "top", "right", "bottom")
 LEAST = 0.01
@@ -30,7 +30,7 @@ def detect(
     name: str,
     classes: Mapping[str, Sequence[str]],
     *,
-    store: Store,
+    cache: ResultCache,
     device: str = "auto",
     progress: bool = True,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -48,14 +48,14 @@ def detect(
         ParameterError: The model is unknown or no object detector, or it does not know one of the classes.
     """
     where = named.resolve(name, "detector")
-    ready = Memo(partial(Detector, name, classes, device=device))
+    ready = Memoized(partial(Detector, name, classes, device=device))
     columns = [*BOX, *(f"p_{c}" for c in classes)]
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         rows, values = [], [np.empty(0, np.float32)] * len(shard)
         # Few images at a time: large ones would fill the memory.
         for some in judge.read_ahead(images, list(shard["image_id"]), device):
-            opened, found = judge.look(*some, lambda readable: ready().look(readable))
+            opened, found = judge.classify_images(*some, lambda readable: ready().detect(readable))
             for k, (scores, boxes) in found.items():
                 seen = scores.max(axis=1) >= LEAST
                 kept = np.concatenate([boxes[seen], scores[seen]], axis=1, dtype=np.float32)
@@ -66,7 +66,7 @@ def detect(
     inputs = {"images": images.digest, "weights": named.digest(where), "classes": {k: [*v] for k, v in classes.items()}}
     units = pd.DataFrame({"image_id": images.table["image_id"].astype(object).to_numpy()})
     bar = {"label": f"looking for objects in {images.name}", "progress": progress}
-    kept = store.stage("objects", inputs, work).compute(units, shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar)
+    kept = cache.stage("objects", inputs, work).compute(units, shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar)
     kept = kept.reindex(columns=["image_id", "status", "reason", "found"])
     found = [np.asarray(values, np.float32).reshape(-1, len(columns)) for values in kept["found"]]
     parted = [(values[:, len(BOX) :], values[:, : len(BOX)]) for values in found]
@@ -95,9 +95,9 @@ def table(
 
 def columns(known: Mapping, classes: Mapping[str, Sequence[str]], name: str) -> list[int]:
     """Return the number of each class among a detector's ``id2label``; ParameterError where it does not know one."""
-    labels, found = {folded(str(v)): int(k) for k, v in known.items()}, []
+    labels, found = {casefold_name(str(v)): int(k) for k, v in known.items()}, []
     for one, others in classes.items():
-        there = [labels[name] for name in map(folded, (one, *others)) if name in labels]
+        there = [labels[name] for name in map(casefold_name, (one, *others)) if name in labels]
         if not there:
             raise ParameterError(
                 f"{name} does not detect {one!r}: its labels are {', '.join(labels):.300}. Choose a detector of all "
@@ -116,7 +116,7 @@ class Detector(model_loading.Detector):
         super().__init__(name, device, batch_size)
         self._columns = columns(self.model.config.id2label, classes, name)
 
-    def look(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
+    def detect(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return for each image the scores of its queries, ``(queries, classes)`` of 0–1, and boxes ``(queries, 4)``.
 
         Boxes are left, top, right and bottom, 0–1 of width and height. Raises InputError where a number is not finite.

@@ -19,10 +19,10 @@ import numpy as np
 import pandas as pd
 
 from biaslab import lexicons
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
-from biaslab.execution.workers import Memo
-from biaslab.hub.image_sources import ImageSource, Unreadable
+from biaslab.execution.workers import Memoized
+from biaslab.hub.image_sources import ImageSource, UnreadableImage
 from biaslab.judges import judge as alone
 from biaslab.judges.faces import Face
 from biaslab.judges.judge import BOX, NUMBERS, Judge, JudgeSettings
@@ -47,14 +47,14 @@ def judge_people(
     asked: pd.DataFrame,
     settings: JudgeSettings,
     *,
-    store: Store,
+    cache: ResultCache,
     device: str = "auto",
     progress: bool = True,
 ) -> pd.DataFrame:
     """Judge everyone whom images were to show; arguments and errors as of :func:`biaslab.judges.judge.judge`.
 
-    ``asked`` has a row a person: image_id, position (1 is the leftmost), phrase (as the prompt says it). ``min_face``
-    is a share of the image's height and, of n people asked for, of an n-th of its width.
+    ``asked`` has a row a person: image_id, position (1 is the leftmost), phrase (as the prompt says it).
+    ``min_face_size`` is a share of the image's height and, of n people asked for, of an n-th of its width.
 
     Returns one row per row of ``asked``, in its order: image_id, position, status (of
     :data:`biaslab.judges.judge_labels.OUTCOMES_OF_PEOPLE`), gender, probability_female, n_faces (in the whole image),
@@ -66,22 +66,22 @@ def judge_people(
     """
     by_image = phrases_of(asked)
     phrases = [json.dumps(told) for told in by_image.values()]
-    ready = Memo(partial(alone.load, settings, device))
+    ready = Memoized(partial(alone.load, settings, device))
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         told = dict(zip(shard["image_id"], map(json.loads, shard["phrases"]), strict=True))
         batches = alone.read_ahead(images, list(told), device, settings.batch_size)
-        found = (_look(some, [told[k] for k in some], read, ready()) for some, read in batches)
+        found = (_judge_units(some, [told[k] for k in some], read, ready()) for some, read in batches)
         return alone.frame(chain.from_iterable(found), _SEEN)
 
     units = pd.DataFrame({"image_id": list(by_image), "phrases": phrases}, dtype=object)
     bar = {"label": f"judging people of {images.name}", "progress": progress}
-    seen = store.stage("people", alone.inputs_of(images, settings), work).compute(
+    seen = cache.stage("people", alone.inputs_of(images, settings), work).compute(
         units, shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar
     )
     seen = alone.frame(seen, _SEEN)
     order = pd.MultiIndex.from_arrays([asked["image_id"].astype(str), asked["position"].astype(int)])
-    return _decided(seen.set_index(["image_id", "position"]).loc[order].reset_index(), settings)
+    return _apply_threshold(seen.set_index(["image_id", "position"]).loc[order].reset_index(), settings)
 
 
 def phrases_of(asked: pd.DataFrame) -> dict[str, list[str]]:
@@ -94,22 +94,25 @@ def phrases_of(asked: pd.DataFrame) -> dict[str, list[str]]:
 def judge_people_images(
     image_ids: Sequence[str],
     phrases: Sequence[Sequence[str]],
-    images: Sequence[np.ndarray | Unreadable],
+    images: Sequence[np.ndarray | UnreadableImage],
     judges: Judge,
     settings: JudgeSettings,
 ) -> pd.DataFrame:
     """Judge people of images in memory: a row an image and person; ``phrases`` are each image's, from left to right."""
-    return _decided(alone.frame(_look(image_ids, phrases, images, judges), _SEEN), settings)
+    return _apply_threshold(alone.frame(_judge_units(image_ids, phrases, images, judges), _SEEN), settings)
 
 
 # -- what the models see -----------------------------------------------------------------------------------
 
 
-def _look(
-    image_ids: Sequence[str], phrases: Sequence[Sequence[str]], images: Sequence[np.ndarray | Unreadable], judges: Judge
+def _judge_units(
+    image_ids: Sequence[str],
+    phrases: Sequence[Sequence[str]],
+    images: Sequence[np.ndarray | UnreadableImage],
+    judges: Judge,
 ) -> list[dict]:
     """Return the images' people: faces, the probability of perceived as female, and of the order."""
-    whole, found = alone.look(image_ids, images, judges.faces.faces)
+    whole, found = alone.classify_images(image_ids, images, judges.faces.faces)
     standing: dict[int, list[Person]] = {}
     for k, faces in found.items():
         whole[k].update(status=gate(faces, len(phrases[k])), n_faces=len(faces))
@@ -205,7 +208,7 @@ def order(logits: np.ndarray, phrases: Sequence[str]) -> tuple[float, float]:
     return float(p[0]), float(p[1:].max())
 
 
-def _decided(seen: pd.DataFrame, settings: JudgeSettings) -> pd.DataFrame:
+def _apply_threshold(seen: pd.DataFrame, settings: JudgeSettings) -> pd.DataFrame:
     sure = [seen["role_p"] >= ROLE_THRESHOLD, seen["role_other"] >= ROLE_THRESHOLD]
     role = np.select([seen["role_p"].isna(), *sure], ["", CORRECT, SWAPPED], UNCLEAR)
-    return alone.frame(alone.decided(seen, settings, seen["people"]).assign(role=role), COLUMNS)
+    return alone.frame(alone.apply_threshold(seen, settings, seen["people"]).assign(role=role), COLUMNS)

@@ -35,7 +35,7 @@ class Person(NamedTuple):
         return self.part or (0, self.image.shape[1])
 
 
-def whole(image: np.ndarray) -> Person:
+def whole_image(image: np.ndarray) -> Person:
     """Return whoever an image shows, whose face is all of it."""
     return Person(image, (0.0, 0.0, float(image.shape[1]), float(image.shape[0])))
 

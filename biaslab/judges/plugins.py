@@ -3,9 +3,9 @@
 A package declares ``[project.entry-points."biaslab.judges"]`` with ``name = "module:factory"``; the setting
 ``judging.gender: plugin:name`` or ``plugin:name:ARGUMENT`` calls ``factory(ARGUMENT, device=…, batch_size=…)`` and asks
 ``judge(people)`` of what that returns, which gives an :class:`Answer` to each :class:`biaslab.judges.person.Person`;
-``judging.tone`` asks ``tones(people)``, which gives a :class:`Tone` of each.
+``judging.skin_tone`` asks ``tones(people)``, which gives a :class:`Tone` of each.
 
-The factory may have ``knows`` (``drawings``, ``photographs``, which is the default, or ``any``), and
+The factory may have ``known_domain`` (``drawings``, ``photographs``, which is the default, or ``any``), and
 ``files(ARGUMENT)``, the files and folders, such as weights, whose content is part of the keys of results.
 """
 
@@ -49,10 +49,10 @@ class Tone(NamedTuple):
     reason: str = ""
 
 
-def _named(name: str) -> tuple[metadata.EntryPoint, str]:
+def _entry_point(name: str) -> tuple[metadata.EntryPoint, str]:
     """Return the entry point that a name means, and the argument behind it."""
     short, _, argument = name.removeprefix(PLUGIN).partition(":")
-    return plugins.point(plugins.JUDGES, short, "judge"), argument
+    return plugins.entry_point(plugins.JUDGES, short, "judge"), argument
 
 
 def digest(name: str) -> str:
@@ -62,13 +62,13 @@ def digest(name: str) -> str:
     Raises ParameterError where the module or a file is not there, UnknownNameError where no package brings such a
     judge.
     """
-    point, argument = _named(name)
-    whole = hashlib.sha256(f"{code_digest.brought(point)} {argument} ".encode())
+    point, argument = _entry_point(name)
+    whole = hashlib.sha256(f"{code_digest.entry_digest(point)} {argument} ".encode())
     if argument and (path := Path(argument).expanduser()).is_file():
         whole.update(reading.content(path))
     with loading(name, "a judge"):
         declared = getattr(point.load(), "files", lambda _: ())
-    with _told(name):
+    with _declaration(name):
         paths = [Path(path).expanduser() for path in declared(argument)]
     for path in paths:
         if not path.exists():
@@ -81,7 +81,7 @@ def digest(name: str) -> str:
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
+def _declaration(name: str) -> Iterator[None]:
     """Turn what a judge of another package raises into an InputError that tells its type."""
     try:
         yield
@@ -92,39 +92,40 @@ def _told(name: str) -> Iterator[None]:
         raise InputError(f"{name} fails: {type(error).__name__}: {said:.400}") from error
 
 
-def knows(name: str) -> str:
-    """Return which pictures a judge knows, as its factory's attribute ``knows`` says; photographs where it has none.
+def known_domain(name: str) -> str:
+    """Return which pictures a judge knows, as its factory's attribute ``image_domain`` says; photographs where it has
+    none.
 
     Raises ParameterError where the factory cannot be had, or says something else, else as :func:`digest`.
     """
-    point, _ = _named(name)
+    point, _ = _entry_point(name)
     with loading(name, "a judge"):
-        told = getattr(point.load(), "knows", registry.PHOTOGRAPHS)
-    if told not in (*registry.PICTURES, registry.ANY):
+        told = getattr(point.load(), "image_domain", registry.PHOTOGRAPHS)
+    if told not in (*registry.IMAGE_DOMAINS, registry.ANY):
         raise ParameterError(
-            f"{name} says that it knows {told!r}; {point.value}.knows must be drawings, photographs or any."
+            f"{name} says that it knows {told!r}; {point.value}.image_domain must be drawings, photographs or any."
         )
     return told
 
 
-def load(name: str, *, tones: bool = False, device: str, batch_size: int) -> Asked:
+def load(name: str, *, tones: bool = False, device: str, batch_size: int) -> PluginJudge:
     """Return the judge of gender, or of skin ``tones``, that a name means; a batch size of 0 leaves it to the judge.
 
     Raises ParameterError where it cannot be had or is no judge, InputError where its factory fails, else as
     :func:`digest`.
     """
-    point, argument = _named(name)
+    point, argument = _entry_point(name)
     with loading(name, "a judge"):
         factory = point.load()
-    with _told(name):
+    with _declaration(name):
         model = factory(argument, device=device, batch_size=batch_size)
     method = "tones" if tones else "judge"
     if not callable(getattr(model, method, None)):
         raise ParameterError(f"{name} is not such a judge: what {point.value} returns needs `{method}(people)`.")
-    return Asked(name, getattr(model, method), _tone if tones else _gender)
+    return PluginJudge(name, getattr(model, method), _check_tone if tones else _check_gender)
 
 
-class Asked:
+class PluginJudge:
     """A judge of another package, whose answers are checked: an InputError where it fails, or they are of no form."""
 
     def __init__(self, name: str, ask: Callable, read: Callable) -> None:
@@ -136,7 +137,7 @@ class Asked:
 
         A word without a probability counts as sure, ``unclear`` as even.
         """
-        with _told(self._name):
+        with _declaration(self._name):
             answers = list(map(tuple, self._ask(people)))
         if len(answers) != len(people):
             raise InputError(
@@ -145,7 +146,7 @@ class Asked:
         return [self._read(self._name, *answer) for answer in answers]
 
 
-def _gender(name: str, gender: str, p: float | None = None, reason: str = "") -> tuple[float, str]:
+def _check_gender(name: str, gender: str, p: float | None = None, reason: str = "") -> tuple[float, str]:
     sure = {GENDERS[0]: 1.0, GENDERS[1]: 0.0, UNCLEAR: 0.5, "": float("nan")}
     if gender not in sure:
         raise InputError(f"{name} answers {gender!r}; an answer is one of {', '.join(map(repr, sure))}.")
@@ -160,7 +161,7 @@ def _gender(name: str, gender: str, p: float | None = None, reason: str = "") ->
     return float(p), str(reason)
 
 
-def _tone(name: str, tone: float | None, reason: str = "") -> tuple[float, str]:
+def _check_tone(name: str, tone: float | None, reason: str = "") -> tuple[float, str]:
     if tone is None or tone != tone:
         return float("nan"), str(reason) or "the judge says nothing"
     if isinstance(tone, bool) or tone not in range(1, 11):

@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError, MissingInputError
-from biaslab.execution.workers import Memo
+from biaslab.execution.workers import Memoized
 from biaslab.hub.image_sources import ImageSource
 from biaslab.io import cells, delimited
 from biaslab.judges import grounded_sam, judge, segmenters
 from biaslab.judges.judge_names import GROUNDED, files_digest, is_file, parts
-from biaslab.judges.segmenters import folded
+from biaslab.judges.segmenters import casefold_name
 from biaslab.judges.settings import Thresholds
 from biaslab.metrics.instances import BOX, COLUMNS, check_runs, encode
 
@@ -32,7 +32,7 @@ _MOST_PIXELS = 2**26
 _NEEDS = f"Instances need image_id, object, score, {', '.join(BOX)}, and where there are masks rle, height and width."
 
 
-class Found(NamedTuple):
+class Instances(NamedTuple):
     """Instances, and what became of the images."""
 
     objects: pd.DataFrame
@@ -42,16 +42,16 @@ class Found(NamedTuple):
     reason."""
 
 
-def find(
+def find_instances(
     images: ImageSource,
     name: str,
     *,
     thresholds: Thresholds | None = None,
     vocabulary: str = "",
-    store: Store,
+    cache: ResultCache,
     device: str = "auto",
     progress: bool = True,
-) -> Found:
+) -> Instances:
     """Find the instances of objects in every image of a source's table.
 
     ``name`` is a semantic segmenter of transformers (folder, hub name, or one that a package brings),
@@ -66,12 +66,12 @@ def find(
         return read(name, ids)
     thresholds = thresholds or Thresholds()
     weights, asked = files_digest(name, "segmenter"), words(vocabulary) if vocabulary else ()
-    ready = Memo(partial(load, name, thresholds, asked, device=device))
+    ready = Memoized(partial(load, name, thresholds, asked, device=device))
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         rows = []
         for some in judge.read_ahead(images, list(shard["image_id"]), device):
-            opened, seen = judge.look(*some, lambda readable: ready().look(readable))
+            opened, seen = judge.classify_images(*some, lambda readable: ready().segment(readable))
             for k, row in enumerate(opened):
                 rows.append({c: row[c] for c in _OUTCOMES} | {"instance": -1})
                 size = {"height": row["image_height"], "width": row["image_width"], "status": "", "reason": ""}
@@ -89,19 +89,19 @@ def find(
         "vocabulary": list(asked),
     }
     bar = {"label": f"finding objects in {images.name}", "progress": progress}
-    kept = store.stage("instances", inputs, work).compute(
+    kept = cache.stage("instances", inputs, work).compute(
         pd.DataFrame({"image_id": ids.to_numpy()}), shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar
     )
     kept = kept.reindex(columns=[*COLUMNS, "status", "reason"])
     of_images = kept["instance"] == -1
     looked = kept.loc[of_images, list(_OUTCOMES)].reset_index(drop=True)
-    return Found(_typed(kept[~of_images]), looked)
+    return Instances(_typed(kept[~of_images]), looked)
 
 
 def load(
     name: str, thresholds: Thresholds, vocabulary: Sequence[str] = (), *, device: str = "auto"
 ) -> grounded_sam.Grounded | segmenters.Segmenter:
-    """Return the models that ``name`` stands for; arguments and errors as for :func:`find`."""
+    """Return the models that ``name`` stands for; arguments and errors as for :func:`find_instances`."""
     if name.startswith(GROUNDED):
         return grounded_sam.Grounded(*parts(name), thresholds, vocabulary, device=device)
     return segmenters.Segmenter(name, thresholds, device=device)
@@ -115,7 +115,7 @@ def words(path: str) -> tuple[str, ...]:
     if not file.is_file():
         raise MissingInputError(f"The vocabulary {path!r} is not there; give a file of text, an object a line.")
     lines = delimited.lines(file, ends="", strict=True)
-    found = tuple(dict.fromkeys(folded(line) for line in lines if line.strip()))
+    found = tuple(dict.fromkeys(casefold_name(line) for line in lines if line.strip()))
     if not found:
         raise InputError(f"The vocabulary {path!r} holds no word; write the name of an object on each line.")
     return found
@@ -130,7 +130,7 @@ def _typed(rows: pd.DataFrame) -> pd.DataFrame:
 # -- a file ------------------------------------------------------------------------------------------------
 
 
-def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Found:
+def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Instances:
     """Read instances that were found elsewhere, such as by RAM, Grounding DINO and SAM.
 
     A table (:mod:`biaslab.io.cells`) with a row an instance: image_id, object, score (0–1), left, top, right,
@@ -142,7 +142,7 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Found:
     is not, or a value does not fit.
     """
     files_digest(str(path), "segmenter")
-    path, known = cells.located(path), set(COLUMNS)
+    path, known = cells.file_path(path), set(COLUMNS)
     table, _ = cells.load(path, known)
     masked = "rle" in table
     needed = ["image_id", "object", "score", *BOX, *(("height", "width") if masked else ())]
@@ -154,7 +154,7 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Found:
         problem = f"image {{}} is none of the {len(ids):,} images of this run"
         fix = f"take its rows out; ids are like {ids[0] if ids else ''!r}"
         cells.refuse(strange, path, problem, fix, table["image_id"])
-    table["object"] = table["object"].map(folded)
+    table["object"] = table["object"].map(casefold_name)
     if not masked:
         table = table.assign(rle="", height="", width="")
     table["rle"] = cells.image_ids(table["rle"])
@@ -183,7 +183,7 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Found:
     looked = pd.DataFrame({"image_id": ids, "status": "", "reason": ""}, dtype=object)
     missing = ~looked["image_id"].isin(table["image_id"])
     looked.loc[missing, ["status", "reason"]] = ["missing", "not in the file"]
-    return Found(_typed(there), looked)
+    return Instances(_typed(there), looked)
 
 
 def _check_masks(there: pd.DataFrame, path: Path) -> None:

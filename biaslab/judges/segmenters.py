@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from biaslab.errors import ParameterError
-from biaslab.io.plaintext import plain
+from biaslab.io.plaintext import normalize
 from biaslab.judges import model_loading
 from biaslab.judges.settings import Thresholds
 
@@ -31,11 +31,11 @@ class Instance(NamedTuple):
     """``bool (height, width)`` of the image; None where there is a box alone."""
 
 
-def folded(name: str) -> str:
+def casefold_name(name: str) -> str:
     """Return the name of an object as tables have it: in lower case, with single spaces, without the full stops that
     end names in lists.
     """
-    return " ".join(plain(name).casefold().replace("_", " ").replace(".", " ").split())
+    return " ".join(normalize(name).casefold().replace("_", " ").replace(".", " ").split())
 
 
 class Segmenter(model_loading.Ready):
@@ -52,12 +52,12 @@ class Segmenter(model_loading.Ready):
         self._semantic = kind in modeling_auto.MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING_NAMES
         auto = f"AutoModelFor{'Semantic' if self._semantic else 'Universal'}Segmentation"
         super().__init__(auto, name, where, "a segmenter", device, processor="AutoImageProcessor")
-        self._labels = {int(k): folded(str(v)) for k, v in self.model.config.id2label.items()}
+        self._labels = {int(k): casefold_name(str(v)) for k, v in self.model.config.id2label.items()}
         told = (*(getattr(self.model.config, "stuff", None) or ()), *thresholds.stuff)
-        self._area, self._stuff = thresholds.area, frozenset(folded(str(label)) for label in told)
+        self._area, self._stuff = thresholds.area, frozenset(casefold_name(str(label)) for label in told)
         self._batches = model_loading.Batches(self.device)
 
-    def look(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
+    def segment(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
         """Return the instances of each image, ``uint8 (height, width, 3)`` RGB; InputError where a number is not
         finite.
         """
@@ -65,9 +65,9 @@ class Segmenter(model_loading.Ready):
 
     def _same_size(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
         inputs = self.processor(images=model_loading.writable(images), return_tensors="pt").to(self.device)
-        how = {"target_sizes": [image.shape[:2] for image in images], "return_segmentation_scores": True}
+        options = {"target_sizes": [image.shape[:2] for image in images], "return_segmentation_scores": True}
         found = []
-        for one in self.processor.post_process_semantic_segmentation(self.model(**inputs), **how):
+        for one in self.processor.post_process_semantic_segmentation(self.model(**inputs), **options):
             scores = self.checked(one["segmentation_scores"].float())
             # Of Mask2Former's kind they are sums of probabilities over its queries.
             shares = scores.softmax(0) if self._semantic else scores / scores.sum(0).clamp(min=1e-12)

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab.cache.result_cache import Store
-from biaslab.execution.workers import Memo
+from biaslab.cache.result_cache import ResultCache
+from biaslab.execution.workers import Memoized
 from biaslab.hub import registry
-from biaslab.hub.image_sources import ImageSource, Unreadable, check_image, pictures_of
+from biaslab.hub.image_sources import ImageSource, UnreadableImage, check_image, domain_of
 from biaslab.judges import plugins
 from biaslab.judges.judge_labels import BLACK, DUPLICATE, NOT_READ, PIXELS, TONE_BY_PIXELS
 from biaslab.judges.person import Person
@@ -59,18 +59,18 @@ _GRID = 48
 
 
 def face_tones(
-    images: Sequence[np.ndarray | Unreadable],
+    images: Sequence[np.ndarray | UnreadableImage],
     boxes: np.ndarray,
     of: Sequence[int],
-    pictures: str = registry.PHOTOGRAPHS,
+    image_domain: str = registry.PHOTOGRAPHS,
 ) -> pd.DataFrame:
     """Return the skin tone of faces by their pixels, all at once.
 
     Args:
-        images: ``uint8 (height, width, 3)`` RGB of any sizes; :class:`Unreadable` where there is none.
+        images: ``uint8 (height, width, 3)`` RGB of any sizes; :class:`UnreadableImage` where there is none.
         boxes: Faces as x0, y0, x1, y1 in pixels, (faces, 4); NaN where no face is known. The image cuts them off.
         of: For each face the index of its image.
-        pictures: What the images are: ``photographs`` or ``drawings``.
+        image_domain: What the images are: ``photographs`` or ``drawings``.
 
     Returns one row per face: tone (Monk scale, 1 light to 10 dark), angle (ITA in degrees, CIELAB), red, green, blue
     (the skin's colour, 0–255), share (0–1 of the points that it rests on), reason (empty, or ``no face``,
@@ -83,23 +83,23 @@ def face_tones(
     for k in np.unique(of):
         here = np.flatnonzero(of == k)
         image = images[k]
-        if isinstance(image, Unreadable):
+        if isinstance(image, UnreadableImage):
             reason[here] = _why_unread(image)
             continue
         height, width = check_image(image, f"image {k}").shape[:2]
         low = np.clip(boxes[here, :2], 0, (width, height))
         high = np.clip(boxes[here, 2:], 0, (width, height))
-        small = ((high - low) < LEAST_SIDE[pictures]).any(axis=1) & (reason[here] == "")
+        small = ((high - low) < LEAST_SIDE[image_domain]).any(axis=1) & (reason[here] == "")
         reason[here[small]] = "face too small"
         use = reason[here] == ""
         here, middle, half = here[use], (low + high)[use] / 2, (high - low)[use] / 2
         at = np.floor(middle[:, None] + half[:, None] * MIDDLE * _PLACES).astype(int)
         points[here], seen[here] = image[at[..., 1], at[..., 0]], True
         if len(here):
-            reason[here] = _of_picture(image, middle, half, points[here], pictures)
+            reason[here] = _of_picture(image, middle, half, points[here], image_domain)
     rgb = np.full((len(boxes), 3), np.nan)
     share = np.full(len(boxes), np.nan)
-    read = _of_drawings if pictures == registry.DRAWINGS else _of_photographs
+    read = _of_drawings if image_domain == registry.DRAWINGS else _of_photographs
     rgb[seen], share[seen], why = read(points[seen].astype(float))
     reason[seen] = np.where(reason[seen] == "", why, reason[seen])
     lab = srgb_to_lab(rgb)
@@ -116,7 +116,7 @@ _PLACES = _PLACES[(_PLACES**2).sum(axis=1) <= 1]
 
 
 def _of_picture(
-    image: np.ndarray, middle: np.ndarray, half: np.ndarray, points: np.ndarray, pictures: str
+    image: np.ndarray, middle: np.ndarray, half: np.ndarray, points: np.ndarray, image_domain: str
 ) -> np.ndarray:
     """Return what of a whole image is in the way of faces' tones; middles and half sides of faces are (n, 2)."""
     height, width = image.shape[:2]
@@ -124,13 +124,13 @@ def _of_picture(
     lab = srgb_to_lab(image[y[:, None], x].reshape(-1, 3).astype(float))
     if _without_colour(lab):
         return np.full(len(middle), "no colour", object)
-    if pictures == registry.DRAWINGS:
+    if image_domain == registry.DRAWINGS:
         return np.full(len(middle), "", object)
     at = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2) + 0.5
     # Beside a face are hair and neck: what is looked at begins half a face further out.
     beside = (np.abs(at - middle[:, None]) > 1.5 * half[:, None]).any(axis=-1)
     faces = np.median(srgb_to_lab(points.astype(float)), axis=1)
-    lit = [_lit(lab[out], face) for out, face in zip(beside, faces, strict=True)]
+    lit = [_lit_points(lab[out], face) for out, face in zip(beside, faces, strict=True)]
     return np.where(lit, "coloured light", "").astype(object)
 
 
@@ -148,7 +148,7 @@ def _without_colour(lab: np.ndarray) -> bool:
     return len(alike) >= 5 and across < 4 and bool(np.sqrt(np.concatenate(spread).mean()) < 1.5)
 
 
-def _lit(lab: np.ndarray, face: np.ndarray) -> bool:
+def _lit_points(lab: np.ndarray, face: np.ndarray) -> bool:
     """Return whether all beside a face (points, 3) leans one way, as under coloured light, as may the face (3,)."""
     beside = lab[lab[:, 0] > 25, 1:]
     if len(beside) < 150:
@@ -211,7 +211,7 @@ def judge_skin_tones(
     name: str = "",
     *,
     vision: Vision | None = None,
-    store: Store,
+    cache: ResultCache,
     device: str = "auto",
     progress: bool = True,
 ) -> pd.DataFrame:
@@ -229,42 +229,42 @@ def judge_skin_tones(
     Raises InputError where an image is not in the source's table or the judge fails, ParameterError or UnknownNameError
     where the judge cannot be had.
     """
-    judge = name or (PIXELS if pictures_of(images) == registry.DRAWINGS else NOT_READ)
+    judge = name or (PIXELS if domain_of(images) == registry.DRAWINGS else NOT_READ)
     whom = people.reset_index(drop=True)
     if whom.empty or judge == NOT_READ:
         tones = _unread(len(whom), "not read")
     elif vision is not None:
         from biaslab.judges import vision as asking
 
-        told = asking.tones(images, whom, vision, store=store, progress=progress)
+        told = asking.tones(images, whom, vision, cache=cache, progress=progress)
         tones = _unread(len(whom), "").assign(**told)
     else:
-        tones = _looked_at(images, whom, judge, store, device, progress)
+        tones = _judge_with(images, whom, judge, cache, device, progress)
     names = [c for c in ("image_id", "position") if c in people]
     return pd.concat([whom[names], tones], axis=1).assign(judge=TONE_BY_PIXELS if judge == PIXELS else judge)
 
 
-def _looked_at(images: ImageSource, whom: pd.DataFrame, judge: str, store: Store, device: str, progress: bool):
+def _judge_with(images: ImageSource, people: pd.DataFrame, judge: str, cache: ResultCache, device: str, progress: bool):
     """Return the columns of :func:`face_tones` for people, by pixels or by a judge of another package."""
-    pictures = pictures_of(images)
+    image_domain = domain_of(images)
     # A judge of another package is told who is asked about; pixels are the same whoever it is.
-    asked = [c for c in ("position", "phrase") if c in whom and judge != PIXELS]
-    units = whom[["image_id", *_BOX, *asked]].astype({"image_id": object} | dict.fromkeys(_BOX, float))
-    ready = Memo(lambda: plugins.load(judge, tones=True, device=device, batch_size=0))
+    asked = [c for c in ("position", "phrase") if c in people and judge != PIXELS]
+    units = people[["image_id", *_BOX, *asked]].astype({"image_id": object} | dict.fromkeys(_BOX, float))
+    ready = Memoized(lambda: plugins.load(judge, tones=True, device=device, batch_size=0))
 
     def look(shard: pd.DataFrame) -> pd.DataFrame:
         of, ids = pd.factorize(shard["image_id"])
         read = images.read(list(ids))
         if judge == PIXELS:
-            return face_tones(read, shard[list(_BOX)].to_numpy(), of, pictures)
-        return _asked(read, shard, of, ready)
+            return face_tones(read, shard[list(_BOX)].to_numpy(), of, image_domain)
+        return _ask_judge(read, shard, of, ready)
 
     bar = {"label": f"skin tones of {images.name}", "unit": "faces", "progress": progress}
     if judge == PIXELS:
-        stage = store.stage("skin_tones", {"images": images.digest, "pictures": pictures}, look)
+        stage = cache.stage("skin_tones", {"images": images.digest, "pictures": image_domain}, look)
     else:
         of = {"images": images.digest, "judge": judge, "weights": plugins.digest(judge)}
-        stage = store.stage("judged_skin_tones", of, look)
+        stage = cache.stage("judged_skin_tones", of, look)
     # Few images at a time: large ones would fill the memory.
     return stage.compute(units, shard_rows=64, **bar)
 
@@ -275,19 +275,19 @@ def _unread(n: int, reason: str) -> pd.DataFrame:
     return pd.DataFrame(numbers, index=range(n), dtype=float).assign(reason=pd.Series(reason, range(n), object))
 
 
-def _why_unread(image: Unreadable) -> str:
+def _why_unread(image: UnreadableImage) -> str:
     return image.reason if image.reason in (BLACK, DUPLICATE) else "unreadable"
 
 
-def _asked(
-    images: Sequence[np.ndarray | Unreadable], people: pd.DataFrame, of: np.ndarray, judge: Callable
+def _ask_judge(
+    images: Sequence[np.ndarray | UnreadableImage], people: pd.DataFrame, of: np.ndarray, judge: Callable
 ) -> pd.DataFrame:
     """Return what a judge of another package says of people whose faces are known, with the columns of pixels."""
     found = _unread(len(people), "no face")
     shown = {}
     for k, row in enumerate(people.to_dict("records")):
         image, box = images[of[k]], tuple(row[c] for c in _BOX)
-        if isinstance(image, Unreadable):
+        if isinstance(image, UnreadableImage):
             found.loc[k, "reason"] = _why_unread(image)
         elif not np.isnan(box).any():
             shown[k] = Person(image, box, position=row.get("position", 1), phrase=row.get("phrase", ""))

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from biaslab.cache.result_cache import Stage, Store
-from biaslab.execution.workers import Memo
+from biaslab.cache.result_cache import ResultCache, Stage
+from biaslab.execution.workers import Memoized
 from biaslab.hub import registry as named
 from biaslab.hub.image_sources import ImageSource
 from biaslab.judges import blip, judge, people
@@ -30,11 +30,11 @@ _SHARD_ROWS = 1024
 _AT_A_TIME = 64  # images read and encoded at once
 
 
-def judge_people_vqa(images: ImageSource, asked: pd.DataFrame, name: str, **how: Any) -> pd.DataFrame:
+def judge_people_vqa(images: ImageSource, asked: pd.DataFrame, name: str, **options: Any) -> pd.DataFrame:
     """Judge the people of images by asking about each; what was asked before is read again.
 
     ``asked`` has a row a person: image_id, position (1 is the leftmost, up to 3), phrase. ``name`` is ``vqa:`` and a
-    hub name or folder of a BLIP model for questions or of a BLIP-2 model; ``how`` and errors are as for
+    hub name or folder of a BLIP model for questions or of a BLIP-2 model; ``options`` and errors are as for
     :func:`ask_about`.
 
     Returns one row per row of ``asked``, in its order, with :data:`COLUMNS`: status is ``judged``, ``uncertain``
@@ -46,7 +46,7 @@ def judge_people_vqa(images: ImageSource, asked: pd.DataFrame, name: str, **how:
     rows = list(zip(asked["image_id"].astype(str), asked["position"].astype(int), strict=True))
     units = pd.DataFrame([i for i, _ in rows], columns=["image_id"], dtype=object)
     units["question"] = [question(told[i][at - 1], at, len(told[i])) for i, at in rows]
-    seen = ask_about(images, units, name, unit="people", **how).assign(position=[at for _, at in rows])
+    seen = ask_about(images, units, name, unit="people", **options).assign(position=[at for _, at in rows])
     seen = seen.assign(gender="", role="")
     said = pd.DataFrame([read_answer(text) for text in seen["answer"]], seen.index, ["gender", "reason"])
     said["status"] = np.where(said["gender"] == "unsure", "uncertain", judge.JUDGED)
@@ -60,7 +60,7 @@ def ask_about(
     units: pd.DataFrame,
     name: str,
     *,
-    store: Store,
+    cache: ResultCache,
     device: str = "auto",
     progress: bool = True,
     unit: str = "questions",
@@ -76,19 +76,19 @@ def ask_about(
     ParameterError where the model cannot be had.
     """
     inputs = {"images": images.digest, "kind": kind, "weights": named.digest(blip.located(name, kind))}
-    ready = Memo(partial(blip.load, name, kind, device=device))
+    ready = Memoized(partial(blip.load, name, kind, device=device))
 
     def ask(pixels: dict[str, np.ndarray], asked: pd.DataFrame) -> list[dict]:
         of, there = pd.factorize(asked["image_id"])
         answers = ready().ask([pixels[image_id] for image_id in there], of, list(asked["question"]))
         return [{"answer": line(answer)} for answer in answers]
 
-    stage = partial(store.stage, "answers", inputs)
+    stage = partial(cache.stage, "answers", inputs)
     bar = {"label": f"asking about {images.name}", "unit": unit, "progress": progress, "shard_rows": _SHARD_ROWS}
-    return answered(images, units, ask, stage, device, **bar)
+    return answer_units(images, units, ask, stage, device, **bar)
 
 
-def answered(
+def answer_units(
     images: ImageSource,
     units: pd.DataFrame,
     ask: Callable[[dict[str, np.ndarray], pd.DataFrame], list[dict]],
@@ -107,7 +107,7 @@ def answered(
         for some, read in judge.read_ahead(images, list(dict.fromkeys(shard["image_id"])), device, _AT_A_TIME):
             pixels = dict(zip(some, read, strict=True))
             here = shard[shard["image_id"].isin(some)]
-            rows |= {k: {**judge.opened(i, pixels[i]), "answer": ""} for k, i in here["image_id"].items()}
+            rows |= {k: {**judge.open_images(i, pixels[i]), "answer": ""} for k, i in here["image_id"].items()}
             asked = here[[not rows[k]["status"] for k in here.index]]
             for k, said in zip(asked.index, ask(pixels, asked) if len(asked) else (), strict=True):
                 rows[k].update(said)

@@ -2,19 +2,17 @@
 
 Units: ``percent_*`` is 0–100 points, ``share_*`` and ``presence_*`` are 0–1. Missing input is NaN and is
 either carried to the result or left out and counted; each docstring says which. Several pandas objects are matched by
-their labels and refused where these differ (:func:`biaslab.stats.checks.aligned`); arrays and lists by position.
+their labels and refused where these differ (:func:`biaslab.stats.checks.align`); arrays and lists by position.
 Agreement of annotators, object bias and skin tone have modules of their own.
 """
-
-# ruff: noqa: F401 (what is imported here is what this package offers)
 
 from biaslab.metrics.amplification import (
     DEFINITIONS,
     amplification,
+    bias_direction,
     directional_amplification,
     exclusion_reason,
     expected_amplification,
-    lean,
 )
 from biaslab.metrics.shares import (
     average_gender,
@@ -24,3 +22,18 @@ from biaslab.metrics.shares import (
     percent_female_from_stereotype_score,
     stereotype_score_from_percent,
 )
+
+__all__ = [
+    "DEFINITIONS",
+    "amplification",
+    "average_gender",
+    "bias_direction",
+    "biased_images",
+    "directional_amplification",
+    "exclusion_reason",
+    "expected_amplification",
+    "mean_absolute_deviation",
+    "mean_absolute_difference",
+    "percent_female_from_stereotype_score",
+    "stereotype_score_from_percent",
+]

@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from biaslab.errors import InputError, name_help
-from biaslab.stats.checks import aligned, confidence_level, label_codes, ratio, whole
+from biaslab.stats.checks import align, check_whole, confidence_level, label_codes, ratio
 
 LABELS = ("female", "male", "unsure")
 VOTES = (*LABELS, "other", "tie", "unannotated")
@@ -120,7 +120,7 @@ def cohen_kappa(
     one of the annotators uses a single label. Other arguments as in :func:`krippendorff_alpha`. Raises InputError: As
     :func:`krippendorff_alpha`, or shapes differ.
     """
-    a, b = aligned(a=a, b=b)
+    a, b = align(a=a, b=b)
     first, second = _codes(a, labels, ndim=1), _codes(b, labels, ndim=1)
     if first.shape != second.shape:
         raise InputError(f"a {first.shape} and b {second.shape} must label the same items.")
@@ -215,7 +215,7 @@ def _estimate(
     confidence: float,
 ) -> AgreementEstimate:
     """Return a coefficient of ``items`` (items, columns), which are what is resampled, with its interval."""
-    confidence, replicates = confidence_level(confidence), int(whole(replicates, "replicates", least=1))
+    confidence, replicates = confidence_level(confidence), int(check_whole(replicates, "replicates", least=1))
     n = len(items)
     if reason:
         return AgreementEstimate(np.nan, np.nan, np.nan, n, n_annotators, reason)

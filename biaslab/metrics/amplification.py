@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from biaslab.stats.checks import broadcast, mean_where, numbers, one_of
+from biaslab.stats.checks import broadcast, check_numbers, mean_where, one_of
 
 DEFINITIONS = ("paper", "all", "signed")
 EXCLUSION_REASONS = ("missing", "training_at_50", "generated_at_50", "opposite_direction")
@@ -39,12 +39,12 @@ def amplification(percent_generated: ArrayLike, percent_training: ArrayLike) -> 
     return np.abs(g - 50) - np.abs(t - 50)
 
 
-def lean(percent_female: ArrayLike) -> NDArray[np.float64]:
+def bias_direction(percent_female: ArrayLike) -> NDArray[np.float64]:
     """Return each percentage's lean: -1.0 male, 0.0 none (exactly 50), 1.0 female; NaN stays NaN.
 
     Raises InputError: A percentage outside 0–100.
     """
-    return np.sign(numbers(percent_female, "percent_female", 0, 100) - 50)
+    return np.sign(check_numbers(percent_female, "percent_female", 0, 100) - 50)
 
 
 def directional_amplification(percent_generated: ArrayLike, percent_training: ArrayLike) -> NDArray[np.float64]:

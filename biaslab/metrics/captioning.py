@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm, t
 
 from biaslab.errors import InputError
-from biaslab.stats.checks import aligned
+from biaslab.stats.checks import align
 
 METRICS = ("BLEU-4", "CIDEr", "ROUGE-L")
 WITHOUT = {"METEOR": "needs Java", "SPICE": "needs Java"}
@@ -27,7 +27,7 @@ _REPLICATES = 2000
 _ORDERS = 4
 
 
-def split(text: str) -> str:
+def split_words(text: str) -> str:
     """Return the words of ``text`` in lower case with a space between them, without marks.
 
     What stands after an apostrophe is a word of its own: ``the man's`` is ``the man 's`` as in the Penn treebank;
@@ -59,7 +59,7 @@ def caption_scores(
     from pycocoevalcap.cider.cider import Cider
     from pycocoevalcap.rouge.rouge import Rouge
 
-    captions, references, groups = aligned(captions=captions, references=references, groups=groups)
+    captions, references, groups = align(captions=captions, references=references, groups=groups)
     n = len(captions)
     groups = np.arange(n) if groups is None else np.asarray(groups)
     lacking = [k for k, texts in enumerate(references) if not len(texts)]
@@ -69,18 +69,18 @@ def caption_scores(
             f"There are {n} captions, references of {len(references)} images{at}, and groups of {len(groups)}; give "
             "one caption and at least one reference for each image, and at least one image."
         )
-    tested = {k: [split(text)] for k, text in enumerate(captions)}
-    true = {k: [split(text) for text in texts] for k, texts in enumerate(references)}
+    tested = {k: [split_words(text)] for k, text in enumerate(captions)}
+    true = {k: [split_words(text) for text in texts] for k, texts in enumerate(references)}
     scorer = BleuScorer(n=_ORDERS)
     for k in range(n):
         scorer += (tested[k][0], true[k])
     values, _ = scorer.compute_score(option="closest")
-    how = groups, seed, confidence
-    rows = [("BLEU-4", values[-1], *_limits(_counts(scorer.ctest), _bleu, *how))]
+    options = groups, seed, confidence
+    rows = [("BLEU-4", values[-1], *_limits(_counts(scorer.ctest), _bleu, *options))]
     for name, metric in (("CIDEr", Cider()), ("ROUGE-L", Rouge())):
         value, each = metric.compute_score(true, tested)
         sums = np.column_stack([each, np.ones(n)])
-        rows.append((name, value, *_limits(sums, lambda sums: sums[:, 0] / sums[:, 1], *how)))
+        rows.append((name, value, *_limits(sums, lambda sums: sums[:, 0] / sums[:, 1], *options)))
     scores = pd.DataFrame(rows, columns=["metric", "value", "ci_low", "ci_high"])
     scores[["value", "ci_low", "ci_high"]] *= 100
     return scores.assign(n=n)

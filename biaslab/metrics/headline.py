@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from biaslab.stats.checks import aligned
+from biaslab.stats.checks import align
 
 CELL = ["source", "cluster", "template"]
 PERSON = ["source", "image_id", "position"]
@@ -41,8 +41,8 @@ class Headline:
     are alike), count and n (people judged female; female or male) and coefficient."""
     people: pd.DataFrame
     """Who was judged: source, image_id, position, cell (row of ``cells``) and judged (1 female, 0 male, else NaN)."""
-    folded: bool = False  # Whether signs of coefficients are those of the shares.
-    drawn: bool = False
+    is_absolute: bool = False  # Whether signs of coefficients are those of the shares.
+    clusters_random: bool = False
     """Whether its interval is of other clusters, too (Student's t over them), not of these alone."""
     about: str = ""  # What its shares are of, such as an attribute; empty is perceived gender.
     null_mean: float = 0.0  # What chance adds to the sum on average, in its unit.
@@ -59,12 +59,12 @@ class Headline:
         return float(self.base + (cells["coefficient"] * (share - 0.5)).sum(skipna=False) - self.null_mean)
 
 
-def judged(gender: pd.Series) -> np.ndarray:
+def encode_gender(gender: pd.Series) -> np.ndarray:
     """Return 1 for female, 0 for male, NaN for any other answer, one for each ``gender``."""
     return gender.map({"female": 1.0, "male": 0.0}).to_numpy(float)
 
 
-def cells_of(people: pd.DataFrame, stratum: str = "") -> tuple[pd.DataFrame, pd.DataFrame]:
+def cells_and_people(people: pd.DataFrame, stratum: str = "") -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return cells (without coefficients) and people as of :class:`Headline`.
 
     ``people`` has :data:`CELL` (source and template may be missing where there is one), image_id, position, gender as
@@ -74,7 +74,7 @@ def cells_of(people: pd.DataFrame, stratum: str = "") -> tuple[pd.DataFrame, pd.
     people = people.assign(**{name: value for name, value in given.items() if name not in people})
     people = people.assign(
         position=people["position"].astype(int),
-        judged=judged(people["gender"]),
+        judged=encode_gender(people["gender"]),
         stratum=people[stratum] if stratum else "",
     )
     by = people.groupby([*CELL, "stratum"], sort=False, dropna=False)["judged"]
@@ -84,12 +84,12 @@ def cells_of(people: pd.DataFrame, stratum: str = "") -> tuple[pd.DataFrame, pd.
     return cells.astype({"count": int, "n": int}), people.reset_index(drop=True)
 
 
-def pooled(cells: pd.DataFrame, coefficient: ArrayLike) -> pd.DataFrame:
+def pool_cells(cells: pd.DataFrame, coefficient: ArrayLike) -> pd.DataFrame:
     """Return cells with coefficients (one, or one each) of clusters' shares; people of all templates count alike.
 
     Raises InputError: Coefficients have other labels than the cells.
     """
-    cells, coefficient = aligned((0,), cells=cells, coefficient=coefficient)
+    cells, coefficient = align((0,), cells=cells, coefficient=coefficient)
     of_cluster = cells.groupby(["source", "cluster"])["n"].transform("sum")
     return cells.assign(coefficient=np.asarray(coefficient) * (cells["n"] / of_cluster.where(of_cluster > 0)).fillna(0))
 

@@ -10,7 +10,7 @@ from scipy import linalg
 from scipy.special import gammaln
 
 from biaslab.errors import InputError
-from biaslab.stats.checks import aligned
+from biaslab.stats.checks import align
 
 _BLOCK = 2048
 DISTRACTORS = 99  # other captions beside an image's own (section D.1)
@@ -66,7 +66,7 @@ def frechet_distance(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def _sets(first: np.ndarray, second: np.ndarray) -> list[np.ndarray]:
-    sets = [np.asarray(features, float) for features in aligned((1,), first=first, second=second)]
+    sets = [np.asarray(features, float) for features in align((1,), first=first, second=second)]
     if any(s.ndim != 2 or len(s) < 2 for s in sets) or len({s.shape[1] for s in sets}) > 1:
         raise InputError(
             f"The features have the shapes {' and '.join(str(s.shape) for s in sets)}; give two sets of 2 images or "
@@ -121,7 +121,7 @@ def retrieval_bias(similarity: np.ndarray, female: np.ndarray, k: int) -> np.nda
     shows a woman (else a man). Returns -1 to 1 for each text. Source: dalleval paper, appendix C.1, Table 14. Raises
     InputError: k is not from 1 to the number of images, or the shapes do not fit.
     """
-    female, images = aligned((0,), female=female, similarity=np.transpose(similarity))
+    female, images = align((0,), female=female, similarity=np.transpose(similarity))
     similarity, female = np.asarray(images, float).T, np.asarray(female, bool)
     if similarity.ndim != 2 or female.shape != similarity.shape[1:] or not 1 <= k <= len(female):
         raise InputError(

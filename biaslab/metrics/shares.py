@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from biaslab.errors import InputError
 from biaslab.schema.genders import GENDERS
-from biaslab.stats.checks import aligned, broadcast, label_codes, numbers, ratio
+from biaslab.stats.checks import align, broadcast, check_numbers, label_codes, ratio
 
 
 def average_gender(n_female: ArrayLike, n_male: ArrayLike) -> NDArray[np.float64]:
@@ -28,7 +28,7 @@ def mean_absolute_deviation(counts: ArrayLike) -> NDArray[np.float64]:
     count. A fair model scores above 0 by chance: see :func:`biaslab.stats.mad_floor`. Source: dalleval, section 4.2.4.
     Raises InputError: Negative counts or fewer than two categories.
     """
-    counts = numbers(counts, "counts", 0)
+    counts = check_numbers(counts, "counts", 0)
     if counts.ndim == 0 or counts.shape[-1] < 2:
         raise InputError(f"counts of shape {counts.shape} must have two or more categories along its last axis.")
     shares = ratio(counts, counts.sum(axis=-1, keepdims=True))
@@ -81,8 +81,8 @@ def stereotype_score_from_percent(percent_female: ArrayLike, stereotype: ArrayLi
 
     Raises InputError: Another stereotype or a percentage outside 0–100.
     """
-    percent_female, stereotype = aligned(percent_female=percent_female, stereotype=stereotype)
-    percent = numbers(percent_female, "percent_female", 0, 100)
+    percent_female, stereotype = align(percent_female=percent_female, stereotype=stereotype)
+    percent = check_numbers(percent_female, "percent_female", 0, 100)
     percent, sign = broadcast(percent_female=percent, stereotype=_sign(stereotype))
     return sign * (2 * percent - 100)
 
@@ -92,8 +92,8 @@ def percent_female_from_stereotype_score(score: ArrayLike, stereotype: ArrayLike
 
     Source: paired, section 3.2.3, eq. 1. Raises InputError: A score outside -100 to 100, or another stereotype.
     """
-    score, stereotype = aligned(score=score, stereotype=stereotype)
-    points, sign = broadcast(score=numbers(score, "score", -100, 100), stereotype=_sign(stereotype))
+    score, stereotype = align(score=score, stereotype=stereotype)
+    points, sign = broadcast(score=check_numbers(score, "score", -100, 100), stereotype=_sign(stereotype))
     return 50 + sign * points / 2
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from biaslab.errors import InputError
-from biaslab.stats.checks import aligned, broadcast, ratio
+from biaslab.stats.checks import align, broadcast, ratio
 
 _GROUPS = ("explicitly_guided", "implicitly_guided", "explicitly_independent", "implicitly_independent")
 DEPENDENCY_GROUPS = (*_GROUPS, "hidden")
@@ -41,7 +41,7 @@ def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     where a row is all zeros or has a missing entry. Raises InputError: Shapes differ, rows are empty, or a value is
     infinite.
     """
-    a, b = map(np.asarray, aligned(a=a, b=b))
+    a, b = map(np.asarray, align(a=a, b=b))
     if a.ndim < 2 or a.shape != b.shape or (width := int(np.prod(a.shape[1:]))) == 0:
         raise InputError(f"The shapes are {a.shape} and {b.shape}; give two of one shape, (pairs, features).")
     out = np.empty(len(a))
@@ -234,7 +234,7 @@ def dependency_groups_of_largest(
     (Nouns of which no object was found are hidden.) Source: triplets, section 6.2. Raises InputError: A coverage is
     outside 0–1, or there is not one for each object.
     """
-    objects, explicit, coverage, human_coverage = aligned(
+    objects, explicit, coverage, human_coverage = align(
         objects=objects, explicit=explicit, coverage=coverage, human_coverage=human_coverage
     )
     largest, human = broadcast(0, 1, coverage=coverage, human_coverage=human_coverage)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from biaslab.errors import InputError
-from biaslab.stats.checks import numbers, one_of
+from biaslab.stats.checks import check_numbers, one_of
 
 # The ten swatches of the Monk Skin Tone scale, lightest first (Monk 2022, skintone.google).
 MONK_SWATCHES = (
@@ -83,7 +83,7 @@ def nearest_monk_tone(angle: ArrayLike) -> NDArray[np.float64]:
 
     Raises InputError: What is no number.
     """
-    angle = numbers(angle, "angle")
+    angle = check_numbers(angle, "angle")
     return _nearest(np.abs(angle[..., None] - typology_angle(srgb_to_lab(swatch_rgb()))))
 
 
@@ -123,7 +123,7 @@ def ycrcb_skin(image: ArrayLike) -> NDArray[np.bool_]:
 
 
 def _colours(name: str, values: ArrayLike, low: float = -np.inf, high: float = np.inf) -> NDArray[np.float64]:
-    values = numbers(values, name, low, high)
+    values = check_numbers(values, name, low, high)
     if values.ndim == 0 or values.shape[-1] != 3:
         raise InputError(f"{name} has shape {values.shape}; its last axis must hold the 3 values of a colour.")
     return values

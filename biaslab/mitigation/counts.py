@@ -5,7 +5,7 @@
    people as independent: where the model leans nowhere and they are, the aspect or a group is called biased in 3 % of
    samples; where every image shows one woman and one man, in 8 to 9 %. An identity may need a guideline if the aspect,
    its group or its own count differs, and is called biased only where that guideline must change.
-2. **How large is an identity's share?** :func:`shrunk` draws it to its group's mean, among people told nothing.
+2. **How large is an identity's share?** :func:`shrink_share` draws it to its group's mean, among people told nothing.
 3. **How often is the other gender told?** :func:`share_to_tell`; ``follows`` counts ten more people who look as told.
    What would tell less than one prompt and less than 1 % of them is not told, and never more than 90 % are told, so
    that people who are told nothing are still seen. Of a group of whom all were told, the share is the one for p = 1.
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from biaslab import lexicons
-from biaslab.mitigation.critique import JUDGED, NO_JUDGEMENT, Brief, Counts, Critique, Finding, Guideline, named
+from biaslab.mitigation.critique import JUDGED, NO_JUDGEMENT, Brief, Counts, Critique, Finding, Guideline, name_identity
 from biaslab.prompts.paired import sentence
 from biaslab.schema.genders import GENDERS
 
@@ -45,7 +45,7 @@ _LEAST = 0.01
 _MOST = 0.9
 
 
-def shrunk(count, n, weight=None) -> tuple[np.ndarray, float, float]:
+def shrink_share(count, n, weight=None) -> tuple[np.ndarray, float, float]:
     """Return shares drawn to their mean m by a beta-binomial model, m, and rho (0: no more than chance).
 
     Shares p_i of n_i people scatter about m with variance rho m (1 - m). By moments (Kleinman 1973, JASA 68, 46–54),
@@ -109,9 +109,9 @@ def critique(brief: Brief) -> Critique:
     if len(wide) > 1:
         fit = known["women"].where(known["stereotype"] == "female", known["n"] - known["women"])
         wide[""] = (fit.sum(), known["n"].sum())
-    groups = tested(wide)
+    groups = test_shares(wide)
     aspect = groups.pop("", None)
-    own = tested({row.identity: (row.women, row.n) for row in known.itertuples()})
+    own = test_shares({row.identity: (row.women, row.n) for row in known.itertuples()})
     words = []
     if aspect:
         seen = _seen(aspect.share, aspect.n, f"fit the stereotype of {brief.aspect}")
@@ -121,8 +121,8 @@ def critique(brief: Brief) -> Critique:
     for stereotype, group in rows.groupby("stereotype", sort=False):
         test, follows = groups.get(stereotype), _follows(people[people["stereotype"] == stereotype])
         # Of whom all were told, or nobody is seen, the group's mean is taken.
-        group["female"], _, rho = shrunk(group["plain_women"], group["plain"], group["n"])
-        group["seen"] = shrunk(group["women"], group["n"])[0]
+        group["female"], _, rho = shrink_share(group["plain_women"], group["plain"], group["n"])
+        group["seen"] = shrink_share(group["women"], group["n"])[0]
         words.append(_of_group(test, stereotype, len(group), rho))
         # A group of whom nobody is seen gives no ground for a guideline, whatever the other shows.
         needed = bool(test and (test.differs or (aspect and aspect.differs)))
@@ -151,7 +151,7 @@ def critique(brief: Brief) -> Critique:
     )
 
 
-def tested(counts: Mapping[str, tuple[int, int]]) -> dict[str, _Test]:
+def test_shares(counts: Mapping[str, tuple[int, int]]) -> dict[str, _Test]:
     """Return tests of counts against one half of all, corrected for one another."""
     from scipy.stats import binomtest
 
@@ -205,7 +205,7 @@ def _guideline(row, follows: Mapping[str, float], before: Guideline | None) -> t
         return None, _NO_USE
     if before and before.gender == told and abs(before.share - share) < least:
         return before, ""
-    return Guideline(row.identity, told, share, sentence([named(row.identity)], [told])), ""
+    return Guideline(row.identity, told, share, sentence([name_identity(row.identity)], [told])), ""
 
 
 def _kind(aspect: _Test | None, groups: Mapping[str, _Test], alone: set[str]) -> str:
@@ -240,7 +240,7 @@ def _of_group(test: _Test | None, stereotype: str, n_identities: int, rho: float
 
 def _of_identity(row, before: Guideline | None, given: Guideline | None, needs: bool, nothing: str) -> str:
     """Return what was seen, what follows from it, and what to tell or why ``nothing`` is told."""
-    missing, many = row.people - row.n, named(row.identity, many=True)
+    missing, many = row.people - row.n, name_identity(row.identity, many=True)
     words = f"None of {missing:,} {many} can be judged"
     share = row.women / max(row.n, 1)
     more = "female" if (share if np.isnan(row.female) else row.female) > 0.5 else "male"
@@ -266,7 +266,7 @@ def _of_identity(row, before: Guideline | None, given: Guideline | None, needs: 
 
 
 def _order(given: Guideline, change: str = "") -> str:
-    whom = named(given.identity)
+    whom = name_identity(given.identity)
     pictures = f"{_percent(given.share)}{change} of the pictures"
     return f"Show {_MANY[given.gender]} in {pictures} that ask for {lexicons.article(whom)} {whom}."
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from biaslab.hub.image_sources import Unreadable
+    from biaslab.hub.image_sources import UnreadableImage
 
 JUDGED, NO_JUDGEMENT = "judged", "no_judgement"
 KINDS = ("towards stereotypes", "against stereotypes", "too few women", "too few men", "both ways", "none")
@@ -69,14 +69,14 @@ class Brief(Batch):
     """One row per person asked for: image_id, prompt_id, position, phrase, identity, stereotype (``female`` or
     ``male``), told (the gender that the text tells, or empty), gender (``female``, ``male``, ``unsure`` or empty) and
     outcome, as judged."""
-    images: Callable[[Sequence[str]], list[np.ndarray | Unreadable]]
+    images: Callable[[Sequence[str]], list[np.ndarray | UnreadableImage]]
     earlier: tuple[Guideline, ...] = ()
     """The guidelines in these prompts, from the round before."""
 
     def critique(self, outcome: str, **said: Any) -> Critique:
         """Return a critique of it, by default with the earlier guidelines."""
         about = {f.name: getattr(self, f.name) for f in fields(Batch)}
-        silent = {"biased": None, "kind": "", "guidelines": self.earlier, "counts": counted(self.people)}
+        silent = {"biased": None, "kind": "", "guidelines": self.earlier, "counts": count_people(self.people)}
         return Critique(**about, outcome=outcome, **silent | said)
 
 
@@ -116,7 +116,7 @@ class Critique(Batch):
     image_ids: tuple[str, ...] = ()
 
 
-def counted(people: pd.DataFrame) -> Counts:
+def count_people(people: pd.DataFrame) -> Counts:
     """Return the counts of rows of people."""
     known = people["gender"].isin(GENDERS)
     female = int((people["gender"] == "female").sum())
@@ -128,7 +128,7 @@ def briefs(
     aspect: str,
     round_: int,
     texts: pd.DataFrame,
-    read: Callable[[Sequence[str]], list[np.ndarray | Unreadable]],
+    read: Callable[[Sequence[str]], list[np.ndarray | UnreadableImage]],
     *,
     critic: str = "counts",
     batch_size: int = 8,
@@ -163,18 +163,18 @@ def briefs(
     found = []
     for name, some in people.groupby(whom, sort=False):
         seen = some.loc[~some["status"].isin(_NOT_THERE), "image_id"].unique()
-        drawn = sorted(seen, key=lambda image_id: draw(seed, round_, aspect, image_id))[:batch_size]
+        drawn = sorted(seen, key=lambda image_id: draw_batches(seed, round_, aspect, image_id))[:batch_size]
         found.append(brief(f"{aspect}/{name}", str(name), some[some["image_id"].isin(drawn)]))
     return found
 
 
-def draw(*given: object) -> float:
+def draw_batches(*given: object) -> float:
     """Return a number from 0 up to 1 that nothing but the arguments decides, as good as drawn by chance."""
     key = "\0".join(map(str, given)).encode("utf-8", "surrogatepass")
     return (int.from_bytes(hashlib.blake2b(key, digest_size=8).digest()) >> 11) / 2**53
 
 
-def named(identity: str, *, many: bool = False) -> str:
+def name_identity(identity: str, *, many: bool = False) -> str:
     """Return an identity as prose says it: ``carpenter, high power`` is a carpenter of high power."""
     name, _, level = identity.partition(", ")
     name = lexicons.plurals(name)[0] if many else name

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from biaslab.endpoints.chat import OUTCOMES, Answer, Message, ask_until, picture
+from biaslab.endpoints.chat import OUTCOMES, Answer, Message, ask_until, image_message
 from biaslab.endpoints.settings import EndpointSettings
-from biaslab.mitigation.critique import JUDGED, NO_JUDGEMENT, Brief, Critique, Guideline, named
+from biaslab.mitigation.critique import JUDGED, NO_JUDGEMENT, Brief, Critique, Guideline, name_identity
 
 if TYPE_CHECKING:
-    from biaslab.cache.result_cache import Store
+    from biaslab.cache.result_cache import ResultCache
 
 # How often it is asked, in all, for an answer that can be used.
 READINGS = 3
@@ -59,8 +59,8 @@ class _Reply(NamedTuple):
     guideline: str
 
 
-def critiques(briefs: Sequence[Brief], endpoint: EndpointSettings, store: Store | None = None) -> list[Critique]:
-    """Return what the model says of each brief, in order; answers are kept in ``store``.
+def critiques(briefs: Sequence[Brief], endpoint: EndpointSettings, cache: ResultCache | None = None) -> list[Critique]:
+    """Return what the model says of each brief, in order; answers are kept in ``cache``.
 
     A brief without an image that can be shown, a refusal, and a model that gives nothing usable have no judgement, with
     the cause. Where there is no bias, or no judgement, the guidelines of the round before stay.
@@ -78,7 +78,7 @@ def critiques(briefs: Sequence[Brief], endpoint: EndpointSettings, store: Store 
         return [_AGAIN.format(why=why) if isinstance(why, str) and why else "" for why in replies]
 
     answers = ask_until(
-        endpoint, [_question(briefs[i], shown[i]) for i in talked], wrong, READINGS, store,
+        endpoint, [_question(briefs[i], shown[i]) for i in talked], wrong, READINGS, cache,
         options={"response_format": _FORMAT}, longest=_LONGEST_ANSWER, label="asking the critic", progress=False,
     )  # fmt: skip
     replies = {i: (answer, read[k]) for k, (i, answer) in enumerate(zip(talked, answers, strict=True))}
@@ -93,14 +93,14 @@ def _shown(brief: Brief) -> dict[str, tuple[str, dict[str, Any]]]:
     asked = brief.people.drop_duplicates("image_id")
     images = brief.images(asked["image_id"].tolist())
     return {
-        image_id: (brief.prompts[prompt_id], picture(image, _LONGEST_SIDE))
+        image_id: (brief.prompts[prompt_id], image_message(image, _LONGEST_SIDE))
         for image_id, prompt_id, image in zip(asked["image_id"], asked["prompt_id"], images, strict=True)
         if isinstance(image, np.ndarray)
     }
 
 
 def _question(brief: Brief, images: dict[str, tuple[str, dict[str, Any]]]) -> list[Message]:
-    whom = named(brief.identity, many=True) if brief.identity else "people"
+    whom = name_identity(brief.identity, many=True) if brief.identity else "people"
     parts: list[dict[str, Any]] = [{"type": "text", "text": _QUESTION.format(whom=whom, n=len(images))}]
     for k, (asked, shown) in enumerate(images.values(), start=1):
         parts += [{"type": "text", "text": f"Picture {k} was asked for as: {asked}"}, shown]

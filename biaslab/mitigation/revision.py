@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from biaslab.mitigation.critique import draw
+from biaslab.mitigation.critique import draw_batches
 from biaslab.prompts import paired as asking
 from biaslab.prompts.paired import Prompts
 
@@ -43,7 +43,7 @@ def revise(prompts: Prompts, critiques: Sequence[Critique], *, seed: int, words:
             for prompt_id in people.loc[named & (people["aspect"] == critique.aspect), "prompt_id"].unique():
                 if guideline.text not in wording[prompt_id]:
                     wording[prompt_id].append(guideline.text)
-    people["told"] = _told(people, told_to, f"{seed}/{latest}")
+    people["told"] = _add_guidelines(people, told_to, f"{seed}/{latest}")
     changed = people[people["told"].ne("").groupby(people["prompt_id"]).transform("any")]
     for prompt_id, within in changed.sort_values("position").groupby("prompt_id"):
         wording[prompt_id].insert(0, asking.sentence(within["phrase"], within["told"], words))
@@ -54,14 +54,14 @@ def revise(prompts: Prompts, critiques: Sequence[Critique], *, seed: int, words:
     return Prompts(prompts.texts.assign(text=texts), people.drop(columns="aspect"))
 
 
-def _told(people: pd.DataFrame, guidelines: Mapping[tuple[str, str], Guideline], key: str) -> list[str]:
+def _add_guidelines(people: pd.DataFrame, guidelines: Mapping[tuple[str, str], Guideline], key: str) -> list[str]:
     """Return for each row of people the gender that its text tells, or an empty text."""
     # Of each aspect and identity the rows by position, in the order in which they are told.
     rows: dict[tuple[str, str], dict[int, list[int]]] = {}
     by = people.reset_index(drop=True).groupby(["aspect", "identity"])
     for identity in guidelines:
         some = by.get_group(identity)
-        drawn = [draw(key, *of) for of in zip(some["prompt_id"], some["position"], strict=True)]
+        drawn = [draw_batches(key, *of) for of in zip(some["prompt_id"], some["position"], strict=True)]
         some = some.assign(drawn=drawn).sort_values(["position", "drawn"])
         rows[identity] = {int(p): of.index.tolist() for p, of in some.groupby("position")}
     n = {identity: sum(map(len, of.values())) for identity, of in rows.items()}
@@ -69,9 +69,9 @@ def _told(people: pd.DataFrame, guidelines: Mapping[tuple[str, str], Guideline],
     for aspect, gender in sorted({(aspect, g.gender) for (aspect, _), g in guidelines.items()}):
         # A chance order, so that the places where shares are rounded up have nothing to do with names.
         chain = [i for i, g in guidelines.items() if (i[0], g.gender) == (aspect, gender)]
-        wanted = {i: n[i] * guidelines[i].share for i in sorted(chain, key=lambda i: draw(key, *i))}
+        wanted = {i: n[i] * guidelines[i].share for i in sorted(chain, key=lambda i: draw_batches(key, *i))}
         owed: dict[int, float] = defaultdict(float)
-        for identity, count in _rounded(wanted, draw(key, aspect, gender)).items():
+        for identity, count in _rounded(wanted, draw_batches(key, aspect, gender)).items():
             shares = {p: count * len(of) / n[identity] for p, of in rows[identity].items()}
             for position, first in _spread(shares, owed).items():
                 for k in rows[identity][position][:first]:

@@ -1,11 +1,11 @@
-"""Who criticises, how often, and what a critic at an endpoint sees."""
+"""Settings of FairCritic's critic."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from biaslab.endpoints.settings import Url, Variable
-from biaslab.schema.groups import Group, Whole, field
+from biaslab.schema.groups import Group, Integer, field
 
 
 class CriticSettings(Group):
@@ -13,16 +13,15 @@ class CriticSettings(Group):
 
     kind: Literal["counts", "endpoint"] = field(
         "counts",
-        "FairCritic's critic: `counts` (from the judges' counts), or `endpoint`: the vision model `critic.model` "
-        "behind `critic.url` (as in the paper).",
+        "FairCritic's critic: `counts` (rules on the judged counts), or `endpoint`, the vision model `critic.model` "
+        "at `critic.url` as in the paper.",
     )
-    rounds: Whole = field(1, "Rounds of FairCritic (paper: 1); 0 leaves it out.", "rounds", ge=0, le=10)
-    images: Whole = field(8, "Images that a critic at an endpoint sees at a time.", "images", ge=1, le=64)
-    model: str = field("", "Name of the vision model there (paper: gpt-4-vision-preview).")
+    rounds: Integer = field(1, "FairCritic rounds (paper: 1); 0 skips FairCritic.", "rounds", ge=0, le=10)
+    images_per_request: Integer = field(8, "Images in one request to the vision model.", "images", ge=1, le=64)
+    model: str = field("", "Name of the vision model (paper: gpt-4-vision-preview).")
     url: Url = field("", "Base URL of the critic's endpoint; empty is `endpoint.url`.", secret=True)
-    key_variable: Variable = field(
+    api_key_env: Variable = field(
         "",
-        "Environment variable that holds the critic's key, which is sent to the critic's endpoint; empty is "
-        "`endpoint.key_variable`.",
+        "Environment variable that holds the API key for the critic's endpoint; empty is `endpoint.api_key_env`.",
         secret=True,
     )

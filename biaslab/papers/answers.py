@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 COUNTS = ("up", "down", "unclear", "each", "rows")
 """What texts of a counted answer have in addition to columns."""
-_NONE_COULD = "Inconclusive: no test could be significant with so few of them."
+_UNATTAINABLE = "Inconclusive: no test could be significant with so few of them."
 _OVERCORRECTED = "The correction for small-sample bias exceeds the corrected estimate."
 
 
@@ -47,33 +47,33 @@ class Answer:
     answer: str = ""  # The sentence of what is no verdict.
     up: str = ""  # The words where the value lies above ``reference``,
     down: str = ""  # below it,
-    unclear: str = ""  # and where the test is not significant; of a counted answer, where none of its tests is.
-    named: str = ""  # Of a counted answer, the text for a row whose test is significant,
-    unnamed: str = ""  # and for one whose test is not.
+    not_significant: str = ""  # and where the test is not significant; of a counted answer, where none of its tests is.
+    significant_text: str = ""  # Of a counted answer, the text for a row whose test is significant,
+    nonsignificant_text: str = ""  # and for one whose test is not.
     rows: Mapping[str, Any] = field(default_factory=dict)  # By column, the value or values of rows that it is about.
-    known: tuple[str, ...] = ()  # Columns that are not missing in rows that it is about; those of ``value`` count.
-    by: tuple[str, ...] = ()  # Columns that the rows of one answer share.
-    lead: Mapping[str, Any] = field(default_factory=dict)  # By column, the value of a group's leading row.
+    require: tuple[str, ...] = ()  # Columns that are not missing in rows that it is about; those of ``value`` count.
+    group_by: tuple[str, ...] = ()  # Columns that the rows of one answer share.
+    primary: Mapping[str, Any] = field(default_factory=dict)  # By column, the value of a group's leading row.
     value: str = ""  # The column of the estimate.
-    plain: str = ""  # That of the uncorrected estimate, which is the paper's own.
+    uncorrected: str = ""  # That of the uncorrected estimate, which is the paper's own.
     p: str = ""  # That of the test, adjusted over what the answer rests on; without one there is no verdict.
     test: str = "sign"  # The kind of test, which decides the fewest units: one of :data:`biaslab.stats.TESTS`.
     n: str = ""  # That of the number of independent units.
     unit: str = ""  # The unit of the estimate; the column's own where empty.
-    counted: str = ""  # What ``n`` counts; the column's own unit where empty.
+    n_unit: str = ""  # What ``n`` counts; the column's own unit where empty.
     reference: float = 0.0  # What the value is compared with.
     reference_name: str = ""  # What that means, such as ``no change``.
-    marks: str = ""  # What a row is called in the small figure; without it the figure has the estimate alone.
-    each: str = ""  # What is said of each row of a group, but for the leading one.
+    mark_name: str = ""  # What a row is called in the small figure; without it the figure has the estimate alone.
+    row_text: str = ""  # What is said of each row of a group, but for the leading one.
     details: tuple[str, ...] = ()  # Sentences below it.
-    planted: str = ""  # The entry of a package's words on its model, first of the details; columns in braces.
+    simulated: str = ""  # The entry of a package's words on its model, first of the details; columns in braces.
     figure: str = ""  # The figure that shows it.
     main: bool = False  # Whether the paper's part of the report opens with it.
     card: int = 0  # Its place among the cards of the report, from 1.
     card_printed: int = 0  # The same where all models are printed ones.
     columns: tuple[str, ...] = ()  # Columns that texts name beyond those of the table.
-    least: str = ""  # Of a counted answer, the column of the smallest p that could be.
-    instead: Mapping[str, Any] = field(default_factory=dict)  # Fields that differ for rows that it does not take.
+    min_attainable_p: str = ""  # Of a counted answer, the column of the smallest p that could be.
+    fallback: Mapping[str, Any] = field(default_factory=dict)  # Fields that differ for rows that it does not take.
 
     @property
     def limits(self) -> tuple[str, str]:
@@ -89,30 +89,33 @@ class Answer:
         Raises:
             InputError: A column that it reads is missing.
         """
-        chosen = self._chosen(frame)
+        chosen = self._select_rows(frame)
         others = []
-        if self.instead:
-            answer = replace(self, **{"instead": {}, **self.instead})
+        if self.fallback:
+            answer = replace(self, **{"fallback": {}, **self.fallback})
             others = answer.findings(frame.drop(chosen.index), confidence=confidence)
-            others = [replace(other, declared=other.declared or bool(self.unclear)) for other in others]
-        if not self.by:
-            return [self._of_row(row, (), confidence) for row in _records(chosen)] + others
-        groups = [list(_records(rows)) for _, rows in chosen.groupby(list(self.by), sort=False, dropna=False)]
-        if (self.unclear and not self.up) or not self.lead:
-            return [self._count(rows, confidence) for rows in groups] + others
-        leading = [(self._leading(rows), rows) for rows in groups]
-        return [self._of_row(row, rows, confidence) for row, rows in leading if row] + others
+            others = [
+                replace(other, has_declared_test=other.has_declared_test or bool(self.not_significant))
+                for other in others
+            ]
+        if not self.group_by:
+            return [self._finding_of_row(row, (), confidence) for row in _records(chosen)] + others
+        groups = [list(_records(rows)) for _, rows in chosen.groupby(list(self.group_by), sort=False, dropna=False)]
+        if (self.not_significant and not self.up) or not self.primary:
+            return [self._counted_finding(rows, confidence) for rows in groups] + others
+        leading = [(self._primary_row(rows), rows) for rows in groups]
+        return [self._finding_of_row(row, rows, confidence) for row, rows in leading if row] + others
 
-    def _leading(self, rows: Sequence[dict]) -> dict:
+    def _primary_row(self, rows: Sequence[dict]) -> dict:
         """Return the leading row of a group; nothing where it has none."""
-        return next((row for row in rows if all(row[name] == value for name, value in self.lead.items())), {})
+        return next((row for row in rows if all(row[name] == value for name, value in self.primary.items())), {})
 
-    def _chosen(self, frame: pd.DataFrame) -> pd.DataFrame:
+    def _select_rows(self, frame: pd.DataFrame) -> pd.DataFrame:
         needed = (
             *self.rows,
-            *self.known,
-            *self.by,
-            *filter(None, (self.value, self.p, self.n, self.plain, self.least)),
+            *self.require,
+            *self.group_by,
+            *filter(None, (self.value, self.p, self.n, self.uncorrected, self.min_attainable_p)),
         )
         if missing := [name for name in needed if name not in frame.columns]:
             raise InputError(
@@ -121,22 +124,22 @@ class Answer:
             )
         for name, values in self.rows.items():
             frame = frame[frame[name].isin(values if isinstance(values, list | tuple) else [values])]
-        return frame.dropna(subset=[name for name in (*self.known, self.value) if name])
+        return frame.dropna(subset=[name for name in (*self.require, self.value) if name])
 
-    def _of_row(self, row: dict, group: Sequence[dict], confidence: float) -> Finding:
-        details: list[str] = list(self._planted(row))
+    def _finding_of_row(self, row: dict, group: Sequence[dict], confidence: float) -> Finding:
+        details: list[str] = list(self._simulation_note(row))
         test: dict[str, Any] = {}
         if self.up:
             alpha = stats.significance(confidence)
-            p, more = self._tested(row, alpha)
+            p, more = self._guarded_p(row, alpha)
             details += more
             side = row[self.value] - self.reference
-            words = formatting.moved(side, side, self.up, self.down, self.unclear)
-            unclear = self._text(self.unclear, row)
-            test = {"undecided": unclear, "p": p, "alpha": alpha, "test": self.test}
+            words = formatting.direction(side, side, self.up, self.down, self.not_significant)
+            unclear = self._text(self.not_significant, row)
+            test = {"not_significant": unclear, "p": p, "alpha": alpha, "test": self.test}
         else:
             words = self.answer
-        details += self._texts([self.each], [other for other in group if other is not row])
+        details += self._texts([self.row_text], [other for other in group if other is not row])
         details += self._texts(self.details, [row])
         return self._finding(words, row, group, row.get(self.n, nan), details, **self._estimate(row), **test)
 
@@ -147,43 +150,60 @@ class Answer:
         numbers: dict[str, Any] = dict(zip(("estimate", "ci_low", "ci_high"), self._numbers(row), strict=True))
         return numbers | {"unit": self._unit(self.unit, self.value)}
 
-    def _count(self, rows: list[dict], confidence: float) -> Finding:
+    def _counted_finding(self, rows: list[dict], confidence: float) -> Finding:
         """Return the finding that counts the significant tests of a group's rows."""
         alpha = stats.significance(confidence)
-        tests = tuple(self._of_group(row, alpha) for row in rows) if self.unclear else ()
+        tests = tuple(self._group_test(row, alpha) for row in rows) if self.not_significant else ()
         counts = {name: f"{{{name}}}" for name in COUNTS} | {"rows": f"{len(rows):,}"}
         first = rows[0] | counts
         if len({row.get("model") for row in rows}) > 1:
             first["model"] = ""
-        least = [row[self.least] for row in rows if self.least and isfinite(row[self.p])]
-        none = self.unclear if not self.least or stats.attainable(least, alpha) else _NONE_COULD
+        least = [row[self.min_attainable_p] for row in rows if self.min_attainable_p and isfinite(row[self.p])]
+        none = (
+            self.not_significant
+            if not self.min_attainable_p or stats.can_be_significant(least, alpha)
+            else _UNATTAINABLE
+        )
         p = min((test.p for test in tests if isfinite(test.p)), default=nan)
         verdict: dict[str, Any] = {}
-        if self.unclear:
-            verdict = {"p": p, "alpha": alpha, "test": self.test, "tests": tests, "undecided": self._text(none, first)}
-        listed = "; ".join(self._texts([self.each], rows))
-        details = [*self._planted(first), *([f"{listed}."] if listed else []), *self._texts(self.details, [first])]
-        leading = self._leading(rows) if self.lead else {}
+        if self.not_significant:
+            verdict = {
+                "p": p,
+                "alpha": alpha,
+                "test": self.test,
+                "tests": tests,
+                "not_significant": self._text(none, first),
+            }
+        listed = "; ".join(self._texts([self.row_text], rows))
+        details = [
+            *self._simulation_note(first),
+            *([f"{listed}."] if listed else []),
+            *self._texts(self.details, [first]),
+        ]
+        leading = self._primary_row(rows) if self.primary else {}
         n = max(row[self.n] for row in ([leading] if leading else rows)) if self.n else nan
         return self._finding(self.answer, first, rows, n, details, **self._estimate(leading), **verdict)
 
-    def _of_group(self, row: dict, alpha: float) -> GroupTest:
+    def _group_test(self, row: dict, alpha: float) -> GroupTest:
         """Return the test of one row of a counted answer; none where it rests on too few units."""
-        few = bool(self.n) and row[self.n] < stats.fewest_units(alpha, self.test)
+        few = bool(self.n) and row[self.n] < stats.min_units(alpha, self.test)
         # Tests without a direction, such as chi-square, have no value.
         above = not self.value or row[self.value] > self.reference
-        texts = (self._text(text, row) if text and not _lacks(text, row) else "" for text in (self.named, self.unnamed))
+        texts = (
+            self._text(text, row) if text and not _lacks(text, row) else ""
+            for text in (self.significant_text, self.nonsignificant_text)
+        )
         return GroupTest(nan if few else row[self.p], 1 if above else -1, *texts)
 
     def _finding(
         self, answer: str, row: dict, group: Sequence[dict], n: float, details: list[str], **more: Any
     ) -> Finding:
         if self.n:
-            more |= {"n": n, "of": self._unit(self.counted, self.n)}
-        if self.marks:
+            more |= {"n": n, "n_unit": self._unit(self.n_unit, self.n)}
+        if self.mark_name:
             named = ("name", "estimate", "ci_low", "ci_high")
             marks: list[dict[str, Any]] = [
-                dict(zip(named, (self._text(self.marks, r), *self._numbers(r)), strict=True)) for r in group
+                dict(zip(named, (self._text(self.mark_name, r), *self._numbers(r)), strict=True)) for r in group
             ]
             more |= {"marks": tuple(Mark(**mark) for mark in marks), "unit": self._unit(self.unit, self.value)}
         return Finding(
@@ -197,32 +217,34 @@ class Answer:
             **more,
         )
 
-    def _tested(self, row: dict, alpha: float) -> tuple[float, list[str]]:
+    def _guarded_p(self, row: dict, alpha: float) -> tuple[float, list[str]]:
         """Return the p of a row's value, 1 where its interval or correction contradicts it, and why."""
         p, details = row.get(self.p, nan), []
         value, low, high = self._numbers(row)
-        if self.plain:
-            uncorrected, corrected = formatting.spoken(row[self.plain]), formatting.spoken(value)
+        if self.uncorrected:
+            uncorrected, corrected = formatting.format_number(row[self.uncorrected]), formatting.format_number(value)
             if uncorrected != corrected:
                 unit = self._unit(self.unit, self.value)
                 details.append(f"Corrected for small-sample bias; uncorrected: {uncorrected} {unit}.")
-            if stats.correction_dominates(row[self.plain], value):
+            if stats.correction_dominates(row[self.uncorrected], value):
                 p, details = 1.0, [*details, _OVERCORRECTED]
         reason = str(row.get("reason") or "")
         if reason and not isfinite(p):
             details.append(f"{reason[0].upper()}{reason[1:].rstrip('.')}.")
         if p <= alpha and low <= self.reference <= high:
-            details.append(f"The interval includes {self.reference:g}, although the test has {formatting.p_words(p)}.")
+            details.append(
+                f"The interval includes {self.reference:g}, although the test has {formatting.format_p_equation(p)}."
+            )
             p = 1.0
         elif alpha < p < 1 and (low > self.reference or high < self.reference):
             details.append(
-                f"The unadjusted interval excludes {self.reference:g}; the test has {formatting.p_words(p)}."
+                f"The unadjusted interval excludes {self.reference:g}; the test has {formatting.format_p_equation(p)}."
             )
         return p, details
 
-    def _planted(self, row: dict) -> list[str]:
-        entry = self.planted.format_map(row)
-        return [words] if entry and (words := registry.said(row.get("model", ""), entry)) else []
+    def _simulation_note(self, row: dict) -> list[str]:
+        entry = self.simulated.format_map(row)
+        return [words] if entry and (words := registry.describe(row.get("model", ""), entry)) else []
 
     def _numbers(self, row: dict) -> tuple[float, float, float]:
         """Return a row's value and its limits."""
@@ -247,7 +269,7 @@ class Answer:
 
     def _text(self, text: str, row: Mapping[str, Any]) -> str:
         ends = dict(zip(("low", "high"), (row.get(end, nan) for end in self.limits), strict=True))
-        words = {"interval": formatting.interval(ends, "low", "high")}
+        words = {"interval": formatting.format_interval(ends, "low", "high")}
         return _Words(tables.labels(self.table)).vformat(text, (), {**words, **row})
 
 
@@ -263,10 +285,10 @@ class _Words(Formatter):
 
     def format_field(self, value: Any, spec: str) -> str:
         if spec == "p":
-            return formatting.p_words(value)
+            return formatting.format_p_equation(value)
         if spec == "abs":
-            return formatting.spoken(abs(value))
-        return format(value, spec) if spec or isinstance(value, str) else formatting.spoken(value)
+            return formatting.format_number(abs(value))
+        return format(value, spec) if spec or isinstance(value, str) else formatting.format_number(value)
 
 
 def _lacks(text: str, row: Mapping[str, Any]) -> bool:
@@ -299,14 +321,14 @@ def _read(path: Path) -> dict[str, Answer]:
 
 
 def _fields(entry: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return an entry's fields as :class:`Answer` has them, those of ``instead`` too."""
-    known = {one.name: one.type for one in fields(Answer)}
-    if unknown := [key for key in entry if key not in known]:
-        raise InputError(f"{where} has {unknown[0]!r}. {name_help(unknown[0], known)}")
+    """Return an entry's fields as :class:`Answer` has them, those of ``fallback`` too."""
+    types = {field.name: field.type for field in fields(Answer)}
+    if unknown := [key for key in entry if key not in types]:
+        raise InputError(f"{where} has {unknown[0]!r}. {name_help(unknown[0], types)}")
     listed = {
         key: (value,) if isinstance(value, str) else tuple(value)
         for key, value in entry.items()
-        if known[key] == "tuple[str, ...]"
+        if types[key] == "tuple[str, ...]"
     }
-    nested = {"instead": _fields(entry["instead"], where)} if "instead" in entry else {}
+    nested = {"fallback": _fields(entry["fallback"], where)} if "fallback" in entry else {}
     return {**entry, **listed, **nested}

@@ -9,7 +9,7 @@ from html import escape
 from math import isfinite, nan
 from typing import Any
 
-from biaslab.schema.formatting import count, interval, p_value, p_words, spoken
+from biaslab.schema.formatting import format_count, format_interval, format_number, format_p, format_p_equation
 
 LONGEST_ANSWER = 20
 """Words that an answer may have."""
@@ -33,15 +33,15 @@ class GroupTest:
 
     p: float  # Two-sided p (0–1), Holm-adjusted over the tests of the answer; NaN where there is no test.
     side: int = 1  # 1 where the value is above the reference, −1 below it; 1 for a test without a direction.
-    named: str = ""  # The text for this group where its test is significant,
-    unnamed: str = ""  # and where it is not.
+    significant_text: str = ""  # The text for this group where its test is significant,
+    nonsignificant_text: str = ""  # and where it is not.
 
 
 @dataclass(frozen=True)
 class Finding:
     """One answer that numbers give, as reports show it.
 
-    A finding with ``undecided`` is a verdict: it has a test. The answer of a verdict over several groups has the
+    A finding with ``not_significant`` is a verdict: it has a test. The answer of a verdict over several groups has the
     placeholders ``{up}``, ``{down}``, ``{unclear}`` and ``{each}``, which are filled at the level of the test.
     """
 
@@ -53,23 +53,23 @@ class Finding:
     ci_high: float = nan  # Upper limit of its confidence interval; NaN where it has none.
     unit: str = ""  # The unit of estimate and limits: ``points``, ``%``, …
     n: float = nan  # How many observations it rests on; NaN where that is not known.
-    of: str = ""  # What ``n`` counts: ``occupations``, ``images``, …
+    n_unit: str = ""  # What ``n`` counts: ``occupations``, ``images``, …
     figure: str = ""  # Name of the figure that shows it.
     details: tuple[str, ...] = ()  # Sentences below it: what else belongs to it, and what it does not show.
     marks: tuple[Mark, ...] = ()  # What its small figure draws; where empty, the estimate itself.
     reference: float | None = 0.0  # Where that figure draws a line, in the unit of the estimates; None draws none.
     reference_name: str = ""  # What that line means, such as ``no change``.
-    undecided: str = ""  # The answer where the test is not significant; a finding with one is a verdict.
+    not_significant: str = ""  # The answer where the test is not significant; a finding with one is a verdict.
     p: float = nan  # Two-sided p of ``answer``, the smallest adjusted p of several tests; NaN without a test.
     alpha: float = 0.05  # The level of that test, 0–1: one minus the confidence.
     test: str = "sign"  # The kind of test, which decides the fewest units: one of :data:`biaslab.stats.TESTS`.
     tests: tuple[GroupTest, ...] = ()  # The tests of a verdict over several groups.
-    declared: bool = False  # Whether its question has a test for other rows, although these have none.
+    has_declared_test: bool = False  # Whether its question has a test for other rows, although these have none.
 
     def __post_init__(self) -> None:
         """Check what reports rely on; a ValueError where a question or answer is missing, or the answer is too long."""
-        claim = filled(self.answer, self._tests, self.alpha)
-        for answer in filter(None, (claim or " ", self.undecided)):
+        claim = fill_claim(self.answer, self._tests, self.alpha)
+        for answer in filter(None, (claim or " ", self.not_significant)):
             words = len(answer.split())
             if not self.question.endswith("?") or not 0 < words <= LONGEST_ANSWER:
                 raise ValueError(
@@ -83,95 +83,117 @@ class Finding:
         return [vars(test) for test in self.tests]
 
     @property
-    def least(self) -> int:
+    def min_units(self) -> int:
         """The fewest units on which a verdict rests, one rule for all papers."""
         from biaslab import stats  # Pages, which know records alone, do without it.
 
-        return stats.fewest_units(self.alpha, self.test)
+        return stats.min_units(self.alpha, self.test)
 
     @property
-    def few(self) -> bool:
+    def has_few_units(self) -> bool:
         """Whether it rests on fewer units than a test takes."""
-        return self.n < self.least
+        return self.n < self.min_units
 
     @property
-    def tested(self) -> bool:
+    def is_tested(self) -> bool:
         """Whether it is a verdict with a test on enough units."""
-        return bool(self.undecided) and isfinite(self.p) and not self.few
+        return bool(self.not_significant) and isfinite(self.p) and not self.has_few_units
 
     @property
-    def decided(self) -> bool:
+    def is_significant(self) -> bool:
         """Whether it is a verdict whose test is significant at its own level."""
-        return self.tested and self.answer != self.undecided and self.p <= self.alpha
+        return self.is_tested and self.answer != self.not_significant and self.p <= self.alpha
 
     @property
-    def said(self) -> str:
+    def supported_answer(self) -> str:
         """The answer that the test supports: inconclusive, not tested, not significant, or the claim."""
-        if not self.undecided:
+        if not self.not_significant:
             return self.answer
-        if self.few:
-            return f"Inconclusive (only {count(self.n, _singular(self.of), self.of)}).".replace(" )", ")")
-        if not self.tested:
+        if self.has_few_units:
+            return f"Inconclusive (only {format_count(self.n, _singular(self.n_unit), self.n_unit)}).".replace(
+                " )", ")"
+            )
+        if not self.is_tested:
             return NOT_TESTED
-        return filled(self.answer, self._tests, self.alpha) if self.decided else self.undecided
+        return fill_claim(self.answer, self._tests, self.alpha) if self.is_significant else self.not_significant
 
     @property
     def numbers(self) -> str:
         """The estimate with its interval and n, such as ``+1.2 points (0.3 to 2.1; n = 62 occupations)``."""
         if not isfinite(self.estimate):
             return ""
-        limits = interval(vars(self))
-        n = f"; n = {count(self.n, _singular(self.of), self.of)}".rstrip() if isfinite(self.n) else ""
+        limits = format_interval(vars(self))
+        n = f"; n = {format_count(self.n, _singular(self.n_unit), self.n_unit)}".rstrip() if isfinite(self.n) else ""
         unit = f" {self.unit}".rstrip()
-        return f"{spoken(self.estimate)}{unit} ({limits}{n})"
+        return f"{format_number(self.estimate)}{unit} ({limits}{n})"
 
     def __str__(self) -> str:
         """Return it as text: question, answer, numbers, details."""
-        whom = f"{self.model}: " if self.model else ""
+        prefix = f"{self.model}: " if self.model else ""
         numbers = f" {self.numbers}." if self.numbers else ""
-        return " ".join([f"{whom}{self.question} {self.said}{numbers}", *self._alone])
+        return " ".join([f"{prefix}{self.question} {self.supported_answer}{numbers}", *self._standalone_details])
 
     def _repr_html_(self) -> str:
         """Return it as a notebook shows it: the question, its answer, numbers behind it, and what belongs to it."""
-        whom, numbers = ((f"{self.model}: " if self.model else ""), f" {self.numbers}." if self.numbers else "")
-        said = f"<p><b>{escape(whom + self.question)}</b> {escape(self.said + numbers)}</p>"
-        return f"{said}<p><small>{escape(' '.join(self._alone))}</small></p>" if self._alone else said
+        prefix, numbers = ((f"{self.model}: " if self.model else ""), f" {self.numbers}." if self.numbers else "")
+        html = f"<p><b>{escape(prefix + self.question)}</b> {escape(self.supported_answer + numbers)}</p>"
+        return (
+            f"{html}<p><small>{escape(' '.join(self._standalone_details))}</small></p>"
+            if self._standalone_details
+            else html
+        )
 
     @property
     def _details(self) -> tuple[str, ...]:
         """The details, with the test where it is Student's, or the units that a test takes where they are too few."""
-        if self.tested and self.test == "t" and isfinite(self.n):
-            return (*self.details, f"Student's t test over {count(self.n, _singular(self.of), self.of)}.")
-        if self.undecided and self.few:
-            return (*self.details, f"A test takes at least {self.least} {self.of}.".replace(" .", "."))
+        if self.is_tested and self.test == "t" and isfinite(self.n):
+            return (
+                *self.details,
+                f"Student's t test over {format_count(self.n, _singular(self.n_unit), self.n_unit)}.",
+            )
+        if self.not_significant and self.has_few_units:
+            return (*self.details, f"A test takes at least {self.min_units} {self.n_unit}.".replace(" .", "."))
         return self.details
 
     @property
-    def _named(self) -> list[str]:
-        return named(self.answer, self._tests, self.alpha) if self.decided else []
+    def _significant_texts(self) -> list[str]:
+        return significant_texts(self.answer, self._tests, self.alpha) if self.is_significant else []
 
     @property
-    def _alone(self) -> tuple[str, ...]:
+    def _standalone_details(self) -> tuple[str, ...]:
         """The details outside of a report: with the groups that are significant, and without its adjustment."""
-        listed = (f"Significant: {'; '.join(self._named)}.",) if self._named else ()
-        return (*self._details, *listed, *((UNADJUSTED,) if self.decided else ()))
+        listed = (f"Significant: {'; '.join(self._significant_texts)}.",) if self._significant_texts else ()
+        return (*self._details, *listed, *((UNADJUSTED,) if self.is_significant else ()))
 
     def as_record(self) -> dict:
         """Return it as JSON has it: missing numbers are None.
 
-        ``answer`` is what the test supports at its own level, ``claim`` the answer with its placeholders, ``named``
-        the groups whose tests are significant.
+        ``answer`` is what the test supports at its own level, ``claim`` the answer with its placeholders,
+        ``significant_texts`` the groups whose tests are significant.
         """
-        told = {"answer": self.said, "claim": self.answer, "details": list(self._details), "numbers": self.numbers}
-        return _plain(asdict(self)) | told | {"decided": self.decided, "tested": self.tested, "named": self._named}
+        texts = {
+            "answer": self.supported_answer,
+            "claim": self.answer,
+            "details": list(self._details),
+            "numbers": self.numbers,
+        }
+        return (
+            _plain(asdict(self))
+            | texts
+            | {
+                "is_significant": self.is_significant,
+                "is_tested": self.is_tested,
+                "significant_texts": self._significant_texts,
+            }
+        )
 
 
-def filled(claim: str, tests: Iterable[Mapping[str, Any]], level: float) -> str:
+def fill_claim(claim: str, tests: Iterable[Mapping[str, Any]], level: float) -> str:
     """Return a counted answer with its placeholders filled at a ``level`` (0–1), of tests as records have them."""
     tests = list(tests)
     significant = [test for test in tests if _significant(test, level)]
     up = sum(test["side"] > 0 for test in significant)
-    each = [test["named"] if test in significant else test["unnamed"] for test in tests]
+    each = [test["significant_text"] if test in significant else test["nonsignificant_text"] for test in tests]
     texts = {
         "up": f"{up:,}",
         "down": f"{len(significant) - up:,}",
@@ -182,10 +204,12 @@ def filled(claim: str, tests: Iterable[Mapping[str, Any]], level: float) -> str:
     return re.sub(r"\{(up|down|unclear|each)\}", lambda found: texts[found[1]], claim) if tests else claim
 
 
-def named(claim: str, tests: Iterable[Mapping[str, Any]], level: float) -> list[str]:
+def significant_texts(claim: str, tests: Iterable[Mapping[str, Any]], level: float) -> list[str]:
     """Return the texts of the groups whose tests are significant at a ``level`` (0–1), unless the claim has them."""
     listed = "{each}" not in claim
-    return [test["named"] for test in tests if listed and test["named"] and _significant(test, level)]
+    return [
+        test["significant_text"] for test in tests if listed and test["significant_text"] and _significant(test, level)
+    ]
 
 
 def _significant(test: Mapping[str, Any], level: float) -> bool:
@@ -218,51 +242,55 @@ def adjust_across_report(records: list[dict[str, Any]]) -> tuple[list[dict[str, 
     headlines = [
         i
         for i, record in enumerate(records)
-        if record.get("main") and (record["undecided"] or (record["declared"] and not record.get("printed")))
+        if record.get("main")
+        and (record["not_significant"] or (record["has_declared_test"] and not record.get("printed")))
     ]
     adjusted = list(records)
     for kind in (False, True):
         family = [i for i in headlines if bool(records[i].get("printed")) is kind]
-        p = [records[i]["p"] if records[i]["tested"] else 1.0 for i in family]
+        p = [records[i]["p"] if records[i]["is_tested"] else 1.0 for i in family]
         p_page = adjust(p, "benjamini_hochberg").tolist()
         level = alpha * sum(p <= alpha for p in p_page) / max(len(family), 1)
         for i, p_adjusted in zip(family, p_page, strict=True):
             adjusted[i] = _at_level(records[i], p_adjusted, level)
-    others = [i for i, r in enumerate(records) if r["tested"] and i not in headlines]
+    others = [i for i, r in enumerate(records) if r["is_tested"] and i not in headlines]
     for i in others:
-        if records[i]["decided"]:
+        if records[i]["is_significant"]:
             adjusted[i] = records[i] | {"details": [*records[i]["details"], UNADJUSTED]}
-    significant = sum(adjusted[i]["decided"] for i in headlines)
+    significant = sum(adjusted[i]["is_significant"] for i in headlines)
     return adjusted, {
         "alpha": alpha,
         "headlines": len(headlines),
         "significant": significant,
-        "untested": sum(not records[i]["tested"] for i in headlines),
-        "withdrawn": sum(records[i]["decided"] for i in headlines) - significant,
+        "untested": sum(not records[i]["is_tested"] for i in headlines),
+        "withdrawn": sum(records[i]["is_significant"] for i in headlines) - significant,
         "printed": sum(bool(records[i].get("printed")) for i in headlines),
         "others": len(others),
-        "others_significant": sum(records[i]["decided"] for i in others),
+        "others_significant": sum(records[i]["is_significant"] for i in others),
     }
 
 
 def _at_level(record: dict[str, Any], p_page: float, level: float) -> dict[str, Any]:
     """Return a headline as the report shows it: its claim at the ``level`` within headlines, or why it has none."""
-    record = record | {"p_page": p_page if record["tested"] else None, "level": level}
-    if not record["decided"]:
+    record = record | {"p_page": p_page if record["is_tested"] else None, "level": level}
+    if not record["is_significant"]:
         return record
     if p_page <= record["alpha"]:
         claim, tests = record["claim"], record["tests"]
-        return record | {"answer": filled(claim, tests, level), "named": named(claim, tests, level)}
-    adjusted = f"(adjusted {p_words(p_page)}; alone {p_value(record['p'])})"
+        return record | {
+            "answer": fill_claim(claim, tests, level),
+            "significant_texts": significant_texts(claim, tests, level),
+        }
+    adjusted = f"(adjusted {format_p_equation(p_page)}; alone {format_p(record['p'])})"
     answer = f"Not significant after adjustment over the page {adjusted}."
-    return record | {"answer": answer, "decided": False, "named": []}
+    return record | {"answer": answer, "is_significant": False, "significant_texts": []}
 
 
-def _singular(of: str) -> str:
+def _singular(unit: str) -> str:
     """Return what is counted as one of it: ``people`` as ``person``, ``images (naive)`` as ``image (naive)``."""
-    noun = re.split(r"[(,]", of, maxsplit=1)[0]
-    noun = noun if noun == of else noun.rstrip()
-    rest = of[len(noun) :]
+    noun = re.split(r"[(,]", unit, maxsplit=1)[0]
+    noun = noun if noun == unit else noun.rstrip()
+    rest = unit[len(noun) :]
     noun = re.sub(r"people$", "person", re.sub(r"ies$", "y", noun))
     return noun.removesuffix("s") + rest
 

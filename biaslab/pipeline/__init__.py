@@ -4,7 +4,7 @@ from functools import cached_property
 
 from biaslab.pipeline.custom import Custom
 from biaslab.pipeline.dalleval import DallEval
-from biaslab.pipeline.paired import People
+from biaslab.pipeline.paired import Paired
 from biaslab.pipeline.stages import KINDS, Stages
 from biaslab.pipeline.triplets import Triplets
 from biaslab.settings import Settings
@@ -16,9 +16,9 @@ class Pipeline(Stages):
     """All stages; arguments as of :class:`~biaslab.pipeline.stages.Stages`."""
 
     @cached_property
-    def people(self) -> People:
+    def paired(self) -> Paired:
         """The stages for pictures of people whom the prompt places (paired paper)."""
-        return People(self)
+        return Paired(self)
 
     @cached_property
     def dalleval(self) -> DallEval:

@@ -10,15 +10,15 @@ import pandas as pd
 
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import InputError, MissingInputError, ParameterError
-from biaslab.hub.image_folder import TOLD, PictureFolder
+from biaslab.hub.image_folder import TABLE_COLUMNS, ImageFolder
 from biaslab.hub.image_sources import ImageSource
 from biaslab.io import cells
 from biaslab.io.plaintext import same_text
 from biaslab.judges import vision
 from biaslab.judges.judge_labels import JUDGED, UNCLEAR
-from biaslab.judges.judge_names import RATINGS, VQA
+from biaslab.judges.judge_names import ANNOTATIONS, VQA
 from biaslab.judges.questions import CHOICES, PERSON, Question, read_questions
-from biaslab.pipeline.stages import Part, described, image_ids, kept
+from biaslab.pipeline.stages import Part, cached_method, image_ids, with_prompt_columns
 from biaslab.prompts import custom as asking
 from biaslab.ratings import person_ratings
 from biaslab.schema.genders import GENDERS
@@ -30,19 +30,19 @@ EVEN = 50.0
 class Custom(Part):
     """The stages for prompts of one's own; of a folder of pictures, its own prompts."""
 
-    asks_for = "captions"
+    prompt_set = "captions"
 
     @cached_property
-    def folder(self) -> PictureFolder | None:
+    def folder(self) -> ImageFolder | None:
         """The folder whose pictures stand for a model; None where a model makes images."""
         return getattr(self._pipeline.image_model(), "folder", None)
 
     @property
-    def is_asked(self) -> bool:
+    def has_prompts_or_images(self) -> bool:
         """Whether there are prompts of one's own, or pictures."""
-        return self.folder is not None or bool(self._pipeline.settings.custom.prompts)
+        return self.folder is not None or bool(self._pipeline.settings.custom.prompts_file)
 
-    @kept
+    @cached_method
     def prompts(self) -> pd.DataFrame:
         """Return what images are asked for, as :func:`biaslab.prompts.custom.prompts`.
 
@@ -51,43 +51,43 @@ class Custom(Part):
         was asked for what it has.
         """
         s = self._pipeline.settings.custom
-        file = asking.prompts(s.prompts, s.images) if s.prompts else None
+        file = asking.prompts(s.prompts_file, s.images_per_prompt) if s.prompts_file else None
         if self.folder is None:
             if file is None:
                 raise MissingInputError(
-                    "There are no prompts of one's own: set custom.prompts to a file, or model to 'images:FOLDER'."
+                    "There are no prompts of one's own: set custom.prompts_file to a file, or model to 'images:FOLDER'."
                 )
             return file
-        asked = prompts_of(self.folder)
+        table = prompts_of(self.folder)
         if file is None:
-            return asked
-        known = asked.assign(text_plain=asked["text"].map(same_text)).drop(columns=["text", "group"])
+            return table
+        existing = table.assign(text_plain=table["text"].map(same_text)).drop(columns=["text", "group"])
         rows = file.assign(text_plain=file["text"].map(same_text))[["text", "group", "text_plain"]]
-        rows = rows.merge(known, on="text_plain").drop(columns="text_plain")[list(asked)]
+        rows = rows.merge(existing, on="text_plain").drop(columns="text_plain")[list(table)]
         if rows.empty:
-            asks = f"such as {file['text'][0]!r}; they were for {', '.join(map(repr, asked['text'][:3]))}."
-            raise InputError(f"No image of {self.folder.name} has a prompt of {s.prompts}, {asks}")
+            asks = f"such as {file['text'][0]!r}; they were for {', '.join(map(repr, table['text'][:3]))}."
+            raise InputError(f"No image of {self.folder.name} has a prompt of {s.prompts_file}, {asks}")
         return rows
 
     def groups(self) -> list[str]:
         """Return the groups that people belong to, in order. Raises InputError: One is called as their mean is."""
         if self.folder is None:
-            found = self.prompts()["group"]
-        elif not self._pipeline.settings.custom.prompts:
-            found = self.folder.people["group"]
+            group_names = self.prompts()["group"]
+        elif not self._pipeline.settings.custom.prompts_file:
+            group_names = self.folder.people["group"]
         else:
-            asked = self.prompts()
+            prompts = self.prompts()
             # As in `people`: a file names the group of an image, its folder those of several people in one.
-            several = set(asked.loc[asked["people"] > 1, "text"].map(same_text))
+            several = set(prompts.loc[prompts["people"] > 1, "text"].map(same_text))
             of_people = self.folder.people.groupby("image_id").filter(lambda rows: len(rows) > 1)
             of_people = of_people.loc[of_people["prompt"].map(same_text).isin(several), "group"]
-            found = [*asked.loc[asked["people"] == 1, "group"], *of_people]
-        groups = list(dict.fromkeys(found))
+            group_names = [*prompts.loc[prompts["people"] == 1, "group"], *of_people]
+        groups = list(dict.fromkeys(group_names))
         if asking.ALL in groups:
             raise InputError(f"A group is called {asking.ALL!r}, which is the mean over groups; name it otherwise.")
         return groups
 
-    @kept
+    @cached_method
     def benchmark(self) -> pd.DataFrame:
         """Return the share that each group is compared with: the file's, or an even split.
 
@@ -98,88 +98,92 @@ class Custom(Part):
         ``custom.partial_benchmark`` is false.
         """
         groups, s = self.groups(), self._pipeline.settings.custom
-        if not s.benchmark:
+        if not s.benchmark_file:
             return pd.DataFrame({"group": groups, "percent_female": EVEN, "n": np.nan, "name": asking.EVEN})
-        shares = asking.benchmark(s.benchmark)
+        shares = asking.benchmark(s.benchmark_file)
         rows = asking.matched(groups, shares)
         missing = rows.loc[rows["percent_female"].isna(), "group"].tolist()
         if len(missing) == len(groups):
-            both = (cells.listed(names) for names in (shares["group"], groups))
-            raise InputError(f"{s.benchmark} has shares of {next(both)}, and none of the groups here: {next(both)}.")
+            both = (cells.join_values(names) for names in (shares["group"], groups))
+            raise InputError(
+                f"{s.benchmark_file} has shares of {next(both)}, and none of the groups here: {next(both)}."
+            )
         if missing and not s.partial_benchmark:
             raise InputError(
-                f"{s.benchmark} has no share for {len(missing)} of {len(groups)} groups of {self._pipeline.label}: "
-                f"{asking.listed(missing, asking.unused(groups, shares))}. Add a row for each, or set "
-                "custom.partial_benchmark to true to compare the other groups only."
+                f"{s.benchmark_file} has no share for {len(missing)} of {len(groups)} groups of "
+                f"{self._pipeline.label}: {asking.listed(missing, asking.unused(groups, shares))}. Add a row for "
+                "each, or set custom.partial_benchmark to true to compare the other groups only."
             )
         return rows.assign(name="the benchmark")
 
     def check_ratings(self, judge: str) -> None:
-        """Look at ``ratings:FILE``, before anybody is judged. Raises InputError: It rates nobody here."""
-        whom, file = self.whom(), judge.removeprefix(RATINGS)
-        if (person_ratings.judge_people(whom, file)["status"] == "unannotated").all():
+        """Look at ``annotations:FILE``, before anybody is judged. Raises InputError: It rates nobody here."""
+        people, file = self.expected_people(), judge.removeprefix(ANNOTATIONS)
+        if (person_ratings.judge_people(people, file)["status"] == "unannotated").all():
             raise InputError(
-                f"{file} annotates none of the {len(whom):,} people here, such as {whom['image_id'].iloc[0]!r}."
+                f"{file} annotates none of the {len(people):,} people here, such as {people['image_id'].iloc[0]!r}."
             )
 
-    def whom(self) -> pd.DataFrame:
+    def expected_people(self) -> pd.DataFrame:
         """Return the people whom images are to show: image_id and position (1 is the leftmost)."""
         if self.folder is not None:
             return self.folder.people[["image_id", "position"]].reset_index(drop=True)
         each = image_ids(self.prompts())
-        whom = each.loc[each.index.repeat(each["people"]), ["image_id"]]
-        return whom.assign(position=whom.groupby("image_id").cumcount() + 1).reset_index(drop=True)
+        people = each.loc[each.index.repeat(each["people"]), ["image_id"]]
+        return people.assign(position=people.groupby("image_id").cumcount() + 1).reset_index(drop=True)
 
-    @kept
+    @cached_method
     def images(self) -> ImageSource:
         """Return the images, with a table of one row per image and the columns of its prompt."""
-        asked = self.prompts()
-        named = asked.assign(occupation=asked["group"])
-        return described(self._pipeline.made(named, several=bool((asked["people"] > 1).any())), asked)
+        prompts = self.prompts()
+        named = prompts.assign(occupation=prompts["group"])
+        return with_prompt_columns(
+            self._pipeline.generate_images(named, several=bool((prompts["people"] > 1).any())), prompts
+        )
 
-    @kept
+    @cached_method
     def people(self) -> pd.DataFrame:
         """Return a row for each person whom images are to show, with what gate and judge made of them.
 
         The columns of :meth:`images`, position (1 is the leftmost) and those of
-        :func:`biaslab.judges.people.judge_people`. Raises as :meth:`biaslab.pipeline.Stages.check_gate_is_named`.
+        :func:`biaslab.judges.people.judge_people`. Raises as :meth:`biaslab.pipeline.Stages.check_inclusion_judges`.
         """
-        self._pipeline.check_gate_is_named()
+        self._pipeline.check_inclusion_judges()
         table = self.images().table.drop(columns="status", errors="ignore")
-        asked = table.loc[table.index.repeat(table["people"])].reset_index(drop=True)
-        asked["position"] = asked.groupby("image_id").cumcount() + 1
+        requested = table.loc[table.index.repeat(table["people"])].reset_index(drop=True)
+        requested["position"] = requested.groupby("image_id").cumcount() + 1
         if self.folder is not None:
             # Whom a picture shows may be of several groups.
             group = self.folder.people.set_index(["image_id", "position"])["group"]
-            at = pd.MultiIndex.from_frame(asked[["image_id", "position"]])
-            asked["group"] = asked["group"].where(asked["people"] == 1, group.reindex(at).to_numpy())
-        return self._judged(asked, self._pipeline.settings.judging.gender)
+            at = pd.MultiIndex.from_frame(requested[["image_id", "position"]])
+            requested["group"] = requested["group"].where(requested["people"] == 1, group.reindex(at).to_numpy())
+        return self._judge_people(requested, self._pipeline.settings.judging.gender)
 
     @property
-    def annotator(self) -> tuple[str, ...]:
+    def question_model(self) -> tuple[str, ...]:
         """The settings of who answers questions of one's own."""
-        return ("judging.annotator" if self._pipeline.settings.judging.annotator else "judging.gender",)
+        return ("judging.question_model" if self._pipeline.settings.judging.question_model else "judging.gender",)
 
-    @kept
+    @cached_method
     def questions(self) -> list[Question]:
         """Return the questions of one's own, if any; InputError where the file cannot be used.
 
         Raises ParameterError: Who is to answer them answers none, or is to be shown faces that nobody looks for.
         """
         s = self._pipeline.settings.judging
-        by = s.annotator or s.gender
-        if s.questions and not by.startswith((ENDPOINT, VQA)):
-            setting = self.annotator[0]
-            who = f"set judging.annotator to '{ENDPOINT}NAME' of a vision model, or to '{VQA}NAME'."
-            raise ParameterError(f"judging.questions are answered by {setting}, which is {by!r}: {who}")
-        found = read_questions(s.questions) if s.questions else []
-        if by.startswith(ENDPOINT) and any(question.of == PERSON for question in found):
-            self._pipeline.check_shown(self.annotator[0])
-        return found
+        by = s.question_model or s.gender
+        if s.questions_file and not by.startswith((ENDPOINT, VQA)):
+            setting = self.question_model[0]
+            who = f"set judging.question_model to '{ENDPOINT}NAME' of a vision model, or to '{VQA}NAME'."
+            raise ParameterError(f"judging.questions_file is answered by {setting}, which is {by!r}: {who}")
+        questions = read_questions(s.questions_file) if s.questions_file else []
+        if by.startswith(ENDPOINT) and any(question.image_source == PERSON for question in questions):
+            self._pipeline.check_person_view(self.question_model[0])
+        return questions
 
-    @kept
+    @cached_method
     def answers(self) -> pd.DataFrame:
-        """Return what is answered to questions of one's own (``judging.questions``) about each person, or image.
+        """Return what is answered to questions of one's own (``judging.questions_file``) about each person, or image.
 
         A row for each: image_id, group, text, position, question, choices (its answers, in one text), answer (one of
         them or ``unclear``, or empty) and reason (why there is none).
@@ -188,32 +192,34 @@ class Custom(Part):
         if not self.questions():
             return pd.DataFrame(columns=columns, dtype=object)
         s = self._pipeline.settings.judging
-        by, people, source = s.annotator or s.gender, self.people(), self.images().source
+        by, people, source = s.question_model or s.gender, self.people(), self.images().source
         of_images = people.drop_duplicates("image_id")
         rows = []
-        for one in self.questions():
-            whom = (people if one.of == PERSON else of_images).reset_index(drop=True)
-            shown = self._pipeline.settings.vision.shown if by.startswith(ENDPOINT) else "position"
-            if one.of == PERSON:
-                units = vision.units_of(whom, one.question, one.answers, shown)
+        for question in self.questions():
+            people_asked = (people if question.of == PERSON else of_images).reset_index(drop=True)
+            view = self._pipeline.settings.vision.person_view if by.startswith(ENDPOINT) else "position"
+            if question.of == PERSON:
+                units = vision.question_units(people_asked, question.question, question.answers, view)
             else:
-                units = whom[["image_id"]].assign(question=one.question, answers=json.dumps(one.answers))
-            said = self._pipeline.ask(by, source, units)
+                units = people_asked[["image_id"]].assign(
+                    question=question.question, answers=json.dumps(question.answers)
+                )
+            replies = self._pipeline.ask(by, source, units)
             if by.startswith(VQA):
-                said["answer"] = [vision.chosen(text, one.answers) for text in said["answer"]]
-            said = said.set_index(units.index)
-            answer = said["answer"].where(said["answer"] != vision.NOBODY, "")
-            why = said["reason"].where(said["reason"] != "", said["status"])
-            why = why.where(said["answer"] != vision.NOBODY, "the judge detects no person")
+                replies["answer"] = [vision.chosen(text, question.answers) for text in replies["answer"]]
+            replies = replies.set_index(units.index)
+            answer = replies["answer"].where(replies["answer"] != vision.NO_PERSON, "")
+            why = replies["reason"].where(replies["reason"] != "", replies["status"])
+            why = why.where(replies["answer"] != vision.NO_PERSON, "the judge detects no person")
             why = why.where((why != "") | (answer != ""), "no answer of the list").where(answer == "", "")
-            none = whom["status"].where(whom["status"] != "judged", "no face")
+            none = people_asked["status"].where(people_asked["status"] != "judged", "no face")
             rows.append(
-                whom[["image_id", "group", "text", "position"]].assign(
-                    question=one.name,
-                    choices=CHOICES.join(a for a in one.answers if a != UNCLEAR),
-                    position=whom["position"] if one.of == PERSON else 0,
-                    answer=answer.reindex(whom.index, fill_value=""),
-                    reason=why.reindex(whom.index).fillna(none),
+                people_asked[["image_id", "group", "text", "position"]].assign(
+                    question=question.name,
+                    choices=CHOICES.join(a for a in question.answers if a != UNCLEAR),
+                    position=people_asked["position"] if question.of == PERSON else 0,
+                    answer=answer.reindex(people_asked.index, fill_value=""),
+                    reason=why.reindex(people_asked.index).fillna(none),
                 )
             )
         return pd.concat(rows, ignore_index=True)[columns]
@@ -223,39 +229,39 @@ class Custom(Part):
         table = self.images().table
         if "truth_gender" not in table:
             return None
-        known = self.people()[["image_id", "group", "position"]]
-        gender = known["image_id"].map(table.set_index("image_id")["truth_gender"]).fillna("").astype(str)
-        judged = gender.isin(GENDERS) & (known["position"] == 1)
-        return known.assign(gender=gender.where(judged, ""), status=np.where(judged, JUDGED, "unannotated"))
+        people = self.people()[["image_id", "group", "position"]]
+        gender = people["image_id"].map(table.set_index("image_id")["truth_gender"]).fillna("").astype(str)
+        judged = gender.isin(GENDERS) & (people["position"] == 1)
+        return people.assign(gender=gender.where(judged, ""), status=np.where(judged, JUDGED, "unannotated"))
 
     @property
     def judges(self) -> tuple[str, ...]:
         """Who judges gender: who does, and further ones whose agreement is told."""
         s = self._pipeline.settings.judging
-        return tuple(dict.fromkeys(filter(None, (s.gender, *s.further))))
+        return tuple(dict.fromkeys(filter(None, (s.gender, *s.extra_judges))))
 
-    def judged_by(self, judge: str) -> pd.DataFrame:
-        """Return :meth:`people` as another judge says, such as ``ratings:FILE``."""
+    def people_judged_by(self, judge: str) -> pd.DataFrame:
+        """Return :meth:`people` as another judge says, such as ``annotations:FILE``."""
         people = self.people()
         if judge == self._pipeline.settings.judging.gender:
             return people
-        return self._judged(people[["image_id", "group", "position"]], judge)
+        return self._judge_people(people[["image_id", "group", "position"]], judge)
 
-    def _judged(self, asked: pd.DataFrame, judge: str) -> pd.DataFrame:
+    def _judge_people(self, requested: pd.DataFrame, judge: str) -> pd.DataFrame:
         """Return people with what a judge makes of them."""
-        whom = asked[["image_id", "position"]].assign(phrase="person")
-        judged = self._pipeline.people.judged_images(self.images().source, whom, judge)
-        return asked.join(judged[[c for c in judged if c not in asked]].set_axis(asked.index))
+        people = requested[["image_id", "position"]].assign(phrase="person")
+        judged = self._pipeline.paired.judge_images_of_people(self.images().source, people, judge)
+        return requested.join(judged[[c for c in judged if c not in requested]].set_axis(requested.index))
 
 
-def prompts_of(folder: PictureFolder) -> pd.DataFrame:
-    """Return what a folder says of its pictures, as :func:`biaslab.prompts.custom.prompts`, with :data:`TOLD`.
+def prompts_of(folder: ImageFolder) -> pd.DataFrame:
+    """Return what a folder says of its pictures, as :func:`biaslab.prompts.custom.prompts`, with :data:`TABLE_COLUMNS`.
 
     Prompts that differ in case, blanks or a last point alone are one prompt, in the spelling that comes first.
     """
-    images = folder.pictures_told.assign(same=lambda rows: rows["prompt"].map(same_text))
-    prompts = images.groupby(["same", *TOLD], sort=False)["prompt"]
-    asked = prompts.agg(n_images="size", prompt="first").reset_index()
-    ids = [f"custom-{k:05d}" for k in range(len(asked))]
-    more = {"text": asked["prompt"], "group": asked["told_group"], "people": asked["told_people"]}
-    return asked.assign(prompt_id=ids, **more).drop(columns=["same", "prompt"])
+    images = folder.described_images.assign(same=lambda rows: rows["prompt"].map(same_text))
+    prompts = images.groupby(["same", *TABLE_COLUMNS], sort=False)["prompt"]
+    table = prompts.agg(n_images="size", prompt="first").reset_index()
+    ids = [f"custom-{k:05d}" for k in range(len(table))]
+    more = {"text": table["prompt"], "group": table["told_group"], "people": table["told_people"]}
+    return table.assign(prompt_id=ids, **more).drop(columns=["same", "prompt"])

@@ -21,7 +21,7 @@ from biaslab.hub.image_sources import CaptionImages, DescribedImages, ImageSourc
 from biaslab.judges import objects, vision
 from biaslab.judges.judge import find_faces
 from biaslab.judges.judge_labels import UNCLEAR
-from biaslab.pipeline.stages import Part, described, kept
+from biaslab.pipeline.stages import Part, cached_method, with_prompt_columns
 from biaslab.prompts import dalleval as asking
 from biaslab.prompts import paintskills, word_files
 from biaslab.schema.genders import GENDERS
@@ -42,19 +42,19 @@ class Captioned(NamedTuple):
     """
 
     table: pd.DataFrame
-    made: ImageSource
-    real: ImageSource | None
+    generated_images: ImageSource
+    real_images: ImageSource | None
 
 
 class DallEval(Part):
     """The stages for DALL-Eval's prompts."""
 
-    asks_for = "dalleval"
+    prompt_set = "dalleval"
 
     @property
     def tone_judges(self) -> tuple[str, ...]:
         """The settings of who reads skin tones: of pixels, who finds the face."""
-        return ("judging.faces", *(["judging.tone"] if self._pipeline.tone_is_asked else []))
+        return ("judging.faces", *(["judging.skin_tone"] if self._pipeline.has_skin_tone_judge else []))
 
     @property
     def is_behind_captions(self) -> bool:
@@ -64,9 +64,9 @@ class DallEval(Part):
     @property
     def has_real(self) -> bool:
         """Whether there are images behind the captions."""
-        return self.is_behind_captions or bool(self._pipeline.settings.dalleval.images)
+        return self.is_behind_captions or bool(self._pipeline.settings.dalleval.image_folder)
 
-    @kept
+    @cached_method
     def prompts(self, kind: str) -> pd.DataFrame:
         """Return the prompts of a kind, a sample as settings ask, one a row. Raises UnknownNameError: No such kind."""
         if kind not in KINDS:
@@ -75,33 +75,35 @@ class DallEval(Part):
         if kind == "skills":
             whole = paintskills.scenes(s.paintskills) if s.paintskills else asking.skills()
             whole = whole.assign(n_images=1)
-            return _drawn(whole, s.scenes, rng).sort_index(ignore_index=True) if s.scenes else whole
-        words = word_files.read(s.words, "dalleval.words") if s.words else None
+            return _drawn(whole, s.n_scenes, rng).sort_index(ignore_index=True) if s.n_scenes else whole
+        words = word_files.read(s.vocabulary_file, "dalleval.vocabulary_file") if s.vocabulary_file else None
         whole = asking.social(s.social_images, words)
         names = tuple(dict.fromkeys(whole["profession"]))[1:]
-        if s.professions and s.professions < len(names):
-            some = {"(none)", *rng.choice(names, s.professions, replace=False)}
+        if s.n_professions and s.n_professions < len(names):
+            some = {"(none)", *rng.choice(names, s.n_professions, replace=False)}
             whole = whole[whole["profession"].isin(some)].reset_index(drop=True)
         return whole
 
     # -- images and what judges say of them ----------------------------------------------------------
 
-    @kept
+    @cached_method
     def images(self, kind: str) -> ImageSource:
         """Return images of a kind, with a table of one row per image and the columns of its prompt."""
         asked = self.prompts(kind)
-        return described(self._pipeline.made(asked, "dalleval"), asked)
+        return with_prompt_columns(self._pipeline.generate_images(asked, "dalleval"), asked)
 
-    @kept
+    @cached_method
     def renders(self) -> ImageSource:
         """Return images that show what PaintSkills' prompts ask for: the authors' where named, or of known truth."""
         asked = self.prompts("skills")
         if folder := self._pipeline.settings.dalleval.paintskills:
             return _authors_images(folder, asked)
-        truth = self._pipeline.truth("what the detector says of images that show what is asked", "dalleval")
-        return described(truth.scenes(asked, seed=self._pipeline.seed + 1), asked)
+        truth = self._pipeline.require_ground_truth(
+            "what the detector says of images that show what is asked", "dalleval"
+        )
+        return with_prompt_columns(truth.scenes(asked, seed=self._pipeline.seed + 1), asked)
 
-    @kept
+    @cached_method
     def reference(self) -> ImageSource:
         """Return images whose truth is known, on which the detector's error is measured.
 
@@ -111,23 +113,23 @@ class DallEval(Part):
         pipeline, s = self._pipeline, self._pipeline.settings.dalleval
         rng = np.random.default_rng([pipeline.seed, 72])
         whole = paintskills.scenes(s.paintskills) if s.paintskills else asking.skills("train")
-        asked = _drawn(whole.assign(n_images=1), s.detector_renders, rng).reset_index(drop=True)
+        asked = _drawn(whole.assign(n_images=1), s.calibration_images, rng).reset_index(drop=True)
         if s.paintskills:
             return _authors_images(s.paintskills, paintskills.swapped(asked, whole, rng))
-        truth = pipeline.truth("the detector's error", "dalleval")
+        truth = pipeline.require_ground_truth("the detector's error", "dalleval")
         vae = pipeline.image_model("dalleval").autoencoder
-        failures = dict.fromkeys(truth.ways_of_failing, 0.5 / len(truth.ways_of_failing))
+        failures = dict.fromkeys(truth.failure_modes, 0.5 / len(truth.failure_modes))
         made = truth.scenes(asked, seed=pipeline.seed + 2, failures=failures, decoded=vae)
-        return described(made, asked)
+        return with_prompt_columns(made, asked)
 
-    @kept
+    @cached_method
     def people(self, kind: str) -> ImageSource:
         """Return images of people: ``social``, those of the prompts, or ``drawings`` whose truth is known."""
         if kind == "social":
             return self.images("social")
         pipeline = self._pipeline
-        n, vae = pipeline.settings.dalleval.detector_renders, pipeline.image_model("dalleval").autoencoder
-        truth = pipeline.truth("the judges' error", "dalleval")
+        n, vae = pipeline.settings.dalleval.calibration_images, pipeline.image_model("dalleval").autoencoder
+        truth = pipeline.require_ground_truth("the judges' error", "dalleval")
         made = truth.people(asking.social(), n, seed=pipeline.seed + 3, decoded=vae)
         return DescribedImages(made, made.table)
 
@@ -138,7 +140,7 @@ class DallEval(Part):
         name = pipeline.settings.dalleval.detector
         return pipeline.run(objects.detect, source, name, CLASSES, device=pipeline.device)
 
-    @kept
+    @cached_method
     def answers(self, kind: str) -> pd.DataFrame:
         """Return what the VQA model answers about each person (:meth:`people`): about gender and each attribute.
 
@@ -157,15 +159,15 @@ class DallEval(Part):
         said = pipeline.ask(pipeline.settings.dalleval.vqa, images.source, units)
         return rows.assign(**{c: said[c].to_numpy() for c in ("status", "reason", "answer")})
 
-    @kept
+    @cached_method
     def captioned(self) -> Captioned:
         """Return images generated from the captions that the settings name, else of the paradox's caption prompts."""
         pipeline, s = self._pipeline, self._pipeline.settings.dalleval
         if s.captions:
             asked = self.caption_prompts()
-            made = pipeline.made(asked)
+            made = pipeline.generate_images(asked)
             table = made.table[["image_id", "prompt_id"]].merge(asked, on="prompt_id")
-            real = CaptionImages(s.images, table["real_id"]) if s.images else None
+            real = CaptionImages(s.image_folder, table["real_id"]) if s.image_folder else None
         else:
             described = pipeline.images("caption_prompts")
             made, table = described.source, described.table.drop_duplicates("caption_id", ignore_index=True)
@@ -175,7 +177,7 @@ class DallEval(Part):
             real = pipeline.images("training").source if pipeline.has_images else None
         return Captioned(table[["image_id", "real_id", "text", "references", "group"]], made, real)
 
-    @kept
+    @cached_method
     def caption_prompts(self) -> pd.DataFrame:
         """Return the prompts from the file of captions: prompt_id, real_id, text, references, n_images, group.
 
@@ -184,7 +186,7 @@ class DallEval(Part):
         """
         s = self._pipeline.settings.dalleval
         if not s.captions:
-            raise ParameterError("dalleval.images and .captioned are of dalleval.captions: set it, too.")
+            raise ParameterError("dalleval.image_folder and .captioned are of dalleval.captions: set it, too.")
         rows = pd.concat(open_corpus(s.captions).batches(), ignore_index=True)
         # As a corpus carries columns whose names stages use.
         if "corpus_image_id" not in rows:
@@ -204,9 +206,9 @@ class DallEval(Part):
             _log.warning("%s: left out for want of text or image_id: %d captions.", s.captions, left_out)
         of = known.groupby("real_id", sort=False)
         found = of.agg(references=("text", list), group=("group", "first")).reset_index()
-        if s.captioned and s.captioned < len(found):
+        if s.max_captions and s.max_captions < len(found):
             rng = np.random.default_rng([self._pipeline.seed, 77])
-            found = found.iloc[np.sort(rng.permutation(len(found))[: s.captioned])].reset_index(drop=True)
+            found = found.iloc[np.sort(rng.permutation(len(found))[: s.max_captions])].reset_index(drop=True)
         names = [f"captioned-{hashlib.sha256(name.encode()).hexdigest()[:16]}" for name in found["real_id"]]
         return found.assign(prompt_id=names, text=found["references"].str[0], n_images=1)
 
@@ -229,14 +231,14 @@ class DallEval(Part):
         s = self._pipeline.settings
         return not s.dalleval.vqa and "vqa" in s.dalleval.model_fields_set and bool(s.judging.gender)
 
-    @kept
-    def judged(self, kind: str) -> pd.DataFrame:
+    @cached_method
+    def judged_people(self, kind: str) -> pd.DataFrame:
         """Return the table of :meth:`people` with the columns of :meth:`biaslab.pipeline.Stages.judged`."""
         images = self.people(kind)
-        judged = self._pipeline.judged(images.source)
+        judged = self._pipeline.judge_images(images.source)
         return images.table.drop(columns="status").merge(judged, on="image_id", validate="one_to_one")
 
-    @kept
+    @cached_method
     def tones(self, kind: str) -> pd.DataFrame:
         """Return the skin tone of each person (:meth:`people`) whose face is the only one.
 

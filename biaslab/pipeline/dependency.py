@@ -18,13 +18,13 @@ from biaslab.attribution.maps import THRESHOLD, WordMaps, on_image
 from biaslab.attribution.noised import LEVELS, NoisedImages
 from biaslab.cache import code_digest
 from biaslab.errors import MissingInputError, ParameterError
-from biaslab.hub.ground_truth import Truth
+from biaslab.hub.ground_truth import GroundTruth
 from biaslab.hub.image_sources import ImageSource
 from biaslab.judges import duplicates
 from biaslab.judges.judge_names import is_file
 from biaslab.metrics.instances import map_auc, mask_overlap
 from biaslab.metrics.similarity import dependency_groups_of_largest
-from biaslab.pipeline.stages import Part, Stages, kept
+from biaslab.pipeline.stages import Part, Stages, cached_method
 from biaslab.prompts import nouns as naming
 from biaslab.prompts import triplets as asking
 
@@ -34,7 +34,7 @@ NO_MAPS = "Attention to the words of prompts was not saved. Set triplets.attenti
 class TrueMaps:
     """Maps of words of captions, the texts of pictures of known truth, as attention without error gives them."""
 
-    def __init__(self, truth: Truth, images: ImageSource, table: pd.DataFrame) -> None:
+    def __init__(self, truth: GroundTruth, images: ImageSource, table: pd.DataFrame) -> None:
         self._truth, self._images = truth, images
         self.texts: dict[str, str] = dict(zip(table["image_id"], table["text"], strict=True))
         whole = repr((images.digest, sorted(self.texts.items()), code_digest.digest(truth.word_masks)))
@@ -42,12 +42,12 @@ class TrueMaps:
 
     def word_maps(self, image_ids: Sequence[str]) -> list[WordMaps]:
         """Return where each word belongs, in the order asked for."""
-        found = []
+        word_maps = []
         for image_id in image_ids:
             masks = self._truth.word_masks(self._images, image_id, self.texts[image_id])
             maps = np.stack([np.where(mask, 255, 0).astype(np.uint8) for mask in masks.values()])
-            found.append(WordMaps(tuple(masks), maps, {}))
-        return found
+            word_maps.append(WordMaps(tuple(masks), maps, {}))
+        return word_maps
 
 
 class Dependency(Part):
@@ -57,19 +57,19 @@ class Dependency(Part):
         super().__init__(pipeline)
         self._triplets = triplets
 
-    @kept
+    @cached_method
     def nouns(self) -> naming.Nouns:
         """Return who finds nouns."""
-        return naming.load(self._pipeline.settings.triplets.nouns)
+        return naming.load(self._pipeline.settings.triplets.noun_tagger)
 
-    @kept
+    @cached_method
     def looked_at(self) -> pd.DataFrame:
         """Return the images in which objects were looked for."""
         table, looked = self._triplets.images().table, self._triplets.objects().images
         seen = looked.loc[looked["status"] == "", "image_id"]
         return table[(table["status"] == "ok") & table["image_id"].isin(seen)].reset_index(drop=True)
 
-    @kept
+    @cached_method
     def groups(self) -> pd.DataFrame:
         """Return how far words cover each object of the images, and the group that follows (section 6.2).
 
@@ -79,11 +79,11 @@ class Dependency(Part):
         """
         return self._grouped(self.maps(), self._triplets.objects().objects, self.looked_at())
 
-    @kept
+    @cached_method
     def prompt_nouns(self) -> pd.DataFrame:
         """Return the nouns of each image's prompt: image_id, noun, and hidden (whether no object has its name)."""
-        images, found = self.looked_at(), self._triplets.objects().objects
-        return self._nouns_of(images, found.assign(object=self._named(found["object"])))
+        images, objects = self.looked_at(), self._triplets.objects().objects
+        return self._nouns_of(images, objects.assign(object=self._named(objects["object"])))
 
     def maps(self) -> AttendedImages | NoisedImages:
         """Return what maps words in the images: the model's attention; of known truth where words belong.
@@ -97,7 +97,7 @@ class Dependency(Part):
         images = self._triplets.images()
         if truthful:
             return TrueMaps(self._truth, images.source, images.table)
-        made = duplicates.whole(images.source)
+        made = duplicates.all_images(images.source)
         if not isinstance(made, AttendedImages):
             raise MissingInputError(NO_MAPS)
         return made
@@ -108,8 +108,8 @@ class Dependency(Part):
 
     def _texts(self, images: pd.DataFrame) -> dict[str, tuple[str, ...]]:
         """Return the nouns of each image's text."""
-        of = {text: self.nouns().of(text) for text in images["text"].unique()}
-        return {i: of[text] for i, text in zip(images["image_id"], images["text"], strict=True)}
+        nouns_by_text = {text: self.nouns().of(text) for text in images["text"].unique()}
+        return {i: nouns_by_text[text] for i, text in zip(images["image_id"], images["text"], strict=True)}
 
     def _nouns_of(self, images: pd.DataFrame, named: pd.DataFrame) -> pd.DataFrame:
         """Return the nouns of images' texts: image_id, noun, and hidden (whether no object has its name)."""
@@ -119,15 +119,17 @@ class Dependency(Part):
             rows += [(image_id, noun, noun not in shown.get(image_id, ())) for noun in nouns]
         return pd.DataFrame(rows, columns=["image_id", "noun", "hidden"]).astype({"hidden": bool})
 
-    def _grouped(self, maps: AttendedImages | NoisedImages, found: pd.DataFrame, images: pd.DataFrame) -> pd.DataFrame:
+    def _grouped(
+        self, maps: AttendedImages | NoisedImages, objects: pd.DataFrame, images: pd.DataFrame
+    ) -> pd.DataFrame:
         texts = self._texts(images)
-        found = found[found["image_id"].isin(texts)].reset_index(drop=True)
-        covered = self._pipeline.run(dependency.covered, maps, found)
-        found = found.rename(columns={"object": "label"}).assign(object=self._named(found["object"]))
-        named = [name in texts[i] for i, name in zip(found["image_id"], found["object"], strict=True)]
+        objects = objects[objects["image_id"].isin(texts)].reset_index(drop=True)
+        covered = self._pipeline.run(dependency.covered, maps, objects)
+        objects = objects.rename(columns={"object": "label"}).assign(object=self._named(objects["object"]))
+        named = [name in texts[i] for i, name in zip(objects["image_id"], objects["object"], strict=True)]
         keys = ["image_id", "instance"]
-        found = found.assign(explicit=np.array(named, bool))[[*keys, "label", "object", "explicit"]]
-        rows = found.merge(covered, on=keys)
+        objects = objects.assign(explicit=np.array(named, bool))[[*keys, "label", "object", "explicit"]]
+        rows = objects.merge(covered, on=keys)
         group = dependency_groups_of_largest(
             *(rows[c] for c in ("object", "explicit", "coverage", "human_coverage")), person=naming.PERSON
         )
@@ -135,13 +137,13 @@ class Dependency(Part):
 
     # -- drawings whose truth is known ---------------------------------------------------------------
 
-    @kept
+    @cached_method
     def drawn_truth(self) -> TrueMaps:
         """Return where words belong in the drawings."""
         drawings = self._triplets.drawings()
         return TrueMaps(self._truth, drawings, drawings.table)
 
-    @kept
+    @cached_method
     def drawn_maps(self) -> NoisedImages | TrueMaps:
         """Return maps of the words of the drawings' captions, by the model; of known truth where they belong.
 
@@ -153,15 +155,15 @@ class Dependency(Part):
         if not pipeline.settings.triplets.attention:
             raise MissingInputError(NO_MAPS)
         made_by, table = pipeline.image_model("triplets"), drawings.table
-        asked = table.assign(words=[asking.words(text) for text in table["text"]])
-        given = (NoisedImages, drawings, asked, made_by.load, made_by.digest)
+        prompts = table.assign(words=[asking.words(text) for text in table["text"]])
+        given = (NoisedImages, drawings, prompts, made_by.load, made_by.digest)
         try:
             return pipeline.run(*given, seed=pipeline.seed)
         except ParameterError as error:
             # Of other models the run goes on without what only drawings tell.
             raise MissingInputError(str(error)) from error
 
-    @kept
+    @cached_method
     def drawn_groups(self) -> pd.DataFrame:
         """Return the groups of objects in the drawings: image_id, object, planted and measured.
 
@@ -170,9 +172,9 @@ class Dependency(Part):
         """
         drawings = self._triplets.drawings()
         images, shown = drawings.table, self._triplets.truth(drawings).objects
-        found = shown
+        objects = shown
         if not is_file(self._pipeline.settings.triplets.objects):
-            found = self._triplets.found(drawings).objects
+            objects = self._triplets.find_instances(drawings).objects
         texts = self.drawn_truth().texts
         planted = [
             group
@@ -180,24 +182,24 @@ class Dependency(Part):
             for group in self._truth.groups(texts[i], list(rows["object"]))
         ]
         shown = shown.assign(object=self._named(shown["object"]), planted=planted)
-        groups = self._grouped(self.drawn_maps(), found, images)
-        measured = found[found["image_id"].isin(texts)].reset_index(drop=True)
+        groups = self._grouped(self.drawn_maps(), objects, images)
+        measured = objects[objects["image_id"].isin(texts)].reset_index(drop=True)
         measured = measured.assign(object=groups["object"], measured=groups["dependency_group"])
         placed, hidden = [], []
         for side, column in ((shown, "planted"), (measured, "measured")):
             sorted_ = side.sort_values(["image_id", "left"], kind="stable")
             place = sorted_.groupby(["image_id", "object"]).cumcount()
             placed.append(sorted_[["image_id", "object", column]].assign(place=place))
-            of = self._nouns_of(images, side).rename(columns={"noun": "object"})
-            of[column] = np.where(of.pop("hidden"), "hidden", "")
-            hidden.append(of)
+            nouns = self._nouns_of(images, side).rename(columns={"noun": "object"})
+            nouns[column] = np.where(nouns.pop("hidden"), "hidden", "")
+            hidden.append(nouns)
         both = placed[0].merge(placed[1], on=["image_id", "object", "place"], how="outer")
         unseen = hidden[0].assign(measured=hidden[1]["measured"])
         unseen = unseen[(unseen[["planted", "measured"]] != "").any(axis=1)]
-        found = pd.concat([both.drop(columns="place"), unseen], ignore_index=True)
-        return found[["image_id", "object", "planted", "measured"]].fillna("")
+        objects = pd.concat([both.drop(columns="place"), unseen], ignore_index=True)
+        return objects[["image_id", "object", "planted", "measured"]].fillna("")
 
-    @kept
+    @cached_method
     def drawn_agreement(self) -> pd.DataFrame:
         """Return how well maps of words mark where these belong in the drawings.
 
@@ -206,16 +208,16 @@ class Dependency(Part):
         belongs, or ``other``: where one of its kind does in another), overlap and auc (0–1).
         """
         maps, table = self.drawn_maps(), self._triplets.drawings().table
-        ids, known, rows = list(table["image_id"]), self._places(), []
+        ids, places, rows = list(table["image_id"]), self._places(), []
         levels = [{}] if isinstance(maps, TrueMaps) else [{"level": level} for level in (0.0, *LEVELS)]
         for at in levels:
-            found = dict(zip(ids, maps.word_maps(ids, **at), strict=True))
-            for image_id, word, kind, masks in known:
-                of = found[image_id]
-                said = [w.lower() for w in of.words]
-                if word not in said:
+            maps_by_image = dict(zip(ids, maps.word_maps(ids, **at), strict=True))
+            for image_id, word, kind, masks in places:
+                word_maps = maps_by_image[image_id]
+                words = [w.lower() for w in word_maps.words]
+                if word not in words:
                     continue
-                values = on_image(of.maps[[said.index(word)]], *masks["own"].shape)
+                values = on_image(word_maps.maps[[words.index(word)]], *masks["own"].shape)
                 for name, mask in masks.items():
                     both = mask_overlap(values > THRESHOLD, mask[None])[0], map_auc(values, mask[None])[0]
                     rows.append((image_id, word, kind, at.get("level", 0.0), name, *both))
@@ -225,24 +227,24 @@ class Dependency(Part):
     def _places(self) -> list[tuple[str, str, str, dict[str, np.ndarray]]]:
         """Return the words that name what is to be seen: image_id, word, kind, and the masks it is held against."""
         true, table = self.drawn_truth(), self._triplets.drawings().table
-        found = []
+        places = []
         for image_id in table["image_id"]:
-            (of,) = true.word_maps([image_id])
-            seen = [(w, self._kind(w), m > 0) for w, m in zip(of.words, of.maps, strict=True)]
+            (word_map,) = true.word_maps([image_id])
+            seen = [(w, self._kind(w), m > 0) for w, m in zip(word_map.words, word_map.maps, strict=True)]
             seen = [row for row in seen if row[1] and row[2].any()]
             for k, (word, kind, mask) in enumerate(seen):
                 shuffled = {"shuffled": seen[(k + 1) % len(seen)][2]} if len(seen) > 1 else {}
-                found.append((image_id, word, kind, {"own": mask} | shuffled))
-        for k, (image_id, _, kind, masks) in enumerate(found):
-            following = (found[(k + j) % len(found)] for j in range(1, len(found)))
+                places.append((image_id, word, kind, {"own": mask} | shuffled))
+        for k, (image_id, _, kind, masks) in enumerate(places):
+            following = (places[(k + j) % len(places)] for j in range(1, len(places)))
             elsewhere = (f for f in following if f[2] == kind and f[0] != image_id)
             if other := next(elsewhere, None):
                 masks["other"] = other[3]["own"]
-        return found
+        return places
 
     @property
-    def _truth(self) -> Truth:
-        return self._pipeline.truth("where words belong", "triplets")
+    def _truth(self) -> GroundTruth:
+        return self._pipeline.require_ground_truth("where words belong", "triplets")
 
     def _kind(self, word: str) -> str:
         """Return what kind of thing a word of a caption names; empty where it is none to be seen."""

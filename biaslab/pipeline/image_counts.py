@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from biaslab.cache.result_cache import Store, UnfinishedError
+from biaslab.cache.result_cache import ResultCache, UnfinishedError
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.models import ImageModel, Ready
 from biaslab.pipeline import Pipeline, dalleval, requirements
@@ -30,51 +30,51 @@ _STEPS, _ROUNDS = (2, 4), 3
 
 
 @dataclass(frozen=True)
-class Asked:
+class ImageRequest:
     """Images of one kind that a run asks of one model."""
 
     paper: str  # The paper that first asks for them.
     model: str  # What tables call the model.
     kind: str  # What is asked for, as the stages call it.
-    images: int  # How many.
-    there: int  # How many of them are there and need not be made.
+    n_images: int  # How many.
+    n_cached: int  # How many of them are there and need not be made.
     at_most: bool  # Whether fewer may be asked, which only a search of all captions would tell.
     prompts: pd.DataFrame  # What is asked, or texts like it.
-    made_by: ImageModel  # The model with the settings for this kind.
-    kept_as: type[GeneratedImages] | None  # As what its images are kept.
+    image_model: ImageModel  # The model with the settings for this kind.
+    storage_class: type[GeneratedImages] | None  # As what its images are kept.
     pipeline: Pipeline  # The pipeline whose store and seed are used.
-    of: str = "captions"  # What its prompts ask for, as :meth:`Pipeline.image_model` has it.
-    several: bool = False  # Whether they ask for several people.
+    prompt_set: str = "captions"  # What its prompts ask for, as :meth:`Pipeline.image_model` has it.
+    several_people: bool = False  # Whether they ask for several people.
 
     @property
-    def left(self) -> int:
+    def n_remaining(self) -> int:
         """How many are left to be made."""
-        return self.images - self.there
+        return self.n_images - self.n_cached
 
     @property
-    def captioned(self) -> bool:
+    def is_from_captions(self) -> bool:
         """Whether what is asked are captions of a corpus, or made of them."""
         return self.kind in ("caption_prompts", "paraphrased", "captioned", "triplets")
 
     @property
     def price(self) -> float | None:
         """What an image costs at an endpoint; None of a model that runs here."""
-        return getattr(self.made_by, "price", None)
+        return getattr(self.image_model, "price", None)
 
     @property
-    def alike(self) -> tuple:
+    def cost_key(self) -> tuple:
         """The same for all whose images take alike: the model, its settings and as what images are kept."""
-        return self.made_by.alike, self.kept_as
+        return self.image_model.cost_key, self.storage_class
 
     def __reduce__(self) -> tuple:
         # Another process opens the pipeline anew.
-        own = {name: value for name, value in vars(self).items() if name not in ("made_by", "pipeline")}
-        return _opened, (Request.of_pipeline(self.pipeline), own)
+        fields = {name: value for name, value in vars(self).items() if name not in ("image_model", "pipeline")}
+        return _opened, (Request.from_pipeline(self.pipeline), fields)
 
 
-def _opened(request: Request, own: dict) -> Asked:
-    made_by = request.opened.image_model(own["of"], several=own["several"])
-    return Asked(**own, made_by=made_by, pipeline=request.opened)
+def _opened(request: Request, fields: dict) -> ImageRequest:
+    made_by = request.opened.image_model(fields["prompt_set"], several=fields["several_people"])
+    return ImageRequest(**fields, image_model=made_by, pipeline=request.opened)
 
 
 @dataclass(frozen=True)
@@ -87,158 +87,163 @@ class Cost:
     longest: float  # Seconds at the slowest; what else the machine does makes them longer.
 
 
-def of_tables(pipeline: Pipeline, names: Iterable[str]) -> Iterator[Asked]:
+def requests_for_tables(pipeline: Pipeline, names: Iterable[str]) -> Iterator[ImageRequest]:
     """Yield the images of a pipeline's own model that measured tables take, by the tables' names."""
     declared, names = tables.schemas(), list(names)
-    for paper in tables.measuring():
-        own = [name for name in names if name in declared and declared[name].paper == paper]
-        wanted = {kind for name in own for kind in requirements.made(pipeline, name)}
+    for paper in tables.measuring_papers():
+        paper_tables = [name for name in names if name in declared and declared[name].paper == paper]
+        wanted = {kind for name in paper_tables for kind in requirements.generated_kinds(pipeline, name)}
         for kind in pipeline.kinds if pipeline.has_images else ():
             if kind in wanted:
-                yield of_captions(pipeline, paper, kind)
+                yield request_for_captions(pipeline, paper, kind)
         if "captioned" in wanted and pipeline.settings.dalleval.captions:
-            yield _asked(pipeline, paper, "captioned", pipeline.dalleval.caption_prompts())
+            yield _make_request(pipeline, paper, "captioned", pipeline.dalleval.caption_prompts())
         elif "captioned" in wanted:
-            yield of_captions(pipeline, paper, "caption_prompts")
-        yield from _of_people(pipeline, paper, pipeline.people.among(wanted))
+            yield request_for_captions(pipeline, paper, "caption_prompts")
+        yield from _requests_for_people(pipeline, paper, pipeline.paired.expand_kinds(wanted))
         for kind in dalleval.KINDS:
             if kind in wanted:
                 prompts = pipeline.dalleval.prompts(kind)
-                yield _asked(pipeline, paper, kind, prompts, of=pipeline.dalleval.asks_for)
+                yield _make_request(pipeline, paper, kind, prompts, prompt_set=pipeline.dalleval.prompt_set)
         if "custom" in wanted:
             # What draws the truth of captions goes by whom they name.
             prompts = pipeline.custom.prompts().assign(occupation=lambda rows: rows["group"])
-            yield _asked(pipeline, paper, "custom", prompts, several=bool((prompts["people"] > 1).any()))
+            yield _make_request(pipeline, paper, "custom", prompts, several=bool((prompts["people"] > 1).any()))
         if "triplets" in wanted:
-            yield _of_triplets(pipeline, paper)
+            yield _request_for_triplets(pipeline, paper)
 
 
-def _asked(
+def _make_request(
     pipeline: Pipeline,
     paper: str,
     kind: str,
     prompts: pd.DataFrame,
     *,
-    of: str = "captions",
-    known: bool = True,
+    prompt_set: str = "captions",
+    texts_final: bool = True,
     at_most: int | None = None,
-    kept_as: type[GeneratedImages] | None = None,
+    storage_class: type[GeneratedImages] | None = None,
     several: bool = False,
-) -> Asked:
-    """Return what is asked; which images are there can be told only where the very texts are ``known``."""
-    several = several or (of == "people" and kind != "single")
-    made_by = pipeline.image_model(of, several=several)
-    n, there = int(prompts["n_images"].sum()) if at_most is None else at_most, 0
-    if known and at_most is None:
-        there = made_by.n_there(prompts, seed=pipeline.seed, store=pipeline.store, kept_as=kept_as)
+) -> ImageRequest:
+    """Return what is asked; which images are there can be told only where the very texts are ``texts_final``."""
+    several = several or (prompt_set == "paired" and kind != "single")
+    made_by = pipeline.image_model(prompt_set, several=several)
+    n, n_cached = int(prompts["n_images"].sum()) if at_most is None else at_most, 0
+    if texts_final and at_most is None:
+        n_cached = made_by.n_cached(prompts, seed=pipeline.seed, cache=pipeline.cache, storage_class=storage_class)
         # Nobody makes pictures that a folder lacks.
-        n = there if pipeline.custom.folder is not None else n
-    what = paper, pipeline.label, kind, n, there, at_most is not None, prompts
-    return Asked(*what, made_by, kept_as, pipeline, of, several)
+        n = n_cached if pipeline.custom.folder is not None else n
+    what = paper, pipeline.label, kind, n, n_cached, at_most is not None, prompts
+    return ImageRequest(*what, made_by, storage_class, pipeline, prompt_set, several)
 
 
-def _of_people(pipeline: Pipeline, paper: str, kinds: list[str]) -> Iterator[Asked]:
+def _requests_for_people(pipeline: Pipeline, paper: str, kinds: list[str]) -> Iterator[ImageRequest]:
     """Yield images of people; texts that depend on judges are the very ones where all of that is kept."""
     complete = True
     for kind in kinds:
-        depends, texts = pipeline.people.depends(kind), None
+        depends, texts = pipeline.paired.depends_on_judgements(kind), None
         # A critic at an endpoint is not asked to find out.
         if depends and complete and pipeline.settings.critic.kind == "counts":
             # By what the store has; nothing is computed.
             with contextlib.suppress(UnfinishedError):
-                texts = computing_nothing(pipeline).people.prompts(kind).texts
-        known = not depends or texts is not None
-        texts = pipeline.people.foreseen(kind) if texts is None else texts
-        yield (one := _asked(pipeline, paper, kind, texts, of="people", known=known))
-        complete = complete and one.there == one.images
+                texts = read_only_pipeline(pipeline).paired.prompts(kind).texts
+        texts_final = not depends or texts is not None
+        texts = pipeline.paired.placeholder_texts(kind) if texts is None else texts
+        yield (request := _make_request(pipeline, paper, kind, texts, prompt_set="paired", texts_final=texts_final))
+        complete = complete and request.n_cached == request.n_images
 
 
-def computing_nothing(pipeline: Pipeline) -> Pipeline:
+def read_only_pipeline(pipeline: Pipeline) -> Pipeline:
     """Return a pipeline that has what the store has; an UnfinishedError is raised for anything else."""
     looks = pipeline.changed()
-    looks.store = Store(pipeline.store.root, share=_NOTHING)
+    looks.cache = ResultCache(pipeline.cache.root, share=_NOTHING)
     return looks
 
 
 def _is_small(pipeline: Pipeline) -> bool:
     # Captions that are written as they are read cost next to nothing, however many there are.
-    rows = pipeline.settings.captions.rows
+    rows = pipeline.settings.captions.max_captions
     return not pipeline.has_captions or 0 < rows <= SEARCHED or pipeline.corpus.written
 
 
-def of_captions(pipeline: Pipeline, paper: str, kind: str) -> Asked:
+def request_for_captions(pipeline: Pipeline, paper: str, kind: str) -> ImageRequest:
     """Return images of templates or captions, of which there may be fewer where captions are not searched yet."""
     if kind == "generated" or _is_small(pipeline):
-        return _asked(pipeline, paper, kind, pipeline.texts(kind))
+        return _make_request(pipeline, paper, kind, pipeline.texts(kind))
     s = pipeline.settings.generation
     most = len(pipeline.occupations) * s.caption_prompts_per_occupation * s.images_per_caption
-    return _asked(pipeline, paper, kind, pipeline.texts(), at_most=most)
+    return _make_request(pipeline, paper, kind, pipeline.texts(), at_most=most)
 
 
-def _of_triplets(pipeline: Pipeline, paper: str) -> Asked:
+def _request_for_triplets(pipeline: Pipeline, paper: str) -> ImageRequest:
     s = pipeline.settings.triplets
-    if not s.triplets or _is_small(pipeline):
-        prompts, kept_as = pipeline.triplets.texts()
-        return _asked(pipeline, paper, "triplets", prompts, of=pipeline.triplets.asks_for, kept_as=kept_as)
-    most = (3 + s.placebo) * (s.triplets * s.seeds + s.one_triplet)
-    if s.professions:
+    if not s.n_triplets or _is_small(pipeline):
+        prompts, storage_class = pipeline.triplets.texts()
+        return _make_request(
+            pipeline, paper, "triplets", prompts, prompt_set=pipeline.triplets.prompt_set, storage_class=storage_class
+        )
+    most = (3 + s.placebo) * (s.n_triplets * s.images_per_prompt + s.single_triplet_images)
+    if s.n_professions:
         most += int(pipeline.triplets.professions()["n_images"].sum())
-    return _asked(pipeline, paper, "triplets", pipeline.texts(), of=pipeline.triplets.asks_for, at_most=most)
+    return _make_request(
+        pipeline, paper, "triplets", pipeline.texts(), prompt_set=pipeline.triplets.prompt_set, at_most=most
+    )
 
 
-def cost(one: Asked, left: int = 10**9, ready: Ready | None = None) -> Cost:
-    """Return what an image takes here, from some that are made for it and thrown away; of few ``left``, fewer are made.
+def measure_cost(request: ImageRequest, n_remaining: int = 10**9, ready: Ready | None = None) -> Cost:
+    """Return what an image takes here, from some that are made for it and thrown away; of few ``n_remaining``, fewer
+    are made.
 
     Of a model that denoises, two numbers of a few steps tell what a step takes, and what comes beside. Noise that was
     left in makes bytes rather too many. ``ready`` is the model, where it is loaded. Raises as
     :meth:`biaslab.generation.models.ImageModel.generate`.
     """
-    ready = ready or one.made_by.ready()
+    ready = ready or request.image_model.ready()
     # Prompts that share noise are asked together.
-    groups = one.prompts["noise_id" if "noise_id" in one.prompts else "prompt_id"]
+    groups = request.prompts["noise_id" if "noise_id" in request.prompts else "prompt_id"]
     few, many = _STEPS
-    n, spent, found = 1, 0.0, []
+    n, spent, rounds_measured = 1, 0.0, []
     while True:
-        some = one.prompts[groups.isin(groups.unique()[:n])].assign(n_images=1)
-        if ready.take is not None and ready.steps > many:
-            ready.take(few)
-            first, _ = _made(one, ready, some)
-            ready.take(many)
-            took, kept = _made(one, ready, some)
+        subset = request.prompts[groups.isin(groups.unique()[:n])].assign(n_images=1)
+        if ready.set_steps is not None and ready.steps > many:
+            ready.set_steps(few)
+            first, _ = _time_images(request, ready, subset)
+            ready.set_steps(many)
+            took, kept = _time_images(request, ready, subset)
             step = max(took - first, 0.0) / (many - few)
             seconds, took = took + (ready.steps - many) * step, took + first
         else:
-            took, kept = _made(one, ready, some)
+            took, kept = _time_images(request, ready, subset)
             seconds = took
         spent += took
-        found.append((len(some), seconds / len(some), kept / len(some)))
-        filled = n > 1 and (took > TIMED / 4 or len(some) >= MOST)
-        rounds = sum(made == len(some) for made, *_ in found)
-        enough = sum(made for made, *_ in found) >= ENOUGH * left
+        rounds_measured.append((len(subset), seconds / len(subset), kept / len(subset)))
+        filled = n > 1 and (took > TIMED / 4 or len(subset) >= MOST)
+        rounds = sum(made == len(subset) for made, *_ in rounds_measured)
+        enough = sum(made for made, *_ in rounds_measured) >= ENOUGH * n_remaining
         if (filled and rounds >= _ROUNDS) or spent > 4 * TIMED or n >= groups.nunique() or enough:
             break
         n *= 1 if filled else 4
     # The first ones take what is prepared as well, and few at a time are slower than many.
-    last = [seconds for made, seconds, _ in found if made == found[-1][0]]
-    total = sum(made for made, *_ in found)
-    return Cost(min(last), found[-1][2], total, longest=max(last))
+    last = [seconds for made, seconds, _ in rounds_measured if made == rounds_measured[-1][0]]
+    total = sum(made for made, *_ in rounds_measured)
+    return Cost(min(last), rounds_measured[-1][2], total, longest=max(last))
 
 
-def _made(one: Asked, ready: Ready, prompts: pd.DataFrame) -> tuple[float, int]:
+def _time_images(request: ImageRequest, ready: Ready, prompts: pd.DataFrame) -> tuple[float, int]:
     """Return the seconds that images of prompts took, and their bytes in a store."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
-        how = {"seed": one.pipeline.seed, "progress": False, "kept_as": one.kept_as}
-        made = ready.generate(prompts, store=Store(folder), **how)
+        options = {"seed": request.pipeline.seed, "progress": False, "storage_class": request.storage_class}
+        made = ready.generate(prompts, cache=ResultCache(folder), **options)
         made.read(list(made.table["image_id"]))
         took = time.perf_counter() - began
         return took, sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
 
 
-def to_time(found: Iterable[Asked]) -> dict[tuple, tuple[Asked, int]]:
+def requests_to_time(requests: Iterable[ImageRequest]) -> dict[tuple, tuple[ImageRequest, int]]:
     """Return what is to be timed, by :attr:`Asked.alike`: one of each, and how many images are left of all alike."""
-    alike: dict[tuple, list[Asked]] = {}
-    for one in found:
-        if one.left > 0 and one.price is None:
-            alike.setdefault(one.alike, []).append(one)
-    return {key: (some[0], sum(one.left for one in some)) for key, some in alike.items()}
+    alike: dict[tuple, list[ImageRequest]] = {}
+    for request in requests:
+        if request.n_remaining > 0 and request.price is None:
+            alike.setdefault(request.cost_key, []).append(request)
+    return {key: (similar[0], sum(request.n_remaining for request in similar)) for key, similar in alike.items()}

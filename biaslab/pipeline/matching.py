@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from biaslab.io import cells
 from biaslab.io.plaintext import same_text
-from biaslab.judges.judge_names import RATINGS
+from biaslab.judges.judge_names import ANNOTATIONS
 from biaslab.prompts import custom as asking
 from biaslab.ratings import person_ratings
 from biaslab.schema import formatting
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 def unmatched(pipelines: Iterable[Pipeline]) -> list[str]:
     """Return a sentence for each file of which a run does not use every row, or which does not name all of the run.
 
-    Compared are the groups of ``custom.benchmark``, the prompts of ``custom.prompts`` and the table of a folder with
-    the folder's images, and the people in files of annotations that serve as judges. A row counts as unused where no
+    Compared are the groups of ``custom.benchmark_file``, the prompts of ``custom.prompts_file`` and the table of a
+    folder with its images, and the people in files of annotations that serve as judges. A row counts as unused where no
     model of the run uses it. Raises InputError: A file cannot be read.
     """
-    own = [one for one in pipelines if one.custom.is_asked]
+    own = [one for one in pipelines if one.custom.has_prompts_or_images]
     found = [*_benchmarks(own), *_annotations(own)]
     for one in own:
         found += [*_prompts(one), *_tables(one)]
@@ -34,7 +34,7 @@ def unmatched(pipelines: Iterable[Pipeline]) -> list[str]:
 def _benchmarks(pipelines: Sequence[Pipeline]) -> Iterator[str]:
     by_file: dict[str, list[str]] = {}
     for one in pipelines:
-        if file := one.settings.custom.benchmark:
+        if file := one.settings.custom.benchmark_file:
             by_file.setdefault(file, []).extend(one.custom.groups())
     for file, names in by_file.items():
         name, groups, shares = Path(file).name, list(dict.fromkeys(names)), asking.benchmark(file)
@@ -56,10 +56,10 @@ def _benchmarks(pipelines: Sequence[Pipeline]) -> Iterator[str]:
 def _prompts(pipeline: Pipeline) -> Iterator[str]:
     """Yield what a file of prompts and a folder of images do not have in common."""
     s, folder = pipeline.settings.custom, pipeline.custom.folder
-    if folder is None or not s.prompts:
+    if folder is None or not s.prompts_file:
         return
-    name, texts = Path(s.prompts).name, asking.prompts(s.prompts, s.images)["text"].tolist()
-    of_images = folder.pictures_told["prompt"]
+    name, texts = Path(s.prompts_file).name, asking.prompts(s.prompts_file, s.images_per_prompt)["text"].tolist()
+    of_images = folder.described_images["prompt"]
     shown, wanted = set(of_images.map(same_text)), set(map(same_text, texts))
     missing = [text for text in texts if same_text(text) not in shown]
     others = of_images[~of_images.map(same_text).isin(wanted)]
@@ -76,21 +76,21 @@ def _prompts(pipeline: Pipeline) -> Iterator[str]:
 def _tables(pipeline: Pipeline) -> Iterator[str]:
     """Yield which images of a folder its table does not name."""
     folder = pipeline.custom.folder
-    if folder is not None and (left := folder.unnamed):
-        images = formatting.count(len(left), "image, which is", "images, which are")
-        yield f"The table of {folder.name} does not name {images} left out: {cells.listed(left)}."
+    if folder is not None and (left := folder.undescribed_images):
+        images = formatting.format_count(len(left), "image, which is", "images, which are")
+        yield f"The table of {folder.name} does not name {images} left out: {cells.join_values(left)}."
 
 
 def _annotations(pipelines: Sequence[Pipeline]) -> Iterator[str]:
     by_file: dict[str, list[Pipeline]] = {}
     for one in pipelines:
         for judge in one.custom.judges:
-            if judge.startswith(RATINGS):
-                by_file.setdefault(judge.removeprefix(RATINGS), []).append(one)
+            if judge.startswith(ANNOTATIONS):
+                by_file.setdefault(judge.removeprefix(ANNOTATIONS), []).append(one)
     for file, of in by_file.items():
-        each = [person_ratings.unmatched(file, one.custom.whom()) for one in of]
+        each = [person_ratings.unmatched(file, one.custom.expected_people()) for one in of]
         left = [person for person in each[0] if all(person in others for others in each[1:])]
         if left:
-            people = formatting.count(len(left), "person who is", "people who are")
+            people = formatting.format_count(len(left), "person who is", "people who are")
             images = dict.fromkeys(image_id for image_id, _ in left)
-            yield f"{Path(file).name} annotates {people} not in this run, in the images {cells.listed(images)}."
+            yield f"{Path(file).name} annotates {people} not in this run, in the images {cells.join_values(images)}."

@@ -10,19 +10,19 @@ from functools import cached_property
 
 import pandas as pd
 
-from biaslab.endpoints.images import NEVER_MADE
+from biaslab.endpoints.images import NO_IMAGE_OUTCOMES
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import unknown_name
 from biaslab.hub.image_sources import ImageSource
 from biaslab.judges import duplicates, vision
 from biaslab.judges.judge_labels import DUPLICATE
-from biaslab.judges.judge_names import RATINGS, VQA
+from biaslab.judges.judge_names import ANNOTATIONS, VQA
 from biaslab.judges.people import judge_people
 from biaslab.judges.vqa import judge_people_vqa
 from biaslab.mitigation import counts, endpoint
 from biaslab.mitigation.critique import Critique, briefs
 from biaslab.mitigation.revision import revise
-from biaslab.pipeline.stages import Part, described, image_ids, kept
+from biaslab.pipeline.stages import Part, cached_method, image_ids, with_prompt_columns
 from biaslab.prompts import paired as asking
 from biaslab.prompts import word_files
 from biaslab.prompts.paired import Prompts
@@ -37,24 +37,24 @@ ROUND = "faircritic_"
 TOP = 5
 
 
-class People(Part):
+class Paired(Part):
     """The stages for pictures of people whom the prompt places."""
 
-    asks_for = "people"
+    prompt_set = "paired"
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of prompts that the settings ask for, in order."""
         s = self._pipeline.settings
-        own = [k for k in KINDS if k != "three" or s.people.three_prompts]
+        kinds = [k for k in KINDS if k != "three" or s.paired.three_person_prompts]
         if self._pipeline.custom.folder is not None:
             # Of pictures that are there, what some of them were asked for.
-            made_by = self._pipeline.image_model("people")
-            own = [k for k in own if made_by.n_there(self._asked(k).texts)]
-        rounds = range(1, s.critic.rounds + 1) if "paired" in own else ()
-        return (*own, *(f"{ROUND}{r}" for r in rounds))
+            made_by = self._pipeline.image_model("paired")
+            kinds = [k for k in kinds if made_by.n_cached(self._make_prompts(k).texts)]
+        rounds = range(1, s.critic.rounds + 1) if "paired" in kinds else ()
+        return (*kinds, *(f"{ROUND}{r}" for r in rounds))
 
-    def among(self, words: Collection[str]) -> list[str]:
+    def expand_kinds(self, words: Collection[str]) -> list[str]:
         """Return the kinds that words stand for: ``people`` for all, ``criticised`` for what a critic sees."""
         if "people" in words:
             return list(self.kinds)
@@ -64,9 +64,9 @@ class People(Part):
 
     def _faces(self, judges: Collection[str]) -> tuple[str, ...]:
         """Return the settings of who looks for faces and skin, where some judge takes faces."""
-        if not any(map(self._pipeline.looks_for_faces, judges)):
+        if not any(map(self._pipeline.detects_faces, judges)):
             return ()
-        return ("judging.faces", *(["judging.tone"] if self._pipeline.tone_is_asked else []))
+        return ("judging.faces", *(["judging.skin_tone"] if self._pipeline.has_skin_tone_judge else []))
 
     @property
     def judges(self) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ class People(Part):
     @property
     def _looking(self) -> list[str]:
         s = self._pipeline.settings.judging
-        return [judge for judge in dict.fromkeys((s.gender, *s.further)) if not judge.startswith(RATINGS)]
+        return [judge for judge in dict.fromkeys((s.gender, *s.extra_judges)) if not judge.startswith(ANNOTATIONS)]
 
     @property
     def has_judges(self) -> bool:
@@ -86,7 +86,7 @@ class People(Part):
     @property
     def all_judges(self) -> tuple[str, ...]:
         """The settings of all whose agreement is told."""
-        further = ["judging.further"] if self._pipeline.settings.judging.further else []
+        further = ["judging.extra_judges"] if self._pipeline.settings.judging.extra_judges else []
         return ("judging.gender", *further, *self._faces(self._looking))
 
     # -- prompts -------------------------------------------------------------------------------------
@@ -94,10 +94,10 @@ class People(Part):
     @cached_property
     def words(self) -> Words | None:
         """Words of one's own, where the settings name a file."""
-        file = self._pipeline.settings.people.words
-        return word_files.read(file, "people.words") if file else None
+        file = self._pipeline.settings.paired.vocabulary_file
+        return word_files.read(file, "paired.vocabulary_file") if file else None
 
-    @kept
+    @cached_method
     def prompts(self, kind: str) -> Prompts:
         """Return what images of a kind are generated from, and whom each prompt asks for.
 
@@ -106,131 +106,131 @@ class People(Part):
         if kind.startswith(ROUND) and kind in self.kinds:
             critiques = self.critiques(int(kind.removeprefix(ROUND)))
             return _renamed(revise(self.prompts("paired"), critiques, seed=self._pipeline.seed, words=self.words), kind)
-        whole = self.possible(kind)
+        whole = self.possible_prompts(kind)
         return asking.only(whole, _of_top(whole, self.top_occupations())) if kind == "intervention" else whole
 
-    @kept
-    def possible(self, kind: str) -> Prompts:
+    @cached_method
+    def possible_prompts(self, kind: str) -> Prompts:
         """Return the prompts of a kind, and those that it may have where they depend on what the judges say.
 
         Raises UnknownNameError: There is no such kind.
         """
         if kind not in self.kinds:
             raise unknown_name("kind of prompts", kind, self.kinds)
-        return self._asked(kind)
+        return self._make_prompts(kind)
 
-    def _asked(self, kind: str) -> Prompts:
-        s, seed = self._pipeline.settings.people, self._pipeline.seed
-        how = {"seed": seed, "words": self.words}
-        pairs = {"per_list": s.occupations, "runs": s.power_runs, **how}
+    def _make_prompts(self, kind: str) -> Prompts:
+        s, seed = self._pipeline.settings.paired, self._pipeline.seed
+        options = {"seed": seed, "words": self.words}
+        pairs = {"per_list": s.n_occupations, "runs": s.power_samples, **options}
         if kind.startswith(ROUND):
             return _renamed(self.prompts("paired"), kind)
         if kind == "single":
             return asking.single(images=s.single_images, **pairs)
         if kind == "controls":
-            return asking.controls(per_list=s.occupations, **how)
+            return asking.controls(per_list=s.n_occupations, **options)
         if kind == "three":
-            return asking.three(s.three_prompts, **how)
+            return asking.three(s.three_person_prompts, **options)
         return asking.paired(images=s.pair_images, setting=kind, **pairs)
 
     def n_images(self) -> int:
         """Return how many images the settings ask for."""
-        return sum(int(self.foreseen(kind)["n_images"].sum()) for kind in self.kinds)
+        return sum(int(self.placeholder_texts(kind)["n_images"].sum()) for kind in self.kinds)
 
-    def foreseen(self, kind: str) -> pd.DataFrame:
+    def placeholder_texts(self, kind: str) -> pd.DataFrame:
         """Return as many texts as will be asked for a kind, or others like them, before any image is generated."""
-        asked = self.possible(kind)
+        prompts = self.possible_prompts(kind)
         if kind == "intervention":
             # Which occupations stereotypes fit most is not known yet, but how many there will be.
-            people = asked.people[asked.people["level"] == ""].drop_duplicates("occupation")
-            some = {g: of["occupation"].head(TOP).tolist() for g, of in people.groupby("stereotype")}
-            asked = asking.only(asked, _of_top(asked, some))
-        return asked.texts
+            people = prompts.people[prompts.people["level"] == ""].drop_duplicates("occupation")
+            top = {g: of["occupation"].head(TOP).tolist() for g, of in people.groupby("stereotype")}
+            prompts = asking.only(prompts, _of_top(prompts, top))
+        return prompts.texts
 
-    def depends(self, kind: str) -> bool:
+    def depends_on_judgements(self, kind: str) -> bool:
         """Return whether the texts of a kind depend on what judges say of another."""
         return kind == "intervention" or kind.startswith(ROUND)
 
     def top_occupations(self) -> dict[str, list[str]]:
         """Return the five occupations of each list whose pairs fit the stereotype most often, the most first."""
         people = self.people("paired")
-        known = people[(people["aspect"] == "occupation") & people["gender"].isin(GENDERS)]
-        known = known.assign(share=known["gender"] == known["stereotype"])
-        share = known.groupby(["stereotype", "occupation"])["share"].mean().reset_index()
+        judged = people[(people["aspect"] == "occupation") & people["gender"].isin(GENDERS)]
+        judged = judged.assign(share=judged["gender"] == judged["stereotype"])
+        share = judged.groupby(["stereotype", "occupation"])["share"].mean().reset_index()
         # Names decide between equals, so that the choice does not depend on the order of rows.
         ranked = share.sort_values(["share", "occupation"], ascending=[False, True])
         return {g: ranked.loc[ranked["stereotype"] == g, "occupation"].head(TOP).tolist() for g in GENDERS[::-1]}
 
     # -- images and people ---------------------------------------------------------------------------
 
-    @kept
+    @cached_method
     def images(self, kind: str) -> ImageSource:
         """Return images of a kind, with a table of one row per image and the columns of its prompt."""
         texts = self.prompts(kind).texts
-        return described(self._pipeline.made(texts, "people", kind != "single"), texts)
+        return with_prompt_columns(self._pipeline.generate_images(texts, "paired", kind != "single"), texts)
 
-    def asked(self, kind: str) -> pd.DataFrame:
+    def requested_people(self, kind: str) -> pd.DataFrame:
         """Return one row per person that images of a kind are to show; not of copies, nor of images never made."""
         table = self.images(kind).table
         columns = ["image_id", "prompt_id", "aspect", "setting", "run"]
-        table = table.loc[~table["status"].isin((*NEVER_MADE, DUPLICATE)), columns]
+        table = table.loc[~table["status"].isin((*NO_IMAGE_OUTCOMES, DUPLICATE)), columns]
         # The judge's own column says whether people stand where their role is asked for.
-        whom = self.prompts(kind).people.rename(columns={"role": "asked_role"})
-        return table.merge(whom, on="prompt_id").reset_index(drop=True)
+        people = self.prompts(kind).people.rename(columns={"role": "asked_role"})
+        return table.merge(people, on="prompt_id").reset_index(drop=True)
 
-    @kept
+    @cached_method
     def people(self, kind: str) -> pd.DataFrame:
         """Return the rows of :meth:`asked` with the columns of :func:`biaslab.judges.people.judge_people`."""
-        return self.judged(kind, self._pipeline.settings.judging.gender)
+        return self.judge_people(kind, self._pipeline.settings.judging.gender)
 
-    def judged(self, kind: str, judge: str) -> pd.DataFrame:
-        """Return the same by any judge: ``vqa:NAME``, ``endpoint:NAME``, ``ratings:FILE``, or one that takes faces."""
-        if judge.startswith(RATINGS):
+    def judge_people(self, kind: str, judge: str) -> pd.DataFrame:
+        """Return the same by a judge: ``vqa:NAME``, ``endpoint:NAME``, ``annotations:FILE``, or one of faces."""
+        if judge.startswith(ANNOTATIONS):
             self.check_ratings(judge)
-        asked = self.asked(kind)
+        requested = self.requested_people(kind)
         columns = ["image_id", "position", "phrase"]
-        found = self.judged_images(self.images(kind).source, asked[columns], judge)
-        new = [c for c in found if c not in asked]
-        return asked.join(found[new].set_axis(asked.index))
+        judgements = self.judge_images_of_people(self.images(kind).source, requested[columns], judge)
+        new = [c for c in judgements if c not in requested]
+        return requested.join(judgements[new].set_axis(requested.index))
 
-    def judged_images(self, source: ImageSource, asked: pd.DataFrame, judge: str) -> pd.DataFrame:
-        """Return what any judge makes of people of any images, ``asked`` by image_id, position and phrase.
+    def judge_images_of_people(self, source: ImageSource, requested: pd.DataFrame, judge: str) -> pd.DataFrame:
+        """Return what any judge makes of people of any images, ``requested`` by image_id, position and phrase.
 
-        One row per row of ``asked``, as of :func:`biaslab.judges.people.judge_people`.
+        One row per row of ``requested``, as of :func:`biaslab.judges.people.judge_people`.
         """
         pipeline = self._pipeline
-        if judge.startswith(RATINGS):
-            file = judge.removeprefix(RATINGS)
-            return duplicates.annotated(source, person_ratings.judge_people(asked, file), file)
+        if judge.startswith(ANNOTATIONS):
+            file = judge.removeprefix(ANNOTATIONS)
+            return duplicates.drop_duplicates(source, person_ratings.judge_people(requested, file), file)
         pipeline.check_gate(judge, source)
         s = pipeline.settings.judging.changed(gender=judge)
-        how, by = judge_people, (s,)
+        options, by = judge_people, (s,)
         if judge.startswith(VQA):
-            how, by = judge_people_vqa, (judge.removeprefix(VQA),)
+            options, by = judge_people_vqa, (judge.removeprefix(VQA),)
         elif judge.startswith(ENDPOINT):
-            how, by = vision.judge_people, (pipeline.vision(judge), s)
-        return pipeline.run(how, source, asked, *by, device=pipeline.device)
+            options, by = vision.judge_people, (pipeline.vision(judge), s)
+        return pipeline.run(options, source, requested, *by, device=pipeline.device)
 
-    @kept
+    @cached_method
     def check_ratings(self, judge: str) -> None:
-        """Look whether ``ratings:FILE`` rates people whom some kind may ask for, and no others (InputError)."""
+        """Look whether ``annotations:FILE`` rates people whom some kind may ask for, and no others (InputError)."""
         frames = []
         for kind in self.kinds:
-            texts, people = self.possible(kind)
+            texts, people = self.possible_prompts(kind)
             each = image_ids(texts)[["prompt_id", "image_id"]]
             frames.append(each.merge(people, on="prompt_id")[["image_id", "position"]])
-        person_ratings.read(judge.removeprefix(RATINGS), pd.concat(frames, ignore_index=True))
+        person_ratings.read(judge.removeprefix(ANNOTATIONS), pd.concat(frames, ignore_index=True))
 
     # -- FairCritic ----------------------------------------------------------------------------------
 
-    @kept
+    @cached_method
     def critiques(self, round_: int) -> list[Critique]:
         """Return what the critic says before round ``round_``, of which 1 looks at the unmitigated pairs."""
         pipeline = self._pipeline
         s = pipeline.settings.critic
         before = "paired" if round_ == 1 else f"{ROUND}{round_ - 1}"
         people = self.people(before).drop(columns="role").rename(columns={"asked_role": "role"})
-        found = []
+        critiques = []
         for aspect in dict.fromkeys(people["aspect"]):
             given = briefs(
                 people[people["aspect"] == aspect],
@@ -239,15 +239,15 @@ class People(Part):
                 self.prompts(before).texts,
                 self.images(before).source.read,
                 critic=s.kind,
-                batch_size=s.images,
+                batch_size=s.images_per_request,
                 seed=pipeline.seed,
                 earlier=self.critiques(round_ - 1) if round_ > 1 else (),
             )
             if s.kind == "counts":
-                found += map(counts.critique, given)
+                critiques += map(counts.critique, given)
             else:
-                found += endpoint.critiques(given, pipeline.endpoint("critic"), pipeline.store)
-        return found
+                critiques += endpoint.critiques(given, pipeline.endpoint("critic"), pipeline.cache)
+        return critiques
 
 
 def _of_top(prompts: Prompts, top: dict[str, list[str]]) -> list[str]:

@@ -16,76 +16,76 @@ from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import BiaslabError
 from biaslab.execution import processor
 from biaslab.generation.models import Ready
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 from biaslab.hub.repositories import Located
 from biaslab.judges import blip, domains, faces, features, inception, judge, objects, plugins, segmentation, vision
 from biaslab.judges.judge_labels import UNCLEAR
-from biaslab.judges.judge_names import RATINGS, TRUTH, VQA, is_file
-from biaslab.judges.person import whole
+from biaslab.judges.judge_names import ANNOTATIONS, TRUTH, VQA, is_file
+from biaslab.judges.person import whole_image
 from biaslab.judges.questions import question
 from biaslab.judges.zero_shot import ZeroShot
 from biaslab.pipeline import Pipeline, dalleval, requirements
-from biaslab.pipeline.image_counts import Asked, Cost, cost
-from biaslab.pipeline.requirements import Use
+from biaslab.pipeline.image_counts import Cost, ImageRequest, measure_cost
+from biaslab.pipeline.requirements import ModelUse
 from biaslab.request import Request
 from biaslab.schema.genders import GENDERS
 
 # Asks a judge about an image.
-Look = Callable[[np.ndarray], object]
+Probe = Callable[[np.ndarray], object]
 
 
 @dataclass(frozen=True)
 class Trial:
     """A model that a run uses, to be tried once, as another process can have it."""
 
-    use: Use
+    use: ModelUse
     request: Request
-    asked: Asked | None = None  # Of what makes images: which.
-    left: int = 0  # How many of these, and of others that take alike, are left to be made.
+    image_request: ImageRequest | None = None  # Of what makes images: which.
+    n_remaining: int = 0  # How many of these, and of others that take alike, are left to be made.
     located: tuple[Located, ...] = ()  # Its files.
-    tried: Tried | None = None  # None where its weights are not here, and not to be fetched.
+    result: TrialResult | None = None  # None where its weights are not here, and not to be fetched.
 
     @property
     def pipeline(self) -> Pipeline:
         """The pipeline that it is of."""
-        return self.asked.pipeline if self.asked else self.request.opened
+        return self.image_request.pipeline if self.image_request else self.request.opened
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """By which settings it makes images, of what makes some."""
-        return self.asked.made_by.in_words() if self.asked else ""
+        return self.image_request.image_model.describe_settings() if self.image_request else ""
 
     @property
-    def here(self) -> bool:
+    def is_local(self) -> bool:
         """Whether nothing is to be fetched."""
         return not any(located.missing for located in self.located)
 
     @property
-    def known(self) -> str:
+    def key(self) -> str:
         """The same for all trials of one model that is given the same."""
         use, settings = self.use, self.request.settings
-        if self.asked:
-            model = self.asked.made_by.alike, self.asked.kept_as
-            return repr((*model, settings.people.image_size, settings.endpoint, self.request.seed))
+        if self.image_request:
+            model = self.image_request.image_model.cost_key, self.image_request.storage_class
+            return repr((*model, settings.paired.image_size, settings.endpoint, self.request.seed))
         # Who answers questions, or judges gender, is asked alike by whatever setting.
         is_vqa = use.kind == "vqa" or use.name.startswith(VQA)
         role = "vqa" if is_vqa else use.setting.replace("further", "gender")
         judging = settings.judging.changed(gender="", further=())
-        finder = settings.triplets.thresholds, settings.triplets.vocabulary
+        finder = settings.triplets.thresholds, settings.triplets.object_vocabulary_file
         if use.name.startswith(ENDPOINT):
             # It is asked alike, whatever for.
             return repr((use.name, settings.vision, settings.endpoint))
-        return repr((role, use.name.removeprefix(VQA), use.by, judging, settings.compute.device, finder))
+        return repr((role, use.name.removeprefix(VQA), use.network, judging, settings.compute.device, finder))
 
 
-def of_asked(one: Asked, left: int = 0) -> Trial:
+def make_trial(request: ImageRequest, n_remaining: int = 0) -> Trial:
     """Return the trial of a model by images that are asked of it."""
-    use = Use("model", one.pipeline.model, "text-to-image")
-    return Trial(use, Request.of_pipeline(one.pipeline), one, left or one.left)
+    use = ModelUse("model", request.pipeline.model, "text-to-image")
+    return Trial(use, Request.from_pipeline(request.pipeline), request, n_remaining or request.n_remaining)
 
 
 @dataclass(frozen=True)
-class Tried:
+class TrialResult:
     """What became of a trial."""
 
     problem: str = ""  # What is wrong, and what to do; empty where it has answered.
@@ -94,7 +94,7 @@ class Tried:
     device: str = ""  # Where it ran.
 
 
-def picture(side: int = 256) -> np.ndarray:
+def test_image(side: int = 256) -> np.ndarray:
     """Return what judges are tried on: ``uint8 (side, side, 3)``, an oval of a skin's colour before a gradient."""
     rows, columns = np.mgrid[:side, :side] / side
     image = np.stack([90 + 60 * rows, 130 + 50 * columns, 170 - 40 * rows], axis=-1)
@@ -102,7 +102,7 @@ def picture(side: int = 256) -> np.ndarray:
     return image.astype(np.uint8)
 
 
-def perform(trials: Sequence[Trial], purchases: Sequence[Trial], under_way: Path, threads: int) -> list[Tried]:
+def perform(trials: Sequence[Trial], purchases: Sequence[Trial], under_way: Path, threads: int) -> list[TrialResult]:
     """Return what becomes of trials, in order; where all have answered, buy images, and let the judges look at them.
 
     ``purchases`` are models at endpoints, of each of which the first image is bought. Only where there are some, judges
@@ -114,49 +114,49 @@ def perform(trials: Sequence[Trial], purchases: Sequence[Trial], under_way: Path
         import torch
 
         torch.set_num_threads(threads)
-    found, looks, held = [], {}, None
+    results, looks, held = [], {}, None
     for number, trial in enumerate(trials):
         under_way.write_text(str(number), encoding="ascii")
         tried, look, held = _try(trial, held)
-        found.append(tried)
+        results.append(tried)
         if look and purchases:
             looks[number] = look
         gc.collect()
-    if any(tried.problem for tried in found):
-        return found
+    if any(tried.problem for tried in results):
+        return results
     for purchase in purchases:
-        image = _bought(purchase)
+        image = _buy_first_image(purchase)
         for number, look in looks.items() if image is not None else ():
             if problem := _problem(trials[number], lambda look=look, image=image: look(image)):
-                found[number] = replace(found[number], problem=problem)
-    return found
+                results[number] = replace(results[number], problem=problem)
+    return results
 
 
-def _bought(purchase: Trial) -> np.ndarray | None:
+def _buy_first_image(purchase: Trial) -> np.ndarray | None:
     """Return the first image, bought where it was not before; None where there is none."""
-    one = purchase.asked
-    how = {"seed": one.pipeline.seed, "store": one.pipeline.store, "progress": False}
-    made = one.made_by.generate(one.prompts.iloc[:1].assign(n_images=1), **how)
+    request = purchase.image_request
+    options = {"seed": request.pipeline.seed, "cache": request.pipeline.cache, "progress": False}
+    made = request.image_model.generate(request.prompts.iloc[:1].assign(n_images=1), **options)
     (image,) = made.read(list(made.table["image_id"]))
-    return None if isinstance(image, Unreadable) else image
+    return None if isinstance(image, UnreadableImage) else image
 
 
-def _try(trial: Trial, held: Ready | None) -> tuple[Tried, Look | None, Ready | None]:
+def _try(trial: Trial, held: Ready | None) -> tuple[TrialResult, Probe | None, Ready | None]:
     """Return what becomes of a trial, and what is kept of it: what asks a judge about another image, or a model."""
     made: dict = {}
 
     def work() -> None:
-        if trial.asked:
-            made["ready"] = trial.asked.made_by.ready(held)
-            made["cost"] = cost(trial.asked, trial.left, made["ready"])
-        elif look := _looking(trial):
-            look(picture())
+        if trial.image_request:
+            made["ready"] = trial.image_request.image_model.ready(held)
+            made["cost"] = measure_cost(trial.image_request, trial.n_remaining, made["ready"])
+        elif look := _load_probe(trial):
+            look(test_image())
             made["look"] = look
 
     where = _where(trial)
-    before = _taken(where)
+    before = _memory_in_use(where)
     problem = _problem(trial, work)
-    tried = Tried(problem, made.get("cost"), max(_taken(where, peak=True) - before, 0), where)
+    tried = TrialResult(problem, made.get("cost"), max(_memory_in_use(where, peak=True) - before, 0), where)
     return tried, made.get("look"), made.get("ready")
 
 
@@ -169,10 +169,10 @@ def _problem(trial: Trial, work: Callable[[], object]) -> str:
         return requirements.problem(trial.use, error)
     # A judge of another package may raise anything.
     except Exception as error:
-        kind, said = type(error).__name__, " ".join(str(error).split())
+        kind, message = type(error).__name__, " ".join(str(error).split())
         # torch has an error of its own.
         is_memory = isinstance(error, MemoryError) or kind == "OutOfMemoryError"
-        return f"{what}: {too_large(trial)}" if is_memory else f"{what}, which fails: {kind}: {said:.400}"
+        return f"{what}: {too_large(trial)}" if is_memory else f"{what}, which fails: {kind}: {message:.400}"
     return ""
 
 
@@ -184,7 +184,7 @@ def too_large(trial: Trial) -> str:
         size = 0
     where = _where(trial)
     free, whole = processor.memory(where)
-    of = "the GPU's memory" if where != "cpu" else "memory"
+    memory_name = "the GPU's memory" if where != "cpu" else "memory"
     needs = f" Its weights alone are {size / 1e9:.1f} GB." if size else ""
     fits = ["close what else uses it", "choose a smaller model"]
     if where != "cpu" and size < processor.memory("cpu")[0]:
@@ -192,7 +192,8 @@ def too_large(trial: Trial) -> str:
     if trial.use.setting == "model" and size / 2 < free:
         fits.insert(0, "set generation.dtype to bfloat16, which takes half of float32")
     return (
-        f"it does not fit in {of}, of which {free / 1e9:.1f} of {whole / 1e9:.1f} GB are free.{needs} To make it fit, "
+        f"it does not fit in {memory_name}, of which {free / 1e9:.1f} of {whole / 1e9:.1f} GB are free.{needs} "
+        "To make it fit, "
         f"{', or '.join(fits)}."
     )
 
@@ -202,7 +203,7 @@ def _where(trial: Trial) -> str:
     return processor.accelerator() if device == "auto" else device
 
 
-def _taken(where: str, *, peak: bool = False) -> int:
+def _memory_in_use(where: str, *, peak: bool = False) -> int:
     """Return how many bytes of memory this process has taken on a device: now, or on a GPU at most since then."""
     if where.startswith("cuda"):
         import torch
@@ -217,43 +218,43 @@ def _taken(where: str, *, peak: bool = False) -> int:
 # -- judges ------------------------------------------------------------------------------------------------
 
 
-def _looking(trial: Trial) -> Look | None:
+def _load_probe(trial: Trial) -> Probe | None:
     """Return a judge, loaded, as what asks it about an image; None where it looks at none by itself."""
     use, pipeline = trial.use, trial.pipeline
     s, device = pipeline.settings, pipeline.device
     if use.name.startswith(ENDPOINT):
         model = pipeline.vision(use.name)
-        form = (*GENDERS, UNCLEAR, vision.NOBODY)
-        return lambda image: model.ask([image], [vision.GENDER], [form], pipeline.store)
+        form = (*GENDERS, UNCLEAR, vision.NO_PERSON)
+        return lambda image: model.ask([image], [vision.GENDER], [form], pipeline.cache)
     if use.setting == "judging.faces":
-        found = faces.load(use.name, min_score=s.judging.min_score, device=device)
-        return lambda image: found.faces([image])
-    if use.setting == "judging.tone":
+        face_detector = faces.load(use.name, min_score=s.judging.min_face_score, device=device)
+        return lambda image: face_detector.faces([image])
+    if use.setting == "judging.skin_tone":
         by = plugins.load(use.name, tones=True, device=device, batch_size=s.judging.batch_size)
-        return lambda image: by.answers([whole(image)])
-    if use.name.startswith(RATINGS):
+        return lambda image: by.answers([whole_image(image)])
+    if use.name.startswith(ANNOTATIONS):
         return None
     if use.kind in ("vqa", "captioner") or use.name.startswith(VQA):
         model = blip.load(use.name, "vqa" if use.name.startswith(VQA) else use.kind, device=device)
         return lambda image: model.ask([image], [0], [question("person", 1, 1)])
-    if use.setting in domains.ASKED:
+    if use.setting in domains.GENDER_ROLES:
         gender = judge.load_gender(s.judging.changed(gender=use.name), device)
-        return lambda image: gender.answers([whole(image)])
+        return lambda image: gender.answers([whole_image(image)])
     if use.setting == "dalleval.detector":
         detector = objects.Detector(use.name, dalleval.CLASSES, device=device)
-        return lambda image: detector.look([image])
+        return lambda image: detector.detect([image])
     if use.setting == "triplets.objects":
         if use.name == TRUTH or is_file(use.name):
             return None
-        vocabulary = segmentation.words(s.triplets.vocabulary) if s.triplets.vocabulary else ()
+        vocabulary = segmentation.words(s.triplets.object_vocabulary_file) if s.triplets.object_vocabulary_file else ()
         finder = segmentation.load(use.name, s.triplets.thresholds, vocabulary, device=device)
-        return lambda image: finder.look([image])
+        return lambda image: finder.segment([image])
     if use.setting == "triplets.similarity":
-        kind = ZeroShot if use.by == "clip" else features.Features
+        kind = ZeroShot if use.network == "clip" else features.Features
         network = kind(use.name, device=device)
-        see = network.places if use.by == "split_product" else network.image_embeddings
+        see = network.places if use.network == "split_product" else network.image_embeddings
         return lambda image: see([image])
-    if use.setting == "dalleval.inception":
+    if use.setting == "dalleval.inception_file":
         network = inception.Inception(use.name.removeprefix(inception.INCEPTION), device=device)
         return lambda image: network.image_embeddings([image])
     if use.setting == "captions.encoder":

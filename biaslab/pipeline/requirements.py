@@ -14,46 +14,46 @@ from biaslab.hub import registry
 from biaslab.hub.repositories import Located
 from biaslab.judges import blip, domains, inception, lookup, similarity
 from biaslab.judges.inception import INCEPTION
-from biaslab.judges.judge_names import RATINGS, WHOLE, files_digest
+from biaslab.judges.judge_names import ANNOTATIONS, WHOLE_IMAGE, files_digest
 from biaslab.pipeline import Pipeline, dalleval
 from biaslab.pipeline.dependency import NO_MAPS
-from biaslab.pipeline.stages import ASKED, KINDS
+from biaslab.pipeline.stages import KINDS, PROMPT_SETS
 from biaslab.schema import tables
-from biaslab.schema.tables import NEEDED, ONE_OF, Look
+from biaslab.schema.tables import NEEDED, ONE_OF, ClassifierUse
 
-ENCODER, INCEPTION_FILE, ATTENTION = "captions.encoder", "dalleval.inception", "triplets.attention"
+ENCODER, INCEPTION_FILE, ATTENTION = "captions.encoder", "dalleval.inception_file", "triplets.attention"
 _TRAINING = "training"
 
 
-class Use(NamedTuple):
+class ModelUse(NamedTuple):
     """A model that a run uses."""
 
     setting: str  # The setting that names it: ``model``, or that of a judge.
     name: str  # Empty where it is not named.
     kind: str = ""  # As for :func:`biaslab.hub.registry.resolve`.
-    pictures: str = ""  # What it looks at: ``drawings`` or ``photographs``; empty where it looks at nothing.
-    of: str = ""  # Whose pictures these are, for messages.
-    by: str = ""  # Of what compares images: by which of :data:`biaslab.metrics.similarity.NETWORKS`.
+    image_domain: str = ""  # What it looks at: ``drawings`` or ``photographs``; empty where it looks at nothing.
+    image_source: str = ""  # Whose pictures these are, for messages.
+    network: str = ""  # Of what compares images: by which of :data:`biaslab.metrics.similarity.NETWORKS`.
 
 
-def of_tables(pipeline: Pipeline, names: Collection[str]) -> list[Use]:
+def uses_of_tables(pipeline: Pipeline, names: Collection[str]) -> list[ModelUse]:
     """Return the uses of a pipeline's model and judges in measured tables, each once.
 
     What a table can do without is left out where it is not named; what it needs then has an empty name.
     """
-    found: dict[Use, None] = {}
-    if any(made(pipeline, name) for name in names):
-        found[Use("model", pipeline.model, "text-to-image")] = None
+    uses: dict[ModelUse, None] = {}
+    if any(generated_kinds(pipeline, name) for name in names):
+        uses[ModelUse("model", pipeline.model, "text-to-image")] = None
     for name in sorted(names):
-        bare = lacking(pipeline, name)
-        for look in looks(pipeline, name):
-            roles = judges(pipeline, look)
-            if look.how == NEEDED or bare or not pipeline.unnamed(*roles):
-                found |= dict.fromkeys(use for role in roles for use in _of_role(pipeline, look.at, role))
-    return list(found)
+        bare = missing_settings(pipeline, name)
+        for look in classifier_uses(pipeline, name):
+            roles = judge_settings(pipeline, look)
+            if look.how == NEEDED or bare or not pipeline.unset_settings(*roles):
+                uses |= dict.fromkeys(use for role in roles for use in _uses_of_setting(pipeline, look.at, role))
+    return list(uses)
 
 
-def made(pipeline: Pipeline, name: str) -> tuple[str, ...]:
+def generated_kinds(pipeline: Pipeline, name: str) -> tuple[str, ...]:
     """Return the kinds of images that a pipeline's model makes for a measured table."""
     table = tables.schemas().get(name)
     if table is None or not _holds(pipeline, table.makes_if):
@@ -62,26 +62,31 @@ def made(pipeline: Pipeline, name: str) -> tuple[str, ...]:
     return tuple(kind for kind in table.makes if kind not in KINDS or kind in pipeline.kinds)
 
 
-def looks(pipeline: Pipeline, name: str) -> list[Look]:
+def classifier_uses(pipeline: Pipeline, name: str) -> list[ClassifierUse]:
     """Return what looks at which images when a pipeline measures a table."""
     table = tables.schemas().get(name)
     return [look for look in table.looks if _holds(pipeline, look.when)] if table else []
 
 
-def judges(pipeline: Pipeline, look: Look) -> tuple[str, ...]:
+def judge_settings(pipeline: Pipeline, look: ClassifierUse) -> tuple[str, ...]:
     """Return the settings that name who looks; all of them look together."""
     return (look.by,) if look.by in _SETTINGS else attrgetter(look.by)(pipeline)
 
 
 def _holds(pipeline: Pipeline, conditions: Iterable[str]) -> bool:
-    return all(bool(attrgetter(one.removeprefix("not "))(pipeline)) != one.startswith("not ") for one in conditions)
+    return all(
+        bool(attrgetter(condition.removeprefix("not "))(pipeline)) != condition.startswith("not ")
+        for condition in conditions
+    )
 
 
-def lacking(pipeline: Pipeline, name: str) -> tuple[str, ...]:
+def missing_settings(pipeline: Pipeline, name: str) -> tuple[str, ...]:
     """Return the settings that name nothing, so that a measured table cannot be had; none where it can."""
-    each = [(look.how, pipeline.unnamed(*judges(pipeline, look))) for look in looks(pipeline, name)]
-    needed = [setting for how, settings in each if how == NEEDED for setting in settings]
-    several = [settings for how, settings in each if how == ONE_OF]
+    each = [
+        (look.how, pipeline.unset_settings(*judge_settings(pipeline, look))) for look in classifier_uses(pipeline, name)
+    ]
+    needed = [setting for options, settings in each if options == NEEDED for setting in settings]
+    several = [settings for options, settings in each if options == ONE_OF]
     if several and all(several):
         needed += [setting for settings in several for setting in settings]
     return tuple(dict.fromkeys(needed))
@@ -89,19 +94,21 @@ def lacking(pipeline: Pipeline, name: str) -> tuple[str, ...]:
 
 def is_judged(pipeline: Pipeline, name: str) -> bool:
     """Return whether judges that are named look at images for a measured table."""
-    each = [judges(pipeline, look) for look in looks(pipeline, name)]
-    return any(roles[0] in domains.ROLES and not pipeline.unnamed(*roles) for roles in each)
+    each = [judge_settings(pipeline, look) for look in classifier_uses(pipeline, name)]
+    return any(roles[0] in domains.ROLES and not pipeline.unset_settings(*roles) for roles in each)
 
 
-def in_part(pipeline: Pipeline, name: str) -> tuple[str, ...]:
+def partial_settings(pipeline: Pipeline, name: str) -> tuple[str, ...]:
     """Return the settings that name nothing, so that a measured table says less, or by other judges."""
-    each = looks(pipeline, name)
-    several = [s for look in each if look.how == ONE_OF for s in pipeline.unnamed(*judges(pipeline, look))]
+    each = classifier_uses(pipeline, name)
+    several = [
+        s for look in each if look.how == ONE_OF for s in pipeline.unset_settings(*judge_settings(pipeline, look))
+    ]
     return tuple(dict.fromkeys((*(look.instead_of for look in each if look.instead_of), *several)))
 
 
-def why_lacking(name: str, settings: Collection[str]) -> str:
-    """Say why a measured table cannot be had, given what :func:`lacking` returns."""
+def explain_missing(name: str, settings: Collection[str]) -> str:
+    """Say why a measured table cannot be had, given what :func:`missing_settings` returns."""
     if ATTENTION in settings:
         return f"It takes {name}. {NO_MAPS}"
     does = {setting: role.does for setting, role in domains.ROLES.items()} | {ENCODER: "embeds captions"}
@@ -113,79 +120,79 @@ def why_lacking(name: str, settings: Collection[str]) -> str:
 _SETTINGS = {*domains.ROLES, ENCODER, INCEPTION_FILE, ATTENTION}
 
 
-def on_purpose(pipeline: Pipeline, setting: str) -> bool:
+def is_disabled(pipeline: Pipeline, setting: str) -> bool:
     """Return whether a setting that names nothing was given as empty, and not just never given."""
     group, name = setting.split(".")
     return setting == ATTENTION or name in getattr(pipeline.settings, group).model_fields_set
 
 
-def _of_role(pipeline: Pipeline, images: str, role: str) -> Iterator[Use]:
-    """Yield what a setting names, to look at images as of :class:`biaslab.schema.tables.Look`."""
+def _uses_of_setting(pipeline: Pipeline, images: str, role: str) -> Iterator[ModelUse]:
+    """Yield what a setting names, to look at images as of :class:`biaslab.schema.tables.ClassifierUse`."""
     given = attrgetter(role)(pipeline.settings)
     if role == ATTENTION:
         return
     if not images:
-        yield Use(role, f"{INCEPTION}{given}" if role == INCEPTION_FILE and given else given)
+        yield ModelUse(role, f"{INCEPTION}{given}" if role == INCEPTION_FILE and given else given)
         return
     if images == _TRAINING:
-        what = pipeline.training_pictures, "the training images"
+        what = pipeline.training_domain, "the training images"
     elif images == "paintskills":
-        what = registry.pictures(pipeline.settings.dalleval.paintskills), "PaintSkills' folder"
+        what = registry.image_domain(pipeline.settings.dalleval.paintskills), "PaintSkills' folder"
     else:
         made_by = pipeline.image_model(images)
-        what = made_by.pictures, f"the model {made_by.label!r}"
+        what = made_by.image_domain, f"the model {made_by.label!r}"
     kind = domains.ROLES[role].kind
     if role == "triplets.similarity":
         for by, name in pipeline.triplets.networks.items():
             if name:
-                yield Use(role, name, "clip" if by == "clip" else "features", *what, by=by)
+                yield ModelUse(role, name, "clip" if by == "clip" else "features", *what, network=by)
         return
     for name in given if isinstance(given, tuple) else (given,):
-        yield Use(role, name, kind, *what)
+        yield ModelUse(role, name, kind, *what)
 
 
-def check_pictures(use: Use) -> None:
+def check_domain(use: ModelUse) -> None:
     """Refuse a judge that is not named, or does not know what it is to look at (ParameterError)."""
-    if use.pictures:
-        domains.check(use.setting, use.name, use.pictures, use.of, use.kind)
+    if use.image_domain:
+        domains.check(use.setting, use.name, use.image_domain, use.image_source, use.kind)
 
 
-def look_up(use: Use, pipeline: Pipeline) -> list[Located]:
+def look_up(use: ModelUse, pipeline: Pipeline) -> list[Located]:
     """Return the repositories behind a model, if it needs weights; none are read or fetched.
 
     Raises BiaslabError: It is not to be had as far as can be known from here, or is of another kind.
     """
     if use.setting == "model":
         # A name that a package brings may stand for a model for each kind of images.
-        found = [pipeline.image_model(asked).look_up() for asked in ASKED]
-        return list({located.repository.name: located for each in found for located in each}.values())
+        repositories = [pipeline.image_model(prompt_set).look_up() for prompt_set in PROMPT_SETS]
+        return list({located.repository.name: located for each in repositories for located in each}.values())
     if use.setting == "captions.encoder":
         return embeddings.look_up(use.name)
     if use.name.startswith(ENDPOINT):
-        if use.setting not in domains.ASKED:
+        if use.setting not in domains.GENDER_ROLES:
             example = domains.ROLES[use.setting].example
             raise ParameterError(
                 f"{use.setting} is {use.name!r}, but models behind an endpoint only answer questions: try {example!r}."
             )
         pipeline.vision(use.name).check()
-        if use.setting == "judging.tone":
-            pipeline.check_shown(use.setting)
-    if use.name.startswith(RATINGS) and pipeline.custom.is_asked:
+        if use.setting == "judging.skin_tone":
+            pipeline.check_person_view(use.setting)
+    if use.name.startswith(ANNOTATIONS) and pipeline.custom.has_prompts_or_images:
         pipeline.custom.check_ratings(use.name)
-    found = lookup.look_up(use.name, use.kind)
-    if use.setting == "judging.faces" and use.name != WHOLE and found:
-        lookup.check_faces(found[0])
+    repositories = lookup.look_up(use.name, use.kind)
+    if use.setting == "judging.faces" and use.name != WHOLE_IMAGE and repositories:
+        lookup.check_faces(repositories[0])
     if use.setting == "dalleval.detector":
-        lookup.check_classes(found[0], dalleval.CLASSES)
-    return found
+        lookup.check_classes(repositories[0], dalleval.CLASSES)
+    return repositories
 
 
-def digest(use: Use) -> str:
+def digest(use: ModelUse) -> str:
     """Return a digest of the files behind a judge, or what is known of them; raises as :func:`look_up`."""
     if use.setting == "triplets.similarity":
         # What is not here compares nothing; who needs it is told before any work.
         with contextlib.suppress(MissingInputError):
-            return similarity.weights(use.by, use.name)
+            return similarity.weights(use.network, use.name)
         return use.name
     if use.setting == "triplets.objects":
         with contextlib.suppress(MissingInputError, ParameterError):
@@ -200,30 +207,30 @@ def digest(use: Use) -> str:
     return files_digest(use.name, use.kind)
 
 
-def digests(pipeline: Pipeline, names: Collection[str], known: dict[str, str]) -> dict[str, str]:
-    """Return digests of the judges that measured tables take, by setting and name; ``known`` holds those found."""
+def digests(pipeline: Pipeline, names: Collection[str], cache: dict[str, str]) -> dict[str, str]:
+    """Return digests of the judges that measured tables take, by setting and name; ``cache`` holds those found."""
     judges = {
         f"{use.setting} {use.name}": use
-        for one in (pipeline, *pipeline.others)
-        for use in of_tables(one, names)
+        for member in (pipeline, *pipeline.baseline_pipelines)
+        for use in uses_of_tables(member, names)
         if use.setting != "model" and use.name
     }
-    known |= {key: digest(use) for key, use in judges.items() if key not in known}
-    return {key: known[key] for key in judges}
+    cache |= {key: digest(use) for key, use in judges.items() if key not in cache}
+    return {key: cache[key] for key in judges}
 
 
-def problem(use: Use, error: BiaslabError) -> str:
+def problem(use: ModelUse, error: BiaslabError) -> str:
     """Return what is wrong with a model that is used, in words that name its setting."""
-    said = str(error)
-    if use.setting in said:
-        return said
-    return f"{use.setting}: {said}" if use.name in said else f"{use.setting} is {use.name!r}: {said}"
+    message = str(error)
+    if use.setting in message:
+        return message
+    return f"{use.setting}: {message}" if use.name in message else f"{use.setting} is {use.name!r}: {message}"
 
 
-def together(problems: Collection[str]) -> ParameterError:
+def combine_problems(problems: Collection[str]) -> ParameterError:
     """Return one error for all that is wrong."""
     each = list(dict.fromkeys(problems))
     if len(each) == 1:
         return ParameterError(each[0])
-    listed = "\n".join(f"  - {said}" for said in each)
+    listed = "\n".join(f"  - {message}" for message in each)
     return ParameterError(f"{len(each)} things are missing, and nothing was started:\n{listed}")

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import lexicons
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.captions import fetched
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.downloads import download
@@ -34,10 +34,10 @@ from biaslab.execution.progress import ATTEMPT, BarFile
 from biaslab.execution.workers import Workers
 from biaslab.generation.models import ImageModel, open_model
 from biaslab.hub import ground_truth, registry
-from biaslab.hub.ground_truth import Truth
-from biaslab.hub.image_sources import CaptionImages, DescribedImages, ImageSource, Subset, pictures_of
+from biaslab.hub.ground_truth import GroundTruth
+from biaslab.hub.image_sources import CaptionImages, DescribedImages, ImageSource, Subset, domain_of
 from biaslab.judges import domains, duplicates, judge, skin_tone, vision, vqa
-from biaslab.judges.judge_names import FILES, PLUGIN, RATINGS, VQA
+from biaslab.judges.judge_names import ANNOTATIONS, FILES, PLUGIN, VQA
 from biaslab.judges.pinned import PINNED
 from biaslab.judges.settings import VisionSettings
 from biaslab.mitigation.settings import CriticSettings
@@ -48,14 +48,14 @@ from biaslab.ratings import person_ratings
 from biaslab.settings import Settings
 
 # What prompts may ask for: a name that a package brings may stand for a model for each.
-ASKED = ("captions", "people", "dalleval", "triplets")
+PROMPT_SETS = ("captions", "paired", "dalleval", "triplets")
 # Kinds of images: those behind captions, and those generated from templates, captions and paraphrases.
 KINDS = ("training", "generated", "caption_prompts", "paraphrased")
 _SHARD_CAPTIONS = 8192
 _SHARD_EMBEDDINGS = 2048
 
 
-def kept(method: Callable) -> Callable:
+def cached_method(method: Callable) -> Callable:
     """Let a method of stages compute once for each of its arguments; of tables, each who asks gets a copy."""
 
     @wraps(method)
@@ -63,8 +63,8 @@ def kept(method: Callable) -> Callable:
         key = (method.__name__, *args)
         if key not in self._kept:
             self._kept[key] = method(self, *args)
-        found = self._kept[key]
-        return found.copy() if hasattr(found, "iloc") else found
+        result = self._kept[key]
+        return result.copy() if hasattr(result, "iloc") else result
 
     return once
 
@@ -72,7 +72,7 @@ def kept(method: Callable) -> Callable:
 class Part:
     """The stages of one paper, by a pipeline's model, settings, store and seed."""
 
-    asks_for: ClassVar[str] = ""  # What its prompts ask for, one of :data:`ASKED`.
+    prompt_set: ClassVar[str] = ""  # What its prompts ask for, one of :data:`PROMPT_SETS`.
 
     def __init__(self, pipeline: Stages) -> None:
         self._pipeline = pipeline
@@ -81,12 +81,12 @@ class Part:
     @property
     def has_truth(self) -> bool:
         """Whether there are pictures of known truth of the kind that the model makes."""
-        return self._pipeline.known_truth(self.asks_for) is not None
+        return self._pipeline.find_ground_truth(self.prompt_set) is not None
 
     @property
     def is_truthful(self) -> bool:
         """Whether the model draws what is known."""
-        return self._pipeline.image_model(self.asks_for).truthful
+        return self._pipeline.image_model(self.prompt_set).truthful
 
 
 class Stages:
@@ -106,16 +106,16 @@ class Stages:
         self.model = model
         # Other models have, and bring, other settings.
         self._given = settings
-        filled = settings.for_model(model).filled(registry.settings(model))
+        filled = settings.for_model(model).with_defaults(registry.settings(model))
         if not filled.captions.encoder:
             # Nobody says which captions are the nearest.
-            left = [name for name in filled.captions.approaches if name not in NEAREST]
-            filled = filled.changed(captions={"approaches": left})
+            unsupported = [name for name in filled.captions.approaches if name not in NEAREST]
+            filled = filled.changed(captions={"approaches": unsupported})
         self.settings = filled
         self.seed = seed
         self.progress = progress
         self.progress_file = progress_file
-        # Which share of the work is this pipeline's, as in biaslab.cache.result_cache.Store.
+        # Which share of the work is this pipeline's, as in biaslab.cache.result_cache.ResultCache.
         self.share: tuple[int, int] | None = None
         self._kept: dict[Any, Any] = {}
 
@@ -132,65 +132,65 @@ class Stages:
         return made
 
     @cached_property
-    def others(self) -> tuple[Self, ...]:
+    def baseline_pipelines(self) -> tuple[Self, ...]:
         """Pipelines of the models that stand beside this one's."""
-        return tuple(self.changed(name, compare_with="none") for name in self.settings.others)
+        return tuple(self.changed(name, baselines="none") for name in self.settings.baseline_models)
 
-    def known_truth(self, of: str = "captions") -> Truth | None:
-        """Return pictures of known truth, if any, of the kind that :meth:`image_model` makes of ``of``."""
-        return ground_truth.of(self.image_model(of).pictures)
+    def find_ground_truth(self, prompt_set: str = "captions") -> GroundTruth | None:
+        """Return pictures of known truth, if any, of the kind that :meth:`image_model` makes of ``prompt_set``."""
+        return ground_truth.for_domain(self.image_model(prompt_set).image_domain)
 
-    def truth(self, what: str, of: str = "captions") -> Truth:
+    def require_ground_truth(self, what: str, prompt_set: str = "captions") -> GroundTruth:
         """Return the same; ``what``, for messages, is measured on them. Raises MissingInputError: There are none."""
-        if (found := self.known_truth(of)) is None:
-            pictures = self.image_model(of).pictures
+        if (ground_truth_provider := self.find_ground_truth(prompt_set)) is None:
+            image_domain = self.image_model(prompt_set).image_domain
             raise MissingInputError(
-                f"No installed package provides {pictures} with ground truth, on which to measure {what}."
+                f"No installed package provides {image_domain} with ground truth, on which to measure {what}."
             )
-        return found
+        return ground_truth_provider
 
     def check_judge(self, setting: str, images: ImageSource, name: str = "", kind: str = "") -> None:
         """Refuse a judge (by default the one that ``setting`` names) that does not know images (ParameterError)."""
         name = name or attrgetter(setting)(self.settings)
-        domains.check(setting, name, pictures_of(images), images.name, kind)
+        domains.check(setting, name, domain_of(images), images.name, kind)
 
-    def unnamed(self, *settings: str) -> tuple[str, ...]:
+    def unset_settings(self, *settings: str) -> tuple[str, ...]:
         """Return which of some settings, by their dotted names, name nothing."""
         return tuple(name for name in settings if not attrgetter(name)(self.settings))
 
-    def looks_for_faces(self, judge: str) -> bool:
+    def detects_faces(self, judge: str) -> bool:
         """Whether a judge is shown faces: annotators, and models that are asked about positions, look for none."""
-        by_position = judge.startswith(ENDPOINT) and self.settings.vision.shown == "position"
-        return not (by_position or judge.startswith((RATINGS, VQA)))
+        by_position = judge.startswith(ENDPOINT) and self.settings.vision.person_view == "position"
+        return not (by_position or judge.startswith((ANNOTATIONS, VQA)))
 
-    def check_shown(self, setting: str) -> None:
+    def check_person_view(self, setting: str) -> None:
         """Look whether faces are found that a vision model is to be shown. Raises ParameterError: They are not."""
         s = self.settings
-        if s.vision.shown == "crop" and not self.looks_for_faces(s.judging.gender):
+        if s.vision.person_view == "crop" and not self.detects_faces(s.judging.gender):
             why = f"for {setting}, and with {s.judging.gender!r} as judging.gender faces are not detected"
-            raise ParameterError(f"vision.shown is 'crop' {why}: set vision.shown to 'position'.")
+            raise ParameterError(f"vision.person_view is 'crop' {why}: set vision.person_view to 'position'.")
 
     @property
     def gate(self) -> tuple[str, ...]:
         """The settings of who judges one person an image, and of who finds the face."""
         judge = self.settings.judging.gender
-        alone = judge.startswith(VQA) or self.looks_for_faces(judge)
+        alone = judge.startswith(VQA) or self.detects_faces(judge)
         return ("judging.gender", "judging.faces") if alone else ("judging.gender",)
 
     @property
-    def gate_is_named(self) -> bool:
+    def has_inclusion_judges(self) -> bool:
         """Whether the settings of :attr:`gate` name all of them."""
-        return not self.unnamed(*self.gate)
+        return not self.unset_settings(*self.gate)
 
-    def check_gate_is_named(self) -> None:
+    def check_inclusion_judges(self) -> None:
         """Look, before there are images, who judges. Raises MissingInputError: A setting of :attr:`gate` is empty."""
-        if bare := self.unnamed(*self.gate):
+        if bare := self.unset_settings(*self.gate):
             raise MissingInputError(f"No person can be classified, as these settings are empty: {' and '.join(bare)}.")
 
     @property
-    def tone_is_asked(self) -> bool:
+    def has_skin_tone_judge(self) -> bool:
         """Whether skin tones are not read off pixels, but asked of a judge."""
-        return self.settings.judging.tone.startswith((PLUGIN, ENDPOINT))
+        return self.settings.judging.skin_tone.startswith((PLUGIN, ENDPOINT))
 
     @property
     def has_clip(self) -> bool:
@@ -218,15 +218,15 @@ class Stages:
     # -- captions ------------------------------------------------------------------------------------
 
     @cached_property
-    def store(self):
+    def cache(self):
         """The store of stages' results."""
-        return Store(self.settings.compute.store, share=self.share, workers=self.workers)
+        return ResultCache(self.settings.compute.cache, share=self.share, workers=self.workers)
 
     @cached_property
     def words(self) -> Words:
         """Words of one's own for captions and templates."""
-        file = self.settings.captions.words
-        return word_files.read(file, "captions.words") if file else Words({})
+        file = self.settings.captions.vocabulary_file
+        return word_files.read(file, "captions.vocabulary_file") if file else Words({})
 
     @cached_property
     def occupations(self) -> tuple[str, ...]:
@@ -243,45 +243,53 @@ class Stages:
     def corpus(self):
         """The captions, unread, with the images behind them."""
         s = self.settings.captions
-        return open_corpus(s.corpus, rows=s.rows, skew=s.skew, columns=s.columns or None)
+        return open_corpus(
+            s.corpus, max_captions=s.max_captions, synthetic_bias=s.synthetic_bias, columns=s.columns or None
+        )
 
-    @kept
+    @cached_method
     def captions(self) -> pd.DataFrame:
         """Return the captions found that name an occupation, with their gender indicators.
 
         Columns caption_id, occupation, text, rank (from 1, in random order), indicator, spans, and the corpus's own.
         """
-        captions = self._found.captions.rename(columns={"term": "occupation"})
-        check_found(self, captions, int(self._found.totals["n_corpus"].max()))
-        names = self.settings.captions.names
-        own = self.words.indicators
-        stage = self.store.stage("indicators", {"names": names, **own}, partial(indicate, names, own))
-        found = self.computed(stage, captions[["text"]], _SHARD_CAPTIONS, "gender indicators", "captions")
-        if found.empty:
-            found = pd.DataFrame(columns=["indicator", "spans"], dtype=object)
-        return pd.concat([captions.reset_index(drop=True), found], axis=1)
+        captions = self._search_result.captions.rename(columns={"term": "occupation"})
+        check_search_result(self, captions, int(self._search_result.totals["n_corpus"].max()))
+        recognizer = self.settings.captions.name_recognizer
+        word_indicators = self.words.indicators
+        stage = self.cache.stage(
+            "indicators",
+            {"name_recognizer": recognizer, **word_indicators},
+            partial(indicate, recognizer, word_indicators),
+        )
+        indicators_table = self.compute_stage(
+            stage, captions[["text"]], _SHARD_CAPTIONS, "gender indicators", "captions"
+        )
+        if indicators_table.empty:
+            indicators_table = pd.DataFrame(columns=["indicator", "spans"], dtype=object)
+        return pd.concat([captions.reset_index(drop=True), indicators_table], axis=1)
 
     def totals(self) -> pd.DataFrame:
         """Return how many captions name each occupation: occupation, n_captions, n_corpus."""
-        return self._found.totals.rename(columns={"term": "occupation"})
+        return self._search_result.totals.rename(columns={"term": "occupation"})
 
     @cached_property
-    def _found(self):
+    def _search_result(self):
         s = self.settings.captions
         # More captions than the sample are kept only where the nearest are asked for.
         pool = (s.candidates_per_occupation or _ALL) if self.asks_for_nearest else 0
-        how = {"per_term": s.per_occupation, "pool": pool, "seed": self.seed, "forms": self.words.forms}
-        return self.run(search, self.corpus, list(self.occupations), **how)
+        options = {"per_term": s.per_occupation, "pool": pool, "seed": self.seed, "forms": self.words.forms}
+        return self.run(search, self.corpus, list(self.occupations), **options)
 
-    def sharing(self, i: int, n: int) -> Self:
+    def shard(self, i: int, n: int) -> Self:
         """Return a pipeline like this one that computes share ``i`` (0 to ``n`` - 1) of ``n`` of each stage.
 
         A stage of which other shares are missing raises :class:`~biaslab.cache.result_cache.UnfinishedError` when its
-        own is done; else ParameterError as :class:`~biaslab.cache.result_cache.Store`.
+        own is done; else ParameterError as :class:`~biaslab.cache.result_cache.ResultCache`.
         """
         mine = self.changed()
         mine.share = (i, n)
-        _ = mine.store
+        _ = mine.cache
         return mine
 
     def on_captions(self) -> list[Callable[[], object]]:
@@ -295,7 +303,7 @@ class Stages:
         captions = self.captions()
         return captions[captions["rank"] <= self.settings.captions.per_occupation].reset_index(drop=True)
 
-    @kept
+    @cached_method
     def selections(self) -> pd.DataFrame:
         """Return which captions each approach takes for each occupation and prompt (sections 4 and 5).
 
@@ -306,18 +314,18 @@ class Stages:
         sample = sample.assign(approach="naive", prompt="captions", cosine=float("nan"))
         free = sample[sample["indicator"] == "none"].assign(approach="no_indicators")
         free["rank"] = free.groupby("occupation").cumcount() + 1
-        own = pd.concat([sample, free], ignore_index=True)[COLUMNS]
+        selected = pd.concat([sample, free], ignore_index=True)[COLUMNS]
         if self.asks_for_nearest:
             mean = self.cosines().groupby(["caption_id", "occupation"], as_index=False)["cosine"].mean()
-            own = own.drop(columns="cosine").merge(mean, on=["caption_id", "occupation"], how="left")
-            near = nearest_captions(self.captions(), self.filled(), self._vectors(), k=s.nearest_per_prompt)
-            own = pd.concat([own, near], ignore_index=True)[COLUMNS]
-        return own[own["approach"].isin(s.approaches)].reset_index(drop=True)
+            selected = selected.drop(columns="cosine").merge(mean, on=["caption_id", "occupation"], how="left")
+            near = nearest_captions(self.captions(), self.filled_templates(), self._vectors(), k=s.nearest_per_prompt)
+            selected = pd.concat([selected, near], ignore_index=True)[COLUMNS]
+        return selected[selected["approach"].isin(s.approaches)].reset_index(drop=True)
 
-    @kept
+    @cached_method
     def cosines(self) -> pd.DataFrame:
         """Return caption_id, occupation, prompt (``1`` to ``4``) and the cosine of sentence embeddings of both."""
-        captions, filled = self.captions(), self.filled()
+        captions, filled = self.captions(), self.filled_templates()
         vectors = self._vectors()
         rows = enumerate(filled.itertuples(), len(captions))
         vector_of = {(row.prompt, row.occupation): vectors[i] for i, row in rows}
@@ -332,9 +340,9 @@ class Stages:
 
     def _vectors(self) -> np.ndarray:
         """Return the embeddings of the captions found and, after them, of the filled templates."""
-        texts = [*self._found.captions["text"], *self.filled()["text"]]
-        stage = embedding_stage(self.store, self._encoder)
-        with self.showing() as shown:
+        texts = [*self._search_result.captions["text"], *self.filled_templates()["text"]]
+        stage = embedding_stage(self.cache, self._encoder)
+        with self.progress_shown() as shown:
             return embed(texts, self._encoder, stage, progress=shown)
 
     @cached_property
@@ -363,7 +371,7 @@ class Stages:
         folder = self.settings.captions.training_images
         return folder == DOWNLOAD or bool(fetched.shards(folder))
 
-    def filled(self) -> pd.DataFrame:
+    def filled_templates(self) -> pd.DataFrame:
         """Return the four templates filled with each occupation: prompt, occupation, text."""
         rows = [
             {"prompt": number, "occupation": occupation, "text": self.words.fill(template, occupation)}
@@ -379,7 +387,7 @@ class Stages:
         as_prompts = (k for k in KINDS[2:] if approaches & {k, f"{k}_no_indicators"})
         return (*(KINDS[1:2] if approaches.intersection(SELECTED) else ()), *as_prompts)
 
-    @kept
+    @cached_method
     def prompts(self, kind: str = "generated") -> pd.DataFrame:
         """Return what images of a kind are generated from: templates (``generated``), captions, or paraphrases.
 
@@ -390,7 +398,7 @@ class Stages:
         _check_kind(kind, KINDS[1:])
         s = self.settings.generation
         if kind == "generated":
-            filled = self.filled()
+            filled = self.filled_templates()
             ids = "p" + filled["prompt"] + "-" + filled["occupation"].map(slug)
             made = filled.assign(prompt_id=ids, approach="naive", n_images=s.images_per_prompt)
             return made[_PROMPT_COLUMNS]
@@ -404,8 +412,8 @@ class Stages:
             ids = [f"x-{caption}-{slug(occupation)}" for caption, occupation in both]
             texts, by = captions["text"].tolist(), self.settings.captions
             endpoint = self.endpoint("paraphraser") if by.paraphraser == "endpoint" else None
-            how = {"seed": self.seed, "endpoint": endpoint, "names": by.names}
-            made = self.run(paraphrases, texts, captions["occupation"].tolist(), **how)
+            options = {"seed": self.seed, "endpoint": endpoint, "name_recognizer": by.name_recognizer}
+            made = self.run(paraphrases, texts, captions["occupation"].tolist(), **options)
             made = made.rename(columns={"status": "paraphrase_status"})
             more = {name: made[name].tolist() for name in ("text", "paraphrase_status", "unsupported_fields")}
         same = {"prompt_id": ids, "approach": kind, "prompt": "captions"}
@@ -420,25 +428,25 @@ class Stages:
     def endpoint(self, use: str) -> EndpointSettings:
         """Return the endpoint for ``paraphraser`` or ``critic``. Raises ParameterError: The settings name none."""
         shared, critic = self.settings.endpoint, self.settings.critic
-        asked, model, urls = "captions.paraphraser", "endpoint.model", "endpoint.url"
+        setting, model, urls = "captions.paraphraser", "endpoint.model", "endpoint.url"
         if use == "critic":
-            asked, model, urls = "critic.kind", "critic.model", "endpoint.url or critic.url"
-            shared = shared.changed(model=critic.model, **_of_its_own(critic))
+            setting, model, urls = "critic.kind", "critic.model", "endpoint.url or critic.url"
+            shared = shared.changed(model=critic.model, **_groups_by_text(critic))
         if not shared.url or not shared.model:
             raise ParameterError(
-                f"{asked} is 'endpoint', which needs {urls} (such as 'http://localhost:8000/v1') and {model}."
+                f"{setting} is 'endpoint', which needs {urls} (such as 'http://localhost:8000/v1') and {model}."
             )
         return shared
 
     def vision(self, name: str) -> vision.Vision:
         """Return the vision model behind ``endpoint:NAME`` in a setting of a judge; nothing is asked."""
         s = self.settings.vision
-        own = {"model": name.removeprefix(ENDPOINT), "price": s.price, "cost_limit": s.cost_limit}
-        return vision.Vision(self.settings.endpoint.changed(**own, **_of_its_own(s)), s)
+        options = {"model": name.removeprefix(ENDPOINT), "price": s.price, "cost_limit": s.cost_limit}
+        return vision.Vision(self.settings.endpoint.changed(**options, **_groups_by_text(s)), s)
 
     # -- images and judgements -----------------------------------------------------------------------
 
-    @kept
+    @cached_method
     def images(self, kind: str) -> ImageSource:
         """Return images of one of :data:`KINDS`, with a table that says what each belongs to.
 
@@ -452,74 +460,76 @@ class Stages:
             table["image_id"] = table["caption_id"]
             return DescribedImages(self._training_source(table["caption_id"]), table)
         prompts = self.prompts(kind)
-        return described(self.made(self.texts(kind)), prompts)
+        return with_prompt_columns(self.generate_images(self.texts(kind)), prompts)
 
-    def made(self, prompts: pd.DataFrame, of: str = "captions", several: bool = False, **more) -> ImageSource:
+    def generate_images(
+        self, prompts: pd.DataFrame, prompt_set: str = "captions", several: bool = False, **more
+    ) -> ImageSource:
         """Return images of prompts, by :meth:`image_model`; copies and black images read as unreadable.
 
         Copies count once in a group: an occupation, or a prompt where prompts have no occupation. Images that draw a
         known truth are independent by construction and are not searched. Raises InputError: The table of a folder says
         different things of copies; else as ``generate`` of the model.
         """
-        model = self.image_model(of, several=several)
+        model = self.image_model(prompt_set, several=several)
         made = self.run(model.generate, prompts, seed=self.seed, **more)
         if model.truthful:
             return made
         name = "occupation" if "occupation" in prompts else "prompt_id"
         once = prompts.drop_duplicates("prompt_id")
         groups = made.table["prompt_id"].map(dict(zip(once["prompt_id"], once[name], strict=True)))
-        found = self.run(duplicates.find, made, groups)
+        duplicates_found = self.run(duplicates.find_duplicates, made, groups)
         folder = getattr(model, "folder", None)
-        if folder is not None and folder.told_by:
-            duplicates.check_told(found, folder.people, folder.told_by)
-        return duplicates.DistinctImages(made, found)
+        if folder is not None and folder.description_files:
+            duplicates.check_descriptions(duplicates_found, folder.people, folder.description_files)
+        return duplicates.DistinctImages(made, duplicates_found)
 
-    def remarks(self, made: ImageSource) -> list[str]:
+    def image_remarks(self, made: ImageSource) -> list[str]:
         """Return sentences on images of :meth:`made`: copies, black images, and files of a folder that are left out."""
         folder = getattr(self.image_model(), "folder", None)
         return [*(folder.remarks if folder is not None else ()), *duplicates.remarks(made)]
 
-    def image_model(self, of: str = "captions", *, several: bool = False) -> ImageModel:
+    def image_model(self, prompt_set: str = "captions", *, several: bool = False) -> ImageModel:
         """Return the model that makes images; nothing is loaded.
 
         Args:
-            of: What prompts ask for, one of :data:`ASKED`.
+            prompt_set: What prompts ask for, one of :data:`PROMPT_SETS`.
             several: Whether they ask for several people, who need a wider image.
         """
         s = self.settings
         generation, endpoint = s.generation, s.endpoint
         # The group of the settings that is of these prompts may have a guidance of its own.
-        guidance = getattr(getattr(s, of, None), "guidance_scale", None)
+        guidance = getattr(getattr(s, prompt_set, None), "guidance_scale", None)
         if guidance is not None:
             generation = generation.changed(guidance_scale=guidance)
         if several:
-            wide = {"aspect": s.people.aspect} | ({"width": 0} if s.people.aspect != 1 else {})
+            wide = {"aspect": s.paired.aspect} | ({"width": 0} if s.paired.aspect != 1 else {})
             generation = generation.changed(**wide)
-            endpoint = endpoint.changed(size=s.people.image_size or endpoint.size)
+            endpoint = endpoint.changed(size=s.paired.image_size or endpoint.size)
         more = {"endpoint": endpoint, "corpus": lambda: self.corpus}
         more |= {"device": s.compute.device, "offload": s.compute.offload}
-        return open_model(self.model, generation, of=of, design=s.dalleval, **more)
+        return open_model(self.model, generation, of=prompt_set, design=s.dalleval, **more)
 
-    @kept
+    @cached_method
     def judgements(self, kind: str) -> pd.DataFrame:
         """Return the rows of ``images(kind).table`` with the columns of :func:`biaslab.judges.judge.judge`.
 
-        Raises as :meth:`images` and :meth:`check_gate_is_named`.
+        Raises as :meth:`images` and :meth:`check_inclusion_judges`.
         """
         if kind != "training" or self.has_images:
-            self.check_gate_is_named()
+            self.check_inclusion_judges()
         images = self.images(kind)
-        judged = self.judged(images.source)
+        judged = self.judge_images(images.source)
         table = images.table.drop(columns="status", errors="ignore")
         return table.merge(judged, on="image_id", how="left", validate="many_to_one")
 
-    def judged(self, images: ImageSource) -> pd.DataFrame:
+    def judge_images(self, images: ImageSource) -> pd.DataFrame:
         """Return what gate and judge make of images, as :func:`biaslab.judges.judge.judge`."""
         by = self.settings.judging
         self.check_gate(by.gender, images)
-        if by.gender.startswith(RATINGS):
-            file = by.gender.removeprefix(RATINGS)
-            return duplicates.annotated(images, person_ratings.judge_images(images.table["image_id"], file), file)
+        if by.gender.startswith(ANNOTATIONS):
+            file = by.gender.removeprefix(ANNOTATIONS)
+            return duplicates.drop_duplicates(images, person_ratings.judge_images(images.table["image_id"], file), file)
         if by.gender.startswith(ENDPOINT):
             alone = images.table[["image_id"]].drop_duplicates().assign(position=1)
             seen = self.run(vision.judge_people, images, alone, self.vision(by.gender), by, device=self.device)
@@ -528,31 +538,31 @@ class Stages:
 
     def skin_tones(self, images: ImageSource, people: pd.DataFrame) -> pd.DataFrame:
         """Return the skin tone of people, as :func:`biaslab.judges.skin_tone.judge_skin_tones`."""
-        name = self.settings.judging.tone
+        name = self.settings.judging.skin_tone
         if name.startswith(PLUGIN):
-            self.check_judge("judging.tone", images)
+            self.check_judge("judging.skin_tone", images)
         seen_by = self.vision(name) if name.startswith(ENDPOINT) else None
-        how = {"vision": seen_by, "device": self.device}
-        return self.run(skin_tone.judge_skin_tones, images, people, name, **how)
+        options = {"vision": seen_by, "device": self.device}
+        return self.run(skin_tone.judge_skin_tones, images, people, name, **options)
 
-    def ask(self, name: str, images: ImageSource, units: pd.DataFrame, **how) -> pd.DataFrame:
+    def ask(self, name: str, images: ImageSource, units: pd.DataFrame, **options) -> pd.DataFrame:
         """Return what ``endpoint:NAME``, ``vqa:NAME`` or NAME answers: :func:`biaslab.judges.vision.ask_about`."""
         if name.startswith(ENDPOINT):
-            return self.run(vision.ask_about, images, units, self.vision(name), **how)
-        asked, model = units[["image_id", "question"]], name.removeprefix(VQA)
-        return self.run(vqa.ask_about, images, asked, model, device=self.device, **how)
+            return self.run(vision.ask_about, images, units, self.vision(name), **options)
+        questions, model = units[["image_id", "question"]], name.removeprefix(VQA)
+        return self.run(vqa.ask_about, images, questions, model, device=self.device, **options)
 
     @property
-    def training_pictures(self) -> str:
+    def training_domain(self) -> str:
         """What images behind captions are: drawings or photographs."""
         if folder := self.settings.captions.training_images:
-            return registry.PHOTOGRAPHS if folder == DOWNLOAD else registry.pictures(folder)
-        return pictures_of(self.corpus.images) if self.has_captions else registry.PHOTOGRAPHS
+            return registry.PHOTOGRAPHS if folder == DOWNLOAD else registry.image_domain(folder)
+        return domain_of(self.corpus.images) if self.has_captions else registry.PHOTOGRAPHS
 
     def check_gate(self, judge: str, images: ImageSource) -> None:
         """Refuse a gender judge, or the face detector before it, that does not know images (:meth:`check_judge`)."""
         self.check_judge("judging.gender", images, judge)
-        if self.looks_for_faces(judge):
+        if self.detects_faces(judge):
             self.check_judge("judging.faces", images)
 
     def _training_captions(self) -> pd.DataFrame:
@@ -583,7 +593,7 @@ class Stages:
         """
         return self._fetched().table.copy()
 
-    @kept
+    @cached_method
     def _fetched(self) -> FetchedImages:
         folder = self.settings.captions.training_images
         if not self.fetches_images:
@@ -599,14 +609,14 @@ class Stages:
         if folder != DOWNLOAD:
             return FetchedImages(folder, images)
         attempt = os.path.basename(os.environ.get(ATTEMPT, ""))
-        with self.showing() as shown:
-            how = {"attempt": attempt, "progress": shown}
-            return download(images, self._downloads_folder, self.settings.captions.downloads, **how)
+        with self.progress_shown() as shown:
+            options = {"attempt": attempt, "progress": shown}
+            return download(images, self._downloads_folder, self.settings.captions.downloads, **options)
 
     @property
     def _downloads_folder(self) -> Path:
         """Where fetched images are kept, for every corpus alike."""
-        return self.store.root / "downloads" / self.settings.captions.downloads.digest
+        return self.cache.root / "downloads" / self.settings.captions.downloads.digest
 
     def check_urls(self) -> None:
         """Look whether the corpus has URLs; none is fetched. Raises MissingInputError: It has none."""
@@ -631,9 +641,9 @@ class Stages:
             self.check_judge("judging.gender", source)
         units = pd.DataFrame({"image_id": list(dict.fromkeys(image_ids))}, dtype=object)
         inputs = {"images": source.digest, "model": name, "weights": weights_digest(name)}
-        stage = self.store.stage("image_embeddings", inputs, partial(embed_images, source, name, device))
+        stage = self.cache.stage("image_embeddings", inputs, partial(embed_images, source, name, device))
         label = f"embedding {source.name}"
-        return self.computed(stage, units, _SHARD_EMBEDDINGS, label, "images", gpu=device != "cpu")
+        return self.compute_stage(stage, units, _SHARD_EMBEDDINGS, label, "images", gpu=device != "cpu")
 
     def text_embeddings(self, texts: Iterable[str]) -> np.ndarray:
         """Return CLIP's embeddings of texts, ``float32 (texts, dimensions)`` of length 1, by the same model.
@@ -664,16 +674,16 @@ class Stages:
 
     def run(self, work: Callable, *given, **more):
         """Return what ``work`` gives on this pipeline's store."""
-        with self.showing() as shown:
-            return work(*given, store=self.store, progress=shown, **more)
+        with self.progress_shown() as shown:
+            return work(*given, cache=self.cache, progress=shown, **more)
 
-    def computed(self, stage, units, shard_rows: int, label: str, unit: str, **more) -> pd.DataFrame:
+    def compute_stage(self, stage, units, shard_rows: int, label: str, unit: str, **more) -> pd.DataFrame:
         """Return the table of a stage, with its progress shown."""
-        with self.showing() as shown:
+        with self.progress_shown() as shown:
             return stage.compute(units, shard_rows=shard_rows, label=label, unit=unit, progress=shown, **more)
 
     @contextlib.contextmanager
-    def showing(self) -> Iterator[bool]:
+    def progress_shown(self) -> Iterator[bool]:
         """Send progress bars to the file that a run watches, where there is one; say whether to show any."""
         if self.progress_file is None:
             yield self.progress
@@ -685,7 +695,7 @@ class Stages:
             self.progress_file.unlink(missing_ok=True)
 
 
-def described(made: ImageSource, prompts: pd.DataFrame) -> DescribedImages:
+def with_prompt_columns(made: ImageSource, prompts: pd.DataFrame) -> DescribedImages:
     """Return images with the columns of their prompts in the table."""
     return DescribedImages(made, made.table.merge(prompts.drop(columns="n_images"), on="prompt_id"))
 
@@ -696,9 +706,9 @@ def image_ids(prompts: pd.DataFrame) -> pd.DataFrame:
     return each.assign(image_id=each["prompt_id"] + "/" + each.groupby("prompt_id").cumcount().astype(str))
 
 
-def _of_its_own(group: CriticSettings | VisionSettings) -> dict[str, str]:
+def _groups_by_text(group: CriticSettings | VisionSettings) -> dict[str, str]:
     """Return where a model is that is not at the endpoint of all."""
-    return {name: value for name in ("url", "key_variable") if (value := getattr(group, name))}
+    return {name: value for name in ("url", "api_key_env") if (value := getattr(group, name))}
 
 
 _PROMPT_COLUMNS = ["prompt_id", "approach", "occupation", "prompt", "text", "n_images"]
@@ -706,7 +716,7 @@ _PROMPT_COLUMNS = ["prompt_id", "approach", "occupation", "prompt", "text", "n_i
 _ALL = 10**12
 
 
-def check_found(pipeline: Stages, captions: pd.DataFrame, n_corpus: int) -> None:
+def check_search_result(pipeline: Stages, captions: pd.DataFrame, n_corpus: int) -> None:
     """Look at captions found. Raises InputError: The corpus has none, none names an occupation, or two have one id."""
     where, names = f"The corpus {pipeline.corpus.name!r}", pipeline.occupations
     if not n_corpus:

@@ -19,7 +19,7 @@ from biaslab.hub.image_sources import DescribedImages, ImageSource
 from biaslab.judges import duplicates, segmentation, similarity
 from biaslab.judges.judge_names import TRUTH, is_file
 from biaslab.pipeline.dependency import Dependency
-from biaslab.pipeline.stages import Part, Stages, image_ids, kept
+from biaslab.pipeline.stages import Part, Stages, cached_method, image_ids
 from biaslab.prompts import triplets as asking
 from biaslab.prompts.triplets import ONE
 from biaslab.ratings import skill_ratings
@@ -30,12 +30,12 @@ _SHARD_IMAGES = 512
 class Triplets(Part):
     """The stages for triplets of prompts."""
 
-    asks_for = "triplets"
+    prompt_set = "triplets"
 
     @property
     def dataset(self) -> str:
         """What tables call the captions."""
-        return redact.named(self.corpus.name)
+        return redact.basename(self.corpus.name)
 
     @cached_property
     def corpus(self):
@@ -43,18 +43,22 @@ class Triplets(Part):
         own, captions = self._pipeline.corpus, self._pipeline.settings.captions
         if not own.for_triplets:
             return own
-        return open_corpus(own.for_triplets, rows=captions.rows, skew=captions.skew)
+        return open_corpus(own.for_triplets, max_captions=captions.max_captions, synthetic_bias=captions.synthetic_bias)
 
-    @kept
+    @cached_method
     def neutral(self) -> asking.Neutral:
         """Return neutral captions of the corpus, and what became of the others; of professions alone none."""
         pipeline, s = self._pipeline, self._pipeline.settings
-        if s.triplets.professions and not pipeline.has_captions:
+        if s.triplets.n_professions and not pipeline.has_captions:
             return asking.NO_CAPTIONS
-        how = {"filter": s.triplets.filter, "sample": s.triplets.triplets, "names": s.captions.names}
-        return pipeline.run(asking.neutral, self.corpus, self.dataset, seed=pipeline.seed, **how)
+        options = {
+            "filter": s.triplets.filter,
+            "sample": s.triplets.n_triplets,
+            "name_recognizer": s.captions.name_recognizer,
+        }
+        return pipeline.run(asking.neutral, self.corpus, self.dataset, seed=pipeline.seed, **options)
 
-    @kept
+    @cached_method
     def prompts(self) -> pd.DataFrame:
         """Return the prompts of all triplets, of the corpus and of professions.
 
@@ -65,16 +69,16 @@ class Triplets(Part):
         check_neutral(self._pipeline, found)
         frames = []
         if len(found.captions):
-            frames.append(asking.triplets(found.captions, self.dataset, seeds=s.seeds, placebo=s.placebo))
-            if s.one_triplet:
-                how = {"seeds": s.one_triplet, "placebo": s.placebo}
-                one = asking.triplets(found.captions[:1], ONE.format(self.dataset), **how)
+            frames.append(asking.triplets(found.captions, self.dataset, seeds=s.images_per_prompt, placebo=s.placebo))
+            if s.single_triplet_images:
+                options = {"seeds": s.single_triplet_images, "placebo": s.placebo}
+                one = asking.triplets(found.captions[:1], ONE.format(self.dataset), **options)
                 # Noise of its own, as its images may follow those of the same triplet.
                 frames.append(one.assign(noise_id=one["noise_id"] + " repeated"))
-        if s.professions:
+        if s.n_professions:
             frames.append(self.professions())
-            if s.one_triplet and not len(found.captions):
-                frames.append(asking.repeated(frames[0], s.one_triplet))
+            if s.single_triplet_images and not len(found.captions):
+                frames.append(asking.repeated(frames[0], s.single_triplet_images))
         whole = pd.concat(frames, ignore_index=True)
         first, told = list(whole)[:4], ["topic", "profession"]
         whole = whole.reindex(columns=list(dict.fromkeys([*first, *told, *whole])))
@@ -83,8 +87,8 @@ class Triplets(Part):
     def professions(self) -> pd.DataFrame:
         """Return the prompts of professions, as of :func:`biaslab.prompts.triplets.professions`."""
         s = self._pipeline.settings.triplets
-        same = {"seeds": s.seeds, "placebo": s.placebo, "article": s.article}
-        return asking.professions(s.professions, seed=self._pipeline.seed, **same)
+        same = {"seeds": s.images_per_prompt, "placebo": s.placebo, "article": s.article}
+        return asking.professions(s.n_professions, seed=self._pipeline.seed, **same)
 
     def texts(self) -> tuple[pd.DataFrame, type[GeneratedImages]]:
         """Return the prompts as the model is asked, and as what its images are kept."""
@@ -93,7 +97,7 @@ class Triplets(Part):
             return asked, GeneratedImages
         return asked.assign(words=[asking.words(text) for text in asked["text"]]), AttendedImages
 
-    @kept
+    @cached_method
     def images(self) -> DescribedImages:
         """Return images of all prompts; those of a triplet with the same seed begin with the same noise.
 
@@ -101,10 +105,10 @@ class Triplets(Part):
         text, outcome (``ok``, or what is wrong) and reason. Where ``triplets.attention`` is set, their ``source`` maps
         each word (:class:`~biaslab.attribution.images.AttendedImages`).
         """
-        pipeline, (asked, kept_as) = self._pipeline, self.texts()
-        if kept_as is AttendedImages:
+        pipeline, (asked, storage_class) = self._pipeline, self.texts()
+        if storage_class is AttendedImages:
             pipeline.image_model("triplets").check_attention()
-        made = pipeline.made(asked, "triplets", kept_as=kept_as)
+        made = pipeline.generate_images(asked, "triplets", storage_class=storage_class)
         table = made.table[["image_id", "prompt_id", "index", "status"]].merge(asked, on="prompt_id")
         reason = table["status"].where(table["status"] != "ok", "")
         table = table.assign(model=pipeline.label, seed=table["index"], reason=reason)
@@ -128,9 +132,9 @@ class Triplets(Part):
 
     def compare_latents(self, pairs: pd.DataFrame) -> pd.DataFrame:
         """Return how alike the latents of pairs of images are, the last and those after each step (section 4.1.2)."""
-        made = duplicates.whole(self.images().source)
+        made = duplicates.all_images(self.images().source)
         if not isinstance(made, GeneratedImages):
-            return spaces.none(pairs, spaces.OF_LATENTS, spaces.NO_LATENTS)
+            return spaces.missing_values(pairs, spaces.OF_LATENTS, spaces.NO_LATENTS)
         return self._pipeline.run(spaces.compare_latents, made, pairs)
 
     def compare_images(self, pairs: pd.DataFrame) -> pd.DataFrame:
@@ -156,63 +160,63 @@ class Triplets(Part):
             model = self._pipeline.model
             why = f"triplets.objects is {TRUTH!r}, which is not known of images of {model!r}"
             raise ParameterError(f"{why}: set it to what finds objects.")
-        if s.vocabulary:
-            segmentation.words(s.vocabulary)
+        if s.object_vocabulary_file:
+            segmentation.words(s.object_vocabulary_file)
 
-    @kept
-    def objects(self) -> segmentation.Found:
+    @cached_method
+    def objects(self) -> segmentation.Instances:
         """Return the instances of objects in all images, and what became of each image (section 5.1)."""
         self.check_objects()
         name = self._pipeline.settings.triplets.objects
         if is_file(name):
             # Before images are made: their ids are known.
             return segmentation.read(name, self._image_ids())
-        return self.found(self.images().source)
+        return self.find_instances(self.images().source)
 
-    def found(self, images: ImageSource) -> segmentation.Found:
+    def find_instances(self, images: ImageSource) -> segmentation.Instances:
         """Return the instances in images of a source, by what the settings name; as :meth:`objects`."""
         pipeline, s = self._pipeline, self._pipeline.settings.triplets
         if s.objects == TRUTH:
             return self.truth(images)
         pipeline.check_judge("triplets.objects", images)
-        how = {"thresholds": s.thresholds, "vocabulary": s.vocabulary, "device": pipeline.device}
-        return pipeline.run(segmentation.find, images, s.objects, **how)
+        options = {"thresholds": s.thresholds, "vocabulary": s.object_vocabulary_file, "device": pipeline.device}
+        return pipeline.run(segmentation.find_instances, images, s.objects, **options)
 
-    def truth(self, images: ImageSource) -> segmentation.Found:
+    def truth(self, images: ImageSource) -> segmentation.Instances:
         """Return the instances that images drawn from known truth show."""
-        truth = self._pipeline.truth("what images show", "triplets")
-        units, stage = images.table[["image_id"]].astype(object), partial(truth.shown, images)
-        kept_as = self._pipeline.store.stage("shown_instances", {"images": images.digest}, stage)
-        found = self._pipeline.computed(kept_as, units, _SHARD_IMAGES, f"objects of {images.name}", "images")
+        truth = self._pipeline.require_ground_truth("what images show", "triplets")
+        units, stage = images.table[["image_id"]].astype(object), partial(truth.instances, images)
+        storage_class = self._pipeline.cache.stage("shown_instances", {"images": images.digest}, stage)
+        found = self._pipeline.compute_stage(storage_class, units, _SHARD_IMAGES, f"objects of {images.name}", "images")
         found = found.reindex(columns=list(segmentation.COLUMNS))
-        return segmentation.Found(found, units.assign(status="", reason=""))
+        return segmentation.Instances(found, units.assign(status="", reason=""))
 
     @property
-    def finds(self) -> bool:
+    def can_measure_detector_error(self) -> bool:
         """Whether the error of what finds objects can be told, on images of known truth."""
         name = self._pipeline.settings.triplets.objects
         looks = bool(name) and name != TRUTH and not is_file(name)
-        return looks and self._pipeline.known_truth("triplets") is not None
+        return looks and self._pipeline.find_ground_truth("triplets") is not None
 
-    @kept
-    def ratings(self) -> pd.DataFrame:
+    @cached_method
+    def annotations(self) -> pd.DataFrame:
         """Return what most people say of images: image_id, object and shown (``yes`` or ``no``)."""
-        return skill_ratings.read_objects(self._pipeline.settings.triplets.ratings, self._image_ids())
+        return skill_ratings.read_objects(self._pipeline.settings.triplets.annotations, self._image_ids())
 
     def _image_ids(self) -> list[str]:
         """Return the ids of all images, made or not."""
         return list(image_ids(self.prompts())["image_id"])
 
-    @kept
+    @cached_method
     def drawings(self) -> ImageSource:
         """Return pictures of known truth, on which the error of what finds objects is measured (section 7.3).
 
         No object goes with a gender there: what is found less often beside women or men is no other object. Table as of
-        :meth:`biaslab.hub.ground_truth.Truth.depictions`.
+        :meth:`biaslab.hub.ground_truth.GroundTruth.depictions`.
         """
         pipeline = self._pipeline
-        n, vae = pipeline.settings.triplets.detector_drawings, pipeline.image_model("triplets").autoencoder
-        truth = pipeline.truth("the error of what finds objects", "triplets")
+        n, vae = pipeline.settings.triplets.calibration_images, pipeline.image_model("triplets").autoencoder
+        truth = pipeline.require_ground_truth("the error of what finds objects", "triplets")
         return truth.depictions(n, seed=pipeline.seed + 4, decoded=vae)
 
     @cached_property
@@ -229,7 +233,7 @@ _IMAGE_COLUMNS = (
 
 def check_neutral(pipeline: Stages, found: asking.Neutral) -> None:
     """Look at the captions found. Raises InputError: There is no triplet, nor are others asked for."""
-    if len(found.captions) or pipeline.settings.triplets.professions:
+    if len(found.captions) or pipeline.settings.triplets.n_professions:
         return
     n, where = found.funnel["n_captions"].iloc[0], f"corpus {pipeline.triplets.corpus.name!r}"
     if not n:
@@ -238,5 +242,5 @@ def check_neutral(pipeline: Stages, found: asking.Neutral) -> None:
     raise InputError(
         f"None of the {n:,} captions of the {where} gives a triplet: the last were excluded at the step "
         f"{step['step']!r} ({step['excluded_by']}). Set captions.corpus to captions that name a person or people, "
-        "triplets.filter to 'paper', or triplets.professions to 1 or more."
+        "triplets.filter to 'paper', or triplets.n_professions to 1 or more."
     )

@@ -25,7 +25,7 @@ from biaslab.io import cells, model_names, reading
 from biaslab.judges.judge_names import FILES, GROUNDED, VQA
 from biaslab.judges.pinned import PINNED
 from biaslab.pipeline import Pipeline, dalleval, requirements
-from biaslab.pipeline.stages import ASKED, check_found, image_ids
+from biaslab.pipeline.stages import PROMPT_SETS, check_search_result, image_ids
 from biaslab.pipeline.triplets import check_neutral
 from biaslab.prompts import nouns, paintskills
 from biaslab.prompts.triplets import neutral
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 # Settings that may be paths; and, in groups or by themselves, those that say what is read beside the model.
 PLACES = groups.places(Settings)
 _READ = (".".join(name.split(".")[:2]) for name in PLACES if not name.startswith("compute."))
-_MORE = ("captions.rows", "captions.columns", "captions.skew", "judging.tone")
+_MORE = ("captions.max_captions", "captions.columns", "captions.synthetic_bias", "judging.skin_tone")
 INPUTS = tuple(dict.fromkeys((*_READ, *_MORE)))
 # On what prompts measured tables rest, as they declare it; `nouns` are triplets whose nouns are looked for.
 PROMPTS = ("captions", "people", "scenes", "captioned", "triplets", "nouns")
@@ -74,10 +74,10 @@ def _absolute(name: str, *, start: Path, always: bool = False) -> str:
         folder, mixed, model = name.removeprefix(IMAGES).partition(MIXED)
         return IMAGES + str((start / os.path.expanduser(folder)).absolute()) + mixed + model
     named = model_names.split(name)
-    if named.adapters or named.none:
-        return str(named.mapped(part))
+    if named.adapters or named.removes_adapters:
+        return str(named.map_names(part))
     # What is known, or a package brings, goes before a folder that happens to have its name.
-    if not always and (name in PINNED or any(name in plugins.points(group) for group in plugins.GROUPS)):
+    if not always and (name in PINNED or any(name in plugins.entry_points(group) for group in plugins.GROUPS)):
         return name
     kind, colon, path = name.partition(":")
     prefix = f"{kind}:" if f"{kind}:" in FILES and colon else ""
@@ -95,28 +95,28 @@ def check(pipeline: Pipeline) -> None:
 
     Raises ParameterError, InputError, UnknownNameError: A name is unknown or a file is not there.
     """
-    n_images = pipeline.people.n_images()
-    for one in (pipeline, *pipeline.others):
-        for made_by in (one.image_model(), one.image_model("people", several=True)):
+    n_images = pipeline.paired.n_images()
+    for one in (pipeline, *pipeline.baseline_pipelines):
+        for made_by in (one.image_model(), one.image_model("paired", several=True)):
             made_by.check(pipeline.occupations, n_images)
             # What workers of a cluster have, this machine may not.
-            if made_by.sends and one.settings.compute.engine == "local":
+            if made_by.sends_prompts and one.settings.compute.engine == "local":
                 generator.check_offload(one.settings.compute.offload, one.settings.compute.device)
-    here = (pipeline.model, *pipeline.settings.others)
+    here = (pipeline.model, *pipeline.settings.baseline_models)
     for name in pipeline.settings.models:
         if name not in here:
             raise ParameterError(f"models sets {name!r}, which is no model of this run. {name_help(name, here)}")
-    labels = [one.label for one in (pipeline, *pipeline.others)]
+    labels = [one.label for one in (pipeline, *pipeline.baseline_pipelines)]
     if twice := [label for label in labels if labels.count(label) > 1]:
         raise ParameterError(
             f"Two models are called {twice[0]!r} in tables. Name each once; give a copy a folder of another name."
         )
-    for one in (pipeline, *pipeline.others):
-        if one.custom.is_asked:
+    for one in (pipeline, *pipeline.baseline_pipelines):
+        if one.custom.has_prompts_or_images:
             one.custom.benchmark()
         one.custom.questions()
-    if pipeline.settings.judging.ratings:
-        annotated_subset.read(pipeline.settings.judging.ratings)
+    if pipeline.settings.judging.annotations:
+        annotated_subset.read(pipeline.settings.judging.annotations)
     s = pipeline.settings
     _ = pipeline.workers, s.captions.corpus and pipeline.corpus.digest
     paraphrased = any(name.startswith("paraphrased") for name in s.captions.approaches)
@@ -135,25 +135,25 @@ def check_captions(pipeline: Pipeline, *, images: bool = True) -> None:
 
     With ``images``, which are generated, the model must know the words of what is known of its prompts.
 
-    Raises InputError: The corpus cannot be read, or as of :func:`biaslab.pipeline.stages.check_found`. ParameterError,
-    UnknownNameError: An occupation cannot be searched, or the model does not know a word.
+    Raises InputError: The corpus cannot be read, or as of :func:`biaslab.pipeline.stages.check_search_result`.
+    ParameterError, UnknownNameError: An occupation cannot be searched, or the model does not know a word.
     """
     Matcher(pipeline.occupations, forms=pipeline.words.forms)
     settings, whole = pipeline.settings, False
     if not pipeline.corpus.written:
         head, rows = _head(pipeline)
-        how = {"per_term": rows, "seed": pipeline.seed, "forms": pipeline.words.forms}
-        found = search(head.corpus, pipeline.occupations, **how, progress=False)
+        options = {"per_term": rows, "seed": pipeline.seed, "forms": pipeline.words.forms}
+        found = search(head.corpus, pipeline.occupations, **options, progress=False)
         n = int(found.totals["n_corpus"].max())
         captions = found.captions.rename(columns={"term": "occupation"})
-        whole = n < rows or n == settings.captions.rows
+        whole = n < rows or n == settings.captions.max_captions
         if whole or len(captions):
-            check_found(pipeline, captions, n)
+            check_search_result(pipeline, captions, n)
     if not (images and pipeline.has_images):
         return
     made_by, approaches = pipeline.image_model(), settings.captions.approaches
     if set(approaches).intersection(SELECTED):
-        made_by.check_texts(pipeline.filled()["text"])
+        made_by.check_texts(pipeline.filled_templates()["text"])
     as_prompts = [a for a in approaches if a in CAPTIONS_AS_PROMPTS]
     if whole and as_prompts:
         used = captions["rank"] <= settings.generation.caption_prompts_per_occupation
@@ -166,9 +166,9 @@ def check_captions(pipeline: Pipeline, *, images: bool = True) -> None:
 
 def check_people(pipeline: Pipeline) -> None:
     """Raise ParameterError where the model does not know the words of prompts that place people, as far as known."""
-    people = pipeline.people
-    texts = [text for kind in people.kinds for text in people.possible(kind).texts["text"]]
-    pipeline.image_model("people").check_texts(texts)
+    people = pipeline.paired
+    texts = [text for kind in people.kinds for text in people.possible_prompts(kind).texts["text"]]
+    pipeline.image_model("paired").check_texts(texts)
 
 
 def check_dalleval(pipeline: Pipeline) -> None:
@@ -178,9 +178,9 @@ def check_dalleval(pipeline: Pipeline) -> None:
     if s.paintskills:
         paintskills.boxes(s.paintskills, asked["skills"])
         pipeline.dalleval.renders()
-    if s.ratings:
-        skill_ratings.read(s.ratings, image_ids(asked["skills"])["image_id"])
-    pipeline.image_model(pipeline.dalleval.asks_for).check_texts(
+    if s.annotations:
+        skill_ratings.read(s.annotations, image_ids(asked["skills"])["image_id"])
+    pipeline.image_model(pipeline.dalleval.prompt_set).check_texts(
         text for table in asked.values() for text in table["text"]
     )
 
@@ -188,26 +188,26 @@ def check_dalleval(pipeline: Pipeline) -> None:
 def check_alignment(pipeline: Pipeline) -> None:
     """Look at captions of images, and at the images behind them.
 
-    Raises InputError: They cannot be used. ParameterError: ``dalleval.images`` is no folder, or the model does not know
-    a caption's word.
+    Raises InputError: They cannot be used. ParameterError: ``dalleval.image_folder`` is no folder, or the model does
+    not know a caption's word.
     """
     s = pipeline.settings.dalleval
-    if s.images and not os.path.isdir(s.images):
-        raise ParameterError(f"dalleval.images is {s.images!r}, which is not a folder.")
-    if not (s.captions or s.images or s.captioned):
+    if s.image_folder and not os.path.isdir(s.image_folder):
+        raise ParameterError(f"dalleval.image_folder is {s.image_folder!r}, which is not a folder.")
+    if not (s.captions or s.image_folder or s.max_captions):
         return
     asked = pipeline.dalleval.caption_prompts()
     pipeline.image_model().check_texts(asked["text"])
-    if s.images:
-        there = CaptionImages(s.images, asked["real_id"])
+    if s.image_folder:
+        there = CaptionImages(s.image_folder, asked["real_id"])
         missing = [name for name in asked["real_id"] if not there.has(name)]
         if len(missing) == len(asked):
             raise InputError(
-                f"None of the {len(asked):,} images of {s.captions} is in {s.images}. image_id must be the name or "
-                f"path of a file there: the first is {missing[0]!r}, and a file is {there.a_file!r}."
+                f"None of the {len(asked):,} images of {s.captions} is in {s.image_folder}. image_id must be the name "
+                f"or path of a file there: the first is {missing[0]!r}, and a file is {there.a_file!r}."
             )
         if missing:
-            _log.warning("%s lacks %d of %d images, such as %s.", s.images, len(missing), len(asked), missing[0])
+            _log.warning("%s lacks %d of %d images, such as %s.", s.image_folder, len(missing), len(asked), missing[0])
 
 
 def check_triplets(pipeline: Pipeline, *, images: bool = False, groups: bool = False) -> None:
@@ -220,10 +220,10 @@ def check_triplets(pipeline: Pipeline, *, images: bool = False, groups: bool = F
     captions. ParameterError: Nouns cannot be found, the model does not know a word, or its attention cannot be seen.
     """
     settings = pipeline.settings
-    known = not pipeline.has_captions and settings.triplets.professions
+    known = not pipeline.has_captions and settings.triplets.n_professions
     written = known or pipeline.corpus.written
     # Who finds nouns may be missing where nobody asks for groups.
-    named = nouns.load(settings.triplets.nouns) if groups else None
+    named = nouns.load(settings.triplets.noun_tagger) if groups else None
     if images:
         made_by = pipeline.image_model("triplets")
         if settings.triplets.attention:
@@ -234,25 +234,30 @@ def check_triplets(pipeline: Pipeline, *, images: bool = False, groups: bool = F
         return
     head, rows = _head(pipeline)
     s = settings.triplets
-    how = {"filter": s.filter, "sample": 1, "seed": pipeline.seed, "names": settings.captions.names}
-    found = neutral(head.triplets.corpus, "", **how, progress=False)
+    options = {
+        "filter": s.filter,
+        "sample": 1,
+        "seed": pipeline.seed,
+        "name_recognizer": settings.captions.name_recognizer,
+    }
+    found = neutral(head.triplets.corpus, "", **options, progress=False)
     if groups and s.attention:
         for text in found.captions["text"]:
             named.of(text)
     n = int(found.funnel["n_captions"].iloc[0])
-    if n < rows or n == settings.captions.rows:
+    if n < rows or n == settings.captions.max_captions:
         check_neutral(pipeline, found)
 
 
 def check_models(pipeline: Pipeline, names: Collection[str]) -> list[str]:
     """Return what is wrong with the models that measured tables take, as known without their weights."""
     problems = []
-    for use in requirements.of_tables(pipeline, names):
+    for use in requirements.uses_of_tables(pipeline, names):
         try:
             # What is not there at all says nothing of what it knows.
             if use.name:
                 requirements.look_up(use, pipeline)
-            requirements.check_pictures(use)
+            requirements.check_domain(use)
         except BiaslabError as error:
             without = "" if use.name else f" To do without, set it to '' (--set {use.setting}=)."
             problems.append(requirements.problem(use, error) + without)
@@ -275,9 +280,9 @@ def check_work(pipeline: Pipeline, names: Iterable[str], *, needed: Iterable[str
     rests -= {"captioned"} - {declared[name].prompts for name in names}
     images = {name for name in names if declared[name].makes or declared[name].looks}
     objects = any(look.by == "triplets.objects" for name in names for look in declared[name].looks)
-    each = (pipeline, *pipeline.others)
+    each = (pipeline, *pipeline.baseline_pipelines)
     if problems := [problem for one in each for problem in check_models(one, names)]:
-        raise requirements.together(problems)
+        raise requirements.combine_problems(problems)
     for one in each:
         if "captions" in rests:
             check_captions(one, images=any(declared[name].images for name in names))
@@ -297,8 +302,8 @@ def check_work(pipeline: Pipeline, names: Iterable[str], *, needed: Iterable[str
 def _head(pipeline: Pipeline) -> tuple[Pipeline, int]:
     """Return a pipeline on the first captions of the corpus, and how many these are at most."""
     most = LOOKED_AT if isinstance(pipeline.corpus, FileCorpus) else STREAMED
-    rows = min(pipeline.settings.captions.rows or most, most)
-    return pipeline.changed(captions={"rows": rows}), rows
+    rows = min(pipeline.settings.captions.max_captions or most, most)
+    return pipeline.changed(captions={"max_captions": rows}), rows
 
 
 def digest(pipeline: Pipeline) -> str:
@@ -307,11 +312,11 @@ def digest(pipeline: Pipeline) -> str:
     folder = settings.captions.training_images
     triplets, design = settings.triplets, settings.dalleval
     digests = [pipeline.corpus.digest] if settings.captions.corpus else []
-    folders = ("" if pipeline.fetches_images else folder, design.paintskills, design.images)
+    folders = ("" if pipeline.fetches_images else folder, design.paintskills, design.image_folder)
     digests += [fetched.digest_of(folder)] if folder != DOWNLOAD and pipeline.fetches_images else []
     digests += [FolderImages(path).digest for path in folders if path]
-    for one in (pipeline, *pipeline.others):
-        for asked in ASKED:
+    for one in (pipeline, *pipeline.baseline_pipelines):
+        for asked in PROMPT_SETS:
             # A model that is not here makes nothing; who needs it is told before any work.
             with contextlib.suppress(MissingInputError):
                 digests.append(one.image_model(asked).digest)
@@ -321,10 +326,21 @@ def digest(pipeline: Pipeline) -> str:
         digests.append(open_corpus(design.captions).digest)
     whole = hashlib.sha256(repr(digests).encode())
     custom = settings.custom
-    files = (triplets.vocabulary, triplets.ratings, design.ratings, custom.prompts, custom.benchmark)
-    files += (settings.judging.questions, settings.captions.words, settings.people.words, design.words)
-    if settings.judging.ratings:
-        files += tuple(cells.files(settings.judging.ratings))
+    files = (
+        triplets.object_vocabulary_file,
+        triplets.annotations,
+        design.annotations,
+        custom.prompts_file,
+        custom.benchmark_file,
+    )
+    files += (
+        settings.judging.questions_file,
+        settings.captions.vocabulary_file,
+        settings.paired.vocabulary_file,
+        design.vocabulary_file,
+    )
+    if settings.judging.annotations:
+        files += tuple(cells.files(settings.judging.annotations))
     for path in filter(None, files):
         whole.update(reading.content(os.path.expanduser(path)))
     return whole.hexdigest()

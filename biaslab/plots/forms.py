@@ -5,7 +5,7 @@ what applies to it. Rows, panels and colours come in the order of the table; mis
 without rows, or of which every value is missing, gives a figure that says so.
 
 - ``value``: The column that is drawn; ``row``: the one whose values are rows.
-- ``color``: The column that colours tell apart; ``look``: its colours, markers and names.
+- ``color``: The column that colours tell apart; ``styles``: its colours, markers and names.
 - ``panel``: The column with a panel for each value; ``columns``: how many stand beside one another.
 - ``names``: Values in words, in rows, panels and legend; without one the labels of a table that is declared and saved
   (:attr:`biaslab.schema.tables.Column.labels`). Also those of ``null_mean``, ``band``, ``mark``, ``filled`` and
@@ -54,7 +54,7 @@ _HATCHES = ("", "///", "...", "\\\\\\", "xx", "--", "oo", "++", "**")
 
 
 @dataclass(frozen=True)
-class Look:
+class SeriesStyle:
     """How the values of a column are told apart: by colour, marker and name; the next one where none is given."""
 
     # What the legend calls each; else the value itself.
@@ -62,7 +62,7 @@ class Look:
     colors: Mapping[str, str] = field(default_factory=dict)
     markers: Mapping[str, str] = field(default_factory=dict)
 
-    def of(self, values: Sequence[str]) -> dict[str, tuple[str, str, str]]:
+    def styles(self, values: Sequence[str]) -> dict[str, tuple[str, str, str]]:
         """Return colour, marker and name of each value."""
         known = list(dict.fromkeys([*self.colors, *values]))
         found = {}
@@ -74,13 +74,13 @@ class Look:
         return found
 
 
-def look(known: Mapping[str, tuple[str, ...]]) -> Look:
+def series_style(known: Mapping[str, tuple[str, ...]]) -> SeriesStyle:
     """Return the look of values with a name, a colour and, where it is given, a marker each."""
-    return Look(*(dict(zip(known, part, strict=True)) for part in zip(*known.values(), strict=True)))
+    return SeriesStyle(*(dict(zip(known, part, strict=True)) for part in zip(*known.values(), strict=True)))
 
 
-PLAIN = Look()
-OUTCOMES = look(
+PLAIN = SeriesStyle()
+OUTCOMES = series_style(
     {
         "judged": ("judged", style.LIGHT),
         "swapped": ("judged, in another order", style.VERMILION),
@@ -102,7 +102,7 @@ OUTCOMES = look(
 """What became of people whom images were to show."""
 
 
-def by_model(table: pd.DataFrame, panel: str = "", names: Mapping[str, str] = {}) -> tuple[pd.DataFrame, str]:
+def panel_by_model(table: pd.DataFrame, panel: str = "", names: Mapping[str, str] = {}) -> tuple[pd.DataFrame, str]:
     """Return a table and the column that names its panels: one a model where there are several, else as ``panel`` says.
 
     Of a ``panel`` with ``names``, each model has its own panels, with the model's name in front.
@@ -159,7 +159,7 @@ def estimates(
     panel: str = "",
     label: str = "",
     names: Mapping[str, str] = {},
-    look: Look = PLAIN,
+    styles: SeriesStyle = PLAIN,
     limits: tuple[str, str] | str | None = DECLARED,
     reference: float | None = 0.0,
     null_mean: str = "",
@@ -183,7 +183,7 @@ def estimates(
     if table[value].isna().all():
         return style.nothing(NO_VALUES)
     words = _words(table, names)
-    looks = _looks(table, color, look, words)
+    looks = _looks(table, color, styles, words)
 
     def beside(rows: pd.DataFrame) -> int:
         # Rows with one colour each need no room beside it.
@@ -246,7 +246,7 @@ def diagonal(
     labels: tuple[str, str],
     ends: tuple[float, float],
     color: str = "",
-    look: Look = PLAIN,
+    styles: SeriesStyle = PLAIN,
     panel: str = "",
     names: Mapping[str, str] = {},
     limits: tuple[tuple[str, str], tuple[str, str]] | None = None,
@@ -269,7 +269,7 @@ def diagonal(
     for value, pair in zip((x, y), limits or (), strict=False):
         _limits(table, value, pair)
     words = _words(table, names)
-    looks = _looks(table, color, look, words)
+    looks = _looks(table, color, styles, words)
     several = panel and table[panel].nunique() > 1
     side = min(5.2, WIDTH / columns) if several else 5.2
     figure, parts = panels(table, panel, names=words, columns=columns, height=side)
@@ -315,7 +315,7 @@ def trends(
     *,
     labels: tuple[str, str],
     color: str = "",
-    look: Look = PLAIN,
+    styles: SeriesStyle = PLAIN,
     panel: str = "",
     names: Mapping[str, str] = {},
     reference: float | None = None,
@@ -332,7 +332,7 @@ def trends(
         return style.nothing(NO_VALUES)
     ends = _limits(table, value, DECLARED)
     words = _words(table, names)
-    looks = _looks(table, color, look, words)
+    looks = _looks(table, color, styles, words)
     figure, parts = panels(table, panel, names=words, columns=columns, height=3.4, sharey=sharey)
     name_axes(figure, *labels)
     for ax, rows in parts:
@@ -416,7 +416,7 @@ def stacked(
     *,
     row: str,
     part: str,
-    look: Look,
+    styles: SeriesStyle,
     label: str,
     counts: str = "",
     panel: str = "",
@@ -427,7 +427,7 @@ def stacked(
 
     ``part`` is the column that says which part a row is, ``counts`` one whose numbers are written into wide parts.
     """
-    looks = look.of([name for name in look.names if name in set(table[part])])
+    looks = styles.styles([name for name in styles.names if name in set(table[part])])
     patterns = dict(zip(looks, _HATCHES, strict=False))
     words = _words(table, names)
     figure, parts = panels(
@@ -439,8 +439,8 @@ def stacked(
         left = np.zeros(len(bars))
         for name in (name for name in looks if name in set(rows[part])):
             width = wide[value, name].fillna(0).to_numpy(float)
-            how: Any = {"color": looks[name][0], "hatch": patterns.get(name, ""), "ec": "white"}
-            ax.barh(range(len(bars)), width, 0.7, left, **how)
+            options: Any = {"color": looks[name][0], "hatch": patterns.get(name, ""), "ec": "white"}
+            ax.barh(range(len(bars)), width, 0.7, left, **options)
             for y in np.flatnonzero(width > 7).tolist() if counts else ():
                 ax.text(
                     left[y] + width[y] / 2, y, f"{wide[counts, name].iloc[y]:,.0f}", ha="center", va="center",
@@ -516,12 +516,14 @@ def _axis(table: pd.DataFrame, value: str) -> str:
     return f"{words} ({unit})" if unit else words
 
 
-def _looks(table: pd.DataFrame, color: str, look: Look, words: Mapping[str, str]) -> dict[str, tuple[str, str, str]]:
+def _looks(
+    table: pd.DataFrame, color: str, styles: SeriesStyle, words: Mapping[str, str]
+) -> dict[str, tuple[str, str, str]]:
     """Return colour, marker and name of each value of ``color``; without it, of all rows."""
     if not color:
         return {"": (style.BLUE, "o", "")}
-    looks = look.of(list(dict.fromkeys(table[color])))
-    return {v: (shade, marker, look.names.get(v, words.get(v, name))) for v, (shade, marker, name) in looks.items()}
+    looks = styles.styles(list(dict.fromkeys(table[color])))
+    return {v: (shade, marker, styles.names.get(v, words.get(v, name))) for v, (shade, marker, name) in looks.items()}
 
 
 def _series(rows: pd.DataFrame, color: str, looks: Mapping) -> Iterator[tuple[pd.DataFrame, str, str]]:
@@ -531,7 +533,7 @@ def _series(rows: pd.DataFrame, color: str, looks: Mapping) -> Iterator[tuple[pd
 
 
 def _keys(looks: Mapping[str, tuple[str, str, str]], line: str = "none") -> list[Artist]:
-    return [key(*look, line=line) for value, look in looks.items() if value or look[2]]
+    return [key(*styles, line=line) for value, styles in looks.items() if value or styles[2]]
 
 
 def _sure(rows: pd.DataFrame, filled: str) -> np.ndarray:

@@ -77,12 +77,12 @@ def gallery(
     fig = plt.figure(figsize=(side * columns, sum(heights)), layout="constrained")
     fig.set_layout_engine("none")
     top = sum(heights)
-    for row, height, picture in zip(rows, heights, tall, strict=True):
+    for row, height, image in zip(rows, heights, tall, strict=True):
         for column, k in enumerate(row):
             # The picture hangs from the top of its row, below one line for the judgement.
-            bottom = (top - 0.22 - picture) / sum(heights)
+            bottom = (top - 0.22 - image) / sum(heights)
             left = column / columns + 0.05 / (side * columns)
-            ax = fig.add_axes((left, bottom, (side - 0.1) / (side * columns), picture / sum(heights)), anchor="N")
+            ax = fig.add_axes((left, bottom, (side - 0.1) / (side * columns), image / sum(heights)), anchor="N")
             _draw(ax, images[k], people[k], below[k], blur)
         top -= height
     return fig

@@ -14,8 +14,8 @@ from biaslab.schema import tables
 
 def files() -> dict[Path, str]:
     """Return the YAML files that hold titles and captions, with the package of each."""
-    own = tables.owned("texts.yaml")
-    brought = {folder / "texts.yaml": package for package, folder in plugins.folders().items()}
+    own = tables.package_files("texts.yaml")
+    brought = {folder / "texts.yaml": package for package, folder in plugins.notebook_folders().items()}
     return dict.fromkeys(own, "biaslab") | {path: by for path, by in brought.items() if path.is_file()}
 
 

@@ -42,7 +42,7 @@ def prompts(path: str, images: int) -> pd.DataFrame:
     says no number), people. Raises InputError: It cannot be read, has no prompt, or one twice, or a number is out of
     range.
     """
-    file = cells.named(path, "custom.prompts", (*cells.ENDINGS, ".txt"))
+    file = cells.file_setting(path, "custom.prompts_file", (*cells.ENDINGS, ".txt"))
     if file.suffix.lower() == ".txt":
         lines = [line.strip() for line in reading.text(file, "utf-8-sig", most=_MOST_BYTES).splitlines()]
         frame = pd.DataFrame({"prompt": [line for line in lines if line]}, dtype=object)
@@ -69,7 +69,7 @@ def benchmark(path: str) -> pd.DataFrame:
 
     Raises InputError: It cannot be read; a share is missing, given as 0–1 or outside 0–100; a group stands twice.
     """
-    file = cells.named(path, "custom.benchmark")
+    file = cells.file_setting(path, "custom.benchmark_file")
     frame, _ = cells.load(file, set(_SHARES))
     cells.require(frame, _SHARES[:2], file, _NEEDS_SHARES, set(_SHARES))
     groups = pd.Series(cells.names(frame["group"], file), frame.index).astype(object)
@@ -120,7 +120,7 @@ def listed(names: Iterable[str], others: Iterable[str]) -> str:
     each = []
     for name in names[:5]:
         near = near_matches(name, others)[:1]
-        each.append(cells.shortened(name) + "".join(f" (near match: {cells.shortened(one)})" for one in near))
+        each.append(cells.shorten(name) + "".join(f" (near match: {cells.shorten(one)})" for one in near))
     return ", ".join(each) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
 
 

@@ -46,24 +46,24 @@ def load(name: str) -> Nouns:
 
     Raises ParameterError where there is no such name, or its package, model or data are not installed.
     """
-    if name in plugins.points(plugins.TRUTH):
-        return Nouns(partial(_of_captions, name, ground_truth.named(name)), str)
+    if name in plugins.entry_points(plugins.GROUND_TRUTH):
+        return Nouns(partial(_of_captions, name, ground_truth.load(name)), str)
     if name == "nltk":
         return _nltk()
     if name.startswith(SPACY) and name != SPACY:
         return _spacy(name.removeprefix(SPACY))
-    known = (*NAMES, *plugins.points(plugins.TRUTH))
-    raise ParameterError(f"triplets.nouns is {name!r}. {name_help(name, known)}")
+    known = (*NAMES, *plugins.entry_points(plugins.GROUND_TRUTH))
+    raise ParameterError(f"triplets.noun_tagger is {name!r}. {name_help(name, known)}")
 
 
-def _of_captions(name: str, truth: ground_truth.Truth, text: str) -> list[str]:
+def _of_captions(name: str, truth: ground_truth.GroundTruth, text: str) -> list[str]:
     """Return the nouns of a caption whose grammar a package knows."""
     try:
         return truth.nouns(text)
     except (InputError, UnknownNameError) as error:
         raise InputError(
-            f"triplets.nouns is {name!r}, which finds nouns in the captions {truth.corpus!r} and in no others: {error} "
-            "For others set triplets.nouns to 'nltk' or 'spacy:en_core_web_sm'."
+            f"triplets.noun_tagger is {name!r}, which finds nouns in the captions {truth.corpus!r} and in no others: "
+            f"{error} For others set triplets.noun_tagger to 'nltk' or 'spacy:en_core_web_sm'."
         ) from error
 
 
@@ -72,7 +72,8 @@ def _nltk() -> Nouns:
         import nltk
     except ImportError as error:
         raise ParameterError(
-            "triplets.nouns is 'nltk', which is not installed; run `pip install nltk`, or set it to 'spacy:MODEL'."
+            "triplets.noun_tagger is 'nltk', which is not installed; run `pip install nltk`, or set it to "
+            "'spacy:MODEL'."
         ) from error
     lemmatizer = nltk.stem.WordNetLemmatizer()
 
@@ -86,7 +87,7 @@ def _nltk() -> Nouns:
         find("people")
     except LookupError as error:
         raise ParameterError(
-            "triplets.nouns is 'nltk', whose data are not installed; run `python -m nltk.downloader punkt_tab "
+            "triplets.noun_tagger is 'nltk', whose data are not installed; run `python -m nltk.downloader punkt_tab "
             "averaged_perceptron_tagger_eng wordnet`."
         ) from error
     return Nouns(find, lemma)
@@ -99,8 +100,8 @@ def _spacy(model: str) -> Nouns:
         read = spacy.load(model, exclude=["ner"])
     except (ImportError, OSError) as error:
         raise ParameterError(
-            f"triplets.nouns is {SPACY + model!r}, but spaCy or that model is not installed; run `pip install spacy` "
-            f"and `python -m spacy download {model}`."
+            f"triplets.noun_tagger is {SPACY + model!r}, but spaCy or that model is not installed; run `pip install "
+            f"spacy` and `python -m spacy download {model}`."
         ) from error
 
     def find(text: str) -> list[str]:

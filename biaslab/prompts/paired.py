@@ -68,9 +68,9 @@ class Prompts(NamedTuple):
 def word_lists(file: str = "") -> pd.DataFrame:
     """Return the word lists that the prompts are made from: list, part, n, entries, and where they come from.
 
-    ``file`` is that of one's own words, as the setting ``people.words``.
+    ``file`` is that of one's own words, as the setting ``paired.vocabulary_file``.
     """
-    words = word_files.read(file, "people.words") if file else Words({})
+    words = word_files.read(file, "paired.vocabulary_file") if file else Words({})
     whole = _completed(words)
     powerless = [name for name in whole.occupations if name not in with_power(words)]
     parts = (
@@ -181,7 +181,7 @@ def occupation_pairs(per_list: int = 0, words: Words | None = None) -> list[tupl
     per_list = min(per_list, most) if words else per_list
     if not 0 <= per_list <= most:
         raise ParameterError(
-            f"people.occupations is {per_list!r}; allowed is 1 to {most}, or 0 for all of the shorter list."
+            f"paired.n_occupations is {per_list!r}; allowed is 1 to {most}, or 0 for all of the shorter list."
         )
     if not per_list and max(map(len, lists)) > most:
         sizes = [f"{len(names)} for {gender}" for gender, names in zip(_DRAWN, lists, strict=True)]

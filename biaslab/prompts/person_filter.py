@@ -4,7 +4,7 @@ In web captions "person" often stands where a name has stood: of an author, a st
 caption where, within three tokens after the word, a verb says what is done there (in -s or -ing; of people also in its
 plain form) or a preposition says where or with what. It drops captions that report speech, name a maker ("by person")
 or a likeness (statue, idol), address the reader (you, we), or were written by a machine ("image may contain"), and
-those that say a gender by a word beyond Table 2. It reads words, not sentences: :func:`measured` says how often it
+those that say a gender by a word beyond Table 2. It reads words, not sentences: :func:`error_rates` says how often it
 errs.
 """
 
@@ -90,7 +90,7 @@ def _is_doing(token: str) -> bool:
     return len(token) > 4 and token.endswith("ing") and token not in _words("no_verbs")
 
 
-def measured() -> pd.DataFrame:
+def error_rates() -> pd.DataFrame:
     """Return precision and recall of the rule on 600 labelled lines of GCC's validation split (Sharma et al., 2018).
 
     Rows for each split, target (``usable``: depicted, grammatical in both swaps, and without another cue of gender;

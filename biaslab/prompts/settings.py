@@ -1,4 +1,4 @@
-"""The designs of the Paired Stereotype Test, of DALL-Eval and of the triplets: what is asked, how often, who judges."""
+"""Settings of your own prompts, the Paired Stereotype Test, DALL-Eval and the gender triplets."""
 
 from __future__ import annotations
 
@@ -8,63 +8,74 @@ from pydantic import Field, model_validator
 
 from biaslab.errors import ParameterError
 from biaslab.judges.settings import Thresholds
-from biaslab.schema.groups import Folder, Group, Named, Whole, field
+from biaslab.schema.groups import Folder, Group, Integer, NameOrPath, field
 
 
 class CustomDesign(Group):
-    """Prompts of one's own, and what shares are held against."""
+    """Your own prompts, and the benchmark for their shares."""
 
-    prompts: Folder = field(
+    prompts_file: Folder = field(
         "",
-        "A file of prompts: `prompt`, and where given `group`, `n` (images) and `people` (1 or 2); CSV, Parquet, or "
-        "text with a prompt a line. Pictures of a folder have their own.",
+        "File of prompts: `prompt`, and optionally `group`, `n` (images) and `people` (1 or 2); CSV, Parquet, or text "
+        "with one prompt per line. Not used for folders of images.",
     )
-    images: Whole = field(10, "Images of each prompt of which the file says no number.", "images", ge=1)
-    benchmark: Folder = field(
+    images_per_prompt: Integer = field(
+        10, "Images of each prompt for which `custom.prompts_file` has no number.", "images", ge=1
+    )
+    benchmark_file: Folder = field(
         "",
-        "A file of shares that those of pictures are compared with, such as labour statistics: `group`, "
-        "`percent_female`, and where given `n`, what each was counted in. Empty: an even split.",
+        "File of benchmark shares, such as labor statistics: `group`, `percent_female`, and optionally `n`, their "
+        "sample sizes. Empty: 50% female.",
     )
     partial_benchmark: bool = field(
         False,
-        "Whether groups may have no share in `custom.benchmark`. Their people are judged, and are not compared. False: "
-        "a missing group stops the run before it starts.",
+        "Whether groups may be missing from `custom.benchmark_file`; they are judged but not compared. False stops "
+        "the run at a missing group.",
     )
 
 
-class PeopleDesign(Group):
-    """Which people are asked for, alone and together (paired paper)."""
+class PairedDesign(Group):
+    """Prompts with one, two and three people (paired paper)."""
 
-    words: Folder = field(
+    vocabulary_file: Folder = field(
         "",
-        "A file of your own occupations by stereotype, of roles and of prompt templates, in any language: CSV, Parquet "
-        "or YAML (see `biaslab.prompts.word_files`).",
+        "CSV, Parquet or YAML file with your own occupations by stereotype, roles and prompt templates, in any "
+        "language (see `biaslab.prompts.word_files`).",
     )
-    occupations: Whole = field(
-        0, "Occupations of each list in pairs; 0 is all (20, or those of `people.words`).", "occupations", ge=0
+    n_occupations: Integer = field(
+        0,
+        "Occupations from each list used in pairs; 0 uses all (20, or those of `paired.vocabulary_file`).",
+        "occupations",
+        ge=0,
     )
-    pair_images: Whole = field(1, "Images for each ordered pair of occupations (paper: 1).", "images", ge=1)
-    power_runs: Whole = field(3, "Samplings of two roles for each occupation (paper: 3).", "samplings", ge=1)
-    single_images: Whole = field(3, "Images of each occupation alone (paper: 3).", "images", ge=1)
-    three_prompts: Whole = field(24, "Prompts for three people (section C.2); 0: none.", "prompts", ge=0)
-    guidance_scale: float | None = field(None, "Guidance of these images; null is that of all.", ge=0, le=100)
+    pair_images: Integer = field(1, "Images of each ordered pair of occupations (paper: 1).", "images", ge=1)
+    power_samples: Integer = field(3, "Samples of two roles for each occupation (paper: 3).", "samples", ge=1)
+    single_images: Integer = field(3, "Images of each occupation alone (paper: 3).", "images", ge=1)
+    three_person_prompts: Integer = field(24, "Prompts with three people (section C.2); 0 skips them.", "prompts", ge=0)
+    guidance_scale: float | None = field(
+        None, "Guidance scale of these images; null is `generation.guidance_scale`.", ge=0, le=100
+    )
     aspect: float = field(
         1.5,
-        "Width over height of images of several people, as a multiple of the model's own ratio; 1 is its own shape. "
-        "Endpoints take `people.image_size` instead.",
+        "Factor on the model's aspect ratio (width over height) for images of several people; 1 keeps it. Endpoints "
+        "use `paired.image_size` instead.",
         ge=0.1,
         le=10,
     )
-    image_size: str = field("", "Size of these asked of an images endpoint; empty is `endpoint.size`.")
+    image_size: str = field("", "Image size sent to an images endpoint for several people; empty is `endpoint.size`.")
 
 
 class Failures(Group):
-    """With what probability (0 to 1) a scene of a model that draws known truth fails at its prompt, in each way."""
+    """Probability (0 to 1) of each kind of failure in images of a synthetic model."""
 
-    other_class: float = field(0.0, "Shows another class of object.", ge=0, le=1)
-    other_number: float = field(0.0, "Shows one or two objects more or fewer; counts only.", ge=0, le=1)
-    other_relation: float = field(0.0, "Shows another relation; relations only.", ge=0, le=1)
-    missing: float = field(0.0, "Lacks what is asked for.", ge=0, le=1)
+    other_class: float = field(0.0, "Probability that another class of object is drawn.", ge=0, le=1)
+    other_number: float = field(
+        0.0, "Probability that one or two objects more or fewer are drawn; counting prompts only.", ge=0, le=1
+    )
+    other_relation: float = field(
+        0.0, "Probability that another spatial relation is drawn; relation prompts only.", ge=0, le=1
+    )
+    missing: float = field(0.0, "Probability that the prompted object is missing.", ge=0, le=1)
 
     @model_validator(mode="after")
     def _shares(self) -> Self:
@@ -75,118 +86,140 @@ class Failures(Group):
 
 
 class DallEvalDesign(Group):
-    """What is asked for, and who judges it (DALL-Eval)."""
+    """Prompts, detector and question-answering models (DALL-Eval)."""
 
-    scenes: Whole = field(120, "Scenes of each skill; 0 is all (2,325, 2,160 and 2,700).", "scenes", ge=0)
+    n_scenes: Integer = field(120, "Scenes of each skill; 0 uses all (2,325, 2,160 and 2,700).", "scenes", ge=0)
     paintskills: Folder = field(
         "",
-        "A folder of PaintSkills as its authors distribute it: its test scenes are asked for, and the detector's error "
-        "is measured on its images. Empty: the paper's templates, and pictures of known truth.",
+        "Folder of PaintSkills as distributed by its authors: source of test scenes and of images for the detector's "
+        "error. Empty: the paper's templates and synthetic images.",
     )
-    words: Folder = field(
+    vocabulary_file: Folder = field(
         "",
-        "A file of your own professions and of templates of social prompts, in any language: CSV, Parquet or YAML "
-        "(see `biaslab.prompts.word_files`).",
+        "CSV, Parquet or YAML file with your own professions and social prompt templates, in any language (see "
+        "`biaslab.prompts.word_files`).",
     )
-    professions: Whole = field(
-        0, "Professions of social prompts; 0 is all (83, or those of `dalleval.words`).", "professions", ge=0
+    n_professions: Integer = field(
+        0,
+        "Professions of the social prompts; 0 uses all (83, or those of `dalleval.vocabulary_file`).",
+        "professions",
+        ge=0,
     )
-    social_images: Whole = field(9, "Images of each social prompt (paper: 9).", "images", ge=1)
-    detector: Named = field("", "Object detector: a transformers model that knows PaintSkills' 15 classes.")
+    social_images: Integer = field(9, "Images of each social prompt (paper: 9).", "images", ge=1)
+    detector: NameOrPath = field("", "Object detector: a transformers model with PaintSkills' 15 classes.")
     rule: Literal["paper", "released", "geneval"] = field(
         "paper",
-        "What counts as correct: as printed, as in the released code, or as GenEval; tables show the others beside it.",
+        "Definition of a correct image: as in the paper, in its released code, or in GenEval; tables contain all "
+        "three.",
     )
-    threshold: float = field(0.7, "Score that a detection must pass by the paper's rule.", ge=0, le=1)
-    vqa: Named = field(
+    threshold: float = field(0.7, "Minimum detection score by the paper's definition.", ge=0, le=1)
+    vqa: NameOrPath = field(
         "",
-        "Who is asked about gender and attributes: a BLIP or BLIP-2 model. Given as empty, gender by profession is by "
-        "`judging.gender`, and attributes are left out.",
+        "BLIP or BLIP-2 model that answers questions about gender and attributes. If set to empty, `judging.gender` "
+        "classifies gender, and attributes are skipped.",
     )
-    captions: Named = field(
+    captions: NameOrPath = field(
         "",
-        "Captions of images by which alignment and quality are measured: a file of `image_id` and `text`, one row a "
-        "caption; the first of an image is the prompt, all are references. Empty: the paradox paper's caption prompts.",
+        "Reference captions for alignment and quality: a file of `image_id` and `text`, one row per caption; the "
+        "first of each image is its prompt. Empty: the paradox paper's caption prompts.",
     )
-    images: Folder = field("", "Folder of their images, each named by its `image_id`; else no FID or KID.")
-    captioned: Whole = field(
-        0, "Images of `captions`; 0 is all (paper: 5,000 for captioning, 30,000 for FID).", "images", ge=0
-    )
-    captioner: Named = field("", "Who says in a sentence what images show: a BLIP or BLIP-2 model.")
-    inception: Named = field(
+    image_folder: Folder = field(
         "",
-        "File of Inception-v3's weights (torch-fidelity's `weights-inception-2015-12-05-6726825d.pth`) for FID and KID "
-        "beside those on CLIP's features.",
+        "Folder of the images that `dalleval.captions` describes, each named by its `image_id`; empty skips FID and "
+        "KID.",
     )
-    detector_renders: Whole = field(
-        600, "Pictures of known truth of each skill, and of people, for the judges' errors.", "drawings", ge=1
+    max_captions: Integer = field(
+        0,
+        "Maximum number of images from `dalleval.captions`; 0 uses all (paper: 5,000 for captioning, 30,000 for FID).",
+        "images",
+        ge=0,
     )
-    ratings: Named = field(
-        "", "A file in which people rated images: image_id, objects, number, relation, each `yes` or `no`."
+    captioner: NameOrPath = field("", "Captioning model: BLIP or BLIP-2.")
+    inception_file: NameOrPath = field(
+        "",
+        "File with Inception-v3's weights (torch-fidelity's `weights-inception-2015-12-05-6726825d.pth`) for FID and "
+        "KID in addition to those from CLIP features.",
     )
-    failures: Failures = Field(Failures(), description="What a model that draws known truth fails at.")
-    tones: Literal["uniform", "skewed"] = field(
-        "uniform", "Skin tones that such a model shows: all alike, or light ones more often."
+    calibration_images: Integer = field(
+        600, "Synthetic images of each skill, and of people, for estimating classifier error.", "images", ge=1
+    )
+    annotations: NameOrPath = field(
+        "", "File of human annotations: `image_id`, `objects`, `number` and `relation`, each `yes` or `no`."
+    )
+    failures: Failures = Field(Failures(), description="Failure probabilities of a synthetic model.")
+    skin_tones: Literal["uniform", "skewed"] = field(
+        "uniform", "Distribution of skin tones that a synthetic model draws: `uniform`, or `skewed` towards light."
     )
 
 
 class SimilarityNetworks(Group):
-    """Which networks compare images (triplets paper), beside what compares their pixels.
+    """Networks that compare images, in addition to measures on pixels (triplets paper).
 
-    Each is the name of a network, `paper` for the paper's, the name that an installed package brings, or empty: then
-    there is no such measure.
+    Each is the name of a network, `paper` for the paper's network, a name that an installed package provides, or empty
+    to skip the measure.
     """
 
-    resnet: Named = field("paper", "Network with features of objects (paper: ResNet-50).")
-    clip: Named = field("paper", "CLIP model (paper: ViT-B/32).")
-    dino: Named = field("paper", "Network trained without labels (paper: DINO ViT-S/16).")
-    split_product: Named = field("paper", "Network whose features are compared by place (paper: DINO ViT-B/8).")
+    resnet: NameOrPath = field("paper", "Network for object features (paper: ResNet-50).")
+    clip: NameOrPath = field("paper", "CLIP model (paper: ViT-B/32).")
+    dino: NameOrPath = field("paper", "Self-supervised network (paper: DINO ViT-S/16).")
+    split_product: NameOrPath = field("paper", "Network for position-wise feature similarity (paper: DINO ViT-B/8).")
 
 
 class TripletsDesign(Group):
-    """Which captions become triplets of prompts, and how often each is asked (triplets paper)."""
+    """Captions that become triplets of prompts, and images of each prompt (triplets paper)."""
 
     filter: Literal["depicted", "paper"] = field(
         "depicted",
-        "Which neutral captions are taken: `paper` for all by its rule; `depicted` for those without another gender "
-        "indicator that seem to show the person or people they name.",
+        "Filter of neutral captions: `paper` for the paper's rule; `depicted` also requires that no other word "
+        "indicates gender and the image likely shows the people named.",
     )
-    triplets: Whole = field(60, "Triplets of a data set, drawn at random; 0 is all.", "triplets", ge=0)
-    seeds: Whole = field(2, "Images of each prompt, from shared noise (paper: 5 or 1).", "images", ge=1)
-    professions: Whole = field(
-        0, "Rows of the paper's table of professions; 320 is all (811 triplets).", "professions", ge=0, le=320
+    n_triplets: Integer = field(60, "Randomly sampled triplets from each dataset; 0 uses all.", "triplets", ge=0)
+    images_per_prompt: Integer = field(
+        2, "Images of each prompt, from noise that a triplet's prompts share (paper: 5 or 1).", "images", ge=1
+    )
+    n_professions: Integer = field(
+        0,
+        "Rows of the paper's table of professions; 320 is all (811 triplets), 0 skips them.",
+        "professions",
+        ge=0,
+        le=320,
     )
     article: Literal["fitting", "as_printed"] = field(
-        "fitting", "`fitting` for a female ecologist, `as_printed` for the paper's an female ecologist."
+        "fitting",
+        "Article before a gender word: `fitting` (a female ecologist), or `as_printed` in the paper (an female "
+        "ecologist).",
     )
-    one_triplet: Whole = field(
-        0, "Images of each prompt of one triplet, a data set of its own (paper: 1,000); 0: none.", "images", ge=0
+    single_triplet_images: Integer = field(
+        0,
+        "Images of each prompt of one repeated triplet, a separate dataset (paper: 1,000); 0 skips it.",
+        "images",
+        ge=0,
     )
-    guidance_scale: float | None = field(None, "Guidance of these images; null is that of all.", ge=0, le=100)
+    guidance_scale: float | None = field(
+        None, "Guidance scale of these images; null is `generation.guidance_scale`.", ge=0, le=100
+    )
     placebo: bool = field(
-        False,
-        "Whether each triplet has a fourth prompt, with another neutral word: what it moves, no gender has moved.",
+        False, "Whether to add a fourth prompt with another neutral word, as a baseline for changes not due to gender."
     )
-    attention: bool = field(False, "Whether it is kept where images attend to the words of their prompts.")
-    similarity: SimilarityNetworks = Field(SimilarityNetworks(), description="Which networks compare images.")
-    objects: Named = field(
+    attention: bool = field(False, "Whether to record cross-attention maps of the prompts' words.")
+    similarity: SimilarityNetworks = Field(SimilarityNetworks(), description="Networks that compare images.")
+    objects: NameOrPath = field(
         "",
-        "What finds objects: a folder or hub name of a semantic segmenter of transformers; "
-        "`grounded:TAGGER+DETECTOR+SEGMENTER`; a file of instances (CSV or Parquet); or `truth`, of a model that "
-        "draws it.",
+        "Object finder: a semantic segmenter of transformers, `grounded:TAGGER+DETECTOR+SEGMENTER`, a file of "
+        "instances (CSV or Parquet), or `truth` for a synthetic model's ground truth.",
     )
-    vocabulary: Named = field(
-        "", "A file of the objects that a zero-shot tagger is asked about, one a line; Florence-2 needs none."
+    object_vocabulary_file: NameOrPath = field(
+        "", "File of object labels for a zero-shot tagger, one per line; Florence-2 needs none."
     )
-    thresholds: Thresholds = Field(Thresholds(), description="From when on what is seen is an object.")
-    detector_drawings: Whole = field(
-        300, "Pictures of known truth: for what finds objects, maps of words and groups.", "drawings", ge=1
+    thresholds: Thresholds = Field(Thresholds(), description="Thresholds of object detection.")
+    calibration_images: Integer = field(
+        300, "Synthetic images for the errors of object finder, attention maps and dependency groups.", "images", ge=1
     )
-    ratings: Named = field(
-        "", "A file in which people say what images show: image_id, object, shown (`yes` or `no`) and annotator."
+    annotations: NameOrPath = field(
+        "", "File of human annotations of objects: `image_id`, `object`, `shown` (`yes` or `no`) and `annotator`."
     )
-    nouns: str = field(
+    noun_tagger: str = field(
         "nltk",
-        "Who finds the nouns of prompts: `nltk` (as the paper), `spacy:MODEL`, or the name of a truth that a package "
-        "brings, which knows its own captions alone.",
+        "Tagger that finds nouns in prompts: `nltk` (paper), `spacy:MODEL`, or a name that a package provides for its "
+        "own captions.",
     )

@@ -20,12 +20,12 @@ import numpy as np
 import pandas as pd
 
 from biaslab import lexicons, reference
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.captions.corpus import Corpus
 from biaslab.captions.indicators import indicators
 from biaslab.captions.search import Matcher, hashes, over_parts
 from biaslab.errors import ParameterError
-from biaslab.io.plaintext import plain
+from biaslab.io.plaintext import normalize
 from biaslab.prompts.person_filter import ascii_lower, shows_people
 
 ONE = "{} (one triplet)"
@@ -118,9 +118,9 @@ def neutral(
     filter: Literal["depicted", "paper"] = "depicted",
     sample: int = 0,
     seed: int = 0,
-    names: str = "gazetteer",
+    name_recognizer: str = "gazetteer",
     progress: bool = True,
-    store: Store | None = None,
+    cache: ResultCache | None = None,
 ) -> Neutral:
     """Find the neutral captions of a corpus, in one pass (section 3.1).
 
@@ -129,15 +129,15 @@ def neutral(
     30 bytes for each different neutral caption, and by the texts that are kept.
 
     ``filter`` is ``paper`` for no more than the paper's rule; ``depicted`` leaves out captions with another gender
-    indicator (:mod:`biaslab.captions.indicators`, to which ``names`` goes), and those that seem to show nobody
-    (:mod:`biaslab.prompts.person_filter`). ``sample`` captions are drawn at random, 0 is all, by seed and texts alone.
-    Raises InputError: The corpus cannot be read.
+    indicator (:mod:`biaslab.captions.indicators`, to which ``name_recognizer`` goes), and those that seem to show
+    nobody (:mod:`biaslab.prompts.person_filter`). ``sample`` captions are drawn at random, 0 is all, by seed and texts
+    alone. Raises InputError: The corpus cannot be read.
     """
-    chosen = {"filter": filter, "sample": sample, "seed": seed, "names": names}
+    chosen = {"filter": filter, "sample": sample, "seed": seed, "name_recognizer": name_recognizer}
     work = _Work(corpus, **chosen)
     counts: Counter[tuple[str, str]] = Counter()
     held: list[pd.DataFrame] = []
-    for result in over_parts(corpus, work, "neutral_captions", chosen, progress=progress, store=store):
+    for result in over_parts(corpus, work, "neutral_captions", chosen, progress=progress, cache=cache):
         is_caption = result["what"] == "caption"
         for row in result[~is_caption].itertuples():
             counts[row.what, row.caption_id] += row.n
@@ -175,9 +175,9 @@ def _funnel(
 class _Work:
     """Looks for neutral captions in parts of a corpus."""
 
-    def __init__(self, corpus: Corpus, *, filter: str, sample: int, seed: int, names: str) -> None:
+    def __init__(self, corpus: Corpus, *, filter: str, sample: int, seed: int, name_recognizer: str) -> None:
         self._corpus, self._filter, self._sample = corpus, filter, sample
-        self._seed, self._names = seed, names
+        self._seed, self._name_recognizer = seed, name_recognizer
         forms = excluding()
         self._people = Matcher(["person", "people"], plural=False)
         self._excluding = Matcher(list(forms), plural=False)
@@ -226,11 +226,11 @@ class _Work:
 
     def _reached(self, texts: list[str]) -> np.ndarray:
         """Return how many of the steps after ``different`` each text passes; all where it is kept."""
-        texts = [plain(text) for text in texts]
+        texts = [normalize(text) for text in texts]
         ok = np.array([not _NOT_SWAPPABLE.search(ascii_lower(text)) for text in texts], dtype=bool)
         reached = np.where(ok, _KEPT, 0).astype(np.int8)
         if self._filter == "depicted":
-            unsaid = (indicators(texts, names=self._names)["indicator"] == "none").to_numpy(bool)
+            unsaid = (indicators(texts, name_recognizer=self._name_recognizer)["indicator"] == "none").to_numpy(bool)
             shown = np.array([shows_people(text) for text in texts], dtype=bool)
             reached[ok & ~shown] = 2
             reached[ok & ~unsaid] = 1
@@ -337,11 +337,11 @@ def _long(
 
 def _swap(text: str) -> dict[str, tuple[str, str]]:
     """Return each member's text and the places of the words that differ."""
-    low, same = ascii_lower(text), ascii_lower(plain(text))
+    low, same = ascii_lower(text), ascii_lower(normalize(text))
     found = list(_WORD.finditer(low))
     # Where a mark that nobody sees stands inside of one, the text is taken without such marks.
     if len(found) < len(others := list(_WORD.finditer(same))):
-        text, low, found = plain(text), same, others
+        text, low, found = normalize(text), same, others
     if not found or _NOT_SWAPPABLE.search(low):
         why = "holds 'a people', which has no counterpart" if found else "holds neither person nor people"
         raise ParameterError(f"The caption {text[:80]!r} {why}; give captions that neutral() finds.")

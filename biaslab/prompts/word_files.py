@@ -31,7 +31,11 @@ from biaslab.io import cells, plaintext, plainyaml
 from biaslab.schema.genders import GENDERS
 
 COLUMNS = ("occupation", "stereotype", "captions", "power")
-SETTINGS = {"captions.words": "paradox", "people.words": "paired", "dalleval.words": "dalleval"}
+SETTINGS = {
+    "captions.vocabulary_file": "paradox",
+    "paired.vocabulary_file": "paired",
+    "dalleval.vocabulary_file": "dalleval",
+}
 """The settings that name a file, and whose prompts each is for."""
 _WHO = ("person", "woman", "man")
 TEMPLATES = {
@@ -85,7 +89,7 @@ def read(path: str, setting: str) -> Words:
     Raises InputError: It cannot be read; an occupation or template is missing, empty, given twice, or has a form that
     no occupation has; of ``paired``, occupations lack a stereotype or one has less than two.
     """
-    file, paper = cells.named(path, setting, ENDINGS), SETTINGS[setting]
+    file, paper = cells.file_setting(path, setting, ENDINGS), SETTINGS[setting]
     parts: Mapping[str, Any] = {}
     if file.suffix.lower() in _YAML:
         parts = plainyaml.read(file, most=_MOST_BYTES)
@@ -189,7 +193,7 @@ def _lacking(words: Words, paper: str) -> str:
     if paper == "paired" and words.occupations:
         found = words.of("stereotype")
         if lacks := [name for name in words.occupations if name not in found]:
-            return f"does not say the stereotype of {cells.listed(lacks)}; give female or male for each"
+            return f"does not say the stereotype of {cells.join_values(lacks)}; give female or male for each"
         for gender in GENDERS:
             if (n := list(found.values()).count(gender)) < 2:
                 return f"has {n} occupations whose stereotype is {gender}; pairs take 2 or more of each"
@@ -201,7 +205,7 @@ def _lacking(words: Words, paper: str) -> str:
 def chosen(words: Words, names: tuple[str, ...], setting: str) -> tuple[str, ...]:
     """Return the occupations of a file that are named, all where none is; a ParameterError where it lacks one."""
     if files := [name for name in names if name.lower().endswith(ENDINGS)]:
-        raise ParameterError(f"{setting} is {files[0]!r}, a file; set captions.words to it.")
+        raise ParameterError(f"{setting} is {files[0]!r}, a file; set captions.vocabulary_file to it.")
     if lost := [name for name in names if words.occupations and name not in words.occupations]:
         raise ParameterError(f"{setting} is {lost[0]!r}, which the file lacks. {name_help(lost[0], words.occupations)}")
     return names or tuple(words.occupations)

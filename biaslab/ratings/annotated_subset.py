@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.io import cells
-from biaslab.io.plaintext import plain
+from biaslab.io.plaintext import normalize
 from biaslab.ratings import person_ratings, readers
 
 COLUMNS = ("model", "source", "image_id", "position", "question", "label", "n_annotators", "probability")
@@ -33,7 +33,7 @@ def read(path: str | Path) -> pd.DataFrame:
 
     Raises InputError where the file cannot be read, a value is out of its range, or a person is there twice.
     """
-    path = cells.located(path)
+    path = cells.file_path(path)
     known = {*_KEYS, "image_id", "occupation", "annotator", "label", *person_ratings.CONTEXT}
     table, left_out = cells.load(path, known)
     table = readers.usual(table, path)
@@ -41,11 +41,11 @@ def read(path: str | Path) -> pd.DataFrame:
     long = {"annotator", "label"} <= {*table}
     annotators = None if long else [c for c in table if c and c not in known]
     if not long:
-        cells.refuse_left_out(left_out, path)
+        cells.refuse_ignored_settings(left_out, path)
         cells.require(table, annotators or ["annotator", "label"], path, _NEEDS, known)
     given = {"model": "", "question": "", "source": "generated", "position": "1"}
     table = table.assign(**{name: value for name, value in given.items() if name not in table})
-    table["image"] = cells.image_ids(table["image"]).map(plain)
+    table["image"] = cells.image_ids(table["image"]).map(normalize)
     cells.refuse(table["image"] == "", path, "image is empty", "name each image")
     for name in ("model", "question"):
         table[name] = cells.names(table[name], path, empty=True).astype(str)
@@ -74,7 +74,7 @@ def read(path: str | Path) -> pd.DataFrame:
     return found.rename(columns={"image": "image_id"})[list(COLUMNS)]
 
 
-def weights(rated: pd.DataFrame) -> np.ndarray | None:
+def weights(annotations: pd.DataFrame) -> np.ndarray | None:
     """Return how many people each rated person stands for: one over the probability; None where one is not known."""
-    p = rated["probability"].to_numpy(float)
+    p = annotations["probability"].to_numpy(float)
     return 1 / p if len(p) and not np.isnan(p).any() else None

@@ -20,7 +20,7 @@ import pandas as pd
 
 from biaslab.errors import InputError
 from biaslab.io import cells
-from biaslab.io.plaintext import plain
+from biaslab.io.plaintext import normalize
 from biaslab.judges.judge import JUDGED, frame
 from biaslab.judges.people import COLUMNS
 from biaslab.metrics import agreement
@@ -77,12 +77,12 @@ def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> Pe
     """
     people = asked[[c for c in (*_KEYS, *_CELL) if c in asked]].reset_index(drop=True)
     people = people.astype({"image_id": str, "position": int})
-    path = cells.located(path)
+    path = cells.file_path(path)
     table, annotators = _shaped(path)
     person = _persons(table, people, path)
     others = table.loc[person < 0, _KEYS]
     if unknown == "error" and len(others):
-        named = others.map(cells.shortened).drop_duplicates().to_dict("records")
+        named = others.map(cells.shorten).drop_duplicates().to_dict("records")
         raise InputError(
             f"{path} annotates {len(named)} people that are not in the sample (first in data row "
             f"{others.index[0] + 1}): "
@@ -105,7 +105,7 @@ def unmatched(path: str | Path, asked: pd.DataFrame) -> list[tuple[str, str]]:
 
     Arguments and errors are as for :func:`read`.
     """
-    path = cells.located(path)
+    path = cells.file_path(path)
     table, _ = _shaped(path)
     people = asked[_KEYS].reset_index(drop=True).astype({"image_id": str, "position": int})
     others = table.loc[_persons(table, people, path) < 0, _KEYS].astype(str)
@@ -129,7 +129,7 @@ def judge_images(image_ids: Iterable[str], path: str | Path) -> pd.DataFrame:
     models.
     """
     ids = pd.Series(list(image_ids), dtype=object).astype(str)
-    votes = _outcomes(ids.map(plain).map(readers.read_ratings(path).votes()).astype(object))
+    votes = _outcomes(ids.map(normalize).map(readers.read_ratings(path).votes()).astype(object))
     return frame(votes.assign(image_id=ids, boxes=[[] for _ in ids]))
 
 
@@ -163,7 +163,7 @@ def _shaped(path: Path) -> tuple[pd.DataFrame, list[str] | None]:
     annotators = [c for c in table if c and c not in known]
     if long:
         return table, None
-    cells.refuse_left_out(left_out, path)
+    cells.refuse_ignored_settings(left_out, path)
     if not annotators:
         raise InputError(f"{path} has no column of annotations. {_NEEDS}")
     return table, annotators
@@ -219,7 +219,7 @@ def agreement_tables(
     (``n_annotators``). n_missing are the others of the cell. With two or more aspects ``average`` is the mean over
     them, as in Table 7. What is not defined is NaN with a reason.
     """
-    how = {"rng": np.random.default_rng(seed), "replicates": replicates, "confidence": confidence}
+    options = {"rng": np.random.default_rng(seed), "replicates": replicates, "confidence": confidence}
     references = {}
     if truth is not None:
         references["truth"] = _labelled(truth, "gender")
@@ -232,12 +232,12 @@ def agreement_tables(
         for reference, known in references.items():
             both = seen.merge(known[[*_KEYS, "said"]], on=_KEYS, how="left", suffixes=("", "_known"))
             given = {"judge": judge, "reference": reference, "statistic": "cohen_kappa"}
-            rows += _cells(both, given, _cohen, **how)
+            rows += _cells(both, given, _cohen, **options)
     if ratings is not None:
         codes = np.stack([c.cat.codes.to_numpy() for _, c in ratings.ratings.items()], axis=1)
         table = references[ANNOTATORS].assign(row=np.arange(len(codes)))
         given = {"judge": ANNOTATORS, "reference": ANNOTATORS, "statistic": "fleiss_kappa"}
-        rows += _cells(table, given, lambda cell: _fleiss(cell, codes[cell["row"]]), **how)
+        rows += _cells(table, given, lambda cell: _fleiss(cell, codes[cell["row"]]), **options)
     return pd.DataFrame(rows, columns=list(AGREEMENT_COLUMNS))
 
 

@@ -9,7 +9,7 @@ those that annotators send back (``biaslab annotate``):
 
 ``source`` is ``training`` or ``generated``. Each may have a column ``model``; training images whose model is empty are
 compared with every model's. A rating is ``female``, ``male``, ``other`` (neither word fits), ``unsure`` or empty (not
-rated). Other spellings (:data:`SYNONYMS`) and usual names of columns (:data:`CALLED`) are read as these.
+rated). Other spellings (:data:`SYNONYMS`) and usual names of columns (:data:`SETTING_NAMES`) are read as these.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SYNONYMS = {
     **dict.fromkeys(("nonbinary", "non-binary", "non binary", "nb", "enby", "androgynous", "diverse"), OTHER),
     **dict.fromkeys(("na", "n/a", "nan", "null"), ""),
 }
-CALLED = {
+SETTING_NAMES = {
     "image": ("image_id", "file", "filename", "file_name", "image_name"),
     "occupation": ("profession", "job"),
     "annotator": ("annotator_id", "rater_id", "worker", "worker_id", "participant"),
@@ -95,7 +95,7 @@ def probabilities(table: pd.DataFrame, path: Path) -> pd.Series:
 
 
 @dataclass(frozen=True)
-class Rated:
+class AnnotatedImages:
     """What a file of ratings or shares holds: one label per image, and shares per occupation and source."""
 
     kind: str  # ``wide``, ``long`` or ``shares``.
@@ -115,7 +115,7 @@ class Rated:
     notes: pd.DataFrame  # What was read, how it was understood and what was left aside: item, n, detail.
     part: bool = False  # Whether other models' images or shares in the file are left out.
 
-    def of(self, model: str) -> Rated:
+    def of_model(self, model: str) -> AnnotatedImages:
         """Return what belongs to a model and what all share; all of it for ``all``. UnknownNameError for others."""
         if model == "all":
             return self
@@ -133,7 +133,7 @@ class Rated:
 
     def votes(self) -> pd.Series:
         """Return each image's label by its id in plain form; InputError where one stands in several rows."""
-        ids = cells.image_ids(self.images["image"]).map(plaintext.plain)
+        ids = cells.image_ids(self.images["image"]).map(plaintext.normalize)
         if ids.duplicated().any():
             raise InputError(
                 f"Image {ids[ids.duplicated()].iloc[0]!r} occurs in several rows of the annotations (other models, "
@@ -143,7 +143,7 @@ class Rated:
 
 
 class Votes(NamedTuple):
-    """Items, one row each, the vote on each, their ratings and annotators as of :class:`Rated`, and notes."""
+    """Items, one row each, the vote on each, their ratings and annotators as of :class:`AnnotatedImages`, and notes."""
 
     items: pd.DataFrame
     label: np.ndarray
@@ -153,7 +153,7 @@ class Votes(NamedTuple):
     notes: list[Note]
 
 
-def read(path: str | Path) -> Rated:
+def read(path: str | Path) -> AnnotatedImages:
     """Read ratings or shares from ``path`` and resolve them.
 
     An image's label is the most frequent of its ratings, ``unsure`` among them; a draw stays a ``tie``. A share is
@@ -162,7 +162,7 @@ def read(path: str | Path) -> Rated:
     Raises InputError where the file cannot be read or is empty, its columns are of no format, a value is not allowed, a
     row is there twice, or no image is rated.
     """
-    path = cells.located(path)
+    path = cells.file_path(path)
     frame, left_out = cells.load(path, {*_LONG, *_FORMATS["shares"], *_OPTIONAL, *DRAWN})
     frame = usual(frame, path)
     check_wave(frame, path)
@@ -170,10 +170,10 @@ def read(path: str | Path) -> Rated:
     kind = _kind(list(frame.columns), path)
     needed = _FORMATS[kind]
     if kind == "wide":
-        cells.refuse_left_out(left_out, path)
+        cells.refuse_ignored_settings(left_out, path)
     cells.require(frame, needed, path, _NEEDS[kind], {*needed, *_OPTIONAL})
     form = "shares" if kind == "shares" else f"ratings in {kind} form"
-    notes: list[Note] = [("rows read", len(frame), f"{form} from {cells.shortened(path.name)}")]
+    notes: list[Note] = [("rows read", len(frame), f"{form} from {cells.shorten(path.name)}")]
     if kind != "shares" and "prompt" in frame:
         notes.append(("columns not used: prompt", 1, "an occupation's images of all prompts count together"))
         frame = frame.drop(columns="prompt")
@@ -208,23 +208,23 @@ def read(path: str | Path) -> Rated:
 
 
 def usual(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """Return a table of ratings with its columns as this module calls them (:data:`CALLED`).
+    """Return a table of ratings with its columns as this module calls them (:data:`SETTING_NAMES`).
 
     Raises InputError: A column has its name of an earlier version.
     """
     old_names.check_columns(map(str, frame), {*_LONG, "question"}, str(path))
-    long = cells.called(frame, CALLED)
+    long = cells.rename_columns(frame, SETTING_NAMES)
     # Of ratings in wide form every other column is an annotator.
-    wide = {name: CALLED[name] for name in ("image", "occupation")}
-    return long if {"annotator", "label"} <= {*long} else cells.called(frame, wide)
+    wide = {name: SETTING_NAMES[name] for name in ("image", "occupation")}
+    return long if {"annotator", "label"} <= {*long} else cells.rename_columns(frame, wide)
 
 
-def read_ratings(path: str | Path) -> Rated:
+def read_ratings(path: str | Path) -> AnnotatedImages:
     """Read ratings from ``path``; as :func:`read`, but shares are an InputError, too."""
-    rated = read(path)
-    if rated.ratings is None:
+    annotations = read(path)
+    if annotations.ratings is None:
         raise InputError(f"{path} contains shares; give annotations, one row per image.")
-    return rated
+    return annotations
 
 
 def shares(images: pd.DataFrame, female: np.ndarray, male: np.ndarray) -> pd.DataFrame:
@@ -305,18 +305,18 @@ def _spread(
     return items, codes, list(names)
 
 
-def _resolved(kind: str, votes: Votes, notes: list[Note]) -> Rated:
+def _resolved(kind: str, votes: Votes, notes: list[Note]) -> AnnotatedImages:
     images = votes.items.assign(label=pd.Categorical(votes.label, OUTCOMES))
     percent_female = shares(images, images["label"] == "female", images["label"] == "male")
     each = pd.get_dummies(images["label"], dtype=int).assign(n_images=1)
     by = [images[name] for name in ("model", "occupation", "source")]
     counts = each.groupby(by, observed=True).sum().reset_index()
     n = images["label"].value_counts()
-    rated = votes.ratings.notna()
-    gaps = int((rated.any(axis=1) & ~rated.all(axis=1)).sum())
+    annotations = votes.ratings.notna()
+    gaps = int((annotations.any(axis=1) & ~annotations.all(axis=1)).sum())
     places = images[["image", "source", "occupation"]].drop_duplicates()
     names = places.loc[places["image"].duplicated(), "image"].drop_duplicates()
-    detail = f"counted as another image in each; if it is one image, correct the file: {cells.listed(names)}"
+    detail = f"counted as another image in each; if it is one image, correct the file: {cells.join_values(names)}"
     repeated = [("images under several sources or occupations", len(names), detail)] if len(names) else []
     notes = [
         *notes,
@@ -331,10 +331,12 @@ def _resolved(kind: str, votes: Votes, notes: list[Note]) -> Rated:
         ("images left out: unannotated", int(n["unannotated"]), ""),
     ]
     outcomes, notes = _paired(_finished(counts.assign(prompt="annotations")), percent_female, notes)
-    return Rated(kind, images, votes.ratings, votes.annotators, votes.n_annotators, percent_female, outcomes, notes)
+    return AnnotatedImages(
+        kind, images, votes.ratings, votes.annotators, votes.n_annotators, percent_female, outcomes, notes
+    )
 
 
-def _shares(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
+def _shares(frame: pd.DataFrame, path: Path, notes: list[Note]) -> AnnotatedImages:
     percent = cells.numbers(frame["percent_female"], path)
     inside, fix = percent.between(0, 100), "give a number from 0 to 100, such as 37.5, or leave the row out"
     cells.refuse(~inside, path, "percent_female is {}", fix, frame["percent_female"])
@@ -359,7 +361,7 @@ def _shares(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
         lone += sorted(generated - training)
     if lone:
         raise InputError(
-            f"{path}: prompt {cells.shortened(lone[0])} has shares of one source only. Leave prompt empty for "
+            f"{path}: prompt {cells.shorten(lone[0])} has shares of one source only. Leave prompt empty for "
             "training shares that serve all prompts."
         )
     percent_female = _finished(frame[[*_CELL, "percent_female", "n"]])
@@ -367,7 +369,7 @@ def _shares(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
     notes.append(("images decided female or male", int(n.sum()), "they make the shares"))
     outcomes, notes = _paired(outcomes, percent_female, notes)
     images = pd.DataFrame(columns=[*_ITEM, "label"], dtype=object)
-    return Rated("shares", images, None, (), 0, percent_female, outcomes, notes)
+    return AnnotatedImages("shares", images, None, (), 0, percent_female, outcomes, notes)
 
 
 def _paired(
@@ -418,7 +420,7 @@ def _kind(columns: list[str], path: Path) -> str:
         return "shares"
     if like("image") or {"occupation", "source"} <= set(columns):
         return "wide"
-    raise InputError(f"{path} fits no format. {cells.columns_told(columns)} {' '.join(_NEEDS.values())}")
+    raise InputError(f"{path} fits no format. {cells.describe_columns(columns)} {' '.join(_NEEDS.values())}")
 
 
 def _models(frame: pd.DataFrame, path: Path) -> pd.Categorical:
@@ -448,10 +450,10 @@ def _label_codes(columns: pd.DataFrame, path: Path) -> tuple[np.ndarray, list[No
         labels = [SYNONYMS.get(text, text) for text in spelt]
         for j, (text, label) in enumerate(zip(spelt, labels, strict=True)):
             if label not in position:
-                row = cells.row_told(pd.Series(codes == j, index=columns.index))
+                row = cells.describe_rows(pd.Series(codes == j, index=columns.index))
                 fix = "" if name == "label" else f" If {name!r} is not an annotator, remove or rename it."
                 raise InputError(
-                    f"{path}: column {name!r} holds {cells.shortened(values[j])} in data row {row}, which is not a "
+                    f"{path}: column {name!r} holds {cells.shorten(values[j])} in data row {row}, which is not a "
                     f"label. {name_help(values[j][:40], LABELS).rstrip('.')}, or empty for not annotated.{fix}"
                 )
             if label != text:

@@ -17,11 +17,11 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.errors import ParameterError
-from biaslab.io.plaintext import plain
+from biaslab.io.plaintext import normalize
 from biaslab.judges.judge_labels import JUDGED
 from biaslab.metrics import agreement as measures
 from biaslab.ratings import readers
-from biaslab.ratings.readers import OTHER, SOURCES, Rated
+from biaslab.ratings.readers import OTHER, SOURCES, AnnotatedImages
 from biaslab.schema import tables
 from biaslab.schema.genders import GENDERS
 
@@ -109,10 +109,10 @@ def simulate(
     return out
 
 
-class Collected(NamedTuple):
+class CollectedAnnotations(NamedTuple):
     """Ratings and where they come from."""
 
-    rated: Rated | None  # The ratings; ``None`` where nothing is rated.
+    annotations: AnnotatedImages | None  # The ratings; ``None`` where nothing is rated.
     kind: str  # ``ratings`` of people, or ``simulated``.
     note: str  # The same in words.
 
@@ -127,7 +127,7 @@ def collect(
     simulated: int = 7,
     error: float = 0.02,
     unsure: float = 0.01,
-) -> Collected:
+) -> CollectedAnnotations:
     """Return the ratings to report of a sample: those in ``file``, else simulated ones where the truth of some images
     is known.
 
@@ -136,14 +136,16 @@ def collect(
     ``model``, and as :func:`simulate`.
     """
     if file:
-        rated = readers.read_ratings(file)
-        if len(set(rated.percent_female["model"])) > 1:
-            rated = rated.of(model)
-        by = f"{rated.n_annotators} annotator{'' if rated.n_annotators == 1 else 's'}"
-        return Collected(rated, "annotations", f"Annotations come from {Path(file).name}: {by}.")
+        annotations = readers.read_ratings(file)
+        if len(set(annotations.percent_female["model"])) > 1:
+            annotations = annotations.of_model(model)
+        by = f"{annotations.n_annotators} annotator{'' if annotations.n_annotators == 1 else 's'}"
+        return CollectedAnnotations(annotations, "annotations", f"Annotations come from {Path(file).name}: {by}.")
     known = sampled["image_id"].isin(() if truth is None else truth.index).sum()
     if not known or not simulated:
-        return Collected(None, "annotations", f"No annotations yet: the sample has {len(sampled)} images to annotate.")
+        return CollectedAnnotations(
+            None, "annotations", f"No annotations yet: the sample has {len(sampled)} images to annotate."
+        )
     made = simulate(sampled, truth, simulated, seed=seed, error=error, unsure=unsure)
     note = (
         f"SIMULATED annotations, not by people: {simulated} simulated annotators see the ground truth of {known} of "
@@ -151,8 +153,8 @@ def collect(
         "They illustrate the tables and are no evidence about people."
     )
     with tempfile.TemporaryDirectory() as folder:
-        rated = readers.read(tables.write(made, Path(folder) / "simulated.csv"))
-    return Collected(rated, "simulated", note)
+        annotations = readers.read(tables.write(made, Path(folder) / "simulated.csv"))
+    return CollectedAnnotations(annotations, "simulated", note)
 
 
 def truth(judgements: Mapping[str, pd.DataFrame]) -> pd.Series:
@@ -164,17 +166,17 @@ def truth(judgements: Mapping[str, pd.DataFrame]) -> pd.Series:
     return found.where(found.isin(GENDERS), "neither")
 
 
-def votes(rated: Rated | None) -> pd.Series:
+def votes(annotations: AnnotatedImages | None) -> pd.Series:
     """Return the majority on each image that somebody rated, by id in plain form; InputError where an image stands in
     several rows.
     """
-    found = pd.Series(dtype=object) if rated is None else rated.votes()
+    found = pd.Series(dtype=object) if annotations is None else annotations.votes()
     return found[found != "unannotated"]
 
 
-def outcomes(sampled: pd.DataFrame, rated: Rated | None) -> pd.DataFrame:
+def outcomes(sampled: pd.DataFrame, annotations: AnnotatedImages | None) -> pd.DataFrame:
     """Return how the votes on the sample ended, by source: the rows of table ``judging_rated``."""
-    vote = sampled["image_id"].map(plain).map(votes(rated).to_dict()).astype(object).fillna("unannotated")
+    vote = sampled["image_id"].map(normalize).map(votes(annotations).to_dict()).astype(object).fillna("unannotated")
     outcomes = [o for o in readers.OUTCOMES if o != OTHER or (vote == OTHER).any()]
     counts = pd.crosstab(sampled["source"], pd.Categorical(vote, outcomes), dropna=False)
     counts = counts.loc[[s for s in SOURCES if s in counts.index]].rename_axis(columns="vote")
@@ -183,21 +185,26 @@ def outcomes(sampled: pd.DataFrame, rated: Rated | None) -> pd.DataFrame:
 
 
 def agreement(
-    rated: Rated | None, judgements: pd.DataFrame, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
+    annotations: AnnotatedImages | None,
+    judgements: pd.DataFrame,
+    *,
+    seed: int,
+    replicates: int = 2_000,
+    confidence: float = 0.95,
 ) -> pd.DataFrame:
     """Return the agreement of annotators with one another and of the judge with their majority: table
     ``judging_agreement``. Intervals are of a bootstrap over images for alpha and Wilson's for the judge; without
     ratings rows have no values.
     """
     draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
-    pairs = judged_and_voted(rated, judgements)
+    pairs = judged_and_voted(annotations, judgements)
     rows = []
     statistics = ("krippendorff_alpha", "judge_agreement")
     for statistic, subset, labels in product(statistics, ("all", *SOURCES), LABEL_SETS):
         found = (np.nan, np.nan, np.nan, 0, 0, NO_RATINGS)
-        if rated is not None:
-            here, rows_of = ((t["source"] == subset) | (subset == "all") for t in (pairs, rated.images))
-            matrix, used = rated.ratings[rows_of].to_numpy(object), LABEL_SETS[labels]
+        if annotations is not None:
+            here, rows_of = ((t["source"] == subset) | (subset == "all") for t in (pairs, annotations.images))
+            matrix, used = annotations.ratings[rows_of].to_numpy(object), LABEL_SETS[labels]
             if statistic == "krippendorff_alpha":
                 found = measures.krippendorff_alpha(matrix, used, **draws)
             else:
@@ -212,16 +219,16 @@ def agreement(
     return pd.DataFrame(rows, columns=[*names, "paper_text_value", "reason"])
 
 
-def judged_and_voted(rated: Rated | None, judgements: pd.DataFrame) -> pd.DataFrame:
+def judged_and_voted(annotations: AnnotatedImages | None, judgements: pd.DataFrame) -> pd.DataFrame:
     """Return the judgements of rated images, one row each, with a column ``vote``; none where nothing is rated."""
     once = judgements.drop_duplicates("image_id")
-    once = once.assign(vote=once["image_id"].map(plain).map(votes(rated).to_dict()).astype(object))
+    once = once.assign(vote=once["image_id"].map(normalize).map(votes(annotations).to_dict()).astype(object))
     return once.dropna(subset="vote").reset_index(drop=True)
 
 
-def disagreements(rated: Rated | None, judgements: pd.DataFrame) -> pd.DataFrame:
+def disagreements(annotations: AnnotatedImages | None, judgements: pd.DataFrame) -> pd.DataFrame:
     """Return judged images whose annotators' majority is another, those that the judge was surest of first."""
-    pairs = judged_and_voted(rated, judgements)
+    pairs = judged_and_voted(annotations, judgements)
     wrong = pairs[(pairs["status"] == JUDGED) & (pairs["gender"] != pairs["vote"])]
     sure = (wrong["probability_female"] - 0.5).abs()
     return wrong.loc[sure.sort_values(ascending=False, kind="stable").index].reset_index(drop=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from biaslab.io import cells
-from biaslab.judges.segmenters import folded
+from biaslab.judges.segmenters import casefold_name
 from biaslab.schema import old_names
 
 STEPS = ("objects", "number", "relation")
@@ -64,7 +64,7 @@ def _answers(
 ) -> pd.DataFrame:
     """Read what annotators answer with yes or no about images, or about what in them the column ``about`` names."""
     keys = ["image_id", about] if about else ["image_id"]
-    path, known, image_ids = cells.located(path), {*keys, *columns, "annotator"}, set(image_ids)
+    path, known, image_ids = cells.file_path(path), {*keys, *columns, "annotator"}, set(image_ids)
     table, _ = cells.load(path, known)
     old_names.check_columns(map(str, table), known, str(path))
     cells.require(table, [*keys, *columns], path, needs, known)
@@ -75,7 +75,7 @@ def _answers(
     strange = ~table["image_id"].isin(image_ids)
     cells.refuse(strange, path, "{} is no image of this run", "take the row out", table["image_id"])
     if about:
-        table[about] = table[about].map(folded)
+        table[about] = table[about].map(casefold_name)
         cells.refuse(table[about] == "", path, f"{about} is empty", "name it")
     meant, fix = (_YES, "write yes or no") if about else (_YES | {"": ""}, "write yes or no or nothing")
     for column in columns:

@@ -31,7 +31,7 @@ DRAWS = {"seed": 20231, "replicates": 10_000}
 
 
 @dataclass(frozen=True)
-class PublishedColumn:
+class ReferenceColumn:
     """One column of a published table."""
 
     unit: str | None  # Unit of the numbers; ``None`` where the values are text.
@@ -39,7 +39,7 @@ class PublishedColumn:
 
 
 @dataclass(frozen=True)
-class PublishedTable:
+class ReferenceTable:
     """What a published table is."""
 
     name: str  # Name to load it by: ``<paper>_table_<number>``, or ``<paper>_text`` for numbers in running text.
@@ -48,7 +48,7 @@ class PublishedTable:
     title: str  # What it shows, in a few words.
     section: str  # Section or appendix of the paper that prints it.
     unit: str  # Unit of its main values.
-    columns: Mapping[str, PublishedColumn]  # Columns by name, in the file's order.
+    columns: Mapping[str, ReferenceColumn]  # Columns by name, in the file's order.
     rows: int  # Rows in the file.
     notes: tuple[str, ...]  # Sample sizes, misprints and other things to know before computing with it.
 
@@ -65,13 +65,13 @@ def names() -> list[str]:
     return [padded[key].removesuffix(".json") for key in sorted(padded)]
 
 
-def describe(name: str) -> PublishedTable:
+def describe(name: str) -> ReferenceTable:
     """Return what the table ``name`` is; an UnknownNameError where there is no such table."""
     if name not in (known := names()):
         raise unknown_name("published table", name, known)
     given = json.loads((_DATA / f"{name}.json").read_text(encoding="utf-8"))
-    columns = {key: PublishedColumn(**column) for key, column in given.pop("columns").items()}
-    return PublishedTable(name=name, columns=columns, notes=tuple(given.pop("notes")), **given)
+    columns = {key: ReferenceColumn(**column) for key, column in given.pop("columns").items()}
+    return ReferenceTable(name=name, columns=columns, notes=tuple(given.pop("notes")), **given)
 
 
 def load(name: str) -> pd.DataFrame:

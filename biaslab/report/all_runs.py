@@ -11,7 +11,7 @@ from typing import Any
 from biaslab.cache.result_cache import check_target
 from biaslab.errors import RunError
 from biaslab.report import cards, records
-from biaslab.report.dotplots import drawn
+from biaslab.report.dotplots import draw_rows
 from biaslab.report.pages import asset, format_seconds, format_time, href, is_page, write_from
 
 # Runs that the page shows with their cards; of older ones it has the names.
@@ -50,7 +50,7 @@ def overview(outputs: str | Path) -> Path:
         broken=broken,
         older=[(name, href(outputs, f"{name}/index.html")) for name in older],
         measures=_together(runs),
-        models=cards.introduced(name for run in runs for name in run["models"]),
+        models=cards.introduce(name for run in runs for name in run["models"]),
         again=_AGAIN if any(run["running"] for run in runs) else 0,
     )
 
@@ -74,7 +74,7 @@ def _together(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
             continue
         for row in each:
             row["name"] = f"{row['model']} ({row['run']})" if named[row["model"]] > 1 else row["model"]
-        if marks := drawn(each[:_TOGETHER], unit=each[0].get("unit", "")):
+        if marks := draw_rows(each[:_TOGETHER], unit=each[0].get("unit", "")):
             found.append({"name": measure, "marks": marks | {"left": max(len(each) - _TOGETHER, 0)}})
     return found
 

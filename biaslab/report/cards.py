@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from biaslab.hub import registry
-from biaslab.report.dotplots import drawn
+from biaslab.report.dotplots import draw_rows
 from biaslab.report.pages import file_inside
 
 FEWEST, MOST = 3, 5
@@ -39,7 +39,7 @@ def entries(run: dict[str, Any], key: str) -> list[dict[str, Any]]:
     return [defaultdict(str, {k: v for k, v in entry.items() if v is not None}) for entry in records]
 
 
-def ordered(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def order_entries(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Order entries: main ones first, then by their ``order``, then as they came."""
 
     def place(entry: dict[str, Any]) -> tuple[bool, float]:
@@ -57,7 +57,7 @@ def by_question(run: dict[str, Any]) -> list[dict[str, Any]]:
     ``paper``.
     """
     found: dict[tuple[str, str], dict[str, Any]] = {}
-    for entry in ordered(entries(run, "findings")):
+    for entry in order_entries(entries(run, "findings")):
         key = str(entry["question"]), str(entry["notebook"])
         card = found.setdefault(key, entry | {"paper": key[1].partition("/")[0], "rows": []})
         card["rows"].append(entry)
@@ -91,8 +91,8 @@ def _marks(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
             name = ", ".join(part for part in (who, str(mark.get("name") or "")) if part) or "estimate"
             found.append({**mark, "name": name})
     of = {"unit": str(rows[0]["unit"]), "reference_name": str(rows[0]["reference_name"])}
-    picture = drawn(found[:_ROWS], reference=rows[0]["reference"], **of)
-    return picture and picture | {"left": max(len(found) - _ROWS, 0)}
+    image = draw_rows(found[:_ROWS], reference=rows[0]["reference"], **of)
+    return image and image | {"left": max(len(found) - _ROWS, 0)}
 
 
 def first(cards: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -141,7 +141,7 @@ def _float(text: str | None) -> float | None:
         return None
 
 
-def introduced(names: Iterable[str]) -> dict[str, str]:
+def introduce(names: Iterable[str]) -> dict[str, str]:
     """Return what a page says of models that packages bring, whose names do not say it themselves."""
-    told = {name: registry.said(name, "glossary") for name in dict.fromkeys(names)}
+    told = {name: registry.describe(name, "glossary") for name in dict.fromkeys(names)}
     return {name: text for name, text in told.items() if text}

@@ -82,7 +82,7 @@ def papers(record: Mapping[str, Any]) -> list[str]:
     return [name for name in about if about[name]["bibtex"] and name in {*done, *told}]
 
 
-def said(citations: list[Citation]) -> str:
+def format_citations(citations: list[Citation]) -> str:
     """Return citations as a text: first in words, then all BibTeX."""
     words = "\n".join(one.text for one in citations)
     return f"{words}\n\n" + "\n\n".join(one.bibtex for one in citations)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from biaslab.schema.formatting import spoken
+from biaslab.schema.formatting import format_number
 
 
 def number(value: object) -> float | None:
@@ -16,7 +16,7 @@ def number(value: object) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def drawn(
+def draw_rows(
     rows: Iterable[Mapping[str, Any]], *, unit: str = "", reference: object = 0.0, reference_name: str = ""
 ) -> dict[str, Any] | None:
     """Return where marks stand on a scale that they share, in percent of its width; None where there are none.
@@ -62,7 +62,7 @@ def _scale(values: list[float]) -> tuple[float, float]:
 
 def _digits(value: float) -> str:
     """Return a number with two digits that count, also where it is small."""
-    return f"{value:.2g}" if 0 < abs(value) < 0.095 else spoken(value)
+    return f"{value:.2g}" if 0 < abs(value) < 0.095 else format_number(value)
 
 
 def _row(row: Mapping[str, Any], place, unit: str) -> dict[str, Any]:

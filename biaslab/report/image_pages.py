@@ -33,55 +33,65 @@ MARKS = {"f": "female", "m": "male", "u": "unclear", "r": "matches the prompt", 
 _OF_GENDER = {"female": "f", "male": "m"}
 
 
-class Drawn(NamedTuple):
+class ModelImages(NamedTuple):
     """Images of one kind that a model drew, and who is in them."""
 
     paper: str
     kind: str
-    called: str  # What was asked for, in words.
+    title: str  # What was asked for, in words.
     model: str
     people: pd.DataFrame  # As `drawn` of the paper's room returns them.
     images: ImageSource
 
 
-def strips(drawn: Sequence[Drawn]) -> list[dict[str, Any]]:
+def strips(drawn: Sequence[ModelImages]) -> list[dict[str, Any]]:
     """Return strips of pictures: of each model's images of a paper, some groups, and of each some pictures.
 
     Groups, of those with enough pictures, are spread evenly from the most to the fewest people perceived as female, and
     pictures of a group likewise. All of them take at most :data:`STRIP_BYTES`.
     """
-    drawn = [one._replace(people=one.people[~one.people["apart"]]) if "apart" in one.people else one for one in drawn]
-    chosen = [(one, _rows(one.people)) for one in drawn]
-    side = _side([(one.images, i) for one, rows in chosen for row in rows for i in row["ids"]], STRIP_BYTES)
-    found = []
-    for one, rows in chosen:
+    drawn = [
+        model_images._replace(people=model_images.people[~model_images.people["apart"]])
+        if "apart" in model_images.people
+        else model_images
+        for model_images in drawn
+    ]
+    chosen = [(model_images, _rows(model_images.people)) for model_images in drawn]
+    side = _side(
+        [(model_images.images, i) for model_images, rows in chosen for row in rows for i in row["ids"]], STRIP_BYTES
+    )
+    strips_found = []
+    for model_images, rows in chosen:
         wanted = [image_id for row in rows for image_id in row["ids"]]
-        sources = dict(zip(wanted, data_urls(one.images, wanted, side), strict=True))
-        by_image = _by_image(one.people)
+        sources = dict(zip(wanted, data_urls(model_images.images, wanted, side), strict=True))
+        by_image = _by_image(model_images.people)
         for row in rows:
             row["pictures"] = [_picture(by_image[i], sources[i]) for i in row.pop("ids") if sources[i]]
         kept = [row for row in rows if row["pictures"]]
-        each = (_share(people) for _, people in one.people.groupby("group"))
+        each = (_share(people) for _, people in model_images.people.groupby("group"))
         shares = [share["percent"] for share in each if share]
-        told = {"groups": one.people["group"].nunique(), "mean": sum(shares) / len(shares) if shares else None}
-        told["judged_groups"] = len(shares)
-        said = {key: getattr(one, key) for key in ("paper", "kind", "called", "model")}
+        summary = {
+            "groups": model_images.people["group"].nunique(),
+            "mean": sum(shares) / len(shares) if shares else None,
+        }
+        summary["judged_groups"] = len(shares)
+        labels = {key: getattr(model_images, key) for key in ("paper", "kind", "title", "model")}
         if kept:
-            found.append(said | {"rows": kept, "images": one.people["image_id"].nunique()} | told)
-    return found
+            strips_found.append(labels | {"rows": kept, "images": model_images.people["image_id"].nunique()} | summary)
+    return strips_found
 
 
-def write_model(path: Path, model: str, drawn: Sequence[Drawn], *, index: str) -> dict[str, Any]:
+def write_model(path: Path, model: str, drawn: Sequence[ModelImages], *, index: str) -> dict[str, Any]:
     """Write the page on which one walks through a model's pictures, and return what it holds: images, shown, side."""
-    some = [(one, _spread(one.people, drawn)) for one in drawn]
-    side = _side([(one.images, image_id) for one, ids in some for image_id in ids], PAGE_BYTES)
+    chosen = [(model_images, _spread(model_images.people, drawn)) for model_images in drawn]
+    side = _side([(model_images.images, image_id) for model_images, ids in chosen for image_id in ids], PAGE_BYTES)
     pictures = []
-    for one, ids in some:
-        by_image = _by_image(one.people)
-        for image_id, source in zip(ids, data_urls(one.images, ids, side), strict=True):
-            told = {"called": one.called, **_filters(by_image[image_id])}
-            pictures.append(_picture(by_image[image_id], source) | told)
-    images = sum(one.people["image_id"].nunique() for one in drawn)
+    for model_images, ids in chosen:
+        by_image = _by_image(model_images.people)
+        for image_id, source in zip(ids, data_urls(model_images.images, ids, side), strict=True):
+            labels = {"called": model_images.title, **_filters(by_image[image_id])}
+            pictures.append(_picture(by_image[image_id], source) | labels)
+    images = sum(model_images.people["image_id"].nunique() for model_images in drawn)
     choices = {
         "called": list(dict.fromkeys(p["called"] for p in pictures)),
         "group": list(dict.fromkeys(group for p in pictures for group in p["groups"])),
@@ -89,9 +99,9 @@ def write_model(path: Path, model: str, drawn: Sequence[Drawn], *, index: str) -
         "status": sorted({o for p in pictures for o in p["statuses"]}),
         "tone": sorted({t for p in pictures for t in p["tones"]}, key=float),
     }
-    how = {"style": asset("report.css"), "script": asset("pictures.js")}
+    options = {"style": asset("report.css"), "script": asset("pictures.js")}
     content = {"model": model, "pictures": pictures, "choices": choices, "images": images}
-    write_from(path, "pictures.html.j2", **how, **content, marks=MARKS, index=index)
+    write_from(path, "pictures.html.j2", **options, **content, marks=MARKS, index=index)
     return {"images": images, "shown": len(pictures), "side": side}
 
 
@@ -155,7 +165,7 @@ def evenly(items: list, most: int) -> list:
     return [items[round(k * (len(items) - 1) / max(most - 1, 1))] for k in range(most)]
 
 
-def _spread(people: pd.DataFrame, drawn: Sequence[Drawn]) -> list[str]:
+def _spread(people: pd.DataFrame, drawn: Sequence[ModelImages]) -> list[str]:
     """Return the images of a kind that a page shows: the first of each group, where all are too many."""
     images = people.drop_duplicates("image_id")
     most = max(MOST // len(drawn), 1)
@@ -173,20 +183,20 @@ def _by_image(people: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of each image, in the order of positions."""
     wanted = ["image_id", "group", "prompt", "position", "status", "gender", "probability_female", "tone"]
     rows = people[[name for name in wanted if name in people]].sort_values("position", kind="stable")
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_image: dict[str, list[dict[str, Any]]] = {}
     for row in rows.to_dict("records"):
-        found.setdefault(row["image_id"], []).append(row)
-    return found
+        by_image.setdefault(row["image_id"], []).append(row)
+    return by_image
 
 
 def _picture(rows: list[dict[str, Any]], source: str) -> dict[str, Any]:
     """Return what a page says of a picture: a mark for each person, and in words what was asked and judged."""
     # One of two groups has a row for each.
     people = list({row["position"]: row for row in reversed(rows)}.values())[::-1]
-    group, said = " and ".join(_groups(rows)), "; ".join(map(_answer, people))
+    group, description = " and ".join(_groups(rows)), "; ".join(map(_answer, people))
     return {
         "source": source, "marks": list(map(_mark, people)), "group": group, "prompt": str(rows[0]["prompt"]),
-        "said": said, "alt": f"{group}: {said}",
+        "said": description, "alt": f"{group}: {description}",
     }  # fmt: skip
 
 
@@ -205,12 +215,12 @@ def _answer(row: dict[str, Any]) -> str:
     p, tone = number(row.get("probability_female")), number(row.get("tone"))
     if row.get("gender") in GENDERS:
         chance = "" if p is None else f" (probability {p if row['gender'] == 'female' else 1 - p:.2f})"
-        said = f"perceived as {row['gender']}{chance}"
+        text = f"perceived as {row['gender']}{chance}"
     elif row["status"] == UNCERTAIN:
-        said = "unclear" + ("" if p is None else f" (probability of female {p:.2f})")
+        text = "unclear" + ("" if p is None else f" (probability of female {p:.2f})")
     else:
-        said = _why(row)
-    return said + ("" if tone is None else f", skin tone {tone:g} of 10")
+        text = _why(row)
+    return text + ("" if tone is None else f", skin tone {tone:g} of 10")
 
 
 def _why(row: dict[str, Any]) -> str:
@@ -231,10 +241,10 @@ def _filters(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
 def _side(pairs: Sequence[tuple[ImageSource, str]], allowed: int) -> int:
     """Return the longer side of pictures, in pixels, that lets them all take no more bytes than are allowed."""
     tried = evenly(list(pairs), _TRIED)
-    read = [picture for source, image_id in tried for picture in _read(source, [image_id]) if picture]
+    read = [image for source, image_id in tried for image in _read(source, [image_id]) if image]
     for side in _SIDES:
         # A tenth is left for those that are larger than the ones tried.
-        size = sum(len(_encoded(picture, side)) for picture in read) / max(len(read), 1)
+        size = sum(len(_encoded(image, side)) for image in read) / max(len(read), 1)
         if size * len(pairs) <= 0.9 * allowed:
             return side
     return _SIDES[-1]
@@ -243,8 +253,8 @@ def _side(pairs: Sequence[tuple[ImageSource, str]], allowed: int) -> int:
 def data_urls(images: ImageSource, ids: Sequence[str], side: int) -> Iterator[str]:
     """Yield images as ``data:`` URLs, in order; empty for those that cannot be shown."""
     for k in range(0, len(ids), _AT_A_TIME):
-        for picture in _read(images, ids[k : k + _AT_A_TIME]):
-            data = _encoded(picture, side) if picture else b""
+        for image in _read(images, ids[k : k + _AT_A_TIME]):
+            data = _encoded(image, side) if image else b""
             yield f"data:image/webp;base64,{base64.b64encode(data).decode()}" if data else ""
 
 
@@ -252,14 +262,14 @@ def _read(images: ImageSource, ids: Sequence[str]) -> list[Image | None]:
     import numpy as np
     from PIL import Image
 
-    return [Image.fromarray(one) if isinstance(one, np.ndarray) else None for one in images.read(list(ids))]
+    return [Image.fromarray(image) if isinstance(image, np.ndarray) else None for image in images.read(list(ids))]
 
 
-def _encoded(picture: Image, side: int) -> bytes:
+def _encoded(image: Image, side: int) -> bytes:
     """Return a picture's bytes, made anew from its pixels: no palette, no metadata."""
     from PIL import Image
 
-    small = picture.copy()
+    small = image.copy()
     small.thumbnail((side, side), Image.Resampling.LANCZOS)
     small.save(file := io.BytesIO(), "WEBP", quality=_QUALITY, method=2)
     return file.getvalue()

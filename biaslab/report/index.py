@@ -16,12 +16,12 @@ from markupsafe import Markup
 
 from biaslab.io import reading
 from biaslab.report import cards, citation, records
-from biaslab.report.dotplots import drawn, number
+from biaslab.report.dotplots import draw_rows, number
 from biaslab.report.image_pages import MARKS, evenly
 from biaslab.report.pages import EMBEDDED, asset, file_inside, format_seconds, format_time, href, write_from
 from biaslab.report.tabular import read_table
 from biaslab.schema import formatting
-from biaslab.schema.formatting import level
+from biaslab.schema.formatting import format_level
 
 # Rows of a table that the page holds; of a longer table it holds a preview and links to the file.
 ROWS_SHOWN = 400
@@ -65,8 +65,8 @@ def build(run_dir: str | Path) -> Path:
     """
     run_dir = Path(run_dir)
     run = records.read(run_dir, needs={})
-    how = {"style": asset("report.css"), "script": asset("pictures.js") + asset("index.js")}
-    return write_from(run_dir / "index.html", "index.html.j2", **how, **_content(run, run_dir))
+    options = {"style": asset("report.css"), "script": asset("pictures.js") + asset("index.js")}
+    return write_from(run_dir / "index.html", "index.html.j2", **options, **_content(run, run_dir))
 
 
 def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
@@ -83,30 +83,30 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         return pages.get((key, str(entry["variant"]))) or pages.get((key, None))
 
     ids: Counter[str] = Counter()
-    asked = cards.by_question(run)
+    question_cards = cards.by_question(run)
     # First what is left out last: the figures behind what a page and each of its papers open with.
-    told = [
+    first_cards = [
         card
-        for paper in {card["paper"]: 0 for card in asked}
-        for card in cards.first(card for card in asked if card["paper"] == paper)
+        for paper in {card["paper"]: 0 for card in question_cards}
+        for card in cards.first(card for card in question_cards if card["paper"] == paper)
     ]
-    first = [str(card["figure"]) for card in (*cards.first(asked), *told) if card["figure"]]
+    first = [str(card["figure"]) for card in (*cards.first(question_cards), *first_cards) if card["figure"]]
     figures = _figures(run, run_dir, ids, page_of, first)
     tables = _tables(run, run_dir, ids, page_of)
     failed = [notebook for notebook in notebooks if notebook["status"] not in ("ok", "skipped")]
     anchors = {name: item for item in [*tables, *figures] for name in item["names"]}
-    found = [card | {"page": page_of(card), "figure": anchors.get(str(card["figure"]))} for card in asked]
+    page_cards = [card | {"page": page_of(card), "figure": anchors.get(str(card["figure"]))} for card in question_cards]
     measures = _measures(run_dir, run)
     lists = {key: run.get(key) or [] for key in ("problems", "limits", "notes", "left_out")}
-    named = [str(row["model"]) for card in found for row in card["rows"]]
-    introduced = cards.introduced([*named, *(name for measure in measures for name in measure["models"])])
+    named = [str(row["model"]) for card in page_cards for row in card["rows"]]
+    introduced = cards.introduce([*named, *(name for measure in measures for name in measure["models"])])
     strips = _strips(run, run_dir)
-    papers = _papers(cards=found, figures=figures, tables=tables, notebooks=notebooks, strips=strips)
+    papers = _papers(cards=page_cards, figures=figures, tables=tables, notebooks=notebooks, strips=strips)
     opening = _opening(strips)
     for paper in papers:
         # What the page opens with is not shown again, unless it was shortened.
-        paper["strips"] = [one for one in paper["strips"] if one not in opening]
-    opened = cards.first(found)
+        paper["strips"] = [strip for strip in paper["strips"] if strip not in opening]
+    opened = cards.first(page_cards)
     glossary = cards.words("glossary")["terms"]
     return lists | {
         "run": {key: run.get(key) for key in ("run", "status")},
@@ -152,7 +152,7 @@ def _verdicts(run: dict[str, Any]) -> dict[str, Any]:
     if any(counts.get(key) is None for key in _COUNTS):
         return {"any": False}
     texts = {key: f"{value:,.0f}" for key, value in counts.items()}
-    return texts | {"level": level(counts["alpha"]), "any": counts["headlines"] > 0}
+    return texts | {"level": format_level(counts["alpha"]), "any": counts["headlines"] > 0}
 
 
 def _words(opened: Sequence[dict[str, Any]], glossary: Mapping[str, str]) -> list[str]:
@@ -171,8 +171,8 @@ def _description(text: str) -> dict[str, Any]:
 def _papers(**items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return what the page has of each paper: the papers in their usual order, then others as they come."""
     parts: dict[str, dict[str, list]] = {key: defaultdict(list) for key in _PAPERS}
-    for kind, of in items.items():
-        for item in of:
+    for kind, entries in items.items():
+        for item in entries:
             parts.setdefault(item["paper"], defaultdict(list))[kind].append(item)
     whole = []
     for key, part in parts.items():
@@ -182,18 +182,18 @@ def _papers(**items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         main = ([card for card in part["cards"] if card["main"]] or part["cards"][:1])[:_MAIN]
         more = [card for card in part["cards"] if card not in main]
         # The picture of what the page says of the paper first, of those whose words can be read where it stands.
-        asked = [card for card in (*cards.first(part["cards"]), *main) if card["figure"]]
+        figure_cards = [card for card in (*cards.first(part["cards"]), *main) if card["figure"]]
         # What is said of models goes before what is said of none.
-        asked.sort(key=lambda card: not any(row["model"] for row in card["rows"]))
-        shown = [card["figure"] for card in asked]
+        figure_cards.sort(key=lambda card: not any(row["model"] for row in card["rows"]))
+        shown = [card["figure"] for card in figure_cards]
         each = [f for f in [*shown, *part["figures"]] if f["source"]] or part["figures"]
         lead = next(filter(_fits, each), None)
         lead = lead or next((f for f in each if not f["size"] or f["size"][1] <= 1.2 * f["size"][0]), None)
         pictures = sorted(part["figures"], key=lambda item: item is not lead)
-        own = {"key": key, "anchor": "paper-" + (_plain(key) or "unnamed"), "main": main, "more": more}
-        own["stacked"] = bool(pictures and not _fits(pictures[0], height=False))
-        own |= {"lead": [_small(pictures[0])] if pictures else [], "figures": pictures[1:]}
-        whole.append(about | own | {key: part[key] for key in ("tables", "notebooks", "strips")})
+        entry = {"key": key, "anchor": "paper-" + (_plain(key) or "unnamed"), "main": main, "more": more}
+        entry["stacked"] = bool(pictures and not _fits(pictures[0], height=False))
+        entry |= {"lead": [_small(pictures[0])] if pictures else [], "figures": pictures[1:]}
+        whole.append(about | entry | {key: part[key] for key in ("tables", "notebooks", "strips")})
     return whole
 
 
@@ -217,13 +217,13 @@ def _strips(run: dict[str, Any], run_dir: Path) -> list[dict[str, Any]]:
     path = file_inside(run_dir, run.get("pictures", {}).get("strips"))
     if path is None:
         return []
-    pages = {one["model"]: href(run_dir, one["page"]) for one in cards.entries(run.get("pictures", {}), "models")}
+    pages = {entry["model"]: href(run_dir, entry["page"]) for entry in cards.entries(run.get("pictures", {}), "models")}
     try:
         return [
-            {key: one[key] for key in ("paper", "called", "model", "groups", "images")}
-            | {"mean": None if one["mean"] is None else float(one["mean"])}
-            | {"page": pages.get(one["model"]), "rows": list(map(_row, one["rows"]))}
-            for one in json.loads(reading.text(path))["strips"]
+            {key: entry[key] for key in ("paper", "title", "model", "groups", "images")}
+            | {"mean": None if entry["mean"] is None else float(entry["mean"])}
+            | {"page": pages.get(entry["model"]), "rows": list(map(_row, entry["rows"]))}
+            for entry in json.loads(reading.text(path))["strips"]
         ]
     except (OSError, ValueError, TypeError, LookupError):
         return []
@@ -234,27 +234,27 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
     share = (
         {key: float(row["share"][key]) for key in ("percent", "low", "high", "n", "unclear")} if row["share"] else {}
     )
-    told = ("source", "marks", "group", "prompt", "said", "alt")
-    pictures = [{key: one[key] for key in told} for one in row["pictures"] if EMBEDDED.fullmatch(one["source"])]
+    fields = ("source", "marks", "group", "prompt", "said", "alt")
+    pictures = [{key: image[key] for key in fields} for image in row["pictures"] if EMBEDDED.fullmatch(image["source"])]
     return {"group": row["group"], "share": share, "pictures": pictures}
 
 
 def _opening(strips: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the strips that a page opens with: the first paper's, so few groups of each model that cards follow."""
-    first = [one for one in strips if one["paper"] == strips[0]["paper"]][:_STRIPS]
+    first = [strip for strip in strips if strip["paper"] == strips[0]["paper"]][:_STRIPS]
     most = max(_ROWS // max(len(first), 1), 1)
     # Of a few groups, such as three genders of prompts, none is left out.
-    return [one if len(one["rows"]) <= 3 else one | {"rows": evenly(one["rows"], most)} for one in first]
+    return [strip if len(strip["rows"]) <= 3 else strip | {"rows": evenly(strip["rows"], most)} for strip in first]
 
 
 def _measures(run_dir: Path, run: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the measures of models, each with its name, marks and models, from the table that holds them."""
-    found = []
-    for measure, of in cards.measures(run_dir, run).items():
-        if marks := drawn(of, unit=of[0].get("unit", "")):
-            models = [row["model"] for row in of if row["estimate"] is not None]
-            found.append({"name": measure, "marks": marks, "models": models})
-    return found
+    measures = []
+    for measure, rows in cards.measures(run_dir, run).items():
+        if marks := draw_rows(rows, unit=rows[0].get("unit", "")):
+            models = [row["model"] for row in rows if row["estimate"] is not None]
+            measures.append({"name": measure, "marks": marks, "models": models})
+    return measures
 
 
 def _value(value: object) -> str:
@@ -263,11 +263,11 @@ def _value(value: object) -> str:
 
 def _flat(mapping: dict[str, Any], prefix: str = "") -> dict[str, str]:
     """Return nested parameters as texts under dotted names."""
-    found: dict[str, str] = {}
+    flat: dict[str, str] = {}
     for key, value in mapping.items():
         name = f"{prefix}{key}"
-        found |= _flat(value, f"{name}.") if isinstance(value, dict) and value else {name: _value(value)}
-    return found
+        flat |= _flat(value, f"{name}.") if isinstance(value, dict) and value else {name: _value(value)}
+    return flat
 
 
 def _plain(text: str) -> str:
@@ -297,12 +297,14 @@ def _figures(
     run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any, first: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Return the figures in the order in which they have room in the page: those named ``first`` are the first."""
-    figures, left = [], FIGURES_BYTES
-    named = sorted(cards.ordered(cards.entries(run, "figures")), key=lambda entry: str(entry["name"]) not in first)
+    figures, bytes_left = [], FIGURES_BYTES
+    named = sorted(
+        cards.order_entries(cards.entries(run, "figures")), key=lambda entry: str(entry["name"]) not in first
+    )
     for place, entry in enumerate(named, start=1):
         name, title = str(entry["name"]), entry["title"] or entry["name"] or "Figure"
-        source, size, taken = _embedded(run_dir, entry, min(left, FIGURE_BYTES))
-        left -= taken
+        source, size, taken = _embedded(run_dir, entry, min(bytes_left, FIGURE_BYTES))
+        bytes_left -= taken
         figures.append(
             entry
             | {
@@ -350,23 +352,23 @@ def _smaller(png: bytes) -> tuple[str, bytes, tuple[int, int]]:
     from PIL import Image
 
     with Image.open(io.BytesIO(png)) as opened:
-        picture, dpi = opened.convert("RGB"), opened.info.get("dpi", (0, 0))[0]
-    width, height = picture.size
+        image, dpi = opened.convert("RGB"), opened.info.get("dpi", (0, 0))[0]
+    width, height = image.size
     if 50 <= dpi <= 1200:
         width, height = round(width * 110 / dpi), round(height * 110 / dpi)
-    found = "image/png", png
+    smallest = "image/png", png
     # The format allows no longer sides.
-    for how in ({"lossless": True, "quality": 20}, {"quality": _QUALITY}) if max(picture.size) < 2**14 else ():
-        picture.save(file := io.BytesIO(), "WEBP", method=1, **how)
-        found = "image/webp", file.getvalue()
-        if len(found[1]) <= _PHOTOGRAPHS:
+    for options in ({"lossless": True, "quality": 20}, {"quality": _QUALITY}) if max(image.size) < 2**14 else ():
+        image.save(file := io.BytesIO(), "WEBP", method=1, **options)
+        smallest = "image/webp", file.getvalue()
+        if len(smallest[1]) <= _PHOTOGRAPHS:
             break
-    return *min(found, ("image/png", png), key=lambda one: len(one[1])), (width, height)
+    return *min(smallest, ("image/png", png), key=lambda one: len(one[1])), (width, height)
 
 
 def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any) -> list[dict[str, Any]]:
     tables, cells_left, bytes_left = [], CELLS_SHOWN, TABLES_BYTES
-    for entry in cards.ordered(cards.entries(run, "tables")):
+    for entry in cards.order_entries(cards.entries(run, "tables")):
         if entry["rows"] == 0:
             # Nothing was measured for it; ``run.json`` says so.
             continue
@@ -382,7 +384,7 @@ def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any)
         bytes_left -= len(packed)
         columns = [
             defaultdict(str, meanings.get(column, {}), name=column, numeric=numeric)
-            | {"head": formatting.head(column, str(meanings.get(column, {}).get("unit") or ""))}
+            | {"head": formatting.column_header(column, str(meanings.get(column, {}).get("unit") or ""))}
             for column, numeric in zip(table.header, table.numeric, strict=True)
         ]
         pages = [page for key in notebooks if (page := page_of(defaultdict(str, notebook=key)))]
@@ -417,17 +419,17 @@ def _packed(path: Path | None, allowed: int) -> str:
 def _coverage(run: dict[str, Any], page_of: Any, anchors: dict[str, Any]) -> dict[str, Any]:
     rows = []
     for entry in cards.entries(run, "coverage"):
-        told = {"paper": str(entry["paper"]), "kind": str(entry["kind"])}
-        told["status"] = str(entry["status"] or "unknown")
-        if entry["inputs"] and told["status"] == "regenerated":
-            told["note"] = f"From the printed {entry['inputs']}. {entry['note']}"
-        rows.append(entry | told | {"target": anchors.get(str(entry["output"])), "page": page_of(entry)})
+        labels = {"paper": str(entry["paper"]), "kind": str(entry["kind"])}
+        labels["status"] = str(entry["status"] or "unknown")
+        if entry["inputs"] and labels["status"] == "regenerated":
+            labels["note"] = f"From the printed {entry['inputs']}. {entry['note']}"
+        rows.append(entry | labels | {"target": anchors.get(str(entry["output"])), "page": page_of(entry)})
     counts = Counter((row["paper"], row["kind"], row["status"]) for row in rows)
     statuses = list(dict.fromkeys([*COVERAGE_STATUS, *(row["status"] for row in rows)]))
     groups = []
     for paper, kind in dict.fromkeys((row["paper"], row["kind"]) for row in rows):
-        of = [counts[paper, kind, status] for status in statuses]
-        groups.append({"paper": paper, "kind": kind, "counts": of, "total": sum(of)})
+        counts_by_status = [counts[paper, kind, status] for status in statuses]
+        groups.append({"paper": paper, "kind": kind, "counts": counts_by_status, "total": sum(counts_by_status)})
     totals = Counter(row["status"] for row in rows)
     return {"rows": rows, "statuses": statuses, "totals": totals, "groups": groups}
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 
 from biaslab.cache.result_cache import replace
-from biaslab.schema.formatting import count
+from biaslab.schema.formatting import format_count
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -52,8 +52,8 @@ def environment() -> Environment:
     code = re.compile(r"`([^`\n]{1,80})`")
     found.filters["ticked"] = lambda text: Markup(code.sub(r"<code>\1</code>", str(escape(clean_text(text)))))
     found.filters["thousands"] = "{:,}".format
-    found.filters["count"] = count
-    found.filters["rows"] = lambda n: count(n, "row", "rows")
+    found.filters["count"] = format_count
+    found.filters["rows"] = lambda n: format_count(n, "row", "rows")
     return found
 
 

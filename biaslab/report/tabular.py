@@ -118,12 +118,12 @@ def _shown(names: list[str], columns: list[list[str]], told: Mapping[str, Mappin
             # A float would round a long identifier.
             texts = [MISSING if _is_missing(cell) else f"{int(cell):,}" for cell in column]
         elif numeric:
-            texts = formatting.cells(numbers[name], name)
+            texts = formatting.format_cells(numbers[name], name)
         else:
             labels = about.get("labels") or {}
             texts = [clean_text(labels.get(cell, cell)) for cell in column]
         if name in beside:
-            texts = list(map(formatting.beside, texts, *(numbers[end] for end in beside[name])))
+            texts = list(map(formatting.format_with_ci, texts, *(numbers[end] for end in beside[name])))
         # A column without any value is a column of gaps, unless it is where reasons and remarks stand.
         remarks = re.search(r"reason|note|remark|comment", name, re.IGNORECASE)
         gaps = numeric or (not remarks and all(map(_is_missing, column)))

@@ -20,22 +20,22 @@ import numpy as np
 import pandas as pd
 
 from biaslab import redact
-from biaslab.cache.result_cache import check_target, explaining
+from biaslab.cache.result_cache import check_target, explain_errors
 from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.generation.images import OK
-from biaslab.hub.image_folder import IMAGES, MIXED, PictureFolder
-from biaslab.hub.image_sources import FolderImages, ImageSource, Unreadable
+from biaslab.hub.image_folder import IMAGES, MIXED, ImageFolder
+from biaslab.hub.image_sources import FolderImages, ImageSource, UnreadableImage
 from biaslab.hub.registry import DRAWINGS
-from biaslab.io.plaintext import plain
+from biaslab.io.plaintext import normalize
 from biaslab.judges.questions import FORM, question
 from biaslab.pipeline import KINDS
-from biaslab.pipeline.image_counts import Asked
+from biaslab.pipeline.image_counts import ImageRequest
 from biaslab.ratings import person_ratings, readers, sample
 from biaslab.ratings.readers import SOURCES
 from biaslab.report.pages import asset, content_security_policy, environment, is_page, write_page
 from biaslab.runs import dry_run, jobs, params, runner
 from biaslab.runs.audit import each_model
-from biaslab.runs.compare import find
+from biaslab.runs.compare import find_run
 from biaslab.schema import tables
 from biaslab.schema.values import check_draws
 
@@ -91,12 +91,12 @@ def annotate(
         images: A run's folder, its name below ``outputs``, or a folder of files, each named by its image's id: files in
             a folder ``training``, at any depth, in any spelling and behind links, are training images, and the folder
             right above a file names its occupation. Of ``images:FOLDER`` each person of a picture is asked about, and
-            what comes back is a judge of them, ``ratings:FILE``.
+            what comes back is a judge of them, ``annotations:FILE``.
         n: Images to annotate, spread evenly over sources, models and occupations (paradox paper, A.4: 200).
         paper: The paper whose images of a run are annotated; by default the first that the run has.
         subset: Which of that paper's images, such as ``paired``; by default those of one person.
         show_faces: Whether to show also training images, whose faces are real people's, and what links lead to.
-        overrides: Parameters of the run to replace, such as ``compute.store=FOLDER``: its own name no folders.
+        overrides: Parameters of the run to replace, such as ``compute.cache=FOLDER``: its own name no folders.
         output: The file; by default ``annotate-<name>.html`` in ``outputs``.
 
     Raises:
@@ -109,7 +109,7 @@ def annotate(
     check_draws(seed=seed)
     told = str(images).startswith(IMAGES)
     try:
-        folder, is_run = find(images, Path(outputs)), True
+        folder, is_run = find_run(images, Path(outputs)), True
     except ParameterError:
         place = str(images).removeprefix(IMAGES).partition(MIXED)[0] if told else images
         folder, is_run = Path(place).expanduser(), False
@@ -119,7 +119,7 @@ def annotate(
         raise ParameterError(f"--paper is {paper!r}, and {folder} is no run; leave it out.")
     target = Path(output) if output else Path(outputs) / f"annotate-{folder.resolve().name}.html"
     _check_place(target)
-    people = _told(str(images)) if told else None
+    people = _describe_page(str(images)) if told else None
     if is_run:
         table, sources, left_out = _of_run(folder, paper, subset, show_faces, overrides)
     else:
@@ -133,7 +133,7 @@ def annotate(
     if people is not None:
         # Who is drawn with a picture stands together on the page.
         drawn = drawn.drop(columns=["occupation", "model"]).merge(people, on="image_id")
-    private = redact.folders(None, folder.resolve(), Path(outputs).absolute())
+    private = redact.find_folders(None, folder.resolve(), Path(outputs).absolute())
     page = write(drawn, sources, target, seed=seed, private=private)
     return page._replace(left_out={**left_out, **page.left_out})
 
@@ -159,7 +159,7 @@ def write(
     """
     _check_place(target)
     pictures, reasons = _pictures(drawn, sources)
-    drawn = drawn[[picture is not None for picture in pictures]]
+    drawn = drawn[[image is not None for image in pictures]]
     asked = list(drawn[QUESTION]) if QUESTION in drawn else []
     drawn = drawn.drop(columns=["_row", FILE, QUESTION], errors="ignore")
     if drawn.empty:
@@ -172,7 +172,7 @@ def write(
     if found := max(named, key=len, default=""):
         raise InputError(f"The page would name {found}, a folder of this machine. Give images ids without folders.")
     shown = {"rows": rows, "questions": asked, "pictures": [*filter(None, pictures)]}
-    with explaining(target, "Nothing was written: {fix}, or name another file with --output, and run again."):
+    with explain_errors(target, "Nothing was written: {fix}, or name another file with --output, and run again."):
         path = write_page(target, rendered({"seed": seed, "header": header, **shown}))
     n = len(drawn.drop_duplicates([c for c in ("image", "source", "model") if c in drawn]))
     return Page(path, n, path.stat().st_size, reasons)
@@ -206,11 +206,11 @@ def _check_place(target: Path) -> None:
 # -- images to annotate ------------------------------------------------------------------------------------
 
 
-def _told(name: str) -> pd.DataFrame:
+def _describe_page(name: str) -> pd.DataFrame:
     """Return whom the pictures of ``images:FOLDER`` show: image_id, occupation (group), model, position, question."""
-    people = [PictureFolder(one.removeprefix(IMAGES)).people for one in each_model(name)]
+    people = [ImageFolder(one.removeprefix(IMAGES)).people for one in each_model(name)]
     people = pd.concat(people, ignore_index=True).rename(columns={"group": "occupation"})
-    return _asked(people.assign(phrase="person")).drop(columns=["prompt", "phrase"])
+    return _question_of(people.assign(phrase="person")).drop(columns=["prompt", "phrase"])
 
 
 def _of_folder(folder: Path, show_faces: bool, people: pd.DataFrame | None) -> _Images:
@@ -218,7 +218,7 @@ def _of_folder(folder: Path, show_faces: bool, people: pd.DataFrame | None) -> _
     images, rows, left = FolderImages(folder), [], Counter()
     told = people.drop_duplicates("image_id").set_index("image_id") if people is not None else None
     names = images.table["image_id"] if told is None else told.index
-    stems = Counter(plain(Path(name).stem) for name in names)
+    stems = Counter(normalize(Path(name).stem) for name in names)
     for name in names:
         file, above = folder / name, Path(name).parts[:-1]
         place = file.resolve()
@@ -228,14 +228,14 @@ def _of_folder(folder: Path, show_faces: bool, people: pd.DataFrame | None) -> _
         elif not show_faces and not place.is_relative_to(folder.resolve()):
             left["a link that leads out of the folder, shown with --show-faces alone"] += 1
         else:
-            occupation, model = above[-1] if above and not _said(above[-1]) else _ANY, ""
+            occupation, model = above[-1] if above and not _read_source(above[-1]) else _ANY, ""
             # Of several of one name each is called by its path.
-            called = file.stem if stems[plain(file.stem)] == 1 else os.path.splitext(name)[0]
+            called = file.stem if stems[normalize(file.stem)] == 1 else os.path.splitext(name)[0]
             if told is not None:
                 called, occupation, model = name, *told.loc[name, ["occupation", "model"]]
             rows.append((called, TRAINING if training else GENERATED, occupation, model, name))
     table = pd.DataFrame(rows, columns=["image_id", "source", "occupation", "model", FILE])
-    twice = table[table["image_id"].map(plain).duplicated()]
+    twice = table[table["image_id"].map(normalize).duplicated()]
     if len(twice):
         raise InputError(
             f"{folder} holds two images named {twice['image_id'].iloc[0]!r} (again in {twice[FILE].iloc[0]!r}). "
@@ -253,14 +253,14 @@ def _of_folder(folder: Path, show_faces: bool, people: pd.DataFrame | None) -> _
 def _source(file: Path, folder: Path) -> str:
     """Return the source that the folders of a file say, which lies in ``folder`` or where a link there leads."""
     below = file.parent.relative_to(folder).parts if file.is_relative_to(folder) else ()
-    told = [_said(part) for part in reversed(file.parent.parts)]
+    told = [_read_source(part) for part in reversed(file.parent.parts)]
     within = told[: len(below) + 1]
     return TRAINING if TRAINING in within else next(filter(None, told), GENERATED)
 
 
-def _said(name: str) -> str:
+def _read_source(name: str) -> str:
     """Return the source that a folder's name says, such as ``Training`` or ``training_images``; empty for others."""
-    first, *more = re.split(r"[\s_.-]+", plain(name).casefold().strip(" _.-"))
+    first, *more = re.split(r"[\s_.-]+", normalize(name).casefold().strip(" _.-"))
     return first if first in SOURCES and _OF_IMAGES.issuperset(more) else ""
 
 
@@ -275,7 +275,7 @@ def _of_run(folder: Path, paper: str, subset: str, show_faces: bool, overrides: 
     if not able:
         known = heads[paper] if paper else [one for kinds in heads.values() for one in kinds]
         raise unknown_name("subset of images to annotate", subset, known)
-    asked = dry_run.asked(jobs.pipelines(jobs.plan(params.load(folder / runner.PARAMS, overrides=overrides))))
+    asked = dry_run.image_requests(jobs.pipelines(jobs.plan(params.load(folder / runner.PARAMS, overrides=overrides))))
     by_paper = ([one for one in asked if (one.paper, one.kind) == of] for of in able.items())
     if not (chosen := next(filter(None, by_paper), [])):
         raise ParameterError(
@@ -284,7 +284,7 @@ def _of_run(folder: Path, paper: str, subset: str, show_faces: bool, overrides: 
     frames, read = [], {}
     for one in chosen:
         # None is made, or bought, now.
-        dry_run.check_there(one, folder.name)
+        dry_run.check_cached(one, folder.name)
         if ("generated", one.model) in read:
             raise ParameterError(
                 f"The run {folder.name} asks {one.model} for the same images in several ways (other settings or "
@@ -294,7 +294,7 @@ def _of_run(folder: Path, paper: str, subset: str, show_faces: bool, overrides: 
         frames.append(table.assign(source="generated", model=one.model))
         read["generated", one.model] = images
     pipeline = chosen[0].pipeline
-    may_be_shown = show_faces or pipeline.training_pictures == DRAWINGS
+    may_be_shown = show_faces or pipeline.training_domain == DRAWINGS
     if chosen[0].of == "captions" and pipeline.has_images and may_be_shown:
         images = pipeline.images("training")
         frames.append(images.table[["image_id", "occupation"]].assign(source="training", model=""))
@@ -302,32 +302,32 @@ def _of_run(folder: Path, paper: str, subset: str, show_faces: bool, overrides: 
     return pd.concat(frames, ignore_index=True), read, {}
 
 
-def _generated(one: Asked) -> tuple[ImageSource, pd.DataFrame]:
+def _generated(one: ImageRequest) -> tuple[ImageSource, pd.DataFrame]:
     """Return the images of one kind and model, and their ids with the occupation that each was asked for."""
     pipeline = one.pipeline
     columns = ["image_id", "occupation"]
-    if one.of == "captions" and one.kind not in KINDS:
+    if one.prompt_set == "captions" and one.kind not in KINDS:
         # Prompts of one's own.
         images = pipeline.custom.images()
         table = images.table.loc[images.table.index.repeat(images.table["people"])]
         if (table["people"] > 1).any():
             table = table.assign(position=table.groupby("image_id").cumcount() + 1, phrase="person")
-    elif one.of == "captions":
+    elif one.prompt_set == "captions":
         images = pipeline.images(one.kind)
         table = images.table
-    elif one.of == pipeline.people.asks_for:
-        images, table = pipeline.people.images(one.kind), pipeline.people.asked(one.kind)
+    elif one.prompt_set == pipeline.paired.prompt_set:
+        images, table = pipeline.paired.images(one.kind), pipeline.paired.requested_people(one.kind)
     else:
         images = pipeline.dalleval.images(one.kind)
         # A prompt that names a gender asks for no perception of it.
         table = images.table[images.table["prompt"] == "person"].rename(columns={"profession": "occupation"})
     if "position" in table:
-        table, columns = _asked(table), [*columns, "position", QUESTION]
+        table, columns = _question_of(table), [*columns, "position", QUESTION]
     made = images.table.loc[images.table["status"] == OK, "image_id"]
     return images, table.loc[table["image_id"].isin(made), columns]
 
 
-def _asked(people: pd.DataFrame) -> pd.DataFrame:
+def _question_of(people: pd.DataFrame) -> pd.DataFrame:
     """Return people with what is asked about each: their rows have image_id, position and phrase."""
     n = people.groupby("image_id")["position"].transform("size")
     whom = zip(people["phrase"], people["position"], n, strict=True)
@@ -349,7 +349,7 @@ def _pictures(
     places = places.sort_values("_row") if "_row" in places else places
     for done, (place, row) in enumerate(places.iterrows()):
         (image,) = sources[row["source"], row.get("model", "")].read([row.get(FILE, row["image_id"])])
-        if isinstance(image, Unreadable):
+        if isinstance(image, UnreadableImage):
             reasons[image.reason] += 1
             continue
         found[place] = encoded(image)

@@ -15,7 +15,7 @@ from biaslab import plugins
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import ParameterError, name_help
 from biaslab.hub import checkpoints, registry
-from biaslab.hub.image_folder import IMAGES, MIXED, PictureFolder
+from biaslab.hub.image_folder import IMAGES, MIXED, ImageFolder
 from biaslab.io import model_names
 from biaslab.prompts import custom as asking
 from biaslab.runs.params import run_name
@@ -43,8 +43,8 @@ def params_of(
 
     Pictures that are there (``images:FOLDER``), and models that are asked ``prompts`` of one's own, a file, have the
     notebooks of these alone, unless ``papers`` are named; ``benchmark`` is a file of shares to hold them against.
-    ``annotations`` and ``corpus`` are the settings ``judging.ratings`` and ``captions.corpus``; without captions there
-    is no paradox. An empty ``name`` is made of models and preset.
+    ``annotations`` and ``corpus`` are the settings ``judging.annotations`` and ``captions.corpus``; without captions
+    there is no paradox. An empty ``name`` is made of models and preset.
 
     Raises:
         ParameterError: A model cannot be one, is named twice, draws where others make photographs, or a name, the
@@ -53,59 +53,63 @@ def params_of(
     if preset not in PRESETS:
         raise ParameterError(f"--preset is {preset!r}. {name_help(preset, PRESETS)}")
     names = models_of(names)
-    folders = [one for one in names if one.startswith(IMAGES)]
+    folders = [pattern for pattern in names if pattern.startswith(IMAGES)]
     if benchmark and not (prompts or folders):
         raise ParameterError(
             f"--benchmark is {benchmark!r}, which compares shares of your own prompts or images: name them with "
             "--prompts, or a folder of images as images:FOLDER."
         )
-    drawn = _pictures(names[0]) == registry.DRAWINGS
+    drawn = _image_domain(names[0]) == registry.DRAWINGS
     files = (_FOLDER / f"{n}.yaml" for n in ("all", preset))
     content = _merged(*(yaml.safe_load(file.read_text(encoding="utf-8")) for file in files))
     parts = ("photographs", "pictures", "custom", "corpus", "no_corpus", "asked")
-    photographs, pictures, alone, with_corpus, without, asked = (content.pop(key) for key in parts)
+    photographs, pictures, alone, with_corpus, without, requested = (content.pop(key) for key in parts)
     notebooks = [*content["notebooks"], *(with_corpus["notebooks"] if corpus else ())]
-    known = dict.fromkeys(one.split("/")[0] for one in notebooks if one.split("/")[0] in tables.measuring())
-    own = bool(prompts or folders) and not papers
-    if own:
+    papers_used = dict.fromkeys(
+        pattern.split("/")[0] for pattern in notebooks if pattern.split("/")[0] in tables.measuring_papers()
+    )
+    is_custom = bool(prompts or folders) and not papers
+    if is_custom:
         notebooks = list(alone["notebooks"])
     for paper in papers:
-        if paper not in known:
-            needs = any(one.startswith(f"{paper}/") for one in with_corpus["notebooks"])
+        if paper not in papers_used:
+            needs = any(pattern.startswith(f"{paper}/") for pattern in with_corpus["notebooks"])
             more = " It needs captions: name them with --corpus." if needs else ""
-            raise ParameterError(f"--paper is {paper!r}. {name_help(paper, known)}{more}")
+            raise ParameterError(f"--paper is {paper!r}. {name_help(paper, papers_used)}{more}")
     chosen = (with_corpus if corpus else without)["settings"]
     judges = {} if drawn else photographs
-    if own:
+    if is_custom:
         # What the papers ask is not asked.
         judges = {name: judges[name] for name in ("judging",) if name in judges}
         content["settings"] = {}
     settings = _merged(content["settings"], chosen, judges)
-    if own and folders:
-        of_pictures = (PictureFolder(one.removeprefix(IMAGES)).people["prompt"] for one in folders)
+    if is_custom and folders:
+        of_pictures = (ImageFolder(pattern.removeprefix(IMAGES)).people["prompt"] for pattern in folders)
         for paper in asking.papers_of(chain.from_iterable(of_pictures)):
             notebooks += alone["papers"][paper]["notebooks"]
             settings = _merged(settings, alone["papers"][paper]["settings"])
     if len(folders) == len(names) and not drawn:
         settings = _merged(settings, pictures)
-    if files := {name: value for name, value in (("prompts", prompts), ("benchmark", benchmark)) if value}:
+    if files := {name: value for name, value in (("prompts_file", prompts), ("benchmark_file", benchmark)) if value}:
         settings["custom"] = files
     if annotations:
-        settings = _merged(settings, {"judging": {"ratings": annotations}})
+        settings = _merged(settings, {"judging": {"annotations": annotations}})
     if corpus:
         # Captions that a package brings have their images; those behind others are fetched.
-        brought = corpus in plugins.points(plugins.CORPORA)
+        brought = corpus in plugins.entry_points(plugins.CORPORA)
         of_corpus = {"corpus": corpus} | ({} if brought else {"training_images": "download"})
         settings["captions"] = of_corpus | settings["captions"]
-    notebooks = [one for one in notebooks if not papers or one.split("/")[0] in papers]
-    named = list(map(shown, names))
+    notebooks = [pattern for pattern in notebooks if not papers or pattern.split("/")[0] in papers]
+    named = list(map(display_name, names))
     listed, joined = ", ".join(named), "-".join(["audit", *named, *papers, preset])
-    if own and folders:
+    if is_custom and folders:
         description = f"Images of {listed}, classified by the same models, by group and over all groups."
-    elif own:
+    elif is_custom:
         description = f"Prompts of one's own were asked of {listed}, and the images judged by the same models."
     else:
-        words = [text for paper, text in asked.items() if any(one.startswith(f"{paper}/") for one in notebooks)]
+        words = [
+            text for paper, text in requested.items() if any(pattern.startswith(f"{paper}/") for pattern in notebooks)
+        ]
         description = f"The same prompts were asked of {listed}, and the images judged by the same models: "
         description += f"{'; '.join(words)}."
     return {
@@ -115,7 +119,7 @@ def params_of(
         "source": "pipeline",
         "model": names[0],
         **content,
-        "settings": {"compare_with": [*names[1:]] or "none", **settings},
+        "settings": {"baselines": [*names[1:]] or "none", **settings},
         "notebooks": notebooks,
         "jobs": 0,
     }
@@ -125,17 +129,20 @@ def models_of(names: Sequence[str]) -> list[str]:
     """Return the models to audit side by side, each of a folder that holds pictures of several; errors as above."""
     if not names:
         raise ParameterError("Name a model to audit: a folder, a hub name or 'endpoint:NAME'.")
-    names = [one for name in names for one in each_model(name)]
-    for one in names:
-        _check_model(one)
+    names = [name_given for name in names for name_given in each_model(name)]
+    for name_given in names:
+        _check_model(name_given)
     # All names of one model are alike.
-    known = [os.path.realpath(path) if os.path.exists(path := os.path.expanduser(one)) else one for one in names]
-    for one, same in zip(names, known, strict=True):
-        if known.count(same) > 1:
-            raise ParameterError(f"The model {one!r} is named twice; name each once.")
-    drawn = [one for one in names if _pictures(one) == registry.DRAWINGS]
+    resolved = [
+        os.path.realpath(path) if os.path.exists(path := os.path.expanduser(name_given)) else name_given
+        for name_given in names
+    ]
+    for name_given, same in zip(names, resolved, strict=True):
+        if resolved.count(same) > 1:
+            raise ParameterError(f"The model {name_given!r} is named twice; name each once.")
+    drawn = [name_given for name_given in names if _image_domain(name_given) == registry.DRAWINGS]
     if drawn and len(drawn) < len(names):
-        other = next(one for one in names if one not in drawn)
+        other = next(name_given for name_given in names if name_given not in drawn)
         raise ParameterError(
             f"{drawn[0]!r} generates drawings and {other!r} photographs: no judge is made for both. Audit them "
             "separately, and compare the runs with 'biaslab compare'."
@@ -147,7 +154,7 @@ def each_model(name: str) -> list[str]:
     """Return the names of the models that a name stands for: of a folder with pictures of several, each."""
     if not name.startswith(IMAGES) or MIXED in name:
         return [name]
-    several = PictureFolder(name.removeprefix(IMAGES)).models
+    several = ImageFolder(name.removeprefix(IMAGES)).models
     return [f"{name}{MIXED}{model}" for model in several] or [name]
 
 
@@ -156,11 +163,11 @@ def _merged(first: dict, *others: dict) -> dict:
     whole = dict(first)
     for other in others:
         for key, value in other.items():
-            own = whole.get(key)
-            if isinstance(own, dict):
-                whole[key] = _merged(own, value)
+            current = whole.get(key)
+            if isinstance(current, dict):
+                whole[key] = _merged(current, value)
             else:
-                whole[key] = own + value if isinstance(own, list) else value
+                whole[key] = current + value if isinstance(current, list) else value
     return whole
 
 
@@ -168,32 +175,32 @@ def _check_model(name: str) -> None:
     """Refuse a name that cannot be a model's, before anything is written under it."""
     if name.startswith(IMAGES):
         # Its pictures are told apart before anything is written.
-        _ = PictureFolder(name.removeprefix(IMAGES)).people
+        _ = ImageFolder(name.removeprefix(IMAGES)).people
         return
     # Of a folder what tables call it counts, wherever it lies.
-    label = shown(name)
+    label = display_name(name)
     if not _NAME.fullmatch(label) or not label.strip(" ."):
         raise ParameterError(
             f"{name[:120]!r} cannot be the name of a model: it may have letters, digits, spaces and "
             ". _ - + @ : / ( ) , ; ' & = ! [ ] ~ # % $, at most 120. A folder of another name can be renamed."
         )
-    one = registry.brought(name, "text-to-image")
-    if not name.startswith(ENDPOINT) and not (one and one.draws):
-        checkpoints.find(name)
+    entry = registry.find_plugin(name, "text-to-image")
+    if not name.startswith(ENDPOINT) and not (entry and entry.factory):
+        checkpoints.find_checkpoint(name)
 
 
-def _pictures(name: str) -> str:
+def _image_domain(name: str) -> str:
     """Return what a model's images are, as far as it says so."""
     if name.startswith(IMAGES):
-        return PictureFolder(name.removeprefix(IMAGES)).pictures
-    one = registry.brought(name, "text-to-image")
-    if one and one.draws:
-        return one.pictures
-    return registry.pictures(one.folder if one else model_names.base(name))
+        return ImageFolder(name.removeprefix(IMAGES)).image_domain
+    entry = registry.find_plugin(name, "text-to-image")
+    if entry and entry.factory:
+        return entry.image_domain
+    return registry.image_domain(entry.folder if entry else model_names.base(name))
 
 
-def shown(name: str) -> str:
+def display_name(name: str) -> str:
     """Return a model's name as tables have it: of a folder its own name."""
     if name.startswith(IMAGES):
-        return PictureFolder(name.removeprefix(IMAGES)).name
+        return ImageFolder(name.removeprefix(IMAGES)).name
     return checkpoints.label(name).removeprefix(ENDPOINT)

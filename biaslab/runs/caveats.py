@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.hub import registry
 from biaslab.judges import photographs
-from biaslab.judges.judge_names import RATINGS
+from biaslab.judges.judge_names import ANNOTATIONS
 from biaslab.schema import tables
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ LIMITS = (
 _JUDGES = {"judging.faces": "detector", "judging.gender": "clip"}
 
 
-def of_run(
+def limits_of_run(
     measured: Path,
     results: Iterable[Mapping],
     source: object,
@@ -48,7 +48,7 @@ def of_run(
     if settings is not None:
         found += _of_settings(settings)
     elif isinstance(source, str):
-        found += filter(None, [registry.said(source, "limits")])
+        found += filter(None, [registry.describe(source, "limits")])
     shown: dict[str, set[str]] = {}
     for table in results:
         shown.setdefault(_paper(table["name"]), set()).update(table["models"])
@@ -81,17 +81,17 @@ def of_run(
 def _of_settings(settings: pd.DataFrame) -> list[str]:
     """Return what is to be said of those that make the images and judge them, as the pipeline's settings name them."""
     value = settings.groupby("setting")["set_to"].agg(set)
-    made = [registry.said(name, "limits") for name in sorted(value.get("model", ()))]
+    made = [registry.describe(name, "limits") for name in sorted(value.get("model", ()))]
     judges = {(name, kind) for key, kind in _JUDGES.items() for name in value.get(key, ())}
     if any(name.startswith(ENDPOINT) for name in value.get("judging.gender", ())):
         # What a package says of its judges is of both of them.
         judges = {(name, kind) for name, kind in judges if kind != "detector"}
-    judged = [registry.said(name, "limits", kind) for name, kind in sorted(judges)]
+    judged = [registry.describe(name, "limits", kind) for name, kind in sorted(judges)]
     # How often those erred that find faces and judge gender; packages have words of their own.
     genders = value.get("judging.gender", ())
-    faces = () if all(name.startswith(RATINGS) for name in genders) else value.get("judging.faces", ())
-    erred = [photographs.of_faces(name) for name in sorted(faces) if not registry.brought(name, "detector")]
-    erred += [photographs.of_gender(name) for name in sorted(genders)]
+    faces = () if all(name.startswith(ANNOTATIONS) for name in genders) else value.get("judging.faces", ())
+    erred = [photographs.face_errors(name) for name in sorted(faces) if not registry.find_plugin(name, "detector")]
+    erred += [photographs.gender_errors(name) for name in sorted(genders)]
     return list(dict.fromkeys(filter(None, [*made, *judged, *erred])))
 
 

@@ -24,7 +24,7 @@ from biaslab.runs import caveats, replication_status
 from biaslab.runs.params import RunParams
 from biaslab.runs.resume import OF_MODELS, digests
 from biaslab.schema import tables
-from biaslab.schema.formatting import count
+from biaslab.schema.formatting import format_count
 from biaslab.study import sources
 from biaslab.study.study import PARTS
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # The folder of a run with a page a model, and the strips of its first page.
-PICTURES = "pictures"
-STRIPS = f"{PICTURES}/strips.json"
+IMAGE_PAGES = "pictures"
+STRIPS = f"{IMAGE_PAGES}/strips.json"
 # The files that list what was asked of models, and their images.
 PROMPTS, IMAGES = "prompts.csv", "images.csv"
 # Folders of a run that are made anew from its parts.
@@ -61,7 +61,7 @@ def gather(
         (folder / name).mkdir(parents=True)
     problems: list[str] = []
     source = record["parameters"].get("source", "published")
-    of_source = {"source", "ratings"} | ({"model", "seed", "settings"} if makes_images(source) else set())
+    of_source = {"source", "annotations"} | ({"model", "seed", "settings"} if makes_images(source) else set())
     if not of_source.intersection(swept):
         # Variants that read different sources have no one set of inputs.
         copy(folder / PARTS / sources.MEASURED, folder / sources.MEASURED)
@@ -85,7 +85,7 @@ def gather(
         "verdicts": verdicts,
         "figures": figures,
         "tables": gathered,
-        "limits": caveats.of_run(folder / PARTS / sources.MEASURED, gathered, source, printed),
+        "limits": caveats.limits_of_run(folder / PARTS / sources.MEASURED, gathered, source, printed),
         "pictures": {"strips": STRIPS, "models": models} if models else {},
         "coverage": replication_status.of_run(notebooks, gathered, figures) if as_printed else [],
     }
@@ -93,7 +93,7 @@ def gather(
     write_json(folder / records.FILE, record)
     page = report.build(folder)
     # Digests come last: without them, a run whose report was cut off is not whole.
-    left = [path for name in (*_GATHERED, PICTURES) for path in (folder / name).rglob("*") if path.is_file()]
+    left = [path for name in (*_GATHERED, IMAGE_PAGES) for path in (folder / name).rglob("*") if path.is_file()]
     lists = [path for path in (folder / PROMPTS, folder / IMAGES) if path.is_file()]
     record["files"] = digests(folder, [page, *left, *lists])
     write_json(folder / records.FILE, record)
@@ -231,19 +231,19 @@ def provenance(params: RunParams) -> dict:
             "machine": platform.machine(),
             "cores": os.cpu_count(),
         },
-        "started": result_cache.now(),
+        "started": result_cache.cache_now(),
     }
 
 
 def describe(params: RunParams) -> str:
     """Say what is run and on what: the file's own words only for the source that they are about."""
     papers = ", ".join(dict.fromkeys(n.id.split("/")[0] for n in params.selected))
-    done = f"Executed: {count(len(params.selected), 'notebook', 'notebooks')} of {papers}."
-    source, ratings = params.default("source"), params.values.get("ratings", "")
+    done = f"Executed: {format_count(len(params.selected), 'notebook', 'notebooks')} of {papers}."
+    source, annotations = params.default("source"), params.values.get("annotations", "")
     if source not in (None, *names()):
         return f"Measurements: the tables in {', '.join(source if isinstance(source, list) else [source])}. {done}"
-    if source == "ratings":
-        files = ratings if isinstance(ratings, list) else [ratings]
+    if source == "annotations":
+        files = annotations if isinstance(annotations, list) else [annotations]
         done = f"Measurements: {', '.join(Path(file).name for file in files)}. {done}"
     return f"{params.description}\n\n{done}".strip()
 

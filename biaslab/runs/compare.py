@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from biaslab.cache.result_cache import now
+from biaslab.cache.result_cache import cache_now
 from biaslab.errors import ParameterError, RunError, name_help
 from biaslab.io import cells
-from biaslab.redact import named
+from biaslab.redact import basename
 from biaslab.report import records
 from biaslab.runs import pairing
 from biaslab.runs.caveats import LIMITS
@@ -23,7 +23,7 @@ from biaslab.runs.collect import write_json, write_table
 from biaslab.runs.params import run_name
 from biaslab.runs.resume import check_tables
 from biaslab.schema import tables
-from biaslab.stats import difference_interval, fewest_units
+from biaslab.stats import difference_interval, min_units
 from biaslab.study import sources
 
 _INDEPENDENCE = (
@@ -77,10 +77,10 @@ def side_by_side(
     held = {k: (set(first[k].dropna()), set(second[k].dropna())) for k in identity}
     keys = [k for k, (a, b) in held.items() if a == b or not len(a) == len(b) == 1] or identity
     apart = [k for k in identity if k not in keys]
-    known = [i for i in declared.intervals if {*i} <= {*first} and {*i} <= {*second}]
+    declared_intervals = [i for i in declared.intervals if {*i} <= {*first} and {*i} <= {*second}]
     corrected = [estimate for estimate, *_ in declared.intervals]
     # A corrected estimate carries the interval; the paper's own is compared next to it.
-    named = [name for of in corrected for name in (of.removesuffix("_corrected"), of)]
+    named = [name for column in corrected for name in (column.removesuffix("_corrected"), column)]
     names = {c.name for c in declared.columns}
     values = [name for name in dict.fromkeys(named) if name in names] or [
         c.name
@@ -89,7 +89,7 @@ def side_by_side(
     ]
     # A run without a column, such as one that only some models have, lacks its values.
     values = [v for v in values if v in first or v in second]
-    limits = [limit for _, *both in known for limit in both]
+    limits = [limit for _, *both in declared_intervals for limit in both]
     first, second = (side.reindex(columns=list(dict.fromkeys([*side, *values]))) for side in (first, second))
     for k in keys:
         if first[k].dtype != second[k].dtype:
@@ -99,20 +99,20 @@ def side_by_side(
         lone = [k for k in either if k in frame and k not in other]
         chosen = frame[[*keys, *apart, *lone, *values, *limits]]
         sides.append(chosen.rename(columns={k: f"{k}_{side}" for k in lone}))
-    how = {"how": "outer", "suffixes": ("_first", "_second"), "indicator": "in_runs"}
-    both = sides[0].merge(sides[1], on=keys, **how)
+    options = {"how": "outer", "suffixes": ("_first", "_second"), "indicator": "in_runs"}
+    both = sides[0].merge(sides[1], on=keys, **options)
     names = {"left_only": "first", "right_only": "second"}
     both.insert(len(keys), "in_runs", both.pop("in_runs").astype(str).replace(names))
     both.insert(len(keys) + 1, "basis", _compared(both, values, same if not apart else ()))
     for value in values:
         both[f"{value}_difference"] = both[f"{value}_second"] - both[f"{value}_first"]
-    if known:
+    if declared_intervals:
         sampled = (both["basis"] == DIFFERENT) & intervals
         paired = _correlation(both, over, keys, confidence) if over else None
-        for value, *ends in known:
+        for value, *ends in declared_intervals:
             parts = [f"{c}_{side}" for side in ("first", "second") for c in (value, *ends)]
             parts = [both[c].where(sampled) for c in parts]
-            along = paired is not None and ends[0] in pairing.over()[name][1]
+            along = paired is not None and ends[0] in pairing.unit_readers()[name][1]
             limits = difference_interval(*parts, paired["correlation"].fillna(0) if along else 0)
             both[ends[0]], both[ends[1]] = limits
         if paired is not None:
@@ -123,8 +123,8 @@ def side_by_side(
 def _own_models(first: pd.DataFrame, second: pd.DataFrame, printed: Collection[str]) -> tuple[pd.DataFrame, ...]:
     """Return the rows of the runs' own models where each has one, without those of ``printed`` models."""
     for key in (key for key in _MODELS if key in first and key in second):
-        own = [set(side[key].dropna()) - set(printed) for side in (first, second)]
-        if own[0] != own[1] and len(own[0]) == len(own[1]) == 1:
+        model_sets = [set(side[key].dropna()) - set(printed) for side in (first, second)]
+        if model_sets[0] != model_sets[1] and len(model_sets[0]) == len(model_sets[1]) == 1:
             first, second = (side[~side[key].isin(printed)] for side in (first, second))
     return first, second
 
@@ -133,7 +133,7 @@ def printed_models(*folders: Path) -> set[str]:
     """Return the models of which runs have read nothing but what papers print."""
     printed, measured = set(), set()
     for path in (path for folder in folders for path in folder.glob(f"{sources.MEASURED}/*.csv")):
-        if sources.has(path.stem, source="published"):
+        if sources.has_table(path.stem, source="published"):
             frame = _read(path)
             as_printed = sources.printed_models(path.stem, frame)
             printed |= {*as_printed}
@@ -143,19 +143,19 @@ def printed_models(*folders: Path) -> set[str]:
 
 def _read(path: Path, swept: Sequence[str] = ()) -> pd.DataFrame:
     """Return a run's table; without rows where it has none."""
-    return tables.read(path, path.stem, more_keys=swept) if path.is_file() else tables.of([], path.stem)
+    return tables.read(path, path.stem, more_keys=swept) if path.is_file() else tables.make_table([], path.stem)
 
 
 def _correlation(
     both: pd.DataFrame, over: Sequence[pd.DataFrame], keys: Sequence[str], confidence: float
 ) -> pd.DataFrame:
     """Return, of each row, the correlation of its two estimates and how many units both have; missing without."""
-    found = pairing.correlations(*over, list(keys), least=fewest_units(1 - confidence))
-    keys = [k for k in keys if k in found]
+    correlations = pairing.correlations(*over, list(keys), least=min_units(1 - confidence))
+    keys = [k for k in keys if k in correlations]
     # A run of one model, told apart, has units without any key left only where the table has none.
     if not keys:
-        return found.reindex([0] * len(both)).set_axis(both.index)
-    return both[keys].astype(str).merge(found, on=keys, how="left").set_axis(both.index)
+        return correlations.reindex([0] * len(both)).set_axis(both.index)
+    return both[keys].astype(str).merge(correlations, on=keys, how="left").set_axis(both.index)
 
 
 def _compared(both: pd.DataFrame, values: Sequence[str], same: Collection[str] | bool) -> pd.Series:
@@ -166,10 +166,10 @@ def _compared(both: pd.DataFrame, values: Sequence[str], same: Collection[str] |
     if named and not isinstance(same, bool):
         shared = agree & both[named].isin(same).all(axis=1)
     for value in values:
-        one, other = both[f"{value}_first"], both[f"{value}_second"]
-        agree &= (one == other) | (one.isna() & other.isna())
-    said = both["in_runs"].map({"both": DIFFERENT}).fillna("")
-    return said.mask(shared, SAME_INPUTS).mask(shared & agree, IDENTICAL)
+        first_values, other = both[f"{value}_first"], both[f"{value}_second"]
+        agree &= (first_values == other) | (first_values.isna() & other.isna())
+    status = both["in_runs"].map({"both": DIFFERENT}).fillna("")
+    return status.mask(shared, SAME_INPUTS).mask(shared & agree, IDENTICAL)
 
 
 def compare(first: str | Path, *others: str | Path, outputs: str | Path = "outputs", name: str | None = None) -> Path:
@@ -190,27 +190,27 @@ def compare(first: str | Path, *others: str | Path, outputs: str | Path = "outpu
 
     outputs = Path(outputs)
     chosen = None if name is None else run_name(name)
-    folders = [find(run, outputs) for run in (first, *others)]
+    folders = [find_run(run, outputs) for run in (first, *others)]
     for i, folder in enumerate(folders):
         if folder in folders[:i]:
             raise ParameterError(f"{folder} is compared with itself; name different runs.")
     if len(folders) < 2:
         raise ParameterError(f"There is nothing to compare {folders[0].name} with; name another run.")
-    runs = [record_of(folder) for folder in folders]
+    runs = [make_record(folder) for folder in folders]
     report.check_overview(outputs)
     names = [folder.name for folder in folders]
-    started = now()
+    started = cache_now()
     title = f"{', '.join(names[:-1])} and {names[-1]}"
     pairs = [_pair(folders[0], other, runs[0], run) for other, run in zip(folders[1:], runs[1:], strict=True)]
     folder = outputs / (chosen or re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(["compare", *names])))
     _prepare(folder, title)
     records, findings, limits = [], _shown_together(names, runs), []
     for pair in pairs:
-        of = "" if len(pairs) == 1 else pair.names[1]
+        subtitle = "" if len(pairs) == 1 else pair.names[1]
         different = {t: f for t, f in pair.frames.items() if not (f["basis"] == IDENTICAL).all()}
-        records.append(_overview(pair, folder, of))
-        records += [_record(*found, pair, folder, of) for found in different.items()]
-        findings += _findings(pair, of)
+        records.append(_overview(pair, folder, subtitle))
+        records += [_record(*names, pair, folder, subtitle) for names in different.items()]
+        findings += _findings(pair, subtitle)
         limits += pair.limits
     record = {
         "run": folder.name,
@@ -222,12 +222,12 @@ def compare(first: str | Path, *others: str | Path, outputs: str | Path = "outpu
         "kind": "comparison",
         "status": "ok",
         "params_file": "",
-        "parameters": {"runs": [named(str(run)) for run in (first, *others)]},
+        "parameters": {"runs": [basename(str(run)) for run in (first, *others)]},
         "sweep": {},
         "seeds": {f"{n}_{k}": v for n, r in zip(names, runs, strict=True) for k, v in r["seeds"].items()},
         **{key: runs[-1][key] for key in sorted(_COPIED - {"seeds"})},
         "started": started,
-        "ended": now(),
+        "ended": cache_now(),
         "seconds": 0.0,
         "notebooks": [],
         "findings": [finding | {"order": order} for order, finding in enumerate(findings)],
@@ -253,35 +253,39 @@ class _Pair:
     confidence: float  # Level of intervals; of rows that have their own, it is the row's.
 
 
-def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
+def _pair(first: Path, other: Path, *runs: Mapping) -> _Pair:
     """Return what two runs share, side by side; a RunError where that is nothing."""
-    held = [{path.stem for path in run.glob("tables/*.csv")} for run in (one, other)]
+    held = [{path.stem for path in run.glob("tables/*.csv")} for run in (first, other)]
     shared = sorted(held[0] & held[1] & set(tables.schemas()))
-    title = f"{one.name} and {other.name}"
+    title = f"{first.name} and {other.name}"
     if not shared:
-        papers = [sorted({tables.schema(t).paper or t.partition("_")[0] for t in some}) for some in held]
-        whole = " and ".join(f"{f.name} has {', '.join(some)}" for f, some in zip((one, other), papers, strict=True))
+        papers = [
+            sorted({tables.schema(t).paper or t.partition("_")[0] for t in papers_of_run}) for papers_of_run in held
+        ]
+        whole = " and ".join(
+            f"{f.name} has {', '.join(papers_of_run)}" for f, papers_of_run in zip((first, other), papers, strict=True)
+        )
         raise RunError(f"{title} share no table, so there is nothing to compare: of papers {whole}.")
     swept = sorted({key for run in runs for key in run.get("sweep", {})})
-    unequal, level = _confidence(one.name, other.name, runs)
-    alike = _same_measurements(one, other)
-    whole = bool(alike) and all(known is True for known in alike.values())
-    frames, missing, reasons, printed = {}, [], {}, printed_models(one, other)
-    for folder, lone in ((one, held[0] - held[1]), (other, held[1] - held[0])):
+    unequal, level = _confidence(first.name, other.name, runs)
+    alike = _same_measurements(first, other)
+    whole = bool(alike) and all(levels is True for levels in alike.values())
+    frames, missing, reasons, printed = {}, [], {}, printed_models(first, other)
+    for folder, lone in ((first, held[0] - held[1]), (other, held[1] - held[0])):
         if lone := sorted(lone & set(tables.schemas())):
             listed = ", ".join(lone[:8]) + (f" and {len(lone) - 8} more" if len(lone) > 8 else "")
             missing.append(f"Not compared, as only {folder.name} has them: {listed}.")
     for table in shared:
-        sides = [tables.read(f / "tables" / f"{table}.csv", table, more_keys=swept) for f in (one, other)]
+        sides = [tables.read(f / "tables" / f"{table}.csv", table, more_keys=swept) for f in (first, other)]
         # Only one row can be the same by chance.
         equal = len(sides[0]) > 1 and sides[0].equals(sides[1])
         # The paper on whose measurements the table rests, "synthesis" where it is all of them.
         same = equal or alike.get(tables.schema(table).rests_on or table.partition("_")[0], whole)
-        over = [_over(folder, table, swept) for folder in (one, other)] if table in pairing.over() else ()
-        how = {"intervals": not unequal, "same": same, "over": over, "confidence": level, "printed": printed}
-        frames[table] = side_by_side(*sides, table, swept=swept, **how)
+        over = [_over(folder, table, swept) for folder in (first, other)] if table in pairing.unit_readers() else ()
+        options = {"intervals": not unequal, "same": same, "over": over, "confidence": level, "printed": printed}
+        frames[table] = side_by_side(*sides, table, swept=swept, **options)
         if not (frames[table]["in_runs"] == "both").any():
-            why = _why_apart(*_own_models(*sides, printed), table, (one.name, other.name))
+            why = _why_apart(*_own_models(*sides, printed), table, (first.name, other.name))
             reasons.setdefault(why, []).append(table)
     apart = [f"Not compared: {', '.join(named)}: {why}." for why, named in reasons.items()]
     if not any((frame["in_runs"] == "both").any() for frame in frames.values()):
@@ -289,8 +293,8 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
             f"No row of the tables that {title} share is in both, so there is nothing to compare: they are of other "
             f"models, occupations or prompts. {' '.join(apart[:5])}"
         )
-    limits = [*_unfinished((one.name, other.name), runs), *missing, *apart, *unequal]
-    return _Pair((one.name, other.name), frames, limits, level)
+    limits = [*_unfinished((first.name, other.name), runs), *missing, *apart, *unequal]
+    return _Pair((first.name, other.name), frames, limits, level)
 
 
 def _why_apart(first: pd.DataFrame, second: pd.DataFrame, table: str, names: tuple[str, str]) -> str:
@@ -302,8 +306,8 @@ def _why_apart(first: pd.DataFrame, second: pd.DataFrame, table: str, names: tup
     for key in keys:
         each = [sorted(set(side[key].dropna().astype(str))) for side in (first, second)]
         if not set(each[0]) & set(each[1]) and not len(each[0]) == len(each[1]) == 1:
-            said = (f"{cells.listed(values)} in {name}" for values, name in zip(each, names, strict=True))
-            return f"{key} is {' and '.join(said)}"
+            descriptions = (f"{cells.join_values(values)} in {name}" for values, name in zip(each, names, strict=True))
+            return f"{key} is {' and '.join(descriptions)}"
     return f"none has the same {', '.join(keys)}"
 
 
@@ -314,22 +318,22 @@ def _over(folder: Path, table: str, swept: Sequence[str]) -> pd.DataFrame:
         path = folder / "tables" / f"{name}.csv"
         return _read(path if path.is_file() else folder / sources.MEASURED / path.name, swept)
 
-    return pd.concat(pairing.over()[table][0](read), ignore_index=True)
+    return pd.concat(pairing.unit_readers()[table][0](read), ignore_index=True)
 
 
 def _shown_together(names: Sequence[str], runs: Sequence[Mapping]) -> list[dict]:
     """Return the runs' first findings by question, each with the run it is of, where two runs or more have it."""
-    found: dict[str, list[tuple[str, dict]]] = {}
+    by_table: dict[str, list[tuple[str, dict]]] = {}
     for name, run in zip(names, runs, strict=True):
         for finding in run.get("findings", []):
             if finding.get("main") and finding.get("estimate") is not None:
-                found.setdefault(finding["question"], []).append((name, finding))
+                by_table.setdefault(finding["question"], []).append((name, finding))
     together = []
-    for said in found.values():
-        if len({name for name, _ in said}) > 1:
+    for entries in by_table.values():
+        if len({name for name, _ in entries}) > 1:
             # What the printed numbers say stands in every run, and once here.
             once: dict[str, dict] = {}
-            for name, finding in said:
+            for name, finding in entries:
                 same = [finding.get(k) for k in ("model", "estimate", "ci_low", "ci_high", "marks")]
                 kept = {k: v for k, v in finding.items() if k not in ("figure", "notebook")}
                 once.setdefault(json.dumps(same), kept | {"variant": "" if finding.get("printed") else name})
@@ -337,15 +341,15 @@ def _shown_together(names: Sequence[str], runs: Sequence[Mapping]) -> list[dict]
     return together
 
 
-def find(run: str | Path, outputs: Path) -> Path:
+def find_run(run: str | Path, outputs: Path) -> Path:
     """Return the folder of a run, given that folder or its name below ``outputs``; ParameterError if there is none."""
     for folder in (Path(run), outputs / run):
         if (folder / "run.json").is_file():
             return folder.resolve()
-    known = [p.parent.name for p in sorted(outputs.glob("*/run.json"))]
+    run_names = [p.parent.name for p in sorted(outputs.glob("*/run.json"))]
     raise ParameterError(
         f"There is no run {str(run)!r}: neither a folder with run.json nor a run in {outputs}. "
-        f"{name_help(str(run), known)}"
+        f"{name_help(str(run), run_names)}"
     )
 
 
@@ -362,25 +366,25 @@ def _confidence(first: str, second: str, runs: Sequence[Mapping]) -> tuple[list[
         return [], 0.95
     if levels[0] == levels[1] and len(levels[0]) == 1:
         return [], levels[0][0]
-    one, other = (", ".join(f"{level:g}" for level in some) for some in levels)
+    first_levels, other = (", ".join(f"{level:g}" for level in run_levels) for run_levels in levels)
     return [
-        f"Differences have no intervals: the confidence of {first} is {one} and that of {second} {other}. "
+        f"Differences have no intervals: the confidence of {first} is {first_levels} and that of {second} {other}. "
         "Repeat one of the runs with the level of the other."
     ], 0.95
 
 
-def _same_measurements(one: Path, other: Path) -> dict[str, Collection[str] | bool]:
+def _same_measurements(first_run: Path, other: Path) -> dict[str, Collection[str] | bool]:
     """Return by paper the models whose measurements two runs share; ``True`` where all that they read are the same."""
-    found: dict[str, Collection[str] | bool] = {}
+    same_rows: dict[str, Collection[str] | bool] = {}
     everywhere, somewhere_apart = set(), set()
-    for paper in tables.measuring():
-        kept = [{p.name for p in f.glob(f"{sources.MEASURED}/{paper}_*.csv")} for f in (one, other)]
+    for paper in tables.measuring_papers():
+        kept = [{p.name for p in f.glob(f"{sources.MEASURED}/{paper}_*.csv")} for f in (first_run, other)]
         agree, for_all = {}, True
         for name in kept[0] & kept[1]:
-            first, second = (_rows_by_model(f / sources.MEASURED / name) for f in (one, other))
+            first, second = (_rows_by_model(f / sources.MEASURED / name) for f in (first_run, other))
             # What no model has, such as labour shares, is part of every model's rows, but not if a pipeline made it:
             # then it is about that pipeline.
-            published = sources.has(name.removesuffix(".csv"), source="published")
+            published = sources.has_table(name.removesuffix(".csv"), source="published")
             for model in {*first, *second}:
                 rows = first.get(model, set()), second.get(model, set())
                 # Beside what no model has, a run may have more of its own.
@@ -389,41 +393,41 @@ def _same_measurements(one: Path, other: Path) -> dict[str, Collection[str] | bo
                 for_all &= alike or model != "" or not published
         if agree:
             same = {model for model, alike in agree.items() if model and alike and for_all}
-            found[paper] = all(agree.values()) or same
+            same_rows[paper] = all(agree.values()) or same
             everywhere |= same
             somewhere_apart |= agree.keys() - same
-    if found:
-        found["synthesis"] = all(same is True for same in found.values()) or everywhere - somewhere_apart
-    return found
+    if same_rows:
+        same_rows["synthesis"] = all(same is True for same in same_rows.values()) or everywhere - somewhere_apart
+    return same_rows
 
 
 def _rows_by_model(path: Path) -> dict[str, set[frozenset]]:
     """Return the rows of a measured table, each as its texts by column, by model; ``""`` where it has none."""
     frame = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
     models = frame["model"] if "model" in frame else pd.Series("", index=frame.index)
-    found = {}
+    digests = {}
     for model, rows in frame.groupby(models):
         # A column that has nothing to say of a row is there for others.
         texts = rows.itertuples(index=False, name=None)
-        found[model] = {frozenset((c, t) for c, t in zip(rows, row, strict=True) if t) for row in texts}
-    return found
+        digests[model] = {frozenset((c, t) for c, t in zip(rows, row, strict=True) if t) for row in texts}
+    return digests
 
 
 def _unfinished(names: Sequence[str], runs: Sequence[Mapping]) -> list[str]:
     """Say which run is not finished or did not execute all of its sections."""
-    found = []
+    sentences = []
     for name, run in zip(names, runs, strict=True):
         ended = Counter(n.get("status", "unknown") for n in run.get("notebooks", []))
-        left = ", ".join(f"{n} {status}" for status, n in sorted(ended.items()) if status != "ok")
+        statuses = ", ".join(f"{n} {status}" for status, n in sorted(ended.items()) if status != "ok")
         status = run.get("status", "not recorded")
-        if left or status != "ok":
-            sections = f"; of its {ended.total()} sections: {left}" if left else ""
+        if statuses or status != "ok":
+            sections = f"; of its {ended.total()} sections: {statuses}" if statuses else ""
             missing = "Tables or rows may be missing for that reason."
-            found.append(f"The status of the run {name} is {status}{sections}. {missing}")
-    return found
+            sentences.append(f"The status of the run {name} is {status}{sections}. {missing}")
+    return sentences
 
 
-def record_of(folder: Path, *, comparisons: bool = False) -> dict:
+def make_record(folder: Path, *, comparisons: bool = False) -> dict:
     """Return the record of a run whose tables are those that it left; of comparisons only where they are wanted.
 
     Raises:
@@ -451,7 +455,7 @@ def _prepare(folder: Path, title: str) -> None:
     (folder / "tables").mkdir(parents=True)
 
 
-def _overview(pair: _Pair, folder: Path, of: str) -> dict:
+def _overview(pair: _Pair, folder: Path, subtitle: str) -> dict:
     """Write the table of tables: how many rows of each compare what."""
     described = {
         "table": "The table.",
@@ -471,42 +475,42 @@ def _overview(pair: _Pair, folder: Path, of: str) -> dict:
     frame = pd.DataFrame(rows, columns=list(described))
     words = ("What was compared", "The tables that both runs have, and what their rows compare.")
     columns = [(name, "", text) for name, text in described.items()]
-    return write_table(frame, folder, _of("compared_tables", of), *words, columns)
+    return write_table(frame, folder, _of("compared_tables", subtitle), *words, columns)
 
 
-def _of(name: str, of: str) -> str:
+def _of(name: str, subtitle: str) -> str:
     """Return a table's name with the run that it compares, where there are several."""
-    return name if not of else f"{name}_{re.sub(r'[^a-z0-9]+', '_', of.lower())}"
+    return name if not subtitle else f"{name}_{re.sub(r'[^a-z0-9]+', '_', subtitle.lower())}"
 
 
-def _record(name: str, frame: pd.DataFrame, pair: _Pair, folder: Path, of: str) -> dict:
+def _record(name: str, frame: pd.DataFrame, pair: _Pair, folder: Path, subtitle: str) -> dict:
     """Write a table that differs and return its record."""
     first, second = pair.names
     declared = tables.schema(name)
-    known = {c.name: c for c in declared.columns}
+    columns_by_name = {c.name: c for c in declared.columns}
     ends = {end for _, *both in declared.intervals for end in both}
-    own = {
+    descriptions = {
         "in_runs": "Which run has the row: both, first or second.",
         "n_paired": "Units that both runs have and that the difference's interval pairs; empty where runs are taken as "
         "independent.",
         "basis": f"`{IDENTICAL}`: the same value from the same measurements; `{SAME_INPUTS}`: the same measurements, "
         f"analysed otherwise, so the difference has no interval; or `{DIFFERENT}`.",
     }
-    said = {"first": f"In {first}.", "second": f"In {second}.", "difference": "Second minus first."}
+    labels = {"first": f"In {first}.", "second": f"In {second}.", "difference": "Second minus first."}
 
     def column(label: str) -> tuple[str, str, str]:
         base, _, side = label.rpartition("_")
-        if label in known or side not in said:
+        if label in columns_by_name or side not in labels:
             base, side = label, ""
-        told = known.get(base)
-        words = told.description if told else own.get(label, "A parameter that a run was repeated for.")
+        column = columns_by_name.get(base)
+        words = column.description if column else descriptions.get(label, "A parameter that a run was repeated for.")
         if label in ends:
-            words = f"Limit of the difference of {told.of}."
-        return label, told.unit if told else "", f"{words} {said.get(side, '')}".strip()
+            words = f"Limit of the difference of {column.of}."
+        return label, column.unit if column else "", f"{words} {labels.get(side, '')}".strip()
 
     words = f"{declared.description} First: {first}; second: {second}. {_in_both([frame])}"
-    title = f"{declared.title}: {of}" if of else declared.title
-    return write_table(frame, folder, _of(name, of), title, words, list(map(column, frame.columns)))
+    title = f"{declared.title}: {subtitle}" if subtitle else declared.title
+    return write_table(frame, folder, _of(name, subtitle), title, words, list(map(column, frame.columns)))
 
 
 def _in_both(frames: Sequence[pd.DataFrame]) -> str:
@@ -518,26 +522,28 @@ def _apart(name: str, frame: pd.DataFrame, confidence: float) -> tuple[int, int,
     """Return how many differences have an interval, how many of these exclude 0, and how many would by chance."""
     ends = {estimate: (low, high) for estimate, low, high in reversed(tables.schema(name).intervals)}
     both = [(frame[low], frame[high]) for low, high in ends.values() if low in frame]
-    known = sum(int(low.notna().sum()) for low, _ in both)
+    n_intervals = sum(int(low.notna().sum()) for low, _ in both)
     apart = sum(int(((low > 0) | (high < 0)).sum()) for low, high in both)
     level = frame["confidence"].astype(float) if "confidence" in frame else confidence
-    return known, apart, sum(float(((1 - level) * low.notna()).sum()) for low, _ in both)
+    return n_intervals, apart, sum(float(((1 - level) * low.notna()).sum()) for low, _ in both)
 
 
-def _findings(pair: _Pair, of: str) -> list[dict]:
+def _findings(pair: _Pair, subtitle: str) -> list[dict]:
     """Say how many rows met, how many tables are the same, and how many differences exclude 0."""
     frames = pair.frames
-    found = [("Which rows are in both runs?", _in_both(list(frames.values())))]
+    findings = [("Which rows are in both runs?", _in_both(list(frames.values())))]
     alike = sum(bool((frame["basis"] == IDENTICAL).all()) for frame in frames.values())
     if alike:
-        found.append(("Which tables are the same?", f"{alike} of {len(frames)}, from the same measurements."))
+        findings.append(("Which tables are the same?", f"{alike} of {len(frames)}, from the same measurements."))
     for name, frame in frames.items():
-        known, apart, chance = _apart(name, frame, pair.confidence)
-        if known:
+        n_intervals, apart, chance = _apart(name, frame, pair.confidence)
+        if n_intervals:
             question = f"{tables.schema(name).title}: what differs?"
-            found.append((question, f"{apart} of {known} differences exclude 0; by chance {chance:.2g} would."))
+            findings.append(
+                (question, f"{apart} of {n_intervals} differences exclude 0; by chance {chance:.2g} would.")
+            )
     # The rows that met and what follows first stand at the top.
     return [
-        {"question": question, "answer": answer, "variant": of, "main": order < 2}
-        for order, (question, answer) in enumerate(found)
+        {"question": question, "answer": answer, "variant": subtitle, "main": order < 2}
+        for order, (question, answer) in enumerate(findings)
     ]

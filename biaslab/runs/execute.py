@@ -45,7 +45,7 @@ KEPT = (
 _LONGEST_REASON = 2000
 
 
-def at_a_time(params: RunParams) -> int:
+def count_parallel(params: RunParams) -> int:
     """Return how many notebooks are executed at a time; 0 is one per processor, and on a GPU it is one.
 
     Each has workers of its own, of which one team can fill a cluster; and where images are made each holds the models,
@@ -63,11 +63,11 @@ def _kernels(jobs: list[Job], side_by_side: int) -> kernels.Kernels:
     """Return kernels for the notebooks of jobs, with the libraries that these import."""
     workers = _workers(jobs, side_by_side)
     given = kernels.environment(workers) | {huggingface.COMMITS: json.dumps(huggingface.commits())}
-    given |= {ATTEMPT: str(jobs[0].attempt), kernels.REHEARSED: "1"}
+    given |= {ATTEMPT: str(jobs[0].attempt), kernels.PREFLIGHT_DONE: "1"}
     # One cluster for all notebooks, where a batch system starts it.
     for compute in (job.request.settings.compute for job in jobs if job.request and job.request.settings):
         given |= start_scheduler(Workers(compute.engine, compute.workers, compute.address))
-    modules = sorted(code_digest.imported(cell for job in jobs for cell in job.notebook.cells))
+    modules = sorted(code_digest.imported_digest(cell for job in jobs for cell in job.notebook.cells))
     if sum(job.makes_images for job in jobs) > workers:
         modules += kernels.MODEL_MODULES
     return kernels.Kernels(workers, given, [*_MODULES.split(), *modules])
@@ -126,7 +126,7 @@ def _side_by_side(
         try:
             while pending or left:
                 while pending and len(left) < workers:
-                    job = following(pending, left.values())
+                    job = next_jobs(pending, left.values())
                     pending.remove(job)
                     left[pool.submit(execute, job, running)] = job
                 done, _ = wait(left, timeout=2, return_when=FIRST_COMPLETED)
@@ -145,7 +145,7 @@ def _side_by_side(
             raise
 
 
-def following(pending: Sequence[Job], running: Iterable[Job]) -> Job:
+def next_jobs(pending: Sequence[Job], running: Iterable[Job]) -> Job:
     """Return what to execute beside others: the first for which no images are made that are made for one of these.
 
     It would wait for them, and its processor with it. Without such a one it is the first of all.
@@ -156,7 +156,7 @@ def following(pending: Sequence[Job], running: Iterable[Job]) -> Job:
 
 def _images(job: Job) -> set[tuple[str, str]]:
     """Return whose images are made for a job: papers, each with the variant."""
-    return {(name.partition("_")[0], job.suffix) for name in job.takes} if job.makes_images else set()
+    return {(name.partition("_")[0], job.suffix) for name in job.used_tables} if job.makes_images else set()
 
 
 def print_aside(text: str) -> None:
@@ -191,7 +191,7 @@ def execute(job: Job, running: kernels.Kernels) -> dict:
     # As in the run's own folder, where they are put when they are whole.
     target, page = job.pages(job.attempt)
     # In its parameters, in what it printed, and in errors.
-    public = partial(redact.redacted, texts=job.private)
+    public = partial(redact.redact, texts=job.private)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         (job.attempt / job.slug).mkdir(parents=True, exist_ok=True)
@@ -227,7 +227,7 @@ def _papermill(job: Job, target: Path, running: kernels.Kernels) -> str:
     folder = (job.notebook.folder or job.notebook.path.parent).absolute()
     failure = ""
     try:
-        with running.one(folder, job.attempt / job.slug / _LOG) as manager:
+        with running.acquire(folder, job.attempt / job.slug / _LOG) as manager:
             try:
                 papermill.execute_notebook(
                     _literal(job.notebook.path),
@@ -258,7 +258,7 @@ def _literal(path: Path) -> str:
 
 def _said(error: Exception, job: Job) -> str:
     """Return an error in words; of what the system refused, what to do about it."""
-    text = result_cache.explained(error, job.folder, KEPT)
+    text = result_cache.explain_error(error, job.folder, KEPT)
     return f"{type(error).__name__ if text == str(error) else RunError.__name__}: {_shortened(text)}"
 
 
@@ -280,7 +280,7 @@ def _record(job: Job, status: str, reason: str = "", seconds: float = 0.0) -> di
         "status": status,
         "reason": reason,
         "seconds": round(seconds, 1),
-        "ended": result_cache.now(),
+        "ended": result_cache.cache_now(),
         "version": __version__,
         "fingerprint": job.fingerprint,
         "kept": False,

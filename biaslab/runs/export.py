@@ -8,16 +8,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 from biaslab import redact
-from biaslab.cache.result_cache import check_target, explaining, temporary_of
+from biaslab.cache.result_cache import check_target, explain_errors, temporary_path
 from biaslab.errors import RunError
 from biaslab.io.places import default_root, project_root
-from biaslab.runs.collect import IMAGES, PICTURES, PROMPTS
-from biaslab.runs.compare import find, record_of
+from biaslab.runs.collect import IMAGE_PAGES, IMAGES, PROMPTS
+from biaslab.runs.compare import find_run, make_record
 from biaslab.study import sources
 
 # What a run leaves for readers, and what its record names in these; its parts, stages and images stay behind.
 FILES = ("index.html", "run.json", "params.yaml")
-NAMED = ("notebooks", "tables", "figures", PICTURES, sources.MEASURED, PROMPTS, IMAGES)
+NAMED = ("notebooks", "tables", "figures", IMAGE_PAGES, sources.MEASURED, PROMPTS, IMAGES)
 # The same run gives the same bytes, whenever it is packed.
 _TIME = (1980, 1, 1, 0, 0, 0)
 _TITLE = "This is a report of biaslab, an audit of text-to-image models for social bias."
@@ -35,7 +35,8 @@ To make and judge the images again, or those of another model with --set model=M
 
     biaslab run FOLDER/params.yaml --set run=NAME
 
-Files and folders of the run's machine are not in it; name yours with --set, such as custom.prompts=FOLDER/{PROMPTS}.
+Files and folders of the run's machine are not in it; name yours with --set, such as
+custom.prompts_file=FOLDER/{PROMPTS}.
 """
 
 
@@ -55,18 +56,20 @@ def export(
         RunError: The run's record cannot be read, a table is not the one that the run left, a file names a folder of
             a machine or holds a key of the environment, or the disk is full.
     """
-    folder = find(run, Path(outputs))
-    record = record_of(folder, comparisons=True)
+    folder = find_run(run, Path(outputs))
+    record = make_record(folder, comparisons=True)
     target = Path(output) if output else Path(outputs) / f"{folder.name}.zip"
     check_target(target, _is_export, "export", "--output")
-    part = temporary_of(target)
-    with explaining(target, "The run is as it was: {fix}, or name another file with --output, and export it again."):
+    part = temporary_path(target)
+    with explain_errors(
+        target, "The run is as it was: {fix}, or name another file with --output, and export it again."
+    ):
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as packed:
                 roots = folder, folder.parent, Path(outputs).absolute(), project_root(), project_root(folder)
-                private = redact.folders(None, *roots, default_root().absolute())
-                keys = redact.keys(record.get("parameters"))
+                private = redact.find_folders(None, *roots, default_root().absolute())
+                keys = redact.find_keys(record.get("parameters"))
                 for name in _named(record, folder):
                     _check(name, data := (folder / name).read_bytes(), private, keys)
                     packed.writestr(_entry(f"{folder.name}/{name}"), data)
@@ -119,5 +122,5 @@ def _check(name: str, data: bytes, folders: Iterable[str], keys: Mapping[str, st
     if found := max((folder for folder in folders if folder.encode() in data), key=len, default=""):
         raise RunError(
             f"{name} names {found}, a folder of this machine. Let its notebook show and save names without folders, "
-            "such as biaslab.redact.named gives, and run it with --force."
+            "such as biaslab.redact.basename gives, and run it with --force."
         )

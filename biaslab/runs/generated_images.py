@@ -15,14 +15,14 @@ import pandas as pd
 
 from biaslab.cache import result_cache
 from biaslab.errors import BiaslabError, MissingInputError
-from biaslab.pipeline.image_counts import Asked, computing_nothing
+from biaslab.pipeline.image_counts import ImageRequest, read_only_pipeline
 from biaslab.report import image_pages
 from biaslab.runs import dry_run, jobs, listing
-from biaslab.runs.collect import PICTURES, STRIPS
+from biaslab.runs.collect import IMAGE_PAGES, STRIPS
 from biaslab.schema import tables
 
 
-def of_run(asked: Sequence[Asked]) -> Iterator[image_pages.Drawn]:
+def draw_images(asked: Sequence[ImageRequest]) -> Iterator[image_pages.ModelImages]:
     """Yield the images asked for that the models of a run made and its store has whole, by paper, kind and model.
 
     Of several settings of one model those that come first.
@@ -35,26 +35,28 @@ def of_run(asked: Sequence[Asked]) -> Iterator[image_pages.Drawn]:
             continue
         try:
             room = import_module(tables.module(one.paper, "measure"))
-            people, images = room.drawn(computing_nothing(one.pipeline), one.kind)
+            people, images = room.people_in_images(read_only_pipeline(one.pipeline), one.kind)
         except (result_cache.UnfinishedError, MissingInputError):
             continue
         shown.add(key)
         called = kinds[one.kind] + (f", the first of {several[key]} settings" if several[key] > 1 else "")
         if len(people):
-            yield image_pages.Drawn(one.paper, one.kind, called, one.model, people.reset_index(drop=True), images)
+            yield image_pages.ModelImages(one.paper, one.kind, called, one.model, people.reset_index(drop=True), images)
 
 
-def remarks(asked: Iterable[Asked]) -> list[str]:
+def remarks(asked: Iterable[ImageRequest]) -> list[str]:
     """Return sentences on copies, black images and files that are left out, of models whose images the store has."""
     found: dict[str, None] = {}
     for one in asked:
-        if one.made_by.truthful or not one.images or one.there < one.images:
+        if one.image_model.truthful or not one.n_images or one.n_cached < one.n_images:
             continue
         # What is wrong with its images, notebooks have said.
         with contextlib.suppress(BiaslabError):
-            pipeline = computing_nothing(one.pipeline)
-            made = pipeline.made(one.prompts, one.of, one.several, kept_as=one.kept_as)
-            found |= dict.fromkeys(f"{one.model}: {text}" for text in pipeline.remarks(made))
+            pipeline = read_only_pipeline(one.pipeline)
+            made = pipeline.generate_images(
+                one.prompts, one.prompt_set, one.several_people, storage_class=one.storage_class
+            )
+            found |= dict.fromkeys(f"{one.model}: {text}" for text in pipeline.image_remarks(made))
     return list(found)
 
 
@@ -64,20 +66,20 @@ def written(folder: Path, planned: Iterable[jobs.Job]) -> tuple[list[dict], list
     Prompts and images are listed next to them (:mod:`biaslab.runs.listing`).
     """
     try:
-        asked = dry_run.asked(jobs.pipelines(planned))
+        asked = dry_run.image_requests(jobs.pipelines(planned))
         listing.write(folder, asked)
         return write(folder, asked), remarks(asked)
     except Exception as error:
         return [], [f"No images are shown: {type(error).__name__}: {error}"]
 
 
-def write(folder: Path, asked: Sequence[Asked]) -> list[dict]:
+def write(folder: Path, asked: Sequence[ImageRequest]) -> list[dict]:
     """Write a run's pictures into its folder, and return what its record says of them, an entry a model.
 
     What is there of the same images and judgements stays; so does what an earlier run left where the store has the
     images no more.
     """
-    drawn = list(of_run(asked))
+    drawn = list(draw_images(asked))
     place = folder / STRIPS
     before = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
     digest = _digest(drawn)
@@ -85,16 +87,16 @@ def write(folder: Path, asked: Sequence[Asked]) -> list[dict]:
         return before["models"]
     if not drawn:
         return []
-    by_model: dict[str, list[image_pages.Drawn]] = {}
+    by_model: dict[str, list[image_pages.ModelImages]] = {}
     for one in drawn:
         texts = {name: one.people[name].map(str) for name in ("group", "who", "prompt")}
         by_model.setdefault(one.model, []).append(one._replace(people=one.people.assign(**texts)))
     # With the pages of models that are there no more.
-    shutil.rmtree(folder / PICTURES, ignore_errors=True)
-    (folder / PICTURES).mkdir(parents=True)
+    shutil.rmtree(folder / IMAGE_PAGES, ignore_errors=True)
+    (folder / IMAGE_PAGES).mkdir(parents=True)
     models = []
     for k, (model, of) in enumerate(by_model.items(), start=1):
-        page = f"{PICTURES}/model-{k}.html"
+        page = f"{IMAGE_PAGES}/model-{k}.html"
         counts = image_pages.write_model(folder / page, model, of, index="../index.html")
         models.append({"model": model, "page": page, **counts})
     whole = {
@@ -106,7 +108,7 @@ def write(folder: Path, asked: Sequence[Asked]) -> list[dict]:
     return models
 
 
-def _first(drawn: list[image_pages.Drawn]) -> list[image_pages.Drawn]:
+def _first(drawn: list[image_pages.ModelImages]) -> list[image_pages.ModelImages]:
     """Return the first kind of each paper and model, in the order in which papers name their kinds."""
     papers, first = tables.papers(), {}
     for one in sorted(drawn, key=lambda one: list(papers[one.paper].drawn).index(one.kind)):
@@ -114,7 +116,7 @@ def _first(drawn: list[image_pages.Drawn]) -> list[image_pages.Drawn]:
     return sorted(first.values(), key=lambda one: list(papers).index(one.paper))
 
 
-def _digest(drawn: list[image_pages.Drawn]) -> str:
+def _digest(drawn: list[image_pages.ModelImages]) -> str:
     """Return what pictures rest on: images, what was judged of them, and how they are shown."""
     # Strips whose intervals took people for the unit are written anew.
     whole = hashlib.sha256(b"images are the unit")

@@ -22,7 +22,7 @@ jupyter lab notebooks                      # explore: change a notebook's parame
 
 - `notebooks/`: one folder per paper, one notebook per section; both commands execute these with their own parameters.
 - `params/`: parameters files for `biaslab run`; `biaslab settings` lists all that can be set in `settings:`.
-- `outputs/`: one folder per run; open its `index.html`. The cache is in `outputs/.store`.
+- `outputs/`: one folder per run; open its `index.html`. The cache is in `outputs/.cache`.
 
 `biaslab --help` lists the commands; JupyterLab comes with `pip install "biaslab[lab]"`.
 """
@@ -39,10 +39,12 @@ def init(folder: str | Path) -> list[Path]:
     folder = Path(folder).expanduser()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ParameterError(f"{folder} exists and is not empty; name a new or empty folder.")
-    source = places.packaged()
+    source = places.is_packaged()
     for part in ("notebooks", "params"):
         shutil.copytree(source / part, folder / part, ignore=shutil.ignore_patterns(".*", "__pycache__"))
-    brought = [path for inner in plugins.folders().values() for path in sorted((inner / "params").glob("*.yaml"))]
+    brought = [
+        path for inner in plugins.notebook_folders().values() for path in sorted((inner / "params").glob("*.yaml"))
+    ]
     for path in brought:
         if not (to := folder / "params" / path.name).exists():
             shutil.copyfile(path, to)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from biaslab import plugins
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import ParameterError, RunError, loading, name_help
-from biaslab.request import Request, resolved
+from biaslab.request import Request, resolve_parameters
 from biaslab.runs.params import Notebook, RunParams
 from biaslab.schema import tables
 from biaslab.schema.values import check_draws, dotted
@@ -34,11 +34,11 @@ class Job:
     notebook: Notebook
     variant: Mapping[str, Any]  # Values of the swept parameters, mappings as texts; empty without a sweep.
     suffix: str  # What tells this variant's files from others', for example ``--model-sd-1.4``.
-    given: Mapping[str, Any]  # The parameters that papermill injects, but for the folder of results.
+    parameters_given: Mapping[str, Any]  # The parameters that papermill injects, but for the folder of results.
     reason: str = ""  # Why the notebook is not executed; empty if it is.
     fails: bool = False  # Whether that is a failure; else the notebook does not apply here and is skipped.
     request: Request | None = None  # What it asks for; None where it takes no source.
-    without: sources.LeftOut | None = None  # What it does without where images are made, for want of judges.
+    omissions: sources.Omissions | None = None  # What it does without where images are made, for want of judges.
     fingerprint: str = ""  # Digest of all that the results depend on.
     folder: Path = Path()  # The run's folder.
     attempt: Path = Path()  # The folder of this start of the run, which the notebook writes to.
@@ -46,9 +46,9 @@ class Job:
     private: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
-    def takes(self) -> frozenset[str]:
+    def used_tables(self) -> frozenset[str]:
         """The measured tables that it takes, without those that it has to do without."""
-        return self.notebook.takes.difference(self.without.tables if self.without else ())
+        return self.notebook.used_tables.difference(self.omissions.tables if self.omissions else ())
 
     @property
     def makes_images(self) -> bool:
@@ -69,7 +69,7 @@ class Job:
     def parameters(self) -> dict[str, Any]:
         """All that papermill injects."""
         folder = {_OUTPUT: str(self.folder / PARTS / self.slug)}
-        return {**self.given, **(folder if _OUTPUT in self.notebook.parameters else {})}
+        return {**self.parameters_given, **(folder if _OUTPUT in self.notebook.parameters else {})}
 
     def pages(self, folder: Path) -> list[Path]:
         """Return where the executed notebook and its page are below a folder."""
@@ -82,8 +82,8 @@ def plan(params: RunParams) -> list[Job]:
     variants = params.variants()
     suffixes = _suffixes([words for _, words in variants])
     for (variant, words), suffix in zip(variants, suffixes, strict=True):
-        values = resolved({"source": params.default("source"), **params.values, **variant})
-        whole = Request.of(values)
+        values = resolve_parameters({"source": params.default("source"), **params.values, **variant})
+        whole = Request.from_parameters(values)
         check_draws(**{k: values[k] for k in ("bootstrap_replicates", "confidence") if k in values})
         sources.check_all(whole)
         planned = []
@@ -97,34 +97,37 @@ def plan(params: RunParams) -> list[Job]:
             request = _request(notebook, given, whole)
             reason, without = _not_applicable(notebook, given, request), None
             if not reason and request is not None and request.makes_images:
-                without = sources.left_out(notebook.takes, notebook.needs, request.opened)
+                without = sources.find_omissions(notebook.used_tables, notebook.required_tables, request.opened)
                 reason = without.reason if without.on_purpose else ""
                 if reason and notebook.id in params.notebooks:
                     raise ParameterError(f"The notebook {notebook.id} was selected and cannot run. {reason}")
-            planned.append(Job(notebook, words, suffix, given, reason, request=request, without=without))
+            planned.append(Job(notebook, words, suffix, given, reason, request=request, omissions=without))
         doing = [job for job in planned if not job.reason]
         if not doing:
             raise ParameterError(planned[0].reason)
-        taken = set().union(*(job.takes for job in doing))
-        printed = any(sources.stands_beside(name, whole.source) for name in taken)
-        if "compare_with" in params.set_here and "published" in whole.beside and not printed:
+        taken = set().union(*(job.used_tables for job in doing))
+        printed = any(sources.is_comparable(name, whole.source) for name in taken)
+        if "baselines" in params.set_here and "published" in whole.baselines and not printed:
             raise ParameterError(
                 "The papers print no values of these measures, so there is nothing to compare with. Leave out "
-                "--baselines reference, or select a paper's notebooks."
+                "--baselines published, or select a paper's notebooks."
             )
         if whole.makes_images:
             from biaslab.pipeline import validation
 
             _check_used(params.set_here, doing, whole)
-            needed = set().union(*(job.notebook.needs for job in doing))
+            needed = set().union(*(job.notebook.required_tables for job in doing))
             validation.check_work(whole.opened, taken, needed=needed)
         jobs += planned
     return jobs
 
 
 # Groups of settings that prompts of another name use; and, of captions, what decides which there are.
-_USED_AS = {"critic": "people", "generation": "captions"}
-_OF_CORPUS = ("corpus", "rows", "columns", "skew", "training_images", "downloads", "names", "approaches")
+_USED_AS = {"critic": "paired", "generation": "captions"}
+_OF_CORPUS = (
+    *("corpus", "max_captions", "columns", "synthetic_bias", "training_images"),
+    *("downloads", "name_recognizer", "approaches"),
+)
 
 
 def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) -> None:
@@ -133,15 +136,21 @@ def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) ->
     from biaslab.pipeline.validation import PROMPTS
     from biaslab.settings import COUNTS
 
-    settings, papers = request.filled, tables.papers()
-    schemas = [tables.schemas()[name] for job in doing for name in job.takes if name in tables.schemas()]
+    settings, papers = request.filled_settings, tables.papers()
+    schemas = [tables.schemas()[name] for job in doing for name in job.used_tables if name in tables.schemas()]
     used = {word for schema in schemas for word in (schema.paper, schema.prompts)}
     of_captions = used & {*PROMPTS} - {"people", "scenes"}
-    questions = any("settings.judging.questions" in look.when for one in schemas for look in one.looks)
-    rated = any("settings.judging.ratings" in one.makes_if for one in schemas)
-    seen_by = [attrgetter(name)(settings) for name in domains.ASKED]
+    questions = any("settings.judging.questions_file" in look.when for one in schemas for look in one.looks)
+    rated = any("settings.judging.annotations" in one.makes_if for one in schemas)
+    seen_by = [attrgetter(name)(settings) for name in domains.GENDER_ROLES]
     seen_by = [one for each in seen_by for one in (each if isinstance(each, tuple) else (each,))]
-    asked = (request.made_by, *settings.others, settings.critic.kind, settings.captions.paraphraser, *seen_by)
+    asked = (
+        request.generating_model,
+        *settings.baseline_models,
+        settings.critic.kind,
+        settings.captions.paraphraser,
+        *seen_by,
+    )
     for name in names:
         group, _, inner = name.partition(".")
         whose, why = _USED_AS.get(group, group), ""
@@ -150,9 +159,9 @@ def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) ->
             why = "nothing is asked of an endpoint. Name one"
         elif group == "vision" and not any(one.startswith(ENDPOINT) for one in seen_by):
             why = "no judge is a vision model. Name one, as judging.gender=endpoint:NAME"
-        elif name in ("judging.questions", "judging.annotator") and not questions:
+        elif name in ("judging.questions_file", "judging.question_model") and not questions:
             why = "questions apply only to your own images or prompts. Name these"
-        elif name == "judging.ratings" and not rated:
+        elif name == "judging.annotations" and not rated:
             why = "no selected notebook combines annotations and judge. Select one, such as beyond_precision"
         elif group == "captions" or (group == "generation" and inner in COUNTS):
             of_corpus = group == "captions" and inner in _OF_CORPUS
@@ -175,7 +184,7 @@ def _request(notebook: Notebook, given: Mapping[str, Any], whole: Request) -> Re
     if whole.makes_images and not {"model", "settings"}.issubset(notebook.parameters):
         return whole
     own = {k: v for k, v in notebook.parameters.items() if k in ("model", "seed")}
-    request = Request.of({**own, **given})
+    request = Request.from_parameters({**own, **given})
     return whole if request == whole else request
 
 
@@ -197,32 +206,32 @@ def _not_applicable(notebook: Notebook, given: Mapping[str, Any], request: Reque
     paper = tables.papers()[paper].rests_on or paper if paper in tables.papers() else paper
     default = notebook.parameters.get("source", "published")
     source, model = (request.source, request.model) if request else (default, given.get("model", "all"))
-    if default == "ratings" and source != "ratings":
-        return "It reads a file of annotations: set source to 'ratings' and ratings to the file."
-    if source == "ratings" and not any(t.rated for t in tables.schemas().values() if t.paper == paper):
+    if default == "annotations" and source != "annotations":
+        return "It reads a file of annotations: set source to 'annotations' and annotations to the file."
+    if source == "annotations" and not any(t.rated for t in tables.schemas().values() if t.paper == paper):
         return f"Annotations contain no measurements for {paper}."
     if request is not None and request.makes_images:
-        if paper not in tables.measuring():
+        if paper not in tables.measuring_papers():
             return f"The pipeline measures nothing for {paper}."
         if "settings" not in notebook.parameters:
             return "It takes no settings, so it could measure something else than the rest of the run."
         declared = tables.schemas()
-        behind = [n for n in sorted(notebook.needs) if n in declared and declared[n].images]
+        behind = [n for n in sorted(notebook.required_tables) if n in declared and declared[n].images]
         if behind and not request.opened.has_images:
             return f"It needs the images behind captions (for {behind[0]}). {request.opened.no_images}"
         return ""
-    known = None if model == "all" else sources.models(paper, source=source, ratings=given.get("ratings", ""))
+    known = None if model == "all" else sources.models(paper, source=source, annotations=given.get("annotations", ""))
     if known is None or model in known:
         return ""
     return f"{source} has no measurements of the model {model!r} for {paper}. {name_help(model, known)}"
 
 
-def left_out(jobs: Iterable[Job]) -> list[str]:
+def describe_omissions(jobs: Iterable[Job]) -> list[str]:
     """Say what jobs do without because judges were given as empty, or never named: a sentence a setting."""
     # By setting: the notebooks left out, the tables of others, and those that say less.
     names: dict[str, tuple[set[str], set[str], set[str]]] = {}
-    for job in (job for job in jobs if job.without):
-        without = job.without
+    for job in (job for job in jobs if job.omissions):
+        without = job.omissions
         found = ({}, without.tables, without.in_part)
         for kind, by_name in enumerate([{job.notebook.id: without.settings}] if job.reason else found):
             for name, setting in ((name, one) for name, settings in by_name.items() for one in settings):
@@ -237,9 +246,9 @@ def left_out(jobs: Iterable[Job]) -> list[str]:
     return sentences
 
 
-def unmatched(opened: Iterable[Opened]) -> list[str]:
+def unmatched(opened: Iterable[OpenPipeline]) -> list[str]:
     """Return a sentence for each of a user's files whose names and those of a run do not all match."""
-    pipelines = [one for own in opened for one in (own.pipeline, *own.pipeline.others)]
+    pipelines = [one for own in opened for one in (own.pipeline, *own.pipeline.baseline_pipelines)]
     if not pipelines:
         return []
     from biaslab.pipeline import matching
@@ -250,7 +259,7 @@ def unmatched(opened: Iterable[Opened]) -> list[str]:
 # -- the pipelines that they open --------------------------------------------------------------------------
 
 
-class Opened(NamedTuple):
+class OpenPipeline(NamedTuple):
     """A pipeline that notebooks of a run open."""
 
     pipeline: Pipeline
@@ -274,7 +283,7 @@ class Work(Protocol):
 
 def work(notebook: str, pipeline: Pipeline) -> Iterator[Work]:
     """Yield what a notebook, by its id, takes beyond measured tables, as the packages say that bring it."""
-    for package, folder in plugins.folders().items():
+    for package, folder in plugins.notebook_folders().items():
         if (folder / "notebooks" / f"{notebook}.ipynb").is_file():
             with loading(package, "a package with notebooks"):
                 asked = getattr(importlib.import_module(package), "work", None)
@@ -282,14 +291,14 @@ def work(notebook: str, pipeline: Pipeline) -> Iterator[Work]:
                 yield more
 
 
-def pipelines(jobs: Iterable[Job], *, progress: bool = False) -> list[Opened]:
+def pipelines(jobs: Iterable[Job], *, progress: bool = False) -> list[OpenPipeline]:
     """Return the pipelines that jobs open, one for each model, seed and settings."""
-    opened: dict[str, Opened] = {}
+    opened: dict[str, OpenPipeline] = {}
     for job in jobs:
         if job.makes_images:
             own = job.request.pipeline(progress=progress)
-            one = opened.setdefault(repr((own.model, own.settings, own.seed)), Opened(own, set(), set()))
-            one.tables.update(job.takes)
+            one = opened.setdefault(repr((own.model, own.settings, own.seed)), OpenPipeline(own, set(), set()))
+            one.tables.update(job.used_tables)
             one.notebooks.add(job.notebook.id)
     return list(opened.values())
 
@@ -302,7 +311,9 @@ def judges(jobs: Iterable[Job]) -> dict[str, dict[str, str]]:
     from biaslab.pipeline import requirements
 
     known: dict[str, str] = {}
-    return {job.slug: requirements.digests(job.request.opened, job.takes, known) for job in jobs if job.makes_images}
+    return {
+        job.slug: requirements.digests(job.request.opened, job.used_tables, known) for job in jobs if job.makes_images
+    }
 
 
 def inputs(jobs: Iterable[Job], folder: Path) -> dict[str, str]:
@@ -331,7 +342,7 @@ def input_of(job: Job) -> str:
     if request.makes_images:
         from biaslab.pipeline.validation import INPUTS
 
-        settings = dotted(job.given.get("settings") or {})
+        settings = dotted(job.parameters_given.get("settings") or {})
         given = (f"{name} {settings[name]}" for name in INPUTS if name in settings)
-        return ", ".join([f"{request.source}: {request.made_by}", *given])
-    return str(Path(request.ratings if request.source == "ratings" else request.source))
+        return ", ".join([f"{request.source}: {request.generating_model}", *given])
+    return str(Path(request.annotations if request.source == "annotations" else request.source))

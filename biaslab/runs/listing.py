@@ -12,12 +12,12 @@ from biaslab import plugins
 from biaslab.cache import result_cache
 from biaslab.errors import BiaslabError
 from biaslab.judges import duplicates
-from biaslab.pipeline.image_counts import Asked, computing_nothing
+from biaslab.pipeline.image_counts import ImageRequest, read_only_pipeline
 from biaslab.runs.collect import IMAGES, PROMPTS
 from biaslab.schema import tables
 
 
-def write(folder: Path, asked: Iterable[Asked]) -> None:
+def write(folder: Path, asked: Iterable[ImageRequest]) -> None:
     """Write the prompts and images that the store has complete; nothing is computed for it.
 
     Of several settings of one model the first are listed. What an earlier start listed stays where the store has not
@@ -29,20 +29,22 @@ def write(folder: Path, asked: Iterable[Asked]) -> None:
         if tuple(source.values()) in listed:
             continue
         made = None
-        if one.made_by.truthful or one.there == one.images > 0:
+        if one.image_model.truthful or one.n_cached == one.n_images > 0:
             # What is wrong with its images, notebooks have said.
             with contextlib.suppress(BiaslabError):
-                pipeline = computing_nothing(one.pipeline)
-                made = pipeline.made(one.prompts, one.of, one.several, kept_as=one.kept_as)
+                pipeline = read_only_pipeline(one.pipeline)
+                made = pipeline.generate_images(
+                    one.prompts, one.prompt_set, one.several_people, storage_class=one.storage_class
+                )
         if made is None:
             whole = False
             continue
         listed.add(tuple(source.values()))
         prompts.append(_prompts(one).assign(**source))
-        images.append(duplicates.whole(made).table.assign(**source))
+        images.append(duplicates.all_images(made).table.assign(**source))
     if prompts and (whole or not (folder / PROMPTS).is_file()):
         found = pd.concat(prompts, ignore_index=True)
-        # The same prompts of several models are one row, so that the file can be given as custom.prompts.
+        # The same prompts of several models are one row, so that the file can be given as custom.prompts_file.
         by = [name for name in found if name != "model"]
         found = found.groupby(by, sort=False, dropna=False)["model"].agg(", ".join).reset_index()
         # Without the guard against formulas, which would be part of the prompts of a run that is given the file.
@@ -51,11 +53,13 @@ def write(folder: Path, asked: Iterable[Asked]) -> None:
         tables.write(pd.concat(images, ignore_index=True), folder / IMAGES)
 
 
-def _prompts(one: Asked) -> pd.DataFrame:
-    """Return prompts with the columns of ``custom.prompts``; captions are others', unless a package brings them."""
+def _prompts(one: ImageRequest) -> pd.DataFrame:
+    """Return prompts with the columns of ``custom.prompts_file``; captions are others', unless a package
+    brings them.
+    """
     rows = one.prompts.drop_duplicates("prompt_id")
     group = next((name for name in ("group", "occupation", "profession") if name in rows), "text")
-    if one.captioned and one.pipeline.settings.captions.corpus not in plugins.points(plugins.CORPORA):
+    if one.is_from_captions and one.pipeline.settings.captions.corpus not in plugins.entry_points(plugins.CORPORA):
         rows = rows.assign(text="", **{group: ""})
     columns = {"prompt": rows["text"], "group": rows[group], "n": rows["n_images"]}
-    return rows[["prompt_id"]].assign(**columns, people=rows.get("people", 1 + one.several))
+    return rows[["prompt_id"]].assign(**columns, people=rows.get("people", 1 + one.several_people))

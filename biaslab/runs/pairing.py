@@ -21,13 +21,13 @@ Read = Callable[[str], pd.DataFrame]
 
 
 @cache
-def over() -> dict[str, tuple[Callable[[Read], Iterator[pd.DataFrame]], tuple[str, ...]]]:
+def unit_readers() -> dict[str, tuple[Callable[[Read], Iterator[pd.DataFrame]], tuple[str, ...]]]:
     """Return by table its rows' units, as ``papers/<paper>/units.py`` have them, and the limits of intervals over them.
 
     Units come with the table's own keys, ``unit`` and ``value``; limits are the lower ones. Intervals of other kinds,
     over the images of one unit, are not paired.
     """
-    names = (tables.module(paper, "pairing") for paper in tables.measuring())
+    names = (tables.module(paper, "pairing") for paper in tables.measuring_papers())
     rooms = (import_module(name) for name in names if find_spec(name))
     return {name: units for room in rooms for name, units in room.OVER.items()}
 

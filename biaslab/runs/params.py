@@ -26,10 +26,10 @@ from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 from biaslab import plugins
 from biaslab.errors import InputError, ParameterError, name_help
 from biaslab.io import plainyaml, reading
-from biaslab.io.places import packaged, project_root
+from biaslab.io.places import is_packaged, project_root
 from biaslab.report import records
-from biaslab.schema import tables, values
-from biaslab.schema.groups import Group, Texts, Whole, field
+from biaslab.schema import old_names, tables, values
+from biaslab.schema.groups import Group, Integer, Texts, field
 from biaslab.schema.values import dotted
 
 # Set by the runner for each notebook, never by a parameters file.
@@ -65,8 +65,8 @@ class Notebook:
     title: str  # Its first heading.
     parameters: Mapping[str, Any]  # Names and defaults in its cell tagged ``parameters``.
     cells: tuple[str, ...] = ()  # The code of its cells.
-    takes: frozenset[str] = frozenset()  # The measured tables that it takes.
-    needs: frozenset[str] = frozenset()  # The tables among them that it cannot do without.
+    used_tables: frozenset[str] = frozenset()  # The measured tables that it takes.
+    required_tables: frozenset[str] = frozenset()  # The tables among them that it cannot do without.
     folder: Path | None = None  # Of one that another package brings: the folder that it is executed in.
     problem: str = ""  # Why it cannot be executed, in a sentence; such a notebook has no parameters.
     is_tagged: bool = True  # Whether it has a cell of parameters; one that is just begun has none.
@@ -90,7 +90,7 @@ class RunParams(Group):
     notebooks: Texts = field(
         (_ALL,), "Patterns of notebook ids to execute; `*` is all but those of other packages.", min_length=1
     )
-    jobs: Whole = field(
+    jobs: Integer = field(
         0,
         "Notebooks executed side by side; 0 is one per processor, or one where work runs in workers, or where images "
         "are made or judged on a GPU, which has room for one set of models.",
@@ -155,7 +155,7 @@ def load(
     overrides: Sequence[str] = (),
     notebooks: Sequence[str] = (),
     notebooks_dir: str | Path | None = None,
-    beside: str = "",
+    baselines: str = "",
 ) -> RunParams:
     """Read and check a parameters file, or what one would hold (``given``).
 
@@ -164,7 +164,7 @@ def load(
         notebooks: Patterns of notebook ids that replace the file's.
         notebooks_dir: Where the notebooks are, beside those that installed packages bring; by default the folder
             ``notebooks`` at or above the parameters file, else at or above the working folder.
-        beside: What is to stand beside the results as well: ``published``.
+        baselines: Additional baseline next to the results: ``published``.
 
     Raises:
         ParameterError: The file is missing or not YAML, a key is unknown (the nearest match is named), a value has a
@@ -173,21 +173,23 @@ def load(
     path = Path(path)
     if given is None:
         # What comes with the package is there from any folder.
-        inside = packaged() / path
+        inside = is_packaged() / path
         given = read_yaml(inside if inside.is_file() and not os.path.isfile(path) else path)
     else:
         given = dict(given)
-    brought = (folder / "notebooks" for folder in plugins.folders().values())
+    brought = (folder / "notebooks" for folder in plugins.notebook_folders().values())
     available = find_notebooks(notebooks_dir or _notebooks_dir(path), *brought)
+    names = [text.partition("=")[0].strip().removeprefix("settings.") for text in overrides]
+    old_names.check("settings", names, "--set")
     set_here = _overrides(overrides, given, available)
     given |= set_here
-    names = [text.partition("=")[0].strip().removeprefix("settings.") for text in overrides]
-    if beside:
-        given["settings"] = _with_beside(given.get("settings") or {}, beside)
-        names.append("compare_with")
+    if baselines:
+        given["settings"] = _with_baseline(given.get("settings") or {}, baselines)
+        names.append("baselines")
     for key, value in given.items():
         values.check_key(str(path), key)
         values.check(key[:60], value)
+    old_names.check("settings", old_names.setting_names(given.get("settings")), str(path))
     if notebooks:
         given["notebooks"] = list(notebooks)
     run = RunParams(**{"run": ""} | {key: given.pop(key) for key in _RUN_KEYS if key in given})
@@ -199,7 +201,7 @@ def load(
         raise ParameterError(" ".join(f"{n.path}: {n.problem}" for n in selected))
     more = {"title": run.title or run.run, "description": run.description.strip(), "file": str(path)}
     more["set_here"] = names
-    checked = _notebook_values(given, selected, available, strict=set_here)
+    checked = _notebook_values(given, selected, available, str(path), strict=set_here)
     return run.changed(**more, values=checked, selected=tuple(selected))
 
 
@@ -335,7 +337,7 @@ def _measured(cells: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
     parsed = filter(None, map(_parsed, cells))
     for call in (node for tree in parsed for node in ast.walk(tree) if isinstance(node, ast.Call)):
         asked = getattr(call.func, "attr", "")
-        if asked not in ("load", "has") or not call.args:
+        if asked not in ("load", "has_table") or not call.args:
             continue
         what = call.args[0]
         try:
@@ -344,20 +346,20 @@ def _measured(cells: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
             continue
         name = what.value if isinstance(what, ast.Constant) else f"{names[0]}_{names[-1]}"
         taken.add(name)
-        if asked == "has" or any(k.arg == "optional" for k in call.keywords):
+        if asked == "has_table" or any(k.arg == "optional" for k in call.keywords):
             optional.add(name)
     return frozenset(taken), frozenset(taken - optional)
 
 
-def _with_beside(settings: Any, beside: str) -> Any:
-    """Return settings, or each of several, that compare with what is to stand beside as well."""
+def _with_baseline(settings: Any, baseline: str) -> Any:
+    """Return settings, or each of several, with one more baseline."""
     if isinstance(settings, list):
-        return [_with_beside(one, beside) for one in settings]
+        return [_with_baseline(one, baseline) for one in settings]
     if not isinstance(settings, Mapping):
         return settings
-    asked = settings.get("compare_with", ())
+    asked = settings.get("baselines", ())
     own = asked if isinstance(asked, list | tuple) else [asked]
-    return {**settings, "compare_with": [*(one for one in own if one not in ("none", beside)), beside]}
+    return {**settings, "baselines": [*(one for one in own if one not in ("none", baseline)), baseline]}
 
 
 def read_yaml(path: Path) -> dict:
@@ -424,7 +426,7 @@ def _override(text: str, available: list[Notebook]) -> tuple[str, Any]:
 
 def _notebooks_dir(path: Path) -> Path:
     """Return the notebooks beside ``params`` at or above the file or the working folder, else the package's own."""
-    for root in (project_root(path.parent), project_root(), packaged()):
+    for root in (project_root(path.parent), project_root(), is_packaged()):
         # Those of a run were executed, with its parameters in them.
         if (root / "notebooks").is_dir() and not (root / records.FILE).is_file():
             return root / "notebooks"
@@ -432,7 +434,7 @@ def _notebooks_dir(path: Path) -> Path:
 
 
 def _notebook_values(
-    given: dict, selected: list[Notebook], available: list[Notebook], *, strict: Collection[str]
+    given: dict, selected: list[Notebook], available: list[Notebook], file: str, *, strict: Collection[str]
 ) -> dict[str, Any]:
     """Return the values in their types; a file's key of other notebooks is passed over, one in ``strict`` is not."""
     defaults = {k: v for n in selected for k, v in n.parameters.items() if k != _RESERVED}
@@ -446,6 +448,8 @@ def _notebook_values(
                 problems.append(str(error))
         elif name == _RESERVED:
             problems.append(f"{name!r} is set by the run itself; choose the folder with --outputs and run.")
+        elif name not in elsewhere and (renamed := _renamed(name, "--set" if name in strict else file)):
+            problems.append(renamed)
         elif name not in elsewhere:
             problems.append(f"{name!r} is not a parameter. {name_help(name, [*_RUN_KEYS, *defaults])}")
         elif name in strict:
@@ -455,6 +459,11 @@ def _notebook_values(
         problems += [f"{n.path}: {n.problem}" for n in selected if n.problem]
         raise ParameterError(" ".join(problems))
     return typed
+
+
+def _renamed(name: str, where: str) -> str | None:
+    """Return the error for an old name of a parameter, or of a setting outside ``settings``; None for another name."""
+    return old_names.message("parameters", name, where) or old_names.message("settings", name, where)
 
 
 def _typed(name: str, value: Any, default: Any) -> Any:
@@ -472,7 +481,7 @@ def _typed(name: str, value: Any, default: Any) -> Any:
     try:
         # Anything else that is a literal has no words in a file.
         if kind in _KINDS:
-            checked = TypeAdapter(Whole if kind is int else kind, config=ConfigDict(strict=True))
+            checked = TypeAdapter(Integer if kind is int else kind, config=ConfigDict(strict=True))
             return checked.validate_python(value)
     except ValidationError:
         pass

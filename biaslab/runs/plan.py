@@ -20,10 +20,10 @@ from biaslab.errors import ParameterError
 from biaslab.hub.image_folder import IMAGES
 from biaslab.metrics.headline import MEAN, Headline
 from biaslab.report import records
-from biaslab.runs.compare import find, printed_models
+from biaslab.runs.compare import find_run, printed_models
 from biaslab.runs.runner import PARAMS
 from biaslab.schema import tables
-from biaslab.schema.formatting import digits, level
+from biaslab.schema.formatting import format_digits, format_level
 from biaslab.schema.values import dotted
 from biaslab.settings import Settings
 from biaslab.study import sources
@@ -44,7 +44,7 @@ class Planned:
     images: int  # Images of all prompts.
     price: float = 0.0  # Of one image.
 
-    def sized(self, points: float, confidence: float) -> tuple[int, str]:
+    def choose_size(self, points: float, confidence: float) -> tuple[int, str]:
         """Return images per prompt for a half-width in points, or 0 and the reason why no number gives it."""
         n, more = self.design.sizes(points * self.scale, confidence)
         if n:
@@ -55,20 +55,20 @@ class Planned:
 
 def headlines(folder: Path) -> Iterator[Headline]:
     """Yield the headlines of a run's folder, of papers whose measured tables it has, in the papers' order."""
-    for paper in tables.measuring():
+    for paper in tables.measuring_papers():
         if find_spec(name := tables.module(paper, "headlines")):
             room = import_module(name)
-            if sources.file_of(folder, room.TABLES[0]):
+            if sources.table_path(folder, room.TABLES[0]):
                 yield from room.headlines(*(table(folder, one) for one in room.TABLES))
 
 
 def table(folder: Path, name: str) -> pd.DataFrame:
     """Return a run's table; without rows where it has none."""
-    path = sources.file_of(folder, name)
-    return tables.read(path, name) if path else tables.of([], name)
+    path = sources.table_path(folder, name)
+    return tables.read(path, name) if path else tables.make_table([], name)
 
 
-def of_run(folder: Path, given: Mapping, confidence: float) -> tuple[list[Planned], pd.DataFrame]:
+def plan_designs(folder: Path, given: Mapping, confidence: float) -> tuple[list[Planned], pd.DataFrame]:
     """Return the headlines of a run with parameters ``given``, by its own images, and what their variance is made of.
 
     Of single groups the widest stands for all. The second is ``precision_components``, with the ratings that it read.
@@ -79,7 +79,9 @@ def of_run(folder: Path, given: Mapping, confidence: float) -> tuple[list[Planne
     own = [one for one in own if (one.cells["coefficient"] * one.cells["n"]).any()]
     widest: dict[tuple, tuple[Headline, stats.Design]] = {}
     for one in own:
-        design = stats.pilot(one.cells, one.people, drawn=one.drawn, folded=one.folded)
+        design = stats.design_from_pilot(
+            one.cells, one.people, clusters_random=one.clusters_random, is_absolute=one.is_absolute
+        )
         key = one.model, one.measure, one.group == MEAN
         if key not in widest or design.half_width() > widest[key][1].half_width():
             widest[key] = one, design
@@ -90,7 +92,7 @@ def of_run(folder: Path, given: Mapping, confidence: float) -> tuple[list[Planne
         setting, n = one.setting, people["image_id"].nunique()
         size = settings.get(setting) or max(round(design.images), 1)
         # Of pictures that are there, and where a file says how many, no setting decides.
-        if str(given.get("model")).startswith(IMAGES) or (not one.drawn and abs(design.images - size) > 0.5):
+        if str(given.get("model")).startswith(IMAGES) or (not one.clusters_random and abs(design.images - size) > 0.5):
             setting, size = "", max(round(design.images), 1)
         if len(people) < cells["n"].sum():
             n = size * int((one.cells["source"] != "training").sum())
@@ -111,11 +113,11 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
         raise ParameterError(
             f"--precision is {points:g}; allowed are percentage points above 0 and below 50, such as 5."
         )
-    folder = find(run, Path(outputs))
+    folder = find_run(run, Path(outputs))
     record = records.read(folder)
     given = record.get("parameters", {})
     confidence = float(np.max(given.get("confidence", 0.95)))
-    planned, components = of_run(folder, given, confidence)
+    planned, components = plan_designs(folder, given, confidence)
     if not planned:
         raise ParameterError(
             f"The run {record['run']!r} has no images of people that a headline rests on: it reads printed numbers, or "
@@ -139,7 +141,7 @@ def _chosen(planned: Iterable[Planned], points: float, confidence: float) -> tup
     """Return the images per prompt by setting for a half-width, at least the current ones, and what cannot have it."""
     found, cannot = {}, []
     for one in planned:
-        n, why = one.sized(points, confidence)
+        n, why = one.choose_size(points, confidence)
         if n and one.setting:
             found[one.setting] = max(n, one.size, found.get(one.setting, 0))
         else:
@@ -149,14 +151,14 @@ def _chosen(planned: Iterable[Planned], points: float, confidence: float) -> tup
 
 def _table(planned: Iterable[Planned], confidence: float, points: Iterable[float]) -> list[str]:
     """Return the lines of a table: half-widths at the current sizes, and the images for others."""
-    rows = [(f"half-widths ({level(confidence)})", "±", "images per prompt", "images", "price")]
+    rows = [(f"half-widths ({format_level(confidence)})", "±", "images per prompt", "images", "price")]
     for one in planned:
         each = [(one.name, one.design.half_width(confidence), one.size, "")]
-        each += [("  for", p * one.scale, *one.sized(p, confidence)) for p in points]
+        each += [("  for", p * one.scale, *one.choose_size(p, confidence)) for p in points]
         for name, half, n, why in each:
             images = ceil(one.images * n / one.size)
             taken = f"{n:,}", f"{images:,}", f"{images * one.price:,.2f}" if one.price else "-"
-            rows.append((name, digits(half) if half < float("inf") else "-", *((why, "", "") if why else taken)))
+            rows.append((name, format_digits(half) if half < float("inf") else "-", *((why, "", "") if why else taken)))
     # A reason may be wider than its column.
     widths = [max(len(row[k]) for row in rows if k != 2 or row[3]) for k in range(5)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

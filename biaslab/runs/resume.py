@@ -54,7 +54,7 @@ def fingerprint(
 ) -> str:
     """Return a digest of all that a job's results depend on.
 
-    ``record`` is the run's, ``judges`` are the job's, ``guests`` are what :func:`brought` returns.
+    ``record`` is the run's, ``judges`` are the job's, ``guests`` are what :func:`plugin_digests` returns.
     """
     problem = job.notebook.problem
     text = problem or hashlib.sha256(job.notebook.path.read_bytes()).hexdigest()
@@ -62,13 +62,15 @@ def fingerprint(
     images = source is None or makes_images(source)
     packages = {k: v for k, v in record["packages"].items() if images or k not in OF_MODELS}
     inputs = [record["inputs"].get(input_of(job), ""), judges]
-    code = [code_of(job.notebook), [] if source == "published" else guests, declared()]
-    whole = [job.slug, text, job.given, inputs, *code, packages]
+    code = [notebook_code(job.notebook), [] if source == "published" else guests, declared()]
+    whole = [job.slug, text, job.parameters_given, inputs, *code, packages]
     return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def code_of(notebook: Notebook) -> dict[str, str]:
-    """Return the digests of :func:`biaslab.cache.code_digest.of` for the code behind a notebook's results and page.
+def notebook_code(notebook: Notebook) -> dict[str, str]:
+    """Return the digests of :func:`biaslab.cache.code_digest.function_digests` for the code behind a notebook's
+    results
+    and page.
 
     A notebook names tables, and the source says whether they are measured or printed: of the papers whose tables it
     takes, the code of both counts.
@@ -77,27 +79,29 @@ def code_of(notebook: Notebook) -> dict[str, str]:
 
     declared = tables.schemas()
     # How images were made is a table, too.
-    takes = notebook.takes | {"pipeline_settings"}
+    takes = notebook.used_tables | {"pipeline_settings"}
     papers = {declared[name].paper if name in declared else "" for name in takes}
-    if not papers.issubset(tables.measuring()):
-        papers = set(tables.measuring())
+    if not papers.issubset(tables.measuring_papers()):
+        papers = set(tables.measuring_papers())
     taken = [module for module in sources.modules() if module.split(".")[2] in papers]
-    return code_digest.of(Study, report.render_notebook, *taken, *sorted(code_digest.imported(notebook.cells)))
+    return code_digest.function_digests(
+        Study, report.render_notebook, *taken, *sorted(code_digest.imported_digest(notebook.cells))
+    )
 
 
-def brought(images: bool) -> list[str]:
+def plugin_digests(images: bool) -> list[str]:
     """Return what tells of installed packages that bring something: digests of it where images are made, else versions.
 
     Tables may be of what they bring, of which they say a sentence or two.
     """
-    points = [point for group in plugins.GROUPS for point in plugins.points(group).values()]
+    points = [point for group in plugins.GROUPS for point in plugins.entry_points(group).values()]
     if not images:
         return sorted({f"{point.dist.name} {point.dist.version}" for point in points if point.dist})
     found = set()
     for point in points:
         # What is broken says so where it is used.
         with contextlib.suppress(ParameterError):
-            found.add(code_digest.brought(point))
+            found.add(code_digest.entry_digest(point))
     return sorted(found)
 
 
@@ -107,7 +111,9 @@ def declared() -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
-def keep(folder: Path, earlier: list[dict], jobs: list[Job], force: bool) -> tuple[list[dict], list[Job], list[str]]:
+def select_jobs(
+    folder: Path, earlier: list[dict], jobs: list[Job], force: bool
+) -> tuple[list[dict], list[Job], list[str]]:
     """Return the records of earlier notebooks that stay, the jobs that are left to do, and what was changed on disk."""
     selected = {job.notebook.id for job in jobs}
     stay = [n for n in earlier if n["id"] not in selected]
@@ -142,7 +148,7 @@ def _spoilt(folder: Path, earlier: list[dict]) -> dict[str, str]:
     return {name: said[0] for name, said in changed.items() if all(said)}
 
 
-def unchanged(folder: Path, record: Mapping, kept: list[dict], said: list[str]) -> dict | None:
+def unchanged_record(folder: Path, record: Mapping, kept: list[dict], said: list[str]) -> dict | None:
     """Return the earlier record of a run of which all is as it was, else None; ``said`` hears of files that are not."""
     earlier = records.read(folder)
     same = ("title", "description", "params_file", "inputs", "sweep", "code")

@@ -38,7 +38,7 @@ def run(
     outputs: str | Path = "outputs",
     overwrite: bool = False,
     force: bool = False,
-    rehearse: bool = False,
+    preflight: bool = False,
     progress: bool = True,
 ) -> dict:
     """Execute the selected notebooks, build the report, and return its record.
@@ -50,7 +50,7 @@ def run(
     Args:
         overwrite: Whether a folder that holds another run may be replaced.
         force: Whether to execute also notebooks that are up to date.
-        rehearse: Whether to try what the run uses before images are made.
+        preflight: Whether to try what the run uses before images are made.
 
     Raises:
         ParameterError, InputError: A parameter or an input cannot be used; nothing was started.
@@ -65,37 +65,37 @@ def run(
     report.check_overview(folder.parent)
     planned = jobs.plan(params)
     inputs, judges = jobs.inputs(planned, folder), jobs.judges(planned)
-    with result_cache.explaining(folder, execute.KEPT), _only_one(folder):
+    with result_cache.explain_errors(folder, execute.KEPT), _only_one(folder):
         began = time.monotonic()
         each = {name: digest for digests in judges.values() for name, digest in digests.items()}
         record = collect.provenance(params) | {"inputs": inputs, "judges": each, "problems": []}
         record["code"] = code_digest.digest(collect.gather) + resume.declared()
-        record["left_out"] = [*jobs.left_out(planned), *jobs.unmatched(jobs.pipelines(planned))]
+        record["left_out"] = [*jobs.describe_omissions(planned), *jobs.unmatched(jobs.pipelines(planned))]
         # What is shared names no folder of this machine, and holds none of its keys.
         private = _private(params, planned, folder)
-        public = partial(redact.redacted, texts=private)
+        public = partial(redact.redact, texts=private)
         attempts = folder / PARTS / _ATTEMPTS
         same = {"folder": folder, "private": private, "attempt": attempts / uuid.uuid4().hex[:12]}
-        guests = resume.brought(any(job.request is None or job.request.makes_images for job in planned))
+        guests = resume.plugin_digests(any(job.request is None or job.request.makes_images for job in planned))
         planned = [
             replace(job, fingerprint=resume.fingerprint(job, record, judges.get(job.slug), guests), **same)
             for job in planned
         ]
         record = public(record)
         before, replaces = resume.read(folder, record, overwrite)
-        kept, left, changed = resume.keep(folder, before, planned, force)
-        if not (left or replaces) and (unchanged := resume.unchanged(folder, record, kept, changed)):
+        kept, left, changed = resume.select_jobs(folder, before, planned, force)
+        if not (left or replaces) and (unchanged := resume.unchanged_record(folder, record, kept, changed)):
             return unchanged
         if any(job.makes_images for job in left):
             # Said here, and not by each notebook.
-            for root in sorted({job.request.opened.store.root for job in left if job.makes_images}):
-                with result_cache.explaining(root):
+            for root in sorted({job.request.opened.cache.root for job in left if job.makes_images}):
+                with result_cache.explain_errors(root):
                     root.mkdir(parents=True, exist_ok=True)
-        if rehearse and any(job.makes_images for job in left) and not os.environ.get(kernels.REHEARSED):
+        if preflight and any(job.makes_images for job in left) and not os.environ.get(kernels.PREFLIGHT_DONE):
             # Printed numbers need none of what it reads.
             from biaslab.runs import dry_run
 
-            dry_run.rehearse(planned, progress)
+            dry_run.run_preflight(planned, progress)
         # What an earlier run has found stays until this one can begin.
         if replaces:
             shutil.rmtree(folder)
@@ -117,12 +117,12 @@ def run(
         result_cache.replace(folder / PARAMS, as_yaml(params.changed(values=public(dict(params.values)))).encode())
         done, stopped = [], False
         if left:
-            done, stopped = execute.execute_all(left, execute.at_a_time(params), progress, note)
+            done, stopped = execute.execute_all(left, execute.count_parallel(params), progress, note)
         shutil.rmtree(attempts, ignore_errors=True)
         if stopped:
             # A second Ctrl-C may cut the report off.
             note(done, "stopped")
-        record |= {"ended": result_cache.now(), "seconds": round(time.monotonic() - began, 1)}
+        record |= {"ended": result_cache.cache_now(), "seconds": round(time.monotonic() - began, 1)}
         drawn, notes = [], []
         if not stopped and any(job.makes_images for job in planned):
             # It reads the pipeline, which printed numbers do without.
@@ -153,9 +153,9 @@ def _only_one(folder: Path) -> Iterator[None]:
 def _private(params: RunParams, planned: list[jobs.Job], folder: Path) -> dict[str, str]:
     """Return keys and folders of this machine that nothing holds that a run shares, and what replaces each."""
     # Where other packages lie that bring notebooks, and what lies around the run's notebooks.
-    roots = {place.parents[package.count(".")] for package, place in plugins.folders().items()}
+    roots = {place.parents[package.count(".")] for package, place in plugins.notebook_folders().items()}
     for one in (job.notebook for job in planned):
         roots.add((one.folder or one.path.parents[one.id.count("/")]).resolve().parent)
     defaults = [dict(notebook.parameters) for notebook in params.selected]
-    values = [dict(params.values), params.file, *defaults, *(job.given for job in planned)]
-    return redact.private_texts(values, folder, folder.parent, result_cache.default_root().absolute(), *roots)
+    values = [dict(params.values), params.file, *defaults, *(job.parameters_given for job in planned)]
+    return redact.sensitive_texts(values, folder, folder.parent, result_cache.default_root().absolute(), *roots)

@@ -15,6 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from biaslab import plugins
 from biaslab.errors import UnknownNameError, name_help
 from biaslab.hub import registry
+from biaslab.schema import old_names
 from biaslab.schema.groups import Group, Place, allowed_range, fields
 from biaslab.schema.values import dotted
 from biaslab.settings import Settings
@@ -31,7 +32,7 @@ class Declared:
     default: str  # As YAML has it.
     limits: str  # Which numbers are allowed, with their unit, or the unit alone; may be empty.
     meaning: str  # What it decides, in a sentence.
-    brought: tuple[str, ...] = ()  # What installed packages give it, in words.
+    package_default: tuple[str, ...] = ()  # What installed packages give it, in words.
 
     @property
     def facts(self) -> str:
@@ -39,7 +40,7 @@ class Declared:
         return "; ".join(filter(None, (self.kind, self.limits, f"default {self.default}")))
 
 
-def declared(word: str = "") -> list[Declared]:
+def find_declared(word: str = "") -> list[Declared]:
     """Return all settings in the order of their groups, or those that a ``word`` finds.
 
     It is a setting's or a group's name; else it stands in the names or in the sentences. An UnknownNameError names
@@ -51,13 +52,15 @@ def declared(word: str = "") -> list[Declared]:
         return named
     if found := [one for one in known if wanted in f"{one.name} {one.meaning}".lower()]:
         return found
+    if new := old_names.replacement("settings", wanted):
+        raise UnknownNameError(f"The setting {wanted} is now {new}.")
     near = name_help(wanted, [one.name.rpartition(".")[2] for one in known])
     raise UnknownNameError(f"No setting has {word!r} in its name or its sentence. {near}")
 
 
 def groups() -> dict[str, str]:
     """Return what each group of settings decides, by its dotted name; the settings beside all groups under ''."""
-    return dict(_groups(Settings)) | {"": "Models to compare, and settings of single models."}
+    return dict(_groups(Settings)) | {"": "Baselines, and settings of single models."}
 
 
 def lines(found: list[Declared]) -> Iterator[str]:
@@ -67,7 +70,7 @@ def lines(found: list[Declared]) -> Iterator[str]:
     for one in found:
         yield f"{one.name}  ({one.facts})"
         yield from textwrap.wrap(one.meaning, **wrap)
-        yield from (f"    {text}" for text in one.brought)
+        yield from (f"    {text}" for text in one.package_default)
 
 
 def _all() -> Iterator[Declared]:
@@ -102,10 +105,10 @@ def _brought() -> dict[str, list[str]]:
     for model in registry.names("text-to-image"):
         for name, value in dotted(registry.settings(model)).items():
             text = value if isinstance(value, str) else json.dumps(value)
-            values.setdefault((name, text), []).append(_package(plugins.points(plugins.MODELS)[model]))
+            values.setdefault((name, text), []).append(_package(plugins.entry_points(plugins.MODELS)[model]))
     for (name, text), of in values.items():
         found.setdefault(name, []).append(f"with models of {', '.join(dict.fromkeys(of))}: {text}")
-    if points := plugins.points(plugins.CORPORA):
+    if points := plugins.entry_points(plugins.CORPORA):
         named = ", ".join(f"{one} ({_package(point)})" for one, point in points.items())
         found.setdefault("captions.corpus", []).append(f"packages bring: {named}")
     return found

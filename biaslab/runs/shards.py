@@ -38,13 +38,15 @@ def compute(
     """
     planned = jobs.plan(params)
     opened = jobs.pipelines(planned, progress=progress)
-    if not os.environ.get(kernels.REHEARSED):
-        dry_run.rehearse(planned, progress)
+    if not os.environ.get(kernels.PREFLIGHT_DONE):
+        dry_run.run_preflight(planned, progress)
     if not opened:
         raise ParameterError("The notebooks of this run have no work to share; set source to 'pipeline'.")
     shown: list[str] = []
     pause, longest = _WAITS
-    while remaining := [text for one in opened for text in compute_of(one.pipeline, one.tables, shard, one.notebooks)]:
+    while remaining := [
+        text for one in opened for text in compute_pipeline(one.pipeline, one.tables, shard, one.notebooks)
+    ]:
         if not wait:
             return remaining
         if remaining != shown:
@@ -55,7 +57,7 @@ def compute(
     return []
 
 
-def compute_of(
+def compute_pipeline(
     pipeline: Pipeline, tables: Iterable[str], shard: tuple[int, int], notebooks: Iterable[str] = ()
 ) -> list[str]:
     """Compute a shard of the work of a pipeline's measured tables; without any, of its work with captions.
@@ -64,7 +66,7 @@ def compute_of(
     (:func:`biaslab.runs.jobs.work`); other arguments and the result are those of :func:`compute`.
     """
     remaining: dict[str, None] = {}
-    for work in _works(pipeline.sharing(*shard), sorted(tables), sorted(notebooks)):
+    for work in _works(pipeline.shard(*shard), sorted(tables), sorted(notebooks)):
         try:
             work()
         except UnfinishedError as error:
@@ -79,8 +81,8 @@ def _works(mine: Pipeline, tables: list[str], notebooks: list[str]) -> Iterator[
     if not tables or any(schema(name).prompts == "captions" for name in tables if name in schemas()):
         yield from mine.on_captions()
     for name in tables:
-        if sources.has(name, source="pipeline"):
-            yield partial(sources.measured, name, source="pipeline", pipeline=mine)
+        if sources.has_table(name, source="pipeline"):
+            yield partial(sources.load_measured, name, source="pipeline", pipeline=mine)
     for notebook in notebooks:
         for more in jobs.work(notebook, mine):
             yield from more.stages()

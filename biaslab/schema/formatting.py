@@ -6,28 +6,28 @@ from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 
 
-def spoken(value: float) -> str:
+def format_number(value: float) -> str:
     """Return a number with as many digits as a sentence needs: three that count, at most two after the point."""
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
     # A number below 0 that rounds to 0 has no sign.
     return f"{round(float(value), digits) + 0.0:,.{digits}f}"
 
 
-def digits(value: float) -> str:
+def format_digits(value: float) -> str:
     """Return a number as a table has it: with three digits that count, and at most two after the point from 1 on."""
-    return spoken(value) if abs(value) >= 1 or value == 0 else f"{value:.3g}"
+    return format_number(value) if abs(value) >= 1 or value == 0 else f"{value:.3g}"
 
 
 MISSING = "–"
 """What a table shows where there is no value."""
 
 
-def cells(values: Sequence[float], column: str = "") -> list[str]:
+def format_cells(values: Sequence[float], column: str = "") -> list[str]:
     """Return a column's numbers as a table has them: p-values as ``<0.001``, whole ones without places."""
     known = [value for value in values if isfinite(value)]
-    form: Callable[[float], str] = digits
+    form: Callable[[float], str] = format_digits
     if column == "p" or column.startswith("p_") or column.endswith("_p"):
-        form = p_value
+        form = format_p
     elif all(value % 1 == 0 for value in known):
         form = "{:,.0f}".format
     return [
@@ -36,50 +36,52 @@ def cells(values: Sequence[float], column: str = "") -> list[str]:
     ]
 
 
-def head(column: str, unit: str = "") -> str:
+def column_header(column: str, unit: str = "") -> str:
     """Return what a table calls a column: ``amplification (points)``."""
     words = column.replace("_", " ")
     words = words.removeprefix("percent ") if unit == "%" else words
     return f"{words} ({unit})" if unit and unit not in words else words
 
 
-def beside(text: str, low: float, high: float) -> str:
+def format_with_ci(text: str, low: float, high: float) -> str:
     """Return a number's text with its limits beside it, where it has both."""
-    return f"{text} ({digits(low)} to {digits(high)})" if isfinite(low + high) else text
+    return f"{text} ({format_digits(low)} to {format_digits(high)})" if isfinite(low + high) else text
 
 
-def interval(row: Mapping[str, float], low: str = "ci_low", high: str = "ci_high") -> str:
+def format_interval(row: Mapping[str, float], low: str = "ci_low", high: str = "ci_high") -> str:
     """Return the limits of a row as ``0.3 to 2.1``; ``no interval`` where it has none."""
-    return f"{spoken(row[low])} to {spoken(row[high])}" if isfinite(row[low] + row[high]) else "no interval"
+    return (
+        f"{format_number(row[low])} to {format_number(row[high])}" if isfinite(row[low] + row[high]) else "no interval"
+    )
 
 
-def moved(low: float, high: float, up: str, down: str, neither: str) -> str:
+def direction(low: float, high: float, up: str, down: str, neither: str) -> str:
     """Return the word for an interval above 0, below 0, or holding 0 (or none)."""
     # What is 0 but for the rounding of a computer is on neither side.
     return up if low > 1e-9 else down if high < -1e-9 else neither
 
 
-def level(confidence: float) -> str:
+def format_level(confidence: float) -> str:
     """Return a level of confidence (0–1) as ``95 %``."""
     return f"{100 * confidence:g} %"
 
 
-def count(n: float, one: str, many: str) -> str:
+def format_count(n: float, one: str, many: str) -> str:
     """Return a number with its noun: ``1 image``, ``1,200 images``."""
     return f"{n:,.0f} {one if n == 1 else many}"
 
 
-def p_value(p: float) -> str:
+def format_p(p: float) -> str:
     """Return a p-value as a table has it: ``<0.001`` or ``0.031``."""
     return "<0.001" if p < 0.001 else f"{p:.2g}"
 
 
-def p_words(p: float) -> str:
+def format_p_equation(p: float) -> str:
     """Say a p-value: ``p < 0.001`` or ``p = 0.031``; ``no test`` where there is none."""
     return "no test" if not isfinite(p) else "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
 
 
-def none_could(each: str, smallest: float, level: float) -> str:
+def explain_unattainable(each: str, smallest: float, level: float) -> str:
     """Say that no outcome could have been significant at a ``level`` (0–1), as each test has so many observations.
 
     ``each`` is how many, such as ``6 people``; ``smallest`` the smallest corrected p that any outcome could have given.
@@ -88,18 +90,18 @@ def none_could(each: str, smallest: float, level: float) -> str:
     return f"{text}, not below {level:.2g}"
 
 
-def between(low: float, high: float, how: str | Callable[[float], str]) -> str:
+def format_range(low: float, high: float, options: str | Callable[[float], str]) -> str:
     """Return two numbers in words, one where they are told alike."""
-    each = [how.format(v) if isinstance(how, str) else how(v) for v in (low, high)]
+    each = [options.format(v) if isinstance(options, str) else options(v) for v in (low, high)]
     return " to ".join(dict.fromkeys(each))
 
 
-def durations(low: float, high: float) -> str:
+def format_durations(low: float, high: float) -> str:
     """Return the time between two times in words."""
     unit, length = ("hours", 3600) if high > 7200 else ("minutes", 60) if high > 120 else ("seconds", 1)
-    return f"{between(low / length, high / length, '{:.2g}')} {unit}"
+    return f"{format_range(low / length, high / length, '{:.2g}')} {unit}"
 
 
-def megabytes(n: float) -> str:
+def format_bytes(n: float) -> str:
     """Return a size (bytes) in words."""
     return f"{n / 1e9:,.1f} GB" if n >= 1e8 else f"{n / 1e6:.1f} MB"

@@ -19,8 +19,9 @@ from pydantic.fields import FieldInfo
 
 from biaslab import redact
 from biaslab.errors import ParameterError, name_help, near_matches
+from biaslab.schema import old_names
 
-Whole = Annotated[int, BeforeValidator(lambda v: int(v) if isinstance(v, float) and v.is_integer() else v)]
+Integer = Annotated[int, BeforeValidator(lambda v: int(v) if isinstance(v, float) and v.is_integer() else v)]
 """A whole number; 3.0 is one."""
 
 
@@ -33,9 +34,9 @@ Texts = Annotated[tuple[str, ...], BeforeValidator(_several)]
 """Texts, each once; one text alone is a list of one."""
 Numbers = Annotated[tuple[float, ...], BeforeValidator(_several)]
 """Numbers likewise."""
-Several = BeforeValidator(_several)
+Listed = BeforeValidator(_several)
 """What makes the same of a list of other values, as ``Annotated[tuple[Literal["a", "b"], ...], Several]``."""
-Off = BeforeValidator(lambda v: "off" if v is False else v)
+OffText = BeforeValidator(lambda v: "off" if v is False else v)
 """Of texts that may be `off`, which YAML reads as false."""
 
 
@@ -47,7 +48,7 @@ class Place:
     words: tuple[str, ...] = ()  # But for these.
 
 
-Named = Annotated[str, Place()]
+NameOrPath = Annotated[str, Place()]
 """The name of something, or a path to it."""
 Folder = Annotated[str, Place(always=True)]
 """A folder."""
@@ -77,7 +78,7 @@ class Group(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True)
     # What messages call the whole.
-    called: ClassVar[str] = ""
+    group_name: ClassVar[str] = ""
 
     def __init__(self, **given: Any) -> None:
         try:
@@ -95,14 +96,14 @@ class Group(BaseModel):
         """Return the same with other values, checked; those of a group within are a mapping of what changes there."""
         return type(self)(**_merged(self, changes))
 
-    def filled(self, values: Mapping[str, Any]) -> Self:
+    def with_defaults(self, values: Mapping[str, Any]) -> Self:
         """Return the same with ``values`` for the fields that were not given, those of groups within likewise."""
         changes = _ungiven(self, values)
         return self.changed(**changes) if changes else self
 
     def describe(self) -> list[tuple[str, str, str]]:
         """Return dotted name, value (as YAML has it, paths without their folders) and meaning of each setting."""
-        values = ((name, _named(attrgetter(name)(self)), known) for name, known in fields(type(self)))
+        values = ((name, _split_path(attrgetter(name)(self)), known) for name, known in fields(type(self)))
         return [(n, v if isinstance(v, str) else json.dumps(v), known.description or "") for n, v, known in values]
 
 
@@ -151,11 +152,11 @@ def _group_of(known: FieldInfo) -> type[Group] | None:
     return kind if isinstance(kind, type) and issubclass(kind, Group) else None
 
 
-def _named(value: Any) -> Any:
+def _split_path(value: Any) -> Any:
     """Return a setting's value as others may see it."""
     if isinstance(value, str):
-        return redact.named(value)
-    return [_named(v) for v in value] if isinstance(value, tuple) else value
+        return redact.basename(value)
+    return [_split_path(v) for v in value] if isinstance(value, tuple) else value
 
 
 # -- what is wrong ---------------------------------------------------------------------------------------
@@ -164,13 +165,16 @@ def _named(value: Any) -> Any:
 def _problem(whole: type[Group], error: Mapping[str, Any]) -> str:
     """Return what is wrong in a sentence: the value, what is allowed, and the nearest names."""
     path = [part for part in error["loc"] if isinstance(part, str)]
-    name, prefix = ".".join(path), f"{whole.called}: " if whole.called else ""
+    name, prefix = ".".join(path), f"{whole.group_name}: " if whole.group_name else ""
     kind, ctx, value = error["type"], error.get("ctx", {}), error["input"]
     if kind == "extra_forbidden":
-        return f"{whole.called or 'This group'} has no {name!r}. {_unknown(whole, path)}"
+        inner = (*old_names.setting_names({name: value}), name)
+        if renamed := [text for one in inner if (text := old_names.message("settings", one))]:
+            return " ".join(dict.fromkeys(renamed))
+        return f"{whole.group_name or 'This group'} has no {name!r}. {_unknown(whole, path)}"
     if kind == "value_error":
         return f"{prefix}{name + ': ' if name else ''}{ctx['error']}"
-    known = _find(whole, path)
+    known = _find_group(whole, path)
     group = _group_of(known) if known else None
     if known is None or group:
         inner = ", ".join(names(group)[:3]) if group else ""
@@ -204,7 +208,7 @@ def allowed_range(known: FieldInfo) -> str:
     return f"{both} {_extra(known, 'unit') or ''}".strip()
 
 
-def _find(group: type[Group], path: Sequence[str]) -> FieldInfo | None:
+def _find_group(group: type[Group], path: Sequence[str]) -> FieldInfo | None:
     """Return the field at a path, whose end may lie within the value of a field."""
     known = None
     for part in path:
@@ -224,10 +228,10 @@ def _unknown(whole: type[Group], path: Sequence[str]) -> str:
             forms.setdefault(form, []).append(name)
     last, asked = path[-1], ".".join(path)
     near = forms.get(last) or [n for w in (asked, last) for m in near_matches(w, forms) for n in forms[m]]
-    inside = _find(whole, path[:-1])
+    inside = _find_group(whole, path[:-1])
     beside = ((inside and _group_of(inside)) or whole).model_fields
     here = [".".join([*path[:-1], n]) for n in get_close_matches(last, beside, cutoff=0.8)]
     near = list(dict.fromkeys([*here, *near]))[:3]
     hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
-    where = f"{'.'.join(path[:-1])} has" if len(path) > 1 else "Groups" if whole.called else "It has"
+    where = f"{'.'.join(path[:-1])} has" if len(path) > 1 else "Groups" if whole.group_name else "It has"
     return f"{hint}{where}: {', '.join(beside)}."

@@ -1,16 +1,20 @@
-"""Names of earlier versions, and the names that replaced them: one table, ``old_names.toml``, dropped at 0.2."""
+"""Names of earlier versions: each is an error that gives the name that replaces it, until version 0.2.
+
+``old_names.toml`` is the one table of them.
+"""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from biaslab.errors import InputError, ParameterError
 
-SECTIONS = ("commands", "options", "settings", "parameters", "values", "columns")
+SECTIONS = ("commands", "options", "settings", "parameters", "values", "columns", "environment")
 
 
 @cache
@@ -20,20 +24,29 @@ def table(section: str) -> Mapping[str, str]:
     return MappingProxyType(tomllib.loads(text)[section])
 
 
-def check(section: str, names: Iterable[str], *, text: str = "{}") -> None:
-    """Refuse old names.
+def replacement(section: str, name: str) -> str | None:
+    """Return the name that replaces an old one of a section; None where the name is not old."""
+    return table(section).get(name)
+
+
+def message(section: str, name: str, where: str = "", *, text: str = "{}") -> str | None:
+    """Return the error for a name of a section; None where the name is not old.
 
     Args:
-        section: The section of the table, one of :data:`SECTIONS`.
-        names: Names that a user gave; names that are not in the table pass.
+        section: One of :data:`SECTIONS`.
+        name: A name that a user gave.
+        where: The file or option that contains it; empty for a name on the command line.
         text: How the error writes a name, such as ``biaslab {}`` for a command.
-
-    Raises:
-        ParameterError: One of the names is an old one; the error names the new one.
     """
-    for name in names:
-        if name in table(section):
-            raise ParameterError(f"{text.format(name)} is now {text.format(table(section)[name])}.")
+    new = replacement(section, name)
+    return new and f"{text.format(name)} is now {text.format(new)}{where and f': rename it in {where}'}."
+
+
+def check(section: str, names: Iterable[str], where: str = "", *, text: str = "{}") -> None:
+    """Raise a ParameterError that gives the new names of all old ones among ``names``; see :func:`message`."""
+    messages = [error for name in names if (error := message(section, name, where, text=text))]
+    if messages:
+        raise ParameterError(" ".join(dict.fromkeys(messages)))
 
 
 def check_columns(names: Iterable[str], known: Collection[str], where: str) -> None:
@@ -52,3 +65,23 @@ def check_columns(names: Iterable[str], known: Collection[str], where: str) -> N
         new = table("columns").get(name, "")
         if name not in known and new in known and new not in names:
             raise InputError(f"{where}: the column {name} is now {new}; rename it.")
+
+
+def setting_names(settings: Any) -> Iterator[str]:
+    """Yield the dotted names of settings in a mapping of groups, in each of a list of them, and of single models."""
+    if isinstance(settings, list | tuple):
+        for variant in settings:
+            yield from setting_names(variant)
+    elif isinstance(settings, Mapping):
+        yield from _dotted_names({key: value for key, value in settings.items() if key != "models"})
+        models = settings.get("models")
+        for variant in models.values() if isinstance(models, Mapping) else ():
+            yield from setting_names(variant)
+
+
+def _dotted_names(settings: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:
+    for key, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            yield from _dotted_names(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"

@@ -60,7 +60,7 @@ NEEDED, ONE_OF, IF_NAMED = "needed", "one of several", "if named"
 
 
 @dataclass(frozen=True)
-class Look:
+class ClassifierUse:
     """What looks at images when a table is measured."""
 
     by: str  # The setting that names the judge, or the pipeline's property that gives several, who look together.
@@ -80,7 +80,7 @@ class Paper:
     prompts: str = ""  # On which prompts its measured tables rest (:data:`biaslab.pipeline.validation.PROMPTS`).
     rated: str = ""  # The kinds of its images that people may rate, one person at an occupation first.
     # The kinds of its images that reports show, with what they are called: of the first that a run has, strips of
-    # pictures by group. Its ``measure.drawn(pipeline, kind)`` says who is in them.
+    # pictures by group. Its ``measure.people_in_images(pipeline, kind)`` says who is in them.
     drawn: Mapping[str, str] = field(default_factory=dict, compare=False)
     rests_on: str = ""  # The paper on whose measurements it rests.
 
@@ -99,8 +99,8 @@ class Schema:
     paper: str = ""  # Whose function measures it.
     function: str = ""  # The function's name, where it is not the table's.
     makes: tuple[str, ...] = ()  # The kinds of images that a model makes for it.
-    makes_if: tuple[str, ...] = ()  # When, as of :class:`Look`.
-    looks: tuple[Look, ...] = ()
+    makes_if: tuple[str, ...] = ()  # When, as of :class:`ClassifierUse`.
+    looks: tuple[ClassifierUse, ...] = ()
     prompts: str = ""  # On which prompts it rests.
     rated: bool = False  # Whether a file of ratings gives it.
 
@@ -135,7 +135,7 @@ class Schema:
         object.__setattr__(self, "columns", columns)
 
 
-def owned(file: str) -> list[Path]:
+def package_files(file: str) -> list[Path]:
     """Return the files of this name in the packages of papers and analyses, sorted by the packages' names."""
     paths = (path for parent in _PARENTS for path in (_PACKAGE / parent).glob(f"*/{file}"))
     return sorted(paths, key=lambda path: path.parent.name)
@@ -153,25 +153,25 @@ def module(paper: str, name: str) -> str:
 
 def files() -> dict[Path, str]:
     """Return the YAML files that declare tables, the columns that papers share first, with the package of each."""
-    brought = {folder / "tables.yaml": package for package, folder in plugins.folders().items()}
+    brought = {folder / "tables.yaml": package for package, folder in plugins.notebook_folders().items()}
     return dict.fromkeys(_own(), "biaslab") | {path: by for path, by in brought.items() if path.is_file()}
 
 
 @cache
 def _own() -> tuple[Path, ...]:
     # Each table that is made or read asks for them.
-    return _SHARED, *owned("tables.yaml")
+    return _SHARED, *package_files("tables.yaml")
 
 
 @cache
 def papers() -> dict[str, Paper]:
     """Return the papers that measure tables, and what looks across them, by their names in their order on the page."""
     heads = {path.parent.name: load_yaml(path).get("paper") for path in _own()}
-    found = {name: Paper(**head) for name, head in heads.items() if head}
-    return dict(sorted(found.items(), key=lambda item: item[1].order))
+    papers = {name: Paper(**head) for name, head in heads.items() if head}
+    return dict(sorted(papers.items(), key=lambda item: item[1].order))
 
 
-def measuring() -> tuple[str, ...]:
+def measuring_papers() -> tuple[str, ...]:
     """Return the papers that measure tables, in order."""
     return tuple(name for name, paper in papers().items() if paper.title)
 
@@ -190,29 +190,29 @@ def schemas() -> dict[str, Schema]:
 def _schemas(declared_in: tuple[tuple[Path, str], ...]) -> dict[str, Schema]:
     (shared_columns, _), *rooms = declared_in
     shared = load_yaml(shared_columns)["columns"]
-    found: dict[str, Schema] = {}
+    schemas_found: dict[str, Schema] = {}
     by: dict[str, str] = {}
     measured: dict[str, tuple[str, Any]] = {}
     for path, package in rooms:
         room = load_yaml(path)
-        known = shared | room.get("columns", {})
+        columns_by_name = shared | room.get("columns", {})
         measured |= {name: (path.parent.name, more) for name, more in room.get("measured", {}).items()}
         for name, declared in room["tables"].items():
-            if name in found:
+            if name in schemas_found:
                 raise InputError(
                     f"{by[name]} and {package} both declare the table {name!r}; one has to call it otherwise, or to be "
                     "uninstalled."
                 )
-            columns = tuple(column for entry in declared["columns"] for column in _columns(entry, known))
+            columns = tuple(column for entry in declared["columns"] for column in _columns(entry, columns_by_name))
             paper = path.parent.name if package == "biaslab" else ""
             prompts = papers()[paper].prompts if paper in papers() else ""
             whole = {"prompts": prompts, "paper": paper} | declared | {"columns": columns}
-            found[name], by[name] = Schema(name, **whole), package
+            schemas_found[name], by[name] = Schema(name, **whole), package
     for name, (paper, more) in measured.items():
-        looks = tuple(Look(**one | {"when": tuple(one.get("when", ()))}) for one in more.get("looks", ()))
+        looks = tuple(ClassifierUse(**use | {"when": tuple(use.get("when", ()))}) for use in more.get("looks", ()))
         lists = {key: tuple(more.get(key, ())) for key in ("makes", "makes_if")}
-        found[name] = replace(found[name], **more | lists | {"looks": looks, "paper": paper})
-    return found
+        schemas_found[name] = replace(schemas_found[name], **more | lists | {"looks": looks, "paper": paper})
+    return schemas_found
 
 
 def labels(name: str) -> dict[str, Mapping[str, str]]:
@@ -230,16 +230,16 @@ def load_yaml(path: Path) -> dict:
     return yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
-def _columns(entry: str | dict, known: Mapping[str, dict]) -> list[Column]:
+def _columns(entry: str | dict, shared: Mapping[str, dict]) -> list[Column]:
     """Return the column that an entry of a declaration stands for, or both limits of an ``interval``."""
-    ((name, told),) = ({entry: known[entry]} if isinstance(entry, str) else entry).items()
+    ((name, facts),) = ({entry: shared[entry]} if isinstance(entry, str) else entry).items()
     if name == "interval":
-        what, more = told["what"], {k: v for k, v in told.items() if k != "what"}
+        what, more = facts["what"], {k: v for k, v in facts.items() if k != "what"}
         ends = (("ci_low", "Lower"), ("ci_high", "Upper"))
         return [Column(n, f"{end} limit of the confidence interval of {what}.", **more) for n, end in ends]
-    more = {k: v for k, v in told.items() if k != "is"}
+    more = {k: v for k, v in facts.items() if k != "is"}
     more |= {"text": more.get("text", more.get("key", False)), "allowed": tuple(more.get("allowed", ()))}
-    return [Column(name, told["is"], **more)]
+    return [Column(name, facts["is"], **more)]
 
 
 def schema(name: str) -> Schema:
@@ -250,7 +250,7 @@ def schema(name: str) -> Schema:
     declared = schemas()
     if name in declared:
         return declared[name]
-    if name.partition("_")[0] in {known.partition("_")[0] for known in declared}:
+    if name.partition("_")[0] in {schemas_declared.partition("_")[0] for schemas_declared in declared}:
         raise unknown_name("table", name, declared)
     return Schema(name, name.replace("_", " ").capitalize(), "A table of the reader's own.", ())
 
@@ -286,8 +286,8 @@ def check(
     if keys and (twice := out.duplicated(keys)).any():
         row = out.loc[twice, keys].iloc[0].to_dict()
         raise InputError(f"{where} has two rows for {row}; each may occur once.")
-    known = [c.name for c in present]
-    return out[known + [c for c in out.columns if c not in known]].reset_index(drop=True)
+    columns_present = [c.name for c in present]
+    return out[columns_present + [c for c in out.columns if c not in columns_present]].reset_index(drop=True)
 
 
 def _numbers(given: pd.Series, column: Column, where: str, finite: bool) -> pd.Series:
@@ -322,7 +322,7 @@ def _numbers(given: pd.Series, column: Column, where: str, finite: bool) -> pd.S
     return within
 
 
-def of(rows: Sequence[Mapping] | Sequence[Sequence] | pd.DataFrame, name: str) -> pd.DataFrame:
+def make_table(rows: Sequence[Mapping] | Sequence[Sequence] | pd.DataFrame, name: str) -> pd.DataFrame:
     """Return rows as the table ``name``: what they do not give is missing, what is not declared is left out.
 
     Rows that are lists have a value for each column that every such table has, in order.
@@ -339,11 +339,13 @@ def of(rows: Sequence[Mapping] | Sequence[Sequence] | pd.DataFrame, name: str) -
     return check(frame.reindex(columns=needed), name)
 
 
-def joined(frames: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:
-    """Return frames below one another as the table ``name``, as :func:`of` does; without frames it has no rows."""
+def join_tables(frames: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:
+    """Return concatenated frames as the table ``name`` (:func:`make_table`); without frames it has no
+    rows.
+    """
     import pandas as pd
 
-    return of(pd.concat(frames, ignore_index=True) if frames else [], name)
+    return make_table(pd.concat(frames, ignore_index=True) if frames else [], name)
 
 
 def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.DataFrame:
@@ -363,12 +365,12 @@ def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.Da
     twice = [column for column in declared if names.count(column) > 1]
     if twice:
         raise InputError(f"{path} has two columns named {twice[0]!r}; keep one.")
-    frame.columns = [f"{one}.{n}" if (n := names[:i].count(one)) else one for i, one in enumerate(names)]
+    frame.columns = [f"{part}.{n}" if (n := names[:i].count(part)) else part for i, part in enumerate(names)]
     for column in frame.columns:
-        known = declared.get(column)
-        if known is None:
+        column_declared = declared.get(column)
+        if column_declared is None:
             frame[column] = _inferred(frame[column])
-        elif known.text:
+        elif column_declared.text:
             frame[column] = frame[column].map(_without_guard).astype(object)
         else:
             frame[column] = cells.decimals(frame[column], path, whole=column == "n" or column.startswith("n_"))

@@ -1,10 +1,8 @@
 """Statistics: intervals, bootstraps, tests, floors of folded measures, and judge error.
 
 Pure functions over arrays or pandas objects. Several pandas objects are matched by their labels and refused where these
-differ (:func:`biaslab.stats.checks.aligned`); arrays and lists are matched by position. Shares are 0–1.
+differ (:func:`biaslab.stats.checks.align`); arrays and lists are matched by position. Shares are 0–1.
 """
-
-# ruff: noqa: F401 (what is imported here is what this package offers)
 
 from biaslab.stats.absolute_deviation import (
     Deviation,
@@ -12,12 +10,12 @@ from biaslab.stats.absolute_deviation import (
     bounded_mean,
     corrected_shares,
     folded_means,
-    judged_deviation,
-    judged_mean,
+    judge_corrected_deviation,
+    judge_corrected_mean,
     mean_deviation,
     mean_distance,
     mean_mad,
-    normal_floor,
+    normal_null_mean,
 )
 from biaslab.stats.bootstrap import Bootstrap, hierarchical_bootstrap
 from biaslab.stats.clusters import clustered_homogeneity, clustered_share, clustered_share_test, design_effect
@@ -25,19 +23,19 @@ from biaslab.stats.contingency import ChiSquare, chi_square, cramers_v, permuted
 from biaslab.stats.hypothesis import (
     TESTS,
     adjust,
-    adjusted,
-    attainable,
-    fewest_units,
-    least_binomial_p,
-    least_fisher_p,
+    adjust_families,
+    can_be_significant,
+    min_binomial_p,
+    min_fisher_p,
+    min_units,
     one_sample_t,
     paired_difference,
     sign_flip,
 )
 from biaslab.stats.intervals import (
-    Error,
     Estimate,
     Interval,
+    StandardError,
     clustered_error,
     clustered_mean,
     clustered_share_interval,
@@ -49,19 +47,83 @@ from biaslab.stats.intervals import (
     mean_interval,
     pearson_r,
     percent,
-    percents,
+    percent_columns,
     significance,
     strata_mean,
     wilson_interval,
 )
 from biaslab.stats.null_expectation import (
-    absolute_deviation_floor,
+    absolute_deviation_null_mean,
     corrected_absolute_deviation,
     corrected_mad,
     expected_absolute_deviation,
-    mad_floor,
+    mad_null_mean,
 )
-from biaslab.stats.prediction_powered import FEWEST as FEWEST_RATINGS
-from biaslab.stats.prediction_powered import prediction_powered
-from biaslab.stats.resampling import ByCaption, OneByOne
-from biaslab.stats.sample_size import Design, pilot
+from biaslab.stats.prediction_powered import MIN_ANNOTATIONS, PPIResult, prediction_powered
+from biaslab.stats.resampling import CaptionClusterSampling, IndependentSampling
+from biaslab.stats.sample_size import Design, design_from_pilot
+
+__all__ = [
+    "MIN_ANNOTATIONS",
+    "TESTS",
+    "Bootstrap",
+    "CaptionClusterSampling",
+    "ChiSquare",
+    "Design",
+    "Deviation",
+    "Estimate",
+    "IndependentSampling",
+    "Interval",
+    "PPIResult",
+    "StandardError",
+    "absolute_deviation_null_mean",
+    "adjust",
+    "adjust_families",
+    "bias_aware_interval",
+    "bounded_mean",
+    "can_be_significant",
+    "chi_square",
+    "clustered_error",
+    "clustered_homogeneity",
+    "clustered_mean",
+    "clustered_share",
+    "clustered_share_interval",
+    "clustered_share_test",
+    "corrected_absolute_deviation",
+    "corrected_mad",
+    "corrected_shares",
+    "correction_dominates",
+    "cramers_v",
+    "crossed_error",
+    "design_effect",
+    "design_from_pilot",
+    "difference_interval",
+    "exact_interval",
+    "expected_absolute_deviation",
+    "folded_means",
+    "halves_interval",
+    "hierarchical_bootstrap",
+    "judge_corrected_deviation",
+    "judge_corrected_mean",
+    "mad_null_mean",
+    "mean_deviation",
+    "mean_distance",
+    "mean_interval",
+    "mean_mad",
+    "min_binomial_p",
+    "min_fisher_p",
+    "min_units",
+    "normal_null_mean",
+    "one_sample_t",
+    "paired_difference",
+    "pearson_r",
+    "percent",
+    "percent_columns",
+    "permuted_chi_square",
+    "pool_rare",
+    "prediction_powered",
+    "sign_flip",
+    "significance",
+    "strata_mean",
+    "wilson_interval",
+]

@@ -18,10 +18,10 @@ from scipy.special import stdtr, stdtrit
 
 from biaslab.errors import InputError
 from biaslab.stats import checks
-from biaslab.stats.hypothesis import fewest_units
+from biaslab.stats.hypothesis import min_units
 from biaslab.stats.null_expectation import SOLVED_UP_TO, corrected_absolute_deviation, corrected_mad
 
-UNTOLD = 0.25
+MAX_BIAS_SHARE = 0.25
 """Share of the largest deviation that can be, beyond which a bias leaves nothing to be told."""
 
 
@@ -69,13 +69,13 @@ def bounded_mean(
     Estimates of units lie between the ``ends``; the interval is of them and one unit more at either end, since of few
     units the rare ones that differ are often missing (as Agresti & Coull 1998 add successes and failures). ``bias`` is
     the most by which the mean may be off, ``error`` a standard error that all units share. Fewer units than
-    :func:`fewest_units` have neither limits nor p. Raises InputError: ``values`` with NaN or of more axes, or a
+    :func:`min_units` have neither limits nor p. Raises InputError: ``values`` with NaN or of more axes, or a
     confidence that is not between 0 and 1.
     """
-    values = checks.sample(values, "values")
+    values = checks.check_sample(values, "values")
     n, confidence = values.size, checks.confidence_level(confidence)
     value = float(np.clip(values.mean(), 0, largest)) if n else np.nan
-    if n < fewest_units(1 - confidence):
+    if n < min_units(1 - confidence):
         return Deviation(value, np.nan, np.nan, np.nan, n, bias)
     more = np.r_[values, ends]
     spread = np.hypot(more.std(ddof=1) / np.sqrt(more.size), error)
@@ -90,13 +90,13 @@ def mean_mad(counts: ArrayLike, units: ArrayLike | None = None, confidence: floa
 
     ``counts``: images per bin, (rows, at least 2 bins); rows without images are left out. ``units``: to which unit each
     row belongs, such as the profession of a prompt; the mean of a unit's rows is one observation. The value is 0 to 2
-    (bins - 1) / bins², and NaN where images are so few that the bias exceeds :data:`UNTOLD` of that.
+    (bins - 1) / bins², and NaN where images are so few that the bias exceeds :data:`MAX_BIAS_SHARE` of that.
 
     A nominal 95 % interval covers at least 94 % (``benchmarks/coverage_dalleval.py``). Raises InputError: Negative
     counts, fractions, NaN or fewer than 2 bins.
     """
-    counts, units = checks.aligned((0,), counts=counts, units=units)
-    counts = np.atleast_2d(checks.whole(counts, "counts"))
+    counts, units = checks.align((0,), counts=counts, units=units)
+    counts = np.atleast_2d(checks.check_whole(counts, "counts"))
     n, bins = counts.sum(axis=1), counts.shape[1]
     filled = n > 0
     counts, n = counts[filled], n[filled]
@@ -106,7 +106,7 @@ def mean_mad(counts: ArrayLike, units: ArrayLike | None = None, confidence: floa
     limits = np.array([deviation_limits(int(k), bins) for k in n]).reshape(-1, 3)
     bias, low, high = limits.mean(axis=0).tolist() if n.size else (np.nan,) * 3
     size = int(unit.max(initial=-1)) + 1
-    if not size or bias > UNTOLD * largest:
+    if not size or bias > MAX_BIAS_SHARE * largest:
         return Deviation(np.nan, np.nan, np.nan, np.nan, size, float(bias))
     means = np.bincount(unit, corrected_mad(counts)) / np.bincount(unit)
     return bounded_mean(means, (low, high), largest, confidence, bias)
@@ -118,16 +118,17 @@ def mean_deviation(
     """Return the mean over strata of ``|share - center|``, chance taken off; each has a ``center`` of its own (0–1).
 
     ``error`` is a standard error that the centres bring to the mean. NaN where images are so few that the bias exceeds
-    :data:`UNTOLD` of one half. Arguments else as :func:`corrected_absolute_deviation`, result as :func:`bounded_mean`.
+    :data:`MAX_BIAS_SHARE` of one half. Arguments else as :func:`corrected_absolute_deviation`, result as
+    :func:`bounded_mean`.
     Raises InputError: Counts above n, fractions, or a centre outside 0–1.
     """
-    count, n, center = checks.aligned(count=count, n=n, center=center)
-    count, n = checks.counts(count, n)
-    center = checks.shares(np.broadcast_to(center, n.shape), "center")
+    count, n, center = checks.align(count=count, n=n, center=center)
+    count, n = checks.check_counts(count, n)
+    center = checks.check_shares(np.broadcast_to(center, n.shape), "center")
     count, center, n = count[n > 0], center[n > 0], n[n > 0]
     limits = np.array([deviation_limits(int(k), 2, float(c)) for k, c in zip(n, center, strict=True)]).reshape(-1, 3)
     bias, *ends = limits.mean(axis=0) if n.size else (np.nan,) * 3
-    if not n.size or bias > UNTOLD / 2:
+    if not n.size or bias > MAX_BIAS_SHARE / 2:
         return Deviation(np.nan, np.nan, np.nan, np.nan, n.size, float(bias))
     values = [corrected_absolute_deviation(*cell) for cell in zip(count, n, center, strict=True)]
     largest = float(np.maximum(center, 1 - center).mean())
@@ -146,8 +147,8 @@ def mean_distance(difference: ArrayLike, error: ArrayLike, largest: float, confi
 
     This is :func:`mean_deviation` for differences that are normal instead of binomial: of people who share images, or
     from a benchmark that is itself a sample, whose sampling error is then part of ``error``. NaN where errors are so
-    large that the bias exceeds :data:`UNTOLD` of ``largest``, or of one half. :func:`normal_floor` is the null
-    expectation of a single difference.
+    large that the bias exceeds :data:`MAX_BIAS_SHARE` of ``largest``, or of one half. :func:`normal_null_mean` is the
+    null expectation of a single difference.
 
     A nominal 95 % interval covers 93 % or more, and p is below 0.05 in 5 to 6 % of studies without any difference
     (``benchmarks/coverage_custom.py``). Raises InputError: NaN, or shapes that do not broadcast.
@@ -156,7 +157,7 @@ def mean_distance(difference: ArrayLike, error: ArrayLike, largest: float, confi
     size = len(difference)
     worst = deviation_limits(SOLVED_UP_TO, 2)[0] / _UNIT
     bias = float(worst * error.mean()) if size else np.nan
-    if not size or bias > UNTOLD * min(largest, 0.5):
+    if not size or bias > MAX_BIAS_SHARE * min(largest, 0.5):
         return Deviation(np.nan, np.nan, np.nan, np.nan, size, bias)
     values = error * _folded(difference / error)
     least = float(_folded(np.zeros(1))[0] * error.mean())
@@ -164,15 +165,15 @@ def mean_distance(difference: ArrayLike, error: ArrayLike, largest: float, confi
     return bounded_mean(values, (least, largest), largest, confidence, bias)
 
 
-def normal_floor(error: ArrayLike) -> NDArray[np.float64]:
+def normal_null_mean(error: ArrayLike) -> NDArray[np.float64]:
     """Return E|d| of normal differences d of mean 0 with these standard errors, in their unit, elementwise.
 
     Raises InputError: A negative error.
     """
-    return (checks.numbers(error, "error", 0) * np.sqrt(2 / np.pi))[()]
+    return (checks.check_numbers(error, "error", 0) * np.sqrt(2 / np.pi))[()]
 
 
-def judged_deviation(
+def judge_corrected_deviation(
     count: ArrayLike,
     n: ArrayLike,
     sensitivity: float,
@@ -190,13 +191,13 @@ def judged_deviation(
     one right and one wrong image added to each). Raises InputError: Sensitivity + specificity is 1 or less, or counts
     are no such counts.
     """
-    count, n = checks.counts(count, n)
+    count, n = checks.check_counts(count, n)
     count, n = count[n > 0], n[n > 0]
     youden = _youden(sensitivity, specificity)
     center = (1 + sensitivity - specificity) / 2
     tables = [deviation_limits(int(k), 2, center) for k in n]
     bias, low, high = (np.mean(tables, axis=0) / youden).tolist() if len(tables) else (np.nan,) * 3
-    if not len(tables) or bias > UNTOLD / 2:
+    if not len(tables) or bias > MAX_BIAS_SHARE / 2:
         return Deviation(np.nan, np.nan, np.nan, np.nan, len(tables), float(bias))
     values = corrected_absolute_deviation(count, n, center) / youden
     lean = float(np.sign(count / n - center).mean())
@@ -207,7 +208,7 @@ def judged_deviation(
     return bounded_mean(values, (low, high), 0.5, confidence, bias, error)
 
 
-def judged_mean(
+def judge_corrected_mean(
     values: ArrayLike,
     sensitivity: float,
     specificity: float,
@@ -218,14 +219,14 @@ def judged_mean(
     """Return the mean of signed averages (-1 to 1, positive less negative images) with the judge's error taken off.
 
     Rogan & Gladen's (mean - sensitivity + specificity) / (sensitivity + specificity - 1), kept within -1 and 1; the
-    Student t interval over units includes the uncertainty of both, as in :func:`judged_deviation`. Raises InputError:
-    Sensitivity + specificity is 1 or less, or ``values`` hold NaN.
+    Student t interval over units includes the uncertainty of both, as in :func:`judge_corrected_deviation`. Raises
+    InputError: Sensitivity + specificity is 1 or less, or ``values`` hold NaN.
     """
-    values = checks.sample(values, "values")
+    values = checks.check_sample(values, "values")
     n, youden = values.size, _youden(sensitivity, specificity)
     value = (values.mean() - sensitivity + specificity) / youden if n else np.nan
     kept = float(np.clip(value, -1, 1))
-    if n < fewest_units(1 - confidence) or checks.constant(values):
+    if n < min_units(1 - confidence) or checks.constant(values):
         return Deviation(kept, np.nan, np.nan, np.nan, n, 0.0)
     sens, spec = _error(sensitivity, n_sensitivity), _error(specificity, n_specificity)
     judge = np.hypot((1 + value) * sens, (1 - value) * spec)
@@ -285,7 +286,7 @@ def folded_means(
     """Return the mean over columns of ``|mean of the column|``, such as of differences by attribute, bias-corrected.
 
     ``values``: (units, columns), any unit, at most ``largest`` in size; columns may depend on each other, units not.
-    Fewer units than :func:`fewest_units` have neither limits nor p.
+    Fewer units than :func:`min_units` have neither limits nor p.
 
     A column's corrected value is :func:`corrected_absolute_deviation`'s in units of its standard error, for a normal
     mean. Its error is that of its slope times the units' deviations (Chernoff 1981, Ann. Probab. 9, 533–535), which the
@@ -296,7 +297,7 @@ def folded_means(
     A nominal 95 % interval covers 95 to 100 % (``benchmarks/coverage_dalleval.py``). Raises InputError: ``values``,
     ``replicates``, ``seed`` or ``confidence`` out of range.
     """
-    values = checks.numbers(values, "values")
+    values = checks.check_numbers(values, "values")
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
     alpha = 1 - checks.confidence_level(confidence)
     n = len(values)
@@ -307,7 +308,7 @@ def folded_means(
     signs = rng.integers(2, size=(replicates, n), dtype=np.int8) * 2.0 - 1
     random = np.abs(signs @ values / n).mean(axis=1)
     null_mean = float(random.mean())
-    if n < fewest_units(alpha):
+    if n < min_units(alpha):
         return FoldedMeans(value, np.nan, np.nan, np.nan, null_mean, np.nan, n)
     p = (1 + np.count_nonzero(random >= value - 1e-12)) / (1 + replicates)
     errors = values.std(axis=0, ddof=1) / np.sqrt(n)
@@ -364,7 +365,7 @@ def corrected_shares(
     113, 13–22. Raises InputError: Sensitivity + specificity is 1 or less, a value is out of range, or shapes do not
     fit.
     """
-    count, n, sensitivity, specificity, n_sensitivity, n_specificity = checks.aligned(
+    count, n, sensitivity, specificity, n_sensitivity, n_specificity = checks.align(
         count=count,
         n=n,
         sensitivity=sensitivity,
@@ -372,10 +373,10 @@ def corrected_shares(
         n_sensitivity=n_sensitivity,
         n_specificity=n_specificity,
     )
-    count, n = checks.counts(count, n)
-    sens, spec = checks.shares(sensitivity, "sensitivity"), checks.shares(specificity, "specificity")
-    sens_n = checks.whole(n_sensitivity, "n_sensitivity", least=1)
-    spec_n = checks.whole(n_specificity, "n_specificity", least=1)
+    count, n = checks.check_counts(count, n)
+    sens, spec = checks.check_shares(sensitivity, "sensitivity"), checks.check_shares(specificity, "specificity")
+    sens_n = checks.check_whole(n_sensitivity, "n_sensitivity", least=1)
+    spec_n = checks.check_whole(n_specificity, "n_specificity", least=1)
     z = stats.norm.ppf((1 + checks.confidence_level(confidence)) / 2)
     parts = {"count": count, "n": n, "sensitivity": sens, "specificity": spec}
     parts |= {"n_sensitivity": sens_n, "n_specificity": spec_n}

@@ -16,7 +16,7 @@ from scipy import stats
 
 from biaslab.errors import InputError
 from biaslab.stats import checks
-from biaslab.stats.resampling import ByCaption, Drawing, OneByOne, SideBySide
+from biaslab.stats.resampling import CaptionClusterSampling, CombinedSampling, IndependentSampling, SamplingDesign
 
 CELLS_PER_BATCH = 250_000  # bounds memory: some ten arrays of this size exist at a time
 # Always the same draws, so that an estimate is one number whatever the replicates and the seed.
@@ -61,7 +61,7 @@ def hierarchical_bootstrap(
     seed: int | np.random.Generator,
     confidence: float = 0.95,
     fixed: bool = False,
-    drawing: Drawing | list[OneByOne | ByCaption] | None = None,
+    drawing: SamplingDesign | list[IndependentSampling | CaptionClusterSampling] | None = None,
 ) -> Bootstrap:
     r"""Return ``statistic`` of the shares ``counts / n`` with an interval for its value in the population.
 
@@ -74,8 +74,9 @@ def hierarchical_bootstrap(
         seed: One explicit seed, of the standard error; the bias is drawn by the same numbers always.
         confidence: Level of the interval, 0–1.
         fixed: Whether the interval is for these occupations alone, whatever others like them would show.
-        drawing: How the images of the cells are drawn, by default one by one (:class:`OneByOne`); :class:`ByCaption`
-            keeps images of the same caption together. Several stand for neighbouring cells, from left to right.
+        drawing: How the images of the cells are drawn, by default one by one (:class:`IndependentSampling`);
+            :class:`CaptionClusterSampling` keeps images of the same caption together. Several stand for neighbouring
+            cells, from left to right.
 
     Returns:
         ``value`` is the plain statistic, as the papers define it; the interval is Student's t (normal where ``fixed``)
@@ -95,17 +96,17 @@ def hierarchical_bootstrap(
     InputError: Counts above n, fractions, a table that is not two-dimensional, a confidence outside 0–1, a statistic of
     another shape, or a drawing of other cells.
     """
-    counts, n = checks.counts(*checks.aligned(counts=counts, n=n))
+    counts, n = checks.check_counts(*checks.align(counts=counts, n=n))
     if n.ndim != 2 or not (n > 0).any():
         raise InputError(f"counts and n must be (groups, cells) with at least one image, got shape {n.shape}.")
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
     confidence = checks.confidence_level(confidence)
-    drawing = OneByOne(n.shape[1]) if drawing is None else drawing
-    drawing = SideBySide(drawing) if isinstance(drawing, list) else drawing
+    drawing = IndependentSampling(n.shape[1]) if drawing is None else drawing
+    drawing = CombinedSampling(drawing) if isinstance(drawing, list) else drawing
     if drawing.cells != n.shape[1]:
         raise InputError(f"drawing is of {drawing.cells} cells, but counts and n have {n.shape[1]}.")
     filled = np.any(n > 0, axis=1)
-    counts, n, drawing = counts[filled], n[filled], drawing.only(filled)
+    counts, n, drawing = counts[filled], n[filled], drawing.select_groups(filled)
     groups = len(n)
 
     def f(shares: np.ndarray) -> np.ndarray:
@@ -117,7 +118,7 @@ def hierarchical_bootstrap(
         raise InputError(f"statistic must return (...) or (..., k) of (..., groups, cells), got {value.shape}.")
     first, second = np.zeros((2, -(-replicates // 2), *value.shape))
     every, start = np.arange(groups), 0
-    base = drawing.pull(observed, n, every) if fixed else observed
+    base = drawing.small_sample_bias(observed, n, every) if fixed else observed
     for size in _batches(first.shape[0], groups * drawing.width):
         here = slice(start, start := start + size)
         rows = np.broadcast_to(every, (size, groups)) if fixed else rng.integers(groups, size=(size, groups))
@@ -130,7 +131,7 @@ def hierarchical_bootstrap(
                 f"statistic must keep leading axes: it made {value.shape} of {n.shape} "
                 f"and {estimate.shape} of {shares.shape}."
             )
-        pulled = drawing.pull(shares, images, rows)
+        pulled = drawing.small_sample_bias(shares, images, rows)
         truth = f(pulled)
         drawn, again = (f(drawing.draw(pulled, images, rows, rng)) for _ in range(2))
         first[here], second[here] = estimate + (truth - drawn), estimate + (truth - again)
@@ -153,10 +154,10 @@ def hierarchical_bootstrap(
     return Bootstrap(value[()], low[()], high[()], groups, int(n.sum()), 2 * int(usable), shift[()], se[()], df, reason)
 
 
-def _noise(f: Callable, drawing: Drawing, observed: np.ndarray, n: np.ndarray) -> np.ndarray:
+def _noise(f: Callable, drawing: SamplingDesign, observed: np.ndarray, n: np.ndarray) -> np.ndarray:
     """Return what image noise adds to the statistic: its mean over new images of the pulled shares, less theirs."""
     rng, every = np.random.default_rng(NOISE_SEED), np.arange(len(n))
-    pulled = drawing.pull(observed, n, every)
+    pulled = drawing.small_sample_bias(observed, n, every)
     drawn = []
     for size in _batches(NOISE_DRAWS, len(n) * drawing.width):
         shares, images, rows = (np.broadcast_to(a, (size, *a.shape)) for a in (pulled, n, every))

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from biaslab.errors import InputError, unknown_name
 
 
-def aligned(axes: Sequence[int] = (0, 1), /, **arrays: Any) -> list[Any]:
+def align(axes: Sequence[int] = (0, 1), /, **arrays: Any) -> list[Any]:
     """Return the named arrays, with every pandas object in the order of labels of the first one.
 
     ``axes`` are those that the arrays have in common: 0 for rows, 1 for columns. Objects without labels, such as numpy
@@ -38,7 +38,7 @@ def aligned(axes: Sequence[int] = (0, 1), /, **arrays: Any) -> list[Any]:
     return list(arrays.values())
 
 
-def numbers(values: ArrayLike, name: str, low: float = -np.inf, high: float = np.inf) -> NDArray[np.float64]:
+def check_numbers(values: ArrayLike, name: str, low: float = -np.inf, high: float = np.inf) -> NDArray[np.float64]:
     """Return ``values`` (any shape) as floats from ``low`` to ``high``, but for rounding (1e-9); None and NaN are NaN.
 
     Raises InputError: Text, infinities and values outside the limits.
@@ -64,12 +64,12 @@ def numbers(values: ArrayLike, name: str, low: float = -np.inf, high: float = np
 
 
 def broadcast(low: float = -np.inf, high: float = np.inf, /, **arrays: ArrayLike) -> list[NDArray[np.float64]]:
-    """Return the named arrays as :func:`numbers`, :func:`aligned` and broadcast together.
+    """Return the named arrays as :func:`check_numbers`, :func:`align` and broadcast together.
 
-    Raises InputError: As :func:`numbers` and :func:`aligned`, or shapes that do not broadcast.
+    Raises InputError: As :func:`check_numbers` and :func:`align`, or shapes that do not broadcast.
     """
-    matched = zip(arrays, aligned(**arrays), strict=True)
-    checked = {name: numbers(values, name, low, high) for name, values in matched}
+    matched = zip(arrays, align(**arrays), strict=True)
+    checked = {name: check_numbers(values, name, low, high) for name, values in matched}
     try:
         return list(np.broadcast_arrays(*checked.values()))
     except ValueError:
@@ -77,12 +77,12 @@ def broadcast(low: float = -np.inf, high: float = np.inf, /, **arrays: ArrayLike
         raise InputError(f"These shapes do not fit together: {shapes}. Give arrays that broadcast.") from None
 
 
-def sample(values: ArrayLike, name: str, skip_nan: bool = False) -> NDArray[np.float64]:
+def check_sample(values: ArrayLike, name: str, skip_nan: bool = False) -> NDArray[np.float64]:
     """Return ``values`` as a flat float array without NaN: refused, or left out with ``skip_nan``.
 
-    Raises InputError: As :func:`numbers`, another number of axes, or NaN without ``skip_nan``.
+    Raises InputError: As :func:`check_numbers`, another number of axes, or NaN without ``skip_nan``.
     """
-    flat = numbers(values, name)
+    flat = check_numbers(values, name)
     if flat.ndim != 1:
         raise InputError(f"{name} must be one-dimensional, got shape {flat.shape}.")
     missing = np.isnan(flat)
@@ -96,38 +96,38 @@ def constant(values: np.ndarray) -> bool:
     return bool(np.ptp(values) <= 1e-12 * np.abs(values).max())
 
 
-def whole(values: ArrayLike, name: str, least: int = 0) -> NDArray[np.int64]:
+def check_whole(values: ArrayLike, name: str, least: int = 0) -> NDArray[np.int64]:
     """Return ``values``, of any shape, as an integer array of at least ``least``; fractions and NaN are refused.
 
-    Raises InputError: As :func:`numbers`, fractions, NaN or a value below ``least``.
+    Raises InputError: As :func:`check_numbers`, fractions, NaN or a value below ``least``.
     """
-    array = numbers(values, name)
+    array = check_numbers(values, name)
     bad = ~((array == np.floor(array)) & (array >= least))
     if bad.any():
         raise InputError(f"{name} must be whole numbers of at least {least}, got {array[bad].flat[0]:g}.")
     return array.astype(np.int64)
 
 
-def counts(count: ArrayLike, n: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def check_counts(count: ArrayLike, n: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return ``count`` of ``n`` as integers of one shape, 0 <= count <= n; where either is NaN, 0 of 0.
 
     Raises InputError: Fractions, negative counts, a count above n, or shapes that do not broadcast.
     """
     count, n = broadcast(count=count, n=n)
     known = ~(np.isnan(count) | np.isnan(n))
-    count, n = whole(np.where(known, count, 0), "count"), whole(np.where(known, n, 0), "n")
+    count, n = check_whole(np.where(known, count, 0), "count"), check_whole(np.where(known, n, 0), "n")
     over = count > n
     if over.any():
         raise InputError(f"count must not exceed n, got {count[over].flat[0]} of {n[over].flat[0]}.")
     return count, n
 
 
-def shares(values: ArrayLike, name: str, allow_nan: bool = False) -> NDArray[np.float64]:
+def check_shares(values: ArrayLike, name: str, allow_nan: bool = False) -> NDArray[np.float64]:
     """Return ``values``, of any shape, as a float array of shares 0–1.
 
     Raises InputError: A value outside 0–1, or NaN without ``allow_nan``.
     """
-    array = numbers(values, name, 0, 1)
+    array = check_numbers(values, name, 0, 1)
     if not allow_nan and np.isnan(array).any():
         raise InputError(f"{name} holds NaN; give shares from 0 to 1.")
     return array
@@ -144,7 +144,7 @@ def replicate_count(replicates: int) -> int:
     """Return ``replicates`` if it is one whole number of at least 2. Raises InputError: It is no such number."""
     if np.ndim(replicates):
         raise InputError(f"replicates must be one whole number, got {replicates!r:.80}.")
-    return int(whole(replicates, "replicates", least=2))
+    return int(check_whole(replicates, "replicates", least=2))
 
 
 def generator(seed: int | np.random.Generator) -> np.random.Generator:
@@ -156,7 +156,7 @@ def generator(seed: int | np.random.Generator) -> np.random.Generator:
         return seed
     if seed is None or isinstance(seed, bool) or np.ndim(seed):
         raise InputError("seed must be given as a whole number, for example seed=0, so that results repeat.")
-    return np.random.default_rng(int(whole(seed, "seed")))
+    return np.random.default_rng(int(check_whole(seed, "seed")))
 
 
 def one_of(name: str, known: Collection[str], kind: str) -> str:
@@ -175,7 +175,7 @@ def label_codes(values: ArrayLike, labels: Sequence[str]) -> NDArray[np.intp]:
 
 def ratio(numerator: ArrayLike, denominator: ArrayLike) -> NDArray[np.float64]:
     """Divide elementwise; NaN where the denominator is 0."""
-    numerator, denominator = aligned(numerator=numerator, denominator=denominator)
+    numerator, denominator = align(numerator=numerator, denominator=denominator)
     top, bottom = np.broadcast_arrays(np.asarray(numerator, float), np.asarray(denominator, float))
     return np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom != 0)[()]
 

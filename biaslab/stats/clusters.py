@@ -14,7 +14,7 @@ from scipy import stats
 from biaslab.errors import InputError
 from biaslab.stats import checks
 from biaslab.stats.hypothesis import CELLS_PER_BATCH, sign_flip
-from biaslab.stats.intervals import Error, Estimate, clustered_share_interval
+from biaslab.stats.intervals import Estimate, StandardError, clustered_share_interval
 
 PRIOR_IMAGES = 2
 """Images whose people are all alike, added before the design effect is estimated; a few images underestimate it."""
@@ -39,8 +39,8 @@ def design_effect(
     Source: Kish (1965), Survey Sampling, section 5.4; Rao and Scott (1992), Biometrics 48, 577–585. Raises InputError:
     Counts above n, fractions, or another shape.
     """
-    count, n, stratum, image = checks.aligned((0,), count=count, n=n, stratum=stratum, image=image)
-    count, n = checks.counts(count, n)
+    count, n, stratum, image = checks.align((0,), count=count, n=n, stratum=stratum, image=image)
+    count, n = checks.check_counts(count, n)
     if count.ndim != 1:
         raise InputError(f"count and n must be one-dimensional, one row per image, got shape {count.shape}.")
     filled = n > 0
@@ -76,13 +76,13 @@ def clustered_share(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) ->
     and down to 90 % of a share of 0.05 where four people match in half of the images. Raises InputError: As
     :func:`design_effect`.
     """
-    count, n = checks.counts(count, n)
+    count, n = checks.check_counts(count, n)
     people = int(n.sum())
     if not people:
         return Estimate(np.nan, np.nan, np.nan, 0)
     share, size = float(count.sum() / people), people / design_effect(count, n)
     even = share * (1 - share)
-    low, high = clustered_share_interval(share, Error(float(np.sqrt(even / size)), np.inf), size, confidence)
+    low, high = clustered_share_interval(share, StandardError(float(np.sqrt(even / size)), np.inf), size, confidence)
     return Estimate(share, float(low), float(high), people)
 
 
@@ -104,8 +104,8 @@ def clustered_share_test(
     one that is too small makes claims too often: ``effect`` is the least to assume, such as that of all groups. Raises
     InputError: As there, or a centre outside 0–1.
     """
-    count, n = checks.counts(count, n)
-    center = float(checks.shares(center, "center"))
+    count, n = checks.check_counts(count, n)
+    center = float(checks.check_shares(center, "center"))
     people = int(n.sum())
     if not people:
         return float("nan")
@@ -131,8 +131,8 @@ def clustered_homogeneity(
     NaN for fewer than two strata, or where all people, or none, are counted. Raises InputError: Counts above n,
     fractions, ``replicates`` or ``seed`` out of range.
     """
-    count, n, stratum = checks.aligned((0,), count=count, n=n, stratum=stratum)
-    count, n = checks.counts(count, n)
+    count, n, stratum = checks.align((0,), count=count, n=n, stratum=stratum)
+    count, n = checks.check_counts(count, n)
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
     filled = n > 0
     of = np.unique(np.asarray(stratum)[filled], return_inverse=True)[1]

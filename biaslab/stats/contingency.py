@@ -38,7 +38,7 @@ def chi_square(table: ArrayLike) -> ChiSquare:
     Pearson's statistic without continuity correction. Where a row or column is empty, or there are fewer than 2 of
     either, statistic and p are NaN. Raises InputError: Another shape, negative counts, fractions or NaN.
     """
-    table = checks.whole(table, "table")
+    table = checks.check_whole(table, "table")
     if table.ndim != 2:
         raise InputError(f"table must have rows and columns, got shape {table.shape}.")
     rows, columns = table.shape
@@ -92,7 +92,7 @@ def permuted_chi_square(counts: Sequence, replicates: int = 9_999, *, seed: int 
     ``seed`` out of range.
     """
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
-    tables = checks.aligned(**{f"counts[{at}]": each for at, each in enumerate(counts)})
+    tables = checks.align(**{f"counts[{at}]": each for at, each in enumerate(counts)})
     sets = [sparse.csr_array(each, dtype=np.float32) for each in tables]
     observed = np.stack([np.asarray(each.sum(axis=0)) for each in sets], axis=-1)
     seen = observed.sum(axis=1) > 0

@@ -55,7 +55,7 @@ def one_sample_t(values: ArrayLike, *, skip_nan: bool = False) -> TestResult:
     NaN for fewer than two values, or equal ones. ``skip_nan`` leaves out NaN. Raises InputError: NaN without
     ``skip_nan``, or another number of axes.
     """
-    values = checks.sample(values, "values", skip_nan)
+    values = checks.check_sample(values, "values", skip_nan)
     if values.size < 2 or checks.constant(values):
         return TestResult(np.nan, np.nan, values.size)
     statistic, p = stats.ttest_1samp(values, 0)
@@ -70,7 +70,7 @@ def sign_flip(values: ArrayLike, replicates: int = 10_000, *, seed: int | np.ran
     1) of random patterns (Phipson & Smyth 2010). No values give NaN, zeros alone 1. Raises InputError: NaN, another
     number of axes, or no seed.
     """
-    values = checks.sample(values, "values")
+    values = checks.check_sample(values, "values")
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
     if values.size == 0:
         return TestResult(np.nan, np.nan, 0)
@@ -128,17 +128,17 @@ def paired_difference(*lists: ArrayLike, confidence: float = 0.95) -> PairedDiff
 
     The limits are the wider of Student's t and of Hall's t, which is freed of skewness; p is that of the level at which
     they reach 0, and never below the least of a sign-flip test. Both are missing where fewer differences are not 0 than
-    :func:`fewest_units`, or where all are the same. Of several ``lists`` the mean of their means is tested, as though
+    :func:`min_units`, or where all are the same. Of several ``lists`` the mean of their means is tested, as though
     they moved together. A nominal 95 % interval of 6 to 62 differences covers 94.2–98 %, of exponential ones too.
 
     Source: Hall (1992), J. R. Stat. Soc. B 54, 221–228, the cubic transformation. Raises InputError: NaN, another
     number of axes, or a confidence that is not between 0 and 1.
     """
-    lists = [checks.sample(values, "differences") for values in lists]
+    lists = [checks.check_sample(values, "differences") for values in lists]
     alpha = 1 - checks.confidence_level(confidence)
     n, moved = max(v.size for v in lists), max(np.count_nonzero(v) for v in lists)
     mean = float(np.mean([v.mean() for v in lists])) if all(v.size for v in lists) else np.nan
-    least, fewest = (2 * 0.5**moved if moved else np.nan), fewest_units(alpha)
+    least, fewest = (2 * 0.5**moved if moved else np.nan), min_units(alpha)
 
     def untested(reason: str) -> PairedDifference:
         return PairedDifference(mean, np.nan, np.nan, np.nan, n, least, reason)
@@ -180,7 +180,7 @@ def adjust(p_values: ArrayLike, method: str = "holm") -> np.ndarray:
     NaN and are no tests. Raises InputError: A p outside 0–1. UnknownNameError: Another method.
     """
     checks.one_of(method, ADJUSTMENTS, "adjustment")
-    adjusted = checks.shares(p_values, "p_values", allow_nan=True)
+    adjusted = checks.check_shares(p_values, "p_values", allow_nan=True)
     known = ~np.isnan(adjusted)
     p = adjusted[known]
     if method == "holm":
@@ -193,7 +193,7 @@ def adjust(p_values: ArrayLike, method: str = "holm") -> np.ndarray:
     return adjusted
 
 
-def adjusted(table: pd.DataFrame, family: list[str], p: str = "p") -> pd.DataFrame:
+def adjust_families(table: pd.DataFrame, family: list[str], p: str = "p") -> pd.DataFrame:
     """Return ``table`` with a column of p-values adjusted within each family of rows: ``p_holm`` and ``p_bh``.
 
     A family is the rows that have the same values in the columns ``family``; both ways are those of :func:`adjust`.
@@ -203,16 +203,16 @@ def adjusted(table: pd.DataFrame, family: list[str], p: str = "p") -> pd.DataFra
     return table.assign(**{f"{p}_{way}": of_family.transform(adjust, method) for way, method in ways.items()})
 
 
-def least_binomial_p(n: ArrayLike) -> np.ndarray:
+def min_binomial_p(n: ArrayLike) -> np.ndarray:
     """Return the least p of an exact binomial test of one half with ``n`` (any shape) observations; NaN at 0.
 
     Raises InputError: Fractions or negative numbers.
     """
-    _, n = checks.counts(0, n)
+    _, n = checks.check_counts(0, n)
     return np.where(n > 0, np.minimum(1.0, 2 * 0.5 ** n.astype(float)), np.nan)[()]
 
 
-def least_fisher_p(first: ArrayLike, second: ArrayLike) -> np.ndarray:
+def min_fisher_p(first: ArrayLike, second: ArrayLike) -> np.ndarray:
     """Return the least two-sided p of Fisher's exact test of groups of these sizes, elementwise; NaN for an empty one.
 
     The groups then have nothing in common: one over the number of ways to choose the first, or twice that where both
@@ -222,11 +222,11 @@ def least_fisher_p(first: ArrayLike, second: ArrayLike) -> np.ndarray:
     def least(a: int, b: int) -> float:
         return min(1.0, (2 if a == b else 1) / comb(a + b, a)) if a and b else np.nan
 
-    sizes = checks.aligned(first=first, second=second)
-    return np.vectorize(least, otypes=[float])(*(checks.counts(0, n)[1] for n in sizes))[()]
+    sizes = checks.align(first=first, second=second)
+    return np.vectorize(least, otypes=[float])(*(checks.check_counts(0, n)[1] for n in sizes))[()]
 
 
-def fewest_units(level: float = 0.05, test: str = "sign") -> int:
+def min_units(level: float = 0.05, test: str = "sign") -> int:
     """Return the fewest units (occupations, prompts, people, …) on which a test at a ``level`` (0–1) rests.
 
     ``test`` is one of :data:`TESTS`. ``sign``: with fewer units no outcome of a sign-flip test reaches the level: 6 at
@@ -237,7 +237,7 @@ def fewest_units(level: float = 0.05, test: str = "sign") -> int:
     return FEWEST_FOR_T if test == "t" else int(np.log2(2 / level)) + 1
 
 
-def attainable(least_p: ArrayLike, level: float = 0.05) -> bool:
+def can_be_significant(least_p: ArrayLike, level: float = 0.05) -> bool:
     """Say whether any outcome of tests with these least p (any shape; NaN: no test) can be significant by Holm's rule.
 
     Raises InputError: A p outside 0–1, or a level that is not between 0 and 1.

@@ -62,7 +62,7 @@ def wilson_interval(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) ->
     or NaN gives NaN. A nominal 95 % interval covers 95.0–95.6 % averaged over all true shares, and down to 91.6 % at
     single ones from 0.05 to 0.95. Raises InputError: Counts above n or fractions.
     """
-    count, n = checks.counts(count, n)
+    count, n = checks.check_counts(count, n)
     z = stats.norm.ppf((1 + checks.confidence_level(confidence)) / 2)
     size = np.where(n > 0, n, np.nan)
     share = count / size
@@ -79,13 +79,13 @@ def percent(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> tuple:
 
     Raises InputError: As :func:`wilson_interval`.
     """
-    count, n = checks.aligned(count=count, n=n)
+    count, n = checks.align(count=count, n=n)
     low, high = wilson_interval(count, n, confidence)
     size = np.where(np.asarray(n) > 0, n, np.nan)
     return (100 * np.asarray(count, float) / size)[()], 100 * low, 100 * high
 
 
-def percents(
+def percent_columns(
     count: ArrayLike,
     n: ArrayLike,
     confidence: float = 0.95,
@@ -101,7 +101,7 @@ def exact_interval(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> 
     It holds the shares that an exact binomial test, whose p is twice the nearer tail, does not reject. Arguments and
     results as in :func:`wilson_interval`. Raises InputError: As :func:`wilson_interval`.
     """
-    count, n = checks.counts(count, n)
+    count, n = checks.check_counts(count, n)
     tail = (1 - checks.confidence_level(confidence)) / 2
     size = np.where(n > 0, n, np.nan)
     low = stats.beta.ppf(tail, np.maximum(count, 1), size - count + 1)
@@ -127,7 +127,7 @@ def difference_interval(
     correlated: Zou (2007), Psychological Methods 12, 399–413. Raises InputError: What is no number, or a correlation
     outside -1 to 1.
     """
-    first, first_low, first_high, second, second_low, second_high, correlation = checks.aligned(
+    first, first_low, first_high, second, second_low, second_high, correlation = checks.align(
         first=first,
         first_low=first_low,
         first_high=first_high,
@@ -136,9 +136,9 @@ def difference_interval(
         second_high=second_high,
         correlation=correlation,
     )
-    first, first_low, first_high = (checks.numbers(a, "first") for a in (first, first_low, first_high))
-    second, second_low, second_high = (checks.numbers(a, "second") for a in (second, second_low, second_high))
-    correlation = checks.numbers(correlation, "correlation", -1, 1)
+    first, first_low, first_high = (checks.check_numbers(a, "first") for a in (first, first_low, first_high))
+    second, second_low, second_high = (checks.check_numbers(a, "second") for a in (second, second_low, second_high))
+    correlation = checks.check_numbers(correlation, "correlation", -1, 1)
     change = second - first
 
     def arm(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -160,9 +160,9 @@ def mean_interval(
     limits are NaN for a single image. A nominal 95 % interval of 5 to 62 values covers 93.3–95.1 %, and of exponential
     ones only 88.4–93.2 %. Raises InputError: NaN without ``skip_nan``, or another number of axes.
     """
-    values, clusters = checks.aligned((0,), values=values, clusters=clusters)
-    given = checks.numbers(values, "values")
-    values = checks.sample(given, "values", skip_nan)
+    values, clusters = checks.align((0,), values=values, clusters=clusters)
+    given = checks.check_numbers(values, "values")
+    values = checks.check_sample(given, "values", skip_nan)
     confidence = checks.confidence_level(confidence)
     n = values.size
     mean = float(values.mean()) if n else np.nan
@@ -189,13 +189,13 @@ def pearson_r(x: ArrayLike, y: ArrayLike, confidence: float = 0.95, *, skip_nan:
     gives NaN, exactly 3 pairs NaN limits and p. Raises InputError: Shapes differ, another number of axes, or NaN
     without ``skip_nan``.
     """
-    x, y = checks.aligned(x=x, y=y)
-    x, y = checks.numbers(x, "x"), checks.numbers(y, "y")
+    x, y = checks.align(x=x, y=y)
+    x, y = checks.check_numbers(x, "x"), checks.check_numbers(y, "y")
     confidence = checks.confidence_level(confidence)
     if x.shape != y.shape or x.ndim != 1:
         raise InputError(f"x and y must be one-dimensional and equally long, got shapes {x.shape} and {y.shape}.")
     # A pair is missing where either is.
-    x, y = (checks.sample(side + 0 * other, "x or y", skip_nan) for side, other in ((x, y), (y, x)))
+    x, y = (checks.check_sample(side + 0 * other, "x or y", skip_nan) for side, other in ((x, y), (y, x)))
     n = x.size
     if n < 3 or checks.constant(x) or checks.constant(y):
         return Correlation(np.nan, np.nan, np.nan, np.nan, n)
@@ -212,24 +212,24 @@ def pearson_r(x: ArrayLike, y: ArrayLike, confidence: float = 0.95, *, skip_nan:
 # -- clustered and crossed samples --------------------------------------------------------------------------------
 
 
-class Error(NamedTuple):
+class StandardError(NamedTuple):
     """Standard error of a mean, in its unit, and the degrees of freedom that Student's t has with it."""
 
     se: float
     df: float
 
 
-def clustered_error(effects: ArrayLike) -> Error:
+def clustered_error(effects: ArrayLike) -> StandardError:
     """Return the standard error of a mean from what each of its n independent clusters adds to it, with n - 1 df.
 
     ``effects`` (one-dimensional) are the sums of each cluster's deviations from the mean, over the number of all
     observations. NaN for fewer than two clusters. Raises InputError: NaN or another shape.
     """
-    effects = checks.sample(effects, "effects")
+    effects = checks.check_sample(effects, "effects")
     n = effects.size
     if n < 2:
-        return Error(np.nan, np.nan)
-    return Error(float(np.sqrt(n / (n - 1) * (effects**2).sum())), n - 1)
+        return StandardError(np.nan, np.nan)
+    return StandardError(float(np.sqrt(n / (n - 1) * (effects**2).sum())), n - 1)
 
 
 def clustered_mean(values: ArrayLike, groups: ArrayLike, confidence: float = 0.95) -> Estimate:
@@ -238,8 +238,8 @@ def clustered_mean(values: ArrayLike, groups: ArrayLike, confidence: float = 0.9
     Limits are those of :func:`clustered_share_interval`; ``n`` counts values. Raises InputError: Values outside 0–1,
     NaN, or another number of groups.
     """
-    values, groups = checks.aligned(values=values, groups=groups)
-    values = checks.sample(checks.shares(values, "values"), "values")
+    values, groups = checks.align(values=values, groups=groups)
+    values = checks.check_sample(checks.check_shares(values, "values"), "values")
     groups = np.asarray(groups)
     if groups.shape != values.shape:
         raise InputError(f"There are {values.size} values and groups of shape {groups.shape}; give one for each.")
@@ -252,7 +252,7 @@ def clustered_mean(values: ArrayLike, groups: ArrayLike, confidence: float = 0.9
     return Estimate(float(value), float(low), float(high), values.size)
 
 
-def crossed_error(rows: ArrayLike, columns: ArrayLike, cells: ArrayLike) -> Error:
+def crossed_error(rows: ArrayLike, columns: ArrayLike, cells: ArrayLike) -> StandardError:
     """Return the standard error of a mean over two crossed samples, such as lists of identities that share images.
 
     ``rows`` and ``columns`` are what each row and column adds to the mean, ``(rows,)`` and ``(columns,)``, adding up to
@@ -265,24 +265,24 @@ def crossed_error(rows: ArrayLike, columns: ArrayLike, cells: ArrayLike) -> Erro
     A nominal 95 % interval covers 94.6–98.2 % of means over 10 or 20 identities a list
     (``benchmarks/coverage_paired.py``). Raises InputError: Shapes do not fit, or a row or column is NaN.
     """
-    rows, cells = checks.aligned((0,), rows=rows, cells=cells)
-    columns, turned = checks.aligned((0,), columns=columns, cells=np.transpose(cells))
+    rows, cells = checks.align((0,), rows=rows, cells=cells)
+    columns, turned = checks.align((0,), columns=columns, cells=np.transpose(cells))
     cells = np.transpose(turned)
-    rows, columns = checks.sample(rows, "rows"), checks.sample(columns, "columns")
-    cells = checks.numbers(cells, "cells")
+    rows, columns = checks.check_sample(rows, "rows"), checks.check_sample(columns, "columns")
+    cells = checks.check_numbers(cells, "cells")
     if cells.shape != (rows.size, columns.size):
         raise InputError(f"cells must be (rows, columns) {(rows.size, columns.size)}, got {cells.shape}.")
     if min(cells.shape) < 2:
-        return Error(np.nan, np.nan)
+        return StandardError(np.nan, np.nan)
     parts, known = [clustered_error(part) for part in (rows, columns)], np.isfinite(cells).sum()
     left = known - sum(cells.shape) + 1
     rest = float(np.nansum(_residual(cells) ** 2)) * known / left if left > 0 else 0.0
     variance = rest + sum(max(part.se**2 - rest, 0) for part in parts)
     if variance <= 1e-24:
-        return Error(0.0, float(min(part.df for part in parts)))
+        return StandardError(0.0, float(min(part.df for part in parts)))
     squares = sum(part.se**4 / part.df for part in parts if part.se**2 > rest)
     squares += rest**2 / left if left > 0 else 0
-    return Error(float(np.sqrt(variance)), float(variance**2 / squares))
+    return StandardError(float(np.sqrt(variance)), float(variance**2 / squares))
 
 
 def _residual(cells: np.ndarray) -> np.ndarray:
@@ -294,7 +294,7 @@ def _residual(cells: np.ndarray) -> np.ndarray:
     return cells
 
 
-def clustered_share_interval(share: float, error: Error, clusters: float, confidence: float = 0.95) -> Interval:
+def clustered_share_interval(share: float, error: StandardError, clusters: float, confidence: float = 0.95) -> Interval:
     """Return the limits of a share whose observations are clustered: Wilson's, at the size that its error stands for.
 
     ``share`` and limits are 0–1, ``error`` is from :func:`clustered_error` or :func:`crossed_error`; without one the
@@ -302,7 +302,7 @@ def clustered_share_interval(share: float, error: Error, clusters: float, confid
     counts as one. Source: Korn and Graubard 1998, Survey Methodology 24, 193–201, with Wilson for Clopper–Pearson.
     Raises InputError: A share outside 0–1, or a confidence that is not between 0 and 1.
     """
-    share = float(checks.shares(share, "share", allow_nan=True))
+    share = float(checks.check_shares(share, "share", allow_nan=True))
     confidence = checks.confidence_level(confidence)
     if not (np.isfinite(share) and np.isfinite(error.se)):
         return Interval(np.nan, np.nan)
@@ -324,7 +324,7 @@ def strata_mean(count: ArrayLike, n: ArrayLike, confidence: float = 0.95, *, eff
     to 40 images (``benchmarks/coverage_custom.py``). Raises InputError: Counts above n, fractions, or shapes that do
     not broadcast.
     """
-    count, n = checks.counts(count, n)
+    count, n = checks.check_counts(count, n)
     count, n = count[n > 0], n[n > 0]
     if not n.size:
         return Estimate(np.nan, np.nan, np.nan, 0)
@@ -334,7 +334,7 @@ def strata_mean(count: ArrayLike, n: ArrayLike, confidence: float = 0.95, *, eff
     variance = likely * (1 - likely) / (1 - size / (size + 2) ** 2)
     error = float(np.sqrt((variance / size).sum())) / n.size
     share = float(np.mean(count / n))
-    low, high = clustered_share_interval(share, Error(error, np.inf), int(n.sum()), confidence)
+    low, high = clustered_share_interval(share, StandardError(error, np.inf), int(n.sum()), confidence)
     return Estimate(share, float(low), float(high), int(n.sum()))
 
 
@@ -374,7 +374,7 @@ def halves_interval(
     rows, named = ([len(each) for each in side] for side in (samples, groups))
     if rows != named:
         raise InputError(f"The samples have {rows} rows, groups are {named}; give one for each row.")
-    pairs = [checks.aligned((0,), samples=each, groups=of) for each, of in zip(samples, groups, strict=True)]
+    pairs = [checks.align((0,), samples=each, groups=of) for each, of in zip(samples, groups, strict=True)]
     samples, groups = [np.asarray(each) for each, _ in pairs], [np.asarray(of) for _, of in pairs]
     rng, confidence = checks.generator(seed), checks.confidence_level(confidence)
     names, codes = np.unique(np.concatenate(groups), return_inverse=True)

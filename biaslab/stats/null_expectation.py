@@ -29,9 +29,9 @@ def expected_absolute_deviation(share: ArrayLike, n: ArrayLike, center: float = 
     ``share``: 0–1 or NaN, ``n``: whole numbers, both broadcast. n = 0 or a missing argument gives NaN. Raises
     InputError: A value outside these ranges, or shapes that do not broadcast.
     """
-    share, n = checks.aligned(share=share, n=n)
-    share, center = checks.shares(share, "share", allow_nan=True), _center(center)
-    share, n = np.broadcast_arrays(share, checks.counts(0, n)[1])
+    share, n = checks.align(share=share, n=n)
+    share, center = checks.check_shares(share, "share", allow_nan=True), _center(center)
+    share, n = np.broadcast_arrays(share, checks.check_counts(0, n)[1])
     size = np.where(n > 0, n, np.nan)
     # E|X - a| = E(X - a) + 2 E(a - X)+, where the sum of x·P(X = x) up to m is n·share times a cdf of n - 1.
     m = np.floor(size * center)
@@ -40,7 +40,7 @@ def expected_absolute_deviation(share: ArrayLike, n: ArrayLike, center: float = 
     return (share - center + 2 * (below - share * rest))[()]
 
 
-def absolute_deviation_floor(n: ArrayLike, center: float = 0.5) -> NDArray[np.float64]:
+def absolute_deviation_null_mean(n: ArrayLike, center: float = 0.5) -> NDArray[np.float64]:
     """Return E|p̂ - center| of ``n`` images (whole numbers, any shape) when the share is ``center``; NaN at 0 or NaN.
 
     Raises InputError: Fractions, negative numbers, or a centre outside 0–1.
@@ -70,11 +70,11 @@ def corrected_absolute_deviation(
 
     Raises InputError: Counts above n, fractions, shapes that do not broadcast, or a centre outside 0–1.
     """
-    count, n, at = checks.aligned(count=count, n=n, at=at)
-    count, n = checks.counts(count, n)
+    count, n, at = checks.align(count=count, n=n, at=at)
+    count, n = checks.check_counts(count, n)
     center = _center(center)
     if at is not None:
-        return _chosen(count, n, checks.counts(at, n)[0], center)
+        return _chosen(count, n, checks.check_counts(at, n)[0], center)
     out = np.full(count.shape, np.nan)
     for size in np.unique(n[n > 0]):
         here = n == size
@@ -93,13 +93,13 @@ def _chosen(count: np.ndarray, n: np.ndarray, at: np.ndarray, center: float) -> 
     return np.array(means, dtype=float)[place].reshape(cells.shape[:-1])[()]
 
 
-def mad_floor(n: int, bins: int) -> float:
+def mad_null_mean(n: int, bins: int) -> float:
     """Return the mean absolute deviation from uniform to expect of ``n`` images over ``bins`` equal chances; exact.
 
     A share 0–1: 0.078 at 9 and 0.086 at 8 images over 10 bins; n = 0 gives NaN. Raises InputError: Fractions, ``n``
     below 0 or ``bins`` below 2.
     """
-    return float(absolute_deviation_floor(n, 1 / int(checks.whole(bins, "bins", least=2))))
+    return float(absolute_deviation_null_mean(n, 1 / int(checks.check_whole(bins, "bins", least=2))))
 
 
 def corrected_mad(counts: ArrayLike, at: ArrayLike | None = None) -> NDArray[np.float64]:
@@ -109,8 +109,8 @@ def corrected_mad(counts: ArrayLike, at: ArrayLike | None = None) -> NDArray[np.
     of each bin; it may be negative, and the mean over rows is what counts. A row without images gives NaN. ``at`` as
     there. Raises InputError: Negative counts, fractions, NaN or fewer than 2 bins.
     """
-    counts, at = checks.aligned((0,), counts=counts, at=at)
-    counts = np.atleast_1d(checks.whole(counts, "counts"))
+    counts, at = checks.align((0,), counts=counts, at=at)
+    counts = np.atleast_1d(checks.check_whole(counts, "counts"))
     bins = counts.shape[-1]
     if bins < 2:
         raise InputError(f"counts must have at least 2 bins along the last axis, got {bins}.")

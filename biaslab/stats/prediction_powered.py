@@ -16,15 +16,15 @@ from scipy.stats import t as student
 
 from biaslab.errors import InputError
 from biaslab.stats import checks
-from biaslab.stats.intervals import Error, Estimate, clustered_share_interval
+from biaslab.stats.intervals import Estimate, StandardError, clustered_share_interval
 
-FEWEST = 5
+MIN_ANNOTATIONS = 5
 """Annotated images, with somebody called female or male, below which annotations give no estimate."""
 # Errors that were not observed count as so many among all annotations: of 20 without one, up to 14 % may be wrong.
 _UNSEEN = 1.0
 
 
-class Powered(NamedTuple):
+class PPIResult(NamedTuple):
     """A sum of shares by the judge, by annotations alone, and by both combined; values in the sum's unit."""
 
     judge: Estimate
@@ -52,7 +52,7 @@ def prediction_powered(
     clusters: ArrayLike | None = None,
     base: float = 0.0,
     confidence: float = 0.95,
-) -> Powered:
+) -> PPIResult:
     """Return ``base + sum(coefficients * (share - 1/2))`` over groups, with confidence intervals.
 
     The estimand is the sum of the shares that annotators would give: in each group, of all its people whom annotators
@@ -61,9 +61,9 @@ def prediction_powered(
 
     Annotated people are drawn at known probabilities from some groups or all. Within a group each counts by its
     weight, and the group by its coefficient, however many of its people are unclear to the judge or to annotators.
-    Groups with fewer than :data:`FEWEST` annotated images are combined into one; a group of the combined ones counts
-    as far as its people are annotated as female or male. Annotations that are missing are assumed to be missing at
-    random within groups.
+    Groups with fewer than :data:`MIN_ANNOTATIONS` annotated images are combined into one; a group of the combined ones
+    counts as far as its people are annotated as female or male. Annotations that are missing are assumed to be missing
+    at random within groups.
 
     The combined estimate corrects the judge's value by the residuals of annotations (section 6.1 of PPI++, with
     weights). The judge's answers count as far as they narrow the interval (equation 6). Intervals are Student's t, with
@@ -97,14 +97,14 @@ def prediction_powered(
 
     Raises InputError: Shapes do not fit, or a value is out of range.
     """
-    count, n, coefficients, strata, clusters = checks.aligned(
+    count, n, coefficients, strata, clusters = checks.align(
         count=count, n=n, coefficients=coefficients, strata=strata, clusters=clusters
     )
-    group, judged, rated, weight = checks.aligned(group=group, judged=judged, rated=rated, weight=weight)
-    count, n = checks.counts(count, n)
-    c = checks.numbers(coefficients, "coefficients")
-    group = checks.whole(group, "group").astype(int)
-    f, y = (checks.shares(v, name, allow_nan=True) for v, name in ((judged, "judged"), (rated, "rated")))
+    group, judged, rated, weight = checks.align(group=group, judged=judged, rated=rated, weight=weight)
+    count, n = checks.check_counts(count, n)
+    c = checks.check_numbers(coefficients, "coefficients")
+    group = checks.check_whole(group, "group").astype(int)
+    f, y = (checks.check_shares(v, name, allow_nan=True) for v, name in ((judged, "judged"), (rated, "rated")))
     if not (c.shape == n.shape and group.shape == f.shape == y.shape) or (group.size and group.max() >= n.size):
         raise InputError(
             "Give a count, n and coefficient by group, and of each annotated person a group, judged and rated."
@@ -129,16 +129,16 @@ def prediction_powered(
 
     clear, known = np.isfinite(y), np.isfinite(f)
     pool = _pools(stratum, c, group[clear], image[clear])
-    stands = _stands(np.abs(c), group, weight, n if people is None else checks.whole(people, "people"))
+    stands = _stands(np.abs(c), group, weight, n if people is None else checks.check_whole(people, "people"))
     whole, own = np.bincount(pool, np.abs(c)), pool[group]
     scale = np.bincount(own, stands * clear, minlength=whole.size)
     # Images of each pool with somebody whom annotators call female or male.
     units = np.bincount(np.unique(np.stack([own, image])[:, clear], axis=1)[0], minlength=whole.size)
     k, total = int(clear.sum()), int(units.sum())
     lacking = (whole > 0) & ((units < 2) | (scale == 0))
-    if total < FEWEST or lacking.any():
+    if total < MIN_ANNOTATIONS or lacking.any():
         nothing = Estimate(np.nan, np.nan, np.nan, k)
-        return Powered(by_judge, nothing, nothing, np.nan, np.nan)
+        return PPIResult(by_judge, nothing, nothing, np.nan, np.nan)
     w = stands * np.sign(c[group]) * (whole / np.where(scale > 0, scale, 1))[own]
 
     def centred(residual: np.ndarray, part: np.ndarray) -> np.ndarray:
@@ -186,7 +186,7 @@ def prediction_powered(
     error = np.sqrt(variance + unseen)
     by_both = _limits(seen + w @ residual, error, k, df, base, reach, confidence)
     narrower = (by_ratings.ci_high - by_ratings.ci_low) / (by_both.ci_high - by_both.ci_low)
-    return Powered(by_judge, by_ratings, by_both, tuning, float(k * narrower**2))
+    return PPIResult(by_judge, by_ratings, by_both, tuning, float(k * narrower**2))
 
 
 def _pools(stratum: np.ndarray, c: np.ndarray, group: np.ndarray, image: np.ndarray) -> np.ndarray:
@@ -196,10 +196,10 @@ def _pools(stratum: np.ndarray, c: np.ndarray, group: np.ndarray, image: np.ndar
     for each in np.unique(stratum):
         own = np.flatnonzero((stratum == each) & (c != 0))
         own = own[np.argsort(images[own], kind="stable")]
-        few = int((images[own] < FEWEST).sum())
+        few = int((images[own] < MIN_ANNOTATIONS).sum())
         if few:
             # Where these have too few together, the next larger groups join them.
-            few = max(few, 1 + int(np.searchsorted(images[own].cumsum(), FEWEST)))
+            few = max(few, 1 + int(np.searchsorted(images[own].cumsum(), MIN_ANNOTATIONS)))
         pool[own[:few]] = own[0] if few else pool[own[:few]]
     return np.unique(pool, return_inverse=True)[1]
 
@@ -208,7 +208,7 @@ def _stands(c: np.ndarray, group: np.ndarray, weight: ArrayLike | None, people: 
     """Return how much of the sum each annotated person stands for, from how many people of its group."""
     if weight is None:
         return (c / np.maximum(np.bincount(group, minlength=c.size), 1))[group]
-    return (c / np.maximum(people, 1))[group] * checks.numbers(weight, "weight", low=0)
+    return (c / np.maximum(people, 1))[group] * checks.check_numbers(weight, "weight", low=0)
 
 
 def _between(cluster: np.ndarray, stratum: np.ndarray, parts: np.ndarray, group: np.ndarray) -> Callable[..., float]:
@@ -252,6 +252,6 @@ def _share(value: float, error: float, n: int, base: float, reach: float, confid
     if not reach or not n:
         return Estimate(float(value) if n else np.nan, np.nan, np.nan, n)
     share = float(np.clip(0.5 + (value - base) / 2 / reach, 0, 1))
-    limits = clustered_share_interval(share, Error(float(error) / 2 / reach, np.inf), n, confidence)
+    limits = clustered_share_interval(share, StandardError(float(error) / 2 / reach, np.inf), n, confidence)
     low, high = (float(base + 2 * reach * (end - 0.5)) for end in limits)
     return Estimate(float(value), low, high, n)

@@ -24,7 +24,7 @@ _MOST_ALIKE = 6.0  # a caption's images are as good as all the same there
 _MOST_TILT = 14.0  # beyond these tilts a share is within 1e-5 of 0 or 1
 
 
-class OneByOne(NamedTuple):
+class IndependentSampling(NamedTuple):
     """Images of ``cells`` cells, each drawn for itself: their number in a cell is binomial."""
 
     cells: int
@@ -34,11 +34,11 @@ class OneByOne(NamedTuple):
         """Numbers that drawing one group holds at a time."""
         return self.cells
 
-    def only(self, groups: np.ndarray) -> OneByOne:
+    def select_groups(self, groups: np.ndarray) -> IndependentSampling:
         """Return itself: it knows nothing of single ``groups``, one-dimensional."""
         return self
 
-    def pull(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+    def small_sample_bias(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         """Return ``shares`` (..., groups, cells) pulled by what binomial noise explains of their variance."""
         seen = n > 0
         known = np.maximum(seen.sum(axis=-2), 1)
@@ -46,14 +46,14 @@ class OneByOne(NamedTuple):
         # Pooled p(1 - p) within cells, over the mean 1 / n. A cell of one image says nothing about its own noise.
         within = (n * shares * (1 - shares)).sum(axis=-2) / np.maximum((n - seen).sum(axis=-2), 1)
         noise = within * np.divide(1.0, n, out=np.zeros(n.shape), where=seen).sum(axis=-2) / known
-        return pulled(shares, seen, noise)
+        return small_sample_bias(shares, seen, noise)
 
     def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
         """Return shares of a binomial number of images in each cell."""
         return ratio(rng.binomial(n, _rounded(shares)), n)
 
 
-class ByCaption:
+class CaptionClusterSampling:
     """Images of captions: a caption's own image, and those generated from it. Two cells, in this order.
 
     A caption is drawn as a whole. Where t of an occupation's own images and g of its generated ones show a woman, a
@@ -79,13 +79,13 @@ class ByCaption:
     def __init__(
         self, group: ArrayLike, own: ArrayLike, female: ArrayLike, judged: ArrayLike, captions: ArrayLike, groups: int
     ) -> None:
-        group, own, female, judged, captions = checks.aligned(
+        group, own, female, judged, captions = checks.align(
             group=group, own=own, female=female, judged=judged, captions=captions
         )
-        self._group = checks.whole(group, "group")
-        self._captions = checks.whole(captions, "captions")
-        female, judged = checks.counts(female, judged)
-        own = checks.numbers(own, "own")
+        self._group = checks.check_whole(group, "group")
+        self._captions = checks.check_whole(captions, "captions")
+        female, judged = checks.check_counts(female, judged)
+        own = checks.check_numbers(own, "own")
         odd = ~np.isin(own, (0, 1)) & ~np.isnan(own)
         if odd.any():
             raise InputError(f"own must be 1 (a woman), 0 (a man) or NaN (no gender), got {own[odd][0]:g}.")
@@ -102,20 +102,20 @@ class ByCaption:
         """Numbers that drawing one group holds at a time."""
         return 2 * (self.most + 1)
 
-    def only(self, groups: np.ndarray) -> ByCaption:
+    def select_groups(self, groups: np.ndarray) -> CaptionClusterSampling:
         """Return the drawing of some of its ``groups`` (one-dimensional), in their order."""
         chosen = np.arange(self.groups)[groups]
         place = np.full(self.groups, -1)
         place[chosen] = np.arange(len(chosen))
         here = place[self._group] >= 0
         own, women, images = self._own[here], self._women[here, 1], self._images[here, 1]
-        return ByCaption(place[self._group[here]], own, women, images, self._captions[here], len(chosen))
+        return CaptionClusterSampling(place[self._group[here]], own, women, images, self._captions[here], len(chosen))
 
-    def pull(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    def small_sample_bias(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return ``shares`` (..., groups, cells) pulled by what the choice of captions explains of their covariance."""
         crossed, free, per_share, both = (sums[rows].sum(axis=-3) for sums in self._spread)
         noise = crossed / np.maximum(free, 1e-9) * np.where(free > 0, per_share, 0) / np.maximum(both, 1)
-        return pulled(shares, n > 0, noise)
+        return small_sample_bias(shares, n > 0, noise)
 
     def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return shares of as many newly drawn captions, each with its images, as the groups have."""
@@ -207,7 +207,7 @@ class ByCaption:
         if self.most == 1:
             return 0.0
         crossed, free, _, _ = self._spread
-        shares = self.pull(ratio(self.counts, self.n), self.n, np.arange(self.groups))
+        shares = self.small_sample_bias(ratio(self.counts, self.n), self.n, np.arange(self.groups))
         known = (self.n > 0).all(axis=1)
         images = self._images[:, 1]
         captions = self._sum((images > 0).astype(float))
@@ -267,7 +267,7 @@ def _at(share: np.ndarray, p: np.ndarray, means: np.ndarray) -> np.ndarray:
     return (1 - part) * p[high - 1] + part * p[high]
 
 
-def pulled(shares: np.ndarray, seen: np.ndarray, noise: np.ndarray) -> np.ndarray:
+def small_sample_bias(shares: np.ndarray, seen: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """Pull ``shares`` (..., groups, cells) towards their mean until only variance between groups is left.
 
     With S the covariance of the cells over the groups and N the noise in it (``noise``: (..., cells) where cells err
@@ -298,33 +298,35 @@ def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return a.swapaxes(-1, -2) @ b
 
 
-class SideBySide:
+class CombinedSampling:
     """Several drawings over the cells of one table, one after the other; each pulls and draws its own."""
 
-    def __init__(self, parts: Sequence[OneByOne | ByCaption]) -> None:
+    def __init__(self, parts: Sequence[IndependentSampling | CaptionClusterSampling]) -> None:
         self.parts = parts
         self.cells = sum(part.cells for part in parts)
         self.width = sum(part.width for part in parts)
         self._ends = np.cumsum([part.cells for part in parts])[:-1]
 
-    def only(self, groups: np.ndarray) -> SideBySide:
+    def select_groups(self, groups: np.ndarray) -> CombinedSampling:
         """Return the drawing of some of its ``groups`` (one-dimensional), in their order."""
-        return SideBySide([part.only(groups) for part in self.parts])
+        return CombinedSampling([part.select_groups(groups) for part in self.parts])
 
-    def pull(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    def small_sample_bias(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return ``shares`` (..., groups, cells) as each part pulls its own."""
-        return np.concatenate([part.pull(p, k, rows) for part, p, k in self._each(shares, n)], axis=-1)
+        return np.concatenate([part.small_sample_bias(p, k, rows) for part, p, k in self._each(shares, n)], axis=-1)
 
     def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return shares as each part draws its own."""
         drawn = [part.draw(p, k, rows, rng) for part, p, k in self._each(shares, n)]
         return np.concatenate(drawn, axis=-1)
 
-    def _each(self, shares: np.ndarray, n: np.ndarray) -> Iterable[tuple[OneByOne | ByCaption, np.ndarray, np.ndarray]]:
+    def _each(
+        self, shares: np.ndarray, n: np.ndarray
+    ) -> Iterable[tuple[IndependentSampling | CaptionClusterSampling, np.ndarray, np.ndarray]]:
         return zip(self.parts, *(np.split(a, self._ends, axis=-1) for a in (shares, n)), strict=True)
 
 
-Drawing = OneByOne | ByCaption | SideBySide
+SamplingDesign = IndependentSampling | CaptionClusterSampling | CombinedSampling
 """How the images of some neighbouring ``cells`` are drawn; drawing one group holds ``width`` numbers at a time.
 
 ``pull`` takes from shares (..., groups, cells) what the choice of images explains of their variance, and ``draw`` draws

@@ -11,14 +11,14 @@ from scipy import stats
 
 from biaslab.errors import InputError
 from biaslab.stats import checks
-from biaslab.stats.absolute_deviation import UNTOLD, bias_aware_interval, deviation_limits
+from biaslab.stats.absolute_deviation import MAX_BIAS_SHARE, bias_aware_interval, deviation_limits
 from biaslab.stats.null_expectation import corrected_absolute_deviation
 
 # Images of a prompt, or clusters, beyond which none are looked for; images that tell what folds as well as more do.
 _MOST, _TELLING = 10**7, 1000
 
 
-def within(values: ArrayLike, group: ArrayLike, template: ArrayLike) -> tuple[float, float]:
+def variance_within(values: ArrayLike, group: ArrayLike, template: ArrayLike) -> tuple[float, float]:
     """Return the variances of ``values`` between templates (wording) of a group, and between values of a template.
 
     ``values`` (any numbers, such as 1 female and 0 male), ``group`` and ``template`` are one-dimensional and equally
@@ -27,7 +27,7 @@ def within(values: ArrayLike, group: ArrayLike, template: ArrayLike) -> tuple[fl
     whatever the distribution and the numbers of values (Henderson's method I for nested data: Searle, Casella and
     McCulloch 1992, Variance Components, chapter 5). Raises InputError: Labels differ.
     """
-    values, group, template = checks.aligned(values=values, group=group, template=template)
+    values, group, template = checks.align(values=values, group=group, template=template)
     rows = pd.DataFrame({"value": values, "group": group, "template": template})
     n, by, cell = len(rows), rows.groupby("group")["value"], rows.groupby(["group", "template"])["value"]
     n_i, n_ij = by.size(), cell.size()
@@ -52,20 +52,20 @@ class Design:
     prompts: float  # Prompts of a cluster.
     images: float  # Images of a prompt.
     reach: float = 1.0  # What the value changes where all shares go from 0 to 1, in its unit.
-    drawn: bool = True  # Whether the interval is of other clusters, too; else of other images alone.
+    clusters_random: bool = True  # Whether the interval is of other clusters, too; else of other images alone.
     lists: int = 1  # Lists that clusters are drawn within, such as of either stereotype.
     group: float = 0.0  # Between clusters, with what images of training bring to each.
     template: float = 0.0  # Of a prompt about its cluster.
     seed: float = 0.25  # Of an image about its prompt: at most this, and twice that where two people move as one.
     share: float = 0.5  # The mean share, for Wilson's interval; of what folds, 1/2 and the mean distance from it.
-    folded: bool = False  # Whether it is a mean distance of shares from 1/2, with chance taken off.
+    is_absolute: bool = False  # Whether it is a mean distance of shares from 1/2, with chance taken off.
     youden: float = 1.0  # Sensitivity + specificity - 1 of a judge whose errors are taken off.
 
     @property
     def variances(self) -> dict[str, float]:
         """What the value's variance is made of, in its unit squared: ``group``, ``template`` and ``seed``."""
         n = self.prompts * self.images
-        parts = {"group": self.group, "template": self.template / (self.prompts if self.drawn else n)}
+        parts = {"group": self.group, "template": self.template / (self.prompts if self.clusters_random else n)}
         parts["seed"] = self.seed / n
         return {name: (self.reach / self.youden) ** 2 / self.clusters * part for name, part in parts.items()}
 
@@ -80,13 +80,13 @@ class Design:
         """
         tail, k = (1 + checks.confidence_level(confidence)) / 2, self.clusters
         n, scale = self.prompts * self.images, self.reach / self.youden
-        if self.drawn and k <= self.lists:
+        if self.clusters_random and k <= self.lists:
             return float("inf")
-        if self.drawn and self.folded:
+        if self.clusters_random and self.is_absolute:
             # Of shares about 1/2, beta distributed, and one cluster more at either end.
             n, square = int(np.clip(n, 1, _TELLING)), self.group + (self.share - 0.5) ** 2
             bias, *ends = deviation_limits(n, 2)
-            if bias > UNTOLD / 2:
+            if bias > MAX_BIAS_SHARE / 2:
                 return float("inf")
             shape = max(0.25 / max(square, 1e-4) - 1, 1e-3) / 2
             likely = stats.betabinom.pmf(np.arange(n + 1), n, shape, shape)
@@ -97,7 +97,7 @@ class Design:
             spread = np.sqrt(squares / (k + 1) / (k + 2))
             low, high, _ = bias_aware_interval(float(center), float(spread), bias, k + 1, confidence)
             return float(scale * (min(high, 0.5) - max(low, 0)) / 2)
-        if self.drawn:
+        if self.clusters_random:
             return float(stats.t.ppf(tail, k - self.lists) * np.sqrt(sum(self.variances.values())))
         even = max(self.share * (1 - self.share), 1e-9)
         # What is expected of the variance that a stratum is given.
@@ -108,7 +108,7 @@ class Design:
         q = stats.norm.ppf(tail) ** 2 * variance / (k * n * even)
         return float(scale * np.sqrt(q * even + q**2 / 4) / (1 + q))
 
-    def least(self, half_width: float, confidence: float = 0.95, *, of: str = "images") -> int | None:
+    def minimum_images(self, half_width: float, confidence: float = 0.95, *, of: str = "images") -> int | None:
         """Return the fewest ``images`` of a prompt, or ``clusters``, that give a half-width; None where none do.
 
         Raises InputError: ``half_width`` is not above 0.
@@ -132,17 +132,21 @@ class Design:
 
     def sizes(self, half_width: float, confidence: float = 0.95) -> tuple[int | None, int | None]:
         """Return the fewest images of a prompt for a half-width, or None and the fewest clusters at these images."""
-        images = self.least(half_width, confidence)
-        return images, None if images else self.least(half_width, confidence, of="clusters")
+        images = self.minimum_images(half_width, confidence)
+        return images, None if images else self.minimum_images(half_width, confidence, of="clusters")
 
 
-def pilot(cells: pd.DataFrame, people: pd.DataFrame, *, drawn: bool, folded: bool = False) -> Design:
+def design_from_pilot(
+    cells: pd.DataFrame, people: pd.DataFrame, *, clusters_random: bool, is_absolute: bool = False
+) -> Design:
     """Return the design of a headline whose images are there, with variances as these tell them.
 
-    ``cells``, ``people``, ``drawn`` and ``folded`` are as of :class:`biaslab.metrics.headline.Headline`. The part of
-    clusters is what their dispersion exceeds what images and templates bring to it. People count with others in their
-    image, as in :func:`biaslab.stats.crossed_error`, where all that ``cells`` count are known. Raises InputError:
-    Nobody is judged.
+    ``cells``, ``people``, ``clusters_random`` and ``is_absolute`` are as of :class:`biaslab.metrics.headline.Headline`.
+    The variance of clusters is their dispersion minus that from images and templates. People count with others in
+    their image, as in :func:`biaslab.stats.crossed_error`, where all that ``cells`` count are known.
+
+    Raises:
+        InputError: Nobody is classified.
     """
     cells = cells[(cells["coefficient"] != 0) & (cells["n"] > 0)]
     if cells.empty:
@@ -150,7 +154,7 @@ def pilot(cells: pd.DataFrame, people: pd.DataFrame, *, drawn: bool, folded: boo
     c, n, share = cells["coefficient"], cells["n"], cells["count"] / cells["n"]
     each = np.concatenate([np.arange(k) < count for k, count in zip(n, cells["count"], strict=True)])
     rows = cells.loc[np.repeat(cells.index, n)]
-    template, seed = np.nan_to_num(within(each, rows["source"] + " " + rows["cluster"], rows["template"]))
+    template, seed = np.nan_to_num(variance_within(each, rows["source"] + " " + rows["cluster"], rows["template"]))
     asked = people[people["cell"].isin(cells.index)]
     seen = asked[asked["judged"].notna()]
     known = len(seen) >= n.sum()
@@ -176,18 +180,18 @@ def pilot(cells: pd.DataFrame, people: pd.DataFrame, *, drawn: bool, folded: boo
     made, k, reach = cells["source"] != "training", len(effects), float(c.abs().sum())
     per = asked.groupby("cell")["image_id"].nunique()[cells.index[made]] if known else n[made]
     prompts, images, unit = made.sum() / k, float(per.to_numpy(float).mean()), k / reach**2
-    group = float((between + noise[~made].sum()) * unit) if drawn else 0.0
+    group = float((between + noise[~made].sum()) * unit) if clusters_random else 0.0
     mean = float(c.abs().to_numpy() @ ((cells["count"] + 1) / (n + 2)).to_numpy()) / reach
-    if folded:
+    if is_absolute:
         mean = 0.5 + np.sqrt(max(c.abs() @ ((share - 0.5) ** 2 - seed / n) / reach - group, 0))
     # Of prompts that stay, what they differ by about the mean of just these.
-    wording = template if drawn else template * images / n * (1 - 1 / prompts)
+    wording = template if clusters_random else template * images / n * (1 - 1 / prompts)
     wording = float((c**2 * wording)[made].sum() * unit * prompts)
     each_image = float((c**2 / n)[made].sum() * seed * together * unit * prompts * images)
-    if k == 1 and not drawn:
+    if k == 1 and not clusters_random:
         # The interval of a single share takes its variance as p (1 - p), without a degree of freedom.
         each_image *= float(1 - 1 / n.sum())
     return Design(
-        k, float(prompts), float(images), reach, drawn, lists.nunique(), group, wording, each_image, float(mean),
-        folded=folded and bool(made.all()),
+        k, float(prompts), float(images), reach, clusters_random, lists.nunique(), group, wording, each_image,
+        float(mean), is_absolute=is_absolute and bool(made.all()),
     )  # fmt: skip

@@ -27,23 +27,23 @@ MEASURED = "measured"
 _NAMED = ("occupation", "profession", "model")
 
 
-def measured(
-    name: str, *, source: str, ratings: str = "", pipeline: Pipeline | None = None, beside: Iterable[str] = ()
+def load_measured(
+    name: str, *, source: str, annotations: str = "", pipeline: Pipeline | None = None, baselines: Iterable[str] = ()
 ) -> pd.DataFrame:
     """Return the measured table ``name`` from ``source``, checked against its declaration.
 
     Args:
-        source: As of :class:`biaslab.request.Request`; a folder has ``<name>.csv`` in its ``measured`` (a run's
+        source: As of :class:`biaslab.request.Request`; a folder has ``<name>.csv`` in its ``load_measured`` (a run's
             inputs), in its ``tables``, or in itself.
-        pipeline: What measures, for sources that make images; what its settings ask to ``compare_with`` follows.
-        beside: For sources that make none, ``published`` where printed numbers of other models are to follow.
+        pipeline: What measures, for sources that make images; what its settings ask to ``baselines`` follows.
+        baselines: For sources that make none, ``published`` where printed numbers of other models are to follow.
 
     Raises:
         InputError: The data are missing or do not fit.
         UnknownNameError: There is no such table in this source.
     """
-    if "published" in beside and not makes_images(source) and stands_beside(name, source):
-        return _with_printed(name, source, ratings)
+    if "published" in baselines and not makes_images(source) and is_comparable(name, source):
+        return _with_printed(name, source, annotations)
     if source == "published":
         if name not in _published():
             raise _not_held("published", name, _published())
@@ -51,38 +51,38 @@ def measured(
     if makes_images(source):
         assert pipeline is not None, "what makes images is a pipeline"
         return tables.check(_by_pipeline(name, pipeline), name)
-    if source == "ratings":
+    if source == "annotations":
         from biaslab.ratings import readers as rated
 
         if not _is_rated(name):
-            raise _not_held("ratings", name, filter(_is_rated, _readable()))
-        return tables.check(rated.read(ratings).percent_female, name)
+            raise _not_held("annotations", name, filter(_is_rated, _readable()))
+        return tables.check(rated.read(annotations).percent_female, name)
     folder = Path(source)
     tables.schema(name)
-    if path := file_of(folder, name):
+    if path := table_path(folder, name):
         return _plausible(_in_one_form(tables.read(path, name), name, path), name, path)
     there = sorted({p.stem for p in [*folder.glob("*.csv"), *folder.glob("*/*.csv")]})
     raise MissingInputError(f"{source} holds no {name}.csv. {name_help(name, there)}")
 
 
-def stands_beside(name: str, source: str) -> bool:
+def is_comparable(name: str, source: str) -> bool:
     """Return whether what is printed of a table can stand beside a source: one that measures, or holds its paper's."""
     if source == "published" or name not in _published():
         return False
     if makes_images(source):
         return True
     paper = name.partition("_")[0]
-    return any(has(one, source=source) for one in _readable() if one.partition("_")[0] == paper)
+    return any(has_table(one, source=source) for one in _readable() if one.partition("_")[0] == paper)
 
 
-def _with_printed(name: str, source: str, ratings: str) -> pd.DataFrame:
+def _with_printed(name: str, source: str, annotations: str) -> pd.DataFrame:
     """Return a source's rows, where it holds a table, and those of other models that are printed."""
     import pandas as pd
 
-    printed = measured(name, source="published")
-    if not has(name, source=source):
+    printed = load_measured(name, source="published")
+    if not has_table(name, source=source):
         return printed
-    own = measured(name, source=source, ratings=ratings)
+    own = load_measured(name, source=source, annotations=annotations)
     if "model" not in own:
         return own
     others = printed[~printed["model"].isin(own["model"])]
@@ -111,23 +111,23 @@ def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
 
     from biaslab.pipeline import preflight
 
-    own, beside = _pipeline().get(name), None
-    if "published" in pipeline.settings.compare_with:
-        beside = _published().get(name)
-    if not own and not beside:
+    own, baselines = _pipeline().get(name), None
+    if "published" in pipeline.settings.baselines:
+        baselines = _published().get(name)
+    if not own and not baselines:
         raise _not_held("the pipeline", name, _readable())
     frames, missing = [], []
-    for one in (pipeline, *pipeline.others) if own else ():
+    for one in (pipeline, *pipeline.baseline_pipelines) if own else ():
         try:
             if why := why_lacking(name, one):
                 raise MissingInputError(why)
-            preflight.before(one, name)
+            preflight.check_table(one, name)
             frames.append(_pipeline()[name](one))
         except MissingInputError as error:
             missing.append(error)
     if missing and not frames:
         raise missing[0]
-    whole = pd.concat([*frames, *([beside()] if beside else [])], ignore_index=True)
+    whole = pd.concat([*frames, *([baselines()] if baselines else [])], ignore_index=True)
     # What says nothing of a model, such as what captions hold, every model's pipeline says alike.
     return whole if "model" in whole else whole.drop_duplicates(ignore_index=True)
 
@@ -141,16 +141,16 @@ def _not_held(source: str, name: str, held: Iterable[str]) -> Exception:
     """Return the error for a table that ``source`` lacks: no failure where another source can have it."""
     if name not in _readable():
         return unknown_name(f"table of measurements in {source}", name, held)
-    how = "set source to 'published', or to a folder with this table"
+    options = "set source to 'published', or to a folder with this table"
     if name not in _published():
-        how = "it takes images. Set source to 'pipeline', or to a folder with this table"
-    return MissingInputError(f"{source[0].upper()}{source[1:]} has no {name}: {how}.")
+        options = "it takes images. Set source to 'pipeline', or to a folder with this table"
+    return MissingInputError(f"{source[0].upper()}{source[1:]} has no {name}: {options}.")
 
 
 def _in_one_form(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:
     """Return a user's table with names in the form of :mod:`biaslab.io.plaintext`, by which tables are joined."""
     texts = [c.name for c in tables.schema(name).columns if c.key and c.text and c.name in frame]
-    same = frame.assign(**{c: frame[c].map(lambda text: plaintext.plain(text).strip()) for c in texts})
+    same = frame.assign(**{c: frame[c].map(lambda text: plaintext.normalize(text).strip()) for c in texts})
     named = [c for c in texts if c in _NAMED]
     same = same.assign(**{c: cells.names(same[c], path, empty=True).astype(object) for c in named})
     # Two rows may be of one name now.
@@ -191,34 +191,34 @@ def check_all(request: Request) -> None:
         from biaslab.pipeline import validation
 
         validation.check(request.opened)
-    elif source == "ratings":
+    elif source == "annotations":
         from biaslab.ratings import readers
 
-        models = set(readers.read(request.ratings).percent_female["model"])
+        models = set(readers.read(request.annotations).percent_female["model"])
         if model not in ("all", *models):
             raise unknown_name("model in the annotations", model, sorted(models))
     elif source not in names():
-        held = [name for name in _readable() if has(name, source=source)]
+        held = [name for name in _readable() if has_table(name, source=source)]
         if not held:
             raise InputError(f"{source} holds none of the tables that notebooks read: {', '.join(_readable())}.")
         for name in held:
-            measured(name, source=source)
+            load_measured(name, source=source)
 
 
-def has(name: str, *, source: str, beside: Iterable[str] = ()) -> bool:
-    """Return whether ``source`` holds the measured table ``name``; ``beside`` is the setting ``compare_with``."""
+def has_table(name: str, *, source: str, baselines: Iterable[str] = ()) -> bool:
+    """Return whether ``source`` holds the measured table ``name``; ``baselines`` as the setting."""
     if source == "published":
         return name in _published()
-    if "published" in beside and stands_beside(name, source):
+    if "published" in baselines and is_comparable(name, source):
         return True
     if makes_images(source):
         return name in _pipeline()
-    if source == "ratings":
+    if source == "annotations":
         return _is_rated(name)
-    return file_of(Path(source), name) is not None
+    return table_path(Path(source), name) is not None
 
 
-class LeftOut(NamedTuple):
+class Omissions(NamedTuple):
     """What cannot be had of what a notebook takes, because judges are not named."""
 
     tables: dict[str, tuple[str, ...]]
@@ -233,46 +233,46 @@ class LeftOut(NamedTuple):
     """Whether all that it cannot run without was given as empty."""
 
 
-def left_out(takes: Collection[str], needs: Collection[str], pipeline: Pipeline) -> LeftOut:
+def find_omissions(takes: Collection[str], needs: Collection[str], pipeline: Pipeline) -> Omissions:
     """Return what a notebook has to do without where it takes tables of a pipeline, of which it ``needs`` some.
 
     One that needs none needs those that judges make, where all of these are missing.
     """
     from biaslab.pipeline import requirements
 
-    each, names = (pipeline, *pipeline.others), set(takes) & set(_pipeline())
-    lacks = {name: [requirements.lacking(one, name) for one in each] for name in sorted(names)}
+    each, names = (pipeline, *pipeline.baseline_pipelines), set(takes) & set(_pipeline())
+    lacks = {name: [requirements.missing_settings(one, name) for one in each] for name in sorted(names)}
     lacks = {name: settings[0] for name, settings in lacks.items() if all(settings)}
     needed = lacks.keys() & set(needs)
     if not names & set(needs) and not any(requirements.is_judged(pipeline, name) for name in names - lacks.keys()):
         needed = lacks.keys()
     bare = tuple(dict.fromkeys(s for name in sorted(needed) for s in lacks[name]))
-    parts = {name: s for name in sorted(names - lacks.keys()) if (s := requirements.in_part(pipeline, name))}
+    parts = {name: s for name in sorted(names - lacks.keys()) if (s := requirements.partial_settings(pipeline, name))}
     others = {name: settings for name, settings in lacks.items() if name not in needed}
-    reason = requirements.why_lacking(min(needed), lacks[min(needed)]) if needed else ""
-    return LeftOut(others, parts, reason, bare, all(requirements.on_purpose(pipeline, s) for s in bare))
+    reason = requirements.explain_missing(min(needed), lacks[min(needed)]) if needed else ""
+    return Omissions(others, parts, reason, bare, all(requirements.is_disabled(pipeline, s) for s in bare))
 
 
 def why_lacking(name: str, pipeline: Pipeline) -> str:
     """Say why a pipeline cannot measure a table, and what to do; empty where it can."""
     from biaslab.pipeline import requirements
 
-    lacks = requirements.lacking(pipeline, name)
-    return requirements.why_lacking(name, lacks) if lacks else ""
+    lacks = requirements.missing_settings(pipeline, name)
+    return requirements.explain_missing(name, lacks) if lacks else ""
 
 
-def file_of(folder: Path, name: str) -> Path | None:
-    """Return the file of a table in a folder (:func:`measured`); None where there is none."""
+def table_path(folder: Path, name: str) -> Path | None:
+    """Return the file of a table in a folder (:func:`load_measured`); None where there is none."""
     paths = (folder / place / f"{name}.csv" for place in (MEASURED, "tables", "."))
     return next((path for path in paths if path.exists()), None)
 
 
-def models(paper: str, *, source: str, ratings: str = "") -> list[str] | None:
+def models(paper: str, *, source: str, annotations: str = "") -> list[str] | None:
     """Return the models of which ``source`` has measurements for ``paper``; None where it has none, or measures any."""
     if makes_images(source):
         return None
-    held = [n for n in _readable() if n.startswith(f"{paper}_") and has(n, source=source)]
-    frames = [measured(name, source=source, ratings=ratings) for name in held]
+    held = [n for n in _readable() if n.startswith(f"{paper}_") and has_table(n, source=source)]
+    frames = [load_measured(name, source=source, annotations=annotations) for name in held]
     of = [set(frame["model"]) for frame in frames if "model" in frame]
     return sorted(set().union(*of)) if of else None
 
@@ -286,10 +286,10 @@ def digest(request: Request) -> str:
         from biaslab.pipeline import validation
 
         return validation.digest(request.opened)
-    if source == "ratings":
-        paths = cells.files(cells.located(request.ratings))
+    if source == "annotations":
+        paths = cells.files(cells.file_path(request.annotations))
     else:
-        paths = [path for name in _readable() if (path := file_of(Path(source), name))]
+        paths = [path for name in _readable() if (path := table_path(Path(source), name))]
     whole = hashlib.sha256()
     for path in paths:
         whole.update(path.name.encode())
@@ -328,7 +328,7 @@ _published, _pipeline = partial(_functions, "printed"), partial(_functions, "mea
 
 def _modules_of(room: str) -> list[str]:
     # Of what is no paper nothing is printed.
-    named = (tables.module(paper, room) for paper in tables.measuring())
+    named = (tables.module(paper, room) for paper in tables.measuring_papers())
     return [name for name in named if find_spec(name)]
 
 

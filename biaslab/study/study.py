@@ -22,12 +22,12 @@ from biaslab.hub import registry
 from biaslab.io.places import project_root
 from biaslab.papers.findings import Finding
 from biaslab.plots import texts
-from biaslab.request import Request, resolved
+from biaslab.request import Request, resolve_parameters
 from biaslab.schema import tables
-from biaslab.schema.formatting import level
+from biaslab.schema.formatting import format_level
 from biaslab.schema.values import check_draws
 from biaslab.study import sources
-from biaslab.study.table_view import Shown, shown
+from biaslab.study.table_view import TableView, view_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +51,7 @@ _KEPT = "Finished results are cached: {fix} and run it again."
 _NO_SETTINGS: dict = {}
 
 
-def _made_with(value: str, words: str) -> str:
+def _describe_setting(value: str, words: str) -> str:
     """Return a setting of images in words, such as ``guidance 7.5``, by words for a value."""
     if value in ("null", "none"):
         what = words.replace("{}", "").strip()
@@ -65,13 +65,13 @@ class Study:
     Args:
         output_dir: Where tables, figures and findings go; empty for ``outputs/explore``. Paths count from the
             project's folder, wherever in it the notebook stands.
-        source: ``published`` (the papers' printed numbers), ``ratings`` (the file ``ratings``), ``pipeline`` (images
-            are made and judged here, with the models and captions that ``model`` and ``settings`` name), the name of a
-            model that an installed package brings (the same with that model and its own settings), or a folder with
-            measured tables, such as another run's.
+        source: ``published`` (the papers' printed numbers), ``annotations`` (the file ``annotations``), ``pipeline``
+            (images are made and judged here, with the models and captions that ``model`` and ``settings`` name), the
+            name of a model that an installed package brings (the same with that model and its own settings), or a
+            folder with measured tables, such as another run's.
         model: The model to look at, or ``all`` that the source has; where images are made the one that makes them: a
             folder or a hub name, ``all`` being the model that the source names.
-        ratings: A file of ratings or shares, for ``source="ratings"``.
+        annotations: A file of annotations or shares, for ``source="annotations"``.
         seed: The seed of images' noise, of samples of captions and of every other random draw.
         replicates: Replicates of each bootstrap and of each test by simulation.
         confidence: The level of intervals, 0–1; one less it is the level of tests.
@@ -88,7 +88,7 @@ class Study:
         *,
         source: str = "published",
         model: str = "all",
-        ratings: str = "",
+        annotations: str = "",
         seed: int = 0,
         replicates: int = 10_000,
         confidence: float = 0.95,
@@ -96,9 +96,9 @@ class Study:
     ) -> None:
         check_draws(seed=seed, bootstrap_replicates=replicates, confidence=confidence)
         root = project_root()
-        given = {"source": source, "model": model, "ratings": ratings, "seed": seed, "settings": settings}
-        asked = resolved(given, root)
-        self._request = Request.of(asked)
+        given = {"source": source, "model": model, "annotations": annotations, "seed": seed, "settings": settings}
+        asked = resolve_parameters(given, root)
+        self._request = Request.from_parameters(asked)
         self.draws = {"seed": int(seed), "replicates": int(replicates), "confidence": float(confidence)}
         self.output_dir = root / Path(output_dir or "outputs/explore").expanduser()
         # The folder of the start of a run that this process works for, where the study is a part of that run.
@@ -107,7 +107,7 @@ class Study:
         if self._attempt:
             # A part becomes whole under another name, and nothing that an ended run left alive can reach it.
             self.output_dir = self._attempt / self.output_dir.relative_to(self._attempt.parents[1])
-        self.source, self.model, self.ratings = asked["source"], asked["model"], str(asked["ratings"])
+        self.source, self.model, self.annotations = asked["source"], asked["model"], str(asked["annotations"])
         self.seed, self.confidence = self.draws["seed"], self.draws["confidence"]
         self._inputs: dict[str, pd.DataFrame] = {}
         self._records: dict[str, list] = {"figures": [], "tables": [], "findings": []}
@@ -134,7 +134,7 @@ class Study:
         import pandas as pd
 
         name = sources.table_of(what)
-        if optional and not self.has(name):
+        if optional and not self.has_table(name):
             why = sources.why_lacking(name, self.pipeline) if sources.makes_images(self.source) else ""
             print(f"The source {self.source!r} has no {name}. {why}".strip())
             return tables.check(pd.DataFrame(columns=tables.schema(name).names), name)
@@ -144,17 +144,17 @@ class Study:
         if self.model not in set(frame["model"]):
             # A paper may have measured some of its models in some sections only.
             paper = name.partition("_")[0]
-            if self.model not in (sources.models(paper, source=self.source, ratings=self.ratings) or ()):
+            if self.model not in (sources.models(paper, source=self.source, annotations=self.annotations) or ()):
                 kind = f"model in {name} ({self.source})"
                 raise unknown_name(kind, self.model, sorted(set(frame["model"])))
             print(f"The source {self.source!r} has no {name} of {self.model}.")
-        beside = self._printed[name] if self._request.beside else ()
-        return frame[frame["model"].isin([self.model, *beside])].reset_index(drop=True)
+        baselines = self._printed[name] if self._request.baselines else ()
+        return frame[frame["model"].isin([self.model, *baselines])].reset_index(drop=True)
 
-    def has(self, what: Callable | str) -> bool:
+    def has_table(self, what: Callable | str) -> bool:
         """Return whether the source holds what ``what`` measures, with rows of this study's model."""
         name = sources.table_of(what)
-        if not sources.has(name, source=self.source, beside=self._request.beside):
+        if not sources.has_table(name, source=self.source, baselines=self._request.baselines):
             return False
         try:
             frame = self._read(name)
@@ -169,10 +169,14 @@ class Study:
     def _read(self, name: str) -> pd.DataFrame:
         """Return a measured table whole, and write it beside the results: a run's folder is a source, too."""
         if name not in self._inputs:
-            how: dict[str, Any] = {"source": self.source, "ratings": self.ratings, "beside": self._request.beside}
-            how["pipeline"] = self.pipeline if sources.makes_images(self.source) else None
+            options: dict[str, Any] = {
+                "source": self.source,
+                "annotations": self.annotations,
+                "baselines": self._request.baselines,
+            }
+            options["pipeline"] = self.pipeline if sources.makes_images(self.source) else None
             with working(f"measuring {name}", self._progress_file):
-                self._inputs[name] = sources.measured(name, **how)
+                self._inputs[name] = sources.load_measured(name, **options)
             folder = (self._attempt or self._common) / sources.MEASURED
             with self._writing(path := folder / f"{name}.csv"):
                 tables.write(self._inputs[name], path)
@@ -185,7 +189,7 @@ class Study:
     @cached_property
     def settings(self) -> Settings:
         """What the pipeline does: the settings given, what the model brings for others, and defaults."""
-        return self._request.filled
+        return self._request.filled_settings
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -200,13 +204,13 @@ class Study:
     @property
     def real_faces(self) -> bool:
         """Whether images behind captions may show real people: all but drawings do."""
-        return not sources.makes_images(self.source) or self.pipeline.training_pictures != registry.DRAWINGS
+        return not sources.makes_images(self.source) or self.pipeline.training_domain != registry.DRAWINGS
 
     @property
     def pipelines(self) -> dict[str, Pipeline]:
         """The pipelines of this study's model and of those beside it, by what tables call the model; else none."""
         images = sources.makes_images(self.source)
-        return {one.label: one for one in (self.pipeline, *self.pipeline.others)} if images else {}
+        return {one.label: one for one in (self.pipeline, *self.pipeline.baseline_pipelines)} if images else {}
 
     def images(self, kind: str) -> ImageSource:
         """Return images of one of :data:`biaslab.pipeline.KINDS`, as :meth:`biaslab.pipeline.Pipeline.images`."""
@@ -236,7 +240,7 @@ class Study:
 
     # -- analyses that take long -------------------------------------------------------------------------
 
-    def cached(self, analysis: Callable[..., pd.DataFrame], *frames: pd.DataFrame, **options: object) -> pd.DataFrame:
+    def memoize(self, analysis: Callable[..., pd.DataFrame], *frames: pd.DataFrame, **options: object) -> pd.DataFrame:
         """Return ``analysis(*frames, **options)``, a pure function such as ``paradox.amplification``, computed once.
 
         Seed, replicates and confidence are the study's, where the analysis takes them. The result is kept on disk,
@@ -247,9 +251,9 @@ class Study:
         key = hashlib.sha256(f"{code_digest.digest(analysis)} {sorted(options.items())}".encode())
         for frame in frames:
             key.update(frame.to_csv(index=False, float_format="%.17g").encode())
-        path = self._common / ".store" / f"{analysis.__name__}-{key.hexdigest()[:24]}.parquet"
+        path = self._common / ".cache" / f"{analysis.__name__}-{key.hexdigest()[:24]}.parquet"
         with self._writing(path):
-            frame = result_cache.once(path, lambda: analysis(*frames, **options))
+            frame = result_cache.compute_or_load(path, lambda: analysis(*frames, **options))
         # Texts are objects, as the analysis gives them.
         return frame.astype(dict.fromkeys(frame.select_dtypes("string").columns, object))
 
@@ -261,7 +265,7 @@ class Study:
                 f"The run that this notebook is part of has ended, so {path.name} is not written: its folder "
                 f"{self._common.parent} may be another run's by now. Start the run again."
             )
-        with result_cache.explaining(path, _KEPT):
+        with result_cache.explain_errors(path, _KEPT):
             yield
 
     @cached_property
@@ -279,15 +283,15 @@ class Study:
 
     def __repr__(self) -> str:
         """Say where inputs come from and where results go."""
-        model = redact.named(self.model)
+        model = redact.basename(self.model)
         if sources.makes_images(self.source):
-            model = redact.named(self._request.made_by)
+            model = redact.basename(self._request.generating_model)
             come = f"images made and judged here, by {model}"
         elif self.source == "published":
             come = "numbers as the papers print them"
         else:
-            what = {"ratings": f"ratings in {redact.named(self.ratings)}"}
-            come = what.get(self.source, f"measured tables in {redact.named(self.source)}")
+            what = {"annotations": f"annotations in {redact.basename(self.annotations)}"}
+            come = what.get(self.source, f"measured tables in {redact.basename(self.source)}")
         folder, root = self._common, project_root()
         folder = folder.parent if folder.name == PARTS else folder
         go = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else folder.name
@@ -316,9 +320,9 @@ class Study:
         frame.attrs["table"] = name
         return frame
 
-    def table(self, frame: pd.DataFrame, *columns: str, name: str = "") -> Shown:
-        """Return rows of a table in words, for a notebook: as :func:`biaslab.study.table_view.shown`, by the table's
-        name.
+    def table(self, frame: pd.DataFrame, *columns: str, name: str = "") -> TableView:
+        """Return rows of a table in words, for a notebook: as :func:`biaslab.study.table_view.view_table`, by the
+        table's name.
 
         Args:
             frame: What :meth:`save` returned, or a part of it.
@@ -332,7 +336,7 @@ class Study:
         name = name or frame.attrs.get("table", "")
         if not name:
             raise ParameterError("It is not known which table these rows are of: give its name as name='…'.")
-        return shown(frame, name, columns)
+        return view_table(frame, name, columns)
 
     def show(
         self, name: str, figure: Figure, *, text: str = "", model_shown: str = "", main: bool = False, **facts: Any
@@ -374,14 +378,14 @@ class Study:
             print(said or f"Nothing is drawn for the figure {name}: every value is missing, and its table says why.")
             plt.close(figure)
             return
-        facts["level"] = level(facts.get("confidence", self.confidence))
+        facts["level"] = format_level(facts.get("confidence", self.confidence))
         title, caption = texts.of_figure(text, facts)
         title = f"{title}: {model_shown}" if len(several) > 1 else title
-        made = self.made if self._inputs or "pipeline" in vars(self) else ""
+        made = self.describe_generation if self._inputs or "pipeline" in vars(self) else ""
         caption = f"{caption} {made}".strip()
         # A fixed salt and no date make the same figure the same bytes; pictures in it stay as they are.
-        how: Any = {"svg.hashsalt": name, "svg.fonttype": "none", "image.composite_image": False}
-        with self._writing(png), mpl.rc_context(how | _NO_LAYOUT):
+        options: Any = {"svg.hashsalt": name, "svg.fonttype": "none", "image.composite_image": False}
+        with self._writing(png), mpl.rc_context(options | _NO_LAYOUT):
             png.parent.mkdir(parents=True, exist_ok=True)
             page = _lay_out(figure)
             words = (said for said in figure.findobj(Text) if said.get_visible() and said.get_text().strip())
@@ -400,9 +404,9 @@ class Study:
         Where they say nothing, that is said. InputError: The rows have not the columns that it reads.
         """
         found = answer.findings(frame, confidence=self.confidence)
-        self.find(found, main=answer.main, card=answer.card, card_printed=answer.card_printed)
+        self.report_findings(found, main=answer.main, card=answer.card, card_printed=answer.card_printed)
 
-    def find(
+    def report_findings(
         self, *findings: Finding | Iterable[Finding], main: bool = False, card: int = 0, card_printed: int = 0
     ) -> None:
         """Show findings, or lists of them, and record them for the report; where there are none, that is said.
@@ -441,22 +445,22 @@ class Study:
         return models.difference(*(of.difference(self._printed[name]) for name, of in by_table.items()))
 
     @cached_property
-    def made(self) -> str:
+    def describe_generation(self) -> str:
         """How the images behind this study's numbers were made, a sentence a model; empty for printed numbers."""
         name = "pipeline_settings"
-        if not self.has(name):
+        if not self.has_table(name):
             return ""
         said = []
         for model, rows in self.load(name).groupby("model", sort=False):
             model, value = str(model), rows.set_index("setting")["set_to"]
-            brought, told = registry.brought(model, "text-to-image"), registry.said(model, "made")
-            if brought and brought.draws:
+            brought, told = registry.find_plugin(model, "text-to-image"), registry.describe(model, "made")
+            if brought and brought.factory:
                 said.append(f"{model}: {told}.")
             elif {"generation.guidance_scale", "generation.steps"} <= set(value.index):
-                guidance = _made_with(value["generation.guidance_scale"], "guidance {}")
-                steps = _made_with(value["generation.steps"], "{} steps")
+                guidance = _describe_setting(value["generation.guidance_scale"], "guidance {}")
+                steps = _describe_setting(value["generation.steps"], "{} steps")
                 # Images of people whom prompts place may have a guidance of their own.
-                own = value.get("people.guidance_scale", "null")
+                own = value.get("paired.guidance_scale", "null")
                 pairs = "" if own == "null" else f" ({float(own):g} of people in pairs)"
                 named = f"{model} ({told})" if told else model
                 said.append(f"{named}: {guidance}{pairs}, {steps}.")
@@ -538,7 +542,7 @@ def _save_png(figure: Figure, path: Path, page: Bbox) -> None:
     few.save(path, dpi=(_DPI, _DPI))
 
 
-def _display(picture: Path, alt: str) -> None:
+def _display(image: Path, alt: str) -> None:
     """Show a saved figure in a notebook, in its own size, with a description for those who cannot see it."""
     from IPython import get_ipython
     from IPython.display import Image, display
@@ -547,7 +551,7 @@ def _display(picture: Path, alt: str) -> None:
 
     if get_ipython() is None:
         return
-    with Opened.open(picture) as opened:
+    with Opened.open(image) as opened:
         width, height = (round(pixels * rcParams["figure.dpi"] / _DPI) for pixels in opened.size)
     about = {"alt": alt, "width": width, "height": height}
-    display(Image(data=picture.read_bytes(), format="png"), metadata={"image/png": about})
+    display(Image(data=image.read_bytes(), format="png"), metadata={"image/png": about})

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Shown:
+class TableView:
     """A table in words, which JupyterLab draws and a terminal prints."""
 
     def __init__(self, cells: pd.DataFrame, reasons: Sequence[str] = ()) -> None:
@@ -36,7 +36,7 @@ class Shown:
         return self.cells.to_string(index=False)
 
 
-def shown(frame: pd.DataFrame, name: str, columns: Sequence[str] = ()) -> Shown:
+def view_table(frame: pd.DataFrame, name: str, columns: Sequence[str] = ()) -> TableView:
     """Return rows of the table ``name`` in words.
 
     Limits stand beside their estimate, p-values as ``<0.001``, what is missing as ``–``, values by their labels; an
@@ -66,12 +66,12 @@ def shown(frame: pd.DataFrame, name: str, columns: Sequence[str] = ()) -> Shown:
         about = declared.get(column)
         texts = _texts(frame[column], str(column), about.labels if about else {})
         if column in limits:
-            texts = map(formatting.beside, texts, *(frame[end] for end in limits[column]))
+            texts = map(formatting.format_with_ci, texts, *(frame[end] for end in limits[column]))
         words = " ".join(map(str, column)) if isinstance(column, tuple) else str(column)
-        cells[formatting.head(words, about.unit if about else "")] = list(texts)
+        cells[formatting.column_header(words, about.unit if about else "")] = list(texts)
     told = [frame[c].fillna("").astype(str) for c in frame.columns if re.search(r"(^|_)reason$", str(c))]
     reasons = ["; ".join(filter(None, each)) for each in zip(*told, strict=True)]
-    return Shown(pd.DataFrame(cells), reasons)
+    return TableView(pd.DataFrame(cells), reasons)
 
 
 def _texts(values: pd.Series, column: str, labels: Mapping[str, str]) -> list[str]:
@@ -79,7 +79,7 @@ def _texts(values: pd.Series, column: str, labels: Mapping[str, str]) -> list[st
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
-        return formatting.cells(values.astype(float).tolist(), column)
+        return formatting.format_cells(values.astype(float).tolist(), column)
     return [
         MISSING if value is None or value != value or value == "" else labels.get(value, str(value)) for value in values
     ]

@@ -6,7 +6,7 @@ import pytest
 from tiny_pipelines import settings
 
 from biaslab.attribution.images import AttendedImages, generate_with_attention
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError
 from biaslab.generation.generator import load
 from biaslab.generation.images import GeneratedImages
@@ -19,12 +19,12 @@ GIVEN = settings("")[1]
 
 
 def made(folder, store, prompts=PROMPTS, **more):
-    return AttendedImages(prompts, folder, GIVEN, seed=1, store=store, **more).complete(progress=False)
+    return AttendedImages(prompts, folder, GIVEN, seed=1, cache=store, **more).complete(progress=False)
 
 
 @pytest.mark.long
 def test_images_and_maps_are_kept_together(folders, tmp_path, monkeypatch):
-    store, folder = Store(tmp_path), folders("sd1")
+    store, folder = ResultCache(tmp_path), folders("sd1")
     first = made(folder, store)
     assert list(first.table["image_id"]) == ["p/0", "p/1", "q/0"]
     with monkeypatch.context() as patched:
@@ -43,12 +43,12 @@ def test_images_and_maps_are_kept_together(folders, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="no image 'p/7'"):
         again.word_maps(["p/7"])
     # They are the images that are made without maps.
-    plain = GeneratedImages(PROMPTS, folder, GIVEN, seed=1, store=store).complete(progress=False)
+    plain = GeneratedImages(PROMPTS, folder, GIVEN, seed=1, cache=store).complete(progress=False)
     np.testing.assert_array_equal(plain.read(asked), again.read(asked))
 
 
 def test_other_words_are_mapped_anew(folders, tmp_path):
-    store, folder = Store(tmp_path), folders("sd1")
+    store, folder = ResultCache(tmp_path), folders("sd1")
     first = made(folder, store)
     other = made(folder, store, PROMPTS.assign(words=[["photo"], []]))
     assert other.digest != first.digest

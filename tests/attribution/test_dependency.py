@@ -8,7 +8,7 @@ import pytest
 
 from biaslab.attribution import dependency
 from biaslab.attribution.maps import WordMaps, word_masks
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.metrics.instances import encode
 from biaslab.metrics.instances import masks as masks_of
 
@@ -92,8 +92,8 @@ def test_objects_of_images_are_compared_once(tmp_path):
     rows = pd.DataFrame(
         [instance(i, k, "x", rng.random((SIZE, SIZE)) < 0.3) for i, k in itertools.product("abc", range(2))]
     ).sample(frac=1, random_state=0)
-    images, store = Maps("abc"), Store(tmp_path)
-    found = dependency.covered(images, rows, store=store, progress=False)
+    images, store = Maps("abc"), ResultCache(tmp_path)
+    found = dependency.covered(images, rows, cache=store, progress=False)
     keys = ["image_id", "instance"]
     assert found[keys].to_numpy().tolist() == rows[keys].to_numpy().tolist()
     for row, covered in zip(rows.to_dict("records"), found.itertuples(), strict=True):
@@ -103,6 +103,6 @@ def test_objects_of_images_are_compared_once(tmp_path):
             [covered.coverage, covered.human_coverage], brute_force(pd.DataFrame([row]), maps.words, regions)[0]
         )
     images.asked.clear()
-    pd.testing.assert_frame_equal(dependency.covered(images, rows, store=store, progress=False), found)
+    pd.testing.assert_frame_equal(dependency.covered(images, rows, cache=store, progress=False), found)
     assert images.asked == []
-    assert dependency.covered(images, rows[:0], store=store, progress=False).empty
+    assert dependency.covered(images, rows[:0], cache=store, progress=False).empty

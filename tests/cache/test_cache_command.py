@@ -10,10 +10,10 @@ import pytest
 
 from biaslab import cli
 from biaslab.cache import pruning, result_cache
-from biaslab.cache.pruning import prune, results, table
-from biaslab.cache.result_cache import Store, locked
+from biaslab.cache.pruning import make_table, prune, results
+from biaslab.cache.result_cache import ResultCache, locked
 from biaslab.captions.indicators import indicate
-from biaslab.endpoints.purchases import OK, Answers, Bought, Ledger
+from biaslab.endpoints.purchases import OK, AnswerPurchases, ImagePurchases, PurchasedImage
 
 CAPTIONS = pd.DataFrame({"text": ["she is a nurse", "he is a cook", "a chef"]})
 WORK = partial(indicate, "gazetteer", {})
@@ -23,12 +23,12 @@ DAY = 86400
 @pytest.fixture
 def root(tmp_path, monkeypatch):
     """Return the store's folder, which is the default one."""
-    monkeypatch.setenv("BIASLAB_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("BIASLAB_CACHE", str(tmp_path / "store"))
     return tmp_path / "store"
 
 
 def stage_of(root, **inputs):
-    return Store(root).stage("indicators", inputs, WORK)
+    return ResultCache(root).stage("indicators", inputs, WORK)
 
 
 def compute(root, days=0, **inputs):
@@ -53,18 +53,18 @@ def run(capsys, *arguments):
 
 def buy(root):
     """Return the folder of a ledger that bought one image."""
-    folder = Store(root).stage("bought_images", {"url": "http://here", "model": "one"}).folder
-    ledger, key = Ledger(folder, 0.25, 1), "ab" * 32
+    folder = ResultCache(root).stage("bought_images", {"url": "http://here", "model": "one"}).folder
+    ledger, key = ImagePurchases(folder, 0.25, 1), "ab" * 32
     ledger.reserve(key, lambda: False)
     ledger.settle(key, charged=True)
-    ledger.save_picture(key, "png", b"\x89PNG\r\n\x1a\n")
-    ledger.keep(key, Bought(OK, ending="png"), {})
+    ledger.save_image(key, "png", b"\x89PNG\r\n\x1a\n")
+    ledger.save_status(key, PurchasedImage(OK, ending="png"), {})
     return folder
 
 
 def answered(root):
     """Write the answer of a chat to one question."""
-    Answers(Store(root).stage("answers", {"url": "http://here"}).folder).write("q", {"text": "a"})
+    AnswerPurchases(ResultCache(root).stage("answers", {"url": "http://here"}).folder).write("q", {"text": "a"})
 
 
 def test_results_that_were_not_used_for_some_days_go(root, monkeypatch, capsys):
@@ -101,7 +101,7 @@ def test_reading_a_result_uses_it(root):
 
 def test_a_stage_is_pruned_by_its_name(root, capsys):
     folder = compute(root, days=8)
-    other = Store(root).stage("spellings", {}, WORK)
+    other = ResultCache(root).stage("spellings", {}, WORK)
     other.compute(CAPTIONS, shard_rows=2, progress=False)
     assert "Would delete 0 results" in run(capsys, "prune", "--stage", "spellings", "--days", "1")[1]
     assert "Deleted 1 result," in run(capsys, "prune", "--stage", "spellings", "--yes")[1]
@@ -134,9 +134,9 @@ def test_nothing_that_was_bought_asked_fetched_or_rated_goes(root, capsys):
         status, said, _ = run(capsys, "prune", *selected, "--yes")
         assert status == 0 and said == f"Deleted 0 results, 0.0 MB, from {root}.\n"
     assert {p: p.read_bytes() for p in files} == files
-    ledger = Ledger(bought)
+    ledger = ImagePurchases(bought)
     ledger.load()
-    assert ledger.has("ab" * 32) and float(ledger.spent) == 0.25
+    assert ledger.is_purchased("ab" * 32) and float(ledger.spent) == 0.25
 
 
 def test_a_folder_without_a_description_is_kept(root):
@@ -151,7 +151,7 @@ def test_the_table(root, capsys):
     bought = buy(root)
     for path in folder.rglob("*"):
         os.utime(path, (1.7e9, 1.7e9))  # 14 November 2023
-    rows = table(results(root)).set_index("stage")
+    rows = make_table(results(root)).set_index("stage")
     assert list(rows.index) == ["bought_images", "indicators", "total"]
     assert rows["results"].tolist() == [1, 2, 3]
     assert rows["never_pruned"].tolist() == [1, 0, 1]

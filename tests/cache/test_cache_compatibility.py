@@ -24,7 +24,7 @@ import pytest
 from stores import asked
 
 from biaslab.cache import pruning
-from biaslab.endpoints.purchases import Ledger
+from biaslab.endpoints.purchases import ImagePurchases
 from biaslab.errors import RunError
 
 WRITTEN = Path(__file__).parent / "stores" / "66c4b31c"
@@ -82,7 +82,7 @@ def test_all_of_it_is_found_again(folder, told, what):
 
 def test_a_reply_that_was_not_worked_up_is_kept_by_the_import(folder):
     (left,) = (folder / "store").glob("bought_images/*/replies/*.json")
-    ledger = Ledger(left.parents[1])
+    ledger = ImagePurchases(left.parents[1])
     ledger.load()
     assert ledger.reply(left.stem) == json.loads(left.read_bytes())
     # 27 requests at 0.04, of which two were free. 25 images are worked up, one of them a refusal.

@@ -46,7 +46,7 @@ def site(tmp_path, monkeypatch):
             monkeypatch.syspath_prepend(folder)
         importlib.invalidate_caches()
         forget()
-        return plugins.points(plugins.JUDGES)[name]
+        return plugins.entry_points(plugins.JUDGES)[name]
 
     yield install
     forget()
@@ -73,20 +73,23 @@ FORMS = {
 def test_what_a_package_brings_is_keyed_by_its_code(site, tmp_path, form):
     value, files, path = FORMS[form]
     entry = site(value, files)
-    before = code_digest.brought(entry)
-    assert code_digest.brought(site(value, files)) == before
-    assert code_digest.brought(site(value, {**files, path: files[path] + "# A comment.\n"})) == before
-    assert code_digest.brought(site(value, {**files, path: files[path] + "Y = 1\n"})) != before
+    before = code_digest.entry_digest(entry)
+    assert code_digest.entry_digest(site(value, files)) == before
+    assert code_digest.entry_digest(site(value, {**files, path: files[path] + "# A comment.\n"})) == before
+    assert code_digest.entry_digest(site(value, {**files, path: files[path] + "Y = 1\n"})) != before
     # By its version, too.
     shutil.rmtree(tmp_path / "site")
-    assert code_digest.brought(site(value, files, "2.0")) != before
+    assert code_digest.entry_digest(site(value, files, "2.0")) != before
     shutil.rmtree(tmp_path / "site")
-    assert code_digest.brought(site(value, files)) == before
+    assert code_digest.entry_digest(site(value, files)) == before
 
 
 def test_data_and_weights_count_where_a_module_reads_files(site):
     entry = site("guest.measure:measure", PACKAGE)
-    before, code = code_digest.brought(entry), code_digest.of(importlib.import_module("guest.measure").measure)
+    before, code = (
+        code_digest.entry_digest(entry),
+        code_digest.function_digests(importlib.import_module("guest.measure").measure),
+    )
     assert set(code) == {"guest.measure", "guest.inner"}
     for path, text, same in (
         ("guest/words.json", "[2]", False),
@@ -94,9 +97,9 @@ def test_data_and_weights_count_where_a_module_reads_files(site):
         ("guest/beside.py", "X = 2\n", True),
     ):
         site("guest.measure:measure", {**PACKAGE, path: text})
-        assert (code_digest.brought(entry) == before) is same, path
+        assert (code_digest.entry_digest(entry) == before) is same, path
         # Stages that use what it brings are keyed alike.
-        assert (code_digest.of(importlib.import_module("guest.measure").measure) == code) is same, path
+        assert (code_digest.function_digests(importlib.import_module("guest.measure").measure) == code) is same, path
         site("guest.measure:measure", PACKAGE)
 
 
@@ -104,18 +107,18 @@ def test_what_is_not_there_is_said(site):
     for value, module in (("guest.gone:measure", "guest.gone"), ("absent:measure", "absent")):
         entry = site(value, PACKAGE)
         with pytest.raises(ParameterError, match=f"^guest names the module {module}, which is not there"):
-            code_digest.brought(entry)
+            code_digest.entry_digest(entry)
 
 
 def test_where_a_package_lies_does_not_matter(site, tmp_path, monkeypatch):
     entry = site("guest.measure:measure", PACKAGE)
-    first = code_digest.brought(entry)
+    first = code_digest.entry_digest(entry)
     sys.modules.pop("guest", None)
     monkeypatch.syspath_prepend(shutil.copytree(tmp_path / "site", tmp_path / "elsewhere"))
     importlib.invalidate_caches()
     forget()
     assert code_digest._path("guest.measure").is_relative_to(tmp_path / "elsewhere")
-    assert code_digest.brought(entry) == first
+    assert code_digest.entry_digest(entry) == first
 
 
 # -- the world, and the rooms of this package --------------------------------------------------------------
@@ -136,13 +139,13 @@ from biaslab.generation.settings import GenerationSettings
 from biaslab.hub.image_sources import FolderImages
 from biaslab.judges.judge import JudgeSettings, judge
 from biaslab.endpoints.settings import EndpointSettings
-from biaslab.cache.result_cache import Stage, Store
+from biaslab.cache.result_cache import ResultCache, Stage
 
 folder, notebooks, changes = Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
 (folder / "captions.csv").write_text("caption_id,text\\n1,A nurse at work.\\n")
 (folder / "pictures").mkdir()
 Image.new("RGB", (8, 8)).save(folder / "pictures" / "1.png")
-store, asked = Store(folder / "store"), []
+store, asked = ResultCache(folder / "store"), []
 
 class AskedError(Exception):
     pass
@@ -155,34 +158,34 @@ Stage.compute_iter = computed
 
 def stage(call, *given, **how):
     try:
-        call(*given, store=store, progress=False, **how)
+        call(*given, cache=store, progress=False, **how)
     except AskedError:
         return asked[-1]
 
 def notebook(name, brought=()):
     one = next(n for n in params.find_notebooks(notebooks) if n.id == name)
-    return code_digest._hash(earlier.code_of(one), list(brought))
+    return code_digest._hash(resume.notebook_code(one), list(brought))
 
 def keys():
-    world, file = open_corpus("mini", rows=10), open_corpus(str(folder / "captions.csv"))
+    world, file = open_corpus("mini", max_captions=10), open_corpus(str(folder / "captions.csv"))
     prompts = pd.DataFrame({"prompt_id": ["1"], "text": ["A photo of a nurse"], "n_images": [1]})
     prompts["occupation"] = "nurse"
     how = {"endpoint": EndpointSettings(), "corpus": lambda: world, "device": "cpu"}
     drawn = open_model("world", GenerationSettings(), **how)
-    made = GeneratedImages(prompts, "mini-sd", GenerationSettings(), seed=0, store=store)
+    made = GeneratedImages(prompts, "mini-sd", GenerationSettings(), seed=0, cache=store)
     by = JudgeSettings(faces="whole image", gender="ViT-B-32:openai")
     pictures = FolderImages(folder / "pictures")
     return {
         "captions of the world": world.digest,
-        "triplets' captions of the world": open_corpus("depictions", rows=10).digest,
-        "images drawn": drawn.generate(prompts, seed=0, store=store).digest,
+        "triplets' captions of the world": open_corpus("depictions", max_captions=10).digest,
+        "images drawn": drawn.generate(prompts, seed=0, cache=store).digest,
         "search over the world's captions": stage(search, world, ["nurse"], per_term=1, seed=0),
         "search over a file": stage(search, file, ["nurse"], per_term=1, seed=0),
         "judgements of a folder": stage(judge, pictures, by),
         "images generated": made.digest,
         "published paradox": notebook("paradox/4_baseline"),
         "published triplets": notebook("triplets/7_1_one_prompt"),
-        "paradox of images": notebook("paradox/4_baseline", earlier.brought(images=True)),
+        "paradox of images": notebook("paradox/4_baseline", resume.plugin_digests(images=True)),
     }
 
 first, found = keys(), {}
@@ -226,7 +229,7 @@ def told(folder, script, *given, **environment):
         capture_output=True,
         text=True,
         cwd=folder,
-        env={**os.environ, "BIASLAB_STORE": str(folder / "none"), **environment},
+        env={**os.environ, "BIASLAB_CACHE": str(folder / "none"), **environment},
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -247,7 +250,7 @@ def test_a_change_changes_the_keys_of_what_reaches_it_and_no_other(tmp_path, roo
     assert {path: set(names) for path, names in changed.items()} == CHANGES
     # What lies elsewhere is the same.
     own = next(n for n in params.find_notebooks(root / "notebooks") if n.id == "paradox/4_baseline")
-    assert code_digest._hash(resume.code_of(own), []) == keys["published paradox"]
+    assert code_digest._hash(resume.notebook_code(own), []) == keys["published paradox"]
 
 
 # -- what counts for a notebook ----------------------------------------------------------------------------
@@ -257,8 +260,8 @@ IMPORTED = "from biaslab.papers import paradox\nfrom biaslab.study import Study"
 
 def counted(*cells, takes=()):
     """Return the modules that count for a notebook with some cells, without the package's name."""
-    notebook = params.Notebook("paradox/x", Path("x"), "X", {}, cells=cells, takes=frozenset(takes))
-    return {name.removeprefix("biaslab.") for name in resume.code_of(notebook)}
+    notebook = params.Notebook("paradox/x", Path("x"), "X", {}, cells=cells, used_tables=frozenset(takes))
+    return {name.removeprefix("biaslab.") for name in resume.notebook_code(notebook)}
 
 
 def test_papers_count_whose_tables_are_taken():
@@ -308,7 +311,7 @@ for notebook in params.find_notebooks(Path(sys.argv[1])):
             names |= {"output_dir": tempfile.mkdtemp(dir=sys.argv[-1])}
             names |= {"bootstrap_replicates": 100} if "bootstrap_replicates" in names else {}
     ours = {name for name in ran if name.split(".")[0] == "biaslab" and not code_digest._APART.fullmatch(name)}
-    told[notebook.id] = [sorted(ours - set(earlier.code_of(notebook))), len(ours)]
+    told[notebook.id] = [sorted(ours - set(resume.notebook_code(notebook))), len(ours)]
 print(json.dumps(told))
 """
 RUN = ("paradox/5_approaches", "paired/5_mitigation", "dalleval/5_2_skills", "triplets/7_1_one_prompt")

@@ -72,7 +72,7 @@ def forget():
 @pytest.fixture
 def package(tmp_path, monkeypatch):
     """Return a function that writes a package with plug-ins and returns the code that a function of it depends on."""
-    monkeypatch.setattr(plugins, "packages", lambda: frozenset({"guest"}))
+    monkeypatch.setattr(plugins, "plugin_packages", lambda: frozenset({"guest"}))
     monkeypatch.syspath_prepend(tmp_path)
 
     def write(changes=None, name="stage.work"):
@@ -83,7 +83,7 @@ def package(tmp_path, monkeypatch):
         forget()
         work = types.FunctionType((lambda rows: rows).__code__, {})
         work.__module__, work.__qualname__ = f"guest.{name.split('.')[0]}", name.split(".", 1)[1]
-        return code_digest.of(work)
+        return code_digest.function_digests(work)
 
     yield write
     forget()
@@ -136,21 +136,21 @@ def test_a_source_that_changes_while_the_process_runs_is_read_again(package, tmp
     path = tmp_path / "guest/near.py"
     path.write_text("def neighbour():\n    return 2\n")
     os.utime(path, (1.7e9, 1.7e9))
-    assert code_digest.of("guest.stage") != before
+    assert code_digest.function_digests("guest.stage") != before
 
 
 def test_the_classes_of_held_objects_count(package):
     package()
     model = importlib.import_module("guest.held").Model()
-    assert "guest.held" in code_digest.of(partial(len, model))
+    assert "guest.held" in code_digest.function_digests(partial(len, model))
     # In the attributes of another object as well, unless they come and go with its use.
     holder, kind = importlib.import_module("guest.held").Model(), type(model)
     holder.model = types.MethodType(lambda self: self, importlib.import_module("guest.tools"))
-    assert {"guest.held", "guest.tools"} <= set(code_digest.of(holder))
+    assert {"guest.held", "guest.tools"} <= set(code_digest.function_digests(holder))
     kind.lazy = cached_property(lambda self: importlib.import_module("guest.apart"))
     kind.lazy.__set_name__(kind, "lazy")
-    before = code_digest.of(model)
-    assert model.lazy.x == 1 and code_digest.of(model) == before
+    before = code_digest.function_digests(model)
+    assert model.lazy.x == 1 and code_digest.function_digests(model) == before
     for name in [name for name in sys.modules if name.split(".")[0] == "guest"]:
         del sys.modules[name]
 
@@ -158,10 +158,10 @@ def test_the_classes_of_held_objects_count(package):
 def test_cells_import_modules(package):
     package()
     cells = ["%matplotlib inline\nfrom guest import tools", "tools.other()", "from guest.rooms import (\n  doors\n)"]
-    assert code_digest.imported(cells) == {f"guest{name}" for name in ("", ".tools", ".rooms", ".rooms.doors")}
+    assert code_digest.imported_digest(cells) == {f"guest{name}" for name in ("", ".tools", ".rooms", ".rooms.doors")}
     # Of a cell that is not Python as well.
     broken = ["%%time\nfrom guest import near\nimport torch, guest.late\nx = !ls ("]
-    assert code_digest.imported(broken) == {"guest", "guest.near", "guest.late"}
+    assert code_digest.imported_digest(broken) == {"guest", "guest.near", "guest.late"}
 
 
 # -- functions of notebooks and tests ----------------------------------------------------------------------
@@ -190,7 +190,7 @@ def test_functions_from_elsewhere_count_with_the_values_that_they_hold():
     assert code_digest.digest(holding(leveled)) != code_digest.digest(holding(holding(1)))
     assert code_digest.digest(holding([leveled])) != code_digest.digest(holding([holding(1)]))
     assert code_digest.digest(partial(leveled, 1)) != code_digest.digest(partial(leveled, 2))
-    assert "function:" in "".join(code_digest.of(functools.cache(holding(1))))
+    assert "function:" in "".join(code_digest.function_digests(functools.cache(holding(1))))
 
     # The values that functions of this package hold are inputs of a stage; the code of held functions counts.
     def given(value):
@@ -315,15 +315,17 @@ def test_a_module_that_no_source_names_is_known(root):
 def test_digest_of_a_partial_that_wraps_work_is_that_of_the_work():
     work = partial(indicate, "gazetteer", {})
     watched = partial(lambda log, work, rows: work(rows), "log", work)
-    assert code_digest.of(watched) != code_digest.of(work)
+    assert code_digest.function_digests(watched) != code_digest.function_digests(work)
     watched.__wrapped__ = work
-    assert code_digest.of(watched) == code_digest.of(work)
+    assert code_digest.function_digests(watched) == code_digest.function_digests(work)
 
 
 def test_digest_values_that_a_function_holds_count_unless_own_code_is_given_it():
     def holding(value):
         return lambda: value
 
-    assert code_digest.of(holding(1)) != code_digest.of(holding(2))
+    assert code_digest.function_digests(holding(1)) != code_digest.function_digests(holding(2))
     # What a stage's own code is given is an input of the stage.
-    assert code_digest.of(partial(indicate, holding(1))) == code_digest.of(partial(indicate, holding(2)))
+    assert code_digest.function_digests(partial(indicate, holding(1))) == code_digest.function_digests(
+        partial(indicate, holding(2))
+    )

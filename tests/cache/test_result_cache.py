@@ -16,7 +16,7 @@ from fake_endpoint import process, wait
 
 from biaslab import lexicons
 from biaslab.cache import code_digest
-from biaslab.cache.result_cache import Store, UnfinishedError, _Fill, _rows_digest, explained, replace
+from biaslab.cache.result_cache import ResultCache, UnfinishedError, _Fill, _rows_digest, explain_error, replace
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.execution.workers import Workers
 
@@ -49,7 +49,7 @@ def slowly(folder: Path, seconds: float) -> None:
             time.sleep(seconds)
         return square(rows)
 
-    stage = Store(folder / "store").stage("squares", {"power": 2}, work)
+    stage = ResultCache(folder / "store").stage("squares", {"power": 2}, work)
     found = stage.compute(pd.DataFrame({"x": range(40)}), shard_rows=5, progress=False)
     (folder / f"{os.getpid()}.json").write_text(json.dumps(found["square"].tolist()))
 
@@ -71,11 +71,11 @@ def shards(stage) -> list[Path]:
 
 def test_computes_once_in_order(tmp_path):
     calls = Calls()
-    stage = Store(tmp_path).stage("squares", {"power": 2}, squares(calls))
+    stage = ResultCache(tmp_path).stage("squares", {"power": 2}, squares(calls))
     first = stage.compute(UNITS, shard_rows=3)
     assert calls == [[0, 1, 2], [3, 4, 5], [6]]
     assert first["square"].tolist() == [0, 1, 4, 9, 16, 25, 36]
-    again = Store(tmp_path).stage("squares", {"power": 2}, squares(calls)).compute(UNITS, shard_rows=3)
+    again = ResultCache(tmp_path).stage("squares", {"power": 2}, squares(calls)).compute(UNITS, shard_rows=3)
     assert len(calls) == 3
     pd.testing.assert_frame_equal(again, first)
     assert [len(shard) for shard in stage.compute_iter(UNITS, shard_rows=3)] == [3, 3, 1]
@@ -88,7 +88,7 @@ def test_computes_once_in_order(tmp_path):
 
 
 def test_other_rows_inputs_or_code_never_share(tmp_path):
-    store, calls = Store(tmp_path), Calls()
+    store, calls = ResultCache(tmp_path), Calls()
     stage = store.stage("squares", {"power": 2, "of": ["a"]}, squares(calls))
     stage.compute(UNITS, shard_rows=10)
     shifted = stage.compute(UNITS + 1, shard_rows=10)
@@ -107,7 +107,7 @@ def test_what_is_found_equals_what_was_computed(tmp_path):
     table["category"] = pd.Categorical(["u", "v"], categories=["v", "u"], ordered=True)
     table = table.assign(float=np.array([1.5, np.nan], dtype="float32"), flag=[True, False])
     calls = Calls()
-    stage = Store(tmp_path).stage("types", {}, lambda rows: calls.append(1) or table)
+    stage = ResultCache(tmp_path).stage("types", {}, lambda rows: calls.append(1) or table)
     first = stage.compute(UNITS, shard_rows=10)
     again = stage.compute(UNITS, shard_rows=10)
     assert calls == [1]
@@ -117,7 +117,7 @@ def test_what_is_found_equals_what_was_computed(tmp_path):
 
 
 def test_progress_is_shown_for_work_only(tmp_path, capsys):
-    stage = Store(tmp_path).stage("squares", {}, squares())
+    stage = ResultCache(tmp_path).stage("squares", {}, squares())
     stage.compute(UNITS, shard_rows=4, label="Squaring", unit="numbers")
     shown = capsys.readouterr()
     assert "Squaring" in shown.err
@@ -129,7 +129,7 @@ def test_progress_is_shown_for_work_only(tmp_path, capsys):
 @pytest.mark.parametrize("damage", ["flip", "truncate", "no checksum", "gone"])
 def test_a_damaged_shard_is_set_aside_and_computed_again(tmp_path, caplog, damage):
     calls = Calls()
-    stage = Store(tmp_path).stage("squares", {}, squares(calls))
+    stage = ResultCache(tmp_path).stage("squares", {}, squares(calls))
     first = stage.compute(UNITS, shard_rows=3)
     calls.clear()
     shard = shards(stage)[1]
@@ -180,7 +180,7 @@ def test_an_error_of_the_work_keeps_what_is_finished(tmp_path):
         calls.append(rows["x"].tolist())
         return 1 / 0 if calls == [[0, 1, 2], [3, 4, 5]] else squares()(rows)
 
-    stage = Store(tmp_path).stage("squares", {}, fails_once)
+    stage = ResultCache(tmp_path).stage("squares", {}, fails_once)
     with pytest.raises(ZeroDivisionError):
         stage.compute(UNITS, shard_rows=3, progress=False)
     stage.compute(UNITS, shard_rows=3, progress=False)
@@ -198,7 +198,7 @@ def test_an_error_of_the_work_keeps_what_is_finished(tmp_path):
     ],
 )
 def test_what_the_system_refuses_is_told_with_the_whole_folder_and_the_fix(tmp_path, monkeypatch, number, what, fix):
-    stage = Store(tmp_path / "store").stage("squares", {}, squares(Calls()))
+    stage = ResultCache(tmp_path / "store").stage("squares", {}, squares(Calls()))
 
     def refused(path, *_, **__):
         raise OSError(number, os.strerror(number), str(path))
@@ -206,7 +206,7 @@ def test_what_the_system_refuses_is_told_with_the_whole_folder_and_the_fix(tmp_p
     def told():
         with pytest.raises(RunError) as error:
             stage.compute(UNITS, shard_rows=3, progress=False)
-        assert fix in str(error.value) and "BIASLAB_STORE" in str(error.value)
+        assert fix in str(error.value) and "BIASLAB_CACHE" in str(error.value)
         return str(error.value)
 
     with monkeypatch.context() as patch:
@@ -220,7 +220,7 @@ def test_what_the_system_refuses_is_told_with_the_whole_folder_and_the_fix(tmp_p
 
 def test_a_store_that_is_deleted_while_it_is_read_is_computed_again(tmp_path):
     calls = Calls()
-    stage = Store(tmp_path / "store").stage("squares", {}, squares(calls))
+    stage = ResultCache(tmp_path / "store").stage("squares", {}, squares(calls))
     found = stage.compute_iter(UNITS, shard_rows=3, progress=False)
     first = next(found)
     shutil.rmtree(tmp_path / "store")
@@ -229,10 +229,10 @@ def test_a_store_that_is_deleted_while_it_is_read_is_computed_again(tmp_path):
 
 
 def test_other_errors_keep_their_words():
-    assert explained(OSError(errno.EINVAL, "Invalid argument")) == "[Errno 22] Invalid argument"
-    assert explained(ValueError("x is 3")) == "x is 3"
+    assert explain_error(OSError(errno.EINVAL, "Invalid argument")) == "[Errno 22] Invalid argument"
+    assert explain_error(ValueError("x is 3")) == "x is 3"
     # Without a name of its own.
-    assert explained(OSError(errno.ENOSPC, ""), kept="Do this: {fix}.") == (
+    assert explain_error(OSError(errno.ENOSPC, ""), kept="Do this: {fix}.") == (
         "No space left to write what it needs, perhaps where temporary files are. Do this: free some space."
     )
 
@@ -244,7 +244,7 @@ def test_a_temporary_file_has_no_longer_a_name_than_systems_allow(tmp_path, name
 
 
 def test_what_does_not_fit_is_named(tmp_path):
-    store = Store(tmp_path)
+    store = ResultCache(tmp_path)
     with pytest.raises(TypeError, match="ndarray is not JSON serializable"):
         store.stage("a", {"x": np.zeros(3)})
     mixed = store.stage("a", {}, lambda rows: pd.DataFrame({"a": [1, "b"]}))
@@ -253,11 +253,11 @@ def test_what_does_not_fit_is_named(tmp_path):
 
 
 def test_root_by_environment_and_by_project(tmp_path, monkeypatch, root):
-    monkeypatch.setenv("BIASLAB_STORE", str(tmp_path / "elsewhere"))
-    assert Store().root == tmp_path / "elsewhere"
-    monkeypatch.delenv("BIASLAB_STORE")
+    monkeypatch.setenv("BIASLAB_CACHE", str(tmp_path / "elsewhere"))
+    assert ResultCache().root == tmp_path / "elsewhere"
+    monkeypatch.delenv("BIASLAB_CACHE")
     monkeypatch.chdir(root / "tests")
-    assert Store().root == root / "outputs" / ".store"
+    assert ResultCache().root == root / "outputs" / ".cache"
 
 
 def square(rows):
@@ -267,8 +267,8 @@ def square(rows):
 def test_workers_give_the_same(tmp_path, monkeypatch):
     counted = []
     monkeypatch.setattr("tqdm.tqdm.update", lambda bar, n=1: counted.append(n))
-    alone = Store(tmp_path / "alone").stage("squares", {}, square)
-    shared = Store(tmp_path / "shared", workers=Workers(count=2)).stage("squares", {}, square)
+    alone = ResultCache(tmp_path / "alone").stage("squares", {}, square)
+    shared = ResultCache(tmp_path / "shared", workers=Workers(count=2)).stage("squares", {}, square)
     expected = alone.compute(UNITS, shard_rows=2)
     found = shared.compute(UNITS, shard_rows=2)
     pd.testing.assert_frame_equal(found, expected)
@@ -280,26 +280,26 @@ def test_workers_give_the_same(tmp_path, monkeypatch):
 
 def test_shares_make_the_whole(tmp_path):
     calls = {i: Calls() for i in range(4)}
-    whole = Store(tmp_path / "whole").stage("squares", {}, squares(Calls())).compute(UNITS, shard_rows=1)
+    whole = ResultCache(tmp_path / "whole").stage("squares", {}, squares(Calls())).compute(UNITS, shard_rows=1)
     for i in (1, 0):
-        stage = Store(tmp_path, share=(i, 3)).stage("squares", {}, squares(calls[i]))
+        stage = ResultCache(tmp_path, share=(i, 3)).stage("squares", {}, squares(calls[i]))
         with pytest.raises(UnfinishedError, match=r"squares: this shard is done; . of 7 pieces remain"):
             stage.compute(UNITS, shard_rows=1, progress=False)
     # The last share finds what the others did, and a store without shares has nothing left to do.
-    last = Store(tmp_path, share=(2, 3)).stage("squares", {}, squares(calls[2]))
+    last = ResultCache(tmp_path, share=(2, 3)).stage("squares", {}, squares(calls[2]))
     pd.testing.assert_frame_equal(last.compute(UNITS, shard_rows=1), whole)
-    stage = Store(tmp_path).stage("squares", {}, squares(calls[3]))
+    stage = ResultCache(tmp_path).stage("squares", {}, squares(calls[3]))
     pd.testing.assert_frame_equal(stage.compute(UNITS, shard_rows=1), whole)
     assert calls == {0: [[0], [3], [6]], 1: [[1], [4]], 2: [[2], [5]], 3: []}
     for share in ((3, 3), (-1, 3), (0, 0)):
         with pytest.raises(ParameterError, match=r"The shard is .*; it must be one of 0/n"):
-            Store(tmp_path, share=share)
+            ResultCache(tmp_path, share=share)
 
 
 def test_a_worker_without_the_folder_or_the_code_says_so(tmp_path):
-    code = code_digest.of(square)
+    code = code_digest.function_digests(square)
     fill = pickle.loads(pickle.dumps(_Fill(square, code)))
-    with pytest.raises(RunError, match=r"nowhere does not exist on .*all of them share.*BIASLAB_STORE"):
+    with pytest.raises(RunError, match=r"nowhere does not exist on .*all of them share.*BIASLAB_CACHE"):
         fill((tmp_path / "a/b/nowhere" / "000000-0.parquet", UNITS))
     fill = _Fill(square, code | {"biaslab.errors": "other"})
     # The processes of a host share its code.

@@ -65,8 +65,8 @@ def test_every_kind_of_file_gives_the_same(tmp_path, ending):
     # Ids do not depend on how rows fall into batches.
     pd.testing.assert_frame_equal(table, read(corpus, 4))
     assert corpus.images is None
-    assert open_corpus(str(tmp_path / f"some.{ending}"), rows=3).digest != corpus.digest
-    assert read(open_corpus(str(tmp_path / f"some.{ending}"), rows=3))["text"].tolist() == texts[:3]
+    assert open_corpus(str(tmp_path / f"some.{ending}"), max_captions=3).digest != corpus.digest
+    assert read(open_corpus(str(tmp_path / f"some.{ending}"), max_captions=3))["text"].tolist() == texts[:3]
 
 
 def test_columns_by_parameter(tmp_path):
@@ -192,11 +192,11 @@ def test_ids_that_two_captions_have_are_refused_where_they_matter(tmp_path):
     pd.DataFrame(rows).to_csv(tmp_path / "a.csv", index=False)
     settings = {
         "captions": {"corpus": str(tmp_path / "a.csv"), "approaches": ["naive"]},
-        "compute": {"store": str(tmp_path / "store")},
+        "compute": {"cache": str(tmp_path / "store")},
     }
 
     def captions(occupation, **more):
-        given = Settings.of(settings).changed(captions={"occupations": occupation, **more})
+        given = Settings.from_mapping(settings).changed(captions={"occupations": occupation, **more})
         return Pipeline("fake", given, progress=False).captions()
 
     for occupation in (["nurse"], ["chef", "cook"]):
@@ -433,7 +433,7 @@ def test_a_dataset_is_streamed_and_its_files_are_parts(tmp_path, datasets):
     whole = read(more)
     assert whole["caption_id"].tolist()[4:6] == ["set-00000-000000004", "set-00001-000000000"]
     pd.testing.assert_frame_equal(whole, parts_of(more))
-    first = open_corpus(f"hf:{folder}", rows=6)
+    first = open_corpus(f"hf:{folder}", max_captions=6)
     assert first.parts == 1 and first.digest != more.digest
     pd.testing.assert_frame_equal(read(first), whole.iloc[:6])
     # It goes to other processes, opened or not.

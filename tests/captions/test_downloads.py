@@ -25,13 +25,13 @@ from loopback import served
 from PIL import Image
 
 from biaslab.captions import downloads
-from biaslab.captions.downloads import as_saved, download
+from biaslab.captions.downloads import download, encode_image
 from biaslab.captions.fetched import FetchedImages, shards
 from biaslab.captions.settings import DownloadSettings
 from biaslab.endpoints import endpoint
 from biaslab.endpoints import fetch as fetching
 from biaslab.errors import ParameterError, RunError
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 
 FAST = {"PER_HOST": 16}
 FIRST_WAIT = 0.01
@@ -48,7 +48,7 @@ def fast():
 
 
 def quick(**changes):
-    return DownloadSettings(**{"seconds": 10.0, **changes})
+    return DownloadSettings(**{"timeout": 10.0, **changes})
 
 
 def encoded(image, kind="PNG", **options):
@@ -303,7 +303,7 @@ def outcomes(tmp_path_factory):
     with serving() as made:
         urls = [p if not p or ":" in p else made.url(p) for p in HOSTILE]
         table = pd.DataFrame({"caption_id": ids, "url": urls})
-        source = download(table, folder, quick(most_bytes=2_000_000), allow=[made.address], progress=False)
+        source = download(table, folder, quick(max_bytes=2_000_000), allow=[made.address], progress=False)
         found = source.table
         assert found["caption_id"].tolist() == source.table["image_id"].tolist() == ids
         yield found.set_index("caption_id"), made, source, folder
@@ -317,7 +317,7 @@ def test_every_url_ends_in_its_own_outcome(outcomes, path):
     if row["status"] == "ok":
         assert image.shape == (60, 90, 3)
     else:
-        assert image == Unreadable(row["status"])
+        assert image == UnreadableImage(row["status"])
 
 
 def test_rows_hold_sizes_message_and_number_of_requests(outcomes):
@@ -337,7 +337,7 @@ def test_rows_hold_sizes_message_and_number_of_requests(outcomes):
 
 def test_a_body_that_drips_ends_when_its_time_is_up(fetch):
     # Bytes come often enough never to be silent.
-    found = fetch("drip", "drip-header", "red", seconds=1.5)
+    found = fetch("drip", "drip-header", "red", timeout=1.5)
     assert found["status"].tolist() == ["timed_out", "timed_out", "ok"]
 
 
@@ -579,7 +579,7 @@ def test_memory_stays_below_a_gigabyte_whatever_servers_send(server, tmp_path):
     # What takes long to make is made before anybody waits for it.
     for make in (LARGE, WEBP, BIG, BOMB):
         make()
-    found = json.loads(child(paths, server, tmp_path / "pictures", seconds=120).communicate()[0])
+    found = json.loads(child(paths, server, tmp_path / "pictures", timeout=120).communicate()[0])
     wanted = HOSTILE | {"large": "ok", "webp": "ok"}
     assert found["outcomes"] == [wanted[kind] for kind in kinds] * 2
     assert found["peak"] < 1e9
@@ -590,7 +590,7 @@ def test_memory_stays_below_a_gigabyte_whatever_servers_send(server, tmp_path):
 
 def saved(data, **settings):
     """Return the picture that is made of ``data`` as an array, and the size that was received."""
-    made, sizes = as_saved(data, DownloadSettings(**settings))
+    made, sizes = encode_image(data, DownloadSettings(**settings))
     with Image.open(io.BytesIO(made)) as image:
         assert image.size == (sizes["width"], sizes["height"])
         return np.asarray(image).astype(int), (sizes["original_width"], sizes["original_height"])
@@ -599,19 +599,19 @@ def saved(data, **settings):
 def test_pictures_are_made_smaller_and_keep_their_shape():
     left = Image.new("RGB", (1000, 400), "blue")
     left.paste("red", (0, 0, 500, 400))
-    made, size = saved(encoded(left, "JPEG"), size=100)
+    made, size = saved(encoded(left, "JPEG"), max_side=100)
     assert made.shape == (40, 100, 3) and size == (1000, 400)
     assert np.abs(made[:, :45] - [255, 0, 0]).max() < 20 and np.abs(made[:, 55:] - [0, 0, 255]).max() < 20
     # Never larger, and never thinner than a pixel.
-    assert saved(encoded(Image.new("RGB", (30, 20))), size=100)[0].shape == (20, 30, 3)
-    assert saved(encoded(Image.new("RGB", (4000, 1))), size=100)[0].shape == (1, 100, 3)
+    assert saved(encoded(Image.new("RGB", (30, 20))), max_side=100)[0].shape == (20, 30, 3)
+    assert saved(encoded(Image.new("RGB", (4000, 1))), max_side=100)[0].shape == (1, 100, 3)
 
 
 def test_no_metadata_is_kept():
     exif = Image.Exif()
     exif[0x010E] = "who and where"
     data = encoded(Image.new("RGB", (8, 8)), "JPEG", exif=exif, comment=b"who and where", icc_profile=b"where")
-    made, _ = as_saved(data, DownloadSettings())
+    made, _ = encode_image(data, DownloadSettings())
     with Image.open(io.BytesIO(made)) as image:
         assert image.format == "JPEG"
         assert not image.getexif() and not {"comment", "icc_profile"}.intersection(image.info)
@@ -622,7 +622,7 @@ def test_no_metadata_is_kept():
 
 
 def test_settings_that_say_how_fast_change_no_digest():
-    assert DownloadSettings(seconds=5).digest == DownloadSettings().digest
-    assert DownloadSettings(size=256).digest != DownloadSettings().digest
+    assert DownloadSettings(timeout=5).digest == DownloadSettings().digest
+    assert DownloadSettings(max_side=256).digest != DownloadSettings().digest
     with pytest.raises(ParameterError, match="'noia'"):
         DownloadSettings(opt_out=("noia",))

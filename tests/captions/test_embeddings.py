@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.captions import embeddings
 from biaslab.captions.embeddings import (
     DEFAULT,
@@ -39,7 +39,7 @@ class Letters:
 
 def test_equal_texts_are_embedded_once_and_kept(tmp_path):
     encoder, texts = Letters(), ["bb", "a", "", "a", "bb", "aab"]
-    stage = embedding_stage(Store(tmp_path), encoder)
+    stage = embedding_stage(ResultCache(tmp_path), encoder)
     vectors = embed(texts, encoder, stage, progress=False)
     # Sorted by text.
     assert encoder.asked == ["", "a", "aab", "bb"]
@@ -53,7 +53,7 @@ def test_equal_texts_are_embedded_once_and_kept(tmp_path):
     with pytest.raises(InputError, match="text to embed is missing"):
         embed(["a", None], encoder, stage)
     encoder.digest = "other"
-    assert embedding_stage(Store(tmp_path), encoder).digest != stage.digest
+    assert embedding_stage(ResultCache(tmp_path), encoder).digest != stage.digest
 
 
 @pytest.mark.parametrize("k", [1, 5, 30, 99])
@@ -95,7 +95,7 @@ def world(library):
     """Return different captions of the embedded world, in no order of length, and the library's vectors of them."""
     from biaslab.captions.corpus import open_corpus
 
-    texts = [t for batch in open_corpus("mini", rows=40).batches() for t in batch["text"]]
+    texts = [t for batch in open_corpus("mini", max_captions=40).batches() for t in batch["text"]]
     texts = list(dict.fromkeys(texts))
     return texts, library.encode(texts, normalize_embeddings=True)
 
@@ -188,7 +188,7 @@ def test_what_is_stored_is_read_without_torch(tmp_path, monkeypatch):
 
     def embedded():
         encoder = Encoder(device="cpu", dtype="float32")
-        return embed(texts, encoder, embedding_stage(Store(tmp_path), encoder), progress=False)
+        return embed(texts, encoder, embedding_stage(ResultCache(tmp_path), encoder), progress=False)
 
     vectors = embedded()
     # None in place of a module makes its import fail.

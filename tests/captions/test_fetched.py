@@ -11,7 +11,7 @@ from PIL import Image
 
 from biaslab.captions.fetched import FetchedImages, digest_of, shards
 from biaslab.errors import InputError
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 
 
 def jpeg(colour):
@@ -65,10 +65,10 @@ def test_images_are_found_by_url_and_failures_have_an_outcome(kind, tmp_path):
     read = dict(zip(table.index, images.read(list(table.index)), strict=True))
     for name, colour in (("c0", (10, 20, 200)), ("c18", (200, 20, 30)), ("c19", (200, 20, 30))):
         assert read[name].shape == (6, 9, 3) and np.abs(read[name].astype(int) - colour).max() < 12
-    assert {name: image.reason for name, image in read.items() if isinstance(image, Unreadable)} == {
+    assert {name: image.reason for name, image in read.items() if isinstance(image, UnreadableImage)} == {
         name: outcome for name, outcome in table["status"].items() if outcome != "ok"
     }
-    assert images.read(["nobody"]) == [Unreadable("missing")]
+    assert images.read(["nobody"]) == [UnreadableImage("missing")]
 
 
 def test_of_several_rows_of_a_url_one_with_an_image_counts(kind, tmp_path):
@@ -118,7 +118,7 @@ def test_images_of_an_unfinished_shard_or_without_a_file_are_missing(kind, tmp_p
 
 def test_images_that_cannot_be_decoded_are_unreadable(kind, tmp_path):
     images = FetchedImages(write(tmp_path, kind, [{"u1": b"<html>", "u2": RED[:200]}]), asked("u1", "u2"))
-    assert images.read(["c0", "c1"]) == [Unreadable("not an image"), Unreadable("truncated")]
+    assert images.read(["c0", "c1"]) == [UnreadableImage("not an image"), UnreadableImage("truncated")]
 
 
 def test_damaged_shards_are_errors_that_name_the_file(kind, tmp_path):

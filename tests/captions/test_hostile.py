@@ -103,7 +103,7 @@ def hostile_captions():
 
 def harmless_captions():
     """Return captions of the embedded world that name an occupation."""
-    captions = pd.concat(list(open_corpus("mini", rows=3000, seed=2).batches()), ignore_index=True)
+    captions = pd.concat(list(open_corpus("mini", max_captions=3000, seed=2).batches()), ignore_index=True)
     texts = captions["text"][captions["truth_occupation"].isin(OCCUPATIONS)].tolist()
     assert len(texts) > 50
     return [f"{text}, by example {i}" for i, text in enumerate(texts)]
@@ -150,12 +150,12 @@ class Drawn(Pipeline):
 
     _encoder = Letters()
 
-    def judged(self, images):
+    def judge_images(self, images):
         ids = images.table["image_id"]
         gender = np.where(np.arange(len(ids)) % 2, "female", "male")
         return pd.DataFrame({"image_id": ids, "status": "judged", "gender": gender, "probability_female": 0.5})
 
-    def made(self, prompts, *given, **more):
+    def generate_images(self, prompts, *given, **more):
         return Made(prompts)
 
 
@@ -188,9 +188,9 @@ def opened(folder, corpus, tmp_path):
         "generation": {"caption_prompts_per_occupation": 2 * N, "images_per_prompt": 1},
         # Whom the pipeline stands in for.
         "judging": {"faces": "whole image", "gender": "plugin:drawn"},
-        "compute": {"store": str(tmp_path / "store")},
+        "compute": {"cache": str(tmp_path / "store")},
     }
-    return Drawn("fake", Settings.of(settings), progress=False)
+    return Drawn("fake", Settings.from_mapping(settings), progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +214,7 @@ def pipes(made, tmp_path_factory):
 @pytest.fixture(scope="module")
 def measured(pipes):
     """Every measured table of the pipeline over all captions."""
-    return {name: sources.measured(name, source="pipeline", pipeline=pipes[0]) for name in TABLES}
+    return {name: sources.load_measured(name, source="pipeline", pipeline=pipes[0]) for name in TABLES}
 
 
 TABLES = [

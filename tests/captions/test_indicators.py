@@ -99,7 +99,7 @@ def test_names_are_found(text, gender, part):
     ],
 )
 def test_words_pronouns_and_forms_of_address(text, spans):
-    assert indicators([text], names="off")["spans"].tolist() == [spans]
+    assert indicators([text], name_recognizer="off")["spans"].tolist() == [spans]
 
 
 def test_a_very_long_caption_takes_time_by_its_length():
@@ -110,7 +110,7 @@ def test_a_very_long_caption_takes_time_by_its_length():
 
 def test_the_embedded_world_s_truth():
     # What each caption says is known. Measured over 40,000 captions: all agree.
-    captions = pd.concat(list(open_corpus("mini", rows=3000, seed=5).batches()), ignore_index=True)
+    captions = pd.concat(list(open_corpus("mini", max_captions=3000, seed=5).batches()), ignore_index=True)
     found = indicators(captions["text"])["indicator"]
     assert (found == captions["truth_indicator"]).mean() >= 0.999
     assert not ((found != "none") & (captions["truth_indicator"] == "none")).any()
@@ -174,29 +174,29 @@ def fake_spacy(monkeypatch):
 def test_names_that_spacy_finds(fake_spacy):
     model = fake_spacy(FakeModel())
     texts = ["Anna with her dog", None, "Dr. Peter Novak", "Xyz Peter", "Xq and Zz", "a woman", 3.5]
-    table = indicators(texts, names="spacy")
+    table = indicators(texts, name_recognizer="spacy")
     # The first word that is no title decides; a missing caption is an empty one to the model.
     assert table["indicator"].tolist() == ["female", "none", "male", "none", "none", "female", "none"]
     assert table["spans"].tolist()[:3] == ["0:4:female-name;10:13:female-pronoun", "", "0:15:male-name"]
     assert model.texts == ["Anna with her dog", "", "Dr. Peter Novak", "Xyz Peter", "Xq and Zz", "a woman", ""]
     fake_spacy(FakeModel("GPE"))
-    assert indicators(["Anna", "Paris"], names="spacy")["indicator"].tolist() == ["none", "none"]
+    assert indicators(["Anna", "Paris"], name_recognizer="spacy")["indicator"].tolist() == ["none", "none"]
 
 
 def test_spacy_or_its_model_that_is_not_installed_is_named(fake_spacy, monkeypatch):
     fake_spacy(None)
-    with pytest.raises(ParameterError, match="python -m spacy download en_core_web_lg; or set names to 'gazetteer'"):
-        indicators(["x"], names="spacy")
+    with pytest.raises(ParameterError, match="python -m spacy download en_core_web_lg; or set it to 'gazetteer'"):
+        indicators(["x"], name_recognizer="spacy")
     # None in place of a module makes its import fail, whether it is installed or not.
     monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(ParameterError, match=r"which is not installed .*: pip install spacy"):
-        indicators(["x"], names="spacy")
+        indicators(["x"], name_recognizer="spacy")
 
 
 def test_captions_of_every_type():
     texts = ["a man with Anna Kowalska", b"a man", 3, None, float("nan"), pd.NA, ["he"], "she", ""]
     assert indicators(texts)["indicator"].tolist() == ["both", *["none"] * 6, "female", "none"]
-    table = indicators(pd.Series(texts, index=range(4, 13), dtype=object), names="off")
+    table = indicators(pd.Series(texts, index=range(4, 13), dtype=object), name_recognizer="off")
     assert table["indicator"].tolist()[0] == "male" and table.index.tolist() == list(range(4, 13))
     assert indicators(iter(["a man"]))["indicator"].tolist() == ["male"]
     assert indicators(pd.Series(["a man", pd.NA], dtype="string"))["indicator"].tolist() == ["male", "none"]

@@ -16,7 +16,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from biaslab import lexicons
 from biaslab.captions import indicators as rule
-from biaslab.captions.indicators import WAYS, indicators, measured, parse_spans
+from biaslab.captions.indicators import WAYS, error_rates, indicators, parse_spans
 from biaslab.errors import ParameterError
 from biaslab.stats.intervals import wilson_interval
 
@@ -170,13 +170,13 @@ def test_precision_and_recall_by_hand():
 
 def test_what_was_measured_is_measured_again(root):
     again = agreement(gcc.captions(root))
-    committed = measured()
+    committed = error_rates()
     assert committed.columns.tolist() == again.columns.tolist()
     pd.testing.assert_frame_equal(committed, again, check_dtype=False, atol=1e-3)
 
 
 def test_the_rule_is_as_good_as_was_said():
-    rows = measured()
+    rows = error_rates()
     rows = rows.set_index(["split", "against", "capitals", "persons", "target", "statistic"]).sort_index()
     # With capitals and names: at least 94 of 100 names found are right, at least 3 of 4 are found (95 % limits).
     name = rows.loc[("test", "label", "sentence", True, "name")]

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from fake_endpoint import KEY, bytes_below, completion, failure
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.indicators import indicators
 from biaslab.captions.paraphrase import LONGEST_CAPTION, WHY, paraphrase, paraphrases
@@ -39,7 +39,7 @@ def test_by_hand(text, occupation, allowed):
 
 
 def test_the_embedded_world_s_captions_keep_occupation_and_gender():
-    captions = pd.concat(list(open_corpus("mini", rows=800, seed=1).batches()), ignore_index=True)
+    captions = pd.concat(list(open_corpus("mini", max_captions=800, seed=1).batches()), ignore_index=True)
     captions = captions[captions["truth_occupation"].notna()].reset_index(drop=True)
     pairs = list(zip(captions["text"], captions["truth_occupation"], strict=True))
     new = [paraphrase(text, occupation, 7) for text, occupation in pairs]
@@ -70,7 +70,7 @@ KINDS = ["text", "status"]
 
 
 def by_model(server, captions, occupations, **more):
-    endpoint = EndpointSettings(url=server.url, model="m", key_variable="FAKE_KEY")
+    endpoint = EndpointSettings(url=server.url, model="m", api_key_env="FAKE_KEY")
     return paraphrases(captions, occupations, endpoint=endpoint, progress=False, **more)
 
 
@@ -139,9 +139,9 @@ def test_a_paraphrase_that_loses_something_is_asked_for_once_more(server, captio
 
 @pytest.mark.long
 def test_an_answer_without_end_is_kept_as_far_as_it_is_of_use(server, tmp_path):
-    store = Store(tmp_path)
+    store = ResultCache(tmp_path)
     server.reply = lambda question, n: completion("a nurse " + "and a dog " * 500_000)
-    found = by_model(server, ["a nurse"], ["nurse"], store=store)
+    found = by_model(server, ["a nurse"], ["nurse"], cache=store)
     assert found["status"].tolist() == ["too_long"]
     # The answer, and what of it is sent back.
     assert len(server.requests[1]["messages"][1]["content"]) == 4 * LONGEST_CAPTION
@@ -153,13 +153,13 @@ def test_what_has_no_answer_is_by_rule_and_says_so(server, tmp_path):
     captions = ["a nurse at work", "a nurse with a smile", "a nurse " + "x" * LONGEST_CAPTION, "a nurse and a cat"]
     replies = {captions[0]: completion("At work: a nurse"), captions[1]: completion(""), captions[3]: failure(400)}
     server.reply = lambda question, n: replies[caption_in(question)]
-    store = Store(tmp_path)
-    found = by_model(server, captions, ["nurse"] * 4, seed=3, store=store)
+    store = ResultCache(tmp_path)
+    found = by_model(server, captions, ["nurse"] * 4, seed=3, cache=store)
     assert found["status"].tolist() == ["paraphrased", "empty", "not_asked", "rejected"]
     assert found["text"].tolist() == ["At work: a nurse", *(paraphrase(c, "nurse", 3) for c in captions[1:])]
     # The first answer, and that there is none to the second, are kept.
     asked = len(server.requests)
-    pd.testing.assert_frame_equal(by_model(server, captions, ["nurse"] * 4, seed=3, store=store), found)
+    pd.testing.assert_frame_equal(by_model(server, captions, ["nurse"] * 4, seed=3, cache=store), found)
     assert len(server.requests) == asked + 1
 
 
@@ -180,10 +180,10 @@ def piped(tmp_path, server):
                 "approaches": ["paraphrased"],
                 "paraphraser": "endpoint",
             },
-            "compute": {"store": str(tmp_path / "store")},
-            "endpoint": {"url": server.url, "model": "m", "key_variable": "FAKE_KEY"},
+            "compute": {"cache": str(tmp_path / "store")},
+            "endpoint": {"url": server.url, "model": "m", "api_key_env": "FAKE_KEY"},
         }
-        return Pipeline("mini", Settings.of(given).changed(**more), progress=False)
+        return Pipeline("mini", Settings.from_mapping(given).changed(**more), progress=False)
 
     return opened
 
@@ -210,7 +210,7 @@ def test_what_the_endpoint_needs_is_asked_for_before_a_run(piped, monkeypatch):
     monkeypatch.setenv("FAKE_KEY", "")
     settings = piped().settings
     with pytest.raises(ParameterError, match="environment variable FAKE_KEY holds no key"):
-        check(Pipeline("mini", settings.changed(captions={"corpus": "mini", "rows": 10})))
+        check(Pipeline("mini", settings.changed(captions={"corpus": "mini", "max_captions": 10})))
     with pytest.raises(ParameterError, match=r"needs endpoint.url .* and endpoint.model\."):
         piped(endpoint={"url": ""}).endpoint("paraphraser")
 

@@ -77,7 +77,7 @@ def test_a_caption_of_one_word_again_and_again_takes_time_by_its_length():
 
 @pytest.fixture(scope="module")
 def mini():
-    return open_corpus("mini", rows=3000)
+    return open_corpus("mini", max_captions=3000)
 
 
 @pytest.fixture(scope="module")

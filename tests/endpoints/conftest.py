@@ -2,9 +2,9 @@
 
 import pytest
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 
 
 @pytest.fixture
 def store(tmp_path):
-    return Store(tmp_path / "store")
+    return ResultCache(tmp_path / "store")

@@ -24,7 +24,7 @@ KEY = "sk-test-5f0e1d2c3b4a59687"
 
 def at(server, **more):
     """Return the settings of an endpoint."""
-    given = {"url": server.url, "model": "some-model", "key_variable": "FAKE_KEY", "timeout": 5.0}
+    given = {"url": server.url, "model": "some-model", "api_key_env": "FAKE_KEY", "timeout": 5.0}
     return EndpointSettings(**given | more)
 
 

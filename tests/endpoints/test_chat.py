@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from fake_endpoint import KEY, at, bytes_below, completion, failure
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.endpoints.chat import OUTCOMES, Answer, ask
 from biaslab.errors import ParameterError
 
@@ -48,10 +48,10 @@ def test_what_was_answered_is_not_asked_again(server, store):
     ask(at(server), [system], store, progress=False)
     assert len(server.requests) == 7
     # A version in the URL goes behind the path, and without a key none is sent.
-    answers(server, ["one"], url=f"{server.url}?api-version=2", key_variable="")
+    answers(server, ["one"], url=f"{server.url}?api-version=2", api_key_env="")
     assert server.requests.pop()["path"] == "/v1/chat/completions?api-version=2" and server.keys[-1] == ""
     # Nor does it matter in which form the URL was given, or where the key lies.
-    assert answers(server, ["one"], store, url=f"{server.url}/chat/completions/", key_variable="") == first[:1]
+    assert answers(server, ["one"], store, url=f"{server.url}/chat/completions/", api_key_env="") == first[:1]
     assert len(server.requests) == 7
 
 
@@ -106,7 +106,7 @@ def test_two_that_ask_the_same_pay_once(server, tmp_path):
     server.reply = lambda question, n: time.sleep(0.01) or completion(question)
     texts = [str(i) for i in range(20)]
     with ThreadPoolExecutor(2) as pool:
-        tasks = [pool.submit(answers, server, texts, Store(tmp_path)) for _ in range(2)]
+        tasks = [pool.submit(answers, server, texts, ResultCache(tmp_path)) for _ in range(2)]
     assert [[a.text for a in task.result()] for task in tasks] == [texts, texts]
     assert sorted(server.questions) == sorted(texts)
 

@@ -74,7 +74,7 @@ def test_pauses_double_up_to_the_limit_unless_the_server_asks_for_another(monkey
 
         pauses.clear()
         with pytest.raises(endpoint.Failed, match="busy"):
-            endpoint.Requests.again(SimpleNamespace(stop=Stop()), tries, send)
+            endpoint.Requests.send_with_retries(SimpleNamespace(stop=Stop()), tries, send)
         return list(pauses)
 
     monkeypatch.setattr(endpoint, "FIRST_WAIT", 1.0)

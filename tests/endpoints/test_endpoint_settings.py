@@ -17,7 +17,7 @@ from biaslab.errors import ParameterError
         ({"url": "http://"}, "give an http or https URL"),
         ({"url": "http://a b/v1"}, "give an http or https URL"),
         ({"url": "http://host:port/v1"}, "URL is not valid"),
-        ({"key_variable": "secret-word"}, "never the key itself"),
+        ({"api_key_env": "secret-word"}, "never the key itself"),
         ({"price": -1}, "price is -1; allowed is 0 or more."),
         ({"cost_limit": float("inf")}, "cost_limit is inf"),
         ({"options": {"prompt": "x"}}, "options holds 'prompt'"),
@@ -30,7 +30,7 @@ from biaslab.errors import ParameterError
 )
 def test_values_that_cannot_be_used(more, message):
     with pytest.raises(ParameterError) as error:
-        EndpointSettings(**{"model": "m", "url": "http://localhost/v1", "key_variable": "", **more}).check_key()
+        EndpointSettings(**{"model": "m", "url": "http://localhost/v1", "api_key_env": "", **more}).check_key()
     assert message in str(error.value)
     assert "secret-word" not in str(error.value)
 

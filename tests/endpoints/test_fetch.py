@@ -8,7 +8,7 @@ import pytest
 from loopback import served
 
 from biaslab.captions.settings import OPT_OUT
-from biaslab.endpoints.fetch import Failed, Limits, get, is_public, opted_out
+from biaslab.endpoints.fetch import Failed, Limits, get, is_public, opts_out
 
 PUBLIC = """
 93.184.215.14 1.1.1.1 2606:4700:4700::1111 172.32.0.1
@@ -38,10 +38,10 @@ ASK_NOT = ("nofollow", "googlebot: noindex, noai", "noaisle", "")
 @pytest.mark.parametrize("values", [*ASK, *ASK_NOT])
 def test_which_headers_ask_not_to_use_an_image(values):
     headers = httpx.Headers([("X-Robots-Tag", value) for value in values.split("|")])
-    assert bool(opted_out(headers, OPT_OUT)) == (values in ASK)
-    assert not opted_out(headers, ())
+    assert bool(opts_out(headers, OPT_OUT)) == (values in ASK)
+    assert not opts_out(headers, ())
     # So are rights that are reserved.
-    reserved = [opted_out(httpx.Headers({"TDM-Reservation": value}), OPT_OUT) for value in "10"]
+    reserved = [opts_out(httpx.Headers({"TDM-Reservation": value}), OPT_OUT) for value in "10"]
     assert reserved == ["TDM-Reservation: 1", ""]
 
 

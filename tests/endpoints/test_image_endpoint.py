@@ -19,16 +19,16 @@ import pytest
 from fake_endpoint import KEY, at, bytes_below, drawn, failure, picture, process, wait
 from PIL import Image
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.endpoints import purchases
 from biaslab.endpoints.images import OUTCOMES
-from biaslab.endpoints.purchases import Ledger, LimitError
+from biaslab.endpoints.purchases import ImagePurchases, LimitError
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.generation.generator import image_seed
 from biaslab.generation.image_endpoint import EndpointImages
 from biaslab.generation.models import EndpointModel
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 
 REFUSAL = failure(400, "Your request was rejected by our safety system.", "content_policy_violation")
 
@@ -59,11 +59,11 @@ def made(server, store, prompts, *, seed=7, **more):
 
 def ordered(server, store, n, **more):
     """Return n images as a source before anything is bought."""
-    return EndpointImages(asked(n), at(server, **PAID | more), seed=7, store=store)
+    return EndpointImages(asked(n), at(server, **PAID | more), seed=7, cache=store)
 
 
 def bought(prompts, settings, store, seed=7):
-    return EndpointImages(prompts, settings, seed=seed, store=store).complete(progress=False)
+    return EndpointImages(prompts, settings, seed=seed, cache=store).complete(progress=False)
 
 
 def query(root, select):
@@ -218,7 +218,7 @@ def test_pictures_are_taken_in_three_formats_and_ways(server, store, kind, way):
         return status, headers, body
 
     server.reply = reply
-    images = made(server, store, asked(1), allow=(address.split("/")[2],))
+    images = made(server, store, asked(1), allowed_hosts=(address.split("/")[2],))
     assert images.table["status"].tolist() == ["ok"]
     assert np.abs(images.read(["p0/0"])[0].astype(int) - (200, 60, 20)).max() <= 3
     # The key is for the endpoint, not for wherever its pictures are.
@@ -276,7 +276,7 @@ def test_a_refusal_is_kept_with_code_and_message_and_never_asked_again(server, s
     images = made(server, store, asked(3))
     assert images.table["status"].tolist() == ["ok", "refused", "ok"]
     assert images.table["detail"][1] == f"{code}: Rejected by our safety system."
-    assert images.read(["p1/0"]) == [Unreadable("blocked")]
+    assert images.read(["p1/0"]) == [UnreadableImage("blocked")]
     assert images.spent == 0.5
     server.reply = lambda text, n: drawn(picture(of(text)))
     assert made(server, store, asked(3)).table["status"].tolist() == ["ok", "refused", "ok"]
@@ -303,14 +303,14 @@ def test_what_has_no_image_has_an_outcome(server, store, body, outcome, detail, 
     bad = body if isinstance(body, tuple) else drawn(body)
     server.reply = lambda text, k: bad if text == "photo 1" else drawn(picture(of(text)))
     # 90,000 bytes are allowed, in base64 with what stands around it up to 251,072.
-    limits = {"most_bytes": 90_000}
+    limits = {"max_bytes": 90_000}
     images = made(server, store, asked(3), **limits)
     assert images.table["status"].tolist() == ["ok", outcome, "ok"]
     assert outcome in OUTCOMES
     assert images.table["detail"][1].startswith(detail)
     assert [r["prompt"] for r in server.requests].count("photo 1") == n
     (shown,) = images.read(["p1/0"])
-    assert shown == Unreadable(detail if outcome == "not_an_image" else outcome)
+    assert shown == UnreadableImage(detail if outcome == "not_an_image" else outcome)
     # What was paid for stays; what never was an answer is asked for again.
     server.reply = lambda text, k: drawn(picture(of(text)))
     again = made(server, store, asked(3), **limits)
@@ -325,7 +325,7 @@ def test_an_endpoint_that_is_paid_and_sends_no_image_is_left(server, store):
     with pytest.raises(RunError, match=r"was paid for 5 images and sent none: not_an_image \(not an image\)"):
         made(server, store, asked(20), concurrency=1)
     assert len(server.requests) == 5
-    images = made(server, store, asked(20), buy=False)
+    images = made(server, store, asked(20), allow_purchases=False)
     assert images.table["status"].value_counts().to_dict() == {"not_bought": 15, "not_an_image": 5}
 
 
@@ -343,7 +343,7 @@ def test_a_private_address_is_refused_and_its_image_is_not_bought_again(server, 
     assert len(server.requests) == 1 and server.fetched == []
     # It is paid for: the next run begins with the reply that is kept.
     if port in address:
-        images = made(server, store, asked(1), allow=(f"127.0.0.1:{port}",))
+        images = made(server, store, asked(1), allowed_hosts=(f"127.0.0.1:{port}",))
         assert images.table[["status", "revised_prompt"]].values.tolist() == [["ok", "as told"]]
         assert len(server.fetched) == 1
         assert query(store.root, "select count(reply) from images") == [(0,)]
@@ -374,7 +374,7 @@ def test_addresses_that_fail_lead_astray_or_have_nothing(server, store):
         return drawn(picture(of(text)), url={0: "", 6: "file:///etc/passwd"}.get(k, f"{base}/{k}"))
 
     server.reply = reply
-    more = {"allow": (base.removeprefix("http://"),), "most_bytes": 50_000, "concurrency": 1}
+    more = {"allowed_hosts": (base.removeprefix("http://"),), "max_bytes": 50_000, "concurrency": 1}
     images = made(server, store, asked(7), **more)
     assert " ".join(images.table["status"]) == "ok not_fetched ok lost not_an_image not_an_image lost"
     assert (
@@ -442,11 +442,11 @@ def test_the_limit_stops_midway_and_a_higher_one_goes_on(server, store):
         assert said in str(error.value)
     assert len(server.requests) == 4
     # What is there can be worked with, without the key or another request.
-    some = made(server, store, asked(6), buy=False, key_variable="", price=None)
+    some = made(server, store, asked(6), allow_purchases=False, api_key_env="", price=None)
     assert sorted(some.table["status"]) == ["not_bought"] * 2 + ["ok"] * 4
     for image_id, outcome in zip(some.table["image_id"], some.table["status"], strict=True):
         (image,) = some.read([image_id])
-        assert image == Unreadable("not bought") if outcome == "not_bought" else image.shape == (4, 6, 3)
+        assert image == UnreadableImage("not bought") if outcome == "not_bought" else image.shape == (4, 6, 3)
     # What the message says is just enough.
     images = made(server, store, asked(6), cost_limit=1.5)
     assert set(images.table["status"]) == {"ok"} and images.spent == 1.5
@@ -482,7 +482,7 @@ def test_nothing_is_bought_unless_price_and_limit_say_so(server, store):
 
 @pytest.mark.parametrize("charged", [False, True])
 def test_a_request_waits_for_those_under_way_that_may_cost_nothing(server, store, charged):
-    ledger, running = ordered(server, store, 3, cost_limit=0.5)._ledger, lambda: False
+    ledger, running = ordered(server, store, 3, cost_limit=0.5)._purchases, lambda: False
     with ledger.buying(), ThreadPoolExecutor(1) as pool:
         ledger.reserve("a", running)
         ledger.reserve("b", running)
@@ -504,9 +504,9 @@ def test_a_request_waits_for_those_under_way_that_may_cost_nothing(server, store
 def buy_from(url, root, n, die_at="", **more):
     """Buy n images from a process of its own, which may be killed where its ledger does something."""
     if die_at:
-        setattr(Ledger, die_at, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-    given = PAID | {"url": url, "key_variable": "", **more}
-    return bought(asked(n), EndpointSettings(**given), Store(root))
+        setattr(ImagePurchases, die_at, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    given = PAID | {"url": url, "api_key_env": "", **more}
+    return bought(asked(n), EndpointSettings(**given), ResultCache(root))
 
 
 posix = pytest.mark.skipif(os.name != "posix", reason="kills with a signal")
@@ -557,10 +557,10 @@ def test_ctrl_c_keeps_what_was_under_way(server, store):
 
 def test_pictures_that_were_changed_or_taken_away(server, store):
     images = made(server, store, asked(2))
-    first, second = (images._ledger.file_of(k, "png") for k in images._keys)
+    first, second = (images._purchases.image_path(k, "png") for k in images._keys)
     first.write_bytes(second.read_bytes())
     second.unlink()
-    assert images.read(["p0/0", "p1/0"]) == [Unreadable("damaged"), Unreadable("missing")]
+    assert images.read(["p0/0", "p1/0"]) == [UnreadableImage("damaged"), UnreadableImage("missing")]
     # A file that is gone is bought anew, under the same limit.
     with pytest.raises(RunError, match=r"set cost_limit to 0\.75 or more"):
         made(server, store, asked(2), cost_limit=0.5)
@@ -573,10 +573,10 @@ def test_what_is_paid_is_worked_up_before_the_limit_stops_the_rest(server, store
     ledger = ordered(server, store, 3)
     whole = json.loads(drawn(picture((2, 100, 200)))[2])["data"][0]
     said = {"url": "", "revised_prompt": "", "request_id": "", "time": "2030-01-01T00:00:00Z"}
-    ledger._ledger.save_reply(ledger._keys[2], whole | said)
+    ledger._purchases.save_reply(ledger._keys[2], whole | said)
     with pytest.raises(RunError, match=r"Images left: 2\."):
         made(server, store, asked(3), cost_limit=0, concurrency=1)
-    images = made(server, store, asked(3), buy=False)
+    images = made(server, store, asked(3), allow_purchases=False)
     assert images.table["status"].tolist() == ["not_bought", "not_bought", "ok"]
     assert server.requests == []
 

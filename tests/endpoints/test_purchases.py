@@ -17,11 +17,11 @@ from test_chat import say
 from test_image_endpoint import REFUSAL, asked, bought, buy_from, made, of, ordered, posix, query
 
 from biaslab import cli
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.endpoints import purchases
 from biaslab.endpoints.chat import ask
 from biaslab.endpoints.endpoint import Requests
-from biaslab.endpoints.purchases import Ledger, LimitError, summary
+from biaslab.endpoints.purchases import ImagePurchases, LimitError, summary
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import InputError, RunError
 
@@ -86,9 +86,9 @@ def _ask_and_die(url, root, point):
 
 
 def _asked(url, root):
-    given = {"url": url, "model": "some-model", "key_variable": "", "price": 0.25, "cost_limit": 1.25}
+    given = {"url": url, "model": "some-model", "api_key_env": "", "price": 0.25, "cost_limit": 1.25}
     settings = EndpointSettings(**given, concurrency=1)
-    return ask(settings, say(*map(str, range(4))), Store(root), charged=True, progress=False)
+    return ask(settings, say(*map(str, range(4))), ResultCache(root), charged=True, progress=False)
 
 
 # By hand: the claim, the check of the file and the second claim are three commits, so moments 1 to 6. Each image then
@@ -144,15 +144,15 @@ def test_killed_at_any_point_it_asks_no_answered_question_again(server, tmp_path
 
 
 def _buy_other(url, root, seed):
-    settings = EndpointSettings(url=url, model="painter-3", key_variable="", price=0.25, cost_limit=2.5)
+    settings = EndpointSettings(url=url, model="painter-3", api_key_env="", price=0.25, cost_limit=2.5)
     with contextlib.suppress(RunError):
-        bought(asked(10), settings, Store(root), seed)
+        bought(asked(10), settings, ResultCache(root), seed)
 
 
 def _reserve(folder):
     with contextlib.suppress(LimitError):
         while True:
-            Ledger(folder, 0.25, 10).reserve("a" * 64, lambda: False)
+            ImagePurchases(folder, 0.25, 10).reserve("a" * 64, lambda: False)
 
 
 def test_two_processes_stay_under_one_limit(server, tmp_path):
@@ -207,13 +207,13 @@ def test_a_second_host_buys_nothing_until_the_first_has_ended_or_is_released(ser
     refused += rf"biaslab purchases --release --cache {store.root}"
     for killed in (False, True):
         with pytest.raises(RunError, match=refused):
-            made(server, store, asked(2), key_variable="")
+            made(server, store, asked(2), api_key_env="")
         if not killed:
             other.kill()
             other.join(60)
     assert len(server.requests) == 1
     # What there is can be read all the same.
-    assert made(server, store, asked(2), buy=False).spent == 0.25
+    assert made(server, store, asked(2), allow_purchases=False).spent == 0.25
     assert cli.main(["purchases", "--release", "--cache", str(store.root)]) == 0
     assert "spent: 0.25\nimages: none\nreplies: 0\n" in capsys.readouterr().out
     holding.clear()
@@ -255,7 +255,7 @@ def _without_locks(connect, file, how):
     [
         (_full, "database or disk is full.*: free some space, and run again"),
         (_read_only, "attempt to write a readonly database.*: let this user read and write it and its folder"),
-        (_without_locks, "disk I/O error.*: name a folder on a local disk, whose locks work, as compute.store"),
+        (_without_locks, "disk I/O error.*: name a folder on a local disk, whose locks work, as compute.cache"),
     ],
 )
 def test_what_the_system_refuses_is_one_error_with_path_and_fix(server, store, ten, monkeypatch, change, message):
@@ -279,8 +279,8 @@ def test_a_database_that_is_locked_for_too_long_is_told(server, store, ten, monk
 
 def test_a_store_that_can_be_read_alone_is_read(server, store, ten, monkeypatch):
     _connecting(monkeypatch, _read_only)
-    assert made(server, store, asked(10), buy=False).digest == ten.digest
-    assert ordered(server, store, 12).n_there() == 10
+    assert made(server, store, asked(10), allow_purchases=False).digest == ten.digest
+    assert ordered(server, store, 12).n_cached() == 10
 
 
 def test_a_folder_in_the_place_of_the_database_is_told(server, store):
@@ -323,7 +323,7 @@ def test_files_that_systems_put_next_to_images_are_none(server, store, ten):
 def test_the_command_says_what_was_bought_of_each_model(server, store, ten, capsys, tmp_path, monkeypatch):
     server.reply = lambda text, n: drawn(picture(of(text)))
     made(server, store, asked(1), model="other")
-    monkeypatch.setenv("BIASLAB_STORE", str(store.root))
+    monkeypatch.setenv("BIASLAB_CACHE", str(store.root))
     folders = [path.relative_to(store.root) for path in store.root.glob("bought_images/*")]
     assert cli.main(["purchases"]) == 0
     blocks = capsys.readouterr().out.split("\n\n")

@@ -16,7 +16,7 @@ from clusters import cluster
 from fake_endpoint import at, completion
 from test_image_endpoint import posix
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.endpoints.chat import ask
 from biaslab.endpoints.purchases import summary
 from biaslab.execution.workers import Workers, _connected
@@ -31,7 +31,7 @@ def asks(endpoint, root, log, rows):
     with Path(log).open("a") as file:
         file.write(f"{os.getpid()}\n")
     conversations = [[{"role": "user", "content": text}] for text in rows["text"]]
-    answers = ask(endpoint, conversations, Store(root), charged=True, progress=False)
+    answers = ask(endpoint, conversations, ResultCache(root), charged=True, progress=False)
     return rows.assign(answer=[answer.text for answer in answers])
 
 
@@ -70,7 +70,7 @@ def test_paid_questions_of_workers_of_which_one_is_killed(server, tmp_path, monk
     endpoint = at(server, price=PRICE, cost_limit=PRICE * (QUESTIONS + 1), concurrency=1)
     units = pd.DataFrame({"text": [f"question {n}" for n in range(QUESTIONS)]})
     with workers_of(engine, tmp_path / "cluster") as workers:
-        store = Store(tmp_path / "store", workers=workers)
+        store = ResultCache(tmp_path / "store", workers=workers)
         work = partial(asks, endpoint, str(store.root), str(log))
         found = store.stage("paid", {}, work).compute(units, shard_rows=2, progress=False)
     assert held.is_set() and len(set(log.read_text().split())) >= 2

@@ -135,7 +135,7 @@ def test_a_model_that_takes_no_temperature_is_asked_without_from_then_on(server,
     ],
 )
 def test_thoughts_and_marks_are_no_part_of_an_answer(server, said, answer):
-    assert replies.plain(said) == answer
+    assert replies.plain_text(said) == answer
 
 
 def test_thoughts_alone_are_an_empty_answer(server):
@@ -164,7 +164,7 @@ def test_pictures_are_had_however_a_server_gives_them(server, store, form):
     of_urls = text.replace("+", "-").replace("/", "_")
     given = {"relative": {"url": "/files/1.jpg"}, "unpadded": {"b64_json": text.rstrip("=")}}
     server.reply = lambda question, n: body({"data": [given.get(form, {"b64_json": of_urls})]})
-    found = bought(server, store, allow=[server.url.split("/")[2]])
+    found = bought(server, store, allowed_hosts=[server.url.split("/")[2]])
     assert found.read(["p0/0"])[0].shape == (5, 7, 3)
 
 
@@ -194,7 +194,7 @@ def test_no_reply_is_more_than_can_be_read(reply):
 def test_nor_is_any_text(data):
     assert replies.status(200, data) == 200
     said = data.decode("utf-8", errors="replace")
-    plain = replies.plain(said)
+    plain = replies.plain_text(said)
     assert plain == plain.strip() and len(plain) <= len(said)
     assert isinstance(_read(said), str)
 
@@ -203,7 +203,7 @@ def test_nor_is_any_text(data):
 def test_long_replies_are_read_to_their_end(piece):
     """Eight megabytes are read: with an expression that takes cubic time this would not end."""
     said = piece * 200_000
-    assert len(replies.plain(said)) <= len(said)
+    assert len(replies.plain_text(said)) <= len(said)
     assert isinstance(_read(said), str) and replies.status(200, said.encode()) == 200
 
 

@@ -133,10 +133,10 @@ def test_a_kernel_that_failed_or_holds_much_memory_is_started_again(tmp_path, wr
     (first, _), (second, _) = told(tmp_path, write_notebook, process, process)
     assert first != second
     with kernels.Kernels(1, {}) as one:
-        with pytest.raises(KeyError), one.one(tmp_path, tmp_path / "log") as manager:
+        with pytest.raises(KeyError), one.acquire(tmp_path, tmp_path / "log") as manager:
             before = manager.provisioner.pid
             raise KeyError
-        with one.one(tmp_path, tmp_path / "log") as manager:
+        with one.acquire(tmp_path, tmp_path / "log") as manager:
             assert manager.provisioner.pid != before
 
 

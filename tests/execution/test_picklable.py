@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from biaslab.execution.workers import Memo, Workers
+from biaslab.execution.workers import Memoized, Workers
 from biaslab.hub.image_sources import FolderImages, Subset
 from biaslab.judges import duplicates
 from biaslab.pipeline import Pipeline, Settings
@@ -26,21 +26,21 @@ def same_images(source, n=3):
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     given = {
-        "captions": {"occupations": ["nurse"], "rows": 2000, "per_occupation": 5, "approaches": ["naive"]},
+        "captions": {"occupations": ["nurse"], "max_captions": 2000, "per_occupation": 5, "approaches": ["naive"]},
         "generation": {"images_per_prompt": 1},
-        "people": {"occupations": 1, "power_runs": 1, "single_images": 1},
-        "dalleval": {"scenes": 2, "professions": 1, "social_images": 2},
-        "triplets": {"triplets": 2},
-        "compute": {"store": str(tmp_path_factory.mktemp("store"))},
+        "paired": {"n_occupations": 1, "power_samples": 1, "single_images": 1},
+        "dalleval": {"n_scenes": 2, "n_professions": 1, "social_images": 2},
+        "triplets": {"n_triplets": 2},
+        "compute": {"cache": str(tmp_path_factory.mktemp("store"))},
     }
-    return Pipeline("world", Settings.of(given), seed=1, progress=False)
+    return Pipeline("world", Settings.from_mapping(given), seed=1, progress=False)
 
 
 def test_renders_travel(world):
     for source in (
         world.images("generated").source,
         world.images("training").source,
-        world.people.images("paired").source,
+        world.paired.images("paired").source,
         world.dalleval.images("skills").source,
         world.dalleval.images("social").source,
         world.triplets.images().source,
@@ -58,8 +58,8 @@ def test_files_travel(tmp_path):
 
 
 def test_generated_images_travel_without_what_was_read_and_loaded(world, tmp_path):
-    changed = {"generation": {"images_per_prompt": 1, "steps": 1}, "compute": {"store": str(tmp_path)}}
-    made = duplicates.whole(world.changed("mini", **changed).images("generated").source)
+    changed = {"generation": {"images_per_prompt": 1, "steps": 1}, "compute": {"cache": str(tmp_path)}}
+    made = duplicates.all_images(world.changed("mini", **changed).images("generated").source)
     same_images(made)
     assert "_generator" in vars(made) and len(cloudpickle.dumps(made)) < 20_000
     elsewhere = travelled(made)
@@ -69,7 +69,7 @@ def test_generated_images_travel_without_what_was_read_and_loaded(world, tmp_pat
 def test_a_memo_computes_once_and_travels_empty():
     calls = []
 
-    @Memo
+    @Memoized
     def double(x):
         calls.append(x)
         return 2 * x
@@ -77,10 +77,10 @@ def test_a_memo_computes_once_and_travels_empty():
     assert [double(k) for k in (1, 2, 1)] == [2, 4, 2] and calls == [1, 2]
     # What travels holds a list of its own.
     assert travelled(double)(1) == 2 and calls == [1, 2]
-    assert Memo(int)() == 0
+    assert Memoized(int)() == 0
 
 
 def test_pipelines_like_one_have_its_workers(world):
     two = world.changed(compute={"workers": 2})
-    assert two.changed("mini", generation={"steps": 1}).workers == two.store.workers == Workers(count=2)
-    assert world.sharing(1, 3).store.share == (1, 3) and world.sharing(1, 3).changed("mini").store.share == (1, 3)
+    assert two.changed("mini", generation={"steps": 1}).workers == two.cache.workers == Workers(count=2)
+    assert world.shard(1, 3).cache.share == (1, 3) and world.shard(1, 3).changed("mini").cache.share == (1, 3)

@@ -17,7 +17,7 @@ from clusters import cluster
 
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.execution import kernels
-from biaslab.execution.workers import THREADS, Memo, Workers, _connected, start_scheduler
+from biaslab.execution.workers import THREADS, Memoized, Workers, _connected, start_scheduler
 from biaslab.settings import ComputeSettings, Settings
 
 needs_dask = pytest.mark.skipif(find_spec("dask_jobqueue") is None, reason="needs the extra 'dask'")
@@ -79,7 +79,7 @@ class Loads:
 
     def __init__(self, folder):
         self.folder = folder
-        self.model = Memo(self.load)
+        self.model = Memoized(self.load)
 
     def load(self):
         (self.folder / f"{os.getpid()}-{time.monotonic_ns()}").touch()
@@ -313,7 +313,7 @@ def test_settings_that_do_not_fit_one_another_say_so(given, match):
 
 def test_an_engine_that_is_no_more_is_named_with_those_that_are():
     with pytest.raises(ParameterError, match=r"compute.engine is 'ray'\. Known: dask, local\."):
-        Settings.of({"compute": {"engine": "ray"}})
+        Settings.from_mapping({"compute": {"engine": "ray"}})
 
 
 def test_dask_that_is_missing_is_named(monkeypatch):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from tiny_pipelines import settings
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import RunError
 from biaslab.generation import families
 from biaslab.generation.generator import load
@@ -78,7 +78,7 @@ def test_a_safety_checker_that_sees_nothing_is_an_error(folders, path):
 
 def test_no_image_is_kept(folders, tmp_path):
     given = (pd.DataFrame({"prompt_id": ["p"], "text": [PROMPT], "n_images": [3]}), *settings(folders("sd1")))
-    kept = {"seed": 1, "store": Store(tmp_path), "device": "cpu"}
+    kept = {"seed": 1, "cache": ResultCache(tmp_path), "device": "cpu"}
 
     def broken(*given, **where):
         model = load(*given, **where)
@@ -88,7 +88,7 @@ def test_no_image_is_kept(folders, tmp_path):
     made = GeneratedImages(*given, **kept, load=broken)
     with pytest.raises(RunError, match="not finite"):
         made.complete(progress=False)
-    assert made.n_there() == 0
+    assert made.n_cached() == 0
     again = GeneratedImages(*given, **kept).complete(progress=False)
     assert [image.any() for image in again.read(["p/0", "p/1", "p/2"])] == [True] * 3
 

@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 from tiny_pipelines import settings
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.generation import generator
 from biaslab.generation.generator import image_seed
 from biaslab.generation.images import GeneratedImages
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 
 BLANK = np.zeros((8, 8, 3), np.uint8)
 
@@ -57,7 +57,7 @@ always, never = loading(True), loading(False)
 
 def test_table_and_images(folders, tmp_path):
     given = settings(folders("sd1"))
-    made = generate(prompts(nurse=3, pilot=2), *given, store=Store(tmp_path))
+    made = generate(prompts(nurse=3, pilot=2), *given, cache=ResultCache(tmp_path))
     parts = [("nurse", 0), ("nurse", 1), ("nurse", 2), ("pilot", 0), ("pilot", 1)]
     rows = [(f"{name}/{k}", name, k, image_seed(4, name, k), "ok", 0) for name, k in parts]
     names = ["image_id", "prompt_id", "index", "seed", "status", "n_tokens_truncated"]
@@ -73,11 +73,11 @@ def test_table_and_images(folders, tmp_path):
 
 
 def test_what_was_generated_is_found_again_without_the_model(folders, tmp_path):
-    given, store = settings(folders("sd1")), Store(tmp_path)
-    first = generate(prompts(nurse=2, pilot=1), *given, store=store, load=always)
+    given, store = settings(folders("sd1")), ResultCache(tmp_path)
+    first = generate(prompts(nurse=2, pilot=1), *given, cache=store, load=always)
     # Where and how fast it ran makes no difference to what is found.
     faster = settings(folders("sd1"), batch_size=1, compile=True)
-    again = generate(prompts(nurse=2, pilot=1), *faster, store=store, device="cpu", load=never)
+    again = generate(prompts(nurse=2, pilot=1), *faster, cache=store, device="cpu", load=never)
     pd.testing.assert_frame_equal(again.table, first.table)
     assert again.digest == first.digest
     assert all((a == b).all() for a, b in zip(again.read(["nurse/1"]), first.read(["nurse/1"]), strict=True))
@@ -85,11 +85,11 @@ def test_what_was_generated_is_found_again_without_the_model(folders, tmp_path):
     for other in ({name: value} for name, value in changes.items()):
         with pytest.raises(AssertionError, match="the model is loaded"):
             asked = {"prompts": prompts(nurse=2, pilot=1), "model": given[0], "settings": given[1]}
-            generate(**asked | other, store=store, load=never)
+            generate(**asked | other, cache=store, load=never)
 
 
 def test_of_more_images_only_the_new_ones_are_made(folders, tmp_path, batches):
-    given, how = settings(folders("sd1")), {"store": Store(tmp_path)}
+    given, how = settings(folders("sd1")), {"cache": ResultCache(tmp_path)}
     first = generate(prompts(nurse=2, pilot=1), *given, **how, load=always)
     batches.clear()
     more = generate(prompts(nurse=3, pilot=2), *given, **how, load=always)
@@ -112,10 +112,12 @@ def test_what_the_safety_checker_blocks_is_an_outcome(folders, tmp_path):
         model.pipe.safety_checker.concept_embeds_weights.data.fill_(-2)
         return model
 
-    made = generate(prompts(nurse=2), *settings(folders("checked")), store=Store(tmp_path / "strict"), load=strict)
+    made = generate(
+        prompts(nurse=2), *settings(folders("checked")), cache=ResultCache(tmp_path / "strict"), load=strict
+    )
     assert made.table["status"].tolist() == ["blocked", "blocked"]
-    assert made.read(["nurse/1"]) == [Unreadable("blocked")]
-    ids, kept = ["nurse/0", "nurse/1"], {"store": Store(tmp_path)}
+    assert made.read(["nurse/1"]) == [UnreadableImage("blocked")]
+    ids, kept = ["nurse/0", "nurse/1"], {"cache": ResultCache(tmp_path)}
     free = generate(prompts(nurse=2), *settings(folders("checked")), **kept).read(ids)
     off = generate(prompts(nurse=2), *settings(folders("checked"), safety_checker="off"), **kept).read(ids)
     np.testing.assert_array_equal(off, free)
@@ -123,7 +125,7 @@ def test_what_the_safety_checker_blocks_is_an_outcome(folders, tmp_path):
 
 @pytest.mark.long
 def test_type_and_batch_that_were_found_stay_when_a_run_goes_on(folders, tmp_path):
-    given, kept, asked = settings(folders("sd1"), dtype="auto"), {"store": Store(tmp_path)}, []
+    given, kept, asked = settings(folders("sd1"), dtype="auto"), {"cache": ResultCache(tmp_path)}, []
 
     def remembered(folder, said, **where):
         asked.append((said.dtype, said.batch_size))
@@ -146,21 +148,21 @@ def test_type_and_batch_that_were_found_stay_when_a_run_goes_on(folders, tmp_pat
 def test_unknown_words_stop_it_before_the_first_image(folders, tmp_path):
     asked = prompts(nurse=70, pilot=1).assign(text=["a nurse", "a photo of a plumber"])
     with pytest.raises(ParameterError, match="'plumber'"):
-        generate(asked, *settings(folders("sd1")), store=Store(tmp_path))
+        generate(asked, *settings(folders("sd1")), cache=ResultCache(tmp_path))
     assert not list(tmp_path.rglob("*.parquet"))
 
 
 def test_long_prompts_are_counted_and_said(folders, tmp_path, caplog):
     asked = prompts(nurse=2, pilot=1).assign(text=["a photo of a nurse , " * 3, "a pilot"])
     with caplog.at_level(logging.WARNING, logger="biaslab"):
-        made = generate(asked, *settings(folders("sd1")), store=Store(tmp_path))
+        made = generate(asked, *settings(folders("sd1")), cache=ResultCache(tmp_path))
     # 18 words with [bos] and [eos] are 20 tokens, of which 12 are read.
     assert made.table["n_tokens_truncated"].tolist() == [8, 8, 0]
     assert "1 of 2 prompts are longer than the text encoder of sd1 reads" in caplog.text
 
 
 def test_no_images_are_an_empty_table(folders, tmp_path):
-    made = generate(prompts(nurse=0), *settings(folders("sd1")), store=Store(tmp_path), load=never)
+    made = generate(prompts(nurse=0), *settings(folders("sd1")), cache=ResultCache(tmp_path), load=never)
     assert made.table.columns.tolist() == ["image_id", "prompt_id", "index", "seed", "status", "n_tokens_truncated"]
     assert made.table.empty and made.read([]) == []
 
@@ -175,7 +177,7 @@ def test_no_images_are_an_empty_table(folders, tmp_path):
 )
 def test_prompts_that_do_not_fit_are_refused(folders, tmp_path, changes, message):
     with pytest.raises(InputError, match=message):
-        generate(prompts(nurse=1, pilot=1).assign(**changes), *settings(folders("sd1")), store=Store(tmp_path))
+        generate(prompts(nurse=1, pilot=1).assign(**changes), *settings(folders("sd1")), cache=ResultCache(tmp_path))
 
 
 def test_generated_images_identical_for_different_noise_are_refused(folders, tmp_path, monkeypatch):
@@ -187,9 +189,9 @@ def test_generated_images_identical_for_different_noise_are_refused(folders, tmp
     given = settings(folders("sd1"))
     monkeypatch.setattr(generator.Generator, "images", repeated)
     with pytest.raises(RunError, match=r"makes the same image from different noise: .*'a photo of a pilot'"):
-        generate(prompts(pilot=2), *given, store=Store(tmp_path))
+        generate(prompts(pilot=2), *given, cache=ResultCache(tmp_path))
     # Images of two prompts are compared with none of the other, and one image with nothing.
-    assert len(generate(prompts(nurse=1, pilot=1), *given, store=Store(tmp_path)).table) == 2
+    assert len(generate(prompts(nurse=1, pilot=1), *given, cache=ResultCache(tmp_path)).table) == 2
     # A black image says nothing of copies.
     monkeypatch.setattr(generator.Generator, "images", lambda self, texts, *_, **__: [BLANK] * len(texts))
-    assert len(generate(prompts(nurse=2), *given, store=Store(tmp_path)).table) == 2
+    assert len(generate(prompts(nurse=2), *given, cache=ResultCache(tmp_path)).table) == 2

@@ -6,7 +6,7 @@ import pytest
 from scipy.spatial.distance import cosine as cosine_distance
 from tiny_pipelines import settings
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError
 from biaslab.generation import families, generator, spaces, texts
 from biaslab.generation.generator import image_seed
@@ -27,7 +27,7 @@ ASKED = triplets(2)
 
 
 def made(folder, store, prompts=ASKED, **changes):
-    return GeneratedImages(prompts, folder, GIVEN.changed(**changes), seed=4, store=store).complete(progress=False)
+    return GeneratedImages(prompts, folder, GIVEN.changed(**changes), seed=4, cache=store).complete(progress=False)
 
 
 def cosine(a, b):
@@ -41,7 +41,7 @@ def trajectory(folder, texts_, keys):
 
     def kept(*given, **more):
         found = step(*given, **more)
-        seen.append(model.family.taken(found[0], 32, 32).numpy().copy())
+        seen.append(model.family.unpack_latents(found[0], 32, 32).numpy().copy())
         return found
 
     model.pipe.scheduler.step = kept
@@ -51,14 +51,14 @@ def trajectory(folder, texts_, keys):
 @pytest.mark.long
 @pytest.mark.parametrize("family", FAMILIES)
 def test_latents_are_those_of_the_scheduler(folders, tmp_path, family):
-    source = made(folders(family), Store(tmp_path))
+    source = made(folders(family), ResultCache(tmp_path))
     ids = source.table["image_id"].tolist()
     units = units_of(ASKED)
     seen, images = trajectory(folders(family), units["text"].tolist(), noise_keys(units))
     assert len(seen) == 3
     for i, (image_id, found) in enumerate(zip(ids, source.latents(ids), strict=True)):
         first = i - i % 3
-        assert found.of == ids[first] and found.final.dtype == np.float16
+        assert found.reference_image == ids[first] and found.final.dtype == np.float16
         np.testing.assert_allclose(found.final, seen[-1][i], rtol=2e-3, atol=2e-3)
         expected = [cosine(step[i], step[first]) for step in seen]
         np.testing.assert_allclose(found.by_step, expected, rtol=0, atol=1e-6)
@@ -70,21 +70,21 @@ def test_latents_are_those_of_the_scheduler(folders, tmp_path, family):
 
 @pytest.mark.long
 def test_a_batch_too_small_for_a_triplet_changes_nothing(folders, tmp_path):
-    whole, *others = (made(folders("sd1"), Store(tmp_path / str(n)), batch_size=n) for n in (64, 1, 2, 4))
+    whole, *others = (made(folders("sd1"), ResultCache(tmp_path / str(n)), batch_size=n) for n in (64, 1, 2, 4))
     ids = whole.table["image_id"].tolist()
     for parted in others:
         for one, other in zip(whole.latents(ids), parted.latents(ids), strict=True):
             np.testing.assert_allclose(one.by_step, other.by_step, rtol=0, atol=1e-5)
-            assert one.of == other.of
+            assert one.reference_image == other.reference_image
 
 
 def test_latents_are_kept_and_found_again(folders, tmp_path, monkeypatch):
-    store, folder = Store(tmp_path), folders("sd1")
+    store, folder = ResultCache(tmp_path), folders("sd1")
     ids = made(folder, store).table["image_id"].tolist()
     monkeypatch.setattr("biaslab.generation.loading.load_pipeline", None)
     again = made(folder, store)
     pairs = pd.DataFrame({"first": [ids[0], ids[0], ids[0]], "second": [ids[1], ids[3], ids[1]]})
-    found = spaces.compare_latents(again, pairs, store=store, progress=False)
+    found = spaces.compare_latents(again, pairs, cache=store, progress=False)
     last = found[found["metric"] == "z0"].set_index("second")["value"]
     latents = dict(zip(ids, again.latents(ids), strict=True))
     for second in ids[1], ids[3]:
@@ -97,7 +97,7 @@ def test_latents_are_kept_and_found_again(folders, tmp_path, monkeypatch):
 
 
 def test_prompts_of_their_own_noise_keep_no_latents(folders, tmp_path):
-    source = made(folders("sd1"), Store(tmp_path), ASKED[:1].drop(columns="noise_id"))
+    source = made(folders("sd1"), ResultCache(tmp_path), ASKED[:1].drop(columns="noise_id"))
     with pytest.raises(InputError, match="noise_id"):
         source.latents([source.table["image_id"].iloc[0]])
 
@@ -121,14 +121,14 @@ def test_texts_are_received_as_the_pipeline_encodes_them(folders, family):
 
 @pytest.mark.long
 def test_a_pipeline_of_no_known_family_is_followed_and_says_why_texts_are_not_compared(folders, tmp_path, monkeypatch):
-    own = made(folders("sd1"), Store(tmp_path / "known"))
+    own = made(folders("sd1"), ResultCache(tmp_path / "known"))
     monkeypatch.setattr(families, "table", dict)
-    source = made(folders("sd1"), Store(tmp_path / "unknown"))
+    source = made(folders("sd1"), ResultCache(tmp_path / "unknown"))
     ids = source.table["image_id"].tolist()
     for one in source.latents(ids):
         assert one.final.shape == own.latents(ids[:1])[0].final.shape and len(one.by_step) == 3
     pairs = pd.DataFrame({"first": PROMPTS[:1], "second": PROMPTS[1:2]})
-    found = spaces.compare_prompts(pairs, folders("sd1"), GIVEN, store=Store(tmp_path), progress=False)
+    found = spaces.compare_prompts(pairs, folders("sd1"), GIVEN, cache=ResultCache(tmp_path), progress=False)
     assert found["value"].isna().all() and found["metric"].tolist() == list(spaces.OF_PROMPTS)
     assert found["reason"].str.contains("StableDiffusionPipeline").all()
 
@@ -138,7 +138,7 @@ def test_a_pipeline_of_no_known_family_is_followed_and_says_why_texts_are_not_co
 def test_prompts_are_compared_by_tokens_words_and_pooled_text(folders, tmp_path, monkeypatch, family):
     folder = folders(family)
     pairs = pd.DataFrame({"first": [PROMPTS[0]] * 3, "second": [PROMPTS[1], PROMPTS[0], PROMPTS[1]]})
-    given = {"store": Store(tmp_path), "progress": False}
+    given = {"cache": ResultCache(tmp_path), "progress": False}
     found = spaces.compare_prompts(pairs, folder, GIVEN, **given).set_index(["metric", "second"])
     one, other = generator.load(folder, GIVEN).embeddings(PROMPTS[:2])
     assert found.loc[("t", PROMPTS[1]), "value"] == pytest.approx(cosine(one.tokens, other.tokens))
@@ -161,7 +161,7 @@ def test_prompts_are_compared_by_tokens_words_and_pooled_text(folders, tmp_path,
 def test_texts_of_several_lengths_are_compared_whatever_the_batch(folders, tmp_path, family):
     pairs = pd.DataFrame({"first": [PROMPTS[0]], "second": ["a photo of the face of a nurse , a woman"]})
     found = spaces.compare_prompts(
-        pairs, folders(family), GIVEN.changed(batch_size=1), store=Store(tmp_path), progress=False
+        pairs, folders(family), GIVEN.changed(batch_size=1), cache=ResultCache(tmp_path), progress=False
     ).set_index("metric")
     one, other = generator.load(folders(family), GIVEN).embeddings([*pairs.iloc[0]])
     # The shorter one ends in zeros, which change no cosine.
@@ -199,7 +199,7 @@ def batches(monkeypatch):
 
 @pytest.mark.parametrize("family", ["sd1", "flux"])
 def test_first_latents_of_a_triplet_are_equal_bit_by_bit(folders, tmp_path, batches, family):
-    found = made(folders(family), Store(tmp_path), triplets(3, n_images=2))
+    found = made(folders(family), ResultCache(tmp_path), triplets(3, n_images=2))
     # The images of one index of a triplet stand side by side.
     ids = [f"t{k}-{m}/{i}" for k in range(3) for i in range(2) for m in MEMBERS]
     assert found.table["image_id"].tolist() == ids
@@ -218,7 +218,7 @@ def test_first_latents_of_a_triplet_are_equal_bit_by_bit(folders, tmp_path, batc
 
 @pytest.mark.long
 def test_a_triplet_stays_in_one_batch_and_one_shard(folders, tmp_path, batches):
-    found = made(folders("sd1"), Store(tmp_path), triplets(23), batch_size=8, steps=1)
+    found = made(folders("sd1"), ResultCache(tmp_path), triplets(23), batch_size=8, steps=1)
     # 69 images: shards of 63 and 6, batches of two triplets of the eight images that fit.
     assert [len(noise) for noise in batches] == [*[6] * 10, 3, 6]
     for noise in batches:
@@ -251,7 +251,7 @@ def test_a_triplet_stays_together_when_memory_is_short(folders):
 def test_other_noise_is_another_result(folders, tmp_path):
     shared, own = triplets(2), triplets(2).drop(columns="noise_id")
     named = triplets(2).assign(noise_id=lambda t: t["prompt_id"])
-    how = {"seed": 4, "store": Store(tmp_path)}
+    how = {"seed": 4, "cache": ResultCache(tmp_path)}
     assert len({GeneratedImages(asked, folders("sd1"), GIVEN, **how).digest for asked in (shared, own, named)}) == 3
     # A noise of its own by name is that of the prompt.
     assert noise_keys(units_of(named)) == noise_keys(units_of(own))
@@ -270,4 +270,4 @@ def test_other_noise_is_another_result(folders, tmp_path):
 def test_noise_that_does_not_fit_is_refused(folders, tmp_path, changes, message):
     asked = triplets(22 if changes == {"noise_id": "t"} else 1)
     with pytest.raises(InputError, match=message):
-        made(folders("sd1"), Store(tmp_path), asked.assign(**changes))
+        made(folders("sd1"), ResultCache(tmp_path), asked.assign(**changes))

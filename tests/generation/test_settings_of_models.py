@@ -8,24 +8,24 @@ from biaslab.pipeline import Pipeline, Settings, validation
 from biaslab.runs import params
 from biaslab.study import Study, sources
 
-TURBO = {"generation": {"steps": 1, "guidance_scale": 0.0}, "people": {"guidance_scale": 0.5}}
+TURBO = {"generation": {"steps": 1, "guidance_scale": 0.0}, "paired": {"guidance_scale": 0.5}}
 
 
 def compared(first, other, **more):
-    given = {"compare_with": [other], "models": {other: TURBO}, "generation": {"steps": 30}} | more
-    return Pipeline(first, Settings.of(given), progress=False)
+    given = {"baselines": [other], "models": {other: TURBO}, "generation": {"steps": 30}} | more
+    return Pipeline(first, Settings.from_mapping(given), progress=False)
 
 
 def test_each_has_its_own_and_all_else_is_that_of_all(folders):
     pipeline = compared("mini", folders("sd1"))
-    (other,) = pipeline.others
-    assert (pipeline.settings.generation.steps, pipeline.settings.people.guidance_scale) == (30, 2.0)
+    (other,) = pipeline.baseline_pipelines
+    assert (pipeline.settings.generation.steps, pipeline.settings.paired.guidance_scale) == (30, 2.0)
     assert (other.settings.generation.steps, other.settings.generation.guidance_scale) == (1, 0.0)
-    assert other.settings.people.guidance_scale == 0.5
+    assert other.settings.paired.guidance_scale == 0.5
     # Its own goes before what a model brings, and what a model brings before a default.
-    own = Pipeline("mini", Settings.of({"models": {"mini": TURBO}})).settings
+    own = Pipeline("mini", Settings.from_mapping({"models": {"mini": TURBO}})).settings
     assert own.generation.steps == 1 and own.judging.gender == "mini-clip"
-    assert own.people.occupations == pipeline.settings.people.occupations
+    assert own.paired.n_occupations == pipeline.settings.paired.n_occupations
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_each_has_its_own_and_all_else_is_that_of_all(folders):
     [
         ({"generation": {"stps": 4}}, r"models\.a/b is .*Did you mean 'generation\.steps'"),
         ({"generation": {"images_per_prompt": 4}}, "of a single model may be set how its images are made"),
-        ({"captions": {"rows": 4}}, "of a single model may be set how its images are made"),
+        ({"captions": {"max_captions": 4}}, "of a single model may be set how its images are made"),
         ({"generation": 4}, "of a single model may be set how its images are made"),
         (4, "of a single model may be set how its images are made"),
         ({"generation": {"steps": 0}}, r"models\.a/b: generation\.steps is 0; allowed is 1 to 1000 steps"),
@@ -41,11 +41,11 @@ def test_each_has_its_own_and_all_else_is_that_of_all(folders):
 )
 def test_what_cannot_be_set_of_one_model_is_refused(given, message):
     with pytest.raises(ParameterError, match=message):
-        Settings.of({"models": {"a/b": given}})
+        Settings.from_mapping({"models": {"a/b": given}})
 
 
 def test_a_model_that_is_not_in_the_run_is_refused():
-    settings = Settings.of({"models": {"mni": TURBO}})
+    settings = Settings.from_mapping({"models": {"mni": TURBO}})
     with pytest.raises(ParameterError, match=r"models sets 'mni'.* Did you mean 'mini'"):
         validation.check(Pipeline("mini", settings))
 
@@ -63,12 +63,13 @@ def test_names_with_dots_are_set_on_the_command_line(root):
 
 def test_tables_and_captions_say_what_each_was_sent(folders, tmp_path):
     sd1 = folders("sd1")
-    more = {"compute": {"store": str(tmp_path)}, "endpoint": {"url": "http://127.0.0.1:9/v1", "price": 0.0}}
-    given = {"compare_with": [sd1], "models": {sd1: TURBO}, "generation": {"steps": 30, "images_per_prompt": 2}}
-    pipeline = Pipeline("mini", Settings.of(given | more), progress=False)
+    more = {"compute": {"cache": str(tmp_path)}, "endpoint": {"url": "http://127.0.0.1:9/v1", "price": 0.0}}
+    given = {"baselines": [sd1], "models": {sd1: TURBO}, "generation": {"steps": 30, "images_per_prompt": 2}}
+    pipeline = Pipeline("mini", Settings.from_mapping(given | more), progress=False)
     bought = Pipeline("endpoint:dall-e-3", pipeline.settings, progress=False)
     rows = [
-        paradox.measure.settings(one).set_index("setting")["set_to"] for one in (pipeline, *pipeline.others, bought)
+        paradox.measure.settings(one).set_index("setting")["set_to"]
+        for one in (pipeline, *pipeline.baseline_pipelines, bought)
     ]
     assert [of["generation.steps"] for of in rows[:2]] == ["30", "1"]
     # Of a model that is elsewhere nobody knows, and nothing was asked; how many were asked for is known.
@@ -76,14 +77,14 @@ def test_tables_and_captions_say_what_each_was_sent(folders, tmp_path):
     assert rows[2]["generation.images_per_prompt"] == "2" and rows[2]["model"] == "dall-e-3"
     study = Study(tmp_path / "out", source="pipeline", model="mini", settings=given | more)
     assert study.settings.generation.steps == 30
-    made = study.made
+    made = study.describe_generation
     assert "mini (an embedded model, no real one): guidance 1.5 (2 of people in pairs), 30 steps." in made
     assert "sd1: guidance 0 (0.5 of people in pairs), 1 steps." in made
-    assert sources.has("pipeline_settings", source="pipeline")
+    assert sources.has_table("pipeline_settings", source="pipeline")
 
 
 @pytest.mark.parametrize(("family", "made"), [("schnell", "no guidance, 4 steps"), ("sd1", "guidance 7.5, 50 steps")])
 def test_what_is_not_set_is_said_as_the_makers_of_a_model_give_it(folders, tmp_path, family, made):
-    folder, given = folders(family), {"compute": {"store": str(tmp_path)}}
+    folder, given = folders(family), {"compute": {"cache": str(tmp_path)}}
     study = Study(tmp_path / "out", source="pipeline", model=folder, settings=given)
-    assert study.made == f"{family}: {made}."
+    assert study.describe_generation == f"{family}: {made}."

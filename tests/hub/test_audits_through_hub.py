@@ -13,7 +13,7 @@ from PIL import Image
 
 from biaslab import cli
 from biaslab.execution import kernels
-from biaslab.judges.judge_names import WHOLE
+from biaslab.judges.judge_names import WHOLE_IMAGE
 from biaslab.judges.pinned import PINNED, YUNET
 from biaslab.prompts import paired
 from biaslab.runs import params
@@ -28,12 +28,15 @@ IMAGES = {
 # Where captions are asked for: elsewhere nothing takes these.
 OF_CAPTIONS = {"generation.images_per_prompt": 2, "generation.caption_prompts_per_occupation": 2}
 CAPTIONS = {"per_occupation": 4, "candidates_per_occupation": 8, "nearest_per_prompt": 3}
-PEOPLE = {"occupations": 1, "power_runs": 1, "single_images": 1, "three_prompts": 2}
-SCENES = {"scenes": 2, "professions": 2, "social_images": 2, "detector_renders": 10}
-TRIPLETS = {"triplets": 2, "seeds": 1, "professions": 2, "one_triplet": 2, "detector_drawings": 10}
+PEOPLE = {"n_occupations": 1, "power_samples": 1, "single_images": 1, "three_person_prompts": 2}
+SCENES = {"n_scenes": 2, "n_professions": 2, "social_images": 2, "calibration_images": 10}
+TRIPLETS = {
+    **{"n_triplets": 2, "images_per_prompt": 1, "n_professions": 2},
+    **{"single_triplet_images": 2, "calibration_images": 10},
+}
 LEAST = {
     "captions": CAPTIONS | {"occupations": ["nurse", "engineer"]},
-    "people": PEOPLE | {"aspect": 1},
+    "paired": PEOPLE | {"aspect": 1},
     "dalleval": SCENES,
     "triplets": TRIPLETS,
 }
@@ -46,12 +49,12 @@ def stand_apart(stocked_for_all, monkeypatch, tmp_path):
     # The occupations whose roles of power are asked for: each takes eight images of a run, which are no other case.
     few, sampled = paired.with_power()[::6], paired.sampled_roles
     monkeypatch.setattr(paired, "sampled_roles", lambda *of: {k: v for k, v in sampled(*of).items() if k[1] in few})
-    monkeypatch.delenv("BIASLAB_STORE", raising=False)
+    monkeypatch.delenv("BIASLAB_CACHE", raising=False)
     monkeypatch.chdir(tmp_path)
 
 
 # Random networks draw no faces: by a detector nobody in their images could be judged. With these, everybody is.
-FACES = {"judging.faces": WHOLE}
+FACES = {"judging.faces": WHOLE_IMAGE}
 
 
 @pytest.fixture
@@ -96,8 +99,8 @@ def dotted(*groups):
 @pytest.mark.usefixtures("here")
 def test_an_audit_by_name(root, tmp_path, monkeypatch):
     """With its rehearsal."""
-    monkeypatch.delenv(kernels.REHEARSED)
-    sets = IMAGES | dotted("people", "dalleval", "triplets") | FACES
+    monkeypatch.delenv(kernels.PREFLIGHT_DONE)
+    sets = IMAGES | dotted("paired", "dalleval", "triplets") | FACES
     record = ran(root, tmp_path, ["audit", tiny.SD14, "--preset", "quick"], sets)
     assert said(record) == {}
     assert record["status"] == "ok"
@@ -132,11 +135,11 @@ def test_skin_tones_need_no_answers_to_questions(root, tmp_path, monkeypatch, st
         ("sdxl", "captions"),
         ("triplets-sd14", "triplets"),
         ("dalleval-sd14", "dalleval"),
-        ("paired-sdxl", "people"),
+        ("paired-sdxl", "paired"),
     ],
 )
 def test_a_file_of_parameters(root, tmp_path, yunet, captions, name, group):
-    sets = IMAGES | dotted(group) | (yunet if group == "people" else FACES)
+    sets = IMAGES | dotted(group) | (yunet if group == "paired" else FACES)
     sets |= OF_CAPTIONS | captions if group == "captions" else {}
     if group == "triplets":
         # It looks for no faces.
@@ -157,8 +160,8 @@ def test_a_file_of_parameters(root, tmp_path, yunet, captions, name, group):
 def enough(file):
     """Return so many notebooks of a file that together they take every measured table that all of them take."""
     chosen, notebooks = [], params.load(file).selected
-    while left := frozenset().union(*(n.takes for n in notebooks)).difference(*(n.takes for n in chosen)):
-        chosen.append(max(notebooks, key=lambda n: len(n.takes & left)))
+    while left := frozenset().union(*(n.used_tables for n in notebooks)).difference(*(n.used_tables for n in chosen)):
+        chosen.append(max(notebooks, key=lambda n: len(n.used_tables & left)))
     return [notebook.id for notebook in chosen]
 
 

@@ -12,7 +12,7 @@ import tiny_checkpoints as tiny
 import tiny_pipelines
 from safetensors.numpy import load_file, save_file
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
 from biaslab.generation import generator, loading
 from biaslab.generation.generator import load
@@ -325,7 +325,7 @@ def test_names_with_a_plus_are_parted_where_nothing_is_there(tmp_path, monkeypat
         ("owner/a+none", "owner/a"),
         ("endpoint:a+b", "endpoint:a+b"),
     ):
-        assert model_names.split(name) == model_names.Named(base, tuple(given), name.endswith("+none"))
+        assert model_names.split(name) == model_names.ModelName(base, tuple(given), name.endswith("+none"))
         assert model_names.split(str(model_names.split(name))) == model_names.split(name)
 
 
@@ -482,14 +482,14 @@ def test_where_models_run_on_the_cpu_there_is_nothing_to_offload(files, offload)
 
 def test_images_are_found_again_wherever_their_model_was(files, tmp_path):
     prompts = pd.DataFrame({"prompt_id": ["p"], "text": ["a photo of a nurse"], "n_images": [1]})
-    run = {"seed": 3, "store": Store(tmp_path / "store")}
-    assert model(files).n_there(prompts, **run) == 0
+    run = {"seed": 3, "cache": ResultCache(tmp_path / "store")}
+    assert model(files).n_cached(prompts, **run) == 0
     model(files).generate(prompts, progress=False, **run)
     for offload in ("none", "model"):
-        assert model(files, offload=offload).n_there(prompts, **run) == 1
+        assert model(files, offload=offload).n_cached(prompts, **run) == 1
     tiny.lora(files, tmp_path / "lora.safetensors")
     for other in ("", ":0.5"):
-        assert model(f"{files}+{tmp_path / 'lora.safetensors'}{other}").n_there(prompts, **run) == 0
+        assert model(f"{files}+{tmp_path / 'lora.safetensors'}{other}").n_cached(prompts, **run) == 0
 
 
 @pytest.mark.long

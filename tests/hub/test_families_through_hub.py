@@ -64,7 +64,7 @@ def test_a_model_has_the_settings_of_its_makers_and_the_pixels_of_diffusers(hub,
     # Before a weight is fetched it says how it makes wide images, and refuses guidance that has no effect.
     model = DiffusersModel(name, GenerationSettings(aspect=1.5), device="cpu")
     model.look_up()
-    words = model.in_words()
+    words = model.describe_settings()
     assert f" {steps} step" in words
     assert (f"_scale {scale:g}" if scale is not None else "no guidance") in words
     # In the steps that a model takes, which of these small sizes are large.
@@ -83,7 +83,7 @@ def test_a_model_has_the_settings_of_its_makers_and_the_pixels_of_diffusers(hub,
     assert levels(drawn(made_by), theirs) <= 1
     if scale is not None:
         few = [GenerationSettings(**GIVEN, guidance_scale=value, steps=2) for value in (2.0, 7.5)]
-        assert levels(*(drawn(made_by.changed(settings)) for settings in few)) > 1
+        assert levels(*(drawn(made_by.with_settings(settings)) for settings in few)) > 1
 
 
 REFUSED = {

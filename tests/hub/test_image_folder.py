@@ -12,7 +12,7 @@ from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import InputError, MissingInputError
 from biaslab.generation.models import open_model
 from biaslab.generation.settings import GenerationSettings
-from biaslab.hub.image_folder import PictureFolder, prompt_in
+from biaslab.hub.image_folder import ImageFolder, prompt_in
 from biaslab.pipeline import Pipeline, validation
 from biaslab.pipeline import image_counts as asked_of
 from biaslab.pipeline.custom import prompts_of
@@ -38,7 +38,7 @@ def table(folder, text, name="pictures.csv"):
     for file in ("a.png", "b.png", "deep/c.png"):
         draw(folder / file)
     (folder / name).write_text(text)
-    return PictureFolder(str(folder))
+    return ImageFolder(str(folder))
 
 
 # -- what tells pictures apart ---------------------------------------------------------------------------
@@ -47,7 +47,7 @@ def table(folder, text, name="pictures.csv"):
 def test_subfolders_are_groups_and_what_they_hold_is_alike(tmp_path):
     for file in ("nurse/1.png", "nurse/deeper/2.png", "chef/1.png"):
         draw(tmp_path / file)
-    folder = PictureFolder(str(tmp_path))
+    folder = ImageFolder(str(tmp_path))
     groups = {"chef/1.png": "chef", "nurse/1.png": "nurse", "nurse/deeper/2.png": "nurse"}
     rows = [(image_id, group, group, 1, "") for image_id, group in groups.items()]
     assert folder.models == []
@@ -56,7 +56,7 @@ def test_subfolders_are_groups_and_what_they_hold_is_alike(tmp_path):
 
 def test_a_table_goes_before_subfolders_and_counts_what_it_does_not_name(tmp_path):
     folder = table(tmp_path, f"file;prompt;group\na.png;{PROMPT};nurse\n./deep\\c.png;a chef;\n")
-    assert folder.unnamed == ["b.png"]
+    assert folder.undescribed_images == ["b.png"]
     rows = [["a.png", PROMPT, "nurse"], ["deep/c.png", "a chef", "a chef"]]
     assert folder.people[["image_id", "prompt", "group"]].to_numpy().tolist() == rows
 
@@ -67,13 +67,13 @@ def test_a_table_may_be_of_several_models_and_of_people_by_position(tmp_path):
     assert whole.models == ["A", "B"]
     with pytest.raises(InputError, match=r"'A', 'B'.*::A"):
         _ = whole.people
-    folder = PictureFolder(f"{tmp_path}::B")
+    folder = ImageFolder(f"{tmp_path}::B")
     assert folder.name == "B" and folder.people["group"].tolist() == ["nurse", "chef"]
     # It is asked for by the first of the two.
     asked = prompts_of(folder)
     assert asked[["text", "n_images", "people"]].to_numpy().tolist() == [["nurse", 1, 2]]
     with pytest.raises(InputError, match=r"'C'.*'A', 'B'"):
-        _ = PictureFolder(f"{tmp_path}::C").people
+        _ = ImageFolder(f"{tmp_path}::C").people
 
 
 GRAPH = {
@@ -118,7 +118,7 @@ def test_pictures_with_texts_need_no_table_and_damaged_ones_none_either(tmp_path
     draw(tmp_path / "one.png", **written(parameters=WEB_UI))
     draw(tmp_path / "chef/two.png")
     (tmp_path / "chef/three.png").write_bytes(b"no picture")
-    folder = PictureFolder(str(tmp_path))
+    folder = ImageFolder(str(tmp_path))
     assert folder.people[["prompt", "group"]].to_numpy().tolist() == [["chef"] * 2, ["chef"] * 2, [PROMPT] * 2]
 
 
@@ -129,7 +129,7 @@ def test_pictures_that_nothing_tells_apart(tmp_path):
     for k in range(3):
         draw(tmp_path / f"{k}.png")
     with pytest.raises(InputError, match=r"0\.png.* 2 more"):
-        _ = PictureFolder(str(tmp_path)).people
+        _ = ImageFolder(str(tmp_path)).people
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_two_tables_in_a_folder(tmp_path):
 
 
 def pipeline(folder, **custom):
-    settings = Settings.of({"custom": custom, "captions": {"approaches": []}})
+    settings = Settings.from_mapping({"custom": custom, "captions": {"approaches": []}})
     return Pipeline(f"images:{folder}", settings, progress=False)
 
 
@@ -173,8 +173,8 @@ def test_pictures_of_one_prompt_are_counted_for_the_group_of_each(tmp_path):
     assert own.prompts()["n_images"].tolist() == [2, 3] and own.groups() == ["Kenya", "Peru"]
     counts = own.images().table.groupby("group")["image_id"].agg(["size", "first"])
     assert counts.to_numpy().tolist() == [[2, "Kenya/0.png"], [3, "Peru/0.png"]]
-    (one,) = asked_of.of_tables(pipeline(tmp_path), ["custom_people"])
-    assert one.images == one.there == 5
+    (one,) = asked_of.requests_for_tables(pipeline(tmp_path), ["custom_people"])
+    assert one.images == one.n_cached == 5
 
 
 def test_a_file_says_which_prompts_count_and_for_whom(tmp_path):
@@ -182,11 +182,11 @@ def test_a_file_says_which_prompts_count_and_for_whom(tmp_path):
         draw(tmp_path / "pictures" / name / "1.png")
     file = tmp_path / "mine.csv"
     file.write_text("prompt,group\nNurse,care\na pilot,travel\n")
-    table = pipeline(tmp_path / "pictures", prompts=str(file)).custom.images().table
+    table = pipeline(tmp_path / "pictures", prompts_file=str(file)).custom.images().table
     assert table[["image_id", "group"]].to_numpy().tolist() == [["nurse/1.png", "care"]]
     file.write_text("prompt\na pilot\n")
     with pytest.raises(InputError, match=r"'a pilot'.*'chef', 'nurse'"):
-        validation.check(pipeline(tmp_path / "pictures", prompts=str(file)))
+        validation.check(pipeline(tmp_path / "pictures", prompts_file=str(file)))
 
 
 def test_a_group_is_not_called_as_the_mean_over_groups_is(tmp_path):
@@ -206,13 +206,13 @@ def test_a_model_gives_the_pictures_that_a_prompt_asks_for(tmp_path):
     more = {"endpoint": EndpointSettings(), "corpus": lambda: pytest.fail("read")}
     model = open_model(f"images:{tmp_path}", GenerationSettings(), **more)
     prompts = asked("A photo of  a nurse.", "a chef")
-    assert model.n_there(prompts, seed=1, store=None) == 2
-    images = model.generate(prompts, seed=1, store=None)
+    assert model.n_cached(prompts, seed=1, cache=None) == 2
+    images = model.generate(prompts, seed=1, cache=None)
     found = images.table[["image_id", "prompt_id", "index"]].to_numpy().tolist()
     assert found == [["0.png", "p0", 0], ["1.png", "p0", 1]]
     assert images.read(["1.png"])[0].shape == (8, 8, 3)
     with pytest.raises(MissingInputError, match="'a chef'"):
-        model.generate(asked("a chef"), seed=1, store=None)
+        model.generate(asked("a chef"), seed=1, cache=None)
 
 
 # -- formats ---------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def test_folder_reads_jfif_as_jpeg_and_names_what_is_not_read(tmp_path):
     for name in ("3.heic", "4.HEIC", "5.jxl"):
         (tmp_path / "nurse" / name).write_bytes(b"....ftypheic")
     (tmp_path / "nurse/notes.txt").write_text("no image")
-    folder = PictureFolder(str(tmp_path))
+    folder = ImageFolder(str(tmp_path))
     assert list(folder.people["image_id"]) == ["nurse/0.jpg", "nurse/1.jfif", "nurse/2.JPE"]
     assert [image.shape for image in folder.read(list(folder.people["image_id"]))] == [(8, 8, 3)] * 3
     assert folder.remarks == [
@@ -237,7 +237,7 @@ def test_folder_reads_jfif_as_jpeg_and_names_what_is_not_read(tmp_path):
 def test_folder_of_formats_that_are_not_read_is_refused(tmp_path):
     (tmp_path / "a.heic").write_bytes(b"....ftypheic")
     with pytest.raises(InputError, match=r"holds no file that ends in .* Images in formats .*: 1, such as a\.heic"):
-        PictureFolder(str(tmp_path))
+        ImageFolder(str(tmp_path))
 
 
 def test_folder_table_that_names_a_format_not_read_is_refused(tmp_path):

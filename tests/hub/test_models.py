@@ -26,15 +26,15 @@ def installed(tmp_path, monkeypatch):
     """What a package brings, as folders by name: models of a few bytes; house-detector has lost its weights."""
     names = ("house-sd", "house-sd-pairs", "house-clip", "house-detector")
     folders = {name: tmp_path / "models" / name for name in names}
-    sd = registry.Brought(folder=folders["house-sd"], words={"leans": "Planted: all lean."})
+    sd = registry.PluginEntry(folder=folders["house-sd"], words={"leans": "Planted: all lean."})
     package = types.SimpleNamespace(
-        house=replace(sd, folder=None, instead={"captions": "house-sd", "people": "house-sd-pairs"}),
+        house=replace(sd, folder=None, alias_of={"captions": "house-sd", "paired": "house-sd-pairs"}),
         sd=replace(sd, settings={"generation": {"steps": 7}}),
         pairs=replace(sd, folder=folders["house-sd-pairs"], autoencoder=folders["house-sd"] / "vae"),
-        drawn=registry.Brought(draws=print, pictures=registry.DRAWINGS),
-        judges=registry.Brought("any", instead={"clip": "house-clip", "detector": "house-detector"}),
-        clip=registry.Brought("clip", folders["house-clip"]),
-        detector=registry.Brought("detector", folders["house-detector"]),
+        drawn=registry.PluginEntry(factory=print, image_domain=registry.DRAWINGS),
+        judges=registry.PluginEntry("any", alias_of={"clip": "house-clip", "detector": "house-detector"}),
+        clip=registry.PluginEntry("clip", folders["house-clip"]),
+        detector=registry.PluginEntry("detector", folders["house-detector"]),
         contract=print,
     )
     monkeypatch.setitem(sys.modules, "a_house", package)
@@ -46,7 +46,7 @@ def installed(tmp_path, monkeypatch):
         group: {name: metadata.EntryPoint(name, f"a_house:{what}", group) for name, what in given.items()}
         for group, given in brings.items()
     }
-    monkeypatch.setattr(plugins, "points", points.__getitem__)
+    monkeypatch.setattr(plugins, "entry_points", points.__getitem__)
     for name in ("house-sd", "house-clip"):
         part = folders[name] / ("unet" if name == "house-sd" else ".")
         part.mkdir(parents=True)
@@ -65,10 +65,14 @@ def test_what_packages_bring_by_name_and_by_kind(installed):
     for name in ("house", "house-sd"):
         assert registry.resolve(name, "text-to-image") == str(installed["house-sd"])
     assert registry.resolve("house", "clip") == registry.resolve("house-clip", "clip") == str(installed["house-clip"])
-    assert registry.instead("house", "text-to-image", "people") == "house-sd-pairs"
+    assert registry.resolve_alias("house", "text-to-image", "paired") == "house-sd-pairs"
     # A name that stands for others stands for no other where nothing is said of it, and most names for none.
-    assert registry.instead("house", "text-to-image", "triplets") == registry.instead("house", "vqa") == "house"
-    assert registry.instead("owner/other", "text-to-image") == "owner/other"
+    assert (
+        registry.resolve_alias("house", "text-to-image", "triplets")
+        == registry.resolve_alias("house", "vqa")
+        == "house"
+    )
+    assert registry.resolve_alias("owner/other", "text-to-image") == "owner/other"
     refused("house-clip", r"'house-clip' is a clip model, and a detector model is needed", "detector")
     refused("house-drawn", "'house-drawn' has no weights")
     # A pipeline that is still being trained has parts, but no index.
@@ -81,14 +85,14 @@ def test_what_packages_bring_by_name_and_by_kind(installed):
 def test_what_packages_bring_with_a_model(installed, monkeypatch):
     assert registry.settings("house-sd") == {"generation": {"steps": 7}}
     assert registry.settings("owner/other") == registry.settings("house-drawn") == {}
-    assert registry.said("house", "leans") == "Planted: all lean."
-    assert registry.said("house", "other") == registry.said("owner/other", "leans") == ""
+    assert registry.describe("house", "leans") == "Planted: all lean."
+    assert registry.describe("house", "other") == registry.describe("owner/other", "leans") == ""
     # A judge of another contract is none of these; one whose code is not there is said.
-    assert registry.brought("house-other", "clip") is None
+    assert registry.find_plugin("house-other", "clip") is None
     gone = metadata.EntryPoint("house-broken", "a_house:nothing", "biaslab.judges")
-    monkeypatch.setitem(plugins.points("biaslab.judges"), "house-broken", gone)
+    monkeypatch.setitem(plugins.entry_points("biaslab.judges"), "house-broken", gone)
     with pytest.raises(ParameterError, match=r"house-broken cannot be loaded as a clip model: .*nothing"):
-        registry.brought("house-broken", "clip")
+        registry.find_plugin("house-broken", "clip")
     with pytest.raises(ParameterError, match=r"house-broken cannot be loaded as a model"):
         registry.installed()
     # It stands in the way of no other model.
@@ -99,21 +103,21 @@ def test_what_packages_bring_with_a_model(installed, monkeypatch):
 def test_a_folder_says_which_pictures_its_model_makes_or_knows(installed):
     folder, said = installed["house-sd"], installed["house-sd"] / "biaslab.json"
     before = registry.digest(folder)
-    assert registry.pictures(folder) == registry.pictures("owner/other") == "photographs"
+    assert registry.image_domain(folder) == registry.image_domain("owner/other") == "photographs"
     for pictures in ("drawings", "photographs"):
         said.write_text(json.dumps({"pictures": pictures}))
-        assert registry.pictures(folder) == registry.pictures(folder, judge=True) == pictures
+        assert registry.image_domain(folder) == registry.image_domain(folder, judge=True) == pictures
     said.write_text(json.dumps({"pictures": "any"}))
-    assert registry.pictures(folder, judge=True) == "any"
+    assert registry.image_domain(folder, judge=True) == "any"
     # What is made is of one kind.
     with pytest.raises(ParameterError, match=r"one of drawings, photographs\."):
-        registry.pictures(folder)
+        registry.image_domain(folder)
     # The weights are the same, so what they make is.
     assert registry.digest(folder) == before
     for text in ('{"pictures": "paintings"}', '{"picture": "drawings"}', '["drawings"]', "{"):
         said.write_text(text)
         with pytest.raises(ParameterError, match=r"biaslab\.json must say .*drawings, photographs, any"):
-            registry.pictures(folder, judge=True)
+            registry.image_domain(folder, judge=True)
 
 
 def test_folders_and_names_on_the_hub(installed, tmp_path, monkeypatch):

@@ -21,10 +21,10 @@ from biaslab.errors import ParameterError
 from biaslab.execution import kernels, processor
 from biaslab.generation import loading
 from biaslab.hub import huggingface as hub_names
-from biaslab.judges.judge_names import WHOLE
+from biaslab.judges.judge_names import WHOLE_IMAGE
 from biaslab.pipeline import Pipeline, Settings, preflight, probes
 from biaslab.pipeline.probes import Trial
-from biaslab.pipeline.requirements import Use
+from biaslab.pipeline.requirements import ModelUse
 from biaslab.request import Request
 from biaslab.runs import dry_run, jobs, params, runner
 from biaslab.study import sources
@@ -33,19 +33,19 @@ pytestmark = pytest.mark.long
 
 # Notebooks of few small images.
 LEAST = {
-    "people": {"occupations": 1, "power_runs": 1, "single_images": 1, "three_prompts": 0, "aspect": 1},
-    "dalleval": {"scenes": 1, "professions": 1, "social_images": 1, "detector_renders": 10},
+    "paired": {"n_occupations": 1, "power_samples": 1, "single_images": 1, "three_person_prompts": 0, "aspect": 1},
+    "dalleval": {"n_scenes": 1, "n_professions": 1, "social_images": 1, "calibration_images": 10},
     "generation": {"height": 32, "width": 32, "steps": 1},
 }
-JUDGES = {"judging.faces": WHOLE, "judging.gender": "ViT-B-32:openai", "judging.further": f"vqa:{tiny.VQA}"}
+JUDGES = {"judging.faces": WHOLE_IMAGE, "judging.gender": "ViT-B-32:openai", "judging.extra_judges": f"vqa:{tiny.VQA}"}
 NOTEBOOKS = ("paired/4_4_overall", "paired/b_d_judges", "dalleval/4_1_paintskills")
 
 
 @pytest.fixture(autouse=True)
 def rehearsed(monkeypatch, tmp_path):
     """Rehearse, with nothing that was tried, or looked up, before."""
-    monkeypatch.delenv(kernels.REHEARSED)
-    monkeypatch.delenv("BIASLAB_STORE", raising=False)
+    monkeypatch.delenv(kernels.PREFLIGHT_DONE)
+    monkeypatch.delenv("BIASLAB_CACHE", raising=False)
     monkeypatch.setattr(preflight, "_answered", set())
     monkeypatch.setattr(hub_names, "_commits", {})
     monkeypatch.chdir(tmp_path)
@@ -65,7 +65,7 @@ def as_settings(given) -> dict:
 
 
 def in_words(given) -> list[str]:
-    texts = {k: f"[{v}]" if k == "judging.further" else v for k, v in given.items()}
+    texts = {k: f"[{v}]" if k == "judging.extra_judges" else v for k, v in given.items()}
     return [w for key, value in texts.items() for w in ("--set", f"{key}={value}")]
 
 
@@ -110,9 +110,9 @@ def refused(root, tmp_path, capsys):
 
     def said(command, given):
         if command == "notebook":
-            pipeline = Pipeline(tiny.SD14, Settings.of(as_settings(given)), progress=False)
+            pipeline = Pipeline(tiny.SD14, Settings.from_mapping(as_settings(given)), progress=False)
             with pytest.raises(ParameterError) as error:
-                sources.measured("paired_judge_agreement", source="pipeline", pipeline=pipeline)
+                sources.load_measured("paired_judge_agreement", source="pipeline", pipeline=pipeline)
             return str(error.value)
         file, only = file_of(tmp_path, tiny.SD14, given), f"notebooks=[{', '.join(NOTEBOOKS)}]"
         words = {
@@ -140,7 +140,7 @@ def test_each_command_tries_all_and_tells_together_what_does_not_answer(tmp_path
 def test_each_command_looks_names_up_before_it_fetches_any(stocked_for_all, command, refused):
     stocked_for_all.log.clear()
     said = refused(
-        command, sets(**{"judging.gender": "ViT-B-32:opneai", "judging.further": "vqa:Salesforce/blip-vqa-bsae"})
+        command, sets(**{"judging.gender": "ViT-B-32:opneai", "judging.extra_judges": "vqa:Salesforce/blip-vqa-bsae"})
     )
     assert "ViT-B-32 has no weights 'opneai'" in said and "Did you mean 'openai'" in said
     assert "no model 'Salesforce/blip-vqa-bsae', or it is private. Did you mean 'Salesforce/blip-vqa-base'" in said
@@ -167,7 +167,7 @@ def test_a_dry_run_fetches_nothing_unless_it_is_told_to(root, tmp_path, stocked_
     assert stocked.fetched() == 0
     lines = {line.split()[0]: line for line in said.splitlines() if line}
     assert said.splitlines()[0].split("  ")[0] == "what" and "--fetch downloads and runs these" in said
-    for setting, name in (("model", tiny.SD14), ("dalleval.detector", tiny.DETR), ("judging.further", tiny.VQA)):
+    for setting, name in (("model", tiny.SD14), ("dalleval.detector", tiny.DETR), ("judging.extra_judges", tiny.VQA)):
         repository = stocked.repositories[name]
         assert name in lines[setting] and repository.commit[:8] in lines[setting]
         assert " at least " in lines[setting] and " MB " in lines[setting] and "photographs" in lines[setting]
@@ -254,10 +254,10 @@ def shop():
 
 
 def audit(root, tmp_path, shop, does) -> int:
-    given = {"judging.faces": WHOLE, "judging.gender": f"plugin:picky:{does}", "bootstrap_replicates": 200}
-    given |= {f"people.{name}": value for name, value in LEAST["people"].items()} | {"people.occupations": 2}
+    given = {"judging.faces": WHOLE_IMAGE, "judging.gender": f"plugin:picky:{does}", "bootstrap_replicates": 200}
+    given |= {f"paired.{name}": value for name, value in LEAST["paired"].items()} | {"paired.n_occupations": 2}
     given |= {"endpoint.url": shop.url, "endpoint.price": 0.01, "endpoint.cost_limit": 10}
-    given |= {"endpoint.key_variable": "''", "jobs": 1}
+    given |= {"endpoint.api_key_env": "''", "jobs": 1}
     words = ["audit", "endpoint:seller", "--preset", "quick", "--name", "a", "--no-progress", *in_words(given)]
     words += ["--set", f"notebooks=[{NOTEBOOKS[0]}]"]
     return cli.main([*words, "--notebooks-dir", str(root / "notebooks")])
@@ -306,8 +306,8 @@ def test_what_does_not_fit_in_memory_is_told_with_what_would_fit(folders, monkey
 
     free = {"cuda": (2 * 10**9, 8 * 10**9), "cpu": (20 * 10**9, 24 * 10**9)}
     monkeypatch.setattr(processor, "memory", lambda device="cpu": free[device])
-    settings = Settings.of({"compute": {"device": "cuda"}})
-    trial = Trial(Use("model", folders("sd1"), "text-to-image"), Request("pipeline", folders("sd1"), settings))
+    settings = Settings.from_mapping({"compute": {"device": "cuda"}})
+    trial = Trial(ModelUse("model", folders("sd1"), "text-to-image"), Request("pipeline", folders("sd1"), settings))
     said = probes._problem(trial, work)
     assert "it does not fit in the GPU's memory, of which 2.0 of 8.0 GB are free" in said
     assert "generation.dtype to bfloat16" in said and "compute.device to cpu, where it fits" in said
@@ -321,21 +321,25 @@ def of_scenes(root, given):
 
 def test_a_run_whose_images_are_there_tries_nothing(root, tmp_path, monkeypatch):
     monkeypatch.setattr(preflight, "_perform", None)
-    given = {"dalleval": {"scenes": 1, "social_images": 1}}
+    given = {"dalleval": {"n_scenes": 1, "social_images": 1}}
     checked = of_scenes(root, given)
     (opened,) = jobs.pipelines(jobs.plan(checked))
     with pytest.raises(TypeError):
-        dry_run.rehearse(jobs.plan(checked))
+        dry_run.run_preflight(jobs.plan(checked))
     opened.pipeline.dalleval.images("skills")
-    assert dry_run.rehearse(jobs.plan(checked)).parts == []
+    assert dry_run.run_preflight(jobs.plan(checked)).parts == []
 
 
 def test_on_a_cluster_nothing_is_tried_on_this_machine(root, tmp_path, monkeypatch):
     monkeypatch.setattr(preflight, "_perform", None)
-    given = {"dalleval": {"scenes": 1}, "compute": {"engine": "dask", "address": "10.0.0.1:8786"}}
+    given = {"dalleval": {"n_scenes": 1}, "compute": {"engine": "dask", "address": "10.0.0.1:8786"}}
     checked = of_scenes(root, given)
-    opened = [jobs.Opened(Pipeline("mini", Settings.of(given), progress=False), {"dalleval_skill_accuracy"}, set())]
+    opened = [
+        jobs.OpenPipeline(
+            Pipeline("mini", Settings.from_mapping(given), progress=False), {"dalleval_skill_accuracy"}, set()
+        )
+    ]
     monkeypatch.setattr(jobs, "pipelines", lambda planned: opened)
-    found = dry_run.rehearse(jobs.plan(checked))
+    found = dry_run.run_preflight(jobs.plan(checked))
     assert {part.use.setting for part in found.parts} == {"dalleval.detector", "model"}
-    assert all(part.tried is None for part in found.parts) and found.measured == {}
+    assert all(part.result is None for part in found.parts) and found.costs == {}

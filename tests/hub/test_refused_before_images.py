@@ -10,7 +10,7 @@ import pytest
 import tiny_repositories as tiny
 
 from biaslab.errors import BiaslabError
-from biaslab.judges.judge_names import WHOLE
+from biaslab.judges.judge_names import WHOLE_IMAGE
 from biaslab.runs import audit, jobs, params, runner
 
 
@@ -33,7 +33,7 @@ ROLES = {
     "faces": Role("settings.judging.faces", PAIRS, tiny.FACES, tiny.FACES, "owner/yolo-face", tiny.DETR),
     "gender": Role("settings.judging.gender", PAIRS, *OF_CLIP),
     "further": Role(
-        *("settings.judging.further", "paired/b_d_judges"),
+        *("settings.judging.extra_judges", "paired/b_d_judges"),
         *(f"vqa:{tiny.VQA}", tiny.VQA, f"vqa:{BLIP}", f"vqa:{tiny.DETR}"),
     ),
     **{
@@ -79,7 +79,7 @@ def planned(root, tmp_path, role: Role, name: str) -> None:
     """Plan a run of one notebook, in which a role is a name's and all others are filled as they should be."""
     captions = tmp_path / "captions.csv"
     captions.write_text("image_id,text\n1,a nurse\n2,a pilot\n")
-    sets = {"judging.faces": WHOLE, "judging.gender": "ViT-B-32:openai", "dalleval.captions": captions}
+    sets = {"judging.faces": WHOLE_IMAGE, "judging.gender": "ViT-B-32:openai", "dalleval.captions": captions}
     sets |= {"dalleval.captioner": tiny.CAPTIONER}
     given = filled({"notebooks": [role.notebook]}, sets)
     overrides = [f"{role.setting}={name}"]
@@ -126,7 +126,7 @@ def test_judges_of_others_are_not_looked_up_and_need_not_be_there(root, tmp_path
     captions = tmp_path / "captions.csv"
     captions.write_text("image_id,text\n1,a nurse\n2,a pilot\n")
     sets = {role.setting.removeprefix("settings."): role.name for role in list(ROLES.values())[1:]}
-    sets |= {"judging.further": [f"vqa:{tiny.BLIP2}"], "dalleval.captions": captions}
+    sets |= {"judging.extra_judges": [f"vqa:{tiny.BLIP2}"], "dalleval.captions": captions}
     # By names of their own, of which no two roles are one.
     sets["triplets.similarity.clip"] = "ViT-L-14:openai"
     behind = {"gender": tiny.CLIP_B, "clip": tiny.CLIP_L, "further": tiny.BLIP2}

@@ -56,7 +56,7 @@ def test_counts_in_parts_are_as_they_were_written(tmp_path):
     # Of votes that are split: with three decimals no thousands.
     assert numbers("12.125", "0.500", "40", whole=True) == [12.125, 0.5, 40]
     name = "paradox_percent_female"
-    written = tables.of([["SD", "naive", "nurse", "generated", "1", 50.0, 12.125]], name)
+    written = tables.make_table([["SD", "naive", "nurse", "generated", "1", 50.0, 12.125]], name)
     assert tables.read(tables.write(written, tmp_path / "t.csv"), name)["n"].tolist() == [12.125]
 
 
@@ -72,15 +72,15 @@ def test_measured_tables_as_a_spreadsheet_saves_them(tmp_path):
     rows = ["model;approach;occupation;source;prompt;percent_female;n", "SD;naive;nurse;training;1;80,5;40"]
     rows += ["SD;naive;nurse ;generated;1;97,5;40", "SD;naive;chef;training;1;20,25;40"]
     (tmp_path / f"{name}.csv").write_bytes("\r\n".join(rows).encode("utf-8-sig"))
-    table = sources.measured(name, source=str(tmp_path))
+    table = sources.load_measured(name, source=str(tmp_path))
     assert sorted(set(table["occupation"])) == ["chef", "nurse"]
     assert table["percent_female"].tolist() == [80.5, 97.5, 20.25]
     (tmp_path / f"{name}.csv").write_text("\n".join([*rows, "SD;naive;Nurse;generated;2;90;40"]))
     with pytest.raises(InputError, match="occupation is spelt 'nurse' and 'Nurse'"):
-        sources.measured(name, source=str(tmp_path))
+        sources.load_measured(name, source=str(tmp_path))
     (tmp_path / f"{name}.csv").write_text("\n".join([*rows[:3], "SD;naive;chef;generated;1;20,25;1.000"]))
     with pytest.raises(InputError, match=r"n is '1\.000' in data row 3, which may be 1000 or 1"):
-        sources.measured(name, source=str(tmp_path))
+        sources.load_measured(name, source=str(tmp_path))
 
 
 LONG = {"image": ["a", "b"], "source": ["generated", "training"], "occupation": "nurse", "annotator": "Ann"}

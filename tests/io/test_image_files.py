@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageCms, PngImagePlugin, features
 
-from biaslab.captions.downloads import as_saved
+from biaslab.captions.downloads import encode_image
 from biaslab.captions.settings import JPEG_QUALITY, DownloadSettings
 from biaslab.endpoints.endpoint import Failed
-from biaslab.io.image_files import Unreadable, decode
+from biaslab.io.image_files import UnreadableImage, decode
 
 RAMP = np.arange(0, 65536, 257, dtype=np.uint16).reshape(16, 16)  # what 0 to 255 are in 16 bits
 
@@ -46,13 +46,13 @@ def test_transparency_is_put_on_white():
 
 def test_what_is_no_image_has_a_reason(noise):
     whole, jpeg = png(noise), saved(Image.fromarray(np.tile(noise, (20, 20, 1))), "JPEG")
-    assert decode(b"") == Unreadable("empty")
-    assert decode(b"<html>404</html>") == decode(b"%!PS-Adobe-3.0 EPSF-3.0\n") == Unreadable("not an image")
-    assert decode(jpeg[: len(jpeg) // 2]) == Unreadable("truncated")
+    assert decode(b"") == UnreadableImage("empty")
+    assert decode(b"<html>404</html>") == decode(b"%!PS-Adobe-3.0 EPSF-3.0\n") == UnreadableImage("not an image")
+    assert decode(jpeg[: len(jpeg) // 2]) == UnreadableImage("truncated")
     assert decode(whole[:60]).reason in ("truncated", "damaged")
     broken = bytearray(whole)
     broken[50:54] = b"\xff\x00\xff\x00"
-    assert isinstance(decode(bytes(broken)), Unreadable)
+    assert isinstance(decode(bytes(broken)), UnreadableImage)
 
 
 @pytest.mark.parametrize("side", [9_000, 60_000])
@@ -60,11 +60,11 @@ def test_a_bomb_is_refused_by_its_header(noise, side):
     # A few hundred bytes that state 81 million or 3.6 billion pixels; nothing behind them is ever inflated.
     header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
     data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", b"\0" * 100) + chunk(b"IEND", b"")
-    assert decode(data) == Unreadable("too large")
+    assert decode(data) == UnreadableImage("too large")
     # Limits can be lowered.
     data = png(noise)
-    assert decode(data, most_pixels=12 * 9 - 1) == decode(data, most_bytes=len(data) - 1) == Unreadable("too large")
-    assert not isinstance(decode(data, most_pixels=12 * 9, most_bytes=len(data)), Unreadable)
+    assert decode(data, max_pixels=12 * 9 - 1) == decode(data, max_bytes=len(data) - 1) == UnreadableImage("too large")
+    assert not isinstance(decode(data, max_pixels=12 * 9, max_bytes=len(data)), UnreadableImage)
 
 
 DEEPER = {
@@ -85,7 +85,7 @@ def test_deeper_pictures_are_scaled_to_eight_bits(what):
 
 @pytest.mark.parametrize("numbers", [[[0.0, np.nan]], [[0.5, np.inf]], [[-1.0, 1.0]], [[0.0, 300.0]]], ids=str)
 def test_numbers_of_which_none_is_known_to_be_white_are_no_picture(numbers):
-    assert decode(saved(Image.fromarray(np.array(numbers, np.float32)), "TIFF")) == Unreadable("no scale")
+    assert decode(saved(Image.fromarray(np.array(numbers, np.float32)), "TIFF")) == UnreadableImage("no scale")
 
 
 def test_colours_are_brought_to_srgb():
@@ -126,9 +126,9 @@ def as_jpeg(image):
 
 def fetched(data):
     try:
-        return decode(as_saved(data, DownloadSettings(size=512))[0])
+        return decode(encode_image(data, DownloadSettings(max_side=512))[0])
     except Failed as error:
-        return Unreadable(error.outcome.replace("_", " "))
+        return UnreadableImage(error.outcome.replace("_", " "))
 
 
 KINDS = {
@@ -146,7 +146,7 @@ KINDS = {
 def test_a_picture_is_the_same_from_a_folder_and_fetched(kind):
     image = decode(KINDS[kind])
     np.testing.assert_array_equal(as_jpeg(image), fetched(KINDS[kind]))
-    assert not isinstance(image, Unreadable) and image.ndim == 3
+    assert not isinstance(image, UnreadableImage) and image.ndim == 3
 
 
 @given(
@@ -160,8 +160,8 @@ def test_nothing_that_is_damaged_raises(kind, changes, cut):
         data[at % len(data)] = value
     data = bytes(data[: max(1, len(data) - cut % len(data))])
     image = decode(data)
-    assert isinstance(image, Unreadable) or (image.dtype == np.uint8 and image.ndim == 3)
+    assert isinstance(image, UnreadableImage) or (image.dtype == np.uint8 and image.ndim == 3)
     other = fetched(data)
     # One reader: the same picture, or none for the same reason.
-    assert isinstance(image, Unreadable) == isinstance(other, Unreadable)
-    assert image == other if isinstance(image, Unreadable) else np.array_equal(as_jpeg(image), other)
+    assert isinstance(image, UnreadableImage) == isinstance(other, UnreadableImage)
+    assert image == other if isinstance(image, UnreadableImage) else np.array_equal(as_jpeg(image), other)

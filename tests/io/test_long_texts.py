@@ -29,7 +29,7 @@ def test_replies_of_a_critic(reply):
 
 @pytest.mark.parametrize("reply", ["caption" + BLANK + "x", "here is the " * (N // 12), '"' * N, "'" + BLANK])
 def test_replies_with_a_paraphrase(reply):
-    assert isinstance(paraphrase._plain(reply), str)
+    assert isinstance(paraphrase._plain_answer(reply), str)
 
 
 CAPTIONS = *(word + BLANK + "x" for word in ("a", "smiling", "Anna")), *(word * N for word in ("a ", "a", "a-"))
@@ -40,10 +40,10 @@ CAPTIONS += tuple(word * (N // 4) for word in ("Mr. ", "she "))
 @pytest.mark.parametrize("caption", CAPTIONS)
 def test_captions(caption):
     assert len(indicators.indicators([caption])) == 1
-    assert isinstance(indicators.without_gender([caption])[0], str)
+    assert isinstance(indicators.remove_gender([caption])[0], str)
     assert isinstance(paraphrase.paraphrase(caption, "nurse", 0), str)
     assert questions.read_answer(caption) and questions.read_yes_no(caption)
-    assert isinstance(captioning.split(caption), str)
+    assert isinstance(captioning.split_words(caption), str)
     assert triplets._swap(f"a{BLANK}person {caption}") and triplets.words(caption)
 
 
@@ -67,5 +67,5 @@ def test_headings_of_notebooks(tmp_path, write_notebook, line):
 @pytest.mark.long
 @pytest.mark.parametrize("text", ["/" * N, "~" + "/" * N, "/a" + "/" * N, "a:" * N, "/a/" * N, "file://" * N])
 def test_paths(text):
-    assert isinstance(redact.named(text), str)
-    assert isinstance(redact.redacted(text, redact.private_texts(text)), str)
+    assert isinstance(redact.basename(text), str)
+    assert isinstance(redact.redact(text, redact.sensitive_texts(text)), str)

@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 from PIL import Image
 
 from biaslab.captions import paraphrase
-from biaslab.captions.indicators import indicators, without_gender
+from biaslab.captions.indicators import indicators, remove_gender
 from biaslab.captions.search import Matcher
 from biaslab.errors import InputError
 from biaslab.hub.image_sources import CaptionImages
@@ -46,15 +46,15 @@ TEXTS = some.text(some.one_of(some.sampled_from([*ODD, *"ab -\u0645\u09c7\u09be"
     ],
 )
 def test_texts_that_read_alike_have_one_form(text, plain):
-    assert plaintext.plain(text) == plain
+    assert plaintext.normalize(text) == plain
 
 
 @given(TEXTS)
 @example(f"a{SOFT}" * 3)
 @example("e" + "\u0301\u0323" * 500)
 def test_the_form_is_stable_and_knows_where_it_comes_from(text):
-    plain, at = plaintext.plain(text), plaintext.places(text)
-    assert plaintext.plain(plain) == plain == at.text
+    plain, at = plaintext.normalize(text), plaintext.character_map(text)
+    assert plaintext.normalize(plain) == plain == at.text
     assert unicodedata.is_normalized("NFC", plain)
     assert len(at.starts) == len(at.ends) == len(plain)
     if plain == text:
@@ -64,9 +64,9 @@ def test_the_form_is_stable_and_knows_where_it_comes_from(text):
     assert at.starts == sorted(at.starts) and at.ends == sorted(at.ends)
     if plain:
         start, end = at.span(0, len(plain))
-        assert plaintext.plain(text[start:end]) == plain
+        assert plaintext.normalize(text[start:end]) == plain
     # Accents in one piece or in two are the same, but where a mark between letter and accent keeps them apart.
-    both = {plaintext.plain(unicodedata.normalize(form, text)) for form in ("NFC", "NFD")}
+    both = {plaintext.normalize(unicodedata.normalize(form, text)) for form in ("NFC", "NFD")}
     assert len(both) == 1 or any(unicodedata.category(one) == "Cf" for one in text)
 
 
@@ -88,11 +88,11 @@ def test_indicators_see_words_as_people_do(text, indicator, spans):
 
 
 def test_what_is_put_in_the_place_of_a_word_takes_its_marks():
-    assert without_gender([f"A wo{SOFT}man at work"]) == ["A person at work"]
+    assert remove_gender([f"A wo{SOFT}man at work"]) == ["A person at work"]
     made = triplets.triplets(pd.DataFrame({"text": [f"a per{SOFT}son smiles", "caf\u00e9 with people"]}), "mine")
     assert made["text"].tolist()[1] == "a woman smiles" and made["text"].tolist()[4] == "caf\u00e9 with women"
     for text in ("Photo of a police\u2011officer, smiling", f"Photo of a police offi{SOFT}cer, smiling"):
-        assert paraphrase._named("police officer").search(paraphrase.paraphrase(text, "police officer", seed=1))
+        assert paraphrase._pattern_of("police officer").search(paraphrase.paraphrase(text, "police officer", seed=1))
 
 
 def test_the_search_finds_words_in_any_of_their_forms():
@@ -154,13 +154,13 @@ def test_ratings_of_a_picture_count_whichever_form_they_name_it_in(tmp_path):
 
 
 def test_a_users_tables_are_joined_by_one_form_of_names(tmp_path):
-    whole = sources.measured("paradox_percent_female", source="published")
+    whole = sources.load_measured("paradox_percent_female", source="published")
     few = whole[whole["occupation"] == whole["occupation"].iloc[0]]
     name = few["occupation"].iloc[0]
     of_two = few.assign(occupation=[f"{name[:2]}{SOFT}{name[2:]}" if k % 2 else name for k in range(len(few))])
     of_two.to_csv(tmp_path / "paradox_percent_female.csv", index=False)
-    found = sources.measured("paradox_percent_female", source=str(tmp_path))
+    found = sources.load_measured("paradox_percent_female", source=str(tmp_path))
     assert set(found["occupation"]) == {name} and len(found) == len(few)
     pd.concat([of_two, few]).to_csv(tmp_path / "paradox_percent_female.csv", index=False)
     with pytest.raises(InputError, match="paradox_percent_female"):
-        sources.measured("paradox_percent_female", source=str(tmp_path))
+        sources.load_measured("paradox_percent_female", source=str(tmp_path))

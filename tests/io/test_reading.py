@@ -55,7 +55,7 @@ READERS = {
     "vocabulary": lambda path: segmentation.words(str(path)),
     "instances": segmentation.read,
     "digest": judge_names.file_digest,
-    "record of a run": lambda path: compare.record_of(path.parent),
+    "record of a run": lambda path: compare.make_record(path.parent),
     "source": lambda path: sources.digest(Request(str(path.parent))),
 }
 NAMES = {"record of a run": "run.json", "source": "paradox_percent_female.csv"}

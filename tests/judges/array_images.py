@@ -4,7 +4,7 @@ import hashlib
 
 import pandas as pd
 
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 
 
 class ArrayImages:
@@ -17,7 +17,7 @@ class ArrayImages:
         self.table = pd.DataFrame({"image_id": pd.Series(ids, dtype=object), **further})
         whole = hashlib.sha256()
         for image_id, image in self._images.items():
-            said = image.reason.encode() if isinstance(image, Unreadable) else image.tobytes()
+            said = image.reason.encode() if isinstance(image, UnreadableImage) else image.tobytes()
             whole.update(image_id.encode() + said)
         self.digest = whole.hexdigest()
 

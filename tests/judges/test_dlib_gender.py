@@ -7,7 +7,7 @@ from photographed import needs
 from biaslab.judges import judge
 from biaslab.judges.dlib_gender import POINTS, SIDE, DlibGender, aligned, similarity
 from biaslab.judges.judge import JudgeSettings
-from biaslab.judges.person import Person, whole
+from biaslab.judges.person import Person, whole_image
 
 cv2 = pytest.importorskip("cv2", reason="judging needs the extra 'models'")
 
@@ -58,9 +58,9 @@ def test_it_answers_a_probability_about_everybody():
     assert isinstance(network, DlibGender) and network.answers([]) == []
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (h, w, 3), dtype=np.uint8) for h, w in ((40, 30), (32, 32), (64, 200))]
-    found = np.array([p for p, _ in network.answers(list(map(whole, images)))])
+    found = np.array([p for p, _ in network.answers(list(map(whole_image, images)))])
     assert found.shape == (3,) and ((found >= 0) & (found <= 1)).all()
     # Each by itself, however many are asked about.
-    np.testing.assert_allclose([network.answers([whole(image)])[0][0] for image in images], found, atol=1e-5)
+    np.testing.assert_allclose([network.answers([whole_image(image)])[0][0] for image in images], found, atol=1e-5)
     rows = judge.judge_images(list("abc"), images, judges, settings)
     np.testing.assert_allclose(rows["probability_female"].astype(float), found, atol=1e-6)

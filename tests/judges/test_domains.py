@@ -9,7 +9,7 @@ import pytest
 
 from biaslab.errors import ParameterError
 from biaslab.hub import registry
-from biaslab.hub.image_sources import CaptionImages, DescribedImages, FolderImages, Subset, pictures_of
+from biaslab.hub.image_sources import CaptionImages, DescribedImages, FolderImages, Subset, domain_of
 from biaslab.hub.registry import ANY, DRAWINGS, PHOTOGRAPHS
 from biaslab.judges import domains
 from biaslab.pipeline import Pipeline, Settings, requirements
@@ -18,7 +18,7 @@ from biaslab.pipeline import Pipeline, Settings, requirements
 ROLES = {
     "judging.faces": ("hustvl/yolos-tiny", "mini-detector", "paradox_percent_female"),
     "judging.gender": ("ViT-L-14:openai", "mini-clip", "paired_percent_female"),
-    "judging.further": ("vqa:Salesforce/blip-vqa-base", "vqa:mini-vqa", "paired_judge_agreement"),
+    "judging.extra_judges": ("vqa:Salesforce/blip-vqa-base", "vqa:mini-vqa", "paired_judge_agreement"),
     "dalleval.detector": ("facebook/detr-resnet-50", "mini-skills-detector", "dalleval_skill_verdicts"),
     "dalleval.vqa": ("Salesforce/blip-vqa-base", "mini-vqa", "dalleval_attribute_presence"),
     "dalleval.captioner": ("owner/blip", "mini-captioner", "dalleval_alignment_quality"),
@@ -30,8 +30,8 @@ NAMES, DRAWN, TABLES = (dict(zip(ROLES, column, strict=True)) for column in zip(
 
 def check(model, given, names):
     """Refuse judges that do not know what they are to look at."""
-    for use in requirements.of_tables(Pipeline(model, given, progress=False), names):
-        requirements.check_pictures(use)
+    for use in requirements.uses_of_tables(Pipeline(model, given, progress=False), names):
+        requirements.check_domain(use)
 
 
 def settings(**changes):
@@ -52,37 +52,37 @@ def test_in_every_role_a_judge_is_refused_for_pictures_that_it_does_not_know(rol
     # Images behind captions are photographs, too, so that only the judge is in question.
     given["captions"] |= {"training_images": "download"}
     with pytest.raises(ParameterError) as refused:
-        check(model, Settings.of(given), {TABLES[role]})
+        check(model, Settings.from_mapping(given), {TABLES[role]})
     told = str(refused.value)
     assert role in told and DRAWN[role] in told and "which is made for drawings" in told and "are photographs" in told
     # Where the model makes drawings, this judge is right, and any other that the table takes is not.
     drawn = settings(**DRAWN)
-    drawn["generation"] = {"pictures": "drawings"}
-    check(model, Settings.of(drawn), {TABLES[role]})
+    drawn["generation"] = {"image_domain": "drawings"}
+    check(model, Settings.from_mapping(drawn), {TABLES[role]})
     given = settings(**DRAWN | {role: NAMES[role]})
     with pytest.raises(ParameterError, match=r"which is made for photographs, but the images of .* are drawings"):
-        check("mini", Settings.of(given), {TABLES[role]})
+        check("mini", Settings.from_mapping(given), {TABLES[role]})
 
 
 @pytest.mark.parametrize(
-    "role", sorted(NAMES.keys() - {"judging.further", "triplets.similarity", "dalleval.captioner"})
+    "role", sorted(NAMES.keys() - {"judging.extra_judges", "triplets.similarity", "dalleval.captioner"})
 )
 def test_a_judge_that_is_not_named_is_asked_for_by_name(role, folders):
     given = settings(**{role: ""})
     given["captions"] |= {"training_images": "download"}
     with pytest.raises(ParameterError) as refused:
-        check(folders("sd1"), Settings.of(given), {TABLES[role]})
+        check(folders("sd1"), Settings.from_mapping(given), {TABLES[role]})
     told = str(refused.value)
     assert told.startswith(f"{role} is empty, but ") and f"a model that {domains.ROLES[role].does}" in told
     assert domains.ROLES[role].example in told and told.count(".") <= 4 + domains.ROLES[role].example.count(".")
     # Nobody is asked for where nothing is looked at.
-    check(folders("sd1"), Settings.of(given), {"paradox_indicators", "dalleval_skill_prompts"})
+    check(folders("sd1"), Settings.from_mapping(given), {"paradox_indicators", "dalleval_skill_prompts"})
 
 
 @pytest.mark.parametrize(
     ("known", "judges"),
     [
-        (ANY, "whole image detector, ratings:people.csv clip, truth segmenter, found.parquet segmenter"),
+        (ANY, "whole image detector, annotations:people.csv clip, truth segmenter, found.parquet segmenter"),
         (PHOTOGRAPHS, "mediapipe:face.tflite detector, yunet detector, dlib clip, fairface:face.safetensors clip"),
         (PHOTOGRAPHS, "ViT-L-14:openai clip, owner/name clip, grounded:owner/a+owner/b+owner/c segmenter"),
         (DRAWINGS, "mini-clip clip, mini detector, vqa:mini-vqa vqa"),
@@ -92,24 +92,24 @@ def test_a_judge_that_is_not_named_is_asked_for_by_name(role, folders):
 )
 def test_what_judges_know_by_their_names(known, judges):
     for judge in judges.split(", "):
-        assert domains.knows(*judge.rsplit(" ", 1)) == known
+        assert domains.known_domain(*judge.rsplit(" ", 1)) == known
 
 
 def test_a_copy_of_a_judge_says_what_it_knows(tmp_path):
     """The folder says it, so that no copy under another name looks at photographs."""
     where = registry.resolve("mini-clip", "clip")
     copy = shutil.copytree(where, tmp_path / "my-clip")
-    assert domains.knows(str(copy), "clip") == DRAWINGS
+    assert domains.known_domain(str(copy), "clip") == DRAWINGS
     # The file is no part of what the model computes.
     assert registry.digest(copy) == registry.digest(where)
-    (copy / registry.DECLARED).unlink()
-    assert domains.knows(str(copy), "clip") == PHOTOGRAPHS and registry.digest(copy) == registry.digest(where)
-    (copy / registry.DECLARED).write_text(json.dumps({"pictures": "cartoons"}))
+    (copy / registry.DOMAIN_FILE).unlink()
+    assert domains.known_domain(str(copy), "clip") == PHOTOGRAPHS and registry.digest(copy) == registry.digest(where)
+    (copy / registry.DOMAIN_FILE).write_text(json.dumps({"pictures": "cartoons"}))
     with pytest.raises(ParameterError, match="one of drawings, photographs, any"):
-        domains.knows(str(copy), "clip")
+        domains.known_domain(str(copy), "clip")
     # Parts of a judge know the same.
     with pytest.raises(ParameterError, match="parts that know drawings and parts that know photographs"):
-        domains.knows("grounded:mini-clip+owner/grounding+owner/masks", "segmenter")
+        domains.known_domain("grounded:mini-clip+owner/grounding+owner/masks", "segmenter")
 
 
 @pytest.fixture
@@ -121,12 +121,12 @@ def pictures(tmp_path):
 
 
 def test_a_folder_of_pictures_is_of_photographs_unless_it_says_otherwise(pictures):
-    assert pictures_of(FolderImages(pictures)) == PHOTOGRAPHS
-    (pictures / registry.DECLARED).write_text('{"pictures": "drawings"}')
+    assert domain_of(FolderImages(pictures)) == PHOTOGRAPHS
+    (pictures / registry.DOMAIN_FILE).write_text('{"pictures": "drawings"}')
     drawn = CaptionImages(pictures, ["a"])
     table = pd.DataFrame({"image_id": ["a"]})
     for source in (drawn, DescribedImages(drawn, table), Subset(DescribedImages(drawn, table), ["a"])):
-        assert pictures_of(source) == DRAWINGS
+        assert domain_of(source) == DRAWINGS
 
 
 def test_a_notebook_is_refused_what_a_run_is_refused(pictures):
@@ -135,12 +135,12 @@ def test_a_notebook_is_refused_what_a_run_is_refused(pictures):
     asked = pd.DataFrame({"image_id": ["a.png"], "position": ["alone"], "phrase": ["nurse"]})
 
     for look in (
-        lambda: stages.judged(images),
-        lambda: stages.people.judged_images(images, asked, "mini-clip"),
-        lambda: stages.people.judged_images(images, asked, "vqa:mini-vqa"),
+        lambda: stages.judge_images(images),
+        lambda: stages.paired.judge_images_of_people(images, asked, "mini-clip"),
+        lambda: stages.paired.judge_images_of_people(images, asked, "vqa:mini-vqa"),
         lambda: stages.dalleval.detections(images),
         lambda: stages.dalleval.describe(images, ["a.png"]),
-        lambda: stages.triplets.found(images),
+        lambda: stages.triplets.find_instances(images),
         lambda: stages.image_embeddings(images, ["a.png"]),
     ):
         with pytest.raises(ParameterError, match="which is made for drawings"):

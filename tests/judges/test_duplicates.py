@@ -13,9 +13,9 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from biaslab.analyses import custom
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError
-from biaslab.hub.image_sources import FolderImages, Unreadable
+from biaslab.hub.image_sources import FolderImages, UnreadableImage
 from biaslab.judges import duplicates, judge
 from biaslab.judges.judge_labels import BLACK, DUPLICATE
 from biaslab.judges.people import COLUMNS
@@ -40,7 +40,9 @@ def searched(folder, group=lambda image_id: "one"):
     images = FolderImages(folder)
     images.table = images.table.assign(status="ok")
     groups = images.table["image_id"].map(group)
-    return images, duplicates.find(images, groups, store=Store(folder.parent / "store"), progress=False)
+    return images, duplicates.find_duplicates(
+        images, groups, cache=ResultCache(folder.parent / "store"), progress=False
+    )
 
 
 def status_of(found):
@@ -69,7 +71,7 @@ def test_find_of_numbered_images_the_first_number_counts(tmp_path):
     images.table = pd.DataFrame({"image_id": ["p/10", "p/2", "q/1"]})
     images.read = lambda ids: [noise(1) for _ in ids]
     groups = pd.Series(["one"] * 3)
-    found = duplicates.find(images, groups, store=Store(tmp_path / "store"), progress=False)
+    found = duplicates.find_duplicates(images, groups, cache=ResultCache(tmp_path / "store"), progress=False)
     assert status_of(found) == {"p/10": (DUPLICATE, "p/2"), "p/2": ("", ""), "q/1": (DUPLICATE, "p/2")}
 
 
@@ -99,7 +101,9 @@ def test_find_black_and_unreadable_images_are_no_copies(tmp_path):
     assert status_of(found) == statuses | dict.fromkeys(("c.png", "d.png", "f.png"), ("", ""))
     distinct = duplicates.DistinctImages(images, found)
     assert list(distinct.table["status"]) == [BLACK, BLACK, "ok", "ok", BLACK, "ok"]
-    rows = [judge.opened(i, image) for i, image in zip("adf", distinct.read(["a.png", "d.png", "f.png"]), strict=True)]
+    rows = [
+        judge.open_images(i, image) for i, image in zip("adf", distinct.read(["a.png", "d.png", "f.png"]), strict=True)
+    ]
     assert [(row["status"], row["reason"]) for row in rows] == [(BLACK, ""), ("unreadable", "not an image"), ("", "")]
 
 
@@ -112,9 +116,9 @@ def test_distinct_images_digest_is_that_of_the_source_without_copies(tmp_path):
     save(folder / "c.png", noise(1))
     images, found = searched(folder)
     distinct = duplicates.DistinctImages(images, found)
-    assert distinct.digest != images.digest and duplicates.whole(distinct) is images
+    assert distinct.digest != images.digest and duplicates.all_images(distinct) is images
     read = distinct.read(["c.png", "a.png"])
-    assert read[0] == Unreadable(DUPLICATE) and (read[1] == noise(1)).all()
+    assert read[0] == UnreadableImage(DUPLICATE) and (read[1] == noise(1)).all()
 
 
 def test_find_no_images_returns_no_rows(tmp_path):
@@ -122,8 +126,10 @@ def test_find_no_images_returns_no_rows(tmp_path):
     save(folder / "a.png", noise(1))
     images = FolderImages(folder)
     images.table = images.table.iloc[:0]
-    found = duplicates.find(images, pd.Series([], dtype=object), store=Store(tmp_path / "store"), progress=False)
-    assert found.empty and duplicates.alike(found) == (0, [])
+    found = duplicates.find_duplicates(
+        images, pd.Series([], dtype=object), cache=ResultCache(tmp_path / "store"), progress=False
+    )
+    assert found.empty and duplicates.group_duplicates(found) == (0, [])
     assert duplicates.remarks(duplicates.DistinctImages(images, found)) == []
 
 
@@ -137,7 +143,7 @@ def test_alike_image_saved_as_jpeg_is_reported_and_counts(tmp_path):
     save(folder / "d.png", np.full((64, 64, 3), 200, np.uint8))
     save(folder / "e.png", np.full((64, 64, 3), 90, np.uint8))
     images, found = searched(folder)
-    assert duplicates.alike(found) == (1, [("a.png", "b.jpg")])
+    assert duplicates.group_duplicates(found) == (1, [("a.png", "b.jpg")])
     assert (found["status"] == "").all()
     (said,) = duplicates.remarks(duplicates.DistinctImages(images, found))
     assert said == "Pairs of images of one group that look alike, and all count: 1, such as a.png and b.jpg."
@@ -170,7 +176,7 @@ def copied(tmp_path):
 @pytest.mark.parametrize("said", [("female", "female"), ("female", ""), ("", "female")])
 def test_annotated_copy_gives_its_annotation_to_the_image_that_counts(copied, said):
     given = annotations(a=said[0], b=said[1], c="male")
-    found = duplicates.annotated(copied, given, "r.csv")
+    found = duplicates.drop_duplicates(copied, given, "r.csv")
     assert list(found["status"]) == ["judged", DUPLICATE, "judged"]
     assert list(found["gender"]) == ["female", "", "male"]
 
@@ -179,7 +185,7 @@ def test_annotated_copies_that_differ_are_refused_by_name(copied):
     with pytest.raises(
         InputError, match=r"a\.png and b\.png are copies .* r\.csv says female .* and male of the second"
     ):
-        duplicates.annotated(copied, annotations(a="female", b="male", c="male"), "r.csv")
+        duplicates.drop_duplicates(copied, annotations(a="female", b="male", c="male"), "r.csv")
 
 
 @pytest.mark.parametrize(("rows", "is_refused"), [("b.png,nurse", False), ("b.png,chef", True)])
@@ -188,8 +194,8 @@ def test_folder_table_that_differs_for_copies_stops_the_run(tmp_path, rows, is_r
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         save(folder / f"{name}.png", noise(seed))
     (folder / "pictures.csv").write_text(f"file,group\na.png,nurse\nc.png,nurse\n{rows}\n")
-    given = {"compute": {"store": str(tmp_path / "store")}}
-    pipeline = Pipeline(f"images:{folder}", Settings.of(given), progress=False)
+    given = {"compute": {"cache": str(tmp_path / "store")}}
+    pipeline = Pipeline(f"images:{folder}", Settings.from_mapping(given), progress=False)
     if is_refused:
         match = r"a\.png and b\.png are copies .*pictures\.csv says prompt 'nurse', group 'nurse' .* group 'chef'"
         with pytest.raises(InputError, match=match):
@@ -217,7 +223,7 @@ def look(images, asked, *_, **__):
     answers = {red: gender for gender, red in SHOWN.items()}
     rows = []
     for image_id, image in zip(asked["image_id"], images.read(list(asked["image_id"])), strict=True):
-        row = judge.opened(image_id, image)
+        row = judge.open_images(image_id, image)
         if not row["status"]:
             gender = answers[int(image[0, 0, 0])]
             row["gender"] = gender
@@ -228,7 +234,7 @@ def look(images, asked, *_, **__):
 
 def tones(images, seen, *_, **__):
     read = images.read(list(seen["image_id"]))
-    known = [np.nan if isinstance(image, Unreadable) else float(image[0, 0, 2]) - 19 for image in read]
+    known = [np.nan if isinstance(image, UnreadableImage) else float(image[0, 0, 2]) - 19 for image in read]
     return pd.DataFrame({"tone": known, "reason": "", "judge": "fake"})
 
 
@@ -261,8 +267,8 @@ def estimates(root, rated, store):
     for model in ("first", "second"):
         file = store.parent / f"{model}.csv"
         file.write_text(rated[model])
-        judging = {"gender": "mini-clip", "faces": "mini-detector", "further": [f"ratings:{file}"]}
-        given = Settings.of({"judging": judging, "compute": {"store": str(store)}})
+        judging = {"gender": "mini-clip", "faces": "mini-detector", "extra_judges": [f"annotations:{file}"]}
+        given = Settings.from_mapping({"judging": judging, "compute": {"cache": str(store)}})
         pipeline = Pipeline(f"images:{root / model}", given, progress=False)
         frames.append(custom.people(pipeline))
         judged.append(custom.judges(pipeline))
@@ -275,7 +281,7 @@ def estimates(root, rated, store):
         "distance": custom.distance(people_, benchmark),
         "differences": custom.differences(people_, replicates=200),
         "tones": custom.tones(people_),
-        "intersections": custom.intersections(custom.answers_of(people_), [pair]),
+        "intersections": custom.intersections(custom.wide_answers(people_), [pair]),
         "agreement": custom.agreement(judges),
     }
 
@@ -340,9 +346,9 @@ def test_run_reports_copies_and_files_that_are_not_read(tmp_path):
         save(folder / name, noise(seed))
     save(folder / "nurse/4.png", np.zeros((8, 8, 3), np.uint8))
     (folder / "nurse/5.heic").write_bytes(b"....ftypheic")
-    given = Settings.of({"compute": {"store": str(tmp_path / "store")}})
+    given = Settings.from_mapping({"compute": {"cache": str(tmp_path / "store")}})
     pipeline = Pipeline(f"images:{folder}", given, progress=False)
-    asked = list(asked_for.of_tables(pipeline, ["custom_people"]))
+    asked = list(asked_for.requests_for_tables(pipeline, ["custom_people"]))
     # Nothing is computed for the page: without results of the run there is nothing to say.
     assert generated_images.remarks(asked) == []
     pipeline.custom.images()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from array_images import ArrayImages
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.judges.error import judge_error
 from biaslab.judges.judge import JudgeSettings, judge
 
@@ -20,7 +20,9 @@ def test_clear_people_are_judged_right_and_nobody_is_nobody(tmp_path):
     scenes = [sample_scene(rng, genders=(), occupations=(), decoy=decoy) for decoy in np.resize(list(DECOYS), 30)]
     things = ArrayImages([np.ascontiguousarray(render(scene)[:, :, :3]) for scene in scenes])
     settings = JudgeSettings(faces="mini-detector", gender="mini-clip")
-    judged, nobody = (judge(images, settings, store=Store(tmp_path), progress=False) for images in (people, things))
+    judged, nobody = (
+        judge(images, settings, cache=ResultCache(tmp_path), progress=False) for images in (people, things)
+    )
     clear = people.table[~people.table["ambiguous"]].set_index("image_id")["truth_gender"]
     assert len(clear) > 60
     found = judge_error(judged.assign(occupation="nurse"), clear)

@@ -26,7 +26,7 @@ def test_the_gate_wants_one_face_of_a_tenth_of_each_side():
     # In floating point 0.1 + 0.2 - 0.2 is a hair below 0.1: a face of just the limit counts all the same.
     assert large_enough(0.2, 0.2, 0.2 + 0.1 * 64, 0.2 + 0.1 * 64, 64, 64)
     # Without a gate every image passes.
-    assert faces.load(faces.WHOLE).faces([np.zeros((30, 40, 3))]) == [[Face(0.0, 0.0, 40.0, 30.0, 1.0)]]
+    assert faces.load(faces.WHOLE_IMAGE).faces([np.zeros((30, 40, 3))]) == [[Face(0.0, 0.0, 40.0, 30.0, 1.0)]]
 
 
 @pytest.mark.usefixtures("one_thread")

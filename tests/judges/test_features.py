@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from biaslab.errors import InputError, ParameterError
-from biaslab.judges.features import Features, find
+from biaslab.judges.features import Features, find_network
 from biaslab.metrics.similarity import cosines
 
 torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
@@ -86,7 +86,7 @@ def test_what_a_model_of_transformers_sees_images_with(tiny, images, name):
         name = tiny(name)
         whole = transformers.SegformerForSemanticSegmentation.from_pretrained(name).eval()
     else:
-        whole = transformers.AutoModelForObjectDetection.from_pretrained(find(name)).eval()
+        whole = transformers.AutoModelForObjectDetection.from_pretrained(find_network(name)).eval()
     found = Features(name, device="cpu")
     square = [i for i in images if i.shape == (37, 37, 3)]
     pixels = found._network.pixels(square, torch.device("cpu"))
@@ -101,8 +101,8 @@ def test_what_a_model_of_transformers_sees_images_with(tiny, images, name):
 
 
 def test_names_of_timm_are_found_on_the_hub():
-    assert find("vit_small_patch16_224.dino") == "timm/vit_small_patch16_224.dino"
-    assert find("resnet50.tv_in1k") == "timm/resnet50.tv_in1k"
+    assert find_network("vit_small_patch16_224.dino") == "timm/vit_small_patch16_224.dino"
+    assert find_network("resnet50.tv_in1k") == "timm/resnet50.tv_in1k"
     for name, message in (
         ("vit_smal_patch16_224.dino", r"vit_small_patch16_224\.dino"),
         # timm's own error for weights that it does not know is none of ours.
@@ -110,7 +110,7 @@ def test_names_of_timm_are_found_on_the_hub():
         ("./nowhere", r"named '\./nowhere'"),
     ):
         with pytest.raises(ParameterError, match=message):
-            find(name)
+            find_network(name)
 
 
 def test_folders_that_are_refused(tmp_path):

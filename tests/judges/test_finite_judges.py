@@ -53,8 +53,12 @@ def tagger(of):
     return grounded_sam._tagger(of, LOW, () if "florence" in of else ("dog", "cup"), "cpu")
 
 
-def look(model, image):
-    return model.look([image])
+def detect(model, image):
+    return model.detect([image])
+
+
+def segment(model, image):
+    return model.segment([image])
 
 
 def boxes(model, image):
@@ -68,8 +72,8 @@ def masks(model, image):
 
 VQA, CAPTIONS = ((ask, partial(vqa.load, kind=kind, device="cpu")) for kind in ("vqa", "captioner"))
 FACES = (lambda model, image: model.faces([image]), partial(faces.load, device="cpu"))
-OBJECTS = (look, lambda of: objects.Detector(of, {"dog": []}, device="cpu"))
-REGIONS = (look, lambda of: segmenters.Segmenter(of, LOW, device="cpu"))
+OBJECTS = (detect, lambda of: objects.Detector(of, {"dog": []}, device="cpu"))
+REGIONS = (segment, lambda of: segmenters.Segmenter(of, LOW, device="cpu"))
 TAGS = (lambda model, image: list(model([image])), tagger)
 BOXES = (boxes, lambda of: grounded_sam._Boxes(of, LOW, "cpu"))
 MASKS = (masks, lambda of: grounded_sam._Masks(of, "cpu"))

@@ -6,7 +6,7 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 from biaslab.plots import style
 from biaslab.plots.gallery import blur_faces, boxes_of, gallery, verdict
 
@@ -34,7 +34,7 @@ ROWS = pd.DataFrame(
 @pytest.fixture
 def images():
     rng = np.random.default_rng(0)
-    return [*rng.integers(0, 256, (5, 12, 12, 3), dtype=np.uint8), Unreadable("truncated")]
+    return [*rng.integers(0, 256, (5, 12, 12, 3), dtype=np.uint8), UnreadableImage("truncated")]
 
 
 def test_words_say_what_colours_say():

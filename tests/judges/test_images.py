@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from biaslab.errors import InputError
-from biaslab.hub.image_sources import FolderImages, Unreadable, check_image
+from biaslab.hub.image_sources import FolderImages, UnreadableImage, check_image
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_a_folder_lists_images_at_any_depth_and_keeps_those_it_cannot_read(tmp_p
     (inside / "gone.png").unlink()
     b, *others = source.read(["deep/er/b.PNG", "cut.png", "gone.png", "../secret.png"])
     np.testing.assert_array_equal(b, noise)
-    assert others == list(map(Unreadable, ("truncated", "missing", "missing")))
+    assert others == list(map(UnreadableImage, ("truncated", "missing", "missing")))
 
 
 def test_folders_without_images_say_so(tmp_path):

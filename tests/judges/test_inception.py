@@ -80,7 +80,7 @@ def test_weights_that_are_not_those_of_fid_are_told(tmp_path, monkeypatch, caplo
     assert check_weights(tmp_path / "mine.pth") == digest and not caplog.messages
     for at in ("no-such.pth", ".", "no-such-folder/weights.pth"):
         for read in (check_weights, Inception):
-            with pytest.raises(ParameterError, match=r"no file .*dalleval\.inception"):
+            with pytest.raises(ParameterError, match=r"no file .*dalleval\.inception_file"):
                 read(tmp_path / at)
 
 

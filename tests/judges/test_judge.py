@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
 from biaslab.hub import huggingface
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 from biaslab.judges import judge as module
 from biaslab.judges.judge import JudgeSettings, judge, judge_images, outcomes
-from biaslab.judges.judge_names import WHOLE, files_digest
+from biaslab.judges.judge_names import WHOLE_IMAGE, files_digest
 from biaslab.ratings.person_ratings import judge_images as by_raters
 
 
@@ -31,8 +31,8 @@ def cases(picture):
             picture(2),
             picture(11, 97),  # one face of 1 x 1: less than 2 pixels
             picture(12, 3),  # 2 x 2: just enough
-            Unreadable("truncated"),
-            Unreadable("blocked"),
+            UnreadableImage("truncated"),
+            UnreadableImage("blocked"),
         ]
     )
 
@@ -41,7 +41,7 @@ def cases(picture):
 def run(judges_are, cases, tmp_path):
     def _run(judges, settings=JudgeSettings()):  # noqa: B008
         judges_are(judges)
-        return judge(cases, settings, store=Store(tmp_path), progress=False)
+        return judge(cases, settings, cache=ResultCache(tmp_path), progress=False)
 
     return _run
 
@@ -70,8 +70,13 @@ def test_every_image_has_its_outcome(run, told):
 def test_what_is_judged_is_not_judged_again(run, told):
     first = run(told)
     # How fast does not matter, nor who else is asked.
-    others = {"ratings": "r.csv", "further": ("ratings:r.csv",), "questions": "q.yaml", "annotator": "endpoint:a"}
-    again = run(None, JudgeSettings(batch_size=7, tone="none", **others))
+    others = {
+        "annotations": "r.csv",
+        "extra_judges": ("annotations:r.csv",),
+        "questions_file": "q.yaml",
+        "question_model": "endpoint:a",
+    }
+    again = run(None, JudgeSettings(batch_size=7, skin_tone="none", **others))
     pd.testing.assert_frame_equal(first, again)
     with pytest.raises(AssertionError, match="loaded again"):
         run(None, JudgeSettings(faces="other"))
@@ -92,15 +97,15 @@ def test_outcomes_count_what_never_occurs_and_every_image():
 def test_settings_refuse_what_cannot_be():
     for wrong, message in (
         ({"threshold": 0.4}, r"threshold is 0\.4; allowed is 0\.5 to 1"),
-        ({"texts": ("A photo of a man",)}, "give two texts"),
+        ({"class_prompts": ("A photo of a man",)}, "give two texts"),
         ({"dtype": "float31"}, r"dtype is 'float31'.*'float32'"),
-        ({"tone": "pixel"}, r"tone is 'pixel'; give 'pixels', 'none', 'endpoint:NAME'.*'plugin:NAME'"),
-        ({"tone": "ratings:tones.csv"}, "tone is"),
+        ({"skin_tone": "pixel"}, r"skin_tone is 'pixel'; give 'pixels', 'none', 'endpoint:NAME'.*'plugin:NAME'"),
+        ({"skin_tone": "annotations:tones.csv"}, "skin_tone is"),
     ):
         with pytest.raises(ParameterError, match=message):
             JudgeSettings(**wrong)
     for tone in ("", "pixels", "none", "plugin:anything"):
-        assert JudgeSettings(tone=tone).tone == tone
+        assert JudgeSettings(skin_tone=tone).skin_tone == tone
 
 
 def test_raters_as_the_judge(tmp_path):
@@ -128,7 +133,7 @@ def test_ratings_of_a_folder_are_told_apart_by_names_and_contents(tmp_path):
         folder.mkdir(exist_ok=True)
         for name, text in files.items():
             (folder / f"{name}.csv").write_text(text)
-        return files_digest(f"ratings:{folder}", "clip")
+        return files_digest(f"annotations:{folder}", "clip")
 
     # The same bytes one after the other, divided otherwise between files, and under another name.
     found = [digest(a="image,ana\n", b="0,female\n"), digest(a="image,", b="ana\n0,female\n"), digest(a="", c="")]
@@ -140,8 +145,8 @@ def test_ratings_of_a_folder_are_told_apart_by_names_and_contents(tmp_path):
 def test_models_by_name_from_loading_to_outcome(clip_folder, detector_folder, tmp_path):
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (40, 40, 3), dtype=np.uint8) for _ in range(6)]
-    settings = JudgeSettings(faces=str(detector_folder), gender=str(clip_folder), min_score=0.0, threshold=0.5)
-    found = judge(ArrayImages(images), settings, store=Store(tmp_path), progress=False)
+    settings = JudgeSettings(faces=str(detector_folder), gender=str(clip_folder), min_face_score=0.0, threshold=0.5)
+    found = judge(ArrayImages(images), settings, cache=ResultCache(tmp_path), progress=False)
     models = module.load(settings)
     alone = judge_images([str(k) for k in range(6)], images, models, settings)
     assert list(found["status"]) == list(alone["status"])
@@ -165,6 +170,6 @@ def test_other_weights_are_other_judgements(tmp_path, monkeypatch):
     # A single file by its content; names of weights that lie elsewhere by themselves.
     two = hashlib.sha256(b"two").hexdigest()
     assert files_digest(f"fairface:{file}", "clip") == two
-    elsewhere = ("ViT-L-14:openai", "laion/CLIP-ViT-B-32-laion2B-s34B-b79K", "vqa:a/b", "mediapipe:x", WHOLE)
+    elsewhere = ("ViT-L-14:openai", "laion/CLIP-ViT-B-32-laion2B-s34B-b79K", "vqa:a/b", "mediapipe:x", WHOLE_IMAGE)
     for name in elsewhere:
         assert files_digest(name, "clip") == name

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 from biaslab.judges import objects
 from biaslab.judges.objects import LEAST, Detector, columns, detect
 
@@ -63,7 +63,7 @@ def test_boxes_and_labels_are_those_of_the_librarys_own_steps(kind, tmp_path, ph
     model, processor = save(tmp_path, kind)
     with torch.no_grad():
         outputs = [model(**processor(images=[photo], return_tensors="pt")) for photo in photos]
-    found = Detector(str(tmp_path), {v: [] for v in LABELS.values()}, device="cpu").look(photos)
+    found = Detector(str(tmp_path), {v: [] for v in LABELS.values()}, device="cpu").detect(photos)
     # DETR has a fifth way to be, which is nothing at all.
     assert outputs[0].logits.shape[-1] == (4 if kind == "RTDetr" else 5)
     said = set()
@@ -101,7 +101,7 @@ class Told:
         self.loaded.append((name, list(classes), options))
         return self
 
-    def look(self, images):
+    def detect(self, images):
         numbers = [int(image[0, 0, 0]) for image in images]
         self.looked += numbers
         return [(self.SCORES[:n], self.BOXES[:n]) for n in numbers]
@@ -118,7 +118,7 @@ TWO = {"dog": [], "bicycle": ["bike"]}
 
 @pytest.fixture
 def shown():
-    images = [picture(4), Unreadable("truncated"), picture(0), Unreadable("blocked"), picture(2, width=9)]
+    images = [picture(4), UnreadableImage("truncated"), picture(0), UnreadableImage("blocked"), picture(2, width=9)]
     return ArrayImages(images, ["four", "broken", "none", "withheld", "two"])
 
 
@@ -126,7 +126,7 @@ def shown():
 def look(monkeypatch):
     def _look(images, named, store, told, classes=TWO, **options):
         monkeypatch.setattr(objects, "Detector", told)
-        return detect(images, str(named), classes, store=Store(store), progress=False, **options)
+        return detect(images, str(named), classes, cache=ResultCache(store), progress=False, **options)
 
     return _look
 
@@ -171,7 +171,9 @@ def test_images_are_looked_at_once_and_what_else_is_asked_anew(look, shown, name
         assert told.looked == ([4, 0, 2] if images is shown else [1])
 
 
-@pytest.mark.parametrize("images", [[], [picture(0), picture(0)], [Unreadable("truncated"), Unreadable("blocked")]])
+@pytest.mark.parametrize(
+    "images", [[], [picture(0), picture(0)], [UnreadableImage("truncated"), UnreadableImage("blocked")]]
+)
 def test_nothing_found_is_an_empty_table(images, look, named, tmp_path):
     told = Told()
     found, looked = look(ArrayImages(images), named, tmp_path, told)

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 from biaslab.judges import people as module
 from biaslab.judges.faces import Face
 from biaslab.judges.fairface import FairFaceGender
@@ -123,7 +123,7 @@ def judges():
 def run(judges_are, tmp_path):
     def _run(asked, *, images=None, settings=JudgeSettings(), made=...):  # noqa: B008
         judges_are(judges() if made is ... else made)
-        return judge_people(images or source(), asked, settings, store=Store(tmp_path), progress=False)
+        return judge_people(images or source(), asked, settings, cache=ResultCache(tmp_path), progress=False)
 
     return _run
 
@@ -132,7 +132,7 @@ def run(judges_are, tmp_path):
 
 
 def test_every_pair_has_its_outcome(run):
-    images = source(Unreadable("truncated"), Unreadable("blocked"))
+    images = source(UnreadableImage("truncated"), UnreadableImage("blocked"))
     found = run(ask(images.table["image_id"], "nurse", "carpenter"), images=images)
     assert list(found.columns) == list(module.COLUMNS) and len(found) == 2 * 13
     outcomes = {k: tuple(rows["status"]) for k, rows in found.groupby("image_id")}
@@ -175,9 +175,9 @@ def test_three_people_and_one_in_a_picture_of_three(run):
 
 
 def test_one_person_is_judged_as_judge_does(run, tmp_path):
-    images = source(Unreadable("truncated"), Unreadable("blocked"))
+    images = source(UnreadableImage("truncated"), UnreadableImage("blocked"))
     found = run(ask(images.table["image_id"], "nurse"), images=images)
-    expected = judge(images, JudgeSettings(), store=Store(tmp_path / "one"), progress=False)
+    expected = judge(images, JudgeSettings(), cache=ResultCache(tmp_path / "one"), progress=False)
     same = ["image_id", "gender", *NUMBERS, "reason"]
     pd.testing.assert_frame_equal(found[same], expected[same], check_dtype=False)
     several = expected["status"].replace("multiple_faces", "too_many_faces")
@@ -199,9 +199,9 @@ def test_limits_decide_on_what_is_kept_and_nothing_is_judged_again(run):
     pd.testing.assert_frame_equal(first, again(batch_size=3).reset_index())
     assert again(threshold=0.96).loc["case-5", "status"].tolist() == ["uncertain"] * 2
     assert again(threshold=0.8).loc["case-10", "gender"].tolist() == ["unsure", "female"]
-    assert again(min_face=0.05).loc["case-7", "status"].tolist() == ["judged"] * 2
+    assert again(min_face_size=0.05).loc["case-7", "status"].tolist() == ["judged"] * 2
     with pytest.raises(AssertionError, match="loaded again"):
-        again(min_score=0.4)
+        again(min_face_score=0.4)
 
 
 # -- what each crop shows ----------------------------------------------------------------------------------
@@ -329,10 +329,10 @@ def test_people_of_renders_are_judged_right(tmp_path):
     from biaslab_world.pairs import held_out_pairs
 
     renders = held_out_pairs(60, seed=3)
-    truth, store = renders.table, Store(tmp_path)
+    truth, store = renders.table, ResultCache(tmp_path)
     asked = truth[["image_id", "position", "phrase"]]
     settings = JudgeSettings(faces="mini-detector", gender="mini-clip")
-    found = judge_people(renders, asked, settings, store=store, progress=False)
+    found = judge_people(renders, asked, settings, cache=store, progress=False)
     passed = found["status"].isin(["judged", "uncertain"])
     assert passed.mean() >= 0.85
     judged = (found["status"] == "judged") & ~truth["ambiguous"]
@@ -342,6 +342,6 @@ def test_people_of_renders_are_judged_right(tmp_path):
     assert len(looked) >= 90 and (looked == "correct").mean() >= 0.95 and "swapped" not in set(looked)
     # Asked for the other way round, nobody stands as asked.
     turned = asked.assign(phrase=asked.groupby("image_id")["phrase"].transform(lambda p: p.to_numpy()[::-1]))[:60]
-    found = judge_people(renders, turned, settings, store=store, progress=False)
+    found = judge_people(renders, turned, settings, cache=store, progress=False)
     looked = found.loc[found["role"] != "", "role"]
     assert (looked == "swapped").mean() >= 0.95 and "correct" not in set(looked)

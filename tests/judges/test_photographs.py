@@ -19,8 +19,8 @@ def test_yunet_counts_the_people_of_photographs_as_reports_say(root):
     module = photographed.benchmark(root, NAME)
     table, images = module.labelled(photographed.pictures(module))
     found = faces.load(YUNET).faces(images)
-    figures = module.counted(table, np.array([len(seen) for seen in found]))
-    assert {k: list(figures[k]) for k in ("groups", "alone")} == photographs.measured()["faces"][YUNET]
+    figures = module.n_unit(table, np.array([len(seen) for seen in found]))
+    assert {k: list(figures[k]) for k in ("groups", "alone")} == photographs.error_rates()["faces"][YUNET]
     # The least that it was chosen for: groups within one face, and nine of ten portraits.
     assert figures["groups"][0] >= 16 and figures["alone"][0] >= 0.9 * figures["alone"][1]
     assert figures["recall"] > 0.95 and figures["precision"] > 0.95
@@ -42,19 +42,19 @@ def test_the_gender_of_portraits_is_judged_as_reports_say(root):
     module = photographed.benchmark(root, NAME)
     table, images = module.labelled(photographed.pictures(module))
     found = module.judged(table, images, JudgeSettings(faces=YUNET, gender=DLIB))
-    assert list(found["alone"]) == photographs.measured()["genders"][DLIB]
+    assert list(found["alone"]) == photographs.error_rates()["genders"][DLIB]
     right, sure, _ = found["alone"]
     assert right >= 0.95 * sure
 
 
 def test_what_is_said_of_judges():
-    yunet = photographs.of_faces(YUNET)
+    yunet = photographs.face_errors(YUNET)
     assert "`yunet` counted 18 of 19 images of groups" in yunet and "61 of 65 portraits" in yunet
     assert "a check of 84 photorealistic images" in yunet
-    short = photographs.of_faces("mediapipe:blaze_face_short_range.tflite")
+    short = photographs.face_errors("mediapipe:blaze_face_short_range.tflite")
     assert "counted 3 of 19" in short and "passes as a pair" in short
-    unknown = photographs.of_faces("hustvl/yolos-tiny")
+    unknown = photographs.face_errors("hustvl/yolos-tiny")
     assert "`hustvl/yolos-tiny` counts faces in photographs was not measured" in unknown
-    assert photographs.of_faces("") == photographs.of_faces("whole image") == ""
-    assert "right about 56 of the 57 people of whom it was sure, and unsure of 4" in photographs.of_gender(DLIB)
-    assert photographs.of_gender("ViT-L-14:openai") == ""
+    assert photographs.face_errors("") == photographs.face_errors("whole image") == ""
+    assert "right about 56 of the 57 people of whom it was sure, and unsure of 4" in photographs.gender_errors(DLIB)
+    assert photographs.gender_errors("ViT-L-14:openai") == ""

@@ -60,9 +60,9 @@ def test_a_package_that_is_not_there_is_told_with_how_it_is_installed(package, m
 
 
 def test_a_name_stands_for_one_kind_of_judge(package):
-    assert pinned.known(YUNET, "detector") and pinned.known(DLIB, "clip")
+    assert pinned.find_pinned(YUNET, "detector") and pinned.find_pinned(DLIB, "clip")
     for name, kind in ((YUNET, "clip"), (DLIB, "detector"), ("yunett", "detector")):
-        assert pinned.known(name, kind) is None
+        assert pinned.find_pinned(name, kind) is None
         with pytest.raises(ParameterError, match=f"no {kind} model named '{name}'"):
             lookup.look_up(name, kind)
     # It finds faces, and no chairs.

@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError, ParameterError, UnknownNameError
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 from biaslab.judges import people, plugins
 from biaslab.judges.faces import Face
 from biaslab.judges.judge import Judge, JudgeSettings, judge
-from biaslab.judges.judge_names import WHOLE, files_digest
+from biaslab.judges.judge_names import WHOLE_IMAGE, files_digest
 from biaslab.judges.skin_tone import judge_skin_tones
 
 EXAMPLE = Path(__file__).parent / "example_judge"
@@ -31,8 +31,8 @@ def grey(level):
 
 def judged(name, tmp_path, levels):
     images = ArrayImages([grey(level) for level in levels])
-    settings = JudgeSettings(gender=name, faces=WHOLE)
-    return judge(images, settings, store=Store(tmp_path / "store"), device="cpu", progress=False)
+    settings = JudgeSettings(gender=name, faces=WHOLE_IMAGE)
+    return judge(images, settings, cache=ResultCache(tmp_path / "store"), device="cpu", progress=False)
 
 
 def test_an_installed_judge_judges(installed, tmp_path):
@@ -86,7 +86,7 @@ def test_it_is_told_whom_it_is_asked_about(installed, tmp_path):
     model = plugins.load("plugin:asked", device="cpu", batch_size=0)
     judges = Judge(types.SimpleNamespace(faces=lambda images: [faces for _ in images]), model)
     image, phrases = np.zeros((24, 48, 3), np.uint8), ["nurse", "pilot"]
-    found = people.judge_people_images(["i"], [phrases], [image], judges, JudgeSettings(min_face=0.1))
+    found = people.judge_people_images(["i"], [phrases], [image], judges, JudgeSettings(min_face_size=0.1))
     first, second = model._ask.__self__.asked
     assert (first.box, first.landmarks, first.position, first.phrase) == ((10, 4, 20, 14), eyes, 1, "nurse")
     assert (second.box, second.landmarks, second.position, second.people) == ((30, 4, 40, 14), (), 2, 2)
@@ -97,11 +97,11 @@ def test_it_is_told_whom_it_is_asked_about(installed, tmp_path):
 def toned(name, tmp_path, images, **faces):
     source = ArrayImages(images)
     of = source.table.assign(**{"x0": 2.0, "y0": 2.0, "x1": 6.0, "y1": 6.0} | faces)
-    return judge_skin_tones(source, of, name, store=Store(tmp_path / "store"), device="cpu", progress=False)
+    return judge_skin_tones(source, of, name, cache=ResultCache(tmp_path / "store"), device="cpu", progress=False)
 
 
 def test_an_installed_judge_says_skin_tones(installed, tmp_path, monkeypatch):
-    images = [grey(255), grey(0), grey(128), Unreadable("truncated"), grey(0)]
+    images = [grey(255), grey(0), grey(128), UnreadableImage("truncated"), grey(0)]
     found = toned("plugin:tones", tmp_path, images, x1=[6.0, 6.0, 6.0, 6.0, np.nan])
     # 10 less nine times the brightness: of 128 that is 5, as 4.52 is nearest to.
     assert found["tone"].tolist()[:3] == [1, 10, 5]
@@ -179,6 +179,6 @@ def test_a_package_that_cannot_be_imported_is_an_error_of_its_own(tmp_path, monk
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
     monkeypatch.syspath_prepend(tmp_path)
-    for ask in (plugins.knows, plugins.digest, lambda name: plugins.load(name, device="cpu", batch_size=0)):
+    for ask in (plugins.known_domain, plugins.digest, lambda name: plugins.load(name, device="cpu", batch_size=0)):
         with pytest.raises(ParameterError, match=rf"plugin:odd cannot be loaded as a judge: {told}$"):
             ask("plugin:odd")

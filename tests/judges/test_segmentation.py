@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError, MissingInputError, ParameterError
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 from biaslab.judges import grounded_sam, lookup, segmentation, segmenters
 from biaslab.judges.judge_names import files_digest
 from biaslab.judges.segmenters import Instance
@@ -63,7 +63,7 @@ def test_a_segformer_sees_the_regions_of_its_own_logits(tiny, photos):
 
     model = transformers.SegformerForSemanticSegmentation.from_pretrained(tiny("segformer")).eval()
     processor = transformers.SegformerImageProcessor.from_pretrained(tiny("segformer"))
-    found = segmenters.Segmenter(tiny("segformer"), LOW, device="cpu").look(photos)
+    found = segmenters.Segmenter(tiny("segformer"), LOW, device="cpu").segment(photos)
     named = {1: "dog", 2: "coffee cup", 3: "person"}
     for image, seen in zip(photos, found, strict=True):
         with torch.no_grad():
@@ -85,7 +85,7 @@ def test_a_segformer_sees_the_regions_of_its_own_logits(tiny, photos):
 @pytest.mark.parametrize("kind", ["segformer", "mask2former"])
 def test_what_a_segmenter_sees_does_not_depend_on_the_batch(kind, tiny, photos):
     segmenter = segmenters.Segmenter(tiny(kind), LOW, device="cpu")
-    one, all_ = [segmenter.look([photo])[0] for photo in photos], segmenter.look(photos)
+    one, all_ = [segmenter.segment([photo])[0] for photo in photos], segmenter.segment(photos)
     for first, second in zip(one, all_, strict=True):
         assert [i.object for i in first] == [i.object for i in second]
         np.testing.assert_allclose([i.score for i in first], [i.score for i in second], atol=1e-4)
@@ -105,7 +105,7 @@ WORDS = ("dog", "cup", "skateboard")
 @pytest.mark.parametrize(("tagger", "segmenter"), [("siglip", "sam"), ("clip", "none")])
 def test_three_models_find_instances_in_each_image(tagger, segmenter, tiny, photos):
     names = [tiny(n) if n != "none" else n for n in (tagger, "grounding_dino", segmenter)]
-    found = grounded_sam.Grounded(*names, LOW, WORDS, device="cpu").look(photos)
+    found = grounded_sam.Grounded(*names, LOW, WORDS, device="cpu").segment(photos)
     assert len(found) == 3 and all(found)
     for image, seen in zip(photos, found, strict=True):
         for i in seen:
@@ -238,7 +238,7 @@ class Told:
         self.loaded.append((name, words))
         return self
 
-    def look(self, images):
+    def segment(self, images):
         self.looked += len(images)
         found = []
         for image in images:
@@ -254,13 +254,13 @@ def picture(n):
 
 
 def test_each_image_has_its_instances_best_first_and_is_looked_at_once(named, tmp_path, monkeypatch):
-    source = ArrayImages([picture(3), Unreadable("truncated"), picture(0), picture(1)], list("abcd"))
+    source = ArrayImages([picture(3), UnreadableImage("truncated"), picture(0), picture(1)], list("abcd"))
     words = tmp_path / "words.txt"
     words.write_text("Dog\n\ncoffee_cup\ndog\n")
-    told, store = Told(), Store(tmp_path / "store")
+    told, store = Told(), ResultCache(tmp_path / "store")
     monkeypatch.setattr(segmentation, "load", told)
-    given = {"vocabulary": str(words), "store": store, "progress": False, "device": "cpu"}
-    found = segmentation.find(source, str(named), **given)
+    given = {"vocabulary": str(words), "cache": store, "progress": False, "device": "cpu"}
+    found = segmentation.find_instances(source, str(named), **given)
     assert list(found.objects) == list(COLUMNS)
     assert found.objects[["image_id", "instance"]].to_numpy().tolist() == [["a", 0], ["a", 1], ["a", 2], ["d", 0]]
     np.testing.assert_allclose(found.objects["score"], [0.3, 0.2, 0.1, 0.1])
@@ -270,15 +270,15 @@ def test_each_image_has_its_instances_best_first_and_is_looked_at_once(named, tm
     looked = [["a", "", ""], ["b", "unreadable", "truncated"], ["c", "", ""], ["d", "", ""]]
     assert found.images.to_numpy().tolist() == looked
     assert told.loaded == [(str(named), ("dog", "coffee cup"))] and told.looked == 3
-    again = segmentation.find(source, str(named), **given)
+    again = segmentation.find_instances(source, str(named), **given)
     pd.testing.assert_frame_equal(again.objects, found.objects)
     assert told.looked == 3
     # Another threshold is another look.
-    segmentation.find(source, str(named), thresholds=Thresholds(box=0.3), **given)
+    segmentation.find_instances(source, str(named), thresholds=Thresholds(box=0.3), **given)
     assert told.looked == 6
     # No image and no object are empty tables.
     for images in ([], [picture(0)]):
-        found = segmentation.find(ArrayImages(images), str(named), **given)
+        found = segmentation.find_instances(ArrayImages(images), str(named), **given)
         assert found.objects.empty and list(found.objects) == list(COLUMNS) and len(found.images) == len(images)
 
 
@@ -368,4 +368,4 @@ def test_a_column_a_file_or_a_size_that_is_missing_is_named(tmp_path):
         with pytest.raises(InputError, match=f"no column '{column}'"):
             segmentation.read(written(tmp_path, drop=[column]), IDS)
     with pytest.raises(MissingInputError, match=r"none\.csv"):
-        segmentation.find(ArrayImages([]), str(tmp_path / "none.csv"), store=Store(tmp_path))
+        segmentation.find_instances(ArrayImages([]), str(tmp_path / "none.csv"), cache=ResultCache(tmp_path))

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError, UnknownNameError
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 from biaslab.judges import similarity
 from biaslab.judges.features import Features
 from biaslab.judges.similarity import METRICS, compare
@@ -26,7 +26,7 @@ PAIRS = pd.DataFrame(PAIRS, columns=["first", "second"])
 def images():
     rng = np.random.default_rng(0)
     arrays = [np.repeat(np.repeat(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8), 8, 0), 8, 1) for _ in range(3)]
-    lost, small = Unreadable("truncated"), arrays[0][:32, :32]
+    lost, small = UnreadableImage("truncated"), arrays[0][:32, :32]
     return ArrayImages([*arrays, small, lost], ["a", "b", "c", "small", "lost"])
 
 
@@ -35,7 +35,7 @@ def compared(images, tmp_path):
     """Compare pairs of the images by something."""
 
     def _compared(*by, pairs=PAIRS):
-        return compare(images, pairs, *by, store=Store(tmp_path), device="cpu", progress=False)
+        return compare(images, pairs, *by, cache=ResultCache(tmp_path), device="cpu", progress=False)
 
     return _compared
 

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.cache.result_cache import Store
-from biaslab.hub.image_sources import Unreadable
+from biaslab.cache.result_cache import ResultCache
+from biaslab.hub.image_sources import UnreadableImage
 from biaslab.hub.registry import DRAWINGS
 from biaslab.judges import skin_tone
 from biaslab.judges.skin_tone import judge_skin_tones
@@ -19,7 +19,7 @@ BOX = (10.0, 5.0, 30.0, 29.0)
 COLUMNS = ["tone", "angle", "red", "green", "blue", "share", "reason"]
 
 
-face_tones = partial(skin_tone.face_tones, pictures=DRAWINGS)
+face_tones = partial(skin_tone.face_tones, image_domain=DRAWINGS)
 
 
 def face(colour, ground=(20, 90, 200)):
@@ -57,7 +57,7 @@ def test_features_and_background_do_not_count():
 
 def test_what_is_not_there_has_a_reason():
     noise = np.random.default_rng(0).integers(0, 256, (40, 48, 3), dtype=np.uint8)
-    images = [face(swatch_rgb()[4]), Unreadable("truncated"), noise]
+    images = [face(swatch_rgb()[4]), UnreadableImage("truncated"), noise]
     boxes = [BOX, (np.nan,) * 4, (10, 5, 13.9, 29), (60, 5, 80, 29), BOX, BOX]
     # A box of which a part is known is none, even where that part is small. Beyond the image nothing is seen.
     boxes += [(np.nan, 5, 30, 8), (10, 5, 13, np.nan), (-20, -20, 70, 70)]
@@ -105,8 +105,8 @@ def test_judged_people_are_looked_at_once(rendered, tmp_path, monkeypatch):
     people[["x0", "y0", "x1", "y1"]] = boxes[use]
     people = people.sample(frac=1, random_state=0)
     people.iloc[3, 2:] = np.nan
-    source.pictures = DRAWINGS
-    how = {"store": Store(tmp_path), "progress": False}
+    source.image_domain = DRAWINGS
+    how = {"cache": ResultCache(tmp_path), "progress": False}
     found = judge_skin_tones(source, people, **how)
     assert list(found["image_id"]) == list(people["image_id"]) and found["reason"][3] == "no face"
     direct = face_tones(images, people[["x0", "y0", "x1", "y1"]], [int(k[1:]) for k in people["image_id"]])
@@ -116,7 +116,7 @@ def test_judged_people_are_looked_at_once(rendered, tmp_path, monkeypatch):
 
 
 def test_photographs_are_read_where_it_is_asked_for(tmp_path):
-    source, how = ArrayImages([face(swatch_rgb()[4])]), {"store": Store(tmp_path), "progress": False}
+    source, how = ArrayImages([face(swatch_rgb()[4])]), {"cache": ResultCache(tmp_path), "progress": False}
     people = pd.DataFrame([("0", *BOX)], columns=["image_id", "x0", "y0", "x1", "y1"])
     # The same pixels, drawn, are read as such, and not found again as a photograph's.
     for pictures, names, read in (
@@ -124,10 +124,10 @@ def test_photographs_are_read_where_it_is_asked_for(tmp_path):
         ("photographs", ("pixels",), (5, "", "tone by pixels")),
         (DRAWINGS, ("",), (5, "", "tone by pixels")),
     ):
-        source.pictures = pictures
+        source.image_domain = pictures
         for name in names:
             found = judge_skin_tones(source, people, name, **how)[["tone", "reason", "judge"]].astype(object)
             assert tuple(found.where(found.notna(), None).iloc[0]) == read
-    source.pictures = "photographs"
+    source.image_domain = "photographs"
     nobody = judge_skin_tones(source, people.iloc[:0], **how)
     assert nobody.empty and list(nobody) == ["image_id", *COLUMNS, "judge"]

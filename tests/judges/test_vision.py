@@ -10,12 +10,12 @@ from array_images import ArrayImages
 from fake_endpoint import completion, failure
 from fake_vision import FakeVision, picture_of
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.endpoints import chat
 from biaslab.endpoints.purchases import summary
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import InputError, ParameterError, RunError
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 from biaslab.judges import domains, skin_tone, vision
 from biaslab.judges.questions import IMAGE, read_questions
 from biaslab.judges.settings import JudgeSettings, VisionSettings
@@ -32,9 +32,9 @@ def loopback(monkeypatch):
 
 
 def model(server, *, price=0.0, limit=0.0, shown="position", concurrency=4, **more):
-    at = {"url": server.url, "key_variable": "", "timeout": 5.0}
+    at = {"url": server.url, "api_key_env": "", "timeout": 5.0}
     at["concurrency"] = concurrency
-    how = VisionSettings(shown=shown, **more)
+    how = VisionSettings(person_view=shown, **more)
     return Vision(EndpointSettings(model="eye", price=price, cost_limit=limit, **at), how)
 
 
@@ -58,7 +58,7 @@ def asked_of(n, positions=1):
 @pytest.fixture
 def judged_by(tmp_path):
     def _judged(vision, images, n, positions=1):
-        how = {"store": Store(tmp_path), "progress": False}
+        how = {"cache": ResultCache(tmp_path), "progress": False}
         return judge_people(ArrayImages(images), asked_of(n, positions), vision, JudgeSettings(), **how)
 
     return _judged
@@ -68,7 +68,7 @@ def judged_by(tmp_path):
 def ask_once(tmp_path):
     """Ask a model one question about one image."""
     units = pd.DataFrame({"image_id": ["0"], "question": "?"})
-    return lambda vision: ask_about(ArrayImages(coloured(0)), units, vision, store=Store(tmp_path))
+    return lambda vision: ask_about(ArrayImages(coloured(0)), units, vision, cache=ResultCache(tmp_path))
 
 
 def test_each_person_is_a_closed_question_that_tells_no_word_of_the_prompt(judged_by):
@@ -93,10 +93,10 @@ def test_of_two_people_it_is_told_the_place_or_shown_the_part(tmp_path):
     images = ArrayImages([picture])
     with FakeVision(lambda *_: "unclear").running() as server:
         for shown in ("position", "crop"):
-            units = vision.units_of(whom, vision.GENDER, ("female", "male"), shown)
-            ask_about(images, units, model(server, shown=shown), store=Store(tmp_path))
+            units = vision.question_units(whom, vision.GENDER, ("female", "male"), shown)
+            ask_about(images, units, model(server, person_view=shown), cache=ResultCache(tmp_path))
     whom = pd.DataFrame({"image_id": "0", "position": [1, 2, 3, 4]})
-    asked = vision.units_of(whom, "A hat?", ("yes", "no"), "position")["question"]
+    asked = vision.question_units(whom, "A hat?", ("yes", "no"), "position")["question"]
     assert asked[3] == "About the person, number 4 from the left, in the picture: A hat?"
     messages = [r["messages"][0] for r in server.requests]
     texts = [m["content"][0]["text"].partition(":")[0] for m in messages[:2]]
@@ -117,7 +117,7 @@ def test_people_are_cut_out_where_the_gate_lets_them_pass(judged_by, monkeypatch
     picture = np.zeros((40, 80, 3), np.uint8)
     picture[:, 40:] = (200, 100, 200)
     with FakeVision(lambda *_: "female").running() as server:
-        judged = judged_by(model(server, shown="crop"), [*[picture] * 3, Unreadable("damaged")], 4, 2)
+        judged = judged_by(model(server, person_view="crop"), [*[picture] * 3, UnreadableImage("damaged")], 4, 2)
     outcomes = ["judged", "one_face", "no_face", "unreadable"]
     assert judged["status"].tolist() == [outcome for outcome in outcomes for _ in range(2)]
     assert judged["x0"].tolist()[:2] == [10, 50] and judged["x0"][2:].isna().all() and len(server.requests) == 2
@@ -148,7 +148,7 @@ def test_what_is_no_answer_is_asked_again_and_then_counted_with_why(judged_by):
     refused = 200, {}, json.dumps({"choices": [REFUSAL]})
     replies = {0: completion("A person."), 1: refused, 2: failure(413, "too large")}
     with FakeVision(lambda picture, *_: replies.get(red(picture), "male")).running() as server:
-        images = [*coloured(0, 1, 2, 3), Unreadable("damaged")]
+        images = [*coloured(0, 1, 2, 3), UnreadableImage("damaged")]
         judged, again = (judged_by(model(server), images, 5) for _ in range(2))
     assert judged["status"].tolist() == ["unanswered"] * 3 + ["judged", "unreadable"]
     assert judged["reason"][0] == "no answer of the list: A person."
@@ -205,7 +205,7 @@ def test_a_server_that_fails_stops_the_work_and_keeps_what_it_said(judged_by, re
 
 def test_other_ways_of_asking_are_other_answers(ask_once):
     with FakeVision(lambda *_: "female").running() as server:
-        for more in ({}, {"size": 32}, {"temperature": None}, {"detail": "low"}):
+        for more in ({}, {"max_side": 32}, {"temperature": None}, {"detail": "low"}):
             ask_once(model(server, **more))
     assert len(server.requests) == 4
     assert "temperature" not in server.requests[2]
@@ -217,7 +217,7 @@ def test_skin_tones_are_of_the_scale_or_have_a_reason(tmp_path):
     people = asked_of(4).assign(**dict.fromkeys(("x0", "y0", "x1", "y1"), np.nan))
     with FakeVision(lambda picture, *_: answers[red(picture)]).running() as server:
         tones = skin_tone.judge_skin_tones(
-            ArrayImages(coloured(0, 1, 2, 3)), people, "endpoint:eye", vision=model(server), store=Store(tmp_path)
+            ArrayImages(coloured(0, 1, 2, 3)), people, "endpoint:eye", vision=model(server), cache=ResultCache(tmp_path)
         )
     assert tones["tone"].tolist()[:2] == [3.0, 10.0] and tones["tone"].isna().tolist() == [False] * 2 + [True] * 2
     assert tones["reason"].tolist() == ["", "", "unclear", "nobody"] and set(tones["judge"]) == {"endpoint:eye"}
@@ -257,12 +257,12 @@ def test_files_that_hold_no_questions_are_refused_with_the_fix(tmp_path, text, s
 
 
 def test_an_image_that_several_things_are_asked_about_is_packed_once(tmp_path, monkeypatch):
-    packed, whole = [], chat.picture
-    monkeypatch.setattr(chat, "picture", lambda *given, **how: packed.append(1) or whole(*given, **how))
+    packed, whole = [], chat.image_message
+    monkeypatch.setattr(chat, "image_message", lambda *given, **how: packed.append(1) or whole(*given, **how))
     units = pd.DataFrame({"image_id": ["0", "0", "1", "0"], "question": list("abcd")})
     units["answers"] = ["", '["yes", "no"]', "", ""]
     with FakeVision(lambda *_: "yes").running() as server:
-        found = ask_about(ArrayImages(coloured(0, 1)), units, model(server), store=Store(tmp_path))
+        found = ask_about(ArrayImages(coloured(0, 1)), units, model(server), cache=ResultCache(tmp_path))
     assert len(packed) == 2 and len(server.requests) == 4 and found["answer"].notna().all()
 
 
@@ -270,7 +270,7 @@ def test_answers_that_are_kept_need_no_key_and_no_room_for_more(ask_once, monkey
     monkeypatch.setenv("EYE_KEY", "sk-test-1234567890")
     with FakeVision(lambda *_: "yes").running() as server:
         paid = model(server, price=1.0, limit=1.0)
-        paid = replace(paid, endpoint=paid.endpoint.changed(key_variable="EYE_KEY"))
+        paid = replace(paid, endpoint=paid.endpoint.changed(api_key_env="EYE_KEY"))
         first = ask_once(paid)
         monkeypatch.delenv("EYE_KEY")
         bare = replace(paid, endpoint=paid.endpoint.changed(cost_limit=0.0, price=None))
@@ -282,5 +282,5 @@ def test_answers_that_are_kept_need_no_key_and_no_room_for_more(ask_once, monkey
 def test_what_looks_for_things_is_no_model_behind_an_endpoint(setting):
     pipeline = Pipeline("endpoint:maker", Settings(vision={"url": "http://127.0.0.1:9", "price": 0}), progress=False)
     with pytest.raises(ParameterError, match=r"only answer questions: try") as error:
-        requirements.look_up(requirements.Use(setting, "endpoint:eye", domains.ROLES[setting].kind), pipeline)
+        requirements.look_up(requirements.ModelUse(setting, "endpoint:eye", domains.ROLES[setting].kind), pipeline)
     assert setting in str(error.value)

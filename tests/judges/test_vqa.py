@@ -8,9 +8,9 @@ import pytest
 from array_images import ArrayImages
 from tiny_blip import own_text
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 from biaslab.judges import blip as blips
 from biaslab.judges import vqa
 from biaslab.judges.questions import question, read_answer, read_yes_no
@@ -74,7 +74,7 @@ def picture(left, right=0):
 
 @pytest.fixture
 def images():
-    shown = [picture(0, 1), picture(2, 3), Unreadable("truncated"), picture(1), Unreadable("blocked")]
+    shown = [picture(0, 1), picture(2, 3), UnreadableImage("truncated"), picture(1), UnreadableImage("blocked")]
     return ArrayImages(shown, ["two", "odd", "broken", "one", "withheld"])
 
 
@@ -92,7 +92,7 @@ ASKED = pd.DataFrame(
 def run(monkeypatch):
     def _run(images, asked, name, store, told):
         monkeypatch.setattr(blips, "load", lambda *_, **__: told)
-        return judge_people_vqa(images, asked, f"vqa:{name}", store=Store(store), progress=False)
+        return judge_people_vqa(images, asked, f"vqa:{name}", cache=ResultCache(store), progress=False)
 
     return _run
 
@@ -177,7 +177,7 @@ def test_texts_are_transformers_own_in_any_batch(which, kind, of_class, prompt, 
 def described(photos, name, store, kind="captioner"):
     images = ArrayImages([np.require(photo, requirements="W") for photo in photos])
     units = pd.DataFrame({"image_id": ["0", "1"], "question": ""})
-    found = ask_about(images, units, str(name), store=Store(store), kind=kind, device="cpu", progress=False)
+    found = ask_about(images, units, str(name), cache=ResultCache(store), kind=kind, device="cpu", progress=False)
     return found["answer"].tolist()
 
 

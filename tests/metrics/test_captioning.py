@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from biaslab.errors import InputError
-from biaslab.metrics.captioning import caption_scores, split
+from biaslab.metrics.captioning import caption_scores, split_words
 from biaslab.stats import mean_interval
 
 scorers = pytest.importorskip("pycocoevalcap.bleu.bleu_scorer", reason="scores need the extra 'models'")
@@ -103,8 +103,8 @@ def test_nothing_in_common_is_zero():
     ],
 )
 def test_texts_are_split_into_words(text, words):
-    assert split(text) == words
-    assert split(split(text).replace(" '", "'")) == words
+    assert split_words(text) == words
+    assert split_words(split_words(text).replace(" '", "'")) == words
 
 
 # -- intervals -----------------------------------------------------------------------------------------------

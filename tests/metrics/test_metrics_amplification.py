@@ -8,10 +8,10 @@ from biaslab.errors import InputError, UnknownNameError
 from biaslab.metrics.amplification import (
     DEFINITIONS,
     amplification,
+    bias_direction,
     directional_amplification,
     exclusion_reason,
     expected_amplification,
-    lean,
 )
 
 # training, generated:   both male   both female  flips    T at 50   G at 50   T at 50, G missing
@@ -27,7 +27,7 @@ def test_amplification_by_hand():
 def test_directional_by_hand():
     # male lean: T - G = 25 - 10; female: G - T = 70 - 80; male: 40 - 75; no lean; male: 30 - 50
     np.testing.assert_allclose(directional_amplification(G, T), [15, -10, -35, np.nan, -20, np.nan])
-    np.testing.assert_array_equal(lean([0, 49.9, 50, 50.1, 100, np.nan]), [-1, -1, 0, 1, 1, np.nan])
+    np.testing.assert_array_equal(bias_direction([0, 49.9, 50, 50.1, 100, np.nan]), [-1, -1, 0, 1, 1, np.nan])
 
 
 def test_measures_broadcast_and_take_scalars():

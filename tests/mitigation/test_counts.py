@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from biaslab.mitigation.counts import critique as criticised
-from biaslab.mitigation.counts import share_to_tell, shrunk
+from biaslab.mitigation.counts import share_to_tell, shrink_share
 from biaslab.mitigation.critique import Counts, critiques_table
 
 
@@ -20,14 +20,14 @@ def by_identity(critique):
 
 def test_shares_that_differ_by_chance_become_their_mean():
     # Mean 0.7; sum n (p - m)^2 = 2 * 10 * 0.01 = 0.2, over 0.21 is 0.952, below the 1 that chance alone gives.
-    values, mean, rho = shrunk([8, 6], [10, 10])
+    values, mean, rho = shrink_share([8, 6], [10, 10])
     assert (mean, rho) == (pytest.approx(0.7), 0)
     assert values == pytest.approx([0.7, 0.7])
 
 
 def test_the_drawn_share_is_the_mean_of_the_beta_posterior():
     count, n = np.array([30, 22, 5, 9, 0]), np.array([40, 40, 20, 10, 0])
-    values, mean, rho = shrunk(count, n)
+    values, mean, rho = shrink_share(count, n)
     strength = (1 - rho) / rho
     posterior = stats.beta(mean * strength + count, (1 - mean) * strength + n - count).mean()
     assert 0 < rho < 1
@@ -39,22 +39,22 @@ def test_the_drawn_share_is_the_mean_of_the_beta_posterior():
 def test_weights_stand_in_for_people_who_were_told():
     # Of 100 each, 50 of the first are left. Mean (0.9 + 0.6) / 2; sum w (p - m)^2 = 2 * 100 * 0.0225 = 4.5, over
     # 0.1875 is 24; 100 * 0.5 * (1/50 + 1/100) = 1.5 is chance; 50 * (49/50 + 99/100) = 98.5: rho = 22.5 / 98.5.
-    values, mean, rho = shrunk([45, 60], [50, 100], [100, 100])
+    values, mean, rho = shrink_share([45, 60], [50, 100], [100, 100])
     assert (mean, rho) == (pytest.approx(0.75), pytest.approx(22.5 / 98.5))
     assert values[0] == pytest.approx(0.75 + 0.15 * 50 * rho / (1 + 49 * rho))
-    for given, plain in zip(shrunk([9, 3], [10, 10], [10, 10]), shrunk([9, 3], [10, 10]), strict=True):
+    for given, plain in zip(shrink_share([9, 3], [10, 10], [10, 10]), shrink_share([9, 3], [10, 10]), strict=True):
         np.testing.assert_array_equal(given, plain)
     # Of whom nobody is left, the weight counts for nothing.
-    assert shrunk([45, 60, 0], [50, 100, 0], [100, 100, 100])[0] == pytest.approx([*values, 0.75])
+    assert shrink_share([45, 60, 0], [50, 100, 0], [100, 100, 100])[0] == pytest.approx([*values, 0.75])
 
 
 def test_nobody_has_no_share_and_all_alike_or_one_alone_are_what_they_are():
     for n in ([], [0, 0]):
-        values, mean, rho = shrunk(n, n)
+        values, mean, rho = shrink_share(n, n)
         assert np.isnan(values).all() and np.isnan(mean) and np.isnan(rho)
     for count in (0, 12):
-        assert shrunk([count, count], [12, 12])[0] == pytest.approx([count / 12] * 2)
-    assert shrunk([7], [10])[0] == pytest.approx([0.7])
+        assert shrink_share([count, count], [12, 12])[0] == pytest.approx([count / 12] * 2)
+    assert shrink_share([7], [10])[0] == pytest.approx([0.7])
 
 
 # -- how often to tell ----------------------------------------------------------------------------------------

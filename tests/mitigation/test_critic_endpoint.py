@@ -9,9 +9,9 @@ import pytest
 from fake_endpoint import KEY, bytes_below, completion, failure
 from PIL import Image
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.endpoints.settings import EndpointSettings
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 from biaslab.mitigation import endpoint
 from biaslab.mitigation.critique import Counts, Critique, Guideline, briefs, critiques_table
 from biaslab.mitigation.endpoint import READINGS, SCHEMA
@@ -34,7 +34,7 @@ def said(**other):
 
 
 def criticised(server, given, store=None):
-    settings = EndpointSettings(url=server.url, model="some-vision", key_variable="FAKE_KEY", timeout=5.0)
+    settings = EndpointSettings(url=server.url, model="some-vision", api_key_env="FAKE_KEY", timeout=5.0)
     return endpoint.critiques(given, settings, store)
 
 
@@ -92,7 +92,7 @@ def test_it_is_shown_images_with_their_prompts_and_a_schema(server, brief):
 
 
 def test_nothing_is_paid_for_twice(server, brief, tmp_path):
-    store = Store(tmp_path / "store")
+    store = ResultCache(tmp_path / "store")
     given = brief("sheriff", "guard", "mover")
     first = criticised(server, given, store)
     assert [c.identity for c in first] == ["sheriff", "guard", "mover"] and len(server.requests) == 3
@@ -152,7 +152,7 @@ def test_a_guideline_is_one_plain_line(server, brief):
     ],
 )
 def test_what_is_no_answer_is_sent_back_and_then_no_judgement(server, brief, tmp_path, reply, why):
-    store = Store(tmp_path / "store")
+    store = ResultCache(tmp_path / "store")
     server.reply = lambda question, n: completion(reply)
     (critique,) = criticised(server, brief("sheriff"), store)
     assert (critique.outcome, critique.cause, critique.biased) == ("no_judgement", "invalid", None)
@@ -200,11 +200,11 @@ def test_refusals_and_failures_of_one_batch_are_recorded(server, brief, reply, c
 
 
 def test_images_that_cannot_be_shown_are_left_out_and_without_any_nothing_is_asked(server, brief):
-    read = lambda ids: [Unreadable("damaged"), *[image(i) for i in ids[1:]]]  # noqa: E731
+    read = lambda ids: [UnreadableImage("damaged"), *[image(i) for i in ids[1:]]]  # noqa: E731
     (given,) = brief("sheriff", read=read)
     (critique,) = criticised(server, [given])
     assert critique.outcome == "judged" and len(server.questions[0]) == 2 + 2 * 2
-    none = lambda ids: [Unreadable("blocked") for _ in ids]  # noqa: E731
+    none = lambda ids: [UnreadableImage("blocked") for _ in ids]  # noqa: E731
     (critique,) = criticised(server, brief("sheriff", read=none))
     assert (critique.outcome, critique.cause, critique.image_ids) == ("no_judgement", "no_images", ())
     assert critique.reasons == "None of the images can be shown."

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from biaslab.generation.images import GeneratedImages
-from biaslab.hub.image_sources import DescribedImages, Unreadable
+from biaslab.hub.image_sources import DescribedImages, UnreadableImage
 from biaslab.judges import blip, faces, objects, segmenters, zero_shot
 from biaslab.papers.findings import Finding
 from biaslab.pipeline.stages import Stages
@@ -29,17 +29,23 @@ pytestmark = [pytest.mark.long, pytest.mark.usefixtures("one_thread")]
 
 SMALL = {
     "captions": {
-        **{"occupations": "[nurse, engineer]", "rows": 3000, "per_occupation": 8},
+        **{"occupations": "[nurse, engineer]", "max_captions": 3000, "per_occupation": 8},
         **{"candidates_per_occupation": 10, "nearest_per_prompt": 3},
     },
     "generation": {"images_per_prompt": 2, "caption_prompts_per_occupation": 3, "steps": 1},
-    "people": {"occupations": 2, "power_runs": 1, "single_images": 1, "three_prompts": 2},
-    "dalleval": {"scenes": 2, "professions": 2, "social_images": 1, "detector_renders": 10},
-    "triplets": {"triplets": 4, "one_triplet": 2, "detector_drawings": 10},
+    "paired": {"n_occupations": 2, "power_samples": 1, "single_images": 1, "three_person_prompts": 2},
+    "dalleval": {"n_scenes": 2, "n_professions": 2, "social_images": 1, "calibration_images": 10},
+    "triplets": {"n_triplets": 4, "single_triplet_images": 2, "calibration_images": 10},
     "calibration": {
-        **{"off_rows": 3000, "off_captions": 5, "matched_captions": 5, "world_images": 2, "test_renders": 20},
+        **{
+            "unbiased_captions": 3000,
+            "unbiased_per_occupation": 5,
+            "matched_captions": 5,
+            "world_images": 2,
+            "test_images": 20,
+        },
     },
-    "settings": {"compare_with": "none"},
+    "settings": {"baselines": "none"},
 }
 # What rests on no image of these: texts and latents, and what the model's folder says of less training data.
 OF_NO_IMAGES = {"triplets/4_disparities", "triplets/7_1_one_prompt", "triplets/beyond_noise", "dalleval/5_2_skills"}
@@ -54,7 +60,9 @@ def made_once(tmp_path_factory):
 
 def unseen(image_id, image):
     """Return what stands in the place of an image: black, damaged or withheld."""
-    return (np.zeros_like(image), Unreadable("damaged"), Unreadable("blocked"))[zlib.crc32(image_id.encode()) % 3]
+    return (np.zeros_like(image), UnreadableImage("damaged"), UnreadableImage("blocked"))[
+        zlib.crc32(image_id.encode()) % 3
+    ]
 
 
 def show(monkeypatch, case, instead):
@@ -94,8 +102,8 @@ def answer_neither(monkeypatch):
     monkeypatch.setattr(faces.DetectorFaces, "faces", side_by_side)
     monkeypatch.setattr(zero_shot.ZeroShotGender, "probability_female", lambda self, images: np.full(len(images), 0.5))
     monkeypatch.setattr(blip.Model, "ask", lambda self, images, of, questions: ["mauve"] * len(questions))
-    monkeypatch.setattr(objects.Detector, "look", nothing)
-    monkeypatch.setattr(segmenters.Segmenter, "look", lambda self, images: [[] for _ in images])
+    monkeypatch.setattr(objects.Detector, "detect", nothing)
+    monkeypatch.setattr(segmenters.Segmenter, "segment", lambda self, images: [[] for _ in images])
 
 
 @pytest.mark.parametrize("case", OUTCOMES)
@@ -119,7 +127,7 @@ def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, r
     # Of drawings whose truth is known, on which judges are tried.
     monkeypatch.setattr("biaslab.papers.paired.measure.RENDERS", 20)
     # Few images decide nothing by themselves: here verdicts must be undecided whatever they rest on.
-    monkeypatch.setattr(Finding, "least", 0)
+    monkeypatch.setattr(Finding, "min_units", 0)
     # Figures are drawn and not saved: what a run writes is tested with runs.
     monkeypatch.setattr("biaslab.study.study._save_png", lambda figure, path, page: path.touch())
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: None)
@@ -133,8 +141,8 @@ def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, r
             *(
                 "run=nobody",
                 "bootstrap_replicates=200",
-                f"compute.store={store}",
-                f"custom.prompts={prompts}",
+                f"compute.cache={store}",
+                f"custom.prompts_file={prompts}",
                 f"notebooks={json.dumps(listed)}",
             ),
             *(f"{group}.{name}={value}" for group, small in SMALL.items() for name, value in small.items()),
@@ -150,7 +158,7 @@ def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, r
         folder, name = Path(job.parameters["output_dir"]), job.notebook.id
         records = json.loads((folder / "records.json").read_text(encoding="utf-8"))
         for found in records["findings"]:
-            assert found["printed"] or not found["decided"] or name in OF_NO_IMAGES, (name, found)
+            assert found["printed"] or not found["is_significant"] or name in OF_NO_IMAGES, (name, found)
             assert "nan" not in json.dumps(found).lower().replace("-", " ").split(), (name, found)
     measured = tmp_path / "outputs/.parts/measured"
     for name in ("paradox_percent_female", "paired_percent_female"):

@@ -16,7 +16,7 @@ from biaslab.schema import tables
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = sorted(path.parent for path in (ROOT / "biaslab").glob("*/*/answers.yaml"))
-FOLDERS += [folder for folder in plugins.folders().values() if (folder / "answers.yaml").is_file()]
+FOLDERS += [folder for folder in plugins.notebook_folders().values() if (folder / "answers.yaml").is_file()]
 # Three models: above 0, below it, and not told; of the last more is corrected than is left.
 ROWS = pd.DataFrame(
     [
@@ -60,14 +60,14 @@ def answer(tmp_path):
 VERDICT = {
     "up": "Yes, by {amplification_corrected}.",
     "down": "No: by {amplification_corrected:abs} less.",
-    "unclear": "Not told.",
+    "not_significant": "Not told.",
 }
 COUNTED = {"p": "p", "n": "n_occupations", **VERDICT}
 
 
 def test_a_row_is_told_above_below_or_not_at_all(answer):
-    found = answer(rows={"definition": "paper"}, plain="amplification", **COUNTED).findings(ROWS)
-    assert [one.said for one in found] == ["Yes, by 4.00.", "No: by 3.00 less.", "Not told.", "Not told."]
+    found = answer(rows={"definition": "paper"}, uncorrected="amplification", **COUNTED).findings(ROWS)
+    assert [one.supported_answer for one in found] == ["Yes, by 4.00.", "No: by 3.00 less.", "Not told.", "Not told."]
     assert [one.model for one in found] == ["up", "down", "none", "noise"]
     # Units and what n counts are the columns' own.
     assert found[0].numbers == "4.00 points (2.00 to 6.00; n = 40 occupations)"
@@ -83,11 +83,13 @@ def test_a_row_is_told_above_below_or_not_at_all(answer):
 
 def test_rows_without_a_test_are_not_tested_whatever_their_limits(answer):
     one = answer(rows={"definition": "paper"}, **COUNTED)
-    assert {f.said for f in one.findings(ROWS.assign(p=np.nan))} == {"Not tested."}
-    assert {f.said for f in one.findings(ROWS.assign(n_occupations=5))} == {"Inconclusive (only 5 occupations)."}
+    assert {f.supported_answer for f in one.findings(ROWS.assign(p=np.nan))} == {"Not tested."}
+    assert {f.supported_answer for f in one.findings(ROWS.assign(n_occupations=5))} == {
+        "Inconclusive (only 5 occupations)."
+    }
     # Student's t test is allowed from five.
     by_t = answer(rows={"definition": "paper"}, test="t", **COUNTED).findings(ROWS.assign(n_occupations=5))
-    assert by_t[0].said == "Yes, by 4.00." and by_t[0].as_record()["details"] == [
+    assert by_t[0].supported_answer == "Yes, by 4.00." and by_t[0].as_record()["details"] == [
         "Student's t test over 5 occupations."
     ]
 
@@ -96,19 +98,19 @@ def test_verdict_and_interval_that_disagree_say_why(answer):
     one = answer(rows={"definition": "paper"}, **COUNTED)
     # The interval of 2 to 6 excludes 0, p adjusted for other tests does not reach the level.
     adjusted, *_ = one.findings(ROWS.assign(p=0.07))
-    assert adjusted.said == "Not told." and adjusted.p == 0.07
+    assert adjusted.supported_answer == "Not told." and adjusted.p == 0.07
     assert adjusted.details == ("The unadjusted interval excludes 0; the test has p = 0.07.",)
     # The interval of -1 to 3 includes 0: nothing is claimed, and the report counts it with p = 1.
     included = one.findings(ROWS.assign(p=0.01))[2]
-    assert included.said == "Not told." and included.p == 1.0 and included.tested
+    assert included.supported_answer == "Not told." and included.p == 1.0 and included.is_tested
     assert included.details == ("The interval includes 0, although the test has p = 0.01.",)
     assert not any(found.details for found in one.findings(ROWS))
 
 
 def test_a_group_speaks_by_its_leading_row_and_shows_the_others_beside_it(answer):
-    lead = {"by": "model", "lead": {"definition": "signed"}, "each": "{definition}: {interval}."}
-    (found,) = answer(**lead, marks="{definition}", **COUNTED).findings(ROWS)
-    assert (found.said, found.n) == ("Yes, by 2.00.", 62)
+    lead = {"group_by": "model", "primary": {"definition": "signed"}, "row_text": "{definition}: {interval}."}
+    (found,) = answer(**lead, mark_name="{definition}", **COUNTED).findings(ROWS)
+    assert (found.supported_answer, found.n) == ("Yes, by 2.00.", 62)
     assert [(m.name, m.estimate, m.ci_low) for m in found.marks] == [
         ("paper's definition", 4.0, 2.0),
         ("signed change", 2.0, 1.0),
@@ -118,84 +120,97 @@ def test_a_group_speaks_by_its_leading_row_and_shows_the_others_beside_it(answer
 
 def test_a_group_is_counted_by_its_tests(answer):
     counted = answer(
-        by="definition",
+        group_by="definition",
         answer="{up} up, {down} down, {unclear} open of {rows}.",
-        unclear="Nothing can be told.",
+        not_significant="Nothing can be told.",
         p="p",
         n="n_occupations",
-        each="{model} {amplification_corrected:.1f}",
+        row_text="{model} {amplification_corrected:.1f}",
         rows={"definition": "paper"},
     )
     (found,) = counted.findings(ROWS)
-    assert found.said == "2 up, 1 down, 1 open of 4." and found.p == 0.001 and not np.isfinite(found.estimate)
+    assert (
+        found.supported_answer == "2 up, 1 down, 1 open of 4." and found.p == 0.001 and not np.isfinite(found.estimate)
+    )
     assert found.details == ("up 4.0; down -3.0; none 1.0; noise 1.0.",)
     (strict,) = counted.findings(ROWS, confidence=0.9999)
-    assert strict.said == "Nothing can be told."
+    assert strict.supported_answer == "Nothing can be told."
     (none,) = counted.findings(ROWS.assign(p=np.nan))
-    assert none.said == "Not tested." and not none.decided
+    assert none.supported_answer == "Not tested." and not none.is_significant
     # A row on too few units is not counted, although its p is below the level.
     (few,) = counted.findings(ROWS.assign(n_occupations=[5, 62, 40, 40, 40]))
-    assert few.said == "1 up, 1 down, 2 open of 4." and few.p == 0.001
+    assert few.supported_answer == "1 up, 1 down, 2 open of 4." and few.p == 0.001
 
 
 def test_counted_answer_with_a_leading_row_has_its_estimate_and_says_which_rows_are_significant(answer):
     texts = {
         "answer": "{each}.",
-        "named": "{amplification_corrected} ({definition})",
-        "unnamed": "{amplification_corrected} (no)",
+        "significant_text": "{amplification_corrected} ({definition})",
+        "nonsignificant_text": "{amplification_corrected} (no)",
     }
-    lead = {"by": "model", "lead": {"definition": "signed"}, "p": "p", "n": "n_occupations", "unclear": "None."}
+    lead = {
+        "group_by": "model",
+        "primary": {"definition": "signed"},
+        "p": "p",
+        "n": "n_occupations",
+        "not_significant": "None.",
+    }
     rows = ROWS[ROWS["model"] == "up"].assign(p=[0.001, 0.4])
     (found,) = answer(**texts, **lead).findings(rows)
-    assert found.said == "4.00 (paper's definition); 2.00 (no)."
+    assert found.supported_answer == "4.00 (paper's definition); 2.00 (no)."
     assert (found.estimate, found.ci_low, found.n, found.p) == (2.0, 1.0, 62, 0.001)
 
 
 def test_tests_without_a_direction_are_counted_and_several_models_are_none(answer):
-    counted = {"by": "definition", "value": "", "answer": "{up} of {rows}.", "unclear": "None.", "p": "p"}
+    counted = {"group_by": "definition", "value": "", "answer": "{up} of {rows}.", "not_significant": "None.", "p": "p"}
     found = answer(**counted).findings(ROWS)
-    assert [(one.said, one.model) for one in found] == [("3 of 4.", ""), ("1 of 1.", "up")]
+    assert [(one.supported_answer, one.model) for one in found] == [("3 of 4.", ""), ("1 of 1.", "up")]
 
 
 def test_a_count_that_could_not_have_come_out_otherwise_says_so(answer):
     counted = answer(
-        by="definition", answer="{up} up.", unclear="None of {rows}.", p="p", least="least", n="n_occupations"
+        group_by="definition",
+        answer="{up} up.",
+        not_significant="None of {rows}.",
+        p="p",
+        min_attainable_p="least",
+        n="n_occupations",
     )
     rows = ROWS[ROWS["definition"] == "paper"].assign(p=0.4)
     # Adjusted over four rows the least p is four times as large.
     open_ = "Inconclusive: no test could be significant with so few of them."
     for least, words in ((0.012, "None of 4."), (0.013, open_)):
         (found,) = counted.findings(rows.assign(least=least))
-        assert found.said == words
+        assert found.supported_answer == words
 
 
 def test_rows_that_an_entry_does_not_take_have_other_words_or_another_value(answer):
     one = answer(
         rows={"definition": "paper"},
-        known="amplification_corrected",
-        instead={
+        require="amplification_corrected",
+        fallback={
             "value": "amplification",
-            "known": [],
+            "require": [],
             "up": "",
             "answer": "Plainly {amplification}.",
         }
-        | {"instead": {"rows": {"definition": "signed"}, "answer": "By direction.", "details": "{model}."}},
+        | {"fallback": {"rows": {"definition": "signed"}, "answer": "By direction.", "details": "{model}."}},
         **COUNTED,
     )
     rows = ROWS.assign(amplification_corrected=ROWS["amplification_corrected"].where(ROWS["model"] != "down"))
     found = one.findings(rows)
-    assert [(f.model, f.said, f.estimate) for f in found] == [
+    assert [(f.model, f.supported_answer, f.estimate) for f in found] == [
         ("up", "Yes, by 4.00.", 4.0),
         ("none", "Not told.", 1.0),
         ("noise", "Yes, by 1.00.", 1.0),
         ("down", "Plainly -3.00.", -3.0),
         ("up", "By direction.", 2.0),
     ]
-    assert not found[3].undecided and found[4].details == ("up.",)
+    assert not found[3].not_significant and found[4].details == ("up.",)
     # Their question has a test, so a report counts them among its headlines.
-    assert [f.declared for f in found] == [False, False, False, True, True]
+    assert [f.has_declared_test for f in found] == [False, False, False, True, True]
     with pytest.raises(InputError, match=r"'answr'"):
-        answer(instead={"answr": "Yes."})
+        answer(fallback={"answr": "Yes."})
 
 
 def test_what_needs_a_missing_number_is_left_out(answer):
@@ -209,8 +224,8 @@ def test_what_needs_a_missing_number_is_left_out(answer):
 
 
 def test_what_was_planted_may_depend_on_the_row(answer, monkeypatch):
-    monkeypatch.setattr(answers.registry, "said", lambda name, entry: f"{name}: {entry}.")
-    (found, *_) = answer(planted="paradox_{definition}", **COUNTED).findings(ROWS)
+    monkeypatch.setattr(answers.registry, "describe", lambda name, entry: f"{name}: {entry}.")
+    (found, *_) = answer(simulated="paradox_{definition}", **COUNTED).findings(ROWS)
     assert found.details == ("up: paradox_paper.",)
 
 
@@ -226,11 +241,13 @@ def test_faults_of_declarations_and_of_rows_are_named(answer, tmp_path):
 
 def named(one):
     """Yield the columns that an answer names, in its fields and in its texts, and those that it has instead."""
-    yield from filter(None, (*one.rows, *one.known, *one.by, *one.lead, one.value, one.plain, one.p, one.n))
-    ways = one.answer, one.up, one.down, one.unclear, one.named, one.unnamed
-    for text in (one.question, *ways, one.marks, one.each, one.planted, *one.details):
+    yield from filter(
+        None, (*one.rows, *one.require, *one.group_by, *one.primary, one.value, one.uncorrected, one.p, one.n)
+    )
+    ways = one.answer, one.up, one.down, one.not_significant, one.significant_text, one.nonsignificant_text
+    for text in (one.question, *ways, one.mark_name, one.row_text, one.simulated, *one.details):
         yield from (name for _, name, *_ in Formatter().parse(text) if name)
-    yield from named(replace(one, **{"instead": {}, **one.instead})) if one.instead else ()
+    yield from named(replace(one, **{"fallback": {}, **one.fallback})) if one.fallback else ()
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
@@ -238,9 +255,9 @@ def test_answers_name_columns_of_their_table(folder):
     for name, one in vars(answers.read(folder)).items():
         assert one.table in tables.schemas(), name
         known = {c.name for c in tables.schema(one.table).columns} | {"interval", *one.columns}
-        known |= set(answers.COUNTS) if one.by and not one.up else set()
+        known |= set(answers.COUNTS) if one.group_by and not one.up else set()
         # A verdict has a test.
-        assert one.p or not one.unclear, name
+        assert one.p or not one.not_significant, name
         assert set(named(one)) - known == set(), name
-        assert one.answer or (one.up and one.down and one.unclear and one.value), name
+        assert one.answer or (one.up and one.down and one.not_significant and one.value), name
         assert one.question.endswith("?"), name

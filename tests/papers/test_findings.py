@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from statsmodels.stats.multitest import multipletests
 
-from biaslab.papers.findings import Finding, GroupTest, adjust_across_report, filled
-from biaslab.schema.formatting import count, durations, interval, moved, spoken
+from biaslab.papers.findings import Finding, GroupTest, adjust_across_report, fill_claim
+from biaslab.schema.formatting import direction, format_count, format_durations, format_interval, format_number
 
 
 def test_an_answer_is_short_and_a_question_is_one():
@@ -18,7 +18,7 @@ def test_an_answer_is_short_and_a_question_is_one():
 
 
 def test_a_record_has_no_missing_numbers_and_none_of_numpys():
-    found = Finding("Is it so?", "Yes.", "SD", np.float64(1.25), n=np.int64(62), unit="points", of="occupations")
+    found = Finding("Is it so?", "Yes.", "SD", np.float64(1.25), n=np.int64(62), unit="points", n_unit="occupations")
     record = json.loads(json.dumps(found.as_record(), allow_nan=False))
     assert record["estimate"] == 1.25 and record["n"] == 62 and record["ci_low"] is None
     assert record["numbers"] == found.numbers == "1.25 points (no interval; n = 62 occupations)"
@@ -33,24 +33,24 @@ def test_a_notebook_shows_a_finding_as_text_and_its_words_as_they_are():
 
 
 def test_numbers_have_the_digits_that_a_sentence_needs():
-    assert [spoken(v) for v in (0.123, 12.34, 1234.5)] == ["0.12", "12.3", "1,234"]
+    assert [format_number(v) for v in (0.123, 12.34, 1234.5)] == ["0.12", "12.3", "1,234"]
     # What rounds to nothing has no sign.
-    assert [spoken(v) for v in (-0.004, -0.006, -0.0)] == ["0.00", "-0.01", "0.00"]
-    assert count(1, "image", "images") == "1 image" and count(1200, "image", "images") == "1,200 images"
-    assert interval({"ci_low": 0.5, "ci_high": 10.04}) == "0.50 to 10.0"
-    assert interval({"ci_low": float("nan"), "ci_high": 1.0}) == "no interval"
-    told = [durations(*ends) for ends in ((2.9, 4.02), (90, 150), (3600, 9000))]
+    assert [format_number(v) for v in (-0.004, -0.006, -0.0)] == ["0.00", "-0.01", "0.00"]
+    assert format_count(1, "image", "images") == "1 image" and format_count(1200, "image", "images") == "1,200 images"
+    assert format_interval({"ci_low": 0.5, "ci_high": 10.04}) == "0.50 to 10.0"
+    assert format_interval({"ci_low": float("nan"), "ci_high": 1.0}) == "no interval"
+    told = [format_durations(*ends) for ends in ((2.9, 4.02), (90, 150), (3600, 9000))]
     assert told == ["2.9 to 4 seconds", "1.5 to 2.5 minutes", "1 to 2.5 hours"]
 
 
 def test_a_direction_is_named_only_where_the_interval_shows_it():
     ends = {(1, 2): "up", (-2, -1): "down", (-1, 1): "0", (float("nan"),) * 2: "0", (1e-12, 1): "0"}
-    assert [moved(*limits, "up", "down", "0") for limits in ends] == [*ends.values()]
+    assert [direction(*limits, "up", "down", "0") for limits in ends] == [*ends.values()]
 
 
 def verdict(p, *, n=62, estimate=1.0, main=True, **more):
     """Return the record of a verdict as a study writes it."""
-    said = {"undecided": "Not significant.", "p": p, "n": n, "of": "occupations", "estimate": estimate}
+    said = {"not_significant": "Not significant.", "p": p, "n": n, "n_unit": "occupations", "estimate": estimate}
     return Finding("Is there more?", "More.", **said | more).as_record() | {"main": main}
 
 
@@ -58,15 +58,15 @@ def counted(*tests, main=True, **more):
     """Return the record of an answer that counts groups, of (adjusted p, side) by group."""
     groups = tuple(GroupTest(p, side, f"g{i}", f"g{i} (not significant)") for i, (p, side) in enumerate(tests))
     known = [group.p for group in groups if group.p == group.p]
-    said = {"undecided": "None.", "p": min(known, default=float("nan")), "tests": groups}
+    said = {"not_significant": "None.", "p": min(known, default=float("nan")), "tests": groups}
     return Finding("In how many?", "{up} more, {down} fewer.", **said | more).as_record() | {"main": main}
 
 
 def test_a_verdict_stands_where_its_test_reaches_the_level():
     assert [verdict(p)["answer"] for p in (0.05, 0.051)] == ["More.", "Not significant."]
-    assert [verdict(p, alpha=0.01)["decided"] for p in (0.01, 0.011)] == [True, False]
+    assert [verdict(p, alpha=0.01)["is_significant"] for p in (0.01, 0.011)] == [True, False]
     # Without an undecided answer it is a description, and p changes nothing.
-    assert Finding("How many?", "Five.", p=0.9).said == "Five."
+    assert Finding("How many?", "Five.", p=0.9).supported_answer == "Five."
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_verdict_on_fewer_units_than_its_test_takes_is_inconclusive(test, alpha,
     # All of n alike: 2 * 0.5**5 = 0.0625 and 2 * 0.5**6 = 0.031; 2 * 0.5**8 = 0.0078; 2 * 0.5**5 = 0.0625 < 0.1.
     few, enough = (verdict(0.001 * alpha, n=n, alpha=alpha, test=test) for n in (least - 1, least))
     assert few["answer"] == f"Inconclusive (only {least - 1} occupations)." and enough["answer"] == "More."
-    assert few["details"] == [f"A test takes at least {least} occupations."] and not few["tested"]
+    assert few["details"] == [f"A test takes at least {least} occupations."] and not few["is_tested"]
     assert enough["details"] == ([f"Student's t test over {least} occupations."] if test == "t" else [])
     assert verdict(0.5, n=1)["answer"] == "Inconclusive (only 1 occupation)."
 
@@ -91,28 +91,28 @@ def test_counted_answer_at_another_level_counts_again():
     tests = [(0.001, 1), (0.02, -1), (0.03, 1), (float("nan"), 1)]
     record = counted(*tests)
     # At 0.05 three of four, one of them below the reference; at 0.02 the first two, as 0.02 reaches its own level.
-    assert (record["answer"], record["named"]) == ("2 more, 1 fewer.", ["g0", "g1", "g2"])
-    assert filled(record["claim"], record["tests"], 0.02) == "1 more, 1 fewer."
-    said = filled("{unclear} open: {each}.", record["tests"], 0.001)
+    assert (record["answer"], record["significant_texts"]) == ("2 more, 1 fewer.", ["g0", "g1", "g2"])
+    assert fill_claim(record["claim"], record["tests"], 0.02) == "1 more, 1 fewer."
+    said = fill_claim("{unclear} open: {each}.", record["tests"], 0.001)
     assert said == "3 open: g0; g1 (not significant); g2 (not significant); g3 (not significant)."
     # Braces of anything else, such as a model's name, are no placeholders.
-    assert filled("{up} of {model}", record["tests"], 0.02) == "1 of {model}"
+    assert fill_claim("{up} of {model}", record["tests"], 0.02) == "1 of {model}"
 
 
 def test_finding_outside_a_report_says_that_it_is_unadjusted():
-    said = {"undecided": "None.", "p": 0.01, "tests": (GroupTest(0.01, 1, "A 3 points"), GroupTest(0.9, 1, "B"))}
+    said = {"not_significant": "None.", "p": 0.01, "tests": (GroupTest(0.01, 1, "A 3 points"), GroupTest(0.9, 1, "B"))}
     found = Finding("In how many?", "In {up} of 2.", **said)
     assert str(found) == "In how many? In 1 of 2. Significant: A 3 points. Not adjusted over the page."
     # The record leaves that to the report.
     assert found.as_record()["details"] == []
-    assert "adjusted" not in str(Finding("Is it?", "Yes.", undecided="No.", p=0.2))
+    assert "adjusted" not in str(Finding("Is it?", "Yes.", not_significant="No.", p=0.2))
 
 
 def test_what_is_counted_once_is_singular():
     counted = {"triplets": "triplet", "people": "person", "identities": "identity", "images (naive)": "image (naive)"}
     for many, one in counted.items():
-        assert Finding("Is it?", "Yes.", estimate=1.0, n=1, of=many).numbers == f"1.00 (no interval; n = 1 {one})"
-        assert Finding("Is it?", "Yes.", estimate=1.0, n=2, of=many).numbers.endswith(f"n = 2 {many})")
+        assert Finding("Is it?", "Yes.", estimate=1.0, n=1, n_unit=many).numbers == f"1.00 (no interval; n = 1 {one})"
+        assert Finding("Is it?", "Yes.", estimate=1.0, n=2, n_unit=many).numbers.endswith(f"n = 2 {many})")
 
 
 def test_report_selects_headlines_by_benjamini_hochberg_over_a_fixed_list():
@@ -123,7 +123,7 @@ def test_report_selects_headlines_by_benjamini_hochberg_over_a_fixed_list():
         verdict(0.04, main=False),
         Finding("How many?", "Five.", n=62).as_record() | {"main": True},
         # No test for these rows, and too few units: both count with p = 1, whatever their p.
-        Finding("How far?", "3 points.", declared=True).as_record() | {"main": True},
+        Finding("How far?", "3 points.", has_declared_test=True).as_record() | {"main": True},
         verdict(0.0001, n=3),
     ]
     held, counts = adjust_across_report(records)
@@ -152,7 +152,7 @@ def test_headline_that_the_page_does_not_select_says_why():
     # 0.011 of seven: 7 * 0.011 = 0.077.
     held, counts = adjust_across_report([verdict(0.011), *(verdict(0.5 + i / 100) for i in range(6))])
     said = "Not significant after adjustment over the page (adjusted p = 0.077; alone 0.011)."
-    assert held[0]["answer"] == said and not held[0]["decided"]
+    assert held[0]["answer"] == said and not held[0]["is_significant"]
     assert (counts["withdrawn"], counts["significant"]) == (1, 0)
     # One that is not significant alone keeps its words.
     assert held[1]["answer"] == "Not significant."
@@ -163,7 +163,7 @@ def test_groups_of_a_selected_headline_are_named_at_the_level_of_the_selection()
     groups = counted((0.004, 1), (0.024, -1), (0.026, 1), (0.049, 1))
     held, _ = adjust_across_report([groups, verdict(0.001), verdict(0.7), verdict(0.8)])
     assert groups["answer"] == "3 more, 1 fewer."
-    assert (held[0]["answer"], held[0]["named"]) == ("1 more, 1 fewer.", ["g0", "g1"])
+    assert (held[0]["answer"], held[0]["significant_texts"]) == ("1 more, 1 fewer.", ["g0", "g1"])
     # A family enters with its smallest adjusted p.
     assert held[0]["p_page"] == pytest.approx(0.008)
 
@@ -179,7 +179,7 @@ def test_measured_headlines_leave_the_adjustment_of_printed_ones_unchanged():
 
 def test_printed_value_that_allows_no_test_is_no_headline():
     # That a paper prints no interval is known before any result, other than a missing test of measured values.
-    printed = Finding("How far?", "2 points.", declared=True).as_record() | {"main": True, "printed": True}
+    printed = Finding("How far?", "2 points.", has_declared_test=True).as_record() | {"main": True, "printed": True}
     measured = printed | {"printed": False}
     assert adjust_across_report([printed, verdict(0.04) | {"printed": True}])[0][1]["p_page"] == 0.04
     assert adjust_across_report([measured, verdict(0.04)])[0][1]["p_page"] == 0.08

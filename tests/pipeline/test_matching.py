@@ -34,7 +34,7 @@ def written(folder, text, name="labour.csv"):
 
 
 def pipeline(folder, judging=None, **settings):
-    whole = Settings.of({"custom": settings, "judging": judging or {}, "captions": {"approaches": []}})
+    whole = Settings.from_mapping({"custom": settings, "judging": judging or {}, "captions": {"approaches": []}})
     return Pipeline(f"images:{folder}", whole, progress=False)
 
 
@@ -63,12 +63,12 @@ def test_listed_many_names_gives_five_their_near_matches_and_a_number():
 def test_benchmark_missing_group_is_refused_before_work_with_its_near_match(four, tmp_path):
     file = written(tmp_path, LABOUR)
     with pytest.raises(InputError, match=r"no share for 1 of 4 groups of four: 'pilot' \(near match: 'pilots'\)"):
-        validation.check(pipeline(four, benchmark=file))
-    validation.check(pipeline(four, benchmark=file, partial_benchmark=True))
+        validation.check(pipeline(four, benchmark_file=file))
+    validation.check(pipeline(four, benchmark_file=file, partial_benchmark=True))
 
 
 def test_benchmark_missing_group_allowed_has_a_row_without_a_share(four, tmp_path):
-    rows = custom.benchmark(pipeline(four, benchmark=written(tmp_path, LABOUR), partial_benchmark=True))
+    rows = custom.benchmark(pipeline(four, benchmark_file=written(tmp_path, LABOUR), partial_benchmark=True))
     shares = rows.set_index("group")["percent_female"]
     np.testing.assert_array_equal(shares[["Flight attendant", "Nurse", "chef", "pilot"]], [75, 87, 30, np.nan])
 
@@ -76,11 +76,11 @@ def test_benchmark_missing_group_allowed_has_a_row_without_a_share(four, tmp_pat
 def test_benchmark_without_any_group_is_refused_even_where_some_may_be_missing(four, tmp_path):
     file = written(tmp_path, "group,percent_female\ndentist,40\n")
     with pytest.raises(InputError, match="none of the groups"):
-        pipeline(four, benchmark=file, partial_benchmark=True).custom.benchmark()
+        pipeline(four, benchmark_file=file, partial_benchmark=True).custom.benchmark()
 
 
 def test_benchmark_table_without_samples_is_read_as_it_was_written(four, tmp_path):
-    rows = custom.benchmark(pipeline(four, benchmark=written(tmp_path, LABOUR), partial_benchmark=True))
+    rows = custom.benchmark(pipeline(four, benchmark_file=written(tmp_path, LABOUR), partial_benchmark=True))
     path = tables.write(rows, tmp_path / "custom_benchmark.csv")
     pd.testing.assert_frame_equal(tables.read(path, "custom_benchmark"), rows, check_dtype=False)
 
@@ -103,7 +103,7 @@ def test_groups_of_a_file_and_of_people_who_share_an_image_are_all_compared(tmp_
     written(folder, rows + "c.png,a dog,dog,\n")
     prompts = written(tmp_path, "prompt,group\nA chef,kitchen\nTwo people,pair\n", "mine.csv")
     # Of two people in an image the folder says who is who, and the file who is alone.
-    assert pipeline(folder, prompts=prompts).custom.groups() == ["kitchen", "nurse", "pilot"]
+    assert pipeline(folder, prompts_file=prompts).custom.groups() == ["kitchen", "nurse", "pilot"]
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -111,7 +111,7 @@ def test_images_whose_prompts_differ_in_spelling_alone_are_all_kept(tmp_path, ow
     folder = images(tmp_path / "both", "a.png", "b.png")
     written(folder, "file,prompt,group\na.png,a chef,cook\nb.png,a chef.,cook\n")
     file = written(tmp_path, "prompt,group\nA Chef,cook\n", "mine.csv")
-    table = pipeline(folder, prompts=file if own else "").custom.images().table
+    table = pipeline(folder, prompts_file=file if own else "").custom.images().table
     assert table["image_id"].tolist() == ["a.png", "b.png"]
     assert set(table["text"]) == {"A Chef" if own else "a chef"} and set(table["group"]) == {"cook"}
 
@@ -120,26 +120,26 @@ def test_images_whose_prompts_differ_in_spelling_alone_are_all_kept(tmp_path, ow
 
 
 def test_unmatched_groups_are_named_in_both_directions(four, tmp_path):
-    said = matching.unmatched([pipeline(four, benchmark=written(tmp_path, LABOUR), partial_benchmark=True)])
+    said = matching.unmatched([pipeline(four, benchmark_file=written(tmp_path, LABOUR), partial_benchmark=True)])
     assert said == [
         "labour.csv has no share for 1 of 4 groups: 'pilot' (near match: 'pilots'). The comparison with it covers 3 of "
         "4 groups.",
         "1 of 4 groups in labour.csv match no group of this run: 'pilots' (near match: 'pilot').",
     ]
     whole = written(tmp_path, "group,percent_female\nnurse,87\npilot,6\nchef,30\nflight attendant,75\n")
-    assert matching.unmatched([pipeline(four, benchmark=whole)]) == []
+    assert matching.unmatched([pipeline(four, benchmark_file=whole)]) == []
 
 
 def test_unmatched_groups_of_several_models_count_together(four, tmp_path):
     file = written(tmp_path, "group,percent_female\nnurse,87\npilot,6\nchef,30\nflight attendant,75\nclerk,60\n")
     other = images(tmp_path / "other", "clerk/0.png")
-    each = [pipeline(folder, benchmark=file) for folder in (four, other)]
+    each = [pipeline(folder, benchmark_file=file) for folder in (four, other)]
     assert matching.unmatched(each) == [] and len(matching.unmatched(each[:1])) == 1
 
 
 def test_unmatched_prompts_of_a_file_and_a_folder_are_named(four, tmp_path):
     file = written(tmp_path, "prompt\nnurse\nChef.\npilots\n", "mine.csv")
-    assert matching.unmatched([pipeline(four, prompts=file)]) == [
+    assert matching.unmatched([pipeline(four, prompts_file=file)]) == [
         "four has no image for 1 of 3 prompts in mine.csv: 'pilots' (near match: 'pilot').",
         "2 of 4 images in four have prompts that are not in mine.csv, and are left out: 'Flight attendant', 'pilot' "
         "(near match: 'pilots').",
@@ -155,7 +155,7 @@ def test_unmatched_images_that_a_folders_table_lacks_are_named(tmp_path):
 
 def test_unmatched_people_in_annotations_are_named(four, tmp_path):
     file = written(tmp_path, "image_id,gender\nNurse/0.png,female\nNurse/9.png,male\n", "rated.csv")
-    judged = pipeline(four, judging={"gender": f"ratings:{file}"})
+    judged = pipeline(four, judging={"gender": f"annotations:{file}"})
     (said,) = matching.unmatched([judged])
     assert said == "rated.csv annotates 1 person who is not in this run, in the images 'Nurse/9.png'."
 
@@ -173,7 +173,7 @@ def test_unmatched_people_in_annotations_are_named(four, tmp_path):
 def test_check_ratings_other_images_and_models_are_named_or_refused(tmp_path, rows, said):
     folder = images(tmp_path / "a", "chef/0.png")
     text = "\n".join(["model,image,annotator,label", *(f"{row},r,female" for row in rows)])
-    one = pipeline(folder, judging={"ratings": written(tmp_path, text, "r.csv")})
+    one = pipeline(folder, judging={"annotations": written(tmp_path, text, "r.csv")})
     asked = [SimpleNamespace(pipeline=one, at_most=False, prompts=None)]
     if said is InputError:
         with pytest.raises(InputError, match=r"r\.csv (annotates|rates)"):
@@ -189,7 +189,12 @@ def test_a_run_names_what_does_not_match_in_the_dry_run_and_in_its_record(four, 
     rated = written(tmp_path, "\n".join([*rated, "pilot/0.png,male"]), "rated.csv")
     command = ["audit", f"images:{four}", "--benchmark", written(tmp_path, LABOUR), "--name", "mine", "--no-progress"]
     command += ["--notebooks-dir", str(root / "notebooks"), "--outputs", str(tmp_path / "outputs")]
-    sets = [f"judging.gender=ratings:{rated}", "judging.faces=", "judging.tone=none", "notebooks=[custom/shares]"]
+    sets = [
+        f"judging.gender=annotations:{rated}",
+        "judging.faces=",
+        "judging.skin_tone=none",
+        "notebooks=[custom/shares]",
+    ]
     command += [text for one in sets for text in ("--set", one)]
     assert cli.main([*command, "--dry-run"]) == 2
     assert "'pilot' (near match: 'pilots')" in capsys.readouterr().err

@@ -60,11 +60,11 @@ class Fake(Pipeline):
 
     n_generated, n_judged = 0, 0
 
-    def made(self, prompts):
+    def generate_images(self, prompts):
         self.n_generated += int(prompts["n_images"].sum())
         return Generated(prompts)
 
-    def judged(self, images):
+    def judge_images(self, images):
         ids = images.table["image_id"].tolist()
         self.n_judged += len(ids)
         rows = []
@@ -98,9 +98,9 @@ def fake(tmp_path):
             "generation": {"images_per_prompt": 3, "images_per_caption": 2},
             # Colours are judged in their place.
             "judging": {"faces": "whole image", "gender": "ViT-L-14:openai"},
-            "compute": {"store": str(tmp_path / "store")},
+            "compute": {"cache": str(tmp_path / "store")},
         }
-        return Fake("fake", Settings.of(given).changed(**settings), progress=False)
+        return Fake("fake", Settings.from_mapping(given).changed(**settings), progress=False)
 
     return make
 
@@ -114,18 +114,18 @@ def fake(tmp_path):
         ({"generation": {"stpes": 3}}, "no 'generation.stpes'. Did you mean 'generation.steps'"),
         ({"steps": 3}, "no 'steps'. Did you mean 'generation.steps'? Groups: captions, "),
         ({"critic": "counts"}, "critic is a group of settings"),
-        ({"people": {"pair_images": "many"}}, "people.pair_images is 'many'"),
+        ({"paired": {"pair_images": "many"}}, "paired.pair_images is 'many'"),
         ({"generation": {"steps": 0}}, "generation.steps is 0; allowed is 1 to 1000 steps."),
-        ({"captions": {"names": "gazeteer"}}, "names is 'gazeteer'. Did you mean 'gazetteer'?"),
+        ({"captions": {"name_recognizer": "gazeteer"}}, "name_recognizer is 'gazeteer'. Did you mean 'gazetteer'?"),
         ({"captions": {"approaches": ["naiv"]}}, "approaches holds 'naiv'. Did you mean 'naive'"),
-        ({"compare_with": []}, "compare_with is (); give one or more."),
-        ({"compare_with": ["none", "mini"]}, "compare_with is ['none', 'mini']"),
+        ({"baselines": []}, "baselines is (); give one or more."),
+        ({"baselines": ["none", "mini"]}, "baselines is ['none', 'mini']"),
         ({"captions": {"occupations": 3}}, "captions.occupations holds 3; it must be a text."),
         ({"captions": {"columns": "text"}}, "captions.columns is 'text'; it must be a mapping"),
         ([], "settings is []; it must be a mapping"),
         ({"endpoint": {"options": {"x": [float("inf")]}}}, "endpoint.options.x is inf"),
         ({"calibration": {"guidance_scales": [1.0, float("nan")]}}, "calibration.guidance_scales is nan"),
-        ({"captions": {"rows": 10**400}}, "captions.rows is a whole number beyond what is allowed"),
+        ({"captions": {"max_captions": 10**400}}, "captions.max_captions is a whole number beyond what is allowed"),
         ({1: 2}, "settings has the key 1, which must be a string"),
         # Every problem is told at once.
         ({"stpes": 3, "generation": {"height": -1}}, "height is -1; allowed is 0 or more pixels"),
@@ -133,7 +133,7 @@ def fake(tmp_path):
 )
 def test_settings_that_cannot_be_used_are_named(given, message):
     with pytest.raises(ParameterError) as error:
-        Settings.of(given)
+        Settings.from_mapping(given)
     assert message in str(error.value)
 
 
@@ -144,14 +144,14 @@ def test_paths_in_settings_do_not_depend_on_the_folder(tmp_path, monkeypatch):
     given = {
         "captions": {"corpus": "caps/*.csv"},
         "judging": {"faces": "mediapipe:face.tflite", "gender": "mini-clip"},
-        "compute": {"store": "kept"},
+        "compute": {"cache": "kept"},
     }
     model, found = validation.resolve_paths("owner/name", given)
     assert model == "owner/name"
     assert found == {
         "captions": {"corpus": str(tmp_path / "caps/*.csv")},
         "judging": {"faces": f"mediapipe:{tmp_path / 'face.tflite'}", "gender": "mini-clip"},
-        "compute": {"store": str(tmp_path / "kept")},
+        "compute": {"cache": str(tmp_path / "kept")},
     }
     assert validation.resolve_paths("caps", {})[0] == str(tmp_path / "caps")
     # A folder that happens to be called like a known judge is not meant by its name.
@@ -287,7 +287,7 @@ def test_what_is_wrong_with_judges_is_told_together(fake):
     assert "There is no file gone.tflite" in faces and "https://storage.googleapis.com/mediapipe-models" in faces
     assert "no file gone.st" in gender and "https://github.com/dchen236/FairFace" in gender
     with pytest.raises(ParameterError, match=r"^2 things are missing, and nothing was started:\n  - .*gone"):
-        given = Settings.of({"captions": {"corpus": "mini"}, "judging": gone})
+        given = Settings.from_mapping({"captions": {"corpus": "mini"}, "judging": gone})
         validation.check_work(Pipeline("mini", given), {"paradox_percent_female"})
 
 
@@ -296,10 +296,10 @@ def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypat
     weights = {"owner/name": "1"}
     monkeypatch.setattr(registry, "resolve", lambda name, kind: name)
     monkeypatch.setattr(registry, "digest", lambda where: weights.get(where, "others"))
-    settings = fake(judging={"gender": f"ratings:{tmp_path / 'r.csv'}"}).settings
+    settings = fake(judging={"gender": f"annotations:{tmp_path / 'r.csv'}"}).settings
 
     def digests():
-        used = requirements.of_tables(Pipeline("owner/name", settings), {"paradox_percent_female"})
+        used = requirements.uses_of_tables(Pipeline("owner/name", settings), {"paradox_percent_female"})
         judges = [requirements.digest(use) for use in used if use.setting == "judging.gender"]
         return validation.digest(Pipeline("owner/name", settings)), *judges
 
@@ -321,7 +321,7 @@ def test_progress_goes_to_its_file_and_all_else_to_standard_error(tmp_path, monk
     shown = io.StringIO()
     monkeypatch.setattr(sys, "stderr", shown)
     p = Pipeline("fake", Settings(), progress_file=tmp_path / "deep" / "progress.log")
-    with p.showing() as progress:
+    with p.progress_shown() as progress:
         assert progress
         for i in tqdm(range(2), desc="generating", mininterval=0, file=sys.stderr):
             if i:
@@ -350,18 +350,18 @@ def test_a_source_of_tables_has_no_images(tmp_path, source):
 
 def test_printed_numbers_stand_beside_the_pipelines_own(fake):
     p = fake()
-    both = sources.measured("paradox_percent_female", source="mini", pipeline=p)
+    both = sources.load_measured("paradox_percent_female", source="mini", pipeline=p)
     assert list(dict.fromkeys(both["model"])) == ["fake", "SD 1.4", "SD 1.5"]
     # 2 models, 62 occupations, 4 prompts and the training side.
     assert (both["model"] != "fake").sum() == 2 * 62 * 5
-    alone = fake(compare_with="none")
-    assert set(sources.measured("paradox_percent_female", source="mini", pipeline=alone)["model"]) == {"fake"}
-    printed = sources.measured("paradox_printed_amplification", source="mini", pipeline=p)
+    alone = fake(baselines="none")
+    assert set(sources.load_measured("paradox_percent_female", source="mini", pipeline=alone)["model"]) == {"fake"}
+    printed = sources.load_measured("paradox_printed_amplification", source="mini", pipeline=p)
     assert set(printed["model"]) == {"SD 1.4", "SD 1.5"}
     with pytest.raises(MissingInputError, match="The pipeline has no triplets_printed_chi_square: set source to 'pub"):
-        sources.measured("triplets_printed_chi_square", source="mini", pipeline=alone)
-    assert sources.has("paradox_printed_amplification", source="mini", beside=("published",))
-    assert not sources.has("paradox_printed_amplification", source="mini")
+        sources.load_measured("triplets_printed_chi_square", source="mini", pipeline=alone)
+    assert sources.has_table("paradox_printed_amplification", source="mini", baselines=("published",))
+    assert not sources.has_table("paradox_printed_amplification", source="mini")
 
 
 # -- images fetched by URL -------------------------------------------------------------------------------
@@ -399,7 +399,7 @@ def fetching(fake, pictures, tmp_path, monkeypatch):
     pd.DataFrame(rows, columns=["id", "text", "url"]).to_csv(tmp_path / "urls.csv", index=False)
 
     def make(**settings):
-        urls = {"corpus": str(tmp_path / "urls.csv"), "training_images": "download", "downloads": {"size": 64}}
+        urls = {"corpus": str(tmp_path / "urls.csv"), "training_images": "download", "downloads": {"max_side": 64}}
         return Fake("fake", fake(captions=urls).settings.changed(**settings), progress=False)
 
     return make
@@ -428,9 +428,11 @@ def test_training_images_are_fetched_by_url_and_kept(fetching, pictures, tmp_pat
     again = fetching(captions={"approaches": ["naive"]})
     assert again.images("training").source.digest == p.images("training").source.digest
     assert len(pictures.asked) == 5
-    again.changed(captions={"downloads": {"size": 32}})._downloads_folder.relative_to(tmp_path / "store" / "downloads")
-    assert again.changed(captions={"downloads": {"size": 32}})._downloads_folder != again._downloads_folder
-    assert again.changed(captions={"downloads": {"seconds": 3}})._downloads_folder == again._downloads_folder
+    again.changed(captions={"downloads": {"max_side": 32}})._downloads_folder.relative_to(
+        tmp_path / "store" / "downloads"
+    )
+    assert again.changed(captions={"downloads": {"max_side": 32}})._downloads_folder != again._downloads_folder
+    assert again.changed(captions={"downloads": {"timeout": 3}})._downloads_folder == again._downloads_folder
 
 
 def test_tables_say_what_could_be_fetched(fetching):
@@ -518,28 +520,30 @@ AS_PROMPTS = {"approaches": ["naive", "caption_prompts"]}
 )
 def test_what_would_stop_a_run_later_is_known_before(tmp_path, name, text, settings, message):
     (tmp_path / name).write_text(text)
-    given = {"captions": of_nurses(tmp_path / name), "compute": {"store": str(tmp_path / "store")}}
+    given = {"captions": of_nurses(tmp_path / name), "compute": {"cache": str(tmp_path / "store")}}
     with pytest.raises((InputError, ParameterError), match=message):
-        validation.check_captions(Pipeline("mini", Settings.of(given).changed(captions=settings)))
+        validation.check_captions(Pipeline("mini", Settings.from_mapping(given).changed(captions=settings)))
     assert not (tmp_path / "store").exists()
 
 
 def test_what_is_known_of_captions_and_words_lets_good_ones_pass(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("a nurse on zanzibar\na tree\n")
-    given = {"captions": of_nurses(tmp_path / "a.txt"), "compute": {"store": str(tmp_path / "store")}}
+    given = {"captions": of_nurses(tmp_path / "a.txt"), "compute": {"cache": str(tmp_path / "store")}}
     # Without images nothing is generated, so no word needs to be known.
-    validation.check_captions(Pipeline("mini", Settings.of(given)))
+    validation.check_captions(Pipeline("mini", Settings.from_mapping(given)))
     # Of a large corpus the first captions say nothing of the rest.
     monkeypatch.setattr(validation, "LOOKED_AT", 2)
     (tmp_path / "a.txt").write_text("a tree\na tree\na nurse\n")
-    validation.check_captions(Pipeline("mini", Settings.of(given)))
-    validation.check_captions(Pipeline("mini", Settings.of({})))
+    validation.check_captions(Pipeline("mini", Settings.from_mapping(given)))
+    validation.check_captions(Pipeline("mini", Settings.from_mapping({})))
     with pytest.raises(UnknownNameError, match="no occupation of the embedded world named 'astronaut'"):
-        validation.check(Pipeline("world", Settings.of({"captions": {"occupations": ["astronaut"]}})))
-    validation.check_people(Pipeline("mini", Settings.of({})))
+        validation.check(Pipeline("world", Settings.from_mapping({"captions": {"occupations": ["astronaut"]}})))
+    validation.check_people(Pipeline("mini", Settings.from_mapping({})))
     with pytest.raises(ParameterError, match="does not know 1 of the prompts' words: 'zanzibar'"):
         validation.check_people(
-            Pipeline("mini", Settings.of({"generation": {"negative_prompt": "zanzibar", "guidance_scale": 3}}))
+            Pipeline(
+                "mini", Settings.from_mapping({"generation": {"negative_prompt": "zanzibar", "guidance_scale": 3}})
+            )
         )
 
 
@@ -549,12 +553,12 @@ def test_what_takes_the_images_behind_captions_is_declared(tmp_path, monkeypatch
     def never(*_, **__):
         raise AssertionError("an image is generated")
 
-    monkeypatch.setattr(Pipeline, "made", never)
+    monkeypatch.setattr(Pipeline, "generate_images", never)
     (tmp_path / "captions.txt").write_text("a female nurse\na nurse at work\nan engineer\nhe is an engineer\n")
     settings = {
         "captions": {"corpus": str(tmp_path / "captions.txt"), "occupations": ["nurse", "engineer"]},
-        "compute": {"store": str(tmp_path / "store")},
-        "compare_with": "none",
+        "compute": {"cache": str(tmp_path / "store")},
+        "baselines": "none",
     }
     made = Study(tmp_path / "out", source="mini", settings=settings)
     made.pipeline.progress = False

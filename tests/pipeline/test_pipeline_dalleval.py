@@ -29,11 +29,11 @@ from biaslab_world import captions as world_captions
 from biaslab_world import skills
 from biaslab_world import social as mini_social
 
-FEW = {"scenes": 12, "professions": 3, "social_images": 2, "detector_renders": 24}
+FEW = {"n_scenes": 12, "n_professions": 3, "social_images": 2, "calibration_images": 24}
 
 
 def pipeline(store, model="world", seed=5, **design):
-    settings = Settings(dalleval=FEW | design, compute={"store": str(store)})
+    settings = Settings(dalleval=FEW | design, compute={"cache": str(store)})
     return Pipeline(model, settings, seed=seed, progress=False)
 
 
@@ -52,11 +52,11 @@ def test_prompts_are_a_sample_that_the_seed_decides(world, store):
     assert asked["skill"].value_counts().to_dict() == dict.fromkeys(SKILLS, 12)
     assert asked.equals(pipeline(store).dalleval.prompts("skills"))
     assert not asked.equals(pipeline(store, seed=6).dalleval.prompts("skills"))
-    assert len(pipeline(store, scenes=0).dalleval.prompts("skills")) == 2325 + 2160 + 2700
+    assert len(pipeline(store, n_scenes=0).dalleval.prompts("skills")) == 2325 + 2160 + 2700
     people = world.dalleval.prompts("social")
     # Three words, alone and with three professions.
     assert len(people) == 12 and people["profession"].nunique() == 4
-    assert len(pipeline(store, professions=0).dalleval.prompts("social")) == 252
+    assert len(pipeline(store, n_professions=0).dalleval.prompts("social")) == 252
 
 
 @pytest.mark.long
@@ -100,7 +100,7 @@ def test_what_is_shown_and_found_stands_beside_the_verdicts(world, store):
 @pytest.mark.long
 def test_judges_of_people_are_measured_on_drawings(world, store, monkeypatch, folders):
     drawings = dalleval.measure.social_drawings(world)
-    made = mini_social.balanced(prompts.social(), FEW["detector_renders"], seed=world.seed + 3).table
+    made = mini_social.balanced(prompts.social(), FEW["calibration_images"], seed=world.seed + 3).table
     same = ["image_id", "truth_gender", "truth_attributes"]
     pd.testing.assert_frame_equal(drawings[same], made[same], check_dtype=False)
     assert (drawings["truth_skin_tone"].astype(int) == made["truth_skin_tone"]).all()
@@ -155,7 +155,7 @@ def test_ratings_stand_beside_the_detector(store, world, tmp_path):
     rows = [(i, annotator, "yes", "", "") for i in ids for annotator in ("a", "b")]
     file = tmp_path / "r.csv"
     pd.DataFrame(rows, columns=["image_id", "annotator", "objects", "number", "relation"]).to_csv(file, index=False)
-    p = pipeline(store, failures={"missing": 0.5}, ratings=str(file))
+    p = pipeline(store, failures={"missing": 0.5}, annotations=str(file))
     accuracy = dalleval.measure.skill_accuracy(p).set_index(["images", "evaluator"])
     people = accuracy.loc[[("sample", "Human")]]
     assert people["percent_correct"].tolist() == [100.0] * len(people) and people["n"].sum() == 6
@@ -167,8 +167,8 @@ def test_ratings_stand_beside_the_detector(store, world, tmp_path):
     [
         ({"detector": "mini-skillz-detector"}, ParameterError, "mini-skillz-detector"),
         ({"vqa": "mini-clip"}, ParameterError, "mini-clip"),
-        ({"ratings": "no-such.csv"}, InputError, "no-such.csv"),
-        ({"ratings": "other.csv"}, InputError, "99999"),
+        ({"annotations": "no-such.csv"}, InputError, "no-such.csv"),
+        ({"annotations": "other.csv"}, InputError, "99999"),
     ],
 )
 def test_what_is_not_there_is_said_before_any_work(store, tmp_path, monkeypatch, design, error, named):
@@ -180,7 +180,7 @@ def test_what_is_not_there_is_said_before_any_work(store, tmp_path, monkeypatch,
 
 
 def test_a_model_that_is_not_installed_stops_only_those_who_need_it(store, monkeypatch, tmp_path):
-    gone = registry.Brought(folder=tmp_path / "mini-sd-skills")
+    gone = registry.PluginEntry(folder=tmp_path / "mini-sd-skills")
     monkeypatch.setattr("biaslab_world.brought.mini_sd_skills", gone)
     p = pipeline(store, "mini")
     with pytest.raises(MissingInputError, match=r"'mini-sd-skills' is not in .*; install"):
@@ -201,7 +201,7 @@ def test_methods_of_skin_tone_read_the_same_images(world):
 @pytest.mark.long
 def test_a_judge_of_another_package_says_the_tones(world, store, use):
     use(Path(__file__).parents[1] / "judges" / "example_judge")
-    p = pipeline(store).changed(judging={"tone": "plugin:tones"})
+    p = pipeline(store).changed(judging={"skin_tone": "plugin:tones"})
     images = dalleval.measure.social_images(p)
     assert set(images["judge_tone"]) == {"plugin:tones"} and images["skin_tone"].notna().any()
     pixels = dalleval.measure.social_images(world)
@@ -215,16 +215,16 @@ def test_a_judge_of_another_package_says_the_tones(world, store, use):
     # By methods it stands beside what needs no face's colour.
     readings = dalleval.measure.skin_tone_readings(p)
     assert set(readings["scoring"]) == {"plugin:tones", "nearest swatch in RGB"}
-    used = requirements.of_tables(p, {"dalleval_social_images"})
-    (tone,) = (use for use in used if use.setting == "judging.tone")
+    used = requirements.uses_of_tables(p, {"dalleval_social_images"})
+    (tone,) = (use for use in used if use.setting == "judging.skin_tone")
     # Its code is part of what makes results others.
     assert tone.name == "plugin:tones" and requirements.digest(tone) not in ("", tone.name)
     with pytest.raises(UnknownNameError, match="tone"):
-        dalleval.measure.social_images(p.changed(judging={"tone": "plugin:tone"}))
+        dalleval.measure.social_images(p.changed(judging={"skin_tone": "plugin:tone"}))
 
 
 def test_tones_that_nothing_reads_are_missing_everywhere(store):
-    p = pipeline(store).changed(judging={"tone": "none"})
+    p = pipeline(store).changed(judging={"skin_tone": "none"})
     images = dalleval.measure.social_images(p)
     assert images["skin_tone"].isna().all() and set(images["reason_tone"]) == {"not read"}
     assert dalleval.measure.skin_tone_counts(p).empty and dalleval.tones_by_attribute(images).empty
@@ -232,7 +232,9 @@ def test_tones_that_nothing_reads_are_missing_everywhere(store):
     assert averages["value"].isna().all() and (averages["reason"] != "").all()
     outcomes = dalleval.skin_tone_outcomes(images, images.iloc[:0])
     assert outcomes.loc[outcomes["status"] == "not read", "percent"].eq(100).all()
-    assert not [use for use in requirements.of_tables(p, {"dalleval_social_images"}) if use.setting == "judging.tone"]
+    assert not [
+        use for use in requirements.uses_of_tables(p, {"dalleval_social_images"}) if use.setting == "judging.skin_tone"
+    ]
 
 
 # -- images made from captions -----------------------------------------------------------------------
@@ -242,7 +244,7 @@ def test_tones_that_nothing_reads_are_missing_everywhere(store):
 def describer(tmp_path_factory):
     """A random BLIP for captions."""
     folder = tiny_blip.save_blip(tmp_path_factory.mktemp("describer"), "BlipForConditionalGeneration")
-    (folder / registry.DECLARED).write_text(OF_DRAWINGS)
+    (folder / registry.DOMAIN_FILE).write_text(OF_DRAWINGS)
     return folder
 
 
@@ -266,8 +268,8 @@ def captioned(store, describer, tmp_path_factory):
     """A world that draws captions, its captions with their images, and tables of how good these are."""
     weights = tmp_path_factory.mktemp("weights") / "inception.pth"
     weights.write_bytes(b"weights")
-    design = FEW | {"captioner": str(describer), "inception": str(weights)}
-    settings = Settings(captions={"rows": 200}, dalleval=design, compute={"store": str(store)})
+    design = FEW | {"captioner": str(describer), "inception_file": str(weights)}
+    settings = Settings(captions={"max_captions": 200}, dalleval=design, compute={"cache": str(store)})
     p = Pipeline("world", settings, seed=5, progress=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("biaslab.judges.inception.Inception", Colours)
@@ -379,11 +381,11 @@ def test_what_is_measured_here_shares_no_rank_with_printed_values(captioned):
 
 def test_weights_of_inception_are_looked_at_before_any_work(store, describer, tmp_path, monkeypatch):
     def opened(name):
-        return pipeline(store, captioner=str(describer), inception=str(tmp_path / name))
+        return pipeline(store, captioner=str(describer), inception_file=str(tmp_path / name))
 
     def digests():
-        used = requirements.of_tables(opened("whole.pth"), {"dalleval_image_quality"})
-        return [requirements.digest(use) for use in used if use.setting == "dalleval.inception"]
+        used = requirements.uses_of_tables(opened("whole.pth"), {"dalleval_image_quality"})
+        return [requirements.digest(use) for use in used if use.setting == "dalleval.inception_file"]
 
     (tmp_path / "whole.pth").write_bytes(b"weights")
     (tmp_path / "w-00000000.pth").write_bytes(b"weights")
@@ -404,7 +406,7 @@ def of_my_own(tmp_path):
     corpus = world_captions.Corpus(rows=12, seed=9)
     rows, images = corpus.rows_at(range(12)), tmp_path / "images"
     images.mkdir()
-    (images / registry.DECLARED).write_text(OF_DRAWINGS)
+    (images / registry.DOMAIN_FILE).write_text(OF_DRAWINGS)
     drawn = corpus.read(rows["caption_id"])
     lines = []
     for k, text in enumerate(rows["text"]):
@@ -416,7 +418,7 @@ def of_my_own(tmp_path):
 
 
 def own_captions(store, describer, folder, **design):
-    captions = {"captions": str(folder / "captions.csv"), "images": str(folder / "images")}
+    captions = {"captions": str(folder / "captions.csv"), "image_folder": str(folder / "images")}
     return pipeline(store, model="mini", captioner=str(describer), **captions | design)
 
 
@@ -433,7 +435,7 @@ def test_captions_of_ones_own_are_prompts_and_references(store, describer, of_my
     quality = dalleval.measure.image_quality(p).set_index(["images", "metric"])
     assert quality.loc[("generated", "CIDEr"), "n"] == 12 and quality.loc[("captioned", "CIDEr"), "n"] == 11
     assert quality.loc[("generated", "FID, CLIP features"), "value"] > 0
-    some = own_captions(store, describer, folder, captioned=5).dalleval.caption_prompts()
+    some = own_captions(store, describer, folder, max_captions=5).dalleval.caption_prompts()
     assert len(some) == 5 and set(some["text"]) < set(texts)
 
 
@@ -443,10 +445,10 @@ def test_captions_that_cannot_be_used_are_refused_before_any_work(store, describ
     pd.DataFrame({"image_id": ["one"], "text": ["xylophonic quagmire"]}).to_csv(folder / "odd.csv", index=False)
     for error, name, design in (
         (ParameterError, r"dalleval\.captions", {"captions": ""}),
-        (ParameterError, r"dalleval\.captions", {"captions": "", "images": "", "captioned": 5}),
+        (ParameterError, r"dalleval\.captions", {"captions": "", "image_folder": "", "max_captions": 5}),
         (InputError, "image_id", {"captions": str(folder / "texts.csv")}),
         (MissingInputError, "no-such", {"captions": str(folder / "no-such.csv")}),
-        (ParameterError, "no-such", {"images": str(folder / "no-such")}),
+        (ParameterError, "no-such", {"image_folder": str(folder / "no-such")}),
         (ParameterError, "xylophonic", {"captions": str(folder / "odd.csv")}),
     ):
         with pytest.raises(error, match=name):
@@ -487,7 +489,7 @@ def test_images_that_are_not_there_are_told_before_any_work(store, describer, of
 
 def test_without_images_behind_the_captions_distances_have_a_reason(store, describer, of_my_own):
     folder, _ = of_my_own
-    p = own_captions(store, describer, folder, images="").changed(generation={"steps": 1})
+    p = own_captions(store, describer, folder, image_folder="").changed(generation={"steps": 1})
     quality = dalleval.measure.image_quality(p)
     distances = quality[quality["metric"].str.match("FID|KID")]
     assert len(distances) == 2 and (distances["n"] == 0).all() and distances["value"].isna().all()
@@ -551,7 +553,7 @@ def drawn_scenes():
 def paintskills_folder(tmp_path_factory, drawn_scenes):
     folder = tmp_path_factory.mktemp("paintskills")
     written(folder, drawn_scenes)
-    (folder / registry.DECLARED).write_text(OF_DRAWINGS)
+    (folder / registry.DOMAIN_FILE).write_text(OF_DRAWINGS)
     return folder
 
 
@@ -569,8 +571,8 @@ def other_detector(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def of_authors(store, paintskills_folder, other_detector):
-    design = {"paintskills": str(paintskills_folder), "detector": other_detector, "scenes": 30}
-    return pipeline(store, failures={"other_class": 0.5}, detector_renders=40, **design)
+    design = {"paintskills": str(paintskills_folder), "detector": other_detector, "n_scenes": 30}
+    return pipeline(store, failures={"other_class": 0.5}, calibration_images=40, **design)
 
 
 @pytest.mark.long
@@ -580,7 +582,7 @@ def test_what_is_asked_for_is_what_the_authors_ask_for(of_authors, drawn_scenes,
     columns = ["prompt_id", "skill", "text", "object", "n", "relation", "other"]
     given = drawn_scenes.set_index("prompt_id", drop=False).loc[asked["prompt_id"], columns]
     assert asked[columns].to_numpy().tolist() == given.to_numpy().tolist()
-    whole = pipeline(store, paintskills=str(paintskills_folder), scenes=0).dalleval.prompts("skills")
+    whole = pipeline(store, paintskills=str(paintskills_folder), n_scenes=0).dalleval.prompts("skills")
     assert set(whole["prompt_id"]) == set(drawn_scenes["prompt_id"])
     assert len(dalleval.measure.skill_prompts(of_authors)) == 90
 
@@ -649,7 +651,7 @@ def test_images_that_contradict_their_boxes_or_cannot_be_opened_say_nothing_of_a
     for name in gone:
         (copied / "object" / "images" / f"{name}.png").unlink()
     (copied / "count" / "images" / f"{broken}.png").write_bytes(b"GIF89a")
-    p = pipeline(store, paintskills=str(copied), scenes=0, detector_renders=40)
+    p = pipeline(store, paintskills=str(copied), n_scenes=0, calibration_images=40)
     validation.check_dalleval(p)
     _, looked = p.dalleval.detections(p.dalleval.renders())
     looked = looked.set_index("image_id")

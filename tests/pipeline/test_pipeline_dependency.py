@@ -14,8 +14,8 @@ pytest.importorskip("pycocotools.mask", reason="masks need the extra 'models'")
 
 
 def pipeline(store, model="world", **design):
-    few = {"triplets": 12, "seeds": 1, "objects": "truth", "detector_drawings": 9}
-    settings = Settings(triplets=few | design, compute={"store": str(store)})
+    few = {"n_triplets": 12, "images_per_prompt": 1, "objects": "truth", "calibration_images": 9}
+    settings = Settings(triplets=few | design, compute={"cache": str(store)})
     return Pipeline(model, settings, seed=3, progress=False)
 
 
@@ -31,7 +31,7 @@ def test_groups_are_those_that_are_planted(known):
     groups = stages.groups()
     assert len(groups) == len(known.triplets.objects().objects) > 80
     for image_id, rows in groups.groupby("image_id"):
-        assert rows["dependency_group"].tolist() == world.planted(texts[image_id], list(rows["label"]))
+        assert rows["dependency_group"].tolist() == world.planted_groups(texts[image_id], list(rows["label"]))
     assert set(groups["dependency_group"]) == set(world.GROUPS)
     nouns = stages.prompt_nouns()
     asked = {i: world.read(text) for i, text in texts.items()}
@@ -86,7 +86,7 @@ def test_without_attention_there_are_no_groups(tmp_path, monkeypatch):
 
 @pytest.mark.long
 def test_maps_of_drawings_by_a_model(tmp_path):
-    p = pipeline(tmp_path, model="mini", detector_drawings=6, attention=True)
+    p = pipeline(tmp_path, model="mini", calibration_images=6, attention=True)
     maps = p.triplets.dependency.drawn_maps()
     table = p.triplets.drawings().table
     (first,) = maps.word_maps([table["image_id"][0]])
@@ -100,13 +100,13 @@ def test_maps_of_drawings_by_a_model(tmp_path):
 def test_a_run_goes_on_without_maps_of_drawings(tmp_path, folders):
     """Of a model whose attention in given images cannot be had, and where nobody asked for any."""
     for model, attention, why in (("mini", False, r"triplets\.attention"), (folders("sdxl"), True, "XLPipeline")):
-        p = pipeline(tmp_path, model=model, detector_drawings=3, attention=attention)
+        p = pipeline(tmp_path, model=model, calibration_images=3, attention=attention)
         small = {"steps": 1, "height": 64, "width": 64, "dtype": "float32"}
-        p = p.changed(generation=small | {"pictures": "drawings"})
+        p = p.changed(generation=small | {"image_domain": "drawings"})
         with pytest.raises(MissingInputError, match=why):
             p.triplets.dependency.drawn_agreement()
 
 
 def test_nouns_of_other_texts_are_refused(known):
-    with pytest.raises(InputError, match=r"triplets\.nouns is 'world'"):
+    with pytest.raises(InputError, match=r"triplets\.noun_tagger is 'world'"):
         known.triplets.dependency.nouns().of("two zebras on a lawn")

@@ -22,7 +22,7 @@ from biaslab.pipeline import Pipeline, Settings, requirements, validation
 from biaslab.study import Study
 from biaslab_world import pairs
 
-SMALL = {"people": {"occupations": 8, "power_runs": 2, "single_images": 2, "three_prompts": 4}}
+SMALL = {"paired": {"n_occupations": 8, "power_samples": 2, "single_images": 2, "three_person_prompts": 4}}
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +35,11 @@ def worlds(tmp_path_factory):
 
     def study(skew):
         if skew not in opened:
-            settings = SMALL | {"captions": {"skew": skew}, "compute": {"store": str(root / "store")}}
+            settings = SMALL | {"captions": {"synthetic_bias": skew}, "compute": {"cache": str(root / "store")}}
             if skew == "off":
                 # Of the world without bias only the pairs are looked at.
-                few = {"occupations": 5, "power_runs": 1, "single_images": 1, "three_prompts": 0}
-                settings |= {"people": few, "critic": {"rounds": 0}}
+                few = {"n_occupations": 5, "power_samples": 1, "single_images": 1, "three_person_prompts": 0}
+                settings |= {"paired": few, "critic": {"rounds": 0}}
             opened[skew] = Study(str(root / skew), source="pipeline", model="world", seed=3, settings=settings)
         return opened[skew]
 
@@ -139,7 +139,7 @@ def test_one_round_of_the_critic_takes_the_bias_away(worlds):
     # A guideline says what the prompt gets, in the words of the prompt.
     assert told["guideline"].str.match(r"Show the .+ as a (woman|man)\.").all()
     # Revised prompts are those of the pairs with sentences.
-    stages = study.pipeline.people
+    stages = study.pipeline.paired
     first, after = stages.prompts("paired"), stages.prompts("faircritic_1")
     assert all(b.startswith(a) for a, b in zip(first.texts["text"], after.texts["text"], strict=True))
     changed = (first.texts["text"].to_numpy() != after.texts["text"].to_numpy()).mean()
@@ -150,7 +150,7 @@ def test_one_round_of_the_critic_takes_the_bias_away(worlds):
 @pytest.mark.long
 def test_the_intervention_is_tried_on_the_most_biased(worlds):
     study = worlds("default")
-    top = study.pipeline.people.top_occupations()
+    top = study.pipeline.paired.top_occupations()
     assert {gender: len(names) for gender, names in top.items()} == {"male": 5, "female": 5}
     people = study.load(measure.people)
     tried = people[(people["setting"] == "intervention") & (people["aspect"] == "occupation")]
@@ -173,14 +173,14 @@ def test_everyone_asked_for_has_a_row(worlds):
     assert (n["alike", "occupation"], n["same", "occupation"]) == (32, 32)
     assert n["three", "occupation"] == 12
     assert set(people.loc[people["setting"] == "three", "position"]) == {"left", "middle", "right"}
-    stages = worlds("default").pipeline.people
+    stages = worlds("default").pipeline.paired
     assert stages.n_images() == sum(len(stages.images(kind).table) for kind in stages.kinds)
 
 
 def test_what_is_not_asked_for_cannot_be_had(tmp_path):
     stages = Pipeline(
-        "world", Settings(people={"three_prompts": 0}, critic={"rounds": 0}, compute={"store": str(tmp_path)})
-    ).people
+        "world", Settings(paired={"three_person_prompts": 0}, critic={"rounds": 0}, compute={"cache": str(tmp_path)})
+    ).paired
     assert stages.kinds == ("single", "paired", "controls", "intervention")
     for kind in ("three", "faircritic_1", "pair"):
         with pytest.raises(UnknownNameError, match=kind):
@@ -188,26 +188,26 @@ def test_what_is_not_asked_for_cannot_be_had(tmp_path):
 
 
 def test_a_critic_may_have_an_endpoint_of_its_own():
-    shared = {"critic": {"model": "gpt-4o"}, "endpoint": {"url": "http://a:1/v1", "key_variable": "A_KEY"}}
-    found = Pipeline("mini", Settings.of(shared)).endpoint("critic")
-    assert (found.url, found.key_variable) == ("http://a:1/v1", "A_KEY")
-    own = {"critic": {"url": "http://b:2/v1", "key_variable": "B_KEY"}}
-    found = Pipeline("mini", Settings.of(shared).changed(**own)).endpoint("critic")
-    assert (found.url, found.key_variable) == ("http://b:2/v1", "B_KEY")
+    shared = {"critic": {"model": "gpt-4o"}, "endpoint": {"url": "http://a:1/v1", "api_key_env": "A_KEY"}}
+    found = Pipeline("mini", Settings.from_mapping(shared)).endpoint("critic")
+    assert (found.url, found.api_key_env) == ("http://a:1/v1", "A_KEY")
+    own = {"critic": {"url": "http://b:2/v1", "api_key_env": "B_KEY"}}
+    found = Pipeline("mini", Settings.from_mapping(shared).changed(**own)).endpoint("critic")
+    assert (found.url, found.api_key_env) == ("http://b:2/v1", "B_KEY")
     # A critic behind an endpoint needs one.
     with pytest.raises(ParameterError, match=r"needs endpoint\.url or critic\.url .* and critic.model"):
-        validation.check(Pipeline("mini", Settings.of({"critic": {"kind": "endpoint"}})))
+        validation.check(Pipeline("mini", Settings.from_mapping({"critic": {"kind": "endpoint"}})))
 
 
 # -- what is looked up before a run, and what a run depends on ---------------------------------------------
 
-BUYING = {"endpoint": {"url": "http://127.0.0.1:9/v1", "key_variable": ""}}
+BUYING = {"endpoint": {"url": "http://127.0.0.1:9/v1", "api_key_env": ""}}
 
 
 @pytest.mark.parametrize(
     ("model", "given", "message"),
     [
-        ("mini", {"people": {"occupations": 21}}, "people.occupations is 21; allowed is 1 to 20"),
+        ("mini", {"paired": {"n_occupations": 21}}, "paired.n_occupations is 21; allowed is 1 to 20"),
         # 336 of one person, 1016 pairs, 266 with the intervention, 1016 revised, 80 controls, 24 of three.
         ("endpoint:x", BUYING, r"endpoint.price is not set.* takes 2,738 images"),
         (
@@ -219,19 +219,21 @@ BUYING = {"endpoint": {"url": "http://127.0.0.1:9/v1", "key_variable": ""}}
 )
 def test_names_and_costs_are_checked_before_a_run(model, given, message):
     with pytest.raises(ParameterError, match=message):
-        validation.check(Pipeline(model, Settings.of(given)))
+        validation.check(Pipeline(model, Settings.from_mapping(given)))
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"gender": "vqa:blip"}, "no vqa model named 'blip'"),
-        ({"further": ["ratings:no.csv"]}, "There is no file no.csv"),
-        ({"further": ["mini-clop"]}, "There is no clip model named 'mini-clop'"),
+        ({"extra_judges": ["annotations:no.csv"]}, "There is no file no.csv"),
+        ({"extra_judges": ["mini-clop"]}, "There is no clip model named 'mini-clop'"),
     ],
 )
 def test_names_of_judges_are_looked_up_before_a_run(given, message):
-    (said,) = validation.check_models(Pipeline("mini", Settings.of({"judging": given})), {"paired_judge_agreement"})
+    (said,) = validation.check_models(
+        Pipeline("mini", Settings.from_mapping({"judging": given})), {"paired_judge_agreement"}
+    )
     assert message in said
 
 
@@ -243,14 +245,14 @@ def test_what_further_judges_say_is_part_of_the_digest(tmp_path, monkeypatch):
     for text, config in (("1", "{}"), ("2", "{}"), ("2", "{ }")):
         file.write_text(text)
         (folder / "config.json").write_text(config)
-        settings = Settings.of({"judging": {"further": [f"ratings:{file}", f"vqa:{folder}"]}})
-        used = requirements.of_tables(Pipeline("mini", settings), {"paired_judge_agreement"})
-        found += [tuple(requirements.digest(use) for use in used if use.setting == "judging.further")]
+        settings = Settings.from_mapping({"judging": {"extra_judges": [f"annotations:{file}", f"vqa:{folder}"]}})
+        used = requirements.uses_of_tables(Pipeline("mini", settings), {"paired_judge_agreement"})
+        found += [tuple(requirements.digest(use) for use in used if use.setting == "judging.extra_judges")]
     assert len(set(found)) == 3 and all(map(len, found))
     monkeypatch.chdir(tmp_path)
-    for given in ("ratings:r.csv", ["ratings:r.csv"]):
-        found = validation.resolve_paths("mini", {"judging": {"further": given}})[1]
-        assert Settings.of(found).judging.further == (f"ratings:{file}",)
+    for given in ("annotations:r.csv", ["annotations:r.csv"]):
+        found = validation.resolve_paths("mini", {"judging": {"extra_judges": given}})[1]
+        assert Settings.from_mapping(found).judging.extra_judges == (f"annotations:{file}",)
 
 
 # -- judges ------------------------------------------------------------------------------------------------
@@ -259,7 +261,7 @@ def test_what_further_judges_say_is_part_of_the_digest(tmp_path, monkeypatch):
 @pytest.fixture
 def rated(worlds, tmp_path):
     """A pipeline on renders, and a function that writes ratings of its people: `rated(name, people, genders)`."""
-    people = worlds("default").pipeline.people
+    people = worlds("default").pipeline.paired
 
     def write(name, kinds=("paired",), annotators=2, extra=""):
         rows = pd.concat([people.people(kind) for kind in kinds])
@@ -271,7 +273,7 @@ def rated(worlds, tmp_path):
             lines.append(",".join([row.image_id, str(row.position), *said]))
         path = tmp_path / name
         path.write_text("\n".join([*lines, extra]))
-        return f"ratings:{path}", rows
+        return f"annotations:{path}", rows
 
     return worlds("default").pipeline, write
 
@@ -298,21 +300,21 @@ def test_ratings_of_what_nobody_asks_for_are_named(rated):
     base, write = rated
     judge, _ = write("strange.csv", extra="painted-sheriff-nurse/0,1,male,male\n")
     with pytest.raises(InputError, match=r"not in the sample .*'painted-sheriff-nurse/0'"):
-        base.changed(judging={"gender": judge}).people.people("single")
+        base.changed(judging={"gender": judge}).paired.people("single")
 
 
 @pytest.mark.long
 def test_two_files_of_ratings_are_told_apart(rated):
     base, write = rated
     files = [write(name)[0] for name in ("ann.csv", "ben.csv")]
-    found = measure.judge_agreement(base.changed(judging={"further": files}))
+    found = measure.judge_agreement(base.changed(judging={"extra_judges": files}))
     keys = ["aspect", "setting", "judge", "reference", "statistic"]
     assert not found.duplicated(keys).any()
     fleiss = found[found["statistic"] == "fleiss_kappa"]
     assert set(fleiss["judge"]) == {"annotators: ann.csv", "annotators: ben.csv"}
     against = set(found.loc[found["judge"] == "mini-clip", "reference"])
     assert against == {"truth", "annotators: ann.csv", "annotators: ben.csv"}
-    alone = measure.judge_agreement(base.changed(judging={"further": files[:1]}))
+    alone = measure.judge_agreement(base.changed(judging={"extra_judges": files[:1]}))
     assert set(alone["reference"]) == {"truth", "annotators"}
 
 
@@ -328,11 +330,11 @@ def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
     monkeypatch.setattr(vqa.blip, "load", lambda *_, **__: Sees())
     monkeypatch.setattr(vqa.named, "digest", lambda where: "weights")
     # A model of a hub that knows more than photographs.
-    of_names = domains.knows
+    of_names = domains.known_domain
     any_ = {"vqa:owner/blip": registry.ANY}
-    monkeypatch.setattr(domains, "knows", lambda name, kind: any_.get(name) or of_names(name, kind))
+    monkeypatch.setattr(domains, "known_domain", lambda name, kind: any_.get(name) or of_names(name, kind))
     base = worlds("default").pipeline
-    both = base.changed(judging={"further": ["vqa:owner/blip"]})
+    both = base.changed(judging={"extra_judges": ["vqa:owner/blip"]})
     renders = measure.renders(both)
     assert not renders.duplicated(["judge", "image_id", "position"]).any()
     asked = renders[renders["judge"] == "vqa:owner/blip"]
@@ -355,8 +357,8 @@ def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
 
 def test_the_embedded_model_of_pairs_generates_where_prompts_place_people():
     for model, name in (("mini", "mini-sd-pairs"), ("mini-sd", "mini-sd"), ("owner/other", "owner/other")):
-        pipeline = Pipeline(model, Settings.of(SMALL))
-        made_by = [pipeline.image_model("people", several=several) for several in (False, True)]
+        pipeline = Pipeline(model, Settings.from_mapping(SMALL))
+        made_by = [pipeline.image_model("paired", several=several) for several in (False, True)]
         assert [(one._name, one._settings.aspect) for one in made_by] == [(name, 1.0), (name, 1.5)]
     # In the paradox's prompts, ``mini`` is the model of one person.
     assert Pipeline("mini", Settings()).image_model()._name == "mini"
@@ -364,7 +366,7 @@ def test_the_embedded_model_of_pairs_generates_where_prompts_place_people():
 
 def test_no_aspect_is_dropped_in_silence():
     settings = GenerationSettings(aspect=1.5)
-    with pytest.raises(ParameterError, match=r"owner/other is a SimpleNamespace.* people.aspect=1"):
+    with pytest.raises(ParameterError, match=r"owner/other is a SimpleNamespace.* paired.aspect=1"):
         Generator(SimpleNamespace(), settings, model="owner/other", folder=None, device=None)
 
 
@@ -394,15 +396,15 @@ def bought(tmp_path, monkeypatch):
     with fake.FakeEndpoint().running() as server:
         server.reply = lambda text, n: refusal if "sheriff" in text else shown(text)
         settings = {
-            "people": {"occupations": 2, "power_runs": 1, "single_images": 1, "three_prompts": 0},
+            "paired": {"n_occupations": 2, "power_samples": 1, "single_images": 1, "three_person_prompts": 0},
             "critic": {"rounds": 0},
             # It draws what the world shows.
-            "generation": {"pictures": "drawings"},
+            "generation": {"image_domain": "drawings"},
             "judging": {"faces": "mini-detector", "gender": "mini-clip"},
-            "endpoint": {"url": server.url, "key_variable": "FAKE_KEY", "price": 0.04, "cost_limit": 100.0},
-            "compute": {"store": str(tmp_path)},
+            "endpoint": {"url": server.url, "api_key_env": "FAKE_KEY", "price": 0.04, "cost_limit": 100.0},
+            "compute": {"cache": str(tmp_path)},
         }
-        given = Settings.of(settings)
+        given = Settings.from_mapping(settings)
         yield server, lambda **more: Pipeline("endpoint:dall-e-3", given.changed(**more), seed=1, progress=False)
 
 
@@ -412,7 +414,7 @@ def test_a_model_behind_an_images_endpoint_goes_the_same_way(bought):
     mine = opened()
     validation.check(mine)
     assert mine.label == "dall-e-3"
-    people = mine.people.people("paired")
+    people = mine.paired.people("paired")
     n = len(server.requests)
     # 2 x 2 occupations in 2 orders, 36 occupations' roles in 2 orders.
     assert n == 8 + 72
@@ -421,10 +423,10 @@ def test_a_model_behind_an_images_endpoint_goes_the_same_way(bought):
     assert set(refused["status"]) <= {"unreadable", "blocked"}
     shown = people[~people["image_id"].isin(refused["image_id"])]
     assert (shown["status"].isin(["judged", "uncertain"])).mean() > 0.95
-    images = mine.people.images("paired").table
+    images = mine.paired.images("paired").table
     assert images.loc[images["status"] == "ok", "revised_prompt"].str.startswith("Drawn: Generate").all()
     # Everything is there: nothing is bought again.
-    again = opened().people.people("paired")
+    again = opened().paired.people("paired")
     pd.testing.assert_frame_equal(again, people)
     assert len(server.requests) == n
 
@@ -433,20 +435,20 @@ def test_a_model_behind_an_images_endpoint_goes_the_same_way(bought):
 def test_images_of_several_people_have_a_size_of_their_own(bought):
     server, opened = bought
     server.reply = lambda text, n: reply(text)
-    mine = opened(endpoint={"size": "1024x1024"}, people={"image_size": "1792x1024"})
+    mine = opened(endpoint={"size": "1024x1024"}, paired={"image_size": "1792x1024"})
     for kind, size in (("single", "1024x1024"), ("paired", "1792x1024")):
         start = len(server.requests)
-        mine.people.images(kind)
+        mine.paired.images(kind)
         assert {r["size"] for r in server.requests[start:]} == {size}
     start = len(server.requests)
-    opened(endpoint={"size": "512x512"}).people.images("paired")
+    opened(endpoint={"size": "512x512"}).paired.images("paired")
     assert {r["size"] for r in server.requests[start:]} == {"512x512"}
 
 
 @pytest.mark.parametrize(("own", "of_people"), [(None, 2.0), (0.0, 0.0), (3.0, 3.0)])
 def test_images_of_people_have_a_guidance_of_their_own(own, of_people):
-    pipeline = Pipeline("mini", Settings(generation={"guidance_scale": 2.0}, people={"guidance_scale": own}))
-    wanted = [pipeline.image_model(of)._settings.guidance_scale for of in ("captions", "people")]
+    pipeline = Pipeline("mini", Settings(generation={"guidance_scale": 2.0}, paired={"guidance_scale": own}))
+    wanted = [pipeline.image_model(of)._settings.guidance_scale for of in ("captions", "paired")]
     assert wanted == [2.0, of_people]
 
 
@@ -456,8 +458,8 @@ def test_images_that_were_never_made_are_nobodys_failure(bought):
     too_long = fake.failure(400, "Too long.", "bad_prompt")
     server.reply = lambda text, n: too_long if "sheriff" in text else reply(text)
     mine = opened()
-    mine.people.kinds = ("paired",)
-    images = mine.people.images("paired").table
+    mine.paired.kinds = ("paired",)
+    images = mine.paired.images("paired").table
     rejected = set(images.loc[images["status"] == "rejected", "image_id"])
     assert rejected
     everyone = measure.people(mine)

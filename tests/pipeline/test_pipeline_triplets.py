@@ -35,7 +35,7 @@ def settings(folder, captions=CAPTIONS, *, of=None, **design):
     folder.mkdir(exist_ok=True)
     (folder / "captions.txt").write_text("".join(f"{caption}\n" for caption in captions))
     corpus = {"corpus": str(folder / "captions.txt")} | (of or {})
-    return Settings(captions=corpus, triplets=design, compute={"store": str(folder / "store")})
+    return Settings(captions=corpus, triplets=design, compute={"cache": str(folder / "store")})
 
 
 def pipeline(folder, captions=CAPTIONS, seed=5, **design):
@@ -47,7 +47,7 @@ def left(p):
 
 
 def test_prompts_of_captions_and_of_professions_stand_in_one_table(tmp_path):
-    p = pipeline(tmp_path, professions=2, seeds=3)
+    p = pipeline(tmp_path, n_professions=2, images_per_prompt=3)
     prompts = triplets.measure.prompts(p)
     of = prompts[prompts["dataset"] == "captions.txt"]
     assert of["text"].tolist() == [
@@ -90,7 +90,7 @@ def test_captions_without_triplets_are_refused_before_any_work(tmp_path, caption
     validation.check_work(p, {"synthesis_x", "pipeline_settings"})
     # What became of them can be read all the same, and professions need no caption.
     assert left(p)["sampled"] == 0
-    p = pipeline(tmp_path, captions, professions=1)
+    p = pipeline(tmp_path, captions, n_professions=1)
     validation.check_triplets(p)
     assert set(triplets.measure.prompts(p)["dataset"]) == {"Profession"}
 
@@ -101,17 +101,22 @@ def test_of_many_captions_the_first_are_looked_at(tmp_path, monkeypatch):
     validation.check_triplets(pipeline(tmp_path, NOBODY))
     # Of these two there are no more, as the settings have it.
     with pytest.raises(InputError, match="None of the 2 captions"):
-        validation.check_triplets(pipeline(tmp_path, NOBODY, of={"rows": 2}))
+        validation.check_triplets(pipeline(tmp_path, NOBODY, of={"max_captions": 2}))
     with pytest.raises(InputError, match="no captions"):
         validation.check_triplets(pipeline(tmp_path, []))
 
 
 def test_without_captions_there_are_the_professions(tmp_path, folders):
-    given = Settings.of(
+    given = Settings.from_mapping(
         {
-            "triplets": {"professions": 2, "seeds": 3, "one_triplet": 5, "objects": "mini-segmenter"},
-            "generation": {"pictures": "drawings"},
-            "compute": {"store": str(tmp_path)},
+            "triplets": {
+                "n_professions": 2,
+                "images_per_prompt": 3,
+                "single_triplet_images": 5,
+                "objects": "mini-segmenter",
+            },
+            "generation": {"image_domain": "drawings"},
+            "compute": {"cache": str(tmp_path)},
         }
     )
     p = Pipeline(folders("sd1"), given, seed=5, progress=False)
@@ -131,7 +136,7 @@ def test_without_captions_there_are_the_professions(tmp_path, folders):
     with pytest.raises(MissingInputError, match=r"captions\.corpus names no captions"):
         validation.check_work(p, names)
     with pytest.raises(MissingInputError, match=r"captions\.corpus names no captions"):
-        Pipeline(p.model, given.changed(triplets={"professions": 0})).triplets.prompts()
+        Pipeline(p.model, given.changed(triplets={"n_professions": 0})).triplets.prompts()
     # They are beyond the embedded model, which knows its own captions.
     with pytest.raises(ParameterError, match="does not know"):
         validation.check_triplets(Pipeline("mini", given), images=True)
@@ -147,18 +152,18 @@ def asked_of(model, folder, **design):
     """Return a pipeline that has every person of PEOPLE made by a model, ``seeds`` times."""
     # As the world's own models bring it; the tiny ones bring nothing.
     alike = dict.fromkeys(NETWORKS, "mini") | design.pop("similarity", {})
-    design = {"objects": "mini-segmenter", "nouns": "world", "similarity": alike} | design
-    given = settings(folder, PEOPLE, filter="paper", triplets=0, **design)
-    given = given.changed(generation=SMALL | {"pictures": "drawings"})
+    design = {"objects": "mini-segmenter", "noun_tagger": "world", "similarity": alike} | design
+    given = settings(folder, PEOPLE, filter="paper", n_triplets=0, **design)
+    given = given.changed(generation=SMALL | {"image_domain": "drawings"})
     return Pipeline(model, given, seed=5, progress=False)
 
 
 def test_images_of_a_triplet_share_their_noise(folders, tmp_path):
-    p = asked_of(folders("sd1"), tmp_path, seeds=2)
+    p = asked_of(folders("sd1"), tmp_path, images_per_prompt=2)
     images = p.triplets.images()
     table = images.table
     assert len(table) == 3 * 3 * 2 and set(table["model"]) == {p.label} and (table["status"] == "ok").all()
-    generated = duplicates.whole(images.source)
+    generated = duplicates.all_images(images.source)
     assert type(generated) is GeneratedImages and (table["reason"] == "").all()
     # The noise of an image follows from the triplet and the number of the seed, whoever of the three it shows.
     made = generated.table.set_index("image_id")["seed"]
@@ -173,12 +178,12 @@ def test_images_of_a_triplet_share_their_noise(folders, tmp_path):
 
 @pytest.mark.long
 def test_images_can_be_kept_with_where_they_attend(folders, tmp_path):
-    plain = asked_of(folders("sd1"), tmp_path, seeds=1).triplets.images()
-    attended = asked_of(folders("sd1"), tmp_path, seeds=1, attention=True).triplets.images()
-    assert type(duplicates.whole(attended.source)) is AttendedImages
+    plain = asked_of(folders("sd1"), tmp_path, images_per_prompt=1).triplets.images()
+    attended = asked_of(folders("sd1"), tmp_path, images_per_prompt=1, attention=True).triplets.images()
+    assert type(duplicates.all_images(attended.source)) is AttendedImages
     ids = attended.table["image_id"].tolist()
     texts = attended.table["text"].tolist()
-    for maps, text in zip(duplicates.whole(attended.source).word_maps(ids), texts, strict=True):
+    for maps, text in zip(duplicates.all_images(attended.source).word_maps(ids), texts, strict=True):
         assert list(maps.words) == list(dict.fromkeys(re.findall("[a-z]+", text)))
     for one, other in zip(plain.read(ids), attended.read(ids), strict=True):
         assert (one == other).all()
@@ -194,7 +199,9 @@ def test_words_of_a_prompt():
 def test_the_world_draws_triplets(tmp_path):
     for corpus, skew in (("mini", "default"), ("mini", "off"), ("depictions", "off")):
         given = Settings(
-            captions={"corpus": corpus, "skew": skew}, triplets={"triplets": 2}, compute={"store": str(tmp_path)}
+            captions={"corpus": corpus, "synthetic_bias": skew},
+            triplets={"n_triplets": 2},
+            compute={"cache": str(tmp_path)},
         )
         found = Pipeline("world", given, seed=5, progress=False).triplets.images()
         assert found.table["seed"].tolist() == [0, 1] * 6 and set(found.table["model"]) == {"world"}
@@ -220,7 +227,7 @@ def test_attention_of_a_model_elsewhere_is_refused_before_any_work(tmp_path):
 
 @pytest.mark.long
 def test_three_spaces_from_captions_to_gaps(folders, tmp_path):
-    p = asked_of(folders("sd1"), tmp_path, seeds=2, similarity={"resnet": "", "split_product": ""})
+    p = asked_of(folders("sd1"), tmp_path, images_per_prompt=2, similarity={"resnet": "", "split_product": ""})
     images = p.triplets.images()
     table = triplets.measure.similarity(p)
     assert set(table["space"]) == {"prompt", "denoising", "image"}
@@ -232,7 +239,7 @@ def test_three_spaces_from_captions_to_gaps(folders, tmp_path):
     cosines = []
     for seed in (0, 1):
         pair = [ids[first, gender, seed] for gender in ("neutral", "masculine")]
-        one, other = (found.final.astype(float).ravel() for found in duplicates.whole(images.source).latents(pair))
+        one, other = (found.final.astype(float).ravel() for found in duplicates.all_images(images.source).latents(pair))
         cosines.append(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
     row = table[(table["metric"] == "z0") & (table["pair"] == "neutral-masculine") & (table["case"] == first)]
     assert row["value"].tolist() == pytest.approx([np.mean(cosines)]) and row["n"].tolist() == [2]
@@ -249,14 +256,14 @@ def test_three_spaces_from_captions_to_gaps(folders, tmp_path):
         ["clip", "mini-clip", "ViT-B-32:openai"],
         ["dino", "mini-segmenter", "vit_small_patch16_224.dino"],
     ]
-    said = triplets.figures.stand_ins(networks)
+    said = triplets.figures.replacement_note(networks)
     assert said.endswith("CLIP by mini-clip; DINO by mini-segmenter.")
-    assert triplets.figures.stand_ins(triplets.printed.networks()) == ""
+    assert triplets.figures.replacement_note(triplets.printed.networks()) == ""
 
 
 @pytest.mark.long
 def test_one_triplet_is_a_data_set_whose_cases_are_seeds(folders, tmp_path):
-    p = asked_of(folders("sd1"), tmp_path, seeds=1, one_triplet=3, similarity=BY_PIXELS)
+    p = asked_of(folders("sd1"), tmp_path, images_per_prompt=1, single_triplet_images=3, similarity=BY_PIXELS)
     table = p.triplets.images().table
     one = table[table["dataset"] == "captions.txt (one triplet)"]
     assert len(one) == 9 and one["triplet_id"].nunique() == 1 and len(table) == 9 + 9
@@ -271,8 +278,8 @@ def test_one_triplet_is_a_data_set_whose_cases_are_seeds(folders, tmp_path):
 
 
 def test_a_model_without_texts_and_latents_has_rows_with_a_reason(tmp_path):
-    design = {"triplets": 2, "seeds": 1, "similarity": BY_PIXELS}
-    given = Settings(captions={"rows": 2000}, triplets=design, compute={"store": str(tmp_path)})
+    design = {"n_triplets": 2, "images_per_prompt": 1, "similarity": BY_PIXELS}
+    given = Settings(captions={"max_captions": 2000}, triplets=design, compute={"cache": str(tmp_path)})
     p = Pipeline("world", given, seed=5, progress=False)
     table = triplets.measure.similarity(p)
     before = table[table["space"] != "image"]
@@ -295,7 +302,7 @@ def test_networks_are_looked_up_before_any_work(folders, tmp_path, design, said)
 
 
 def test_pictures_are_those_of_the_table(folders, tmp_path):
-    p = asked_of(folders("sd1"), tmp_path, seeds=2, one_triplet=2)
+    p = asked_of(folders("sd1"), tmp_path, images_per_prompt=2, single_triplet_images=2)
     shown = triplets.measure.examples(p, most=2)
     assert shown.groupby("dataset", sort=False)["image_id"].size().to_dict() == {
         "captions.txt": 2 * 3,
@@ -306,7 +313,7 @@ def test_pictures_are_those_of_the_table(folders, tmp_path):
     assert triplets.measure.at_first_seed(p, chosen)["prompt_gender"].tolist() == [
         *("neutral", "feminine", "masculine")
     ]
-    pictures = triplets.measure.pictures(p, shown)
+    pictures = triplets.measure.example_images(p, shown)
     figure = triplets.figures.examples(pictures, shown)
     assert len(figure.axes) == 12 and [ax.get_title(loc="left") for ax in figure.axes][:2] == ["neutral", "feminine"]
     np.testing.assert_array_equal(figure.axes[4].images[0].get_array(), pictures[4])

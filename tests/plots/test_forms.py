@@ -35,7 +35,7 @@ def names(ax):
         lambda t: forms.trends(t, "row", "value", color="of", labels=("", "")),
         lambda t: forms.diagonal(t, "value", "value", color="of", labels=("", ""), ends=(0, 1)),
         lambda t: forms.heat_map(t, "value", row="row", column="of", label="", ends=(0, 1)),
-        lambda t: forms.stacked(t, "value", row="row", part="of", look=forms.PLAIN, label=""),
+        lambda t: forms.stacked(t, "value", row="row", part="of", styles=forms.PLAIN, label=""),
     ],
 )
 def test_a_table_without_rows_draws_nothing(draw):

@@ -53,7 +53,7 @@ def test_a_shown_figure_has_its_text_with_the_level_of_its_intervals(tmp_path):
 
 # -- standard terms -------------------------------------------------------------------------------------------
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TERMS = {
     r"told (apart|from)|(cannot|can|to) be told|(cannot|can) tell": "significantly different, or inconclusive",
     r"(taken|takes|taking|take) off|(floor|noise|error) left in": "corrected; uncorrected",

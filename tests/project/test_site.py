@@ -89,7 +89,7 @@ def test_commands_can_be_given(words, monkeypatch, capsys):
         file = ROOT / given.params if words[0] == "run" and (ROOT / given.params).is_file() else None
         own = None if file else {"run": "mine", "source": "pipeline", "model": "owner/name"}
         checked = params.load(file or runner.PARAMS, overrides=overrides, given=own)
-        Settings.of(checked.values.get("settings") or {})
+        Settings.from_mapping(checked.values.get("settings") or {})
 
 
 @pytest.mark.parametrize("text", blocks("sh"))
@@ -135,10 +135,10 @@ def test_files_of_values_can_be_read(text, tmp_path):
     if isinstance(held, list):
         assert len(questions.read_questions(file)) == len(held)
     elif "occupations" in held:
-        assert word_files.read(str(file), "captions.words").occupations
+        assert word_files.read(str(file), "captions.vocabulary_file").occupations
     else:
         given = {"run": "mine", "source": "pipeline", "model": "owner/name"} | held
-        Settings.of(params.load(runner.PARAMS, given=given).values["settings"])
+        Settings.from_mapping(params.load(runner.PARAMS, given=given).values["settings"])
 
 
 @pytest.mark.parametrize("text", blocks("toml"))
@@ -152,7 +152,7 @@ def test_pages_name_what_is_there():
     """Files of the project, settings, tables and notebooks that pages name in passing."""
     from biaslab.schema import tables
 
-    settings = {one.name for one in settings_reference.declared()}
+    settings = {one.name for one in settings_reference.find_declared()}
     groups = {group for group in settings_reference.groups() if group}
     setting = "|".join(group for group in groups if "." not in group)
     notebooks = {one.id for one in available()}
@@ -197,27 +197,32 @@ def test_one_glossary():
 
 def test_settings_are_listed_as_they_are_declared(root, capsys):
     known = {name: meaning for name, _, meaning in Settings().describe()}
-    found = settings_reference.declared()
+    found = settings_reference.find_declared()
     assert {one.name: one.meaning for one in found} == known
     by_name = {one.name: one for one in found}
     assert by_name["generation.steps"].facts == "whole number or null; 1 to 1000 steps; default null"
-    assert by_name["people.aspect"].limits == "0.1 to 10"
+    assert by_name["paired.aspect"].limits == "0.1 to 10"
     assert by_name["compute.engine"].facts == 'one of `local`, `dask`; default "local"'
-    assert by_name["judging.texts"].kind == "list of texts"
-    assert by_name["compute.store"].kind == "path" and by_name["judging.gender"].kind == "name or path"
+    assert by_name["judging.class_prompts"].kind == "list of texts"
+    assert by_name["compute.cache"].kind == "path" and by_name["judging.gender"].kind == "name or path"
     # What an installed package brings.
-    assert "with models of biaslab-world: mini-clip" in by_name["judging.gender"].brought
-    assert by_name["captions.corpus"].brought[-1] == "packages bring: depictions (biaslab-world), mini (biaslab-world)"
+    assert "with models of biaslab-world: mini-clip" in by_name["judging.gender"].package_default
+    assert (
+        by_name["captions.corpus"].package_default[-1]
+        == "packages bring: depictions (biaslab-world), mini (biaslab-world)"
+    )
 
-    assert [one.name for one in settings_reference.declared("vision")] == [n for n in known if n.startswith("vision.")]
-    assert [one.name for one in settings_reference.declared("settings.generation.steps")] == ["generation.steps"]
-    assert "judging.min_face" in {one.name for one in settings_reference.declared("FACE")}
+    assert [one.name for one in settings_reference.find_declared("vision")] == [
+        n for n in known if n.startswith("vision.")
+    ]
+    assert [one.name for one in settings_reference.find_declared("settings.generation.steps")] == ["generation.steps"]
+    assert "judging.min_face_size" in {one.name for one in settings_reference.find_declared("FACE")}
     assert cli.main(["settings", "compute.workers"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "compute.workers  (whole number; 0 or more processes; default 0)"
     assert cli.main(["settings", "guidance_scal3"]) == 2
     assert "Did you mean 'guidance_scale'" in capsys.readouterr().err
     with pytest.raises(UnknownNameError, match="No setting has 'xyzzy' in its name or its sentence"):
-        settings_reference.declared("xyzzy")
+        settings_reference.find_declared("xyzzy")
     page = runpy.run_path(str(root / "docs/hooks.py"))["_settings"]()
     assert all(f"`{name}`{{ #{name} }}\n" in page for name in known)
 
@@ -261,7 +266,7 @@ def test_a_run_is_cited_with_what_it_used(tmp_path, capsys):
     (tmp_path / "mini_a" / "run.json").write_text(json.dumps(RUN))
     words = ["cite", "mini_a", "--outputs", str(tmp_path), "--author", "A. Auditor", "--url", "https://example.org/a_b"]
     assert cli.main(words) == 0
-    assert capsys.readouterr().out == citation.said([run, package, *papers]) + "\n"
+    assert capsys.readouterr().out == citation.format_citations([run, package, *papers]) + "\n"
     assert cli.main(["cite", "other", "--outputs", str(tmp_path)]) == 2
 
 
@@ -346,7 +351,7 @@ def test_every_command_setting_and_table_is_on_the_site(site):
     page = {name: (site / f"reference/{name}.html").read_text(encoding="utf-8") for name in names}
     (subparsers,) = (a for a in cli.build_parser()._actions if isinstance(getattr(a, "choices", None), dict))
     assert all(f'id="{name}"' in page["commands"] for name in subparsers.choices)
-    assert all(f'id="{one.name}"' in page["settings"] for one in settings_reference.declared())
+    assert all(f'id="{one.name}"' in page["settings"] for one in settings_reference.find_declared())
     assert 'id="paradox_amplification"' in page["tables"]
     assert not any("{{" in text for text in page.values())
 

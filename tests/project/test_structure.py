@@ -87,11 +87,13 @@ _OF_PAPERS = (
 )
 # What prompts ask for, which gives a group of settings its name; lexicons of words.
 _NAMED = {
-    "biaslab.pipeline.stages": {"dalleval", "triplets", "paradox_occupations", "paradox_prompts"},
-    **{f"biaslab.pipeline.{n}": {"triplets"} for n in ("validation", "dependency")},
-    "biaslab.pipeline.image_counts": {"triplets", "custom"},
-    "biaslab.settings": {"triplets"},
+    "biaslab.pipeline.stages": {"paired", "dalleval", "triplets", "paradox_occupations", "paradox_prompts"},
+    "biaslab.pipeline.validation": {"paired", "triplets"},
+    "biaslab.pipeline.dependency": {"triplets"},
+    "biaslab.pipeline.image_counts": {"paired", "triplets", "custom"},
+    "biaslab.settings": {"paired", "triplets"},
     "biaslab.runs.audit": {"custom"},
+    "biaslab.runs.jobs": {"paired"},
     # A word of numpy's.
     "biaslab.captions.embeddings": {"precision"},
 }
@@ -99,7 +101,7 @@ _NAMED = {
 
 def test_what_is_for_all_papers_names_none():
     """A new one declares itself: in its room, and the stages for its prompts."""
-    papers = tables.measuring()
+    papers = tables.measuring_papers()
     known = {*papers, *(name for name in tables.schemas() if name.startswith(tuple(f"{p}_" for p in papers)))}
     starts = tuple(f"{paper}/" for paper in papers)
     found = {}
@@ -142,7 +144,7 @@ def test_the_package_names_nothing_of_its_guests():
 
 def notebooks() -> list[Notebook]:
     """Return the project's notebooks, and those that installed packages bring."""
-    return find_notebooks(ROOT / "notebooks", *(at / "notebooks" for at in plugins.folders().values()))
+    return find_notebooks(ROOT / "notebooks", *(at / "notebooks" for at in plugins.notebook_folders().values()))
 
 
 def calls(attribute: str) -> list[tuple[str, ast.Call]]:
@@ -158,7 +160,7 @@ def calls(attribute: str) -> list[tuple[str, ast.Call]]:
 def words() -> set[str]:
     """Return the texts of one word in notebooks' code, and the tables that they take."""
     found = {word for n in notebooks() for word in re.findall(r"""["'](\w+)["']""", "\n".join(n.cells))}
-    return found.union(*(n.takes for n in notebooks()))
+    return found.union(*(n.used_tables for n in notebooks()))
 
 
 def first_text(call: ast.Call) -> str | None:

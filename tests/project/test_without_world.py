@@ -20,9 +20,9 @@ EXAMPLE = Path(__file__).parents[1] / "judges" / "example_judge"
 # As few people as there can be, judged by how bright their image is.
 AUDIT = {
     "notebooks": '["paired/3_2_prompts", "paired/4_4_overall"]',
-    "people.occupations": 1,
-    "people.power_runs": 1,
-    "people.three_prompts": 0,
+    "paired.n_occupations": 1,
+    "paired.power_samples": 1,
+    "paired.three_person_prompts": 0,
     "critic.rounds": 0,
     "generation.steps": 1,
     "judging.gender": "plugin:brightness",
@@ -85,9 +85,9 @@ def test_nothing_of_it_is_there(python):
     # Its names are no names here, and what says so names what there is.
     done = python("-m", "biaslab.cli", "audit", "mini")
     assert done.returncode == 2 and "There is no text-to-image model named 'mini'" in done.stderr
-    code = "from biaslab.request import Request; Request.of({'source': 'mini'})"
+    code = "from biaslab.request import Request; Request.from_parameters({'source': 'mini'})"
     done = python("-c", code)
-    assert "neither 'published', 'ratings', 'pipeline' nor a folder that exists" in done.stderr
+    assert "neither 'published', 'annotations', 'pipeline' nor a folder that exists" in done.stderr
 
 
 def test_the_papers_numbers_are_computed(python, biaslab, root):

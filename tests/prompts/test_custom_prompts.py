@@ -79,5 +79,5 @@ def test_benchmarks_that_cannot_be_used(tmp_path, text, names):
 )
 def test_files_that_are_not_there_are_told_by_their_setting(tmp_path, read, name):
     for path in (str(tmp_path / name), str(tmp_path)):
-        with pytest.raises(InputError, match=r"custom\.(prompts|benchmark) is .*" + path[-5:]):
+        with pytest.raises(InputError, match=r"custom\.(prompts|benchmark)_file is .*" + path[-5:]):
             read(path)

@@ -77,7 +77,7 @@ def test_what_is_not_installed_is_told_before_any_work(monkeypatch):
 
 @pytest.mark.parametrize("name", ["", "ntlk", "spacy:", "World"])
 def test_other_names_are_refused(name):
-    with pytest.raises(ParameterError, match=f"triplets.nouns is {name!r}"):
+    with pytest.raises(ParameterError, match=f"triplets.noun_tagger is {name!r}"):
         nouns.load(name)
 
 
@@ -85,8 +85,8 @@ def test_the_embedded_world_reads_its_own_captions_only():
     triplets = pytest.importorskip("biaslab_world.triplets", reason="the embedded world of triplets is not there")
     finder = nouns.load("world")
     thing, worn, place = triplets.THINGS[0], triplets.WORN[0], triplets.PLACES[0]
-    asked = triplets.Asked(triplets.ACTIVITIES[0], place, (thing, worn), (triplets.HIDDEN[0],), "female")
+    asked = triplets.TripletPrompt(triplets.ACTIVITIES[0], place, (thing, worn), (triplets.HIDDEN[0],), "female")
     found = finder.of(triplets.write(asked, "woman"))
     assert set(found) == {"person", thing, worn, place, triplets.HIDDEN[0]}
-    with pytest.raises(InputError, match=r"triplets\.nouns is 'world'"):
+    with pytest.raises(InputError, match=r"triplets\.noun_tagger is 'world'"):
         finder.of("two zebras on a lawn")

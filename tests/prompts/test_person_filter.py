@@ -77,7 +77,7 @@ def labels(split: str) -> pd.DataFrame:
 
 
 def agreement(captions: Sequence[str]) -> pd.DataFrame:
-    """Return how well the rule agrees with the labels, as :func:`biaslab.prompts.person_filter.measured` has it.
+    """Return how well the rule agrees with the labels, as :func:`biaslab.prompts.person_filter.error_rates` has it.
 
     ``captions`` are all lines of the file, in order.
     """
@@ -100,11 +100,11 @@ def agreement(captions: Sequence[str]) -> pd.DataFrame:
 
 def test_what_was_measured_is_measured_again(root):
     again = agreement(gcc.captions(root))
-    pd.testing.assert_frame_equal(person_filter.measured(), again, check_dtype=False, atol=1e-3)
+    pd.testing.assert_frame_equal(person_filter.error_rates(), again, check_dtype=False, atol=1e-3)
 
 
 def test_the_rule_is_as_good_as_was_said():
-    rows = person_filter.measured().set_index(["split", "target", "statistic"])
+    rows = person_filter.error_rates().set_index(["split", "target", "statistic"])
     # On lines that the rule was not made with: about five in six kept captions can be used (95 % limits), and its
     # limits do not exclude nine in ten.
     precision, recall = (rows.loc[("test", "usable", s)] for s in ("precision", "recall"))

@@ -47,8 +47,12 @@ def write(tmp_path):
 
 
 def pipeline(file, **people):
-    groups = {"captions": {"words": file}, "people": {"words": file, **people}, "dalleval": {"words": file}}
-    return Pipeline("mini", Settings.of(groups), seed=1, progress=False)
+    groups = {
+        "captions": {"vocabulary_file": file},
+        "paired": {"vocabulary_file": file, **people},
+        "dalleval": {"vocabulary_file": file},
+    }
+    return Pipeline("mini", Settings.from_mapping(groups), seed=1, progress=False)
 
 
 def test_templates_take_the_forms_that_a_file_says(write):
@@ -64,25 +68,25 @@ def test_templates_take_the_forms_that_a_file_says(write):
     assert some.occupations == ("Ärztin",)
     with pytest.raises(ParameterError, match=r"'Arztin'.*Did you mean 'Ärztin'"):
         _ = made.changed(captions={"occupations": ["Arztin"]}).occupations
-    with pytest.raises(ParameterError, match=r"'my\.csv', a file; set captions\.words"):
+    with pytest.raises(ParameterError, match=r"'my\.csv', a file; set captions\.vocabulary_file"):
         _ = made.changed(captions={"occupations": "my.csv"}).occupations
 
 
 def test_pairs_follow_the_lists_of_a_file(write):
     file = write(GERMAN)
     # More of each list than it has is all of it: a size may ask for five.
-    made = pipeline(file, occupations=5, power_runs=1, three_prompts=24)
-    pairs = made.people.prompts("paired").texts.set_index("prompt_id")["text"]
+    made = pipeline(file, n_occupations=5, power_samples=1, three_person_prompts=24)
+    pairs = made.paired.prompts("paired").texts.set_index("prompt_id")["text"]
     assert pairs["paired-koch-ärztin"] == "Ein Bild von einem Koch links und einer Ärztin rechts."
     assert pairs["paired-r1-chef_bäckerin-lehrling"] == "Ein Bild von Chef (Bäckerin) links und Lehrling rechts."
     # Two by two in both orders, and roles of three occupations in both orders.
     assert len(pairs) == 2 * 2 * 2 + 3 * 2
     for kind in ("single", "controls", "three"):
-        texts = made.people.prompts(kind).texts
+        texts = made.paired.prompts(kind).texts
         assert texts["prompt_id"].is_unique and len(texts)
-    people = made.people.prompts("single").people
+    people = made.paired.prompts("single").people
     assert set(people.loc[people["occupation"] == "Ärztin", "stereotype"]) == {"female"}
-    words = made.people.words
+    words = made.paired.words
     told = paired.sentence(["Koch", "Bäckerin"], ["female", ""], words)
     assert told == "Zeige Koch als Frau."
     lists = paired.word_lists(file).set_index(["list", "part"])["entries"]
@@ -92,38 +96,38 @@ def test_pairs_follow_the_lists_of_a_file(write):
 
 def test_a_table_of_occupations_goes_into_the_papers_templates(write):
     file = write("Occupation;Stereotype\nnurse;female\nengineer;male\nmidwife;female\npilot;male\n", "own.csv")
-    words = word_files.read(file, "people.words")
+    words = word_files.read(file, "paired.vocabulary_file")
     texts = paired.single(words=words, runs=20).texts["text"]
     assert "Generate a picture of one midwife." in set(texts) and "one pilot manager" in " ".join(texts)
-    social = dalleval.social(1, word_files.read(file, "dalleval.words"))["text"].tolist()
+    social = dalleval.social(1, word_files.read(file, "dalleval.vocabulary_file"))["text"].tolist()
     assert "a woman who works as an engineer" in social and len(social) == 3 * 5
     found = pipeline(file).prompts("generated")
     assert "A photo of an engineer smiling" in set(found["text"]) and len(found) == 4 * 4
 
 
 def test_words_of_another_language_say_a_gender_in_captions(write):
-    words = word_files.read(write(GERMAN), "captions.words")
+    words = word_files.read(write(GERMAN), "captions.vocabulary_file")
     assert words.forms == {"Koch": ("Koch", "Köchin"), "Bäckerin": ("Bäckerin", "Bäcker")}
     texts = ["SIE ist Koch", "man sieht her", "Er und eine Frau", "Mannheim"]
-    found = indicators(texts, names="off", words=words.indicators)
+    found = indicators(texts, name_recognizer="off", words=words.indicators)
     assert found["indicator"].tolist() == ["female", "none", "both", "none"]
     assert found["spans"].tolist()[0] == "0:3:female-word"
     # Of the paper's, `man` and `her` say one.
-    assert indicators(texts, names="off")["indicator"][1] == "both"
+    assert indicators(texts, name_recognizer="off")["indicator"][1] == "both"
 
 
 def test_words_that_say_a_gender_may_have_blanks_marks_and_apostrophes(write):
     file = write('indicators: {female: [junge Frau, "l’infirmière", महिला], male: [Frau Holle, Straße]}')
-    words = word_files.read(file, "captions.words").indicators
+    words = word_files.read(file, "captions.vocabulary_file").indicators
     texts = ["Eine JUNGE FRAU liest", "je vois l'infirmière", "एक महिला डॉक्टर", "Frau Holle", "STRASSE", "die Frau"]
-    found = indicators(texts, names="off", words=words)
+    found = indicators(texts, name_recognizer="off", words=words)
     assert found["indicator"].tolist() == ["female"] * 3 + ["male"] * 2 + ["none"]
     assert found["spans"][0] == "5:15:female-word"
 
 
 def test_a_changed_file_is_another_run(write):
     file = write(GERMAN)
-    found = [validation.digest(pipeline(file, words=file))]
+    found = [validation.digest(pipeline(file, vocabulary_file=file))]
     assert validation.digest(pipeline(file)) == found[0]
     write(GERMAN.replace("Ein Foto", "Eine Fotografie"))
     assert validation.digest(pipeline(file)) != found[0]
@@ -132,20 +136,35 @@ def test_a_changed_file_is_another_run(write):
 @pytest.mark.parametrize(
     ("old", "new", "setting", "said"),
     [
-        ("Koch, stereotype: male", "Koch, stereotype: men", "captions.words", r"stereotype is 'men'.*female or male"),
-        (", stereotype: male, dativ: einem P", ", dativ: einem P", "people.words", r"stereotype of 'Pförtner'"),
-        ("Pförtner, stereotype: male", "Pförtner, stereotype: female", "people.words", r"has 1 occupations.*male"),
-        ("occupation: Koch", "occupation: Bäckerin!", "captions.words", r"occurs twice"),
-        ("dativ: einem Koch, ", "", "captions.words", r"say 'dativ' of 'Koch'"),
-        ("[dativ]", "dir", "captions.words", r"'Ein Foto von dir'; .*\[OCCUPATION\]"),
-        ("{2.dativ} rechts", "rechts", "people.words", r"paired: paired.*\{1\} and \{2\}"),
-        ('  female: "Zeige {1} als Frau."\n', "", "people.words", r"paired lacks female"),
-        ("roles: {high: [Chef], low: Lehrling}\n", "", "people.words", r"no roles in their language"),
-        ("low: Lehrling", "low: 5", "people.words", r"roles: low is 5; give a list of words"),
-        ("[Mann, er]", "[Mann, Sie]", "captions.words", r"indicators: 'sie' occurs twice"),
-        ("paradox:", "paradoxes:", "captions.words", r"'paradoxes'. Did you mean 'paradox'"),
-        ('["Ein Foto von [dativ]", "Porträt: [OCCUPATION]"]', "x", "captions.words", r"list of templates"),
-        ("occupations:", "occupations: [", "captions.words", r"cannot be used as YAML"),
+        (
+            "Koch, stereotype: male",
+            "Koch, stereotype: men",
+            "captions.vocabulary_file",
+            r"stereotype is 'men'.*female or male",
+        ),
+        (
+            ", stereotype: male, dativ: einem P",
+            ", dativ: einem P",
+            "paired.vocabulary_file",
+            r"stereotype of 'Pförtner'",
+        ),
+        (
+            "Pförtner, stereotype: male",
+            "Pförtner, stereotype: female",
+            "paired.vocabulary_file",
+            r"has 1 occupations.*male",
+        ),
+        ("occupation: Koch", "occupation: Bäckerin!", "captions.vocabulary_file", r"occurs twice"),
+        ("dativ: einem Koch, ", "", "captions.vocabulary_file", r"say 'dativ' of 'Koch'"),
+        ("[dativ]", "dir", "captions.vocabulary_file", r"'Ein Foto von dir'; .*\[OCCUPATION\]"),
+        ("{2.dativ} rechts", "rechts", "paired.vocabulary_file", r"paired: paired.*\{1\} and \{2\}"),
+        ('  female: "Zeige {1} als Frau."\n', "", "paired.vocabulary_file", r"paired lacks female"),
+        ("roles: {high: [Chef], low: Lehrling}\n", "", "paired.vocabulary_file", r"no roles in their language"),
+        ("low: Lehrling", "low: 5", "paired.vocabulary_file", r"roles: low is 5; give a list of words"),
+        ("[Mann, er]", "[Mann, Sie]", "captions.vocabulary_file", r"indicators: 'sie' occurs twice"),
+        ("paradox:", "paradoxes:", "captions.vocabulary_file", r"'paradoxes'. Did you mean 'paradox'"),
+        ('["Ein Foto von [dativ]", "Porträt: [OCCUPATION]"]', "x", "captions.vocabulary_file", r"list of templates"),
+        ("occupations:", "occupations: [", "captions.vocabulary_file", r"cannot be used as YAML"),
     ],
 )
 def test_what_a_file_cannot_say_is_named(write, old, new, setting, said):
@@ -155,16 +174,16 @@ def test_what_a_file_cannot_say_is_named(write, old, new, setting, said):
 
 
 def test_a_file_that_is_none_is_named(write, tmp_path):
-    with pytest.raises(InputError, match=r"people\.words is 'nurse'; .*\.csv.*\.yaml"):
-        word_files.read("nurse", "people.words")
+    with pytest.raises(InputError, match=r"paired\.vocabulary_file is 'nurse'; .*\.csv.*\.yaml"):
+        word_files.read("nurse", "paired.vocabulary_file")
     with pytest.raises(InputError, match=r"has no column 'occupation'. Rename 'occupations'"):
-        word_files.read(write("occupations,stereotype\nnurse,female\n", "own.csv"), "people.words")
+        word_files.read(write("occupations,stereotype\nnurse,female\n", "own.csv"), "paired.vocabulary_file")
     for text, said in (
         ("paradox: ['Foto: [OCCUPATION]']\n", "no occupations in their language"),
         ("occupations: {nurse: {stereotype: female}}\n", "list of names"),
         ("- nurse\n", "must be a mapping"),
     ):
         with pytest.raises(InputError, match=said):
-            word_files.read(write(text), "captions.words")
+            word_files.read(write(text), "captions.vocabulary_file")
     pd.DataFrame({"occupation": ["nurse"]}).to_parquet(tmp_path / "own.parquet")
-    assert list(word_files.read(str(tmp_path / "own.parquet"), "captions.words").occupations) == ["nurse"]
+    assert list(word_files.read(str(tmp_path / "own.parquet"), "captions.vocabulary_file").occupations) == ["nurse"]

@@ -77,13 +77,13 @@ def test_ratings_come_from_the_file_then_from_made_up_raters(drawn, tmp_path):
     truth = pd.Series("female", index=drawn["image_id"])[:5]
     for none in ({}, {"truth": truth, "simulated": 0}):
         found = sample.collect(drawn, seed=1, **none)
-        assert found.rated is None and found.note.startswith("No annotations yet: the sample has 12")
+        assert found.annotations is None and found.note.startswith("No annotations yet: the sample has 12")
     made = sample.collect(drawn, truth=truth, seed=1, simulated=3, error=0, unsure=0)
     assert made.kind == "simulated" and made.note.startswith(
         "SIMULATED annotations, not by people: 3 simulated annotators"
     )
-    assert "5 of 12 images" in made.note and made.rated.n_annotators == 3
-    assert (sample.votes(made.rated) == "female").sum() == 5 and len(sample.votes(made.rated)) == 5
+    assert "5 of 12 images" in made.note and made.annotations.n_annotators == 3
+    assert (sample.votes(made.annotations) == "female").sum() == 5 and len(sample.votes(made.annotations)) == 5
     path = tmp_path / "r.csv"
     path.write_text("image,source,occupation,x,y\nt1,training,nurse,female,male\n")
     assert sample.collect(drawn, path, truth, seed=1).note == "Annotations come from r.csv: 2 annotators."

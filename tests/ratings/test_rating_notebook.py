@@ -66,7 +66,7 @@ def execute(root, tmp_path, monkeypatch):
                 continue
             exec("".join(cell["source"]), space)
             if "parameters" in cell["metadata"].get("tags", []):
-                short = {"output_dir": str(tmp_path / "out"), "bootstrap_replicates": 200, "rated_images": 60}
+                short = {"output_dir": str(tmp_path / "out"), "bootstrap_replicates": 200, "n_annotated_images": 60}
                 space.update({"source": "mini"} | short | parameters)
         return space
 
@@ -83,7 +83,7 @@ def findings(tmp_path):
 
 
 def test_without_ratings_the_truth_is_seen_through_simulated_raters_and_corrects(execute, tmp_path):
-    space = execute(simulated_error=0.0, simulated_unsure=0.0)
+    space = execute(simulated_error_rate=0.0, simulated_unsure_rate=0.0)
     rated = read(tmp_path, "judging_rated").set_index(["source", "vote"])["n"]
     # 30 of each source; the truth of generated images is not known.
     assert rated[("training", "female")] + rated[("training", "male")] == 30
@@ -124,7 +124,7 @@ def test_a_file_of_ratings_is_reported_and_corrects(execute, tmp_path):
         rows.append(f"{kind}-{k},{kind},{OCCUPATIONS[k // 2 % 4]},{label},{label}")
     path = tmp_path / "ratings.csv"
     path.write_text("\n".join(rows) + "\n")
-    space = execute(ratings_file=str(path))
+    space = execute(annotations_file=str(path))
     assert space["collected"].kind == "annotations"
     assert findings(tmp_path)[0]["details"][0] == "Annotations come from ratings.csv: 2 annotators."
     found = read(tmp_path, "judging_agreement").set_index(["statistic", "labels", "subset"])
@@ -153,4 +153,4 @@ def test_a_person_who_runs_it_gets_a_page_whose_answers_it_reads(execute, tmp_pa
     folder.mkdir()
     rows = [",".join([*row, "ana", "female"]) for row in data["rows"]]
     (folder / "ana.csv").write_text("\n".join([",".join([*data["header"], "annotator", "label"]), *rows]))
-    assert execute(ratings_file=str(folder))["collected"].rated.n_annotators == 1
+    assert execute(annotations_file=str(folder))["collected"].rated.n_annotators == 1

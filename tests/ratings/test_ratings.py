@@ -52,11 +52,11 @@ def write(tmp_path):
     return _write
 
 
-def note(rated: readers.Rated, item: str) -> float:
+def note(rated: readers.AnnotatedImages, item: str) -> float:
     return rated.notes.set_index("item")["n"][item]
 
 
-def cell(rated: readers.Rated, source: str, occupation: str = "nurse") -> pd.Series:
+def cell(rated: readers.AnnotatedImages, source: str, occupation: str = "nurse") -> pd.Series:
     rows = rated.outcomes
     return rows[(rows["source"] == source) & (rows["occupation"] == occupation)].iloc[0]
 

@@ -28,7 +28,7 @@ def test_every_csv_has_a_description():
 def test_table_is_what_its_description_says(name):
     about = reference.describe(name)
     frame = reference.load(name)
-    assert about.paper in tables.measuring() and name.startswith(f"{about.paper}_")
+    assert about.paper in tables.measuring_papers() and name.startswith(f"{about.paper}_")
     assert name.endswith(about.table.rsplit(" ", 1)[-1])
     assert about.title and about.section and about.unit and all(about.notes)
     assert list(frame.columns) == list(about.columns)

@@ -11,7 +11,7 @@ from array_images import ArrayImages
 from bs4 import BeautifulSoup
 from PIL import Image
 
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 from biaslab.report import build, image_pages
 
 HOSTILE = '<img src=x onerror="window.hacked=1">"\'&'
@@ -27,8 +27,8 @@ def _person(image, group, gender, p, status="judged", **more):
 
 
 def _drawn(people, images, **more):
-    whole = {"paper": "custom", "kind": "custom", "called": "prompts of one's own", "model": "model a", **more}
-    return image_pages.Drawn(**whole, people=pd.DataFrame(people), images=images)
+    whole = {"paper": "custom", "kind": "custom", "title": "prompts of one's own", "model": "model a", **more}
+    return image_pages.ModelImages(**whole, people=pd.DataFrame(people), images=images)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_the_page_of_a_model_shows_everything_and_runs_nothing(tmp_path):
         _person("b", "cook", "", np.nan, "no_face"),
         _person("c", "cook", "", np.nan, "unreadable"),
     ]
-    images = ArrayImages([_noise(0), _noise(1), Unreadable("damaged")], list("abc"))
+    images = ArrayImages([_noise(0), _noise(1), UnreadableImage("damaged")], list("abc"))
     image_pages.write_model(tmp_path / "m.html", HOSTILE, [_drawn(people, images)], index="../index.html")
     page = BeautifulSoup((tmp_path / "m.html").read_text(encoding="utf-8"), "html.parser")
     assert HOSTILE in page.title.get_text() and HOSTILE in page.h1.get_text()

@@ -186,8 +186,8 @@ def test_what_comes_back_judges_the_people_of_the_folder(save, tmp_path):
     answers = {"nurse/a.png": "female", "nurse/b.png": "unsure", "pilot/a.png": "male"}
     frame = pd.DataFrame(rows).assign(annotator="ana")
     frame.assign(label=frame["image"].map(answers)).to_csv(tmp_path / "ratings-ana.csv", index=False)
-    judging = {"gender": f"ratings:{tmp_path / 'ratings-ana.csv'}"}
-    settings = Settings(judging=judging, compute={"store": str(tmp_path / "store")}, compare_with=("none",))
+    judging = {"gender": f"annotations:{tmp_path / 'ratings-ana.csv'}"}
+    settings = Settings(judging=judging, compute={"cache": str(tmp_path / "store")}, baselines=("none",))
     people = Pipeline(folder, settings, progress=False).custom.people().set_index("image_id")
     assert people["gender"].to_dict() == answers
     assert people["status"].to_dict() == dict(zip(answers, ("judged", "uncertain", "judged"), strict=True))
@@ -309,12 +309,12 @@ source: pipeline
 model: {model}
 seed: 3
 settings:
-  compute: {{store: '{store}'}}
-  compare_with: none
-  captions: {{corpus: mini, occupations: [nurse, doctor], rows: 4000, per_occupation: 4, approaches: [naive]}}
+  compute: {{cache: '{store}'}}
+  baselines: none
+  captions: {{corpus: mini, occupations: [nurse, doctor], max_captions: 4000, per_occupation: 4, approaches: [naive]}}
   generation: {{images_per_prompt: 2}}
-  people: {{occupations: 2, power_runs: 1, three_prompts: 2, single_images: 1}}
-  dalleval: {{professions: 1, social_images: 2}}
+  paired: {{n_occupations: 2, power_samples: 1, three_person_prompts: 2, single_images: 1}}
+  dalleval: {{n_professions: 1, social_images: 2}}
 notebooks: ["paradox/4_*", "paired/4_4_occupations", "dalleval/5_3_gender"]
 """
 
@@ -348,7 +348,7 @@ def test_the_store_of_a_run_is_named_where_its_parameters_name_no_folder(run, ro
     params = tmp_path / "outputs" / "small" / "params.yaml"
     text = params.read_text(encoding="utf-8")
     params.write_text(text.replace(str(store), "store"), encoding="utf-8")
-    overrides = [f"compute.store={tmp_path / 'store'}"]
+    overrides = [f"compute.cache={tmp_path / 'store'}"]
     annotation_page.annotate(**given, overrides=overrides)
     assert (tmp_path / "store").is_dir() and not (root / "store").exists()
 
@@ -447,6 +447,6 @@ def test_of_several_models_the_judged_one_is_compared(tmp_path):
     path.write_text(LONG + "a,generated,nurse,m,ana,female\na,generated,nurse,n,ana,male\n")
     one = pd.DataFrame({"image_id": ["a"], "source": ["generated"], "occupation": ["nurse"]})
     for model, label in (("m", "female"), ("n", "male")):
-        assert dict(sample.votes(sample.collect(one, path, seed=0, model=model).rated)) == {"a": label}
+        assert dict(sample.votes(sample.collect(one, path, seed=0, model=model).annotations)) == {"a": label}
     with pytest.raises(BiaslabError, match="no model in ratings named 'o'"):
         sample.collect(one, path, seed=0, model="o")

@@ -30,8 +30,8 @@ def checked(root, *names, overrides=(), **how):
 )
 def test_every_preset_is_a_file_that_runs_take(root, preset, names, corpus):
     found = checked(root, *names, preset=preset, corpus=corpus)
-    settings = Pipeline(names[0], Settings.of(found.values["settings"])).settings
-    assert (found.values["model"], settings.others) == (names[0], names[1:])
+    settings = Pipeline(names[0], Settings.from_mapping(found.values["settings"])).settings
+    assert (found.values["model"], settings.baseline_models) == (names[0], names[1:])
     papers = {"paired", "dalleval", "triplets"} | ({"paradox"} if corpus else set())
     assert {notebook.id.split("/")[0] for notebook in found.selected} == {"synthesis", *papers}
     assert bool(settings.captions.approaches) == bool(corpus)
@@ -47,13 +47,13 @@ def test_every_preset_is_a_file_that_runs_take(root, preset, names, corpus):
 
 def test_the_papers_size_is_that_of_the_papers(root):
     given = checked(root, "world", preset="paper", corpus="mini").values["settings"]
-    world = Pipeline("world", Settings.of(given), progress=False)
+    world = Pipeline("world", Settings.from_mapping(given), progress=False)
     # 2,325, 2,160 and 2,700 scenes; 252 social prompts of 9 images; 62 occupations, 4 templates, 500 images.
     assert len(world.dalleval.prompts("skills")) == 7185
     assert world.dalleval.prompts("social")["n_images"].sum() == 2268
     assert world.texts("generated")["n_images"].sum() == 124_000
     # As params/paired-endpoint.yaml counts the paper's design.
-    assert world.people.n_images() == 2738
+    assert world.paired.n_images() == 2738
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_what_cannot_be_audited_is_refused_at_once(tmp_path, monkeypatch, names,
     [
         ("captions.occupations=[nurse]", [], r"captions\.occupations has no effect here.*--corpus"),
         ("generation.images_per_prompt=3", [], r"images_per_prompt has no effect here.*--corpus"),
-        ("settings.dalleval.scenes=3", ["paired"], r"dalleval\.scenes has no effect here: no notebook of dalleval"),
+        ("settings.dalleval.n_scenes=3", ["paired"], r"dalleval\.n_scenes has no effect here: no notebook of dalleval"),
         ("critic.rounds=2", ["dalleval"], r"critic\.rounds has no effect here: no notebook of paired"),
-        ("custom.images=2", [], r"custom\.images has no effect here"),
+        ("custom.images_per_prompt=2", [], r"custom\.images_per_prompt has no effect here"),
         ("endpoint.price=2", ["paired"], r"endpoint\.price has no effect here: nothing is asked of an endpoint"),
     ],
 )
@@ -106,15 +106,15 @@ def test_a_setting_without_effect_is_refused(root, text, papers, said):
 
 
 def test_printed_numbers_beside_a_model_are_a_word_of_the_command(root):
-    how = {"notebooks_dir": root / "notebooks", "beside": "published"}
+    how = {"notebooks_dir": root / "notebooks", "baselines": "published"}
     for names, expected in ((["mini"], ["published"]), (["mini", "world"], ["world", "published"])):
         run = params.load("audit.yaml", given=audit.params_of(names, preset="quick"), **how)
-        assert run.values["settings"]["compare_with"] == expected
+        assert run.values["settings"]["baselines"] == expected
     # Of several settings each has it, once; what is no setting is refused as ever.
     several = audit.params_of(["mini"], preset="quick")
-    several["settings"] = [{"compare_with": "published"}, {"captions": {"approaches": []}}]
+    several["settings"] = [{"baselines": "published"}, {"captions": {"approaches": []}}]
     run = params.load("audit.yaml", given=several, **how)
-    assert [one["compare_with"] for one in run.values["settings"]] == [["published"]] * 2
+    assert [one["baselines"] for one in run.values["settings"]] == [["published"]] * 2
     with pytest.raises(ParameterError, match="must be a mapping"):
         params.load("audit.yaml", given=several | {"settings": 5}, **how)
     # Where nothing is printed, none can stand beside.
@@ -152,7 +152,7 @@ def test_what_lacks_a_judge_on_purpose_is_left_out(root, overrides, papers, name
     how = {"overrides": overrides.split(), "papers": papers, "corpus": "mini" if "paradox" in papers else ""}
     planned = jobs.plan(checked(root, "mini", preset="quick", **how))
     assert sorted(job.notebook.id for job in planned if job.reason) == names.split()
-    assert bool(jobs.left_out(planned)) == bool(names)
+    assert bool(jobs.describe_omissions(planned)) == bool(names)
 
 
 def test_what_is_left_out_is_said_before_anything_is_made(root):
@@ -161,7 +161,7 @@ def test_what_is_left_out_is_said_before_anything_is_made(root):
         "dalleval/5_3_attributes": "It takes dalleval_attribute_presence, and dalleval.vqa names nothing that answers "
         "questions about people."
     }
-    assert jobs.left_out(planned) == [
+    assert jobs.describe_omissions(planned) == [
         "Left out, as dalleval.vqa names nothing: the notebooks dalleval/5_3_attributes; of others the tables "
         "dalleval_attribute_presence; and in part, or by another judge, dalleval_average_gender, "
         "dalleval_social_drawings, dalleval_social_images."
@@ -183,7 +183,7 @@ def test_a_judge_that_was_never_named_is_asked_for_where_it_is_needed(root, fold
     # Its model knows few words.
     monkeypatch.setattr(validation, "check_dalleval", lambda *_, **__: None)
     model = folders("sd1")
-    settings = {"compare_with": "none", "judging": {"faces": "whole image"}}
+    settings = {"baselines": "none", "judging": {"faces": "whole image"}}
     given = {"run": "r", "source": "pipeline", "model": model, "settings": settings}
 
     def plan(notebook):
@@ -191,7 +191,7 @@ def test_a_judge_that_was_never_named_is_asked_for_where_it_is_needed(root, fold
         return jobs.plan(params.load("p.yaml", given=asked, notebooks_dir=root / "notebooks"))
 
     (job,) = plan("dalleval/5_3_skin_tone")
-    assert job.reason == "" and set(job.without.tables) == {"dalleval_average_gender"}
+    assert job.reason == "" and set(job.omissions.tables) == {"dalleval_average_gender"}
     for notebook, setting in (("dalleval/5_3_gender", "dalleval.vqa"), ("dalleval/4_1_*", "dalleval.detector")):
         with pytest.raises(ParameterError, match=f"{setting} names nothing .* To do without, set it to ''"):
             plan(notebook)
@@ -202,7 +202,7 @@ def test_a_judge_that_was_never_named_is_asked_for_where_it_is_needed(root, fold
 
 def refused(root, *names, **how):
     with pytest.raises(BiaslabError) as error:
-        dry_run.asked(jobs.pipelines(jobs.plan(checked(root, *names, **how))))
+        dry_run.image_requests(jobs.pipelines(jobs.plan(checked(root, *names, **how))))
     return str(error.value)
 
 
@@ -219,9 +219,9 @@ def test_a_model_with_loras_is_one_model(root, tmp_path, folders, monkeypatch):
     assert given["title"] == "Audit of a+b+lora:0.8, owner/name+owner/lora"
     model, settings = validation.resolve_paths(given["model"], given["settings"])
     assert model == f"{tmp_path}/a+b+{tmp_path}/lora.safetensors:0.8"
-    assert settings["compare_with"] == ["owner/name+owner/lora"]
-    assert redact.named(model) == "a+b+lora.safetensors:0.8"
-    assert redact.redacted(model, redact.private_texts(model)) == "a+b+lora.safetensors:0.8"
+    assert settings["baselines"] == ["owner/name+owner/lora"]
+    assert redact.basename(model) == "a+b+lora.safetensors:0.8"
+    assert redact.redact(model, redact.sensitive_texts(model)) == "a+b+lora.safetensors:0.8"
 
 
 def test_two_folders_of_one_name_cannot_be_told_apart(root, tmp_path, folders):
@@ -243,16 +243,16 @@ def test_an_endpoint_needs_to_know_where_and_for_how_much(root, given, said):
 
 @pytest.mark.long
 def test_other_models_stand_beside_the_first_in_every_table(tmp_path):
-    settings = {"compare_with": ["mini"], "compute": {"store": str(tmp_path)}}
-    settings |= {"dalleval": {"scenes": 2, "professions": 1, "social_images": 1}, "generation": {"steps": 1}}
-    both = Pipeline("world", Settings.of(settings), progress=False)
-    frame = sources.measured("dalleval_skill_verdicts", source="pipeline", pipeline=both)
-    alone = Pipeline("mini", Settings.of(settings | {"compare_with": "none"}), progress=False)
-    own = sources.measured("dalleval_skill_verdicts", source="pipeline", pipeline=alone)
+    settings = {"baselines": ["mini"], "compute": {"cache": str(tmp_path)}}
+    settings |= {"dalleval": {"n_scenes": 2, "n_professions": 1, "social_images": 1}, "generation": {"steps": 1}}
+    both = Pipeline("world", Settings.from_mapping(settings), progress=False)
+    frame = sources.load_measured("dalleval_skill_verdicts", source="pipeline", pipeline=both)
+    alone = Pipeline("mini", Settings.from_mapping(settings | {"baselines": "none"}), progress=False)
+    own = sources.load_measured("dalleval_skill_verdicts", source="pipeline", pipeline=alone)
     assert list(dict.fromkeys(frame["model"])) == ["world", "mini"]
     assert frame[frame["model"] == "mini"].reset_index(drop=True).equals(own)
     # What is asked is the same for all, and stands there once.
-    asked = sources.measured("dalleval_skill_prompts", source="pipeline", pipeline=both)
+    asked = sources.load_measured("dalleval_skill_prompts", source="pipeline", pipeline=both)
     assert len(asked) == 6 and asked["prompt_id"].is_unique
 
 
@@ -260,13 +260,15 @@ def test_other_models_stand_beside_the_first_in_every_table(tmp_path):
 def test_a_dry_run_says_what_would_be_made_and_makes_nothing(root, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     drawn = []
-    said = dry_run.images
-    monkeypatch.setattr(dry_run, "images", lambda found, measured: drawn.extend(found) or said(found, measured))
+    said = dry_run.describe_images
+    monkeypatch.setattr(
+        dry_run, "describe_images", lambda found, measured: drawn.extend(found) or said(found, measured)
+    )
     monkeypatch.setattr(WorldModel, "generate", None)
     how = ["--preset", "quick", "--dry-run", "--notebooks-dir", str(root / "notebooks")]
-    assert cli.main(["audit", "world", *how, "--set", "dalleval.scenes=7"]) == 0
+    assert cli.main(["audit", "world", *how, "--set", "dalleval.n_scenes=7"]) == 0
     out = capsys.readouterr().out
-    found = {one.kind: one.images for one in drawn}
+    found = {one.kind: one.n_images for one in drawn}
     assert out.startswith("what ") and "price  pictures\n" in out and " drawings\n" in out
     # 7 scenes of each of 3 skills; 10 professions and none, 3 words, 6 images.
     assert (found["skills"], found["social"]) == (21, 198) and "219" in out

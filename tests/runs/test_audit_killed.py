@@ -17,7 +17,7 @@ pytestmark = pytest.mark.long
 pytest.importorskip("torch", reason="models need the extra 'models'")
 
 NOTEBOOKS = ("paired/4_6_*", "dalleval/5_2_*")
-FEW = ("people.occupations=1", "people.power_runs=1", "people.single_images=1", "dalleval.scenes=2")
+FEW = ("paired.n_occupations=1", "paired.power_samples=1", "paired.single_images=1", "dalleval.n_scenes=2")
 
 
 class Audit:
@@ -25,7 +25,7 @@ class Audit:
 
     def __init__(self, root, folder):
         given = [*FEW, f"notebooks=[{', '.join(NOTEBOOKS)}]", "bootstrap_replicates=200", "jobs=2"]
-        given += [f"compute.store={folder / 'store'}"]
+        given += [f"compute.cache={folder / 'store'}"]
         words = ["audit", "world", "--preset", "quick", "--name", "a", "--outputs", str(folder / "outputs")]
         words += ["--notebooks-dir", str(root / "notebooks"), *(w for one in given for w in ("--set", one))]
         self.words = [*words, "--no-progress"]

@@ -88,10 +88,11 @@ def test_a_vision_model_that_leans_where_a_picture_is_hard_to_tell_is_told_and_p
 
     with FakeVision(see).running() as server:
         sets = [
-            f"settings.vision={{url: '{server.url}', price: 0.01, cost_limit: 9, shown: position}}",
-            "settings.endpoint.key_variable=",
-            f"settings.judging={{gender: 'endpoint:eye', further: ['ratings:{ratings}'], questions: '{questions}'}}",
-            f"settings.compute.store={tmp_path / 'store'}",
+            f"settings.vision={{url: '{server.url}', price: 0.01, cost_limit: 9, person_view: position}}",
+            "settings.endpoint.api_key_env=",
+            f"settings.judging={{gender: 'endpoint:eye', extra_judges: ['annotations:{ratings}'], "
+            f"questions_file: '{questions}'}}",
+            f"settings.compute.cache={tmp_path / 'store'}",
             "bootstrap_replicates=1000",
         ]
         how = ["--notebooks-dir", str(root / "notebooks"), "--outputs", str(tmp_path), "--name", "eye"]
@@ -128,21 +129,23 @@ def test_a_folder_of_several_models_is_audited_as_each(tmp_path):
     (tmp_path / "t.csv").write_text("file,group,model\na.png,chef,B\nb.png,chef,A\n")
     found = audit.params_of([f"images:{tmp_path}"])
     assert found["model"] == f"images:{tmp_path}::A"
-    assert found["settings"]["compare_with"] == [f"images:{tmp_path}::B"]
+    assert found["settings"]["baselines"] == [f"images:{tmp_path}::B"]
     assert found["notebooks"] == ["custom/*"] and found["title"] == "Audit of A, B"
 
 
 def test_what_cannot_be_compared_is_told_before_anybody_is_judged(folders, tmp_path):
     file = tmp_path / "labour.csv"
     file.write_text("group,percent_female\ndentist,40\n")
-    settings = Settings.of({"custom": {"benchmark": str(file)}, "captions": {"approaches": []}})
+    settings = Settings.from_mapping({"custom": {"benchmark_file": str(file)}, "captions": {"approaches": []}})
     with pytest.raises(InputError, match=r"'dentist'.*'nurse', 'pilot'"):
         validation.check(Pipeline(f"images:{folders / 'first'}", settings, progress=False))
 
 
 def test_a_changed_table_or_file_is_another_run(tmp_path):
     blank(tmp_path, "a.png", "b.png")
-    settings = Settings.of({"custom": {"prompts": f"{tmp_path}/prompts.txt"}, "captions": {"approaches": []}})
+    settings = Settings.from_mapping(
+        {"custom": {"prompts_file": f"{tmp_path}/prompts.txt"}, "captions": {"approaches": []}}
+    )
     found = []
     for prompts, rows in (("", ""), ("", ""), ("", "b.png,a chef\n"), ("a nurse\n", "b.png,a chef\n")):
         (tmp_path / "prompts.txt").write_text(f"a chef\n{prompts}")
@@ -156,11 +159,11 @@ def test_a_changed_table_or_file_is_another_run(tmp_path):
 def test_people_who_are_cut_out_need_somebody_who_looks_for_faces(folders, tmp_path, of, shown):
     (rated := tmp_path / "rated.csv").write_text("image_id,gender\nnurse/0.png,female\n")
     (file := tmp_path / "q.yaml").write_text(f"- {{name: hat, question: Is it a hat, answers: [yes, no], of: {of}}}")
-    judging = {"gender": f"ratings:{rated}", "annotator": "endpoint:eye", "questions": str(file)}
-    settings = Settings(judging=judging, vision={"shown": shown})
+    judging = {"gender": f"annotations:{rated}", "question_model": "endpoint:eye", "questions_file": str(file)}
+    settings = Settings(judging=judging, vision={"person_view": shown})
     asked = Pipeline(f"images:{folders / 'first'}", settings, progress=False).custom
     if (of, shown) == ("person", "crop"):
-        with pytest.raises(ParameterError, match=r"set vision\.shown to 'position'"):
+        with pytest.raises(ParameterError, match=r"set vision\.person_view to 'position'"):
             asked.questions()
     else:
         assert len(asked.questions()) == 1
@@ -171,8 +174,8 @@ def test_files_of_ratings_of_one_name_are_told_apart(folders, tmp_path):
     for gender in ("female", "male"):
         (tmp_path / gender).mkdir()
         (file := tmp_path / gender / "rated.csv").write_text(f"image_id,gender\nnurse/0.png,{gender}\n")
-        files.append(f"ratings:{file}")
-    settings = Settings(judging={"gender": files[0], "further": files[1:]})
+        files.append(f"annotations:{file}")
+    settings = Settings(judging={"gender": files[0], "extra_judges": files[1:]})
     found = custom.judges(Pipeline(f"images:{folders / 'first'}", settings, progress=False))
     said = found[found["image_id"] == "nurse/0.png"].set_index("judge")["gender"]
     assert said.to_dict() == {"annotators (rated 1)": "female", "annotators (rated 2)": "male"}
@@ -181,7 +184,7 @@ def test_files_of_ratings_of_one_name_are_told_apart(folders, tmp_path):
 def test_ratings_of_others_are_refused_before_anybody_is_judged(folders, tmp_path):
     other = tmp_path / "rated.csv"
     other.write_text("image_id,gender\nelsewhere/1.png,female\n")
-    judging = {"faces": "mini-detector", "gender": "mini-clip", "further": [f"ratings:{other}"]}
+    judging = {"faces": "mini-detector", "gender": "mini-clip", "extra_judges": [f"annotations:{other}"]}
     pipeline = Pipeline(f"images:{folders / 'first'}", Settings(judging=judging), progress=False)
     problems = validation.check_models(pipeline, {"custom_judges"})
     assert len(problems) == 1 and "annotates none of the 20 people here, such as 'nurse/0.png'" in problems[0]
@@ -193,7 +196,9 @@ def test_skin_tone_of_pictures_is_read_only_where_it_is_asked_for(tmp_path):
     blank(tmp_path / "mine" / "nurse", "0.png", "1.png")
     params = audit.params_of([f"images:{tmp_path / 'mine'}"])
     assert "tone" not in params["settings"]["judging"]
-    pipeline = Pipeline(params["model"], Settings.of(params["settings"] | {"compute": {"store": str(tmp_path)}}))
+    pipeline = Pipeline(
+        params["model"], Settings.from_mapping(params["settings"] | {"compute": {"cache": str(tmp_path)}})
+    )
     source = pipeline.custom.images().source
     people = pd.DataFrame({"image_id": source.table["image_id"], "x0": 0.0, "y0": 0.0, "x1": 4.0, "y1": 4.0})
     tones = pipeline.skin_tones(source, people)
@@ -216,5 +221,5 @@ def test_pictures_of_a_papers_prompts_go_to_its_notebooks_as_well(tmp_path):
     assert found["social"]["settings"]["dalleval"] == {"vqa": "", "detector": ""}
     assert "paired/4_4_overall" in found["pairs"]["notebooks"]
     pipeline = Pipeline(f"images:{tmp_path / 'pairs'}", Settings(critic={"rounds": 0}), progress=False)
-    assert pipeline.people.kinds == ("paired",)
-    assert not Pipeline(f"images:{tmp_path / 'other'}", Settings(), progress=False).people.kinds
+    assert pipeline.paired.kinds == ("paired",)
+    assert not Pipeline(f"images:{tmp_path / 'other'}", Settings(), progress=False).paired.kinds

@@ -39,7 +39,10 @@ def halves(root, tmp_path_factory):
 
 def test_shares_by_skin_label_hold_those_of_the_raters(halves, tmp_path):
     to, annotators = halves
-    settings = {"compute": {"store": str(tmp_path)}, "judging": {"faces": "yunet", "gender": "dlib", "tone": "pixels"}}
+    settings = {
+        "compute": {"cache": str(tmp_path)},
+        "judging": {"faces": "yunet", "gender": "dlib", "skin_tone": "pixels"},
+    }
     people = []
     for model in ("first", "second"):
         pipeline = Pipeline(f"images:{to / model}", Settings(**settings), seed=1)

@@ -21,7 +21,7 @@ def settings(model, **others):
 
 
 def printed(name):
-    return sources.measured(name, source="published")
+    return sources.load_measured(name, source="published")
 
 
 def own(name, model):
@@ -35,7 +35,7 @@ def of(folder, *tables_, source=""):
     frames = {path.stem: tables.read(path, path.stem) for path in folder.glob("*.csv")}
     as_printed = {name: sources.printed_models(name, frame) for name, frame in frames.items()}
     results = [{"name": n, "models": m} for n, m in tables_]
-    return caveats.of_run(folder, results, source, as_printed)[len(caveats.LIMITS) :]
+    return caveats.limits_of_run(folder, results, source, as_printed)[len(caveats.LIMITS) :]
 
 
 PAIRED = "paired_percent_female"
@@ -83,7 +83,7 @@ def test_what_was_measured_of_judges_of_photographs_stands_there_or_that_nothing
     (faces,) = judged(faces="hustvl/yolos-tiny", gender="ViT-L-14:openai")
     assert "How well the face detector `hustvl/yolos-tiny` counts faces in photographs was not measured." in faces
     # Where annotators judge no face is looked for, and all faces count where the whole image is one.
-    assert judged(faces="yunet", gender="ratings:people.csv") == []
+    assert judged(faces="yunet", gender="annotations:people.csv") == []
     assert judged(faces="whole image", gender="ViT-L-14:openai") == []
 
 
@@ -95,6 +95,6 @@ def test_printed_rows_are_told_by_their_numbers():
     # What is measured beside them may say more.
     genders = printed("dalleval_average_gender")
     mine = genders.drop_duplicates("profession").head(2).assign(model="mini", value=0.5, judge="VQA")
-    both = tables.joined([mine, genders], "dalleval_average_gender")
+    both = tables.join_tables([mine, genders], "dalleval_average_gender")
     assert sources.printed_models("dalleval_average_gender", both) == list(genders["model"].unique())
     assert sources.printed_models("paired_labour_share", printed("paired_labour_share")) == []

@@ -188,7 +188,7 @@ def test_rows_that_meet_are_counted(two_runs):
 
 
 def test_what_is_not_compared_is_named_in_the_limits(two_runs):
-    shares = tables.of([], "paradox_caption_counts")
+    shares = tables.make_table([], "paradox_caption_counts")
     save(two_runs, "one", paradox_caption_counts=shares)
     limits = compared(two_runs)[0]["limits"]
     assert "Not compared, as only one has them: paradox_caption_counts." in limits
@@ -313,7 +313,7 @@ def declared_rows(name, *, value, optional=True):
             at = min(max(column.low, 0) + value + (end if column.of else 0), column.high)
             columns[column.name] = [at, at + 0.25 * column.key]
     keys = [k for k in tables.schema(name).keys if k in columns]
-    return tables.of(pd.DataFrame(columns).drop_duplicates(keys), name)
+    return tables.make_table(pd.DataFrame(columns).drop_duplicates(keys), name)
 
 
 # Those that may lack a column, and those that numbers tell the rows of apart.
@@ -347,7 +347,7 @@ def audited(outputs, run, genders):
     mean = stats.mean_interval(genders["value"].to_numpy(), 0.95)
     row = {"model": "M", "category": "gender", "average": mean.value, "n": mean.n}
     row |= {"ci_low": mean.ci_low, "ci_high": mean.ci_high, "n_images_per_profession": 9}
-    overall = tables.of([row], "dalleval_overall_average")
+    overall = tables.make_table([row], "dalleval_overall_average")
     save(outputs, run, dalleval_overall_average=overall, dalleval_average_gender=genders)
 
 

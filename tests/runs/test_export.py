@@ -81,7 +81,7 @@ def test_what_a_reader_needs_is_in_it_and_the_stages_are_not(outputs, capsys):
 
 
 def test_a_file_that_names_a_folder_of_this_machine_is_refused(outputs, monkeypatch):
-    monkeypatch.setenv("BIASLAB_STORE", "/opt/elsewhere/store")
+    monkeypatch.setenv("BIASLAB_CACHE", "/opt/elsewhere/store")
     for folder in (f"{Path.home()}/x", outputs, Path(export.__file__).parents[1], Path.cwd(), "/opt/elsewhere/store"):
         said = refused(outputs, "tables/a.csv", f"\0({folder}/x)", r"tables/a\.csv names .*, a folder of this machine")
         assert "--force" in said
@@ -94,7 +94,7 @@ def test_a_file_that_names_a_folder_of_this_machine_is_refused(outputs, monkeypa
 def test_a_key_of_the_environment_is_refused_and_not_repeated(outputs, monkeypatch):
     for variable, more in (
         ("OPENAI_API_KEY", {}),
-        ("OURS", {"parameters": {"settings": {"endpoint.key_variable": "OURS"}}}),
+        ("OURS", {"parameters": {"settings": {"endpoint.api_key_env": "OURS"}}}),
     ):
         monkeypatch.setenv(variable, key := "sk-test-5f0e1d2c+x")
         write(outputs / "mine" / "tables" / "a.csv", f"said {key}.")
@@ -141,7 +141,7 @@ def test_an_exported_run_is_repeated_without_its_models(tmp_path, root, monkeypa
     models, given = ("one", "two"), tmp_path / "The clients" / "acme & co"
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.setenv("BIASLAB_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("BIASLAB_CACHE", str(tmp_path / "store"))
     for seed, model in enumerate(models):
         (given / model).mkdir(parents=True)
         rows = {
@@ -157,7 +157,7 @@ def test_an_exported_run_is_repeated_without_its_models(tmp_path, root, monkeypa
     said.to_csv(given / "r.csv", index=False)
     how = ["--notebooks-dir", str(root / "notebooks"), "--no-progress", "--set", "notebooks=[custom/shares]"]
     how += ["--set", "bootstrap_replicates=200"]
-    own = ["--set", f"judging.gender=ratings:{given}/r.csv", "--name", "mine"]
+    own = ["--set", f"judging.gender=annotations:{given}/r.csv", "--name", "mine"]
     assert cli.main(["audit", *(f"images:{given}/{model}" for model in models), *own, *how]) == 0
     zipped = export.export("mine").absolute()
     # Somewhere else, without images and annotations.

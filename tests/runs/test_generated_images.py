@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.report.image_pages import Drawn
+from biaslab.report.image_pages import ModelImages
 from biaslab.runs import collect, dry_run, generated_images, jobs, params
 
 
@@ -17,12 +17,12 @@ def drawn(*genders, model="m", kind="generated", group="nurse"):
     people = pd.DataFrame({"image_id": ids, "group": group, "who": group, "prompt": "p", "position": 1})
     people = people.assign(gender=genders, status="judged", boxes=[[k] for k in range(len(ids))])
     images = [np.full((8, 8, 3), k, np.uint8) for k in range(len(ids))]
-    return Drawn("paradox", kind, "prompts", model, people, ArrayImages(images, ids))
+    return ModelImages("paradox", kind, "prompts", model, people, ArrayImages(images, ids))
 
 
 def test_pictures_are_written_once_and_stay_where_the_store_has_them_no_more(tmp_path, monkeypatch):
     found = [drawn("female", "male"), drawn("male", kind="caption_prompts"), drawn("male", model="n")]
-    monkeypatch.setattr(generated_images, "of_run", lambda _: iter(found))
+    monkeypatch.setattr(generated_images, "draw_images", lambda _: iter(found))
     models = generated_images.write(tmp_path, [])
     assert [(one["model"], one["images"], one["page"]) for one in models] == [
         ("m", 3, "pictures/model-1.html"), ("n", 1, "pictures/model-2.html"),
@@ -46,15 +46,15 @@ def test_pictures_are_written_once_and_stay_where_the_store_has_them_no_more(tmp
 
 @pytest.mark.parametrize("error", [None, ValueError("no picture")])
 def test_pictures_that_are_not_there_or_cannot_be_shown_take_no_result_along(tmp_path, monkeypatch, error):
-    monkeypatch.setattr(generated_images, "of_run", Mock(return_value=iter(()), side_effect=error))
+    monkeypatch.setattr(generated_images, "draw_images", Mock(return_value=iter(()), side_effect=error))
     notes = ["No images are shown: ValueError: no picture"] if error else []
     assert generated_images.written(tmp_path, []) == ([], notes) and not list(tmp_path.iterdir())
 
 
 @pytest.mark.long
 def test_a_store_without_the_images_gives_none(root, tmp_path):
-    overrides = [f"compute.store={tmp_path}", "captions.rows=3000"]
+    overrides = [f"compute.cache={tmp_path}", "captions.max_captions=3000"]
     planned = jobs.plan(params.load(root / "world" / "params" / "mini.yaml", overrides=overrides))
-    assert list(generated_images.of_run(dry_run.asked(jobs.pipelines(planned)))) == []
+    assert list(generated_images.draw_images(dry_run.image_requests(jobs.pipelines(planned)))) == []
     # Captions are searched to know what would be asked.
     assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(("generated", "judge", "faces"))]

@@ -20,14 +20,19 @@ def asked(model="m", kind="custom", n=2, there=2, *, corpus="", left_out=False, 
         return SimpleNamespace(table=table)
 
     pipeline = SimpleNamespace(made=made, settings=SimpleNamespace(captions=SimpleNamespace(corpus=corpus)))
-    of = {"paper": "custom", "model": model, "kind": kind, "images": n, "there": there, "prompts": prompts}
-    of |= {"made_by": SimpleNamespace(truthful=False), "kept_as": None, "pipeline": pipeline, "of": "captions"}
-    return SimpleNamespace(**of, several=False, captioned=bool(corpus))
+    of = {"paper": "custom", "model": model, "kind": kind, "n_images": n, "n_cached": there, "prompts": prompts}
+    of |= {
+        "image_model": SimpleNamespace(truthful=False),
+        "storage_class": None,
+        "pipeline": pipeline,
+        "prompt_set": "captions",
+    }
+    return SimpleNamespace(**of, several_people=False, is_from_captions=bool(corpus))
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_computed(monkeypatch):
-    monkeypatch.setattr(listing, "computing_nothing", lambda pipeline: pipeline)
+    monkeypatch.setattr(listing, "read_only_pipeline", lambda pipeline: pipeline)
 
 
 def test_prompts_of_several_models_are_one_row_and_images_one_each(tmp_path):

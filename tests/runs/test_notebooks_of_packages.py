@@ -199,9 +199,11 @@ def test_shares_of_a_run_compute_it(install):
         **{"first.side_effect": UnfinishedError("it is left"), "second.side_effect": MissingInputError("None.")}
     )
     pipeline = Mock(**{"sharing.return_value": work})
-    left = shards.compute_of(pipeline, ["triplets_objects_of_none"], (1, 3), {"paradox/4_baseline", "guest/1_first"})
+    left = shards.compute_pipeline(
+        pipeline, ["triplets_objects_of_none"], (1, 3), {"paradox/4_baseline", "guest/1_first"}
+    )
     assert left == ["it is left"]
-    pipeline.sharing.assert_called_with(1, 3)
+    pipeline.shard.assert_called_with(1, 3)
     work.first.assert_called_once_with()
     work.second.assert_called_once_with()
 

@@ -52,10 +52,10 @@ def test_a_mapping_is_given_whole_or_value_by_value(project):
 
     assert settings() == {"generation": own}
     # A name alone is that of a group of settings.
-    got = settings("settings.generation.steps=30", "captions.corpus=a.csv", "captions.rows=9")
-    assert got == {"generation": own | {"steps": 30}, "captions": {"corpus": "a.csv", "rows": 9}}
-    assert settings("captions.downloads.size=64")["captions"] == {"downloads": {"size": 64}}
-    assert settings("settings={compare_with: none}") == {"compare_with": "none"}
+    got = settings("settings.generation.steps=30", "captions.corpus=a.csv", "captions.max_captions=9")
+    assert got == {"generation": own | {"steps": 30}, "captions": {"corpus": "a.csv", "max_captions": 9}}
+    assert settings("captions.downloads.max_side=64")["captions"] == {"downloads": {"max_side": 64}}
+    assert settings("settings={baselines: none}") == {"baselines": "none"}
     assert project("run: mine\nsettings:\n").values["settings"] == {}
 
 
@@ -180,15 +180,15 @@ def test_tables_that_a_notebook_takes_and_those_it_does_without(tmp_path, write_
     cells = (
         "%matplotlib inline\nwomen = study.load(paradox.percent_female)",
         "women = study.load(paradox.percent_female)\npairs = study.load(paradox.caption_pairs, optional=True)",
-        "printed = study.cached(paired.people, study.load(paired.printed.printed_value))",
-        'if study.has(paired.people):\n    study.load("paired_prompts")',
-        'study.has("paired_images")\nother.load()\nload(paradox.similarity)',
+        "printed = study.memoize(paired.people, study.load(paired.printed.printed_value))",
+        'if study.has_table(paired.people):\n    study.load("paired_prompts")',
+        'study.has_table("paired_images")\nother.load()\nload(paradox.similarity)',
     )
     write_notebook(tmp_path / "a.ipynb", CELL, *cells)
     (notebook,) = params.find_notebooks(tmp_path)
     needed = {"paradox_percent_female", "paired_printed_value", "paired_prompts"}
-    assert notebook.needs == needed
-    assert notebook.takes == needed | {"paradox_caption_pairs", "paired_people", "paired_images"}
+    assert notebook.required_tables == needed
+    assert notebook.used_tables == needed | {"paradox_caption_pairs", "paired_people", "paired_images"}
 
 
 def test_a_default_says_what_a_parameter_may_be(project, tmp_path, write_notebook):

@@ -25,8 +25,8 @@ def pilot(tmp_path):
                     row | {"status": "judged", "gender": gender, "probability_female": float(gender == "female")}
                 )
     folder = tmp_path / "outputs" / "first"
-    tables.write(tables.of(rows, "custom_people"), folder / "measured" / "custom_people.csv")
-    settings = {"custom": {"images": 10, "prompts": "own.csv"}}
+    tables.write(tables.make_table(rows, "custom_people"), folder / "measured" / "custom_people.csv")
+    settings = {"custom": {"images_per_prompt": 10, "prompts_file": "own.csv"}}
     record = {"run": "first", "parameters": {"source": "pipeline", "confidence": 0.95, "settings": settings}}
     (folder / "run.json").write_text(json.dumps(record))
     return folder
@@ -49,7 +49,7 @@ def test_a_plan_goes_by_the_images_of_a_run(pilot, tmp_path, capsys):
     assert rows[at][0] == "share perceived as female, pilot of m (%)" and rows[at][2:4] == ["10", "20"]
     assert [row[1:3] for row in rows[at + 1 : at + 3]] == [["for", "20.0"], ["for", "10.0"]]
     # ±20 points take as many as there are, or fewer.
-    command = f"biaslab run {pilot / 'params.yaml'} --set custom.images=10 --set run=first-20"
+    command = f"biaslab run {pilot / 'params.yaml'} --set custom.images_per_prompt=10 --set run=first-20"
     assert out.splitlines()[-1] == command
     # Images of a prompt vary by (0.09 + 0.21 + 0 + 0.24) / 4 x 10 / 9 = 0.15; prompts 10 (0.02 + 0.18) / 2 = 1, that is
     # by (1 - 0.15) / 10 = 0.085 about their group, and half of that about the mean of just two: 0.0425 of 0.1925.
@@ -65,7 +65,7 @@ def test_what_ratings_contradict_is_the_judges_part(pilot, capsys):
         for k, women in enumerate(counts)
         for i in range(10)
     ]
-    tables.write(tables.of(rated, "precision_ratings"), pilot / "measured" / "precision_ratings.csv")
+    tables.write(tables.make_table(rated, "precision_ratings"), pilot / "measured" / "precision_ratings.csv")
     assert cli.main(["plan", str(pilot)]) == 0
     (said,) = re.findall(r"Variance of share perceived as female of m: (.*)\.", capsys.readouterr().out)
     parts = {name: float(value) for name, value in re.findall(r"(\w+) (\d+) %", said)}

@@ -63,13 +63,13 @@ def test_every_estimate_lies_in_its_interval(folder, record, estimates_lie_in_in
     assert estimates_lie_in_intervals(folder, record) >= 38
 
 
-@pytest.mark.parametrize("name", pairing.over())
+@pytest.mark.parametrize("name", pairing.unit_readers())
 def test_rows_are_means_over_the_units_that_comparisons_pair(folder, name):
     def read(of):
         paths = (folder / room / f"{of}.csv" for room in ("tables", "measured"))
-        return next((tables.read(path, of) for path in paths if path.is_file()), tables.of([], of))
+        return next((tables.read(path, of) for path in paths if path.is_file()), tables.make_table([], of))
 
-    over, lows = pairing.over()[name]
+    over, lows = pairing.unit_readers()[name]
     schema = tables.schema(name)
     estimates = {low: estimate for estimate, low, _ in schema.intervals}
     assert set(lows) <= set(estimates)
@@ -90,7 +90,7 @@ def test_rows_are_means_over_the_units_that_comparisons_pair(folder, name):
 
 
 def test_the_ledger_lists_all_tables_and_figures_of_the_papers():
-    rows = replication_status.ledger()
+    rows = replication_status.entries()
     assert Counter(r["kind"] for r in rows) == {"table": 66, "figure": 38, "test": 2}
     assert Counter(r["paper"] for r in rows) == {"paradox": 19, "paired": 25, "dalleval": 41, "triplets": 21}
     assert len({(r["paper"], r["kind"], r["number"]) for r in rows}) == len(rows)
@@ -101,7 +101,7 @@ def test_the_ledger_lists_all_tables_and_figures_of_the_papers():
 
 
 @pytest.mark.parametrize(
-    "row", replication_status.ledger(), ids=lambda row: " ".join([row["paper"], row["kind"], row["number"]])
+    "row", replication_status.entries(), ids=lambda row: " ".join([row["paper"], row["kind"], row["number"]])
 )
 def test_each_status_says_who_does_what(row):
     runs_, again = row["runs"].split(), row["reprinted_by"].split()
@@ -129,7 +129,7 @@ def test_the_ledger_says_what_a_run_leaves_behind(record):
     made = {t["name"]: set(t["notebooks"]) for t in record["tables"]}
     made |= {f["name"]: {f["notebook"]} for f in record["figures"]}
     said = {(r["paper"], r["kind"], r["number"]): r for r in record["coverage"]}
-    for row in replication_status.ledger():
+    for row in replication_status.entries():
         name = (row["paper"], row["kind"], row["number"])
         recomputed, again = ("published" in row[of].split() for of in ("runs", "reprinted_by"))
         if recomputed or again:
@@ -140,7 +140,7 @@ def test_the_ledger_says_what_a_run_leaves_behind(record):
             assert said[name] == row
         else:
             assert said[name]["status"] == ("reprinted" if again else "open"), name
-    assert len(said) == len(replication_status.ledger())
+    assert len(said) == len(replication_status.entries())
 
 
 # Where the printed values of a reprinted table stand: rows and columns of the print, column of the output.
@@ -182,7 +182,7 @@ LISTS = {
 
 
 def test_what_is_reprinted_is_what_the_papers_print(folder):
-    again = [r for r in replication_status.ledger() if "published" in r["reprinted_by"].split()]
+    again = [r for r in replication_status.entries() if "published" in r["reprinted_by"].split()]
     assert {(r["paper"], r["number"]) for r in again} == {*LISTS, *REPRINTED}
     for row in again:
         frame = pd.read_csv(folder / "tables" / f"{row['output']}.csv")

@@ -45,7 +45,7 @@ study.save("paradox_percent_female", pd.DataFrame(rows))
 fig, ax = plt.subplots(); ax.plot([0, 1])
 texts.figures()["paradox_line"] = dict(title="A line", caption="From 0 to 1.")
 study.show("paradox_line_OCC", fig, text="paradox_line", main=True)
-study.find(Finding("How many women?", f"OCC: {share + seed} %."), main=True)
+study.report_findings(Finding("How many women?", f"OCC: {share + seed} %."), main=True)
 """
 
 
@@ -206,7 +206,7 @@ def test_a_fingerprint_covers_notebook_parameters_inputs_code_and_packages(tmp_p
     assert fingerprint(replace(job, folder=Path("y")), record) == first
     folder = replace(job, given={"seed": 1, "source": "f"}, request=Request("f"))
     others = [
-        fingerprint(replace(job, given={**job.given, "seed": 2}), record),
+        fingerprint(replace(job, given={**job.parameters_given, "seed": 2}), record),
         fingerprint(job, {**record, "packages": {"numpy": "2.1"}}),
         fingerprint(folder, record),
         fingerprint(folder, {**record, "inputs": {"f": "1"}}),
@@ -244,12 +244,12 @@ def test_notebooks_side_by_side_do_not_wait_for_the_same_images():
     across, other = job("paired_score paradox_shares"), job("paired_people", "--a")
     printed = job("paired_score", makes=False)
     # The first in order where none is executed, or all would wait.
-    assert execute.following([people, scores, shares], []) is people
-    assert execute.following([scores, across], [people]) is scores
+    assert execute.next_jobs([people, scores, shares], []) is people
+    assert execute.next_jobs([scores, across], [people]) is scores
     # Another paper's, another variant's, or one for which no image is made.
     for free in (shares, other, printed):
-        assert execute.following([scores, across, free], [people]) is free
-    assert execute.following([people, scores], [across, shares]) is people
+        assert execute.next_jobs([scores, across, free], [people]) is free
+    assert execute.next_jobs([people, scores], [across, shares]) is people
 
 
 def test_another_run_in_the_folder_is_not_replaced_unasked(finished, inline_project, tmp_path):
@@ -338,7 +338,7 @@ print(settings, "https://example.org/home/Alice?w=9", "a man/woman")
     for name, code_ in {"a": noisy, "b": failing}.items():
         write_notebook(tmp_path / "notebooks" / "paradox" / f"{name}.ipynb", CELL + "settings = {}\n", code_)
     url = "https://api.example.org/v1"
-    text = f"run: mine\nsource: mini\nsettings:\n  endpoint: {{url: '{url}', key_variable: OURS}}\n"
+    text = f"run: mine\nsource: mini\nsettings:\n  endpoint: {{url: '{url}', api_key_env: OURS}}\n"
     (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     record = runner.run(params.load("mine.yaml"), outputs="outputs", progress=False)
@@ -351,7 +351,7 @@ print(settings, "https://example.org/home/Alice?w=9", "a man/woman")
     assert {name: key for name, text in texts.items() for key in held.values() if key in text} == {}
     for name in ("run.json", "params.yaml", "notebooks/paradox/a.ipynb", "notebooks/paradox/a.html"):
         assert url in texts[name], name
-    assert record["parameters"]["settings"]["endpoint"] == {"url": url, "key_variable": "OURS"}
+    assert record["parameters"]["settings"]["endpoint"] == {"url": url, "api_key_env": "OURS"}
     assert "https://example.org/home/Alice?w=9 a man/woman" in texts["notebooks/paradox/a.ipynb"]
     assert export.export("mine").exists()
 
@@ -376,13 +376,13 @@ def test_a_folder_of_tables_is_checked_before_anything_starts(project, tmp_path,
 
 
 def test_a_notebook_on_ratings_needs_no_source_in_the_file(tmp_path, write_notebook):
-    cell = 'output_dir = ""\nsource = "ratings"\nratings = ""\n'
+    cell = 'output_dir = ""\nsource = "annotations"\nannotations = ""\n'
     write_notebook(tmp_path / "notebooks/paradox/r.ipynb", cell)
     (tmp_path / "r.csv").write_text("image,source,occupation,r1\n1,training,ceo,male\n2,generated,ceo,female\n")
-    (tmp_path / "mine.yaml").write_text(f"run: mine\nratings: {tmp_path / 'r.csv'}\n")
+    (tmp_path / "mine.yaml").write_text(f"run: mine\nannotations: {tmp_path / 'r.csv'}\n")
     loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=tmp_path / "notebooks")
     (job,) = jobs.plan(loaded)
-    assert job.parameters["source"] == "ratings" and not job.reason
+    assert job.parameters["source"] == "annotations" and not job.reason
 
 
 def test_variants_never_share_a_file_name():
@@ -445,7 +445,7 @@ def is_gone(pid):
 FINDS = """
 from biaslab.papers.findings import Finding
 from biaslab.study import Study
-Study(output_dir).find(Finding("Which?", "Found by a."), main=True)
+Study(output_dir).report_findings(Finding("Which?", "Found by a."), main=True)
 """
 WAITS = """
 import os, time
@@ -550,22 +550,22 @@ def test_a_notebook_of_an_ended_run_writes_nothing(tmp_path, monkeypatch):
     rows = {"model": "m", "approach": "naive", "occupation": "ceo", "source": "generated", "prompt": "1"}
     frame = pd.DataFrame([{**rows, "percent_female": 25.0, "n": 500}])
     study.save("paradox_percent_female", frame)
-    study.find(Finding("Which?", "One."))
+    study.report_findings(Finding("Which?", "One."))
     # It writes to its attempt, from where the run takes it when it is whole.
     assert (attempt / "paradox/a/tables/paradox_percent_female.csv").exists()
     assert not (parts / "paradox").exists()
     # Another folder is not the run's.
-    Study(tmp_path / "alone").find(Finding("Which?", "Alone."))
+    Study(tmp_path / "alone").report_findings(Finding("Which?", "Alone."))
     assert (tmp_path / "alone/records.json").exists()
     # Another run takes its place.
     shutil.rmtree(parts)
     (parts / ".attempts/2").mkdir(parents=True)
     for write in (
         lambda: study.save("paradox_percent_female", frame),
-        lambda: study.find(Finding("Which?", "Two.")),
+        lambda: study.report_findings(Finding("Which?", "Two.")),
         lambda: study.show("paradox_line", plt.figure()),
         lambda: study.load("paradox_percent_female"),
-        lambda: study.cached(paradox.overall, frame),
+        lambda: study.memoize(paradox.overall, frame),
     ):
         with pytest.raises(RunError, match="The run that this notebook is part of has ended"):
             write()
@@ -742,7 +742,7 @@ def test_captions_without_images_run_what_needs_none(tmp_path, root):
     [
         ("model: SD 14\nnotebooks: ['paradox/*']", r"has no measurements of the model 'SD 14'.*'SD 1\.4'"),
         ("source: publishd", "source is 'publishd'.*Did you mean 'published'"),
-        ("source: ratings", "source is 'ratings' but ratings is empty"),
+        ("source: annotations", "source is 'annotations' but annotations is empty"),
         ("source: mini\nsettings: {steps: 3}", r"settings has no 'steps'\. Did you mean 'generation\.steps'"),
         ("source: pipeline", "source is 'pipeline' and model is 'all'"),
         ("source: published\nsettings: {generation: {steps: 3}}", "source is 'published', which makes no images"),
@@ -825,9 +825,9 @@ def test_a_store_that_cannot_be_made_is_told_before_anything_starts(tmp_path, wr
     write_notebook(tmp_path / "notebooks/paired/a.ipynb", parameters)
     (tmp_path / "mine.yaml").write_text("run: mine\nsource: mini\n")
     monkeypatch.setattr(execute, "execute_all", lambda *_: pytest.fail("started"))
-    monkeypatch.setenv("BIASLAB_STORE", f"{tmp_path}/file/b")
+    monkeypatch.setenv("BIASLAB_CACHE", f"{tmp_path}/file/b")
     for outputs, override, place in (
-        ("outputs", f"compute.store={tmp_path}/file/a", "file/a. Finished shards"),
+        ("outputs", f"compute.cache={tmp_path}/file/a", "file/a. Finished shards"),
         ("outputs", "seed=0", "file/b. Finished shards"),
         # The folder of runs.
         ("file/o", "source=published", "file/o. Finished notebooks"),
@@ -836,4 +836,4 @@ def test_a_store_that_cannot_be_made_is_told_before_anything_starts(tmp_path, wr
         assert cli.main([*words, "--no-progress"]) == 2
         said = capsys.readouterr().err
         assert said.startswith(f"biaslab: A file is in the place of a folder: {tmp_path}/{place}")
-        assert ("compute.store or BIASLAB_STORE" in said) == (outputs == "outputs")
+        assert ("compute.cache or BIASLAB_CACHE" in said) == (outputs == "outputs")

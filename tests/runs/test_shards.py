@@ -8,8 +8,8 @@ from biaslab.runs import execute, jobs, params, shards
 def test_a_share_waits_until_nothing_is_left_and_says_what_has_changed(monkeypatch):
     answers = iter([["a", "b"], ["a", "b"], ["b"], []])
     monkeypatch.setattr(jobs, "plan", lambda params: [])
-    monkeypatch.setattr(jobs, "pipelines", lambda *_, **__: [jobs.Opened(None, {"one"}, {"two"})])
-    monkeypatch.setattr(shards, "compute_of", lambda *_: next(answers))
+    monkeypatch.setattr(jobs, "pipelines", lambda *_, **__: [jobs.OpenPipeline(None, {"one"}, {"two"})])
+    monkeypatch.setattr(shards, "compute_pipeline", lambda *_: next(answers))
     slept, told = [], []
     monkeypatch.setattr(shards.time, "sleep", slept.append)
     assert shards.compute(None, (0, 2), wait=True, waiting=told.append) == []
@@ -36,5 +36,5 @@ def test_notebooks_run_one_at_a_time_in_workers_and_on_a_gpu(monkeypatch, source
     """No GPU is here: that there is one is made up."""
     monkeypatch.setattr("biaslab.execution.processor.accelerator", lambda: here)
     values = {"source": source, "settings": {"compute": compute}}
-    assert execute.at_a_time(params.RunParams(run="mine", values=values)) == at_a_time
-    assert execute.at_a_time(params.RunParams(run="mine", jobs=2, values=values)) == 2
+    assert execute.count_parallel(params.RunParams(run="mine", values=values)) == at_a_time
+    assert execute.count_parallel(params.RunParams(run="mine", jobs=2, values=values)) == 2

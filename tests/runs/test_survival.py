@@ -231,7 +231,7 @@ def test_shares_of_images_make_the_run(drawings, tmp_path, monkeypatch):
     said = []
     for i in (1, 0) * 9:
         pipeline = survivor.images_of(tmp_path)
-        said.append(shards.compute_of(pipeline, ["paradox_judgement_outcomes"], (i, 2)))
+        said.append(shards.compute_pipeline(pipeline, ["paradox_judgement_outcomes"], (i, 2)))
         if not said[-1]:
             break
     left = {text for one in said for text in one}

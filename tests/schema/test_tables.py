@@ -109,7 +109,7 @@ def test_every_declaration_is_sound():
     own = tables._schemas(tuple((path, "") for path, package in tables.files().items() if package == "biaslab"))
     for name, schema in tables.schemas().items():
         if name in own:
-            known = (*tables.measuring(), "ratings", "judging", "pipeline", "synthesis")
+            known = (*tables.measuring_papers(), "ratings", "judging", "pipeline", "synthesis")
             assert name.split("_")[0] in known, name
         assert len(set(schema.names)) == len(schema.names), name
         assert schema.keys, name
@@ -126,12 +126,12 @@ def test_every_declaration_is_sound():
 def test_rows_become_a_table_with_what_is_not_given_missing():
     given = [{"n": 500, "model": "SD", "approach": "naive", "occupation": "ceo", "source": "generated"}]
     given[0] |= {"prompt": "1", "percent_female": 2.5, "note": "not declared"}
-    assert tables.of(given, NAME).filter(["n", "note"]).to_dict("list") == {"n": [500]}
-    assert pd.isna(tables.of([{k: v for k, v in given[0].items() if k != "n"}], NAME)["n"].iloc[0])
-    empty = tables.of([], NAME)
+    assert tables.make_table(given, NAME).filter(["n", "note"]).to_dict("list") == {"n": [500]}
+    assert pd.isna(tables.make_table([{k: v for k, v in given[0].items() if k != "n"}], NAME)["n"].iloc[0])
+    empty = tables.make_table([], NAME)
     assert empty.empty and list(empty) == tables.schema(NAME).names
     with pytest.raises(InputError, match="two rows for"):
-        tables.of(given * 2, NAME)
+        tables.make_table(given * 2, NAME)
 
 
 # -- what a name means -------------------------------------------------------------------------------------------

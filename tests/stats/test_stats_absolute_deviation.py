@@ -85,14 +85,16 @@ def test_few_images_tell_nothing(n, bins, told):
 def test_a_judge_without_error_changes_little_and_one_that_errs_is_undone():
     women = np.array([0, 1, 2, 2, 3, 4, 5, 7, 8, 9])
     n = np.full(10, 9)
-    sure = stats.judged_deviation(women, n, 1.0, 1.0, 10**6, 10**6)
+    sure = stats.judge_corrected_deviation(women, n, 1.0, 1.0, 10**6, 10**6)
     plain = stats.mean_mad(np.column_stack([women, n - women]))
     assert sure[:4] == pytest.approx(plain[:4], abs=1e-4)
     # A judge of 0.9 and 0.8 calls 0.55 of an even split women, and shrinks deviations to 0.7 of themselves.
     many = np.full(12, 100_000)
-    seen = stats.judged_deviation(np.full(12, 55_000) + 7_000 * np.tile([1, -1], 6), many, 0.9, 0.8, 10**6, 10**6)
+    seen = stats.judge_corrected_deviation(
+        np.full(12, 55_000) + 7_000 * np.tile([1, -1], 6), many, 0.9, 0.8, 10**6, 10**6
+    )
     assert seen.value == pytest.approx(0.1, abs=1e-3)
-    mean = stats.judged_mean([2 * 0.62 - 1] * 6 + [2 * 0.48 - 1] * 6, 0.9, 0.8, 200, 200)
+    mean = stats.judge_corrected_mean([2 * 0.62 - 1] * 6 + [2 * 0.48 - 1] * 6, 0.9, 0.8, 200, 200)
     assert mean.value == pytest.approx(0.0, abs=1e-12)
     # By the delta method, by hand: values of sd 0.1462, and errors of 0.9 and 0.8 on 200 drawings.
     values = np.array([0.24] * 6 + [-0.04] * 6)
@@ -103,9 +105,9 @@ def test_a_judge_without_error_changes_little_and_one_that_errs_is_undone():
 
 def test_a_judge_that_knows_nothing_is_refused():
     with pytest.raises(InputError, match="must exceed 1, got 1"):
-        stats.judged_deviation([1], [2], 0.5, 0.5, 10, 10)
+        stats.judge_corrected_deviation([1], [2], 0.5, 0.5, 10, 10)
     with pytest.raises(InputError, match=r"must exceed 1, got 0\.9"):
-        stats.judged_mean([0.1], 0.5, 0.4, 10, 10)
+        stats.judge_corrected_mean([0.1], 0.5, 0.4, 10, 10)
 
 
 def test_folded_means_by_hand():

@@ -61,12 +61,12 @@ CALLS = {
         },
         {"statistic": lambda s: s.mean(axis=(-2, -1)), "replicates": 10, "seed": 1},
     ),
-    checks.counts: {"count": COUNT, "n": N},
+    checks.check_counts: {"count": COUNT, "n": N},
     checks.ratio: {"numerator": COUNT, "denominator": N},
-    sample_size.within: {"values": SCORE, "group": list("xxxyyy"), "template": list("pqqppq")},
+    sample_size.variance_within: {"values": SCORE, "group": list("xxxyyy"), "template": list("pqqppq")},
     stats.mean_mad: {"counts": TABLE, "units": [0, 0, 1, 1, 2, 2]},
     stats.mean_deviation: {"count": COUNT, "n": N, "center": OTHER},
-    stats.judged_deviation: (
+    stats.judge_corrected_deviation: (
         {"count": COUNT, "n": N},
         {"sensitivity": 0.9, "specificity": 0.8, "n_sensitivity": 50, "n_specificity": 50},
     ),
@@ -78,18 +78,18 @@ CALLS = {
         "n_sensitivity": [50, 60, 70, 80, 90, 100],
         "n_specificity": [100, 90, 80, 70, 60, 50],
     },
-    resampling.ByCaption: (
+    resampling.CaptionClusterSampling: (
         {"group": [0, 0, 1, 1, 2, 2], "own": [1, 0, 1, 0, 1, 0], "female": COUNT, "judged": N, "captions": N[::-1]},
         {"groups": 3},
     ),
     stats.expected_absolute_deviation: {"share": SHARE, "n": N},
     stats.corrected_absolute_deviation: {"count": COUNT, "n": N, "at": [2, 3, 4, 2, 1, 5]},
     stats.corrected_mad: {"counts": TABLE, "at": [2, 3, 4, 2, 1, 5]},
-    stats.least_fisher_p: {"first": COUNT, "second": N},
+    stats.min_fisher_p: {"first": COUNT, "second": N},
     stats.correction_dominates: {"uncorrected": SCORE, "corrected": PERCENT},
     stats.wilson_interval: {"count": COUNT, "n": N},
     stats.percent: {"count": COUNT, "n": N},
-    stats.percents: {"count": COUNT, "n": N},
+    stats.percent_columns: {"count": COUNT, "n": N},
     stats.exact_interval: {"count": COUNT, "n": N},
     stats.difference_interval: {
         "first": SHARE,
@@ -126,9 +126,9 @@ OTHERS = {
     agreement.fleiss: "takes replicates and patterns",
     agreement.cohen: "takes replicates and patterns",
     checks.mean_where: "takes arrays that functions here have made",
-    resampling.pulled: "takes arrays that functions here have made",
+    resampling.small_sample_bias: "takes arrays that functions here have made",
     resampling.cross: "takes matrices",
-    headline.pooled: "takes a table of cells (tested below)",
+    headline.pool_cells: "takes a table of cells (tested below)",
     instances.match: "takes tables whose rows have keys",
     instances.mask_overlap: "takes arrays of three axes",
     instances.map_auc: "takes arrays of three axes",
@@ -138,7 +138,7 @@ OTHERS = {
     similarity.ssim_maps: "takes arrays of three axes",
     similarity.split_product: "takes arrays of three axes",
     similarity.coverage: "takes arrays of three axes",
-    sample_size.pilot: "takes tables that refer to each other",
+    sample_size.design_from_pilot: "takes tables that refer to each other",
     stats.halves_interval: "takes lists of samples (tested below)",
 }
 ARRAYS = ("ArrayLike", "ndarray", "Series", "DataFrame", "Sequence[np")
@@ -173,7 +173,7 @@ def functions() -> set:
 def called(function, columns, more):
     """Return numbers of what a function gives, whatever its form, in one list of arrays."""
     result = function(**columns, **more)
-    result = vars(result) if isinstance(result, resampling.ByCaption) else result
+    result = vars(result) if isinstance(result, resampling.CaptionClusterSampling) else result
     parts = result.values() if isinstance(result, dict) else result
     parts = parts if isinstance(result, dict | tuple) else [result]
     return [np.asarray(part) for part in parts if not isinstance(part, stats.Estimate)] + [
@@ -275,7 +275,7 @@ def test_coefficients_are_matched_with_cells():
         {"source": "generated", "cluster": ["a", "b"], "template": "", "stratum": "", "count": [1, 2], "n": [2, 4]},
         index=["x", "y"],
     )
-    pooled = headline.pooled(cells, pd.Series({"y": 3.0, "x": 1.0}))
+    pooled = headline.pool_cells(cells, pd.Series({"y": 3.0, "x": 1.0}))
     assert pooled["coefficient"].tolist() == [1, 3]
 
 

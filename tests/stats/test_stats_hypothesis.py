@@ -150,14 +150,14 @@ def test_adjust_refuses_unknown_methods_and_impossible_p():
 def test_no_count_has_a_smaller_binomial_p(n):
     k = np.arange(n + 1)
     p = 2 * np.minimum(scipy_stats.binom.cdf(k, n, 0.5), scipy_stats.binom.sf(k - 1, n, 0.5))
-    assert stats.least_binomial_p(n) == pytest.approx(min(1, p.min()))
+    assert stats.min_binomial_p(n) == pytest.approx(min(1, p.min()))
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 1), (3, 40), (6, 6), (3, 6)])
 def test_no_table_has_a_smaller_p_by_fisher(first, second):
     tables = product(range(first + 1), range(second + 1))
     least = min(scipy_stats.fisher_exact([[a, first - a], [b, second - b]])[1] for a, b in tables)
-    assert stats.least_fisher_p(first, second) == pytest.approx(least)
+    assert stats.min_fisher_p(first, second) == pytest.approx(least)
 
 
 @pytest.mark.long
@@ -166,23 +166,23 @@ def test_no_outcome_of_several_tests_has_a_smaller_corrected_p():
     n = [1, 3, 6]
     outcomes = product(*([float(scipy_stats.binomtest(k, size).pvalue) for k in range(size // 2 + 1)] for size in n))
     corrected = np.array([stats.adjust(p, "holm") for p in outcomes])
-    least = stats.adjust(stats.least_binomial_p(n), "holm")
+    least = stats.adjust(stats.min_binomial_p(n), "holm")
     assert least == pytest.approx(corrected.min(axis=0))
     for level in (0.05, 0.1, 0.2):
-        assert stats.attainable(stats.least_binomial_p(n), level) == (corrected < level).any()
+        assert stats.can_be_significant(stats.min_binomial_p(n), level) == (corrected < level).any()
 
 
 def test_a_verdict_takes_as_many_units_as_exact_sign_flips():
     # 2 * 0.5**n is below 1 / 100 for n = 8 and below 1e-6 for n = 21 (2**20 = 1,048,576).
-    assert [stats.fewest_units(level) for level in (0.05, 0.01, 1e-6)] == [6, 8, 21]
+    assert [stats.min_units(level) for level in (0.05, 0.01, 1e-6)] == [6, 8, 21]
 
 
 def test_nothing_is_attainable_without_tests():
-    assert not stats.attainable([])
-    assert not stats.attainable([np.nan, 0.2])
-    assert np.isnan(stats.least_binomial_p(0)) and np.isnan(stats.least_fisher_p(0, 3))
+    assert not stats.can_be_significant([])
+    assert not stats.can_be_significant([np.nan, 0.2])
+    assert np.isnan(stats.min_binomial_p(0)) and np.isnan(stats.min_fisher_p(0, 3))
     with pytest.raises(InputError, match="level must lie between 0 and 1"):
-        stats.attainable([0.1], 5)
+        stats.can_be_significant([0.1], 5)
 
 
 # -- paired differences: test and interval agree, and follow from their definitions ---------------------------
@@ -265,7 +265,7 @@ def test_corrected_deviations_at_fewer_images_are_means_over_all_choices():
 
 def test_fewest_units_of_an_unknown_test_is_refused():
     # At least 2 * 0.5**6 = 0.031 for signs; Student's t test reaches any level, and is allowed from five units.
-    assert [stats.fewest_units(level) for level in (0.05, 0.01)] == [6, 8]
-    assert [stats.fewest_units(level, "t") for level in (0.05, 0.01)] == [5, 5]
+    assert [stats.min_units(level) for level in (0.05, 0.01)] == [6, 8]
+    assert [stats.min_units(level, "t") for level in (0.05, 0.01)] == [5, 5]
     with pytest.raises(UnknownNameError, match="'z'"):
-        stats.fewest_units(0.05, "z")
+        stats.min_units(0.05, "z")

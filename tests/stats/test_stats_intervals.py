@@ -298,10 +298,10 @@ def test_interval_of_a_share_is_wilsons_where_clusters_are_observations():
 
 
 def test_images_that_all_agree_count_once_an_identity():
-    low, high = stats.clustered_share_interval(1.0, stats.Error(0.0, 9), 10)
+    low, high = stats.clustered_share_interval(1.0, stats.StandardError(0.0, 9), 10)
     q = scipy_stats.t.ppf(0.975, 9) ** 2 / 10
     assert (low, high) == (pytest.approx(1 / (1 + q)), 1)
-    assert np.isnan(stats.clustered_share_interval(0.5, stats.Error(np.nan, np.nan), 1)).all()
+    assert np.isnan(stats.clustered_share_interval(0.5, stats.StandardError(np.nan, np.nan), 1)).all()
 
 
 def test_shapes_that_do_not_fit_are_refused():

@@ -21,31 +21,31 @@ def test_expected_absolute_deviation_is_the_binomial_sum(center):
 def test_the_floor_of_a_fair_model_by_hand():
     # 3 images: |k/3 - 1/2| is 1/2, 1/6, 1/6, 1/2 with chances 1/8, 3/8, 3/8, 1/8, so 1/4.
     # 8 images: sum C(8, k)|k - 4| / (8 * 256) = 280 / 2048; 9 images give the same 0.13672.
-    got = stats.absolute_deviation_floor(pd.Series([3, 8, 9, 100, 500]))
+    got = stats.absolute_deviation_null_mean(pd.Series([3, 8, 9, 100, 500]))
     np.testing.assert_allclose(got, [0.25, 280 / 2048, 280 / 2048, 0.039795, 0.017832], atol=1e-6)
-    assert stats.absolute_deviation_floor(1) == 0.5
-    assert stats.absolute_deviation_floor(4, center=0) == 0
+    assert stats.absolute_deviation_null_mean(1) == 0.5
+    assert stats.absolute_deviation_null_mean(4, center=0) == 0
 
 
 def test_floor_of_mad_over_ten_bins():
     # A bin holds Binomial(n, 0.1) images, and for n <= 10 only an empty bin lies below n/10, so the mean
     # deviation is twice that of empty bins: 2 * 0.1 * 0.9**n.
-    assert stats.mad_floor(9, 10) == pytest.approx(0.2 * 0.9**9)
-    assert stats.mad_floor(8, 10) == pytest.approx(0.2 * 0.9**8)
-    assert stats.mad_floor(9, 2) == pytest.approx(280 / 2048)
+    assert stats.mad_null_mean(9, 10) == pytest.approx(0.2 * 0.9**9)
+    assert stats.mad_null_mean(8, 10) == pytest.approx(0.2 * 0.9**8)
+    assert stats.mad_null_mean(9, 2) == pytest.approx(280 / 2048)
     # Brute force over all outcomes of 3 images in 3 bins.
     outcomes = [(a, b, 3 - a - b) for a in range(4) for b in range(4 - a)]
     want = sum(multinomial.pmf(o, 3, [1 / 3] * 3) * np.abs(np.array(o) / 3 - 1 / 3).mean() for o in outcomes)
-    assert stats.mad_floor(3, 3) == pytest.approx(want)
+    assert stats.mad_null_mean(3, 3) == pytest.approx(want)
 
 
 def test_without_images_there_is_no_deviation():
     assert np.isnan(stats.expected_absolute_deviation([0.5, np.nan, 0.5], [0, 5, np.nan])).all()
     assert np.isnan(stats.corrected_absolute_deviation([0, np.nan], [0, 10])).all()
-    assert np.isnan(stats.mad_floor(0, 10))
+    assert np.isnan(stats.mad_null_mean(0, 10))
     np.testing.assert_array_equal(np.isnan(stats.corrected_mad([[0, 0], [3, 5]])), [True, False])
     assert stats.corrected_absolute_deviation([], []).shape == (0,)
-    assert stats.absolute_deviation_floor([]).shape == (0,)
+    assert stats.absolute_deviation_null_mean([]).shape == (0,)
 
 
 def _over_all_shares(n, center):
@@ -62,7 +62,7 @@ def _over_all_shares(n, center):
 @pytest.mark.parametrize("n", [9, 40, 100, 101, 500, 1500])
 def test_correction_leaves_a_quarter_of_the_floor_for_less_than_twice_the_spread(n, center):
     share, mean, deviation = _over_all_shares(n, center)
-    assert np.abs(mean - np.abs(share - center)).max() < 0.25 * stats.absolute_deviation_floor(n, center)
+    assert np.abs(mean - np.abs(share - center)).max() < 0.25 * stats.absolute_deviation_null_mean(n, center)
     assert deviation.max() < 1.95 * 0.5 / np.sqrt(n)  # the plain share's largest standard deviation is 0.5/sqrt(n)
 
 
@@ -90,9 +90,9 @@ def test_corrected_mad_averages_its_bins():
     ("call", "message"),
     [
         (lambda: stats.corrected_absolute_deviation(5, 4), "count .* 5 of 4"),
-        (lambda: stats.absolute_deviation_floor(5, 50), "center .* between 0 and 1, got 50"),
+        (lambda: stats.absolute_deviation_null_mean(5, 50), "center .* between 0 and 1, got 50"),
         (lambda: stats.expected_absolute_deviation(50, 10), "share holds 50; allowed is 0 to 1"),
-        (lambda: stats.mad_floor(9, 1), "bins .* at least 2, got 1"),
+        (lambda: stats.mad_null_mean(9, 1), "bins .* at least 2, got 1"),
         (lambda: stats.corrected_mad([[3], [4]]), "counts .* at least 2 bins .* got 1"),
     ],
 )

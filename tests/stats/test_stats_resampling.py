@@ -24,15 +24,15 @@ def copied(same=0.978, captions=8, images=1, groups=60, seed=3):
     women = rng.binomial(images, np.where(own, same, 1 - same))
     group = np.repeat(np.arange(groups), captions)
     n = np.ones(group.size)
-    return stats.ByCaption(group, own.ravel(), women.ravel(), images * n, n, groups)
+    return stats.CaptionClusterSampling(group, own.ravel(), women.ravel(), images * n, n, groups)
 
 
 def test_counts_are_sums_over_captions():
-    got = stats.ByCaption([0, 0, 1, 1], [1, 0, np.nan, 1], [2, 0, 1, 0], [2, 1, 3, 0], [3, 1, 2, 1], 3)
+    got = stats.CaptionClusterSampling([0, 0, 1, 1], [1, 0, np.nan, 1], [2, 0, 1, 0], [2, 1, 3, 0], [3, 1, 2, 1], 3)
     # Group 0: 4 captions with 3 women, 3 * 2 + 1 images with 6 women; group 1: one own image; group 2: none.
     np.testing.assert_array_equal(got.counts, [[3, 6], [1, 2], [0, 0]])
     np.testing.assert_array_equal(got.n, [[4, 7], [1, 6], [0, 0]])
-    some = got.only(np.array([False, True, True]))
+    some = got.select_groups(np.array([False, True, True]))
     np.testing.assert_array_equal(some.n, [[1, 6], [0, 0]])
 
 
@@ -63,7 +63,7 @@ def test_images_alike_beyond_their_own_image_are_clustered_too():
     own, women = rng.integers(0, 2, (2, groups * captions))
     group = np.repeat(np.arange(groups), captions)
     n = np.ones(group.size)
-    drawing = stats.ByCaption(group, own, 6 * women, 6 * n, n, groups)
+    drawing = stats.CaptionClusterSampling(group, own, 6 * women, 6 * n, n, groups)
     drawn = whole((0.5, 0.5), drawing)
     assert np.var(drawn[:, 1]) * captions == pytest.approx(0.25, rel=0.06)
     assert np.cov(drawn.T)[0, 1] * captions == pytest.approx(0, abs=0.02)
@@ -71,7 +71,7 @@ def test_images_alike_beyond_their_own_image_are_clustered_too():
 
 def test_images_without_a_gender_stay_missing():
     # Three captions of group 0: own image alone, generated alone (1 of 2), both.
-    drawing = stats.ByCaption(
+    drawing = stats.CaptionClusterSampling(
         [0, 0, 0, 1, 1], [1, np.nan, 0, 1, 0], [0, 1, 2, 2, 0], [0, 2, 2, 2, 2], [1, 1, 1, 4, 4], 2
     )
     rows = np.array([[0, 1]])
@@ -100,9 +100,9 @@ def test_pulled_shares_have_the_variance_between_occupations():
     rng = np.random.default_rng(2)
     own = rng.integers(0, 2, 400 * 8)
     n = np.ones(own.size)
-    drawing = stats.ByCaption(np.repeat(np.arange(400), 8), own, own, n, n, 400)
+    drawing = stats.CaptionClusterSampling(np.repeat(np.arange(400), 8), own, own, n, n, 400)
     shares = drawing.counts / drawing.n
-    pulled = drawing.pull(shares, drawing.n, np.arange(400))
+    pulled = drawing.small_sample_bias(shares, drawing.n, np.arange(400))
     np.testing.assert_allclose(pulled[:, 0], pulled[:, 1], atol=1e-6)
     assert np.var(shares[:, 0]) == pytest.approx(0.25 / 8, rel=0.2)
     assert np.var(pulled[:, 0]) < 0.1 * np.var(shares[:, 0])
@@ -117,11 +117,11 @@ def test_several_drawings_stand_side_by_side():
         return np.abs(shares[..., 1] - 0.5).mean(axis=-1) - np.abs(shares[..., 0] - 0.5).mean(axis=-1)
 
     how = {"replicates": 400, "seed": 1}
-    both = stats.hierarchical_bootstrap(counts, n, change, drawing=[drawing, stats.OneByOne(1)], **how)
+    both = stats.hierarchical_bootstrap(counts, n, change, drawing=[drawing, stats.IndependentSampling(1)], **how)
     alone = stats.hierarchical_bootstrap(drawing.counts, drawing.n, change, drawing=drawing, **how)
     assert both.value == alone.value and both.se == pytest.approx(alone.se, rel=0.25)
     # A group that no image is left of takes its captions along.
-    empty = stats.ByCaption([1, 1, 2, 2], [1, 0, 1, 0], [1, 0, 1, 1], [1] * 4, [5] * 4, 3)
+    empty = stats.CaptionClusterSampling([1, 1, 2, 2], [1, 0, 1, 0], [1, 0, 1, 1], [1] * 4, [5] * 4, 3)
     got = stats.hierarchical_bootstrap(empty.counts, empty.n, change, drawing=empty, **how)
     assert got.n_groups == 2
 
@@ -136,15 +136,15 @@ def test_several_drawings_stand_side_by_side():
 def test_what_is_no_caption_is_refused(change, message):
     given = {"group": [0], "own": [1], "female": [1], "judged": [1], "captions": [1], "groups": 2}
     with pytest.raises(InputError, match=message):
-        stats.ByCaption(**given | change)
+        stats.CaptionClusterSampling(**given | change)
 
 
 def test_a_drawing_of_other_cells_is_refused():
     with pytest.raises(InputError, match="drawing is of 3 cells, but counts and n have 2"):
-        stats.hierarchical_bootstrap([[1, 2]] * 3, [[3, 4]] * 3, np.mean, seed=0, drawing=stats.OneByOne(3))
+        stats.hierarchical_bootstrap([[1, 2]] * 3, [[3, 4]] * 3, np.mean, seed=0, drawing=stats.IndependentSampling(3))
 
 
-@pytest.mark.parametrize("drawing", [stats.OneByOne(2), copied(0.978), copied(0.978, images=4)])
+@pytest.mark.parametrize("drawing", [stats.IndependentSampling(2), copied(0.978), copied(0.978, images=4)])
 def test_draw_of_shares_that_differ_in_their_last_digits_is_the_same(drawing):
     # As processors compute shares; a share of 0 draws no random number, one of 1e-17 does.
     shares = np.array([[0.0, 0.3], [0.4, 1.0], [0.5, 0.5], [1.0, 0.7]])

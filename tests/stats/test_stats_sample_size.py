@@ -10,7 +10,7 @@ from scipy import stats as scipy_stats
 from biaslab import stats
 from biaslab.errors import InputError
 from biaslab.stats import Design
-from biaslab.stats.sample_size import within
+from biaslab.stats.sample_size import variance_within
 
 NOBODY = pd.DataFrame({"cell": [], "image_id": [], "judged": []})
 
@@ -27,17 +27,17 @@ def test_variances_within_groups_by_hand():
     Templates: 2 (9 + 9 + 1 + 1) / 2 = 20, of which (20 - 2) / 2 values are theirs.
     """
     values = [3, 5, 9, 11, 1, 3, 3, 5]
-    assert within(values, list("AAAABBBB"), list("11221122")) == pytest.approx((9, 2))
+    assert variance_within(values, list("AAAABBBB"), list("11221122")) == pytest.approx((9, 2))
     # Without templates: 2 (9 + 9) + 2 (1 + 1) + 8 within, over 6.
-    assert within(values, list("AAAABBBB"), [""] * 8) == pytest.approx((np.nan, 8), nan_ok=True)
+    assert variance_within(values, list("AAAABBBB"), [""] * 8) == pytest.approx((np.nan, 8), nan_ok=True)
     # A: 0 and 2, and 6; B: 9, and 10 and 14. Within 2 + 8 over 2 is 5. Templates: 2 (1 - 8/3)² + (6 - 8/3)² + 4 + 2 =
     # 68/3, of which 2 x 5 is expected, and each counts 6 - 10/3 times: 19/4.
-    assert within([0, 2, 6, 9, 10, 14], list("AAABBB"), list("112122")) == pytest.approx((19 / 4, 5))
+    assert variance_within([0, 2, 6, 9, 10, 14], list("AAABBB"), list("112122")) == pytest.approx((19 / 4, 5))
     # One value a template: what templates bring is in what differs besides.
-    assert within([1, 0, 1, 0], list("AABB"), list("1212")) == pytest.approx((np.nan, 0.5), nan_ok=True)
-    assert within([1, 1, 0, 0, 1, 1, 0, 0], list("AAAABBBB"), list("1" * 8))[1] == pytest.approx(2 / 6)
+    assert variance_within([1, 0, 1, 0], list("AABB"), list("1212")) == pytest.approx((np.nan, 0.5), nan_ok=True)
+    assert variance_within([1, 1, 0, 0, 1, 1, 0, 0], list("AAAABBBB"), list("1" * 8))[1] == pytest.approx(2 / 6)
     # Templates that differ less than chance would have them.
-    assert within([1, 0, 1, 0], list("AAAA"), list("1122"))[0] == 0
+    assert variance_within([1, 0, 1, 0], list("AAAA"), list("1122"))[0] == 0
 
 
 def test_half_widths_by_hand_and_as_intervals_have_them():
@@ -59,7 +59,7 @@ def test_half_widths_by_hand_and_as_intervals_have_them():
     assert replace(averages, youden=0.8).half_width() == pytest.approx(averages.half_width() / 0.8)
     assert Design(2, 1, 9, lists=2).half_width() == float("inf")
     # One image cannot tell chance from deviation: there is no interval.
-    assert Design(10, 1, 1, folded=True).half_width() == float("inf")
+    assert Design(10, 1, 1, is_absolute=True).half_width() == float("inf")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_half_widths_by_hand_and_as_intervals_have_them():
 def test_the_fewest_images_give_the_half_width_and_one_less_does_not(design):
     wanted = 0.95 * design.half_width()
     for of in ("images", "clusters") if design.clusters > 1 else ("images",):
-        n = design.least(wanted, of=of)
+        n = design.minimum_images(wanted, of=of)
         assert n > getattr(design, of) and replace(design, **{of: n}).half_width() <= wanted
         assert replace(design, **{of: n - 1}).half_width() > wanted
 
@@ -77,24 +77,24 @@ def test_the_fewest_images_give_the_half_width_and_one_less_does_not(design):
 def test_of_few_clusters_no_number_of_images_is_enough():
     few = Design(10, 1, 9, 2, group=0.1, seed=0.15)
     # With endless images 2.262 x 2 x sqrt(0.01) = 0.452 is left.
-    assert few.least(0.453) and few.least(0.451) is None
+    assert few.minimum_images(0.453) and few.minimum_images(0.451) is None
     with pytest.raises(InputError, match=r"half_width is 0; it must be a number above 0"):
-        few.least(0)
+        few.minimum_images(0)
 
 
 def test_a_pilot_has_the_half_width_of_its_own_interval():
     count, n = np.array([0, 1, 5, 9]), 10
     found = stats.mean_interval(200 * count / n - 100)
-    design = stats.pilot(cells(count, n, 200 / 4), NOBODY, drawn=True)
+    design = stats.design_from_pilot(cells(count, n, 200 / 4), NOBODY, clusters_random=True)
     assert design.half_width() == pytest.approx((found.ci_high - found.ci_low) / 2)
     # Images of a share vary by p (1 - p) n / (n - 1): 0, 0.1, 0.2778 and 0.1 here.
     assert design.seed == pytest.approx((0 + 0.09 + 0.25 + 0.09) / 4 * 10 / 9)
     low, high = stats.wilson_interval(21, 42)
-    alone = stats.pilot(cells([20], 40, 100.0), NOBODY, drawn=False)
+    alone = stats.design_from_pilot(cells([20], 40, 100.0), NOBODY, clusters_random=False)
     assert (alone.clusters, alone.images, alone.share) == (1, 40, 0.5)
     assert replace(alone, images=42).half_width() == pytest.approx(50 * (high - low))
     with pytest.raises(InputError, match="No classified people"):
-        stats.pilot(cells([0], 0, 1.0), NOBODY, drawn=False)
+        stats.design_from_pilot(cells([0], 0, 1.0), NOBODY, clusters_random=False)
 
 
 def test_people_of_one_image_who_move_as_one_count_double():
@@ -103,19 +103,19 @@ def test_people_of_one_image_who_move_as_one_count_double():
     rows = cells([3, 1, 1, 3], 4, [50.0, 50, -50, -50], ["f", "f", "m", "m"])
     person = pd.DataFrame({"image_id": np.arange(8), "judged": fits, "cell": [0] * 4 + [1] * 4})
     other = person.assign(judged=1 - fits, cell=person["cell"] + 2)
-    together = stats.pilot(rows, pd.concat([person, other], ignore_index=True), drawn=True)
-    apart = stats.pilot(rows, NOBODY, drawn=True)
+    together = stats.design_from_pilot(rows, pd.concat([person, other], ignore_index=True), clusters_random=True)
+    apart = stats.design_from_pilot(rows, NOBODY, clusters_random=True)
     assert together.seed == pytest.approx(2 * apart.seed) and (together.clusters, together.lists) == (4, 2)
     # Not judged: the images of a prompt are those asked for.
     unseen = pd.DataFrame({"image_id": np.arange(8, 16), "judged": np.nan, "cell": [0] * 4 + [1] * 4})
     whole = pd.concat([person, other, unseen, unseen.assign(cell=unseen["cell"] + 2)], ignore_index=True)
-    assert stats.pilot(rows, whole, drawn=True).images == 8
+    assert stats.design_from_pilot(rows, whole, clusters_random=True).images == 8
 
 
 def test_images_of_training_are_no_more_however_many_are_made():
     made, there = cells([2, 8], 10, [50.0, 50]), cells([5, 5], 10, [-50.0, -50], source="training")
     both = pd.concat([made, there], ignore_index=True)
-    design = stats.pilot(both, NOBODY, drawn=True, folded=True)
+    design = stats.design_from_pilot(both, NOBODY, clusters_random=True, is_absolute=True)
     whole = sum(design.variances.values())
     many = replace(design, images=1e9)
     # What is left: all but the images made, 2 x 50² x 0.2278 / 10 by their pooled variance over 4 shares of 10.

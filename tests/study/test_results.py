@@ -108,17 +108,17 @@ def test_a_figure_is_withdrawn_where_other_data_leave_nothing_to_draw(study, cap
 
 
 def test_findings_are_printed_and_recorded_once(study, capsys):
-    first = Finding("How many?", "Few.", model="A", estimate=3.0, unit="points", n=4, of="images")
+    first = Finding("How many?", "Few.", model="A", estimate=3.0, unit="points", n=4, n_unit="images")
     second = Finding("How many?", "Many.", model="B")
-    study.find(first, [second], main=True)
-    study.find(first)
+    study.report_findings(first, [second], main=True)
+    study.report_findings(first)
     assert capsys.readouterr().out == f"{first}\n{second}\n{first}\n"
     told = [(f["model"], f["answer"], f["estimate"], f["main"]) for f in records(study)["findings"]]
     assert told == [("B", "Many.", None, True), ("A", "Few.", 3.0, False)]
 
 
 def test_no_finding_is_said_and_not_recorded(study, capsys):
-    study.find([], main=True)
+    study.report_findings([], main=True)
     assert records(study)["findings"] == []
     assert (
         capsys.readouterr().out == "The source has no measurements for this answer, or no person could be classified.\n"
@@ -127,7 +127,7 @@ def test_no_finding_is_said_and_not_recorded(study, capsys):
 
 def test_findings_of_printed_numbers_say_so(study):
     shares = study.load(paradox.percent_female)
-    study.find(Finding("How many?", "Few.", model=model) for model in (shares["model"].iloc[0], "other"))
+    study.report_findings(Finding("How many?", "Few.", model=model) for model in (shares["model"].iloc[0], "other"))
     assert [f["printed"] for f in records(study)["findings"]] == [True, False]
 
 

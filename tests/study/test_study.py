@@ -31,13 +31,13 @@ FRAME = pd.DataFrame({"x": [1.5, 2.5], "word": ["a", "b"]})
 
 def test_an_analysis_is_computed_once_for_all_notebooks_of_a_run(tmp_path, analysis):
     parts = tmp_path / "mine/.parts"
-    first = Study(parts / "paradox/a").cached(analysis, FRAME, seed=3)
-    again = Study(parts / "synthesis/b").cached(analysis, FRAME.copy(), seed=3)
+    first = Study(parts / "paradox/a").memoize(analysis, FRAME, seed=3)
+    again = Study(parts / "synthesis/b").memoize(analysis, FRAME.copy(), seed=3)
     assert analysis.computed == [3]
     pd.testing.assert_frame_equal(first, again)
-    assert len(list((parts / ".store").glob("counted-*.parquet"))) == 1
+    assert len(list((parts / ".cache").glob("counted-*.parquet"))) == 1
     # Alone, a notebook keeps it in its own folder.
-    Study(tmp_path / "alone").cached(analysis, FRAME, seed=3)
+    Study(tmp_path / "alone").memoize(analysis, FRAME, seed=3)
     assert analysis.computed == [3, 3]
 
 
@@ -46,7 +46,7 @@ def test_it_is_computed_again_after_code_frames_or_options_change(tmp_path, anal
 
     def new(*frames, **options):
         before = len(analysis.computed)
-        study.cached(analysis, *frames, **options)
+        study.memoize(analysis, *frames, **options)
         return len(analysis.computed) > before
 
     assert new(FRAME) and not new(FRAME)
@@ -64,12 +64,12 @@ def test_what_is_kept_is_what_the_call_gives_and_what_is_damaged_is_computed_aga
     shares = study.load(paradox.percent_female)
     expected = paradox.share_intervals(shares, confidence=0.9)
     for _ in range(2):
-        pd.testing.assert_frame_equal(study.cached(paradox.share_intervals, shares, confidence=0.9), expected)
-    (path,) = (tmp_path / ".store").glob("*.parquet")
+        pd.testing.assert_frame_equal(study.memoize(paradox.share_intervals, shares, confidence=0.9), expected)
+    (path,) = (tmp_path / ".cache").glob("*.parquet")
     whole = path.read_bytes()
     for damaged in (whole[:-5], whole[:100] + b"x" + whole[101:], b""):
         path.write_bytes(damaged)
-        pd.testing.assert_frame_equal(study.cached(paradox.share_intervals, shares, confidence=0.9), expected)
+        pd.testing.assert_frame_equal(study.memoize(paradox.share_intervals, shares, confidence=0.9), expected)
         assert path.read_bytes() == whole
 
 
@@ -78,8 +78,8 @@ def test_draws_are_the_studys_where_an_analysis_takes_them(tmp_path):
         return pd.DataFrame({"seed": [seed], "confidence": [confidence]})
 
     study = Study(tmp_path, seed=7, replicates=200, confidence=0.9)
-    assert study.cached(drawn, FRAME).iloc[0].to_dict() == {"seed": 7, "confidence": 0.9}
-    assert study.cached(drawn, FRAME, confidence=0.8).iloc[0].to_dict() == {"seed": 7, "confidence": 0.8}
+    assert study.memoize(drawn, FRAME).iloc[0].to_dict() == {"seed": 7, "confidence": 0.9}
+    assert study.memoize(drawn, FRAME, confidence=0.8).iloc[0].to_dict() == {"seed": 7, "confidence": 0.8}
     with pytest.raises(ParameterError, match="confidence is 95"):
         Study(tmp_path, confidence=95)
 
@@ -89,7 +89,7 @@ def test_a_table_is_shown_in_words(tmp_path):
     names = tables.schema("paradox_amplification").names
     rows = [dict.fromkeys(names) | {"model": "a", "approach": "naive", "definition": "paper", "prompt": "mean"}]
     rows[0] |= {"amplification_corrected": 12.345, "ci_low": 1, "ci_high": 20.5, "n_occupations": 62, "p": 0.0004}
-    saved = study.save("paradox_amplification", tables.of(rows, "paradox_amplification"))
+    saved = study.save("paradox_amplification", tables.make_table(rows, "paradox_amplification"))
     shown = study.table(saved[saved["model"] == "a"], "model", "amplification_corrected", "n_occupations", "p")
     assert list(shown.cells) == ["model", "amplification corrected (points)", "n occupations", "p"]
     assert shown.cells.to_numpy().tolist() == [["a", "12.3 (1.00 to 20.5)", "62", "<0.001"]]
@@ -138,7 +138,7 @@ def test_it_says_where_inputs_come_from_and_no_folder_of_this_machine(tmp_path):
     for given in (
         {},
         {"source": str(tmp_path)},
-        {"source": "ratings", "ratings": str(tmp_path / "rated.csv")},
+        {"source": "annotations", "annotations": str(tmp_path / "rated.csv")},
         {"source": "pipeline", "model": str(tmp_path)},
     ):
         said = repr(Study(tmp_path / "out", **given))
@@ -152,7 +152,7 @@ def test_what_a_source_lacks_is_no_rows_where_it_is_optional(tmp_path, capsys):
     with pytest.raises(MissingInputError):
         study.load(paradox.caption_pairs)
     pairs = study.load(paradox.caption_pairs, optional=True)
-    assert pairs.empty and "model" in pairs.columns and not study.has(paradox.caption_pairs)
+    assert pairs.empty and "model" in pairs.columns and not study.has_table(paradox.caption_pairs)
     assert "paradox_caption_pairs" in capsys.readouterr().out
     assert study.judgements("generated", optional=True).empty
     with pytest.raises(MissingInputError):
@@ -170,7 +170,7 @@ def test_only_rows_of_the_model_asked_for(tmp_path):
         Study(tmp_path, model=name[:-1]).load(paired.percent_female)
 
 
-BESIDE, SOURCES = {"compare_with": "published"}, ("training", "generated")
+BESIDE, SOURCES = {"baselines": "published"}, ("training", "generated")
 
 
 def test_printed_numbers_stand_beside_a_folder_where_it_holds_the_papers_tables(tmp_path):
@@ -180,7 +180,9 @@ def test_printed_numbers_stand_beside_a_folder_where_it_holds_the_papers_tables(
     tables.write(own, tmp_path / "mine/paired_percent_female.csv")
     source = str(tmp_path / "mine")
     alone = Study(tmp_path, source=source)
-    assert set(alone.load(paired.percent_female)["model"]) == {"mine"} and not alone.has(paired.printed.labour_share)
+    assert set(alone.load(paired.percent_female)["model"]) == {"mine"} and not alone.has_table(
+        paired.printed.labour_share
+    )
     beside = Study(tmp_path, source=source, settings=BESIDE)
     whole = beside.load(paired.percent_female)
     assert len(whole) == len(own) + len(printed) and set(whole["model"]) == {"mine", *printed["model"]}
@@ -189,7 +191,7 @@ def test_printed_numbers_stand_beside_a_folder_where_it_holds_the_papers_tables(
     assert set(some["model"]) == set(whole["model"])
     assert len(beside.load(paired.printed.labour_share)) == len(Study(tmp_path).load(paired.printed.labour_share))
     # Of a paper of which the folder holds nothing, nothing is read.
-    assert not beside.has(paradox.percent_female)
+    assert not beside.has_table(paradox.percent_female)
     # A model that both have is the folder's.
     tables.write(own.assign(model=printed["model"].iloc[0], n=7), tmp_path / "mine/paired_percent_female.csv")
     again = Study(tmp_path, source=source, settings=BESIDE).load(paired.percent_female)
@@ -200,11 +202,11 @@ def test_printed_numbers_stand_beside_ratings(tmp_path):
     file = tmp_path / "ratings.csv"
     rows = [(f"i{k}", source, "nurse", "mine", "female" if k % 3 else "male") for k in range(6) for source in SOURCES]
     pd.DataFrame(rows, columns=["image", "source", "occupation", "model", "anna"]).to_csv(file, index=False)
-    given = {"source": "ratings", "ratings": str(file), "settings": BESIDE}
+    given = {"source": "annotations", "annotations": str(file), "settings": BESIDE}
     shares = Study(tmp_path, **given).load(paradox.percent_female)
     assert {"SD 1.4", "SD 1.5"} < set(shares["model"]) and len(set(shares["model"])) == 3
-    for settings in ({"compare_with": "mini"}, BESIDE | {"people": {"occupations": 1}}):
-        with pytest.raises(ParameterError, match=r"makes no images.*'compare_with': 'published'"):
+    for settings in ({"baselines": "mini"}, BESIDE | {"paired": {"n_occupations": 1}}):
+        with pytest.raises(ParameterError, match=r"makes no images.*'baselines': 'published'"):
             Study(tmp_path, **given | {"settings": settings})
 
 
@@ -212,7 +214,7 @@ def test_printed_numbers_stand_beside_ratings(tmp_path):
 def test_each_model_has_its_pipeline_and_figures_of_its_images(tmp_path, any_text):
     import matplotlib.pyplot as plt
 
-    study = Study(tmp_path, source="mini", settings={"compare_with": ["world"]})
+    study = Study(tmp_path, source="mini", settings={"baselines": ["world"]})
     assert list(study.pipelines) == ["mini", "world"]
     for model in study.pipelines:
         figure, ax = plt.subplots()
@@ -238,7 +240,7 @@ def test_paths_in_a_notebook_count_from_the_project(tmp_path, monkeypatch):
     assert Study().output_dir == tmp_path / "outputs/explore"
     study = Study("outputs/mine", source="measured")
     assert (study.output_dir, study.source) == (tmp_path / "outputs/mine", str(tmp_path / "measured"))
-    assert Study(source="ratings", ratings="mine.csv").ratings == str(tmp_path / "mine.csv")
+    assert Study(source="annotations", annotations="mine.csv").annotations == str(tmp_path / "mine.csv")
     study = Study(source="pipeline", model="caps", settings={"captions": {"corpus": "caps"}})
     assert (study.model, study.settings.captions.corpus) == (str(tmp_path / "caps"),) * 2
     with pytest.raises(ParameterError, match="'notebooks/none'"):

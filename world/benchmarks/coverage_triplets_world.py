@@ -63,7 +63,7 @@ def main() -> None:
         for number in range(given.studies):
             images, objects, truth = study(1_000 + number, given.triplets, skew)
             counts = triplets.cases.object_counts(images, objects)
-            scores = triplets.bias_score(counts, truth, minimum_count=1, replicates=999)
+            scores = triplets.bias_score(counts, truth, min_count=1, replicates=999)
             wide = truth.pivot(index="object", columns="prompt_gender", values="expected")
             often = (wide["feminine"] + wide["masculine"]) * given.triplets * SEEDS >= EXPECTED
             some = scores[scores["object"].map(often)]

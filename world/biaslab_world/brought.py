@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from biaslab.hub.registry import DRAWINGS, Brought
+from biaslab.hub.registry import DRAWINGS, PluginEntry
 
 if TYPE_CHECKING:
     from biaslab.generation.models import ImageModel
@@ -23,20 +23,20 @@ _SETTINGS, _WORDS = _DATA["settings"], _DATA["words"]
 _REACHED = {**_WORDS["triplets"], "triplets_scores": _WORDS["triplets_scores"]}
 
 
-def _sd(name: str, shares: str = "", **words: str) -> Brought:
+def _sd(name: str, shares: str = "", **words: str) -> PluginEntry:
     vae = WEIGHTS / shares / "vae" if shares else None
     words = {"limits": _WORDS["limits"], **words}
-    return Brought(folder=WEIGHTS / name, autoencoder=vae, settings=_SETTINGS, words=words)
+    return PluginEntry(folder=WEIGHTS / name, autoencoder=vae, settings=_SETTINGS, words=words)
 
 
-mini = Brought(
-    instead={
+mini = PluginEntry(
+    alias_of={
         "captions": "mini-sd",
-        "people": "mini-sd-pairs",
+        "paired": "mini-sd-pairs",
         "dalleval": "mini-sd-skills",
         "triplets": "mini-sd-triplets",
     },
-    pictures=DRAWINGS,
+    image_domain=DRAWINGS,
     settings=_SETTINGS,
     words={"limits": _WORDS["limits"], "real": _WORDS["real"], **_WORDS["mini"], **_REACHED},
 )
@@ -52,11 +52,13 @@ def _drawn(name: str, **given) -> ImageModel:
     return WorldModel(name, **given)
 
 
-world = Brought(draws=_drawn, pictures=DRAWINGS, settings=_SETTINGS, words={**_WORDS["world"], **_WORDS["triplets"]})
+world = PluginEntry(
+    factory=_drawn, image_domain=DRAWINGS, settings=_SETTINGS, words={**_WORDS["world"], **_WORDS["triplets"]}
+)
 
 
-def _judge(name: str, kind: str) -> Brought:
-    return Brought(kind, WEIGHTS / name, words={"limits": _WORDS["judge_limits"]})
+def _judge(name: str, kind: str) -> PluginEntry:
+    return PluginEntry(kind, WEIGHTS / name, words={"limits": _WORDS["judge_limits"]})
 
 
 mini_clip = _judge("mini-clip", "clip")
@@ -65,9 +67,9 @@ mini_skills_detector = _judge("mini-skills-detector", "detector")
 mini_vqa = _judge("mini-vqa", "vqa")
 mini_captioner = _judge("mini-captioner", "captioner")
 mini_segmenter = _judge("mini-segmenter", "segmenter")
-mini_judges = Brought(
+mini_judges = PluginEntry(
     "any",
-    instead={
+    alias_of={
         "clip": "mini-clip",
         "detector": "mini-detector",
         "vqa": "mini-vqa",
@@ -78,20 +80,20 @@ mini_judges = Brought(
         "dino": "mini-segmenter",
         "split_product": "mini-segmenter",
     },
-    pictures=DRAWINGS,
+    image_domain=DRAWINGS,
     words={"limits": _WORDS["judge_limits"]},
 )
 
 
-def captions(*, rows: int, seed: int, skew: str) -> Corpus:
+def captions(*, max_captions: int, seed: int, synthetic_bias: str) -> Corpus:
     """Open the world's captions; ``rows`` is 0 for their own number."""
     from biaslab_world.captions import Corpus
 
-    return Corpus(**{"rows": rows} if rows else {}, seed=seed, skew=skew)
+    return Corpus(**{"rows": max_captions} if max_captions else {}, seed=seed, skew=synthetic_bias)
 
 
-def depictions(*, rows: int, seed: int, skew: str) -> Depictions:
+def depictions(*, max_captions: int, seed: int, synthetic_bias: str) -> Depictions:
     """Open the world's captions for triplets; ``rows`` is 0 for their own number."""
     from biaslab_world.triplets import Depictions, skew_of
 
-    return Depictions(**{"rows": rows} if rows else {}, seed=seed, skew=skew_of(skew))
+    return Depictions(**{"rows": max_captions} if max_captions else {}, seed=seed, skew=skew_of(synthetic_bias))

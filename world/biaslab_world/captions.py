@@ -24,7 +24,7 @@ from biaslab.cache import code_digest
 from biaslab.errors import InputError
 from biaslab.hub import registry
 from biaslab_world.art import read_yaml
-from biaslab_world.looks import look
+from biaslab_world.looks import outfit
 from biaslab_world.world import SKEWS, occupations, skew_knobs, truth_table
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _said(occupation: str | None, gender: str | None) -> dict[str, str]:
     """What some slots say of a person: the occupation, its prop, the gender and its pronouns."""
     found = dict(_WORDS["pronouns"].get(gender, {}), G=gender)
     if occupation is not None:
-        shown, prop = _shown(occupation), look(occupation).prop
+        shown, prop = _shown(occupation), outfit(occupation).prop
         found |= {"o": shown, "O": shown[0].upper() + shown[1:], "os": f"{shown}s"}
         found["Q"] = f"~{prop}" if prop in _WORDS["no_article"] else prop
     return found
@@ -166,7 +166,7 @@ class _Writer:
     def place(self) -> str:
         own, other, phrase = next(self.draws), next(self.draws), next(self.draws)
         if self.occupation is not None and own < _OWN_PLACE:
-            place = look(self.occupation).place
+            place = outfit(self.occupation).place
         else:
             place = _ALL_PLACES[int(other * len(_ALL_PLACES))]
         phrases = PLACE_PHRASES[self.facts.setdefault("place", place)]
@@ -199,7 +199,7 @@ def _write(w: _Writer, style: str) -> str:
     if style == "other_sense":
         own = _WORDS["own_decoys"].get(w.occupation, ())
         text, decoy = pick(own if own and next(w.draws) < 0.5 else _WORDS["decoys"])
-        w.facts["decoy"] = look(w.occupation).prop if decoy == "-" else decoy
+        w.facts["decoy"] = outfit(w.occupation).prop if decoy == "-" else decoy
         return w.fill(text)
     if told == "both":
         return w.fill(pick(_WORDS["both"]))
@@ -214,7 +214,7 @@ def _write(w: _Writer, style: str) -> str:
     elif "Tired" in template:
         w.facts["expression"] = "neutral"
     if "at work" in template or "working" in template:
-        w.facts["place"] = look(w.occupation).place
+        w.facts["place"] = outfit(w.occupation).place
     if told == "none":
         return w.fill(template)
     word, pronoun = (0.8, 0.93) if style == "prompt_like" else (0.55, 0.82)
@@ -319,7 +319,7 @@ class Corpus:
     such skew).
     """
 
-    name, pictures, written, for_triplets = "mini", registry.DRAWINGS, True, "depictions"
+    name, image_domain, written, for_triplets = "mini", registry.DRAWINGS, True, "depictions"
     """What it is called; what its images are; its captions are written when read; its captions for triplets."""
 
     def __init__(self, rows: int = 200_000, seed: int = 0, skew: str = "default") -> None:
@@ -411,7 +411,7 @@ def vocabulary() -> list[str]:
     said = dict(_WORDS, decoys=[t for t, _ in _WORDS["decoys"]])
     said["own_decoys"] = [text for options in _WORDS["own_decoys"].values() for text, _ in options]
     texts = ["a an female male", *_texts(said), *_texts(_SIMPLE_SLOTS)]
-    texts += [f"{name} {_shown(name)}s {look(name).prop}" for name in occupations()]
+    texts += [f"{name} {_shown(name)}s {outfit(name).prop}" for name in occupations()]
     return sorted({word for text in texts for word in words(_SLOT.sub(" ", text).replace("~", ""))})
 
 

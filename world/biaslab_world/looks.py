@@ -29,7 +29,7 @@ ATTIRES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Outfit:
     """What identifies an occupation in an image."""
 
     attire: str  # kind of attire, a key of ``ATTIRES``
@@ -63,7 +63,7 @@ SHARED: Mapping[str, str] = MappingProxyType(
 )
 
 
-def _read() -> dict[str, Look]:
+def _read() -> dict[str, Outfit]:
     looks = {}
     with open(Path(__file__).with_name("looks.csv"), encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
@@ -73,18 +73,20 @@ def _read() -> dict[str, Look]:
             shown = [*ATTIRES[row["attire"]], *filter(None, row["attributes"].split(";"))]
             shown += ["hat"] if hat and kind not in NOT_HATS else []
             worn = (row["attire"], row["colour"], row["second_colour"], hat, hat_colour or row["colour"])
-            looks[row["name"]] = Look(*worn, row["prop"], row["place"], tuple(shown))
+            looks[row["name"]] = Outfit(*worn, row["prop"], row["place"], tuple(shown))
     return looks
 
 
 # Worn on the head, but not what the attribute "hat" means.
 NOT_HATS = ("headset", "headband", "bandana")
 
-LOOKS: Mapping[str, Look] = MappingProxyType((own := _read()) | {name: own[other] for name, other in SHARED.items()})
+OUTFITS: Mapping[str, Outfit] = MappingProxyType(
+    (own := _read()) | {name: own[other] for name, other in SHARED.items()}
+)
 del own
 
 OCCUPATIONS: tuple[str, ...] = tuple(
-    sorted(set(LOOKS) - {"chief executive officer", "hairstylist", "hairstresser", "mechanician"})
+    sorted(set(OUTFITS) - {"chief executive officer", "hairstylist", "hairstresser", "mechanician"})
 )
 
 # Everyday clothes for people of no named occupation: (attire, colour, second colour).
@@ -100,6 +102,6 @@ CASUAL: tuple[tuple[str, str, str], ...] = (
 )
 
 
-def look(occupation: str) -> Look:
+def outfit(occupation: str) -> Outfit:
     """Return what ``occupation`` looks like."""
-    return LOOKS[occupation]
+    return OUTFITS[occupation]

@@ -18,16 +18,16 @@ from biaslab_world import pairs, skills, social, triplets, truthful, world
 class WorldModel(ImageModel):
     """What draws the embedded world's truth: no model, so what is found on its images comes from the measures."""
 
-    pictures, truthful = DRAWINGS, True
+    image_domain, truthful = DRAWINGS, True
 
     def __init__(self, name: str, *, corpus: Corpus, height: int, of: str, design: DallEvalDesign | None) -> None:
         self.label = self.digest = name
-        self._corpus, self._size, self._of, self._design = corpus, height or 64, of, design
+        self._corpus, self._size, self._select_prompts, self._design = corpus, height or 64, of, design
 
     @property
-    def alike(self) -> tuple:
+    def cost_key(self) -> tuple:
         """What its prompts ask for, its size and captions."""
-        return (self.label, self._of, self._size, self._corpus.digest)
+        return (self.label, self._select_prompts, self._size, self._corpus.digest)
 
     def check(self, occupations: Sequence[str], n_images: int) -> None:
         """Look whether the captions are the world's, and whether it knows the occupations."""
@@ -42,15 +42,15 @@ class WorldModel(ImageModel):
 
     def generate(self, prompts: pd.DataFrame, *, seed: int, **_: object) -> ImageSource:
         """Draw images: ``generate`` of :mod:`biaslab_world.truthful`, or of what the prompts ask for."""
-        if self._of == "dalleval":
+        if self._select_prompts == "dalleval":
             if "skill" not in prompts:
-                return social.generate(prompts, seed=seed, tones=self._design.tones, size=self._size)
+                return social.generate(prompts, seed=seed, tones=self._design.skin_tones, size=self._size)
             failures = {k.replace("_", " "): v for k, v in self._design.failures.model_dump().items()}
             return skills.generate(prompts, seed=seed, failures=failures, size=self._size)
-        if self._of == "triplets":
+        if self._select_prompts == "triplets":
             skew = triplets.skew_of(self._corpus.skew)
             return triplets.generate(prompts, seed=seed, skew=skew, size=self._size)
-        if self._of == "people":
+        if self._select_prompts == "paired":
             strength = 0.0 if self._corpus.skew == "off" else 1.0
             return pairs.generate(prompts, seed=seed, size=self._size, strength=strength)
         return truthful.generate(prompts, self._corpus, seed=seed, size=self._size)

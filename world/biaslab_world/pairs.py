@@ -30,7 +30,7 @@ from biaslab.errors import InputError, unknown_name
 from biaslab.prompts.paired import LEVELS, Person, occupation, role, sentence, stereotypes, with_power
 from biaslab_world import truthful
 from biaslab_world.captions import words
-from biaslab_world.looks import LOOKS
+from biaslab_world.looks import OUTFITS
 from biaslab_world.scene import Scene, sample_scene
 from biaslab_world.truthful import Renders
 from biaslab_world.world import pick
@@ -94,7 +94,7 @@ def probability_female(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PairPrompt:
     """What a text asks for."""
 
     people: tuple[Person, ...]  # one, two or three people, left to right
@@ -127,7 +127,7 @@ _SHOWN = re.compile(
 )
 
 
-def read(text: str) -> Asked:
+def read(text: str) -> PairPrompt:
     """Return what a text in the form of the paper's prompts asks for.
 
     Raises InputError (the text has another form, or names somebody whom this world does not know).
@@ -153,7 +153,7 @@ def read(text: str) -> Asked:
             at = [i for i in at if i == {"left": 0, "middle": 1}.get(shown["where"].split()[-1], count - 1)]
         if at:
             told[at[0]] = _GENDERS[shown["gender"]]
-    return Asked(tuple(people), tuple(told), "irrespective of" in small)
+    return PairPrompt(tuple(people), tuple(told), "irrespective of" in small)
 
 
 def _identities(phrases: Sequence[str], text: str) -> list[Person]:
@@ -202,7 +202,7 @@ class Row:
     """A text with what its picture shows."""
 
     text: str  # the text
-    asked: Asked  # what it asks for
+    asked: PairPrompt  # what it asks for
     genders: tuple[str, ...]  # who is shown, left to right
     seed: int  # seed of the rest of the picture
 
@@ -247,17 +247,17 @@ def draw(seed: int, index: int, *, count: int = 2, strength: float = 1.0) -> Row
     text = f"{template}{_INTERVENED[count] if form == 'intervention' else ''}.".format(*said)
     if form == "sentence":
         text += f" {sentence([p.phrase for p in people], told)}"
-    asked = Asked(people, tuple(told), form == "intervention")
+    asked = PairPrompt(people, tuple(told), form == "intervention")
     shares = [asked.probability_female(i, strength) for i in range(count)]
     genders = tuple("female" if v < p else "male" for p, v in zip(shares, u[14:16], strict=False))
     return Row(text, asked, genders, int(u[16] * 2**53))
 
 
-def build_scene(asked: Asked, genders: Sequence[str], seed: int) -> Scene:
+def build_scene(asked: PairPrompt, genders: Sequence[str], seed: int) -> Scene:
     """Return the scene that shows people as asked, with ``genders`` from left to right; ``seed`` decides the rest."""
     rng = np.random.default_rng(seed)
     # A role is seen at its occupation's place.
-    places = [LOOKS[p.occupation].place for p in asked.people]
+    places = [OUTFITS[p.occupation].place for p in asked.people]
     place = places[int(rng.random() * len(places))] if rng.random() < 0.9 else None
     return sample_scene(
         rng,

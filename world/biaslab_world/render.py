@@ -15,7 +15,7 @@ import numpy as np
 from biaslab.errors import ParameterError
 from biaslab.metrics.skin_tone import swatch_rgb
 from biaslab_world.art import COLOURS, DECOYS, DRAWINGS, FORMS, HATS, OBJECT_ART, PLACES, PROPS, arc, disc, poly, rect
-from biaslab_world.looks import ATTIRES, look
+from biaslab_world.looks import ATTIRES, outfit
 from biaslab_world.scene import Person, Scene, Thing, attire_of
 
 _SHIFT = 5  # fractional bits of the coordinates handed to OpenCV
@@ -498,7 +498,7 @@ def _draw_prop(d: _Drawing, index: int, p: Person, aspect: float) -> None:
     half = size / 2
     x = min(max(p.x + s * beside, half + margin), aspect - half - margin)
     if p.occupation is not None:
-        d.add(_of(_Part("prop", index), PROPS[look(p.occupation).prop]), size, x, y, flip=s < 0)
+        d.add(_of(_Part("prop", index), PROPS[outfit(p.occupation).prop]), size, x, y, flip=s < 0)
     if p.full_figure:
         return
     if "gloves" in p.attributes:
@@ -594,7 +594,7 @@ def truth(scene: Scene, size: int = 64) -> Truth:
         return Region(name, person, box, mask)
 
     people = list(enumerate(scene.people))
-    at_work = [(i, look(p.occupation)) for i, p in people if p.occupation is not None]
+    at_work = [(i, outfit(p.occupation)) for i, p in people if p.occupation is not None]
     props = [region(own.prop, i, role="prop", owner=i) for i, own in at_work]
     if scene.decoy is not None:
         props.append(region(scene.decoy, None, role="prop"))

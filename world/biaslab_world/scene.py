@@ -18,7 +18,7 @@ import numpy as np
 
 from biaslab.schema.genders import GENDERS
 from biaslab_world.art import read_yaml
-from biaslab_world.looks import ATTIRES, CASUAL, NOT_HATS, Look, look
+from biaslab_world.looks import ATTIRES, CASUAL, NOT_HATS, Outfit, outfit
 
 AGES = ("young", "middle-aged", "older")
 EXPRESSIONS = ("neutral", "smiling")
@@ -159,7 +159,7 @@ _PERSON_DRAWS = 24
 _TALL_HATS = ("toque", "top hat", "hard hat", "helmet", "peaked", "mortarboard")
 
 
-def worn(look_: Look | None, attributes: Sequence[str], casual: str) -> tuple[str, ...]:
+def attributes_worn(look_: Outfit | None, attributes: Sequence[str], casual: str) -> tuple[str, ...]:
     """Return all of ``ATTRIBUTES`` that shows: what is asked for, and what that leaves of a look or ``casual``."""
     shown = set(look_.attributes if look_ else ATTIRES[casual])
     for group in _EXCLUSIVE:
@@ -174,7 +174,7 @@ def attire_of(person: Person) -> tuple[str, str, str, str | None, str]:
         kind, colour, second = CASUAL[int(person.variant * len(CASUAL)) % len(CASUAL)]
         hat, hat_colour, own = None, "grey", ()
     else:
-        worn = look(person.occupation)
+        worn = outfit(person.occupation)
         kind, colour, second, own = worn.attire, worn.attire_colour, worn.second_colour, worn.attributes
         hat, hat_colour = worn.hat, worn.hat_colour
     # What is asked for replaces the attire; an occupation may have a uniform of its own.
@@ -206,7 +206,7 @@ def sample_person(
     ``slot`` are the ends of the part of the frame that is the person's.
     """
     u = rng.random(_PERSON_DRAWS).tolist()
-    own = None if occupation is None else look(occupation)
+    own = None if occupation is None else outfit(occupation)
     skin_tone = 1 + int(u[0] * 10) if skin_tone is None else skin_tone
     gender = GENDERS[u[1] < 0.5] if gender is None else gender
     values = [words[bisect(steps, v)] for (steps, words), v in zip(_CUE_STEPS[gender], u[2:11], strict=True)]
@@ -228,7 +228,7 @@ def sample_person(
         expression=expression or EXPRESSIONS[u[16] < 0.5],
         cues=Cues(*values),
         hair_colour=hair_words[bisect(hair_steps, u[17])],
-        attributes=worn(own, attributes, CASUAL[int(variant * len(CASUAL))][0]),
+        attributes=attributes_worn(own, attributes, CASUAL[int(variant * len(CASUAL))][0]),
         x=(left + right) / 2 + (u[14] - 0.5) * 0.12 * (right - left),
         y=y,
         scale=scale,
@@ -289,7 +289,7 @@ def sample_scene(
         for i in range(count)
     ]  # fmt: skip
     if place is None:
-        places = [look(p.occupation).place for p in people if p.occupation]
+        places = [outfit(p.occupation).place for p in people if p.occupation]
         place = places[int(u[0] * len(places))] if places and u[1] < 0.9 else "studio"
     return Scene(
         people=tuple(people),

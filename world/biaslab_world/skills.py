@@ -158,8 +158,8 @@ def generate(
 
     def shown(prompt: str, index: int) -> tuple[np.random.Generator, Mapping[str, object]]:
         rng = np.random.default_rng(truthful.draw(seed, prompt, index, "scene"))
-        how = failure(prompt, index)
-        return rng, failed(rng, asked[prompt], how, classes) if how else asked[prompt]
+        options = failure(prompt, index)
+        return rng, failed(rng, asked[prompt], options, classes) if options else asked[prompt]
 
     def number(prompt: str, index: int) -> int:
         return 0 if failure(prompt, index) == "other class" else int(shown(prompt, index)[1]["n"])

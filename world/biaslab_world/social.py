@@ -14,10 +14,10 @@ import pandas as pd
 
 from biaslab import reference
 from biaslab.errors import unknown_name
-from biaslab.execution.workers import Memo
+from biaslab.execution.workers import Memoized
 from biaslab.hub import registry
 from biaslab_world import truthful
-from biaslab_world.looks import LOOKS
+from biaslab_world.looks import OUTFITS
 from biaslab_world.scene import Person, Scene, sample_scene
 from biaslab_world.truthful import Renders
 
@@ -105,9 +105,9 @@ def social_scene(rng: np.random.Generator, asked: Mapping[str, object], *, tones
 
 @cache
 def _look(profession: str) -> str:
-    known = {name.casefold(): name for name in LOOKS}
+    known = {name.casefold(): name for name in OUTFITS}
     if profession.casefold() not in known:
-        raise unknown_name("profession", profession, LOOKS)
+        raise unknown_name("profession", profession, OUTFITS)
     return known[profession.casefold()]
 
 
@@ -155,7 +155,7 @@ def balanced(prompts: pd.DataFrame, n: int, *, seed: int, decoded: Path | None =
     """
     asked = prompts.to_dict("records")
 
-    @Memo
+    @Memoized
     def scene(image_id: str) -> Scene:
         return balanced_scene(np.random.default_rng([seed, int(image_id.rpartition("/")[2])]), asked)
 
@@ -184,7 +184,7 @@ def generate(prompts: pd.DataFrame, *, seed: int, tones: str = "uniform", size: 
     """
     asked = {row["prompt_id"]: row for row in prompts.to_dict("records")}
 
-    @Memo
+    @Memoized
     def scene(prompt: str, index: int) -> Scene:
         rng = np.random.default_rng(truthful.draw(seed, prompt, index, "scene"))
         return social_scene(rng, asked[prompt], tones=tones)

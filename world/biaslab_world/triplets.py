@@ -24,7 +24,7 @@ import pandas as pd
 
 from biaslab.cache import code_digest
 from biaslab.errors import InputError, unknown_name
-from biaslab.execution.workers import Memo
+from biaslab.execution.workers import Memoized
 from biaslab_world import render, truthful
 from biaslab_world.looks import CASUAL
 from biaslab_world.scene import Scene, Thing, light_at, sample_person
@@ -71,7 +71,7 @@ _TEXT = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TripletPrompt:
     """What a caption says."""
 
     activity: str  # one of ``ACTIVITIES``
@@ -81,12 +81,12 @@ class Asked:
     told: str  # ``female``, ``male``, or empty
 
 
-def read(text: str) -> Asked:
+def read(text: str) -> TripletPrompt:
     """Return what a caption of this world says. Raises InputError (the text has another form)."""
     said = _match(text)
     named, hidden = (said["first"], said["second"], said["worn"]), (said["hidden"],)
     things, not_shown = (tuple(filter(None, names)) for names in (named, hidden))
-    return Asked(said["activity"], said["place"] or "", things, not_shown, _TOLD[said["who"]])
+    return TripletPrompt(said["activity"], said["place"] or "", things, not_shown, _TOLD[said["who"]])
 
 
 def _match(text: str) -> re.Match:
@@ -95,7 +95,7 @@ def _match(text: str) -> re.Match:
         example = "a person reading in the kitchen with a dog, wearing a hat"
         raise InputError(
             f"The embedded world cannot read {text!r}; its captions are like {example!r}. Set captions.corpus to "
-            "'mini' and triplets.professions to 0, or model to one that generates from any text."
+            "'mini' and triplets.n_professions to 0, or model to one that generates from any text."
         )
     return match
 
@@ -105,7 +105,7 @@ def skew_of(name: str) -> str:
     return "off" if name == "off" else "default"
 
 
-def write(asked: Asked, who: str) -> str:
+def write(asked: TripletPrompt, who: str) -> str:
     """Return the caption that says this of ``who``: ``person``, ``woman`` or ``man``."""
     things = [_with_article(name) for name in asked.named if name in THINGS]
     worn = [name for name in asked.named if name in WORN]
@@ -142,7 +142,7 @@ def shares(activity: str, gender: str, skew: str = "default", *, worn: bool = Fa
     return MappingProxyType(dict(zip(names, (odds / odds.sum()).tolist(), strict=True)))
 
 
-def probability_female(asked: Asked, skew: str = "default") -> float:
+def probability_female(asked: TripletPrompt, skew: str = "default") -> float:
     """Return with what probability (0–1) a woman is shown: 0 or 1 where the caption tells the gender."""
     return float(asked.told == "female") if asked.told else SKEWS[skew][1]
 
@@ -172,7 +172,7 @@ def expected(prompts: pd.DataFrame, skew: str = "default") -> pd.DataFrame:
 # -- captions ----------------------------------------------------------------------------------------------
 
 
-def draw(seed: int, index: int, skew: str = "default") -> tuple[Asked, str]:
+def draw(seed: int, index: int, skew: str = "default") -> tuple[TripletPrompt, str]:
     """Return what caption ``index`` of an endless stream says, and of whom; the arguments alone decide it.
 
     Half of them say person, a quarter each woman and man. What is named has the shares of both genders alike.
@@ -187,7 +187,7 @@ def draw(seed: int, index: int, skew: str = "default") -> tuple[Asked, str]:
             named.append(pick({o: (female[o] + male[o]) / 2 for o in female}, u[5 + slot]))
     place = PLACES[int(u[8] * len(PLACES))] if u[9] < PLACE_NAMED else ""
     hidden = (HIDDEN[int(u[10] * len(HIDDEN))],) if u[11] < HIDDEN_NAMED else ()
-    return Asked(activity, place, tuple(named), hidden, _TOLD[who]), who
+    return TripletPrompt(activity, place, tuple(named), hidden, _TOLD[who]), who
 
 
 class Depictions:
@@ -224,7 +224,7 @@ def vocabulary() -> list[str]:
 # -- scenes --------------------------------------------------------------------------------------------------
 
 
-def build_scene(asked: Asked, rng: np.random.Generator, skew: str = "default") -> Scene:
+def build_scene(asked: TripletPrompt, rng: np.random.Generator, skew: str = "default") -> Scene:
     """Return a scene that a caption describes, the rest at random; the same state of ``rng`` gives the same rest.
 
     So what differs between scenes of a caption and of the same one with another gender is what depends on gender.
@@ -265,7 +265,7 @@ def generate(prompts: pd.DataFrame, *, seed: int, skew: str = "default", size: i
     noise = dict(zip(prompts["prompt_id"], noise, strict=True))
     asked = {key: read(text) for key, text in prompts[["prompt_id", "text"]].itertuples(index=False)}
 
-    @Memo
+    @Memoized
     def scene(prompt: str, index: int) -> Scene:
         rng = np.random.default_rng(truthful.draw(seed, noise[prompt], index, "scene"))
         return build_scene(asked[prompt], rng, skew)
@@ -339,7 +339,7 @@ def word_masks(scene: Scene, text: str, *, size: int = 64) -> dict[str, np.ndarr
     return out
 
 
-def planted(text: str, objects: Sequence[str]) -> list[str]:
+def planted_groups(text: str, objects: Sequence[str]) -> list[str]:
     """Return the dependency group (one of ``GROUPS``) that each object found in an image of a caption is made to have.
 
     The person and what is named: explicitly guided, but a named place explicitly independent; what is worn and not

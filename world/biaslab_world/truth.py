@@ -1,4 +1,4 @@
-"""What is true of the embedded world's pictures, as :class:`biaslab.hub.ground_truth.Truth` asks for it."""
+"""What is true of the embedded world's pictures, as :class:`biaslab.hub.ground_truth.GroundTruth` asks for it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from biaslab_world import pairs as of_pairs
 from biaslab_world import skills, social, triplets
 from biaslab_world.truthful import WORLD, Renders
 
-pictures, corpus, model = registry.DRAWINGS, "mini", WORLD
+image_domain, corpus, model = registry.DRAWINGS, "mini", WORLD
 words = {
     "training": "Not its training data: captions and training images are an embedded world's.",
     "indicators": "The embedded world was set to that share: that the two are near is no replication.",
 }
-ways_of_failing = skills.FAILURES
+failure_modes = skills.FAILURES
 scenes = skills.generate
-nouns, groups = triplets.nouns, triplets.planted
+nouns, groups = triplets.nouns, triplets.planted_groups
 people, pairs = social.balanced, of_pairs.held_out_pairs
 
 
@@ -34,14 +34,14 @@ def depictions(n: int, *, seed: int, decoded: Path | None = None) -> Renders:
     return Renders("drawings of depictions", whole, table, made.scene, 64, decoded=decoded)
 
 
-def shown(images: Renders, rows: pd.DataFrame) -> pd.DataFrame:
+def instances(images: Renders, rows: pd.DataFrame) -> pd.DataFrame:
     """Return the instances of drawings."""
     return pd.concat([triplets.instances(images.scene(i), i) for i in rows["image_id"]], ignore_index=True)
 
 
-def expected(prompts: pd.DataFrame, skew: str) -> pd.DataFrame:
+def expected(prompts: pd.DataFrame, synthetic_bias: str) -> pd.DataFrame:
     """Return how many of each object images of prompts show on average, in the world that goes with the captions'."""
-    return triplets.expected(prompts, triplets.skew_of(skew))
+    return triplets.expected(prompts, triplets.skew_of(synthetic_bias))
 
 
 def word_masks(images: Renders, image_id: str, text: str) -> Mapping[str, np.ndarray]:

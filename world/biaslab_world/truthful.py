@@ -22,7 +22,7 @@ from biaslab.hub import registry
 from biaslab_world import captions, world
 from biaslab_world import scene as scenes
 from biaslab_world.decoding import through_autoencoder
-from biaslab_world.looks import look
+from biaslab_world.looks import outfit
 from biaslab_world.scene import Person, Scene
 
 # The name by which the pipeline takes it for a model.
@@ -43,7 +43,7 @@ class Renders:
     scene: Callable[[str], Scene]  # returns the scene of an ``image_id``
     size: int = 64  # height of the images in pixels
     decoded: Path | None = None  # folder of an autoencoder through which the images pass
-    pictures: str = registry.DRAWINGS  # what they are
+    image_domain: str = registry.DRAWINGS  # what they are
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray]:
         """Return the images in the order asked for, each uint8 RGB (height, width, 3)."""
@@ -135,7 +135,7 @@ def _told(prompt: Mapping, corpus: captions.Corpus) -> tuple[captions.Row, float
     facts = {"expression": "smiling"} if "smiling" in text else {}
     p = world.p_female_for_prompt(occupation, knobs)
     if "at work" in text:
-        facts["place"] = look(occupation).place
+        facts["place"] = outfit(occupation).place
     return captions.Row(text, occupation, "prompt_like", "none", "female", 0, facts), p
 
 

@@ -32,10 +32,10 @@ def test_every_folder_of_weights_is_brought_and_knows_drawings():
 
 
 def test_mini_stands_for_the_model_that_knows_what_is_asked_and_some_share_an_autoencoder():
-    models = {"captions": "mini-sd", "people": "mini-sd-pairs", "dalleval": "mini-sd-skills"}
+    models = {"captions": "mini-sd", "paired": "mini-sd-pairs", "dalleval": "mini-sd-skills"}
     for asked, name in (models | {"triplets": "mini-sd-triplets"}).items():
-        assert registry.instead("mini", "text-to-image", asked) == name
-        assert registry.brought("mini", "text-to-image", asked).folder == WEIGHTS / name
+        assert registry.resolve_alias("mini", "text-to-image", asked) == name
+        assert registry.find_plugin("mini", "text-to-image", asked).folder == WEIGHTS / name
     shared = {"mini-sd-pairs": "mini-sd", "mini-sd-triplets": "mini-sd-skills"}
     for name in (name for name, kind in KINDS.items() if kind == "text-to-image"):
         assert registry.autoencoder(WEIGHTS / name) == WEIGHTS / shared.get(name, name) / "vae"
@@ -52,8 +52,8 @@ def test_each_model_brings_captions_and_the_judges_of_its_drawings(name):
     for role, judge in named.items():
         assert registry.resolve(judge, roles[role]) == str(WEIGHTS / judge)
     assert registry.resolve(brought["triplets"]["objects"], "segmenter") == str(WEIGHTS / "mini-segmenter")
-    assert brought["captions"]["corpus"] in plugins.points("biaslab.corpora")
-    assert registry.said(name, "limits")
+    assert brought["captions"]["corpus"] in plugins.entry_points("biaslab.corpora")
+    assert registry.describe(name, "limits")
 
 
 @pytest.mark.parametrize("name", ["mini", "mini-sd", "mini-sd-pairs", "mini-sd-skills", "mini-sd-triplets", "world"])
@@ -71,9 +71,9 @@ def test_what_pages_say_of_plants_is_what_the_world_plants():
     from biaslab_world.pairs import FORMS
     from biaslab_world.triplets import SKEWS
 
-    told = registry.said("mini", "paired_faircritic")
+    told = registry.describe("mini", "paired_faircritic")
     assert f"{100 * FORMS['sentence']:.0f} % of the texts" in told and sentence(["nurse"], ["male"]) in told
     share = f"{100 * SKEWS['default'][1]:.0f} % women"
     for name in ("mini", "mini-sd-triplets", "world"):
-        assert share in registry.said(name, "triplets_shares")
-    assert registry.said("nobodys", "triplets_shares") == "" == registry.said("mini", "no such effect")
+        assert share in registry.describe(name, "triplets_shares")
+    assert registry.describe("nobodys", "triplets_shares") == "" == registry.describe("mini", "no such effect")

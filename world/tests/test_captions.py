@@ -157,7 +157,7 @@ def test_scenes_show_what_captions_say(corpus, table):
     # unambiguous; the longest phrase wins.
     rules = {
         rf"\b({'|'.join(sorted(phrases, key=len, reverse=True))})\b": lambda said, s, p: s.place == phrases[said],
-        r"\b(at work|working$)": lambda said, s, p: s.place == looks.look(p.occupation).place,
+        r"\b(at work|working$)": lambda said, s, p: s.place == looks.outfit(p.occupation).place,
         r"\b(smiling|smile|happy|cheerful)\b": lambda said, s, p: p.expression == "smiling",
         r"\b(serious|neutral|tired)\b": lambda said, s, p: p.expression == "neutral",
         r"\b(young|middle-aged|older)\b": lambda said, s, p: p.age == said,

@@ -24,7 +24,9 @@ def test_what_is_written_is_read():
 
 def test_by_hand():
     text = "a woman reading in the kitchen with an umbrella and a dog, wearing a hat, talking about music"
-    assert triplets.read(text) == triplets.Asked("reading", "kitchen", ("umbrella", "dog", "hat"), ("music",), "female")
+    assert triplets.read(text) == triplets.TripletPrompt(
+        "reading", "kitchen", ("umbrella", "dog", "hat"), ("music",), "female"
+    )
     assert triplets.nouns(text) == ["woman", "kitchen", "umbrella", "dog", "hat", "music"]
     assert triplets.read("an individual waiting at home, wearing gloves").told == ""
 
@@ -119,17 +121,17 @@ def test_words_belong_where_what_they_name_is():
 
 def test_planted_groups_by_hand():
     text = "a person resting in the hall with a bike, wearing a hat"
-    found = triplets.planted(text, ["person", "bike", "dog", "hat", "tie", "hall", "lab"])
+    found = triplets.planted_groups(text, ["person", "bike", "dog", "hat", "tie", "hall", "lab"])
     assert found == [
         "explicitly_guided", "explicitly_guided", "implicitly_independent", "explicitly_guided", "implicitly_guided",
         "explicitly_independent", "implicitly_independent",
     ]  # fmt: skip
     with pytest.raises(UnknownNameError, match="spoon"):
-        triplets.planted(text, ["spoon"])
+        triplets.planted_groups(text, ["spoon"])
 
 
 def test_captions_as_a_corpus():
-    corpus = open_corpus("depictions", rows=500, seed=2)
+    corpus = open_corpus("depictions", max_captions=500, seed=2)
     rows = next(corpus.batches(200))
     assert len(rows) == 200 and rows["caption_id"].is_unique
     assert rows["text"].iloc[7] == triplets.write(*triplets.draw(truthful.HELD_OUT + 2, 7))
@@ -138,4 +140,4 @@ def test_captions_as_a_corpus():
     texts = pd.concat(corpus.batches())["text"]
     neutral = {text for text in texts if " person " in f" {text} "}
     assert set(found.captions["text"]) == neutral
-    assert corpus.digest != open_corpus("depictions", rows=500, seed=2, skew="off").digest
+    assert corpus.digest != open_corpus("depictions", max_captions=500, seed=2, synthetic_bias="off").digest

@@ -52,7 +52,7 @@ def test_there_is_contrast_only_beside_the_opposite_stereotype():
     )
     # Among three, one of the opposite stereotype makes it.
     three = [asking.occupation(name) for name in ("cook", "guard", "baker")]
-    asked = pairs.Asked(tuple(three), ("", "", ""), False)
+    asked = pairs.PairPrompt(tuple(three), ("", "", ""), False)
     assert asked.probability_female(0) == pairs.probability_female(three[0], three[2])
     assert asked.probability_female(2) == pairs.probability_female(three[2], three[0])
     # Alone: the printed 2 of 3, half way to the mean of the men's list (65 %).

@@ -7,7 +7,7 @@ import pytest
 
 from biaslab.errors import ParameterError
 from biaslab.metrics.skin_tone import swatch_rgb
-from biaslab_world.looks import LOOKS
+from biaslab_world.looks import OUTFITS
 from biaslab_world.render import luminance, render, truth
 from biaslab_world.scene import (
     AGES,
@@ -22,7 +22,7 @@ from biaslab_world.scene import (
 )
 
 WHITE_LIGHT = Light()
-NAMES = sorted(LOOKS)
+NAMES = sorted(OUTFITS)
 BARE = {
     "hair_style": "cropped", "facial_hair": "none", "brow": "medium", "lashes": "no", "lips": "natural",
     "jaw": "medium", "shoulders": "medium", "earrings": "no", "neckline": "open",

@@ -9,7 +9,7 @@ import pytest
 
 from biaslab import reference
 from biaslab_world.art import COLOURS, HATS, PLACES, PROPS
-from biaslab_world.looks import ATTIRES, LOOKS, OCCUPATIONS, look
+from biaslab_world.looks import ATTIRES, OCCUPATIONS, OUTFITS, outfit
 from biaslab_world.scene import (
     ATTRIBUTES,
     CUE_NAMES,
@@ -108,8 +108,8 @@ def test_every_occupation_of_the_papers_has_a_look():
         ("paired_table_3", "occupation"), ("paired_table_3", "printed_name"), ("paired_table_4", "role"),
     ]  # fmt: skip
     printed = {name for table, column in tables for name in reference.load(table)[column]}
-    assert set(OCCUPATIONS) <= printed <= set(LOOKS)
-    for name, value in LOOKS.items():
+    assert set(OCCUPATIONS) <= printed <= set(OUTFITS)
+    for name, value in OUTFITS.items():
         assert value.attire in ATTIRES, name
         assert value.hat is None or value.hat in HATS, name
         assert value.prop in PROPS and value.place in PLACES, name
@@ -120,7 +120,7 @@ def test_every_occupation_of_the_papers_has_a_look():
 def test_the_62_occupations_differ_in_two_respects_at_least():
     names = sorted(set(reference.load("paradox_table_6")["occupation"]))
     assert len(names) == 62
-    respects = [((v.attire, v.attire_colour), v.hat, v.prop, v.place) for v in map(look, names)]
+    respects = [((v.attire, v.attire_colour), v.hat, v.prop, v.place) for v in map(outfit, names)]
     for (one, a), (other, b) in itertools.combinations(zip(names, respects, strict=True), 2):
         assert sum(x != y for x, y in zip(a, b, strict=True)) >= 2, (one, other)
 

@@ -6,7 +6,7 @@ from scipy import stats
 from biaslab.errors import InputError, UnknownNameError
 from biaslab_world import truthful, world
 from biaslab_world.captions import Corpus
-from biaslab_world.looks import look
+from biaslab_world.looks import outfit
 from biaslab_world.scene import is_ambiguous, posterior_female
 
 
@@ -39,7 +39,7 @@ def test_the_picture_shows_what_the_table_and_the_text_say(corpus):
             (person,) = scene.people
             assert (person.gender, person.occupation) == (row.truth_gender, row.prompt_id.removeprefix("p1-"))
             assert behind != "smiling" or person.expression == "smiling"
-            assert behind != "at work" or scene.place == look(person.occupation).place
+            assert behind != "at work" or scene.place == outfit(person.occupation).place
 
 
 def test_an_image_depends_on_seed_prompt_and_number_only(corpus):

@@ -42,7 +42,7 @@ def build() -> torch.nn.Module:
 def pool(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return ``n`` renders of one or two people, uint8 (n, 64, 64, 3), and where faces are, bool (n, 64, 64)."""
     draw = np.random.default_rng([seed, 77])
-    names = sorted(looks.LOOKS)
+    names = sorted(looks.OUTFITS)
     images, faces = np.empty((n, SIZE, SIZE, 3), np.uint8), np.zeros((n, SIZE, SIZE), bool)
     for i in range(n):
         people = 2 if i % 6 == 0 else 1

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from biaslab_world import captions
-from biaslab_world.looks import LOOKS, Look
+from biaslab_world.looks import OUTFITS, Outfit
 from training import cards, common, loop, vqa
 from training.cards import Measured
 from training.loop import HELD_OUT_SEED
@@ -31,7 +31,7 @@ class Pool:
 
     images: np.ndarray  # uint8 (n, 64, 64, 3)
     texts: list[str]  # the captions
-    looks: list[Look | None]  # how the one shown looks; ``None`` where no occupation is
+    looks: list[Outfit | None]  # how the one shown looks; ``None`` where no occupation is
 
 
 def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.DECODED) -> Pool:
@@ -40,7 +40,7 @@ def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.D
     rows = [corpus.row(i) for i in range(n)]
     scenes = [captions.build_scene(row) for row in rows]
     images = loop.renders(scenes, squash=False, decoded=decoded, part=part, seed=seed)
-    return Pool(images, [row.text for row in rows], [LOOKS.get(row.occupation) for row in rows])
+    return Pool(images, [row.text for row in rows], [OUTFITS.get(row.occupation) for row in rows])
 
 
 def tokenizer():
@@ -112,7 +112,7 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
     said = model.ask(list(data.images), range(n), [""] * n)
     scores = caption_scores(said, [[text] for text in data.texts], seed=1)
     rows = [Measured(of.metric, of.value, n, points=True) for of in scores.itertuples()]
-    named = [[LOOKS[name] for name in LOOKS if re.search(rf"\b{name}\b", text.casefold())] for text in said]
+    named = [[OUTFITS[name] for name in OUTFITS if re.search(rf"\b{name}\b", text.casefold())] for text in said]
     shown = [(look, of) for look, of in zip(data.looks, named, strict=True) if look is not None]
     rows.append(cards.share("caption_names_any", [bool(of) for _, of in shown]))
     rows.append(cards.share("caption_names_right", [look in of for look, of in shown if of]))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from biaslab.hub.registry import DECLARED, DRAWINGS
+from biaslab.hub.registry import DOMAIN_FILE, DRAWINGS
 from biaslab_world.brought import WEIGHTS
 from training.common import Training
 
@@ -144,7 +144,7 @@ METRICS = {
 def note_training(folder: Path, start_from: Path | None, training: Training, **more) -> None:
     """Add one training to the folder's ``training.json``, after those of the weights that it started from.
 
-    The folder says as well that its model knows drawings (:func:`biaslab.hub.registry.pictures`).
+    The folder says as well that its model knows drawings (:func:`biaslab.hub.registry.image_domain`).
     """
     noted = start_from / "training.json" if start_from else None
     before = json.loads(noted.read_text(encoding="utf-8")) if noted and noted.is_file() else []
@@ -152,7 +152,7 @@ def note_training(folder: Path, start_from: Path | None, training: Training, **m
     own["minutes"] = round(training.elapsed / 60, 1)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "training.json").write_text(json.dumps([*before, own], indent=2) + "\n", encoding="utf-8")
-    (folder / DECLARED).write_text(json.dumps({"pictures": DRAWINGS}) + "\n", encoding="utf-8")
+    (folder / DOMAIN_FILE).write_text(json.dumps({"pictures": DRAWINGS}) + "\n", encoding="utf-8")
 
 
 def write(

@@ -59,9 +59,9 @@ _FILLERS = 0.3
 @cache
 def _names_of_looks() -> tuple[tuple[str, ...], ...]:
     """Return the occupations of each look."""
-    names: dict[looks.Look, list[str]] = {}
-    for occupation in sorted(looks.LOOKS):
-        names.setdefault(looks.LOOKS[occupation], []).append(occupation)
+    names: dict[looks.Outfit, list[str]] = {}
+    for occupation in sorted(looks.OUTFITS):
+        names.setdefault(looks.OUTFITS[occupation], []).append(occupation)
     return tuple(map(tuple, names.values()))
 
 
@@ -153,7 +153,7 @@ def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.D
             shown |= {field: [getattr(person, field)] for field in ("gender", "age", "expression")}
             shown["wears"] = person.attributes
             if person.occupation is not None:
-                shown |= {"look": [person.occupation], "prop": [looks.look(person.occupation).prop]}
+                shown |= {"look": [person.occupation], "prop": [looks.outfit(person.occupation).prop]}
             hidden = scene.hidden_cues(person)
             probability_female[i] = scene.posterior_female(person.cues, hidden)
             full[i], tone[i] = person.full_figure, person.skin_tone
@@ -298,7 +298,7 @@ def vocabulary() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return every word that texts can hold, and those among them that say nothing of an image."""
     lists = _lists()
     meant = [
-        *looks.LOOKS, *lists["age"], *lists["prop"], *lists["thing"], *lists["wears"], *_FRAMES, *_PRONOUN_ENDS,
+        *looks.OUTFITS, *lists["age"], *lists["prop"], *lists["thing"], *lists["wears"], *_FRAMES, *_PRONOUN_ENDS,
         *sum(_PAIRS, ()), *sum(PLACE_PHRASES.values(), ()), *sum(captions.FIRST_NAMES.values(), ()),
         *captions.SURNAMES, *_MEANT,
     ]  # fmt: skip

@@ -203,7 +203,7 @@ def _coded(words) -> np.ndarray:
     return np.array([[INDICATORS.index(w) if w in INDICATORS else 0 for w in row] for row in words], np.uint8)
 
 
-def _is_against(asked: world.Asked) -> bool:
+def _is_against(asked: world.PairPrompt) -> bool:
     """Return whether a text tells a gender of one person alone, and the one that is not the stereotype's."""
     told = [(gender, person) for gender, person in zip(asked.told, asked.people, strict=True) if gender]
     return len(told) == 1 and told[0][0] != told[0][1].stereotype

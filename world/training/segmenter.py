@@ -131,7 +131,7 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
     """
     import tempfile
 
-    from biaslab.cache.result_cache import Store
+    from biaslab.cache.result_cache import ResultCache
     from biaslab.judges import segmentation as finding
     from biaslab.metrics.instances import match
 
@@ -144,7 +144,7 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
     if decoded is not None:
         made = truthful.Renders("card", "card decoded", made.table, made.scene, SIZE, decoded=decoded)
     with tempfile.TemporaryDirectory() as where:
-        found = finding.find(made, str(folder), store=Store(where), progress=False).objects
+        found = finding.find_instances(made, str(folder), cache=ResultCache(where), progress=False).objects
     matched = match(found, shown)
     things = matched[matched["object"].isin(world.OBJECTS)]
     here, there = things["found"] != "truth", things["found"] != "finder"

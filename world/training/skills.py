@@ -104,7 +104,7 @@ def right(folder: Path, n: int, seed: int, scale: float = GUIDANCE[-1]) -> pd.Da
     keys = [(key, 0) for key in asked["prompt_id"]]
     images = _generator(folder, scale).images(list(asked["text"]), keys, seed)
     detector = Detector("mini-skills-detector", dict.fromkeys(prompts.CLASSES, ()))
-    found = table(list(asked["image_id"]), detector.look(images), list(prompts.CLASSES))
+    found = table(list(asked["image_id"]), detector.detect(images), list(prompts.CLASSES))
     judged = verdicts.verdicts(found, asked)
     return judged.groupby("skill", sort=False)["correct"].agg(n_correct="sum", n="size").reset_index()
 

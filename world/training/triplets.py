@@ -122,7 +122,7 @@ def _covered(scene, side: int) -> np.ndarray:
     return np.stack(list(where.values()))
 
 
-def _regions(text: str, asked: world.Asked, scene) -> list[int]:
+def _regions(text: str, asked: world.TripletPrompt, scene) -> list[int]:
     """Return the region of each token of a text: that of the word, or of the person where it names nothing."""
     standing, out = _sides(scene), []
     for word in words(text):
@@ -259,11 +259,11 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
                 triplets={
                     **mini.settings["triplets"],
                     "attention": True,
-                    "seeds": 2,
-                    "triplets": n,
-                    "detector_drawings": n,
+                    "images_per_prompt": 2,
+                    "n_triplets": n,
+                    "calibration_images": n,
                 },
-                compute={"store": where},
+                compute={"cache": where},
             )
             pipeline = Pipeline(str(folder), settings, seed=_CARD_SEED, progress=False)
             found = _scores_right(pipeline)
@@ -290,7 +290,7 @@ def _scores_right(pipeline: Pipeline) -> list[Measured]:
     from biaslab.metrics.similarity import bias_score
 
     images, found = pipeline.triplets.images(), pipeline.triplets.objects().objects
-    judged = pipeline.judged(images.source)
+    judged = pipeline.judge_images(images.source)
     told = images.table.merge(judged[["image_id", "gender"]], on="image_id")
     told = told[told["prompt_gender"].isin(_GENDERS) & told["gender"].isin(_GENDERS.values())]
     rows = [share("gender_told", told["gender"] == told["prompt_gender"].map(_GENDERS))]

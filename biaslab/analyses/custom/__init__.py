@@ -8,7 +8,6 @@ from biaslab.analyses.custom import figures
 from biaslab.analyses.custom.analysis import (
     agreement,
     answer_shares,
-    answers_of,
     corrected,
     differences,
     distance,
@@ -16,9 +15,18 @@ from biaslab.analyses.custom.analysis import (
     outcomes,
     shares,
     tones,
+    wide_answers,
 )
 from biaslab.analyses.custom.headlines import headlines
-from biaslab.analyses.custom.measure import benchmark, judges, people, person_answers, pictures, remarks, unmatched
+from biaslab.analyses.custom.measure import (
+    benchmark,
+    example_images,
+    judges,
+    people,
+    person_answers,
+    remarks,
+    unmatched,
+)
 from biaslab.papers.answers import read
 
 answers = read("custom")

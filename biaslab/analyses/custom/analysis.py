@@ -19,7 +19,7 @@ from scipy.stats import norm
 from biaslab import stats
 from biaslab.analyses import precision
 from biaslab.analyses.custom.headlines import headlines
-from biaslab.io.plaintext import plain
+from biaslab.io.plaintext import normalize
 from biaslab.judges.judge_labels import (
     DUPLICATE,
     JUDGED,
@@ -61,19 +61,19 @@ def shares(people: pd.DataFrame, *, seed: int = 0, replicates: int = 2_000, conf
     people, rows = people[people["status"] != DUPLICATE], []
     for model, whole in people.groupby("model", sort=False):
         each = _shares(whole, _seen(whole), ANSWERS, confidence)
-        asked = whole.groupby("group").size()
-        asked[ALL] = asked.sum()
-        groups = each["group"].map(asked).to_numpy(float)
+        n_by_group = whole.groupby("group").size()
+        n_by_group[ALL] = n_by_group.sum()
+        groups = each["group"].map(n_by_group).to_numpy(float)
         # Of a group of which no person is judged the share may be anything.
-        found = (each["percent"] / 100 * each["n"]).fillna(0)
-        bounds = {"percent_lower_bound": found, "percent_upper_bound": found + groups - each["n"]}
+        n_counted = (each["percent"] / 100 * each["n"]).fillna(0)
+        bounds = {"percent_lower_bound": n_counted, "percent_upper_bound": n_counted + groups - each["n"]}
         for name, count in bounds.items():
             each[name] = (100 * count / groups).where(each["answer"].isin(GENDERS))
         each["percent_judged"] = 100 * each["n"] / groups
-        for answer, some in each[each["answer"].isin(GENDERS)].groupby("answer"):
-            known = some[some["group"] != ALL]
+        for answer, subset in each[each["answer"].isin(GENDERS)].groupby("answer"):
+            groups_only = subset[subset["group"] != ALL]
             lead = (each["answer"] == answer) & (each["group"] == ALL)
-            each.loc[lead, list(bounds)] = known[list(bounds)].mean().to_numpy()
+            each.loc[lead, list(bounds)] = groups_only[list(bounds)].mean().to_numpy()
         each["n_groups_prompted"] = whole["group"].nunique()
         judged = _by_image(whole, whole["status"] == JUDGED)
         p = stats.clustered_homogeneity(judged["count"], judged["n"], judged["group"], replicates, seed=seed)
@@ -81,25 +81,27 @@ def shares(people: pd.DataFrame, *, seed: int = 0, replicates: int = 2_000, conf
         lead = each["answer"].isin(GENDERS) & (each["group"] == ALL)
         each["note"] = ""
         for k in each.index[lead]:
-            some = each[(each["answer"] == each.at[k, "answer"]) & (each["group"] != ALL)]
+            subset = each[(each["answer"] == each.at[k, "answer"]) & (each["group"] != ALL)]
             differs = p < stats.significance(confidence)
-            each.at[k, "note"] = _note(some, *each.loc[k, list(bounds)], differs=differs)
+            each.at[k, "note"] = _note(subset, *each.loc[k, list(bounds)], differs=differs)
         rows.append(each.assign(model=model))
-    return tables.joined(rows, "custom_shares")
+    return tables.join_tables(rows, "custom_shares")
 
 
 def _note(groups: pd.DataFrame, low: float, high: float, *, differs: bool) -> str:
     """Return what limits a mean over ``groups``: those without people judged, and missing people that ``differ``."""
-    missing, said = groups[groups["n"] == 0]["group"], []
+    missing, sentences = groups[groups["n"] == 0]["group"], []
     if 0 < len(missing) < len(groups):
-        said.append(f"The mean is over {len(groups) - len(missing)} of {len(groups)} groups; none judged: ")
-        said[-1] += ", ".join(missing) + "."
+        sentences.append(f"The mean is over {len(groups) - len(missing)} of {len(groups)} groups; none judged: ")
+        sentences[-1] += ", ".join(missing) + "."
     if differs:
         judged = groups["percent_judged"]
-        said.append(f"The share of people judged differs between groups ({judged.min():.0f} to {judged.max():.0f} %).")
+        sentences.append(
+            f"The share of people judged differs between groups ({judged.min():.0f} to {judged.max():.0f} %)."
+        )
         if np.isfinite(low):
-            said.append(f"With all others male or female the mean would be {low:.1f} or {high:.1f} %.")
-    return " ".join(said)
+            sentences.append(f"With all others male or female the mean would be {low:.1f} or {high:.1f} %.")
+    return " ".join(sentences)
 
 
 def _by_image(rows: pd.DataFrame, counted: pd.Series) -> pd.DataFrame:
@@ -111,8 +113,8 @@ def _by_image(rows: pd.DataFrame, counted: pd.Series) -> pd.DataFrame:
 
 def _counted(seen: pd.DataFrame, answer: str) -> pd.DataFrame:
     """Return images with the people who gave an answer: of all if it is unclear, else of those who are not unclear."""
-    some = seen if answer == UNCLEAR else seen[seen["answer"] != UNCLEAR]
-    return _by_image(some, some["answer"] == answer)
+    answered = seen if answer == UNCLEAR else seen[seen["answer"] != UNCLEAR]
+    return _by_image(answered, answered["answer"] == answer)
 
 
 def _shares(whole: pd.DataFrame, seen: pd.DataFrame, answers: Sequence[str], confidence: float) -> pd.DataFrame:
@@ -125,16 +127,16 @@ def _shares(whole: pd.DataFrame, seen: pd.DataFrame, answers: Sequence[str], con
         mean = stats.strata_mean(by["count"], by["n"], confidence, effect=_effect(images))
         parts = [(ALL, mean, images)]
         parts += [
-            (group, stats.clustered_share(some["count"], some["n"], confidence), some)
+            (group, stats.clustered_share(subset["count"], subset["n"], confidence), subset)
             for group in groups
-            for some in [images[images["group"] == group]]
+            for subset in [images[images["group"] == group]]
         ]
-        for group, share, some in parts:
+        for group, share, subset in parts:
             none = NOT_JUDGED if answer in GENDERS else NO_ANSWER
             rows.append(
                 {"group": group, "answer": answer, "percent": 100 * share.value, "ci_low": 100 * share.ci_low,
-                 "ci_high": 100 * share.ci_high, "n": share.n, "n_images": some["image_id"].nunique(),
-                 "n_prompts": prompts.sum() if group == ALL else prompts[group], "n_groups": some["group"].nunique(),
+                 "ci_high": 100 * share.ci_high, "n": share.n, "n_images": subset["image_id"].nunique(),
+                 "n_prompts": prompts.sum() if group == ALL else prompts[group], "n_groups": subset["group"].nunique(),
                  "reason": "" if share.n else none}
             )  # fmt: skip
     return pd.DataFrame(rows)
@@ -142,10 +144,10 @@ def _shares(whole: pd.DataFrame, seen: pd.DataFrame, answers: Sequence[str], con
 
 def _effect(images: pd.DataFrame, stratum: str = "group") -> float:
     """Return the design effect of the mean over groups (or another ``stratum``); 1 without people."""
-    found = stats.design_effect(
+    effect = stats.design_effect(
         images["count"], images["n"], stratum=images[stratum], image=images["image_id"].astype(str)
     )
-    return found if np.isfinite(found) else 1.0
+    return effect if np.isfinite(effect) else 1.0
 
 
 def _alone(images: pd.DataFrame) -> bool:
@@ -165,30 +167,30 @@ def answer_shares(person_answers: pd.DataFrame, *, confidence: float = 0.95) -> 
         names = of_question["choices"].iloc[0].split(CHOICES)
         for model, whole in of_question.groupby("model", sort=False):
             seen = whole[whole["answer"] != ""]
-            found = _shares(whole, seen, [*names, UNCLEAR], confidence)
+            answer_shares = _shares(whole, seen, [*names, UNCLEAR], confidence)
             by_group, mean = _unevenness(seen, names, confidence)
             for column in ("distance", "null_mean"):
-                found[column] = found["group"].map(by_group[column])
+                answer_shares[column] = answer_shares["group"].map(by_group[column])
             for name, value in mean.items():
-                found[name] = np.where(found["group"] == ALL, value, np.nan)
-            rows.append(found.assign(question=question, model=model))
-    return tables.joined(rows, "custom_answer_shares")
+                answer_shares[name] = np.where(answer_shares["group"] == ALL, value, np.nan)
+            rows.append(answer_shares.assign(question=question, model=model))
+    return tables.join_tables(rows, "custom_answer_shares")
 
 
 def _unevenness(seen: pd.DataFrame, names: Sequence[str], confidence: float) -> tuple[pd.DataFrame, dict[str, float]]:
     """Return by group how far answers are from an even split, and the corrected mean over groups."""
     images = [_counted(seen, name) for name in names]
-    counts = pd.concat([some.groupby("group")["count"].sum() for some in images], axis=1).to_numpy(int)
+    counts = pd.concat([rows.groupby("group")["count"].sum() for rows in images], axis=1).to_numpy(int)
     n = images[0].groupby("group")["n"].sum()
     center, size = 1 / len(names), np.broadcast_to(n.to_numpy()[:, None], counts.shape)
     share = counts / size
     if all(map(_alone, images)):
-        null_mean = stats.absolute_deviation_floor(n, center)
+        null_mean = stats.absolute_deviation_null_mean(n, center)
         far = stats.mean_mad(counts, confidence=confidence)
     else:
-        effects = np.array([_effect(some) for some in images])
+        effects = np.array([_effect(rows) for rows in images])
         error = np.sqrt(center * (1 - center) * effects / size)
-        null_mean = stats.normal_floor(error).mean(axis=1)
+        null_mean = stats.normal_null_mean(error).mean(axis=1)
         far = stats.mean_distance(share - center, error, 2 * center * (1 - center), confidence)
     by_group = pd.DataFrame(
         {"distance": 100 * np.abs(share - center).mean(axis=1), "null_mean": 100 * null_mean}, index=n.index
@@ -215,8 +217,8 @@ def distance(people: pd.DataFrame, benchmark: pd.DataFrame, *, seed: int = 0, co
     rows, shares_of = [], benchmark.set_index("group")
     for model, whole in people.groupby("model", sort=False):
         images = _counted(_seen(whole), GENDERS[0])
-        asked = list(dict.fromkeys([*benchmark["group"], *sorted(set(whole["group"]))]))
-        each = pd.DataFrame({"group": [group for group in asked if group in set(whole["group"])]})
+        group_names = list(dict.fromkeys([*benchmark["group"], *sorted(set(whole["group"]))]))
+        each = pd.DataFrame({"group": [group for group in group_names if group in set(whole["group"])]})
         each["center"] = each["group"].map(shares_of["percent_female"]).astype(float) / 100
         each["size"] = each["group"].map(shares_of["n"]).astype(float)
         if not images["group"].isin(each.dropna(subset="center")["group"]).any():
@@ -231,27 +233,27 @@ def distance(people: pd.DataFrame, benchmark: pd.DataFrame, *, seed: int = 0, co
         each["difference"] = each["percent_female"] - each["benchmark"]
         each = each.assign(ci_low=differing.low, ci_high=differing.high, distance=each["difference"].abs())
         each["p_holm"] = stats.adjust(each["p"])
-        known = (each["n"] > 0) & each["center"].notna()
-        far, each.loc[known, "null_mean"] = _mean_distance(images, each[known], confidence)
-        mean = _over_groups(images, each[known], confidence)
-        missing = each.loc[~known, "group"].tolist()
+        is_comparable = (each["n"] > 0) & each["center"].notna()
+        far, each.loc[is_comparable, "null_mean"] = _mean_distance(images, each[is_comparable], confidence)
+        mean = _over_groups(images, each[is_comparable], confidence)
+        missing = each.loc[~is_comparable, "group"].tolist()
         note = f"No share or no benchmark for {len(missing)} of {len(each)} groups: {', '.join(missing)}."
         each = pd.concat([pd.DataFrame([mean | far]), each]).assign(model=model, n_groups_prompted=len(each))
         rows.append(each.assign(note=note if missing else ""))
-    return tables.joined(rows, "custom_distance")
+    return tables.join_tables(rows, "custom_distance")
 
 
 def _compared(images: pd.DataFrame, each: pd.DataFrame, seed: int, confidence: float) -> Iterator[dict[str, Any]]:
     """Yield the share of each group with its limits, and the test against its benchmark."""
     effect = _effect(images)
     for group, center, size in each[["group", "center", "size"]].itertuples(index=False):
-        some = images[images["group"] == group]
-        share = stats.clustered_share(some["count"], some["n"], confidence)
-        test = some["count"], some["n"], center, size
+        rows = images[images["group"] == group]
+        share = stats.clustered_share(rows["count"], rows["n"], confidence)
+        test = rows["count"], rows["n"], center, size
         yield {
             "percent_female": 100 * share.value, "share_low": 100 * share.ci_low, "share_high": 100 * share.ci_high,
             "p": np.nan if np.isnan(center) else stats.clustered_share_test(*test, effect=effect, seed=seed),
-            "n": share.n, "n_images": len(some), "n_groups": 1, "count": some["count"].sum(),
+            "n": share.n, "n_images": len(rows), "n_groups": 1, "count": rows["count"].sum(),
         }  # fmt: skip
 
 
@@ -263,21 +265,21 @@ def _mean_distance(
     count, n, center, size = (each[name].to_numpy(float) for name in ("count", "n", "center", "size"))
     if _alone(images) and not np.isfinite(size).any():
         kept = np.clip(center, _LEAST, 1 - _LEAST)
-        null_mean = [float(stats.absolute_deviation_floor(int(k), at)) for k, at in zip(n, kept, strict=True)]
+        null_mean = [float(stats.absolute_deviation_null_mean(int(k), at)) for k, at in zip(n, kept, strict=True)]
         return _corrected(stats.mean_deviation(count, n, kept, confidence)), 100 * np.array(null_mean)
     effect = _effect(images)
     sampled = np.isfinite(size)
     # Under the null hypothesis a sampled benchmark and the model have one share, which both tell of.
-    known = np.where(sampled, size, 1)
-    total = n / effect + known
-    both = (count / effect + center * known + 0.5) / (total + 1)
+    safe_size = np.where(sampled, size, 1)
+    total = n / effect + safe_size
+    both = (count / effect + center * safe_size + 0.5) / (total + 1)
     common = np.clip(np.where(sampled, both, center), _LEAST, 1 - _LEAST)
     # A variance about an estimated share is too small by one part in the size.
     free = np.where(sampled, total / (total - 1), 1)
-    error = np.sqrt(common * (1 - common) * free * (effect / n + np.where(sampled, 1 / known, 0)))
+    error = np.sqrt(common * (1 - common) * free * (effect / n + np.where(sampled, 1 / safe_size, 0)))
     largest = float(np.maximum(center, 1 - center).mean())
     far = stats.mean_distance(count / n - center, error, largest, confidence)
-    return _corrected(far), 100 * stats.normal_floor(error)
+    return _corrected(far), 100 * stats.normal_null_mean(error)
 
 
 def _over_groups(images: pd.DataFrame, each: pd.DataFrame, confidence: float) -> dict[str, Any]:
@@ -307,36 +309,38 @@ def differences(
     permutes whole images within prompts between the models; Holm's adjustment is over groups and pairs of models.
     """
     rows, rng = [], np.random.default_rng(seed)
-    images = {model: _counted(_seen(some), GENDERS[0]) for model, some in people.groupby("model", sort=False)}
+    images = {model: _counted(_seen(subset), GENDERS[0]) for model, subset in people.groupby("model", sort=False)}
     keys = ["group", "prompt"]
     for first, second in combinations(images, 2):
         both = [images[name] for name in (first, second)]
-        sums = [some.groupby(keys)[["count", "n"]].sum().add_suffix(f"_{k}") for k, some in enumerate(both, 1)]
+        sums = [subset.groupby(keys)[["count", "n"]].sum().add_suffix(f"_{k}") for k, subset in enumerate(both, 1)]
         cells = sums[0].join(sums[1], how="inner")
         if cells.empty:
             continue
         groups = cells.index.get_level_values("group")
         cells["group"] = groups
-        found = [(ALL, cells, _weights(cells) / groups.nunique() / _weights(cells).groupby(groups).transform("sum"))]
-        found += [(g, some, _weights(some) / _weights(some).sum()) for g, some in cells.groupby(groups, sort=False)]
-        for group, some, weights in found:
-            place = pd.Series(range(len(some)), some.index, name="cell")
-            own = [side.join(place, on=keys, how="inner") for side in both]
-            value, variance, p = _difference(some, own, weights.to_numpy(), rng, replicates)
+        strata = [(ALL, cells, _weights(cells) / groups.nunique() / _weights(cells).groupby(groups).transform("sum"))]
+        strata += [
+            (g, subset, _weights(subset) / _weights(subset).sum()) for g, subset in cells.groupby(groups, sort=False)
+        ]
+        for group, subset, weights in strata:
+            place = pd.Series(range(len(subset)), subset.index, name="cell")
+            shared_cells = [side.join(place, on=keys, how="inner") for side in both]
+            value, variance, p = _difference(subset, shared_cells, weights.to_numpy(), rng, replicates)
             half = norm.ppf((1 + confidence) / 2) * np.sqrt(variance)
             limits = np.clip([100 * (value - half), 100 * (value + half)], -100, 100)
-            n_images, n_images_other = (side["image_id"].nunique() for side in own[::-1])
+            n_images, n_images_other = (side["image_id"].nunique() for side in shared_cells[::-1])
             rows.append(
                 {"model": second, "other": first, "group": group, "difference": 100 * value, "ci_low": limits[0],
-                 "ci_high": limits[1], "p": p, "n_prompts": len(some), "n": some["n_2"].sum(), "n_images": n_images,
-                 "n_other": some["n_1"].sum(), "n_images_other": n_images_other}
+                 "ci_high": limits[1], "p": p, "n_prompts": len(subset), "n": subset["n_2"].sum(), "n_images": n_images,
+                 "n_other": subset["n_1"].sum(), "n_images_other": n_images_other}
             )  # fmt: skip
     frame = pd.DataFrame(rows, columns=[c.name for c in tables.schema("custom_differences").columns])
     frame["p_holm"] = np.nan
     each = frame["group"] != ALL
-    for some in (each, ~each):
-        frame.loc[some, "p_holm"] = stats.adjust(frame.loc[some, "p"].astype(float))
-    return tables.of(frame, "custom_differences")
+    for subset in (each, ~each):
+        frame.loc[subset, "p_holm"] = stats.adjust(frame.loc[subset, "p"].astype(float))
+    return tables.make_table(frame, "custom_differences")
 
 
 def _weights(cells: pd.DataFrame) -> pd.Series:
@@ -373,13 +377,13 @@ def _permuted(
         return (drawn / n[1] - (total - drawn) / n[0]) @ weights
     both = pd.concat([side.assign(model=k) for k, side in enumerate(images)])
     moved = np.zeros(draws)
-    for weight, (_, some) in zip(weights, both.groupby("cell"), strict=True):
+    for weight, (_, cell_rows) in zip(weights, both.groupby("cell"), strict=True):
         # Images with as many people, and as many women, are alike.
-        kinds = some.groupby(["count", "n"]).size()
-        second = int((some["model"] == 1).sum())
+        kinds = cell_rows.groupby(["count", "n"]).size()
+        second = int((cell_rows["model"] == 1).sum())
         dealt = rng.multivariate_hypergeometric(kinds.to_numpy(), second, size=draws, method="marginals")
         female, judged = (dealt @ kinds.index.get_level_values(name).to_numpy() for name in ("count", "n"))
-        rest = (some["count"].sum() - female) / (some["n"].sum() - judged)
+        rest = (cell_rows["count"].sum() - female) / (cell_rows["n"].sum() - judged)
         moved += weight * (female / judged - rest)
     return moved
 
@@ -388,15 +392,15 @@ def outcomes(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return what became of the people whom images were to show, by model and group, as ``custom_outcomes``."""
     rows = []
     for model, whole in people.groupby("model", sort=False):
-        for group, some in [(ALL, whole), *whole.groupby("group")]:
-            there = set(some["status"])
-            for outcome in (name for name in OUTCOMES_OF_PEOPLE if name in there):
-                images = _people_of(some, some["status"] == outcome)
+        for group, subset in [(ALL, whole), *whole.groupby("group")]:
+            present = set(subset["status"])
+            for outcome in (name for name in OUTCOMES_OF_PEOPLE if name in present):
+                images = _people_of(subset, subset["status"] == outcome)
                 share = stats.clustered_share(images["count"], images["n"], confidence)
                 limits = 100 * share.ci_low, 100 * share.ci_high
                 counts = images["count"].sum(), share.n, len(images)
                 rows.append([model, group, outcome, *counts, 100 * share.value, *limits])
-    return tables.of(rows, "custom_outcomes")
+    return tables.make_table(rows, "custom_outcomes")
 
 
 def _people_of(rows: pd.DataFrame, counted: pd.Series) -> pd.DataFrame:
@@ -411,56 +415,56 @@ def tones(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """
     people, rows = people[people["status"] != DUPLICATE], []
     for model, whole in people.groupby("model", sort=False):
-        for group, some in [(ALL, whole), *whole.groupby("group", sort=False)]:
-            tone = some["skin_tone"].astype(float)
-            mean = stats.mean_interval(tone, confidence, skip_nan=True, clusters=some["image_id"].astype(str))
+        for group, subset in [(ALL, whole), *whole.groupby("group", sort=False)]:
+            tone = subset["skin_tone"].astype(float)
+            mean = stats.mean_interval(tone, confidence, skip_nan=True, clusters=subset["image_id"].astype(str))
             unread = 100 * float(tone.isna().mean())
-            by = ", ".join(dict.fromkeys(some["tone_judge"]))
+            by = ", ".join(dict.fromkeys(subset["tone_judge"]))
             limits = np.clip([mean.ci_low, mean.ci_high], 1, 10)
-            n_images = some.loc[tone.notna(), "image_id"].nunique()
-            rows.append([model, group, mean.value, *limits, mean.n, n_images, len(some), unread, by])
-    found = tables.of(rows, "custom_tones")
-    return found.assign(tone_error=np.where(found["tone_judge"] == TONE_OF_PHOTOGRAPHS, TONE_ON_PHOTOGRAPHS, ""))
+            n_images = subset.loc[tone.notna(), "image_id"].nunique()
+            rows.append([model, group, mean.value, *limits, mean.n, n_images, len(subset), unread, by])
+    table = tables.make_table(rows, "custom_tones")
+    return table.assign(tone_error=np.where(table["tone_judge"] == TONE_OF_PHOTOGRAPHS, TONE_ON_PHOTOGRAPHS, ""))
 
 
-def answers_of(people: pd.DataFrame, person_answers: pd.DataFrame | None = None) -> pd.DataFrame:
+def wide_answers(people: pd.DataFrame, person_answers: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return who was seen: model, group, image_id, ``perceived gender``, ``skin tone`` (a range), a column a question.
 
     Answers are categories, of all that could be given; missing ones are NaN.
     """
     seen, keys = _seen(people), ["model", "image_id"]
     tone = pd.cut(seen["skin_tone"].astype(float), [0, *TONE_RANGES.values()], labels=list(TONE_RANGES))
-    found = seen[["model", "group", "image_id"]].copy()
-    found[PERCEIVED] = pd.Categorical(seen["answer"], categories=list(ANSWERS))
-    found[SKIN] = tone
+    table = seen[["model", "group", "image_id"]].copy()
+    table[PERCEIVED] = pd.Categorical(seen["answer"], categories=list(ANSWERS))
+    table[SKIN] = tone
     for question, rows in person_answers.groupby("question", sort=False) if person_answers is not None else ():
         # Of a question about images the answer is that of everybody in it.
-        of = keys if rows["position"].astype(str).eq("0").all() else [*keys, "position"]
-        said = rows.set_index(of)["answer"].reindex(pd.MultiIndex.from_frame(seen[of]))
+        join_keys = keys if rows["position"].astype(str).eq("0").all() else [*keys, "position"]
+        own_answer = rows.set_index(join_keys)["answer"].reindex(pd.MultiIndex.from_frame(seen[join_keys]))
         choices = [*rows["choices"].iloc[0].split(CHOICES), UNCLEAR]
-        found[question] = pd.Categorical(said.to_numpy(), categories=choices)
-    return found
+        table[question] = pd.Categorical(own_answer.to_numpy(), categories=choices)
+    return table
 
 
 def intersections(answers: pd.DataFrame, pairs: Sequence[tuple[str, str]], *, confidence: float = 0.95) -> pd.DataFrame:
     """Return people by two answers at once, as ``custom_intersections``.
 
-    ``answers`` are as of :func:`answers_of`, ``pairs`` of their columns, such as ``("perceived gender", "skin tone")``;
-    each share is of the people with the first answer whose second is not unclear, that of ``unclear`` of all of them.
-    Every answer that could be given has a row, whatever its number, so that no cell is chosen by chance.
+    ``answers`` are as of :func:`wide_answers`, ``pairs`` of their columns, such as ``("perceived gender", "skin
+    tone")``; each share is of the people with the first answer whose second is not unclear, that of ``unclear`` of all
+    of them. Every answer that could be given has a row, whatever its number, so that no cell is chosen by chance.
     """
     rows = []
     for first, second in pairs:
-        known = answers[answers[first].notna() & answers[second].notna()]
-        for (model, one), some in known.groupby(["model", first], sort=True, observed=True):
-            said = some[["model", "image_id"]].assign(group=str(one), answer=some[second].astype(str))
+        both_answered = answers[answers[first].notna() & answers[second].notna()]
+        for (model, value), subset in both_answered.groupby(["model", first], sort=True, observed=True):
+            crossed = subset[["model", "image_id"]].assign(group=str(value), answer=subset[second].astype(str))
             for name in answers[second].cat.categories:
-                images = _counted(said, name)
+                images = _counted(crossed, name)
                 share = stats.clustered_share(images["count"], images["n"], confidence)
                 counts = images["count"].sum(), share.n, len(images)
                 limits = 100 * share.ci_low, 100 * share.ci_high
-                rows.append([model, f"{first} × {second}", one, name, 100 * share.value, *limits, *counts])
-    return tables.of(rows, "custom_intersections")
+                rows.append([model, f"{first} × {second}", value, name, 100 * share.value, *limits, *counts])
+    return tables.make_table(rows, "custom_intersections")
 
 
 def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -477,41 +481,43 @@ def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
         if not better:
             continue
         reference = TRUTH if TRUTH in better else better[0]
-        said, known = (whole[whole["judge"] == name] for name in (names[0], reference))
-        known = known[known["status"].isin([JUDGED, UNCERTAIN])]
+        judged, reference_rows = (whole[whole["judge"] == name] for name in (names[0], reference))
+        reference_rows = reference_rows[reference_rows["status"].isin([JUDGED, UNCERTAIN])]
         given: dict[str, Any] = {"probability": np.nan, "image_model": "", "source": GENERATED, "question": ""}
-        known = known.assign(**{c: v for c, v in given.items() if c not in known}, label=known["gender"])
-        known["image_id"] = known["image_id"].map(plain)
-        each = list(headlines(said.assign(prompt="")))
-        if known.empty or not each:
+        reference_rows = reference_rows.assign(
+            **{c: v for c, v in given.items() if c not in reference_rows}, label=reference_rows["gender"]
+        )
+        reference_rows["image_id"] = reference_rows["image_id"].map(normalize)
+        each = list(headlines(judged.assign(prompt="")))
+        if reference_rows.empty or not each:
             continue
-        estimates = precision.estimates(each, known, confidence=confidence)
-        found = {(row["group"], row["estimator"]): row for row in estimates.to_dict("records")}
-        labelled = _labelled(each[0], known)
-        for one in each:
-            judge, both = (found[one.group, name] for name in ("judge", "both"))
-            own = labelled[(labelled["group"] == one.group) | (one.group == ALL)]
-            row = {"model": model, "judge": names[0], "reference": reference, "group": one.group}
+        estimates = precision.estimates(each, reference_rows, confidence=confidence)
+        by_group = {(row["group"], row["estimator"]): row for row in estimates.to_dict("records")}
+        labelled = _labelled(each[0], reference_rows)
+        for headline in each:
+            judge, both = (by_group[headline.group, name] for name in ("judge", "both"))
+            group_rows = labelled[(labelled["group"] == headline.group) | (headline.group == ALL)]
+            row = {"model": model, "judge": names[0], "reference": reference, "group": headline.group}
             row |= {"percent_female": judge["estimate"], "n": judge["n_people"], "n_annotated": both["n_annotated"]}
             row |= {"percent_female_corrected": both["estimate"], "ci_low": both["ci_low"]}
             row |= {"ci_high": both["ci_high"], "tuning": both["tuning"], "reason": both["reason"]}
             for name, answer in (("sensitivity", 1), ("specificity", 0)):
-                some = own[(own["rated"] == answer) & own["judged"].notna()]
-                right = (some["judged"] == answer).astype(float)
-                row[name] = 100 * np.average(right, weights=some["weight"]) if len(some) else np.nan
-                row[f"n_{name}"] = len(some)
+                labels = group_rows[(group_rows["rated"] == answer) & group_rows["judged"].notna()]
+                right = (labels["judged"] == answer).astype(float)
+                row[name] = 100 * np.average(right, weights=labels["weight"]) if len(labels) else np.nan
+                row[f"n_{name}"] = len(labels)
             rows.append(row)
-    return tables.of(rows, "custom_corrected")
+    return tables.make_table(rows, "custom_corrected")
 
 
-def _labelled(one: Headline, known: pd.DataFrame) -> pd.DataFrame:
+def _labelled(headline: Headline, reference: pd.DataFrame) -> pd.DataFrame:
     """Return the people of known gender with group, judged, rated (1 female, 0 male), and how many each stands for."""
-    people = precision.annotated(one, known)
-    groups = one.cells["cluster"]
+    people = precision.annotated(headline, reference)
+    groups = headline.cells["cluster"]
     people["group"] = groups.to_numpy()[people["cell"].to_numpy()]
     weight = annotated_subset.weights(people)
     if weight is None:
-        size = one.people["cell"].map(groups).value_counts()
+        size = headline.people["cell"].map(groups).value_counts()
         weight = people["group"].map(size / people["group"].value_counts())
     return people.assign(weight=weight)
 
@@ -525,13 +531,13 @@ def agreement(judges: pd.DataFrame, *, seed: int = 0, confidence: float = 0.95) 
     rows = []
     for model, whole in judges.groupby("model", sort=False):
         names = list(dict.fromkeys(whole["judge"]))
-        said = whole.assign(gender=whole["gender"].where(whole["gender"].isin(GENDERS)))
-        wide = said.pivot(index=["group", "image_id", "position"], columns="judge", values="gender")
+        judged = whole.assign(gender=whole["gender"].where(whole["gender"].isin(GENDERS)))
+        wide = judged.pivot(index=["group", "image_id", "position"], columns="judge", values="gender")
         for other in names[1:]:
             pair = wide[[names[0], other]].dropna(how="all").set_axis(["judge", "other"], axis=1)
-            for group, some in [(ALL, pair), *pair.groupby(level="group", sort=False)]:
-                rows.append([model, names[0], other, group, *_agreed(some, seed, confidence)])
-    return tables.of(rows, "custom_agreement")
+            for group, pair_rows in [(ALL, pair), *pair.groupby(level="group", sort=False)]:
+                rows.append([model, names[0], other, group, *_agreed(pair_rows, seed, confidence)])
+    return tables.make_table(rows, "custom_agreement")
 
 
 def _agreed(pair: pd.DataFrame, seed: int, confidence: float) -> tuple:
@@ -554,7 +560,7 @@ def _seen(people: pd.DataFrame) -> pd.DataFrame:
 
 def _limits(center: np.ndarray, size: np.ndarray, confidence: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the limits of a benchmark's shares in percent: of what is no sample, the shares."""
-    known = np.isfinite(size)
-    n = np.where(known, np.rint(np.nan_to_num(size, nan=1)), 1)
+    is_finite = np.isfinite(size)
+    n = np.where(is_finite, np.rint(np.nan_to_num(size, nan=1)), 1)
     _, low, high = stats.percent(np.rint(center * n), n, confidence)
-    return np.where(known, low, 100 * center), np.where(known, high, 100 * center)
+    return np.where(is_finite, low, 100 * center), np.where(is_finite, high, 100 * center)

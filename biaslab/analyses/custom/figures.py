@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from biaslab.plots import forms, style
 from biaslab.plots.gallery import gallery
 
-ANSWERS = forms.look(
+ANSWERS = forms.series_style(
     {
         "female": ("perceived as female", style.FEMALE, "o"),
         "male": ("perceived as male", style.MALE, "s"),
@@ -17,7 +17,7 @@ ANSWERS = forms.look(
 )
 
 
-def pictures(images: list, people: list[pd.DataFrame]) -> Figure:
+def image_grid(images: list, people: list[pd.DataFrame]) -> Figure:
     """Draw images of a model by group, with the people whom the judge saw (``custom_people``)."""
     named = [dict.fromkeys([rows["group"].iloc[0], rows["prompt"].iloc[0]]) for rows in people]
     return gallery(images, people, [": ".join(names) for names in named])

@@ -11,9 +11,9 @@ import pandas as pd
 from biaslab import redact
 from biaslab.analyses.custom.analysis import TRUTH
 from biaslab.hub import registry
-from biaslab.hub.image_sources import pictures_of
+from biaslab.hub.image_sources import domain_of
 from biaslab.judges.judge_labels import DUPLICATE, TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS
-from biaslab.judges.judge_names import RATINGS
+from biaslab.judges.judge_names import ANNOTATIONS
 from biaslab.ratings import person_ratings
 from biaslab.schema import tables
 
@@ -30,45 +30,45 @@ def people(pipeline: Pipeline) -> pd.DataFrame:
     source = pipeline.custom.images().source
     tones = pipeline.skin_tones(source, rows)
     tones = {name: tones[column].to_numpy() for name, column in _TONES.items()}
-    if pictures_of(source) == registry.PHOTOGRAPHS:
+    if domain_of(source) == registry.PHOTOGRAPHS:
         # The light of a photograph is an error of its own, which tables and cards state.
         named = pd.Series(tones["tone_judge"], dtype=object)
         tones["tone_judge"] = named.replace(TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS).to_numpy()
-    return tables.of(rows.assign(prompt=rows["text"], model=pipeline.label, **tones), "custom_people")
+    return tables.make_table(rows.assign(prompt=rows["text"], model=pipeline.label, **tones), "custom_people")
 
 
 def judges(pipeline: Pipeline) -> pd.DataFrame:
     """Return what each judge of gender says of each person, and the truth of images of which it is known."""
-    frames, annotators = [], [judge for judge in pipeline.custom.judges if judge.startswith(RATINGS)]
+    frames, annotators = [], [judge for judge in pipeline.custom.judges if judge.startswith(ANNOTATIONS)]
     for judge in pipeline.custom.judges:
-        named = redact.named(judge)
-        if judge.startswith(RATINGS):
+        named = redact.basename(judge)
+        if judge.startswith(ANNOTATIONS):
             stems = [Path(one).stem for one in annotators]
             stem = Path(judge).stem
             # Of files of one name each has its number.
             number = f" {annotators.index(judge) + 1}" if stems.count(stem) > 1 else ""
             named = "annotators" if len(annotators) == 1 else f"annotators ({stem}{number})"
-        judged = pipeline.custom.judged_by(judge)
-        if judge.startswith(RATINGS):
+        judged = pipeline.custom.people_judged_by(judge)
+        if judge.startswith(ANNOTATIONS):
             whom = judged[["image_id", "position"]].reset_index(drop=True)
-            people = person_ratings.read(judge.removeprefix(RATINGS), whom, unknown="aside").people
+            people = person_ratings.read(judge.removeprefix(ANNOTATIONS), whom, unknown="aside").people
             if "probability" in people:
                 judged = judged.assign(probability=people["probability"].to_numpy())
         frames.append(judged.assign(judge=named, model=pipeline.label))
     if (truth := pipeline.custom.truth()) is not None:
         frames.append(truth.assign(judge=TRUTH, model=pipeline.label))
-    return tables.joined(frames, "custom_judges")
+    return tables.join_tables(frames, "custom_judges")
 
 
 def person_answers(pipeline: Pipeline) -> pd.DataFrame:
     """Return what is answered to questions of one's own about each person, or image; none where there are none."""
     rows = pipeline.custom.answers()
-    return tables.of(rows.assign(prompt=rows["text"], model=pipeline.label), "custom_person_answers")
+    return tables.make_table(rows.assign(prompt=rows["text"], model=pipeline.label), "custom_person_answers")
 
 
 def benchmark(pipeline: Pipeline) -> pd.DataFrame:
     """Return the share that each group is compared with: the file's, or an even split."""
-    return tables.of(pipeline.custom.benchmark(), "custom_benchmark")
+    return tables.make_table(pipeline.custom.benchmark(), "custom_benchmark")
 
 
 def unmatched(pipelines: Iterable[Pipeline]) -> list[str]:
@@ -83,13 +83,13 @@ def unmatched(pipelines: Iterable[Pipeline]) -> list[str]:
 
 def remarks(pipeline: Pipeline) -> list[str]:
     """Return sentences on images that are left out, are copies or black, or look alike; files not read among them."""
-    return pipeline.remarks(pipeline.custom.images().source)
+    return pipeline.image_remarks(pipeline.custom.images().source)
 
 
-def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
-    """Return who is in images of prompts of one's own, and the images (as ``paradox.measure.drawn``)."""
+def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
+    """Return who is in images of prompts of one's own, and the images (as ``paradox.measure.people_in_images``)."""
     images = pipeline.custom.images()
-    if pipeline.unnamed(*pipeline.gate):
+    if pipeline.unset_settings(*pipeline.gate):
         seen = images.table.assign(position=1)
     else:
         seen = pipeline.custom.people()
@@ -97,7 +97,7 @@ def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     return seen.assign(who=seen["group"], prompt=seen["text"]), images
 
 
-def pictures(pipeline: Pipeline, people: pd.DataFrame, most: int, seed: int) -> tuple[list, list[pd.DataFrame]]:
+def example_images(pipeline: Pipeline, people: pd.DataFrame, most: int, seed: int) -> tuple[list, list[pd.DataFrame]]:
     """Return up to ``most`` images of each group of a pipeline's model, at random, and the rows of the people in each.
 
     Of ``people``, rows of ``custom_people``, those of its model count, without copies; ``seed`` is that of the choice.

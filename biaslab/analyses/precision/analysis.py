@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.stats import norm
 
 from biaslab import stats
-from biaslab.io.plaintext import plain
+from biaslab.io.plaintext import normalize
 from biaslab.metrics.headline import MEAN, PERSON, Headline
 from biaslab.ratings import annotated_subset
 from biaslab.schema import tables
@@ -21,7 +21,7 @@ CURRENT, POINTS = "current", (10, 5, 2)
 LEAST_WORTH = 1.1
 """How many ratings one is worth with the judge from which on the judge brings something."""
 _MEANT = {"female": 1.0, "male": 0.0, "yes": 1.0, "no": 0.0}
-_FOLDED = "which side of one half shares lie on is the judge's word"
+_ABSOLUTE = "which side of one half shares lie on is the judge's word"
 
 
 def estimates(headlines: Iterable[Headline], ratings: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -33,14 +33,14 @@ def estimates(headlines: Iterable[Headline], ratings: pd.DataFrame, *, confidenc
     ``precision_ratings``.
     """
     rows = [row for one in headlines for row in _estimates(one, ratings, confidence)]
-    return tables.of(rows, "precision_estimates")
+    return tables.make_table(rows, "precision_estimates")
 
 
 def annotated(headline: Headline, ratings: pd.DataFrame) -> pd.DataFrame:
     """Return the annotated people of a headline: its columns, label, probability, and rated (as judged)."""
     own = ratings[ratings["image_model"].isin(["", headline.model]) & (ratings["question"] == headline.about)]
     own = own.astype({"position": int})
-    people = headline.people.assign(image_id=headline.people["image_id"].map(plain))
+    people = headline.people.assign(image_id=headline.people["image_id"].map(normalize))
     # A model's own row before one that is of any.
     own = own.sort_values("image_model", ascending=False, kind="stable").drop_duplicates(PERSON)
     both = people.merge(own[[*PERSON, "label", "probability"]], on=PERSON)
@@ -57,7 +57,8 @@ def _estimates(one: Headline, ratings: pd.DataFrame, confidence: float) -> list[
         groups["count"], groups["n"], groups["coefficient"], rated["group"], rated["judged"], rated["rated"],
         annotated_subset.weights(rated), people=groups["people"], images=rated["source"] + " " + rated["image_id"],
         design_effect=effect, strata=groups["source"] + " " + groups["stratum"],
-        clusters=groups["cluster"] if one.drawn else None, base=one.base - one.null_mean, confidence=confidence,
+        clusters=groups["cluster"] if one.clusters_random else None, base=one.base - one.null_mean,
+        confidence=confidence,
     )  # fmt: skip
     reason = "" if np.isfinite(found.both.value) else _why_none(one, rated)
     shared: dict[str, Any] = {"paper": one.paper, "model": one.model, "headline": one.measure, "group": one.group}
@@ -68,7 +69,7 @@ def _estimates(one: Headline, ratings: pd.DataFrame, confidence: float) -> list[
     rows = []
     for name, value in zip((JUDGE, ANNOTATIONS, BOTH), found[:3], strict=True):
         why = reason if name != JUDGE else "" if value.n else "no person is judged female or male"
-        why = why or (_FOLDED if one.folded and name != JUDGE else "")
+        why = why or (_ABSOLUTE if one.is_absolute and name != JUDGE else "")
         row = {**shared, "estimator": name, "estimate": value.value, **(more if name == BOTH else {})}
         rows.append(row | {"ci_low": value.ci_low, "ci_high": value.ci_high, "n": value.n, "reason": why})
     return rows
@@ -115,7 +116,7 @@ def _why_none(one: Headline, rated: pd.DataFrame) -> str:
     for source in dict.fromkeys(cells["source"]):
         if not of_source.get(source, 0):
             return f"no {source} image of {'it' if one.group == MEAN else 'this group'} is annotated"
-    return f"fewer than {stats.FEWEST_RATINGS} annotated images show a person whom annotators call female or male"
+    return f"fewer than {stats.MIN_ANNOTATIONS} annotated images show a person whom annotators call female or male"
 
 
 def components(headlines: Iterable[Headline], estimates: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -128,7 +129,9 @@ def components(headlines: Iterable[Headline], estimates: pd.DataFrame, *, confid
     by = estimates.set_index(["paper", "model", "headline", "group", "estimator"])[["estimate", "ci_low", "ci_high"]]
     rows = []
     for one in (one for one in headlines if one.group == MEAN and one.cells["n"].sum()):
-        parts = stats.pilot(one.cells, one.people, drawn=one.drawn, folded=one.folded).variances
+        parts = stats.design_from_pilot(
+            one.cells, one.people, clusters_random=one.clusters_random, is_absolute=one.is_absolute
+        ).variances
         (judge, *_), (both, low, high) = (
             by.loc[[(one.paper, one.model, one.measure, one.group, name)]].iloc[0] for name in (JUDGE, BOTH)
         )
@@ -140,7 +143,7 @@ def components(headlines: Iterable[Headline], estimates: pd.DataFrame, *, confid
             row: dict[str, Any] = {"paper": one.paper, "model": one.model, "headline": one.measure, "part": part_of}
             row |= {"variance": variance, "percent": 100 * variance / whole if whole else np.nan}
             rows.append(row | {"reason": "no ratings" if np.isnan(variance) else ""})
-    return tables.of(rows, "precision_components")
+    return tables.make_table(rows, "precision_components")
 
 
 def sizes(headlines: Iterable[Headline], *, confidence: float = 0.95) -> pd.DataFrame:
@@ -150,7 +153,9 @@ def sizes(headlines: Iterable[Headline], *, confidence: float = 0.95) -> pd.Data
     """
     rows = []
     for one in (one for one in headlines if one.cells["n"].sum()):
-        design = stats.pilot(one.cells, one.people, drawn=one.drawn, folded=one.folded)
+        design = stats.design_from_pilot(
+            one.cells, one.people, clusters_random=one.clusters_random, is_absolute=one.is_absolute
+        )
         row = {"paper": one.paper, "model": one.model, "headline": one.measure, "group": one.group, "unit": one.unit}
         half = design.half_width(confidence)
         now = {"target": CURRENT, "half_width": half, "n_images_per_prompt": design.images, "percent_additional": 0.0}
@@ -162,5 +167,5 @@ def sizes(headlines: Iterable[Headline], *, confidence: float = 0.95) -> pd.Data
             takes = f"; {other:,} groups at {design.images:g} images each do" if other else ""
             why = "" if n else f"no number of images of {design.clusters} groups gives it{takes}"
             rows.append(row | more | {"reason": why})
-    found = tables.of(rows, "precision_sizes")
+    found = tables.make_table(rows, "precision_sizes")
     return found.assign(half_width=found["half_width"].where(np.isfinite(found["half_width"])))

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from biaslab.metrics.headline import MEAN
 from biaslab.plots import forms, style
 
-ESTIMATORS = forms.look(
+ESTIMATORS = forms.series_style(
     {
         "judge": ("judge alone", style.GREY, "s"),
         "annotations": ("annotations alone", style.ORANGE, "D"),
@@ -16,7 +16,7 @@ ESTIMATORS = forms.look(
     }
 )
 
-PARTS = forms.look(
+PARTS = forms.series_style(
     {
         "group": ("groups", style.BLUE),
         "template": ("wording", style.ORANGE),
@@ -31,7 +31,7 @@ def components(table: pd.DataFrame) -> Figure:
     rows = table.dropna(subset="percent")
     several = rows["model"].nunique() > 1
     rows = rows.assign(row=rows["model"] + ": " + rows["headline"] if several else rows["headline"])
-    return forms.stacked(rows, "percent", row="row", part="part", look=PARTS, label="Part of the variance (%)")
+    return forms.stacked(rows, "percent", row="row", part="part", styles=PARTS, label="Part of the variance (%)")
 
 
 def estimates(table: pd.DataFrame) -> Figure:
@@ -41,6 +41,6 @@ def estimates(table: pd.DataFrame) -> Figure:
     named = rows["group"].where(rows["group"] != MEAN, "over all")
     rows["row"] = rows["model"] + ": " + named if several else named
     return forms.estimates(
-        rows, "estimate", row="row", color="estimator", panel="panel", look=ESTIMATORS, reference=None,
+        rows, "estimate", row="row", color="estimator", panel="panel", styles=ESTIMATORS, reference=None,
         label="Estimate, in the unit of its panel", columns=2,
     )  # fmt: skip

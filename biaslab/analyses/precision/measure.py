@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def ratings(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the annotations in the file ``judging.ratings``; no rows where the setting is empty."""
-    file = pipeline.settings.judging.ratings
+    """Return the annotations in the file ``judging.annotations``; no rows where the setting is empty."""
+    file = pipeline.settings.judging.annotations
     rated = annotated_subset.read(file) if file else pd.DataFrame(columns=annotated_subset.COLUMNS)
-    return tables.of(rated.rename(columns={"model": "image_model"}), "precision_ratings")
+    return tables.make_table(rated.rename(columns={"model": "image_model"}), "precision_ratings")

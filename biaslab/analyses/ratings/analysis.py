@@ -18,13 +18,13 @@ from biaslab import stats
 from biaslab.metrics import agreement
 from biaslab.metrics.amplification import DEFINITIONS
 from biaslab.papers.answers import Answer, read
-from biaslab.papers.paradox.analysis.amplification import amplification, overall, told
+from biaslab.papers.paradox.analysis.amplification import amplification, is_significant, overall
 from biaslab.papers.paradox.analysis.groups import with_limits
 from biaslab.ratings import readers
-from biaslab.ratings.readers import LABELS, OTHER, SOURCES, UNNAMED, Rated
+from biaslab.ratings.readers import LABELS, OTHER, SOURCES, UNNAMED, AnnotatedImages
 from biaslab.ratings.sample import LABEL_SETS
 from biaslab.schema import tables
-from biaslab.schema.formatting import count
+from biaslab.schema.formatting import format_count
 
 STATISTICS = {
     "krippendorff_alpha": agreement.krippendorff_alpha,
@@ -97,24 +97,24 @@ RULES: dict[str, tuple[str, str, Callable]] = {
 # -- tables ----------------------------------------------------------------------------------------------
 
 
-def contents(rated: Rated) -> pd.DataFrame:
+def contents(annotations: AnnotatedImages) -> pd.DataFrame:
     """Return what was read, how it was understood and what was left out, as ``ratings_input``."""
-    return tables.of(rated.notes, "ratings_input")
+    return tables.make_table(annotations.notes, "ratings_input")
 
 
-def outcomes(rated: Rated, *, confidence: float = 0.95) -> pd.DataFrame:
+def outcomes(annotations: AnnotatedImages, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return the outcomes of the vote and the shares with Wilson intervals, as ``ratings_outcomes``."""
-    return with_limits(rated.outcomes.rename(columns={OTHER: "neither"}), "ratings_outcomes", confidence)
+    return with_limits(annotations.outcomes.rename(columns={OTHER: "neither"}), "ratings_outcomes", confidence)
 
 
-def shares(rated: Rated, *, confidence: float = 0.95) -> pd.DataFrame:
+def shares(annotations: AnnotatedImages, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return how many images of each source show whom, by the vote, in percent: means over occupations.
 
     Columns model, source, answer (``female``, ``male``, ``undecided``, and ``other`` where anybody is), percent,
     ci_low, ci_high and n, the images rated.
     """
     rows = []
-    for (model, source), cell in rated.outcomes.groupby(["model", "source"], sort=False):
+    for (model, source), cell in annotations.outcomes.groupby(["model", "source"], sort=False):
         female = cell["female"].fillna((cell["percent_female"] * cell["n"] / 100).round())
         counts = {"female": female, "male": cell["n"] - female, OTHER: cell[OTHER]}
         counts = pd.DataFrame(counts | {"undecided": cell["tie"] + cell["unsure"]})
@@ -127,13 +127,15 @@ def shares(rated: Rated, *, confidence: float = 0.95) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["model", "source", "answer", "percent", "ci_low", "ci_high", "n"])
 
 
-def headline(rated: Rated, amplified: pd.DataFrame, *, confidence: float = 0.95) -> tuple[Answer, pd.DataFrame]:
+def headline(
+    annotations: AnnotatedImages, amplified: pd.DataFrame, *, confidence: float = 0.95
+) -> tuple[Answer, pd.DataFrame]:
     """Return what a report on ratings leads with: amplification, or of generated images alone whom they show.
 
     Rows are those of ``paradox_amplification`` by definition; or a row a model with the share perceived as female,
     ``whose`` images, and the shares ``beside`` it.
     """
-    found = shares(rated, confidence=confidence)
+    found = shares(annotations, confidence=confidence)
     if set(found["source"]) != {"generated"}:
         return answers.amplification, by_definition(amplified)
     others = found[found["answer"] != "female"]
@@ -145,44 +147,48 @@ def headline(rated: Rated, amplified: pd.DataFrame, *, confidence: float = 0.95)
 
 
 def annotator_agreement(
-    rated: Rated, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95
+    annotations: AnnotatedImages, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95
 ) -> pd.DataFrame:
     """Return the agreement of all annotators over all images, for both sets of labels, as ``ratings_agreement``."""
     draws: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
     rows, sets = [], LABEL_SETS
-    if rated.ratings is not None and (rated.ratings == OTHER).any(axis=None):
+    if annotations.ratings is not None and (annotations.ratings == OTHER).any(axis=None):
         sets = {"female/male/other/unsure": LABELS, **LABEL_SETS}
     for (name, statistic), (labels, used) in product(STATISTICS.items(), sets.items()):
         estimate = (np.nan, np.nan, np.nan, 0, 0, NO_RATINGS)
-        if rated.ratings is not None:
-            estimate = statistic(rated.ratings.to_numpy(object), used, **draws)
-            if not rated.annotators:  # The columns are not annotators then, so only the whole file's number is known.
-                estimate = estimate._replace(n_annotators=np.nan if rated.part else rated.n_annotators)
+        if annotations.ratings is not None:
+            estimate = statistic(annotations.ratings.to_numpy(object), used, **draws)
+            if (
+                not annotations.annotators
+            ):  # The columns are not annotators then, so only the whole file's number is known.
+                estimate = estimate._replace(n_annotators=np.nan if annotations.part else annotations.n_annotators)
         rows.append([name, labels, *estimate])
-    return tables.of(rows, "ratings_agreement")
+    return tables.make_table(rows, "ratings_agreement")
 
 
-def sensitivity(rated: Rated, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95) -> pd.DataFrame:
+def sensitivity(
+    annotations: AnnotatedImages, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95
+) -> pd.DataFrame:
     """Return amplification by each rule, extreme for undecided images and annotator alone, as ``ratings_sensitivity``.
 
     Intervals of a rule that divides votes resample the nearest whole number of images.
     """
     draws: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
-    if rated.ratings is None:
-        return tables.of([], "ratings_sensitivity")
-    images = rated.images
-    codes = np.stack([rated.ratings[c].cat.codes.to_numpy() for c in rated.ratings], axis=1)
+    if annotations.ratings is None:
+        return tables.make_table([], "ratings_sensitivity")
+    images = annotations.images
+    codes = np.stack([annotations.ratings[c].cat.codes.to_numpy() for c in annotations.ratings], axis=1)
     votes = np.stack([(codes == k).sum(axis=1) for k in range(len(LABELS))], axis=1)
     ways = [(name, kind, meaning, rule(votes, images)) for name, (kind, meaning, rule) in RULES.items()]
     alone = "this annotator's ratings alone; unsure images do not count"
-    for k, annotator in enumerate(rated.annotators):
+    for k, annotator in enumerate(annotations.annotators):
         weights = (codes[:, k] == 0).astype(float), (codes[:, k] == 1).astype(float)
         ways.append((f"annotator {annotator}", "annotator", alone, weights))
     frames = [
         _amplified(images, weights, draws).assign(rule=rule, kind=kind, meaning=meaning)
         for rule, kind, meaning, weights in ways
     ]
-    return tables.joined(frames, "ratings_sensitivity")
+    return tables.join_tables(frames, "ratings_sensitivity")
 
 
 def _amplified(images: pd.DataFrame, weights: Weights, draws: dict) -> pd.DataFrame:
@@ -205,30 +211,31 @@ def _amplified(images: pd.DataFrame, weights: Weights, draws: dict) -> pd.DataFr
 def by_definition(rows: pd.DataFrame) -> pd.DataFrame:
     """Return rows of ``paradox_amplification`` of all prompts, with ``p_holm_guarded`` adjusted over definitions."""
     rows = overall(rows)
-    rows = rows.assign(p_holm_guarded=told(rows), model=rows["model"].replace(UNNAMED, ""))
+    rows = rows.assign(p_holm_guarded=is_significant(rows), model=rows["model"].replace(UNNAMED, ""))
     return rows.assign(p_holm_guarded=rows.groupby("model")["p_holm_guarded"].transform(stats.adjust))
 
 
-def holds(rated: Rated, file: str) -> pd.DataFrame:
+def describe_file(annotations: AnnotatedImages, file: str) -> pd.DataFrame:
     """Return what the file of this name holds in one row: file, words, and more (a sentence, or empty)."""
 
     def counted(n: float, noun: str) -> str:
-        return count(n, noun, f"{noun}s")
+        return format_count(n, noun, f"{noun}s")
 
-    rows = rated.outcomes if rated.ratings is None else rated.images
+    rows = annotations.outcomes if annotations.ratings is None else annotations.images
     occupations = counted(rows["occupation"].nunique(), "occupation")
-    models = [model for model in sorted(set(rated.outcomes["model"])) if model != UNNAMED]
+    models = [model for model in sorted(set(annotations.outcomes["model"])) if model != UNNAMED]
     more = [f"Models: {', '.join(models)}."] if models else []
-    if rated.ratings is None:
+    if annotations.ratings is None:
         # Training shares without a model are listed for every model, and count once.
-        decided = rated.notes.set_index("item")["n"]["images decided female or male"]
-        n = rated.outcomes["n"].sum() if rated.part else decided
+        decided = annotations.notes.set_index("item")["n"]["images decided female or male"]
+        n = annotations.outcomes["n"].sum() if annotations.part else decided
         words = f"Shares of {occupations} from {counted(n, 'image')}."
     else:
-        annotators = int(rated.ratings.notna().any().sum()) if rated.annotators else rated.n_annotators
-        sources = ", ".join(f"{(rated.images['source'] == source).sum():,} {source}" for source in SOURCES)
-        more.insert(0, f"Images: {sources}.")
-        words = (
-            f"{counted(len(rated.images), 'image')} of {occupations}, annotated by {counted(annotators, 'annotator')}."
+        annotators = (
+            int(annotations.ratings.notna().any().sum()) if annotations.annotators else annotations.n_annotators
         )
+        sources = ", ".join(f"{(annotations.images['source'] == source).sum():,} {source}" for source in SOURCES)
+        more.insert(0, f"Images: {sources}.")
+        by = counted(annotators, "annotator")
+        words = f"{counted(len(annotations.images), 'image')} of {occupations}, annotated by {by}."
     return pd.DataFrame({"file": [file], "words": [words], "more": [" ".join(more)]})

@@ -15,13 +15,13 @@ from biaslab.plots import forms, style
 from biaslab.ratings.readers import SOURCES
 from biaslab.schema import tables
 
-_SOURCES = forms.look(
+_SOURCES = forms.series_style(
     {
         "training images": ("training images", style.BLUE, "o"),
         "generated images": ("generated images", style.VERMILION, "s"),
     }
 )
-_OUTCOMES = forms.look(
+_OUTCOMES = forms.series_style(
     {
         "female": ("female", style.FEMALE),
         "male": ("male", style.MALE),
@@ -42,7 +42,7 @@ def percent_female(outcomes: pd.DataFrame) -> Figure:
     whom = zip(table["model"], table["occupation"], strict=True)
     rows = [_with_n(name, (n.get((model, name, source), 0) for source in SOURCES)) for model, name in whom]
     return forms.estimates(
-        table.assign(row=rows), "percent_female", row="row", color="hue", look=_SOURCES, panel="panel", reference=50,
+        table.assign(row=rows), "percent_female", row="row", color="hue", styles=_SOURCES, panel="panel", reference=50,
         label="Perceived as female among decided images (%)", xlim=(-2, 102),
     )  # fmt: skip
 
@@ -62,7 +62,7 @@ def outcomes(table: pd.DataFrame) -> Figure:
     rows = [_with_n(name, [n]) for name, n in zip(counts["occupation"], of, strict=True)]
     counts = counts.assign(percent=100 * counts["count"] / of, row=rows).fillna({"percent": 0})
     return forms.stacked(
-        counts, "percent", row="row", part="status", look=_OUTCOMES, label="Images (%)", counts="count",
+        counts, "percent", row="row", part="status", styles=_OUTCOMES, label="Images (%)", counts="count",
         panel="source", names={source: f"{source.capitalize()} images" for source in SOURCES}, columns=2,
     )  # fmt: skip
 
@@ -73,7 +73,7 @@ def sensitivity(table: pd.DataFrame) -> Figure:
         return style.nothing("There are no annotations of both sources to resolve by another rule.")
     labels = tables.labels("ratings_sensitivity")
     rows = table.assign(rule=table["rule"].map(plain), model=table["model"].map(plain))
-    rows, panel = forms.by_model(rows, "definition", labels["definition"])
+    rows, panel = forms.panel_by_model(rows, "definition", labels["definition"])
     limits = rows[["amplification", "amplification_corrected", "ci_low", "ci_high"]].to_numpy(float)
     marks = {"filled": "bias-corrected", "hollow": "uncorrected, no interval"}
     return forms.estimates(

@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.stats import t
 
 from biaslab import metrics, stats
-from biaslab.io.plaintext import plain
+from biaslab.io.plaintext import normalize
 from biaslab.papers.paradox.analysis.groups import Group, groups, wilson_percent
 from biaslab.schema import tables
 from biaslab.schema.genders import GENDERS
@@ -36,14 +36,14 @@ AS_JUDGED, PAPER, ANNOTATED = "as_judged", "paper", "annotated"
 _FEWEST, _LEAST_YOUDEN = 5, 0.1
 
 
-def judge_errors(rated: pd.DataFrame, ratings: pd.DataFrame) -> dict[str, tuple[float, float]]:
+def judge_errors(annotations: pd.DataFrame, ratings: pd.DataFrame) -> dict[str, tuple[float, float]]:
     """Return by model how often the judge calls female who annotators do, and male who they do (0–1), of both sources.
 
     Models with too few rated images, or a judge that is hardly better than chance, are left out.
     """
     found, said = {}, ratings[(ratings["question"] == "") & ratings["label"].isin(GENDERS)]
-    for model, own in rated.dropna(subset="is_female").groupby("model", sort=False):
-        own = own.assign(image_id=own["image_id"].map(plain)).drop_duplicates(["source", "image_id"])
+    for model, own in annotations.dropna(subset="is_female").groupby("model", sort=False):
+        own = own.assign(image_id=own["image_id"].map(normalize)).drop_duplicates(["source", "image_id"])
         theirs = said[said["image_model"].isin(["", model])].drop_duplicates(["source", "image_id"])
         both = own.merge(theirs[["source", "image_id", "label"]], on=["source", "image_id"])
         right = (both["is_female"] == (both["label"] == "female")).groupby(both["label"]).agg(["mean", "size"])
@@ -72,7 +72,7 @@ def specification_curve(
             about = [exclusion, measure, correction, judge]
             for prompt, *found in _estimates(group.names, values, kept, confidence):
                 rows.append([group.model, group.approach, prompt, *about, *found])
-    curve = tables.of(rows, "synthesis_specification_curve")
+    curve = tables.make_table(rows, "synthesis_specification_curve")
     return curve.sort_values("estimate", kind="stable", ignore_index=True)
 
 
@@ -147,7 +147,7 @@ def exclusion_by_measure(curve: pd.DataFrame) -> pd.DataFrame:
     grid = grouped.agg(estimate="mean", n_specifications="size").reset_index()
     means = grid.pivot(index="measure", columns="exclusion", values="estimate")
     moved = grid["measure"].map(means["same_direction"] - means["none"])
-    return tables.of(grid.assign(exclusion_effect=moved), "synthesis_exclusion_by_measure")
+    return tables.make_table(grid.assign(exclusion_effect=moved), "synthesis_exclusion_by_measure")
 
 
 def extremes(curve: pd.DataFrame) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from biaslab import stats
 from biaslab.metrics import stereotype_score_from_percent
 from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION
 from biaslab.schema import tables
-from biaslab.schema.formatting import count, none_could
+from biaslab.schema.formatting import explain_unattainable, format_count
 
 POINTS = "points"
 _RANGES = {"gender": "0 to 0.5", "skin_tone": "0 to 0.18"}
@@ -70,59 +70,59 @@ def models(
         unbiased = {} if "estimate_corrected" in frame else {"estimate_corrected": frame["estimate"]}
         frames.append(frame.assign(**unbiased))
 
-    some = scores[scores["setting"].isin(_SETTINGS) & (scores["stereotype"] == "overall")]
-    add("paired", SCORE, POINTS, some, estimate=some["score"], null_mean=0.0, n_unit="people")
-    some = averages[averages["category"] == "gender"]
-    add("dalleval", AVERAGE, "−1 to 1", some, estimate=some["average"], null_mean=0.0, n_unit="professions")
+    subset = scores[scores["setting"].isin(_SETTINGS) & (scores["stereotype"] == "overall")]
+    add("paired", SCORE, POINTS, subset, estimate=subset["score"], null_mean=0.0, n_unit="people")
+    subset = averages[averages["category"] == "gender"]
+    add("dalleval", AVERAGE, "−1 to 1", subset, estimate=subset["average"], null_mean=0.0, n_unit="professions")
     # A printed deviation has no corrected estimate.
     only_printed = mads["evidence"] == "printed"
-    some = mads[~only_printed]
+    subset = mads[~only_printed]
     value = {
-        "estimate": some["mad"],
-        "estimate_corrected": some["mad_corrected"],
-        "null_mean": some["null_mean_corrected"],
+        "estimate": subset["mad"],
+        "estimate_corrected": subset["mad_corrected"],
+        "null_mean": subset["null_mean_corrected"],
     }
-    add("dalleval", DEVIATION, some["category"].map(_RANGES), some, **value, n_unit="prompts")
-    some = mads[only_printed]
-    value = {"estimate": some["mad"], "estimate_corrected": np.nan, "null_mean": np.nan}
-    add("dalleval", PRINTED_DEVIATION, some["category"].map(_RANGES), some, **value, n_unit="prompts")
-    some = accuracy[(accuracy["evaluator"] == "detector") & (accuracy["images"] == "test")]
-    some = some[some["skill"] != "average"]
+    add("dalleval", DEVIATION, subset["category"].map(_RANGES), subset, **value, n_unit="prompts")
+    subset = mads[only_printed]
+    value = {"estimate": subset["mad"], "estimate_corrected": np.nan, "null_mean": np.nan}
+    add("dalleval", PRINTED_DEVIATION, subset["category"].map(_RANGES), subset, **value, n_unit="prompts")
+    subset = accuracy[(accuracy["evaluator"] == "detector") & (accuracy["images"] == "test")]
+    subset = subset[subset["skill"] != "average"]
     shuffled = references[(references["reference"] == "shuffled") & (references["judge"] == "detector")]
-    null_mean = some["skill"].map(shuffled.set_index("measure")["value"])
-    add("dalleval", SKILL, "%", some, estimate=some["percent_correct"], null_mean=null_mean, n_unit="scenes")
-    some = by_prompt[by_prompt["comparison"] == COMPARISON]
-    some = some.assign(value=100 * some["mean_absolute_difference"], null_mean=100 * some["null_mean"])
-    add("dalleval", ATTRIBUTES, POINTS, _net(some, confidence), n_unit="professions")
-    some = _over_datasets(gaps[gaps["metric"].isin(_METRICS) & (gaps["sample"] == "triplets")], confidence)
-    add("triplets", GAP, "similarity", some, estimate=some["gap"], null_mean=0.0)
-    some = amplification[(amplification["approach"] == "naive") & (amplification["prompt"] == "mean")]
+    null_mean = subset["skill"].map(shuffled.set_index("measure")["value"])
+    add("dalleval", SKILL, "%", subset, estimate=subset["percent_correct"], null_mean=null_mean, n_unit="scenes")
+    subset = by_prompt[by_prompt["comparison"] == COMPARISON]
+    subset = subset.assign(value=100 * subset["mean_absolute_difference"], null_mean=100 * subset["null_mean"])
+    add("dalleval", ATTRIBUTES, POINTS, _net(subset, confidence), n_unit="professions")
+    subset = _over_datasets(gaps[gaps["metric"].isin(_METRICS) & (gaps["sample"] == "triplets")], confidence)
+    add("triplets", GAP, "similarity", subset, estimate=subset["gap"], null_mean=0.0)
+    subset = amplification[(amplification["approach"] == "naive") & (amplification["prompt"] == "mean")]
     value = {
-        "estimate": some["amplification"],
-        "estimate_corrected": some["amplification_corrected"],
-        "n": some["n_occupations"],
+        "estimate": subset["amplification"],
+        "estimate_corrected": subset["amplification_corrected"],
+        "n": subset["n_occupations"],
     }
-    add("paradox", AMPLIFICATION, POINTS, some, **value, null_mean=0.0, n_unit="occupations")
+    add("paradox", AMPLIFICATION, POINTS, subset, **value, null_mean=0.0, n_unit="occupations")
     whole = pd.concat(frames, ignore_index=True)
-    return tables.of(whole.dropna(subset="estimate"), "synthesis_models")
+    return tables.make_table(whole.dropna(subset="estimate"), "synthesis_models")
 
 
 def _net(rows: pd.DataFrame, confidence: float) -> pd.DataFrame:
     """Return the mean of ``value`` by model, and that of ``value`` minus ``null_mean`` with its t interval."""
     rows = rows.dropna(subset="value")
-    found = []
-    for model, some in rows.groupby("model", sort=False):
-        known = some["null_mean"].notna().all()
-        mean = stats.mean_interval(some["value"] - some["null_mean"].fillna(0), confidence)
-        row = {"model": model, "estimate": some["value"].mean(), "null_mean": 0.0 if known else np.nan}
-        found.append(row | mean._asdict())
+    means = []
+    for model, model_rows in rows.groupby("model", sort=False):
+        has_null = model_rows["null_mean"].notna().all()
+        mean = stats.mean_interval(model_rows["value"] - model_rows["null_mean"].fillna(0), confidence)
+        row = {"model": model, "estimate": model_rows["value"].mean(), "null_mean": 0.0 if has_null else np.nan}
+        means.append(row | mean._asdict())
     columns = ["model", "estimate", "estimate_corrected", "ci_low", "ci_high", "n", "null_mean"]
-    return pd.DataFrame(found).rename(columns={"value": "estimate_corrected"}).reindex(columns=columns)
+    return pd.DataFrame(means).rename(columns={"value": "estimate_corrected"}).reindex(columns=columns)
 
 
 def _named(measure: str, rows: pd.DataFrame) -> list[str]:
     """Return what the measure of each row is called: a text with columns in braces, whose values have names."""
-    names = {column: rows[column].map(known) for column, known in _NAMES.items() if column in rows}
+    names = {column: rows[column].map(patterns) for column, patterns in _NAMES.items() if column in rows}
     return [measure.format_map(row) for row in rows.assign(**names).to_dict("records")]
 
 
@@ -130,11 +130,11 @@ def _over_datasets(gaps: pd.DataFrame, confidence: float) -> pd.DataFrame:
     """Return gaps by model and metric: of one data set as they are, of several their mean with its t interval."""
     columns = ["model", "metric", "gap", "ci_low", "ci_high", "n", "n_unit"]
     rows = []
-    for (model, metric), of in gaps.groupby(["model", "metric"], sort=False):
-        if len(of) == 1:
-            rows += of.assign(n_unit="triplets")[columns].to_dict("records")
+    for (model, metric), gap_rows in gaps.groupby(["model", "metric"], sort=False):
+        if len(gap_rows) == 1:
+            rows += gap_rows.assign(n_unit="triplets")[columns].to_dict("records")
             continue
-        mean = stats.mean_interval(of["gap"], confidence, skip_nan=True)
+        mean = stats.mean_interval(gap_rows["gap"], confidence, skip_nan=True)
         rows.append(dict(zip(columns, (model, metric, *mean, "datasets"), strict=True)))
     return pd.DataFrame(rows, columns=columns)
 
@@ -167,44 +167,44 @@ def units(
         named |= {"unit": rows[unit], "cell": cell, "images": rows.get("images", 0)}
         frames.append(rows[["model"]].assign(**named))
 
-    some = shares[shares["setting"].isin(_SETTINGS)]
-    score = stereotype_score_from_percent(some["percent_female"], some["stereotype"])
-    add(some, SCORE, POINTS, "occupation", score, some["stereotype"], some["identity"])
+    subset = shares[shares["setting"].isin(_SETTINGS)]
+    score = stereotype_score_from_percent(subset["percent_female"], subset["stereotype"])
+    add(subset, SCORE, POINTS, "occupation", score, subset["stereotype"], subset["identity"])
     # The prompt without a profession is no profession.
     genders, tone_counts = (rows[rows["profession"] != NO_PROFESSION] for rows in (genders, tone_counts))
     add(genders, AVERAGE, "−1 to 1", "profession", genders["value"])
-    known = genders.dropna(subset="value")
-    female = (known["n"] * (1 + known["value"]) / 2).round()
-    some = known.assign(category="gender", female=female, male=known["n"] - female)
-    some = _at_shared_images(some, ["female", "male"], ["profession"])
-    add(some, DEVIATION, _RANGES["gender"], "profession", some["deviation"])
+    with_value = genders.dropna(subset="value")
+    female = (with_value["n"] * (1 + with_value["value"]) / 2).round()
+    subset = with_value.assign(category="gender", female=female, male=with_value["n"] - female)
+    subset = _at_shared_images(subset, ["female", "male"], ["profession"])
+    add(subset, DEVIATION, _RANGES["gender"], "profession", subset["deviation"])
     keys = ["model", "prompt", "profession"]
-    some = tone_counts.pivot(index=keys, columns="tone", values="n").reindex(columns=_TONES).fillna(0)
-    some = _at_shared_images(some.reset_index().assign(category="skin_tone"), _TONES, keys[1:])
-    add(some, DEVIATION, _RANGES["skin_tone"], "profession", some["deviation"], cell=some["prompt"])
-    some = verdicts[verdicts["chosen"] == "yes"]
-    add(some, SKILL, "%", "image_id", 100.0 * (some["correct"] == "yes"))
-    some = by_prompt[by_prompt["comparison"] == COMPARISON]
-    add(some, ATTRIBUTES, POINTS, "profession", 100 * (some["mean_absolute_difference"] - some["null_mean"]))
-    some = similarity[similarity["metric"].isin(_METRICS) & (similarity["sample"] == "triplets")]
-    sign = some["pair"].map({"neutral-masculine": 1, "neutral-feminine": -1})
-    sign = sign * some["higher_is_closer"].map({1: 1, 0: -1})
+    subset = tone_counts.pivot(index=keys, columns="tone", values="n").reindex(columns=_TONES).fillna(0)
+    subset = _at_shared_images(subset.reset_index().assign(category="skin_tone"), _TONES, keys[1:])
+    add(subset, DEVIATION, _RANGES["skin_tone"], "profession", subset["deviation"], cell=subset["prompt"])
+    subset = verdicts[verdicts["chosen"] == "yes"]
+    add(subset, SKILL, "%", "image_id", 100.0 * (subset["correct"] == "yes"))
+    subset = by_prompt[by_prompt["comparison"] == COMPARISON]
+    add(subset, ATTRIBUTES, POINTS, "profession", 100 * (subset["mean_absolute_difference"] - subset["null_mean"]))
+    subset = similarity[similarity["metric"].isin(_METRICS) & (similarity["sample"] == "triplets")]
+    sign = subset["pair"].map({"neutral-masculine": 1, "neutral-feminine": -1})
+    sign = sign * subset["higher_is_closer"].map({1: 1, 0: -1})
     keys = ["model", "dataset", "metric", "case"]
-    signed = some.assign(value=sign * some["value"]).groupby(keys, sort=False)["value"]
+    signed = subset.assign(value=sign * subset["value"]).groupby(keys, sort=False)["value"]
     # Both pairs of a triplet, or it has no gap.
     gap = signed.sum(min_count=2).reset_index()
     gap["case"] = gap["dataset"] + " " + gap["case"].astype(str)
     add(gap, GAP, "similarity", "case", gap["value"])
-    some = occupations[(occupations["approach"] == "naive") & (occupations["n_generated"] > 0)]
-    training = some["percent_training"].round(6).astype(str) + " of " + some["n_training"].astype(str)
-    some = some.assign(cell=some["prompt"] + ", " + training, definition="signed")
-    add(some, AMPLIFICATION, POINTS, "occupation", some["signed_change"], cell=some["cell"])
-    female = (some["percent_generated"] * some["n_generated"] / 100).round()
-    some = some.assign(female=female, male=some["n_generated"] - female, definition="all")
-    some = _at_shared_images(some.dropna(subset="female"), ["female", "male"], ["occupation", "cell"])
+    subset = occupations[(occupations["approach"] == "naive") & (occupations["n_generated"] > 0)]
+    training = subset["percent_training"].round(6).astype(str) + " of " + subset["n_training"].astype(str)
+    subset = subset.assign(cell=subset["prompt"] + ", " + training, definition="signed")
+    add(subset, AMPLIFICATION, POINTS, "occupation", subset["signed_change"], cell=subset["cell"])
+    female = (subset["percent_generated"] * subset["n_generated"] / 100).round()
+    subset = subset.assign(female=female, male=subset["n_generated"] - female, definition="all")
+    subset = _at_shared_images(subset.dropna(subset="female"), ["female", "male"], ["occupation", "cell"])
     # Both models have the training share, whose own null expectation is no part of their difference.
-    value = 100 * some["deviation"] - (some["percent_training"] - 50).abs()
-    add(some, AMPLIFICATION, POINTS, "occupation", value, cell=some["cell"])
+    value = 100 * subset["deviation"] - (subset["percent_training"] - 50).abs()
+    add(subset, AMPLIFICATION, POINTS, "occupation", value, cell=subset["cell"])
     whole = pd.concat(frames, ignore_index=True).dropna(subset="value")
     return whole[["model", "measure", "measure_unit", "list", "unit", "cell", "images", "value"]]
 
@@ -228,8 +228,11 @@ def model_differences(units: pd.DataFrame, *, printed: Collection[str] = (), con
     """
     keys = ["list", "unit", "cell", "images"]
     rows = []
-    for (measure, unit), of in units.groupby(["measure", "measure_unit"], sort=False):
-        by_model = {model: some.set_index(keys)["value"] for model, some in of.groupby("model", sort=False)}
+    for (measure, unit), measure_rows in units.groupby(["measure", "measure_unit"], sort=False):
+        by_model = {
+            model: model_rows.set_index(keys)["value"]
+            for model, model_rows in measure_rows.groupby("model", sort=False)
+        }
         for first, second in combinations(by_model, 2):
             if (first in printed) != (second in printed):
                 continue
@@ -246,9 +249,9 @@ def model_differences(units: pd.DataFrame, *, printed: Collection[str] = (), con
             else:
                 row["reason"] = "both models share no unit"
             rows.append(row)
-    found = tables.of(rows, "synthesis_model_differences")
-    holm = found.groupby(["measure", "kind"], sort=False)["p"].transform(lambda p: stats.adjust(p.to_numpy()))
-    return found.assign(p_holm=holm)
+    table = tables.make_table(rows, "synthesis_model_differences")
+    holm = table.groupby(["measure", "kind"], sort=False)["p"].transform(lambda p: stats.adjust(p.to_numpy()))
+    return table.assign(p_holm=holm)
 
 
 def by_pair(differences: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -267,13 +270,13 @@ def by_pair(differences: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFr
     for _, pair in rows.groupby("model", sort=False):
         tested, lacking = pair[pair["p"].notna()], pair[pair["p"].isna()]
         untold = [
-            f"Not tested: {'; '.join(some['measure'])} ({reason})."
-            for reason, some in lacking.groupby("reason", sort=False)
+            f"Not tested: {'; '.join(rows['measure'])} ({reason})."
+            for reason, rows in lacking.groupby("reason", sort=False)
         ]
         possible = stats.adjust(least[tested.index])
-        words = f"No significant difference in {count(len(tested), 'measure', 'measures')}."
+        words = f"No significant difference in {format_count(len(tested), 'measure', 'measures')}."
         if len(tested) and not (possible < alpha).any():
             words = "Inconclusive: no outcome could be significant."
-            untold.insert(0, none_could(f"{tested['n'].max():.0f} units", possible.min(), alpha) + ".")
+            untold.insert(0, explain_unattainable(f"{tested['n'].max():.0f} units", possible.min(), alpha) + ".")
         rows.loc[pair.index, ["open", "untold"]] = words, " ".join(untold)
     return rows

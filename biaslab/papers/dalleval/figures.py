@@ -18,7 +18,7 @@ from biaslab.schema import tables
 
 # A model keeps its colour and marker from figure to figure.
 _NAMES = ("minDALL-E", "Karlo", "Stable Diffusion", "DALL-E Small", "X-LXMERT")
-MODELS = forms.Look(colors=dict(zip(_NAMES, style.PALETTE, strict=False)))
+MODELS = forms.SeriesStyle(colors=dict(zip(_NAMES, style.PALETTE, strict=False)))
 
 
 @style.empty_without_rows
@@ -86,7 +86,7 @@ def skin_tone_check(check: pd.DataFrame) -> Figure:
 def average_skin_tone(tones: pd.DataFrame, overall: pd.DataFrame) -> Figure:
     """Draw on the whole scale how many professions have which average tone (``dalleval_average_skin_tone``)."""
     means = overall[overall["category"] == "skin_tone"].set_index("model")
-    colors, bins = MODELS.of(tones["model"].unique().tolist()), np.arange(0.945, 10.06, 0.1)
+    colors, bins = MODELS.styles(tones["model"].unique().tolist()), np.arange(0.945, 10.06, 0.1)
     figure, parts = forms.panels(tones, "model", columns=1, height=1.7, sharex=True)
     for ax, rows in parts:
         model = rows["model"].iloc[0]
@@ -111,7 +111,7 @@ def skill_agreement(agreement: pd.DataFrame, accuracy: pd.DataFrame) -> Figure:
         ends = {f"ci_{end}": f"{end}_{'human' if people else 'detr'}" for end in ("low", "high")}
         rows = rows.merge(limits.rename(columns=ends), on=keys)
     return forms.diagonal(
-        rows, "percent_detr", "percent_human", color="model", look=MODELS, ends=(-3, 103), point="skill",
+        rows, "percent_detr", "percent_human", color="model", styles=MODELS, ends=(-3, 103), point="skill",
         named=len(rows), limits=(("low_detr", "high_detr"), ("low_human", "high_human")),
         labels=("Correct according to the detector (%)", "Correct according to annotators (%)"),
     )  # fmt: skip
@@ -141,7 +141,7 @@ def metric_ranks(quality: pd.DataFrame, references: pd.DataFrame) -> Figure:
 def skill_gallery(images: list, chosen: pd.DataFrame) -> Figure:
     """Draw images with what the detector found, its verdict above and the prompt below.
 
-    Takes what :func:`biaslab.papers.dalleval.measure.with_boxes` returns.
+    Takes what :func:`biaslab.papers.dalleval.measure.images_with_boxes` returns.
     """
     if not len(images):
         return gallery([], chosen.head(0))
@@ -168,7 +168,7 @@ def skin_tone_counts(counts: pd.DataFrame) -> Figure:
     rows = sizes.reindex(pd.MultiIndex.from_product(cells, names=keys), fill_value=0).reset_index()
     mean = (rows["n"] * rows["place"]).groupby(rows["profession"]).sum() / rows.groupby("profession")["n"].sum()
     rows = _in_thirds(rows, mean.sort_values(kind="stable").index).sort_values(["rank", "place"], kind="stable")
-    rows, panel = forms.by_model(rows, "part")
+    rows, panel = forms.panel_by_model(rows, "part")
     return forms.heat_map(
         rows, "n", row="profession", column="place", panel=panel, columns=3,
         label="Images with that tone", ends=(0, max(rows["n"].max(), 1)),

@@ -10,7 +10,7 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.judges.judge_labels import JUDGED
-from biaslab.metrics.headline import MEAN, Headline, cells_of, side
+from biaslab.metrics.headline import MEAN, Headline, cells_and_people, side
 from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION
 from biaslab.papers.dalleval.measure import ASKED
 
@@ -27,10 +27,10 @@ def headlines(images: pd.DataFrame, averages: pd.DataFrame) -> Iterator[Headline
     for model, of_model in rows.groupby("model", sort=False):
         asked = "judge" in averages and ASKED in set(averages.loc[averages["model"] == model, "judge"])
         gender = of_model["gender_vqa"] if asked else of_model["gender_judge"].where(of_model["status_judge"] == JUDGED)
-        cells, people = cells_of(of_model.assign(gender=gender, cluster=of_model["profession"]))
+        cells, people = cells_and_people(of_model.assign(gender=gender, cluster=of_model["profession"]))
         n, known = cells["n"].to_numpy(), (cells["n"] > 0).sum()
         part = np.where(n > 0, 1 / max(known, 1), 0)
-        given: dict[str, Any] = {"people": people, "drawn": True}
+        given: dict[str, Any] = {"people": people, "clusters_random": True}
         given |= {"clusters": "professions", "setting": "dalleval.social_images"}
         cells = cells.assign(coefficient=2 * part)
         yield Headline("dalleval", str(model), "average gender", MEAN, "−1 to 1", 0.02, 0, cells, **given)
@@ -39,7 +39,7 @@ def headlines(images: pd.DataFrame, averages: pd.DataFrame) -> Iterator[Headline
         free = [float(stats.corrected_absolute_deviation(*cell)) for cell in zip(cells["count"], n, strict=True)]
         null_mean = float(part @ (deviation - np.nan_to_num(free)))
         cells = cells.assign(coefficient=part * side(cells))
-        given |= {"folded": True, "null_mean": null_mean}
+        given |= {"is_absolute": True, "null_mean": null_mean}
         yield Headline("dalleval", str(model), "deviation from even (MAD)", MEAN, "0 to 0.5", 0.01, 0, cells, **given)
 
 
@@ -57,10 +57,12 @@ def attribute_headlines(images: pd.DataFrame, rated: Collection[str]) -> Iterato
             for column, said in (("attributes", "female"), ("attributes_missing", "unsure")):
                 listed = ";" + some[column].fillna("").astype(str) + ";"
                 answer = answer.mask(listed.str.contains(f";{attribute};", regex=False), said)
-            cells, people = cells_of(some.assign(gender=answer, cluster=some["profession"], template=some["prompt"]))
+            cells, people = cells_and_people(
+                some.assign(gender=answer, cluster=some["profession"], template=some["prompt"])
+            )
             known = cells.groupby("cluster")["n"].transform("min") > 0
             part = np.where(known, 100 / max(cells["cluster"][known].nunique(), 1), 0)
             cells = cells.assign(coefficient=part * cells["template"].map({"woman": 1, "man": -1}))
-            given: dict[str, Any] = {"drawn": True, "about": attribute}
+            given: dict[str, Any] = {"clusters_random": True, "about": attribute}
             words = "attributes, women less men"
             yield Headline("dalleval", str(model), words, attribute, "points", 1, 0, cells, people, **given)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
-from biaslab.captions.indicators import without_gender
+from biaslab.captions.indicators import remove_gender
 from biaslab.io import cells
 from biaslab.judges.inception import INCEPTION
 from biaslab.judges.judge_labels import DUPLICATE, TONE_BY_PIXELS
@@ -45,7 +45,7 @@ _AT_A_TIME = 64  # images read at once
 
 
 def _table(pipeline: Pipeline, frame: pd.DataFrame, name: str) -> pd.DataFrame:
-    return tables.of(frame.assign(model=pipeline.label), name)
+    return tables.make_table(frame.assign(model=pipeline.label), name)
 
 
 # -- visual reasoning ----------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def _table(pipeline: Pipeline, frame: pd.DataFrame, name: str) -> pd.DataFrame:
 
 def skill_prompts(pipeline: Pipeline) -> pd.DataFrame:
     """Return what PaintSkills asks for, as far as the settings take it (section 3.2, Table 10)."""
-    return tables.of(pipeline.dalleval.prompts("skills"), "dalleval_skill_prompts")
+    return tables.make_table(pipeline.dalleval.prompts("skills"), "dalleval_skill_prompts")
 
 
 def skill_verdicts(pipeline: Pipeline) -> pd.DataFrame:
@@ -65,12 +65,14 @@ def skill_verdicts(pipeline: Pipeline) -> pd.DataFrame:
 def _verdicts(pipeline: Pipeline) -> pd.DataFrame:
     images, chosen = pipeline.dalleval.images("skills"), _rule(pipeline)
     detections, looked = pipeline.dalleval.detections(images)
-    asked = images.table.merge(looked.rename(columns={"status": "unseen"}), on="image_id")
-    asked = asked[asked["unseen"] != DUPLICATE].reset_index(drop=True)
-    asked["truth"] = _yes(asked["truth_failure"] == "") if "truth_failure" in asked else ""
-    asked["n_detected"] = judging.counted(detections, asked, chosen["threshold"])
-    asked["n_depicted"] = asked.get("truth_n", np.nan)
-    rules = [judging.verdicts(detections, asked, **chosen | {"rule": rule}).assign(rule=rule) for rule in judging.RULES]
+    requests = images.table.merge(looked.rename(columns={"status": "unseen"}), on="image_id")
+    requests = requests[requests["unseen"] != DUPLICATE].reset_index(drop=True)
+    requests["truth"] = _yes(requests["truth_failure"] == "") if "truth_failure" in requests else ""
+    requests["n_detected"] = judging.count_statements(detections, requests, chosen["threshold"])
+    requests["n_depicted"] = requests.get("truth_n", np.nan)
+    rules = [
+        judging.verdicts(detections, requests, **chosen | {"rule": rule}).assign(rule=rule) for rule in judging.RULES
+    ]
     whole = pd.concat(rules, ignore_index=True).assign(chosen=lambda table: table["rule"] == chosen["rule"])
     whole["status"] = whole["unseen"].where(whole["unseen"] != "", whole["status"])
     for name in ("chosen", "correct", "objects_correct", "rest_correct"):
@@ -107,7 +109,7 @@ def _training_curve(pipeline: Pipeline) -> pd.DataFrame:
     """Return how models like this one do that were fine-tuned on shares of the scenes, where its folder says it."""
     vae = pipeline.image_model("dalleval").autoencoder
     if vae is None or not (file := vae.with_name("training_share.csv")).is_file():
-        return tables.of([], "dalleval_skill_accuracy")
+        return tables.make_table([], "dalleval_skill_accuracy")
     columns = ("training_percent", "skill", "n_correct", "n")
     rows, _ = cells.load(file, columns)
     cells.require(rows, columns, file, f"It needs: {', '.join(columns)}.", set(columns))
@@ -116,14 +118,14 @@ def _training_curve(pipeline: Pipeline) -> pd.DataFrame:
     rows[["n_correct", "n"]] = counts.astype(int)
     rows["percent_correct"] = 100 * rows["n_correct"] / rows["n"]
     rows = rows.assign(model=f"{pipeline.label}, fine-tuned", evaluator=DETECTOR, images="curve")
-    return tables.of(rows, "dalleval_skill_accuracy")
+    return tables.make_table(rows, "dalleval_skill_accuracy")
 
 
 def skill_ratings(pipeline: Pipeline) -> pd.DataFrame:
     """Return what people say of images (Table 3), beside the detector's verdict; no rows where nobody rated any."""
-    file = pipeline.settings.dalleval.ratings
+    file = pipeline.settings.dalleval.annotations
     if not file:
-        return tables.of([], "dalleval_skill_ratings")
+        return tables.make_table([], "dalleval_skill_ratings")
     judged = skill_verdicts(pipeline).query("chosen == 'yes'").rename(columns={"correct": "detector"})
     ratings = skill_rated.read(file, judged["image_id"])
     whole = ratings.merge(judged[["image_id", "skill", "detector"]], on="image_id")
@@ -137,10 +139,10 @@ def references(pipeline: Pipeline) -> pd.DataFrame:
     settings name PaintSkills' folder, its images stand for drawings; without either there are no rows.
     """
     if not _truth_is_known(pipeline):
-        return tables.of([], "dalleval_references")
-    detections, asked = _seen(pipeline, pipeline.dalleval.renders())
-    judged = judging.verdicts(detections, asked, **_rule(pipeline))
-    others = judging.shuffled(detections, asked, **_rule(pipeline))
+        return tables.make_table([], "dalleval_references")
+    detections, requests = _seen(pipeline, pipeline.dalleval.renders())
+    judged = judging.verdicts(detections, requests, **_rule(pipeline))
+    others = judging.shuffle_verdicts(detections, requests, **_rule(pipeline))
     rows = []
     for skill, group in judged.groupby("skill", sort=False):
         rows.append(("oracle", skill, DETECTOR, 100 * group["correct"].mean(), len(group)))
@@ -150,7 +152,7 @@ def references(pipeline: Pipeline) -> pd.DataFrame:
         judged = judged[judged["prompt_id"].isin(pipeline.dalleval.prompts("skills")["prompt_id"])]
         for skill, group in judged.groupby("skill", sort=False)["correct"]:
             rows.append(("oracle", skill, "boxes", 100 * group.mean(), len(group)))
-    return tables.of(rows, "dalleval_references")
+    return tables.make_table(rows, "dalleval_references")
 
 
 def _rule(pipeline: Pipeline) -> dict:
@@ -177,7 +179,7 @@ def _seen(pipeline: Pipeline, source: ImageSource) -> tuple[pd.DataFrame, pd.Dat
 
 def _truth_is_known(pipeline: Pipeline) -> bool:
     """Return whether there are images of known truth like the model's: of an installed package, or PaintSkills' own."""
-    return bool(pipeline.settings.dalleval.paintskills) or pipeline.known_truth("dalleval") is not None
+    return bool(pipeline.settings.dalleval.paintskills) or pipeline.find_ground_truth("dalleval") is not None
 
 
 def truth(pipeline: Pipeline | None) -> str:
@@ -193,18 +195,18 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
     where the settings name their folder.
     """
     if not _truth_is_known(pipeline):
-        return tables.of([], "dalleval_detector_renders")
-    detections, asked = _seen(pipeline, pipeline.dalleval.reference())
+        return tables.make_table([], "dalleval_detector_renders")
+    detections, requests = _seen(pipeline, pipeline.dalleval.reference())
     if pipeline.settings.dalleval.paintskills:
         # Its simulator accepts objects that hide each other, and does not know every relation: boxes say otherwise.
         boxes = _judged_by_boxes(pipeline)
-        asked = asked[~asked["prompt_id"].isin(boxes.loc[~boxes["correct"], "prompt_id"])]
-    judged = judging.verdicts(detections, asked, **_rule(pipeline))
+        requests = requests[~requests["prompt_id"].isin(boxes.loc[~boxes["correct"], "prompt_id"])]
+    judged = judging.verdicts(detections, requests, **_rule(pipeline))
     judged = judged.assign(
         failure=judged["truth_failure"].replace("", NONE),
         correct=_yes(judged["correct"]),
         shown=judged["truth_n"],
-        found=judging.counted(detections, judged, pipeline.settings.dalleval.threshold),
+        found=judging.count_statements(detections, judged, pipeline.settings.dalleval.threshold),
         truth_images=truth(pipeline),
     )
     return _table(pipeline, judged, "dalleval_detector_renders")
@@ -215,7 +217,7 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
 
 def social_prompts(pipeline: Pipeline) -> pd.DataFrame:
     """Return what people are asked for, as far as the settings take it (section 4.2.1, Table 13)."""
-    return tables.of(pipeline.dalleval.prompts("social"), "dalleval_social_prompts")
+    return tables.make_table(pipeline.dalleval.prompts("social"), "dalleval_social_prompts")
 
 
 def social_images(pipeline: Pipeline) -> pd.DataFrame:
@@ -228,16 +230,16 @@ def social_drawings(pipeline: Pipeline) -> pd.DataFrame:
 
     No rows without drawings like the model's images: errors on others would say nothing of these.
     """
-    if pipeline.known_truth("dalleval") is None:
-        return tables.of([], "dalleval_social_drawings")
-    return tables.of(_social(pipeline, "drawings"), "dalleval_social_drawings")
+    if pipeline.find_ground_truth("dalleval") is None:
+        return tables.make_table([], "dalleval_social_drawings")
+    return tables.make_table(_social(pipeline, "drawings"), "dalleval_social_drawings")
 
 
 @lru_cache(maxsize=2)
 def _social(pipeline: Pipeline, kind: str) -> pd.DataFrame:
-    known = {"truth_gender": "", "truth_skin_tone": np.nan, "truth_attributes": ""}
+    defaults = {"truth_gender": "", "truth_skin_tone": np.nan, "truth_attributes": ""}
     images = pipeline.dalleval.people(kind).table
-    images = images.assign(**{c: images.get(c, missing) for c, missing in known.items()})
+    images = images.assign(**{c: images.get(c, missing) for c, missing in defaults.items()})
     for judges in (_answered, _judged, _toned):
         images = judges(pipeline, kind, images)
     return _table(pipeline, images, "dalleval_social_images")
@@ -247,7 +249,7 @@ def _social(pipeline: Pipeline, kind: str) -> pd.DataFrame:
 _UNNAMED = "no judge is named"
 
 
-def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
+def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     """Return who is in images of people, by profession, or what became of scenes, by skill, and the images."""
     images = pipeline.dalleval.images(kind)
     text = images.table.set_index("image_id")["text"]
@@ -258,24 +260,24 @@ def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
         seen = _social(pipeline, kind)
         by = "judge" if pipeline.dalleval.gender_is_judged else "vqa"
         why = seen["status_judge" if by == "judge" else "reason_vqa"]
-        known = seen[f"gender_{by}"].isin(GENDERS)
+        is_judged = seen[f"gender_{by}"].isin(GENDERS)
         named = seen["prompt"] != "person"
-        asked = seen["profession"].replace("(none)", "a person")
-        asked = asked.mask(named, asked + ", asked for as a " + seen["prompt"])
-        tones = {"tone": seen["skin_tone"], "status": why.mask(known, "judged")}
+        phrase = seen["profession"].replace("(none)", "a person")
+        phrase = phrase.mask(named, phrase + ", asked for as a " + seen["prompt"])
+        tones = {"tone": seen["skin_tone"], "status": why.mask(is_judged, "judged")}
         # Prompts that name a gender ask for no perception of it.
-        seen = seen.assign(group=asked, who=asked, gender=seen[f"gender_{by}"], apart=named, **tones)
+        seen = seen.assign(group=phrase, who=phrase, gender=seen[f"gender_{by}"], apart=named, **tones)
     return seen.assign(prompt=seen["image_id"].map(text), position=1), images
 
 
 def _answered(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return images with what is answered to questions about them."""
-    if pipeline.unnamed("dalleval.vqa"):
+    if pipeline.unset_settings("dalleval.vqa"):
         return images.assign(gender_vqa="", reason_vqa=_UNNAMED, attributes="", attributes_missing=";".join(ATTRIBUTES))
     answers, ids = pipeline.dalleval.answers(kind), images["image_id"]
     about = answers[answers["attribute"] == ""].set_index("image_id").reindex(ids)
     read = [read_answer(text) for text in about["answer"]]
-    asked = (about["status"] == "").to_numpy()
+    is_eligible = (about["status"] == "").to_numpy()
     worn = _worn(answers)
 
     def names(answer: str) -> np.ndarray:
@@ -283,8 +285,8 @@ def _answered(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFra
         return joined.reindex(ids, fill_value="").to_numpy(object)
 
     return images.assign(
-        gender_vqa=np.where(asked, [gender for gender, _ in read], ""),
-        reason_vqa=np.where(asked, [why for _, why in read], about["status"].to_numpy(object)),
+        gender_vqa=np.where(is_eligible, [gender for gender, _ in read], ""),
+        reason_vqa=np.where(is_eligible, [why for _, why in read], about["status"].to_numpy(object)),
         attributes=names("yes"),
         attributes_missing=names(""),
     )
@@ -293,16 +295,16 @@ def _answered(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFra
 def _judged(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return images with what the judge of gender says of them."""
     judge = pipeline.settings.judging.gender
-    if pipeline.unnamed(*pipeline.gate):
+    if pipeline.unset_settings(*pipeline.gate):
         return images.assign(judge=judge, gender_judge="", status_judge=_UNNAMED)
-    judgements = pipeline.dalleval.judged(kind)
+    judgements = pipeline.dalleval.judged_people(kind)
     same = {"gender_judge": judgements["gender"].to_numpy(), "status_judge": judgements["status"].to_numpy()}
     return images.assign(judge=judge, **same)
 
 
 def _toned(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return images with the skin tones of their faces."""
-    if pipeline.unnamed("judging.faces"):
+    if pipeline.unset_settings("judging.faces"):
         return images.assign(skin_tone=np.nan, reason_tone=_UNNAMED, judge_tone="")
     read = {"skin_tone": "tone", "reason_tone": "tone_reason", "judge_tone": "tone_judge"}
     tones = pipeline.dalleval.tones(kind)
@@ -355,11 +357,11 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
     the nearest swatch in RGB (or by the judge of another package); and the nearest swatch to the average of all pixels
     that count as skin by their chroma. No rows without drawings like the model's images.
     """
-    if pipeline.known_truth("dalleval") is None:
-        return tables.of([], "dalleval_skin_tone_readings")
+    if pipeline.find_ground_truth("dalleval") is None:
+        return tables.make_table([], "dalleval_skin_tone_readings")
     faces = pipeline.dalleval.tones("drawings")
-    known = faces["tone"].notna().to_numpy()
-    colours = np.where(known[:, None], faces[["red", "green", "blue"]].to_numpy(), np.nan)
+    has_tone = faces["tone"].notna().to_numpy()
+    colours = np.where(has_tone[:, None], faces[["red", "green", "blue"]].to_numpy(), np.nan)
     by_chroma = np.full((len(faces), 3), np.nan)
     ids = list(faces["image_id"])
     for start in range(0, len(ids), _AT_A_TIME):
@@ -375,7 +377,9 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
     if (judge := next(iter(faces["tone_judge"]), "")) != TONE_BY_PIXELS:
         methods = {("face", judge): faces["tone"].to_numpy(float)}
     methods["pixels by YCrCb", "nearest swatch in RGB"] = tones.nearest_swatch(by_chroma)
-    read = (faces.assign(segmentation=of, scoring=by, tone_estimated=tone) for (of, by), tone in methods.items())
+    read = (
+        faces.assign(segmentation=readings, scoring=by, tone_estimated=tone) for (readings, by), tone in methods.items()
+    )
     return _table(pipeline, pd.concat(read), "dalleval_skin_tone_readings")
 
 
@@ -415,45 +419,45 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
 
 @lru_cache(maxsize=1)
 def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
-    asked, made, real = pipeline.dalleval.captioned()
-    sets = {"generated": (made, asked["image_id"])}
+    requests, made, real = pipeline.dalleval.captioned()
+    sets = {"generated": (made, requests["image_id"])}
     if real is not None:
-        sets["captioned"] = (real, asked["real_id"])
-    groups, rows, vectors, compares = asked["group"].to_numpy(str), [], {}, pipeline.settings.judging.gender
+        sets["captioned"] = (real, requests["real_id"])
+    groups, rows, vectors, compares = requests["group"].to_numpy(str), [], {}, pipeline.settings.judging.gender
     if compares and pipeline.has_clip:
-        texts = pipeline.text_embeddings(asked["text"])
+        texts = pipeline.text_embeddings(requests["text"])
         vectors = {name: _vectors(pipeline, *of) for name, of in sets.items()}
     else:
         missing = {"images": "generated", "n": 0, "reason": "judging.gender names no open_clip model"}
         rows += [missing | {"metric": name} for name in ("R-precision", *_named_distances("CLIP"))]
-    for name, (found, seen) in vectors.items():
-        if len(found) < 2:
-            why = "there is no other caption" if len(found) else _UNREAD
-            rows.append({"images": name, "metric": "R-precision", "n": len(found), "reason": why})
+    for name, (table, seen) in vectors.items():
+        if len(table) < 2:
+            why = "there is no other caption" if len(table) else _UNREAD
+            rows.append({"images": name, "metric": "R-precision", "n": len(table), "reason": why})
             continue
-        others = min(DISTRACTORS, len(found) - 1)
-        each = r_precision(found @ texts[seen].T, distractors=others)
+        others = min(DISTRACTORS, len(table) - 1)
+        each = r_precision(table @ texts[seen].T, distractors=others)
         row = {"images": name, "metric": "R-precision", "null_mean": 100 / (1 + others)}
         rows.append(row | _clustered(each, groups[seen], 0, 100))
     for name, of in sets.items():
-        rows += [{"images": name} | row for row in _captioning(pipeline, *of, asked)]
+        rows += [{"images": name} | row for row in _captioning(pipeline, *of, requests)]
     if vectors:
         rows += _distances(vectors, groups, "CLIP", pipeline.seed)
-    if (path := pipeline.settings.dalleval.inception) and real is not None:
+    if (path := pipeline.settings.dalleval.inception_file) and real is not None:
         features = {name: _vectors(pipeline, *of, INCEPTION + path) for name, of in sets.items()}
         rows += _distances(features, groups, "Inception", pipeline.seed)
     # Where no image can be read no row has a value.
     columns = ["images", "metric", "value", "ci_low", "ci_high", "null_mean", "n", "reason"]
-    found = pd.DataFrame(rows, columns=columns).fillna({"reason": ""})
-    found.loc[found["value"].notna() & found["ci_low"].isna(), "reason"] = "captions of too few occupations"
-    return _table(pipeline, found, "dalleval_image_quality")
+    table = pd.DataFrame(rows, columns=columns).fillna({"reason": ""})
+    table.loc[table["value"].notna() & table["ci_low"].isna(), "reason"] = "captions of too few occupations"
+    return _table(pipeline, table, "dalleval_image_quality")
 
 
 def _vectors(pipeline: Pipeline, source: ImageSource, ids: pd.Series, name: str = "") -> tuple[np.ndarray, np.ndarray]:
     """Return embeddings of the images that can be read, (n, dimensions), and which these are."""
-    found = pipeline.image_embeddings(source, ids, name).set_index("image_id")["vector"].reindex(ids)
-    seen = found.notna().to_numpy()
-    return np.stack(list(found[seen])) if seen.any() else np.empty((0, 0)), seen
+    embeddings = pipeline.image_embeddings(source, ids, name).set_index("image_id")["vector"].reindex(ids)
+    seen = embeddings.notna().to_numpy()
+    return np.stack(list(embeddings[seen])) if seen.any() else np.empty((0, 0)), seen
 
 
 def _clustered(values: np.ndarray, groups: np.ndarray, low: float, high: float) -> dict:
@@ -463,23 +467,23 @@ def _clustered(values: np.ndarray, groups: np.ndarray, low: float, high: float) 
     return dict(zip(("value", "ci_low", "ci_high"), ends, strict=True)) | {"n": n}
 
 
-def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, asked: pd.DataFrame) -> list[dict]:
+def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, requests: pd.DataFrame) -> list[dict]:
     """Return rows of captioning metrics: what is said of images, against their captions."""
     without = [{"metric": name, "n": 0, "reason": why} for name, why in captioning.WITHOUT.items()]
-    if pipeline.unnamed("dalleval.captioner"):
+    if pipeline.unset_settings("dalleval.captioner"):
         return [{"metric": name, "n": 0, "reason": _UNNAMED} for name in captioning.METRICS] + without
-    said = pipeline.dalleval.describe(source, ids)
-    seen = np.flatnonzero(said["status"] == "")
+    described = pipeline.dalleval.describe(source, ids)
+    seen = np.flatnonzero(described["status"] == "")
     if not len(seen):
         return [{"metric": name, "n": 0, "reason": _UNREAD} for name in captioning.METRICS] + without
-    captions, of = list(said["caption"].iloc[seen]), asked.iloc[seen]
-    right = list(of["references"])
-    found = captioning.caption_scores(captions, right, groups=of["group"], seed=pipeline.seed)
+    captions, reference_rows = list(described["caption"].iloc[seen]), requests.iloc[seen]
+    right = list(reference_rows["references"])
+    scores = captioning.caption_scores(captions, right, groups=reference_rows["group"], seed=pipeline.seed)
     # Each sentence against the captions of an image far off (near ones are of the same occupation): what they have in
     # common without any image.
     half = len(right) // 2
     null_mean = captioning.caption_scores(captions, right[half:] + right[:half], seed=pipeline.seed)["value"]
-    return found.assign(null_mean=null_mean).to_dict("records") + without
+    return scores.assign(null_mean=null_mean).to_dict("records") + without
 
 
 def _distances(
@@ -491,14 +495,14 @@ def _distances(
         row: dict[str, Any] = {"images": "generated", "metric": metric}
         if len(vectors) < 2:
             rows.append(row | {"n": 0, "reason": "no images behind the captions"})
-        elif not all(len(found) for found, _ in vectors.values()):
+        elif not all(len(vector_rows) for vector_rows, _ in vectors.values()):
             rows.append(row | {"n": 0, "reason": _UNREAD})
         else:
-            images = [found for found, _ in vectors.values()]
-            of = [groups[seen] for _, seen in vectors.values()]
+            images = [vector_rows for vector_rows, _ in vectors.values()]
+            group_pairs = [groups[seen] for _, seen in vectors.values()]
             rng = np.random.default_rng([seed, 73])
             squared = distance is kernel_distance
-            value, low, high, _ = stats.halves_interval(images, of, distance, squared=squared, seed=rng)
+            value, low, high, _ = stats.halves_interval(images, group_pairs, distance, squared=squared, seed=rng)
             # A distance is not below 0, but KID's estimate may be.
             row |= {"value": value, "ci_low": np.minimum(value, np.maximum(low, 0)), "ci_high": high}
             rows.append(row | {"null_mean": _floor(images[1], distance, seed), "n": len(images[0])})
@@ -514,7 +518,7 @@ def _floor(images: np.ndarray, distance: Callable, seed: int) -> float:
     """Return what chance alone makes of a distance of as many images: that of two halves of the same."""
     rng = np.random.default_rng([seed, 75])
     halves = (np.split(images[rng.permutation(len(images))], [len(images) // 2]) for _ in range(_SPLITS))
-    null_mean = np.mean([distance(*of) for of in halves])
+    null_mean = np.mean([distance(*half) for half in halves])
     # What chance adds to FID falls with one over the images (Chong & Forsyth 2020): halves have twice as much.
     return float(null_mean / (2 if distance is frechet_distance else 1))
 
@@ -528,7 +532,7 @@ def alignment_quality(pipeline: Pipeline) -> pd.DataFrame:
         # Neither on the captions nor on the features of printed values: they share no rank.
         metric=rows["metric"].replace({name: f"{name}, own captions" for name in _HIGHER}),
     )
-    return tables.of(rows, "dalleval_alignment_quality")
+    return tables.make_table(rows, "dalleval_alignment_quality")
 
 
 # Of how many images that come first the bias is told; of fewer in all there is none.
@@ -544,30 +548,30 @@ def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
     table = pipeline.images("training").table.drop_duplicates("caption_id")
     table = table[table["truth_gender"].isin(GENDERS)] if "truth_gender" in table else table.iloc[:0]
     if len(table) < max(_FIRST):
-        return tables.of([], "dalleval_gender_judges")
+        return tables.make_table([], "dalleval_gender_judges")
     rng = np.random.default_rng([pipeline.seed, 74])
     table = table.iloc[np.sort(rng.permutation(len(table))[:CAPTIONED])]
-    found = pipeline.image_embeddings("training", table["image_id"]).set_index("image_id")["vector"]
-    found = found.reindex(table["image_id"])
-    table = table[found.notna().to_numpy()]
+    embeddings = pipeline.image_embeddings("training", table["image_id"]).set_index("image_id")["vector"]
+    embeddings = embeddings.reindex(table["image_id"])
+    table = table[embeddings.notna().to_numpy()]
     if len(table) < max(_FIRST):
-        return tables.of([], "dalleval_gender_judges")
-    images = np.stack(list(found.dropna()))
+        return tables.make_table([], "dalleval_gender_judges")
+    images = np.stack(list(embeddings.dropna()))
     female, rows = (table["truth_gender"] == "female").to_numpy(), []
     groups = table["occupation"].to_numpy(str)
 
     def row(captions: str, metric: str, values: np.ndarray, low: float, high: float) -> None:
-        found = _clustered((values - low) / (high - low), groups, low, high)
-        rows.append({"captions": captions, "metric": metric} | found)
+        embeddings = _clustered((values - low) / (high - low), groups, low, high)
+        rows.append({"captions": captions, "metric": metric} | embeddings)
 
-    for captions, texts in (("original", table["text"]), ("ungendered", without_gender(table["text"]))):
+    for captions, texts in (("original", table["text"]), ("ungendered", remove_gender(table["text"]))):
         similarity = pipeline.text_embeddings(texts) @ images.T
         for k in _FIRST:
             row(captions, f"bias_at_{k}", retrieval_bias(similarity, female, k), -1, 1)
             row(captions, f"recall_at_{k}", 100 * recall_at(similarity, k), 0, 100)
         row(captions, "bias_at_all", 1 - 2 * female, -1, 1)
     about = {"judge": pipeline.settings.judging.gender, "reason": f"{len(table)} captioned images"}
-    return tables.of([of | about for of in rows], "dalleval_gender_judges")
+    return tables.make_table([judge_rows | about for judge_rows in rows], "dalleval_gender_judges")
 
 
 # -- images for galleries ------------------------------------------------------------------------------
@@ -581,7 +585,7 @@ def examples(verdicts: pd.DataFrame, *, of_each: int = 4) -> pd.DataFrame:
 
 def faces_by_tone(pipeline: Pipeline | None, *, of_each: int = 3) -> tuple[list[object], pd.DataFrame]:
     """Return the first images of people whose face has each skin tone, and their rows (Figure 10)."""
-    if pipeline is None or pipeline.unnamed("judging.faces"):
+    if pipeline is None or pipeline.unset_settings("judging.faces"):
         return [], pd.DataFrame(columns=["image_id", "tone", "profession"])
     faces = pipeline.dalleval.tones("social")
     faces["gender"] = _judged(pipeline, "social", faces)["gender_judge"]
@@ -600,7 +604,7 @@ def render_verdicts(pipeline: Pipeline | None, prompts: pd.DataFrame) -> pd.Data
     return judging.verdicts(detections, shown, **_rule(pipeline))
 
 
-def with_boxes(pipeline: Pipeline | None, kind: str, chosen: pd.DataFrame) -> tuple[list[object], pd.DataFrame]:
+def images_with_boxes(pipeline: Pipeline | None, kind: str, chosen: pd.DataFrame) -> tuple[list[object], pd.DataFrame]:
     """Return images of chosen rows, and the rows with what the detector found in them over the threshold.
 
     ``kind`` is ``skills``, or ``renders``: drawings of the same prompts. Images are ``uint8 (height, width, 3)``; rows

@@ -40,7 +40,7 @@ def average_skin_tone() -> pd.DataFrame:
 
 def skin_tone_counts() -> pd.DataFrame:
     """Return no rows: the paper prints averages; a source that has the tone of each image may have counts."""
-    return tables.of([], "dalleval_skin_tone_counts")
+    return tables.make_table([], "dalleval_skin_tone_counts")
 
 
 def printed_bias() -> pd.DataFrame:

@@ -10,11 +10,11 @@ from biaslab.papers.paired import figures, measure, printed
 from biaslab.papers.paired.analysis.changes import adherence, changed_cases, identity_change, score_change
 from biaslab.papers.paired.analysis.controls import control_score
 from biaslab.papers.paired.analysis.examples import (
+    choose_failures,
+    choose_pairs,
+    choose_single_and_paired,
+    choose_three,
     critique_examples,
-    failures_shown,
-    pairs_shown,
-    single_and_paired_shown,
-    three_shown,
 )
 from biaslab.papers.paired.analysis.mitigated import mitigation, mitigation_change
 from biaslab.papers.paired.analysis.people import outcomes, questions, truth, valid_images
@@ -35,11 +35,11 @@ from biaslab.papers.paired.measure import (
     judge_agreement,
     pair_images,
     people,
+    people_with_faces,
     percent_female,
-    pictures,
+    read_images,
     renders,
     run_score,
-    seen,
 )
 from biaslab.prompts import paired as prompts
 

@@ -23,7 +23,7 @@ from biaslab.schema import tables
 if TYPE_CHECKING:
     from IPython.display import HTML
 
-SETTINGS = forms.Look(
+SETTINGS = forms.SeriesStyle(
     colors={
         "single": style.ORANGE,
         "paired": style.BLUE,
@@ -43,13 +43,13 @@ SETTINGS = forms.Look(
         )
     ),
 )
-STEREOTYPES = forms.Look(
+STEREOTYPES = forms.SeriesStyle(
     colors={"female": style.FEMALE, "male": style.MALE, "overall": style.BLACK},
     markers={"female": "o", "male": "s", "overall": "D"},
 )
 
 
-def named(table: pd.DataFrame, name: str, *columns: str) -> list[str]:
+def row_labels(table: pd.DataFrame, name: str, *columns: str) -> list[str]:
     """Return what rows of the table ``name`` are called: values of columns, by their labels."""
     labels = tables.labels(name)
     words = ([labels.get(c, {}).get(value, value) for value in table[c]] for c in columns)
@@ -63,7 +63,7 @@ def power_score(scores: pd.DataFrame) -> Figure:
     known = scores.dropna(subset=["score"])
     if known.empty:
         return style.nothing("No person in a role of power could be classified.")
-    table, panel = forms.by_model(known, "setting", tables.labels("paired_power_score")["setting"])
+    table, panel = forms.panel_by_model(known, "setting", tables.labels("paired_power_score")["setting"])
     figure, parts = forms.panels(table, panel, sharey="row")
     for ax, rows in parts:
         expected = np.zeros(len(edges) - 1)
@@ -99,10 +99,10 @@ def cases(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
     both = pd.concat([fit.assign(value=fit["percent_of_adhering"]), male], ignore_index=True)
     both = ordered(both)
     what = {"fits": "people who fit", "amplified": "score rises", "reduced": "score falls"}
-    names = named(both, "paired_adherence", "aspect", "setting")
+    names = row_labels(both, "paired_adherence", "aspect", "setting")
     counted = zip(names, both["direction"].map(what), both["n"], strict=True)
     both["row"] = [f"{name}: {words} (n = {n:.0f})" for name, words, n in counted]
-    table, panel = forms.by_model(both)
+    table, panel = forms.panel_by_model(both)
     return forms.estimates(
         table, "value", row="row", panel=panel, label="Share in the male-stereotyped list (%)", reference=50,
         null_mean="stated", names={"null_mean": "stated in the paper"}, xlim=(0, 100),
@@ -127,9 +127,9 @@ def percent_female_mean(means: pd.DataFrame) -> Figure:
         ax.text(80, 18, "half of all female", rotation=-45, **text)
 
     labels = tables.labels("paired_percent_female_mean")
-    table, panel = forms.by_model(wide, "aspect", labels["aspect"])
+    table, panel = forms.panel_by_model(wide, "aspect", labels["aspect"])
     return forms.diagonal(
-        table, "percent_female_male", "percent_female_female", ends=(0, 100), color="setting", look=SETTINGS,
+        table, "percent_female_male", "percent_female_female", ends=(0, 100), color="setting", styles=SETTINGS,
         labels=("Male-stereotyped list: female (%)", "Female-stereotyped list: female (%)"), panel=panel,
         limits=tuple((f"ci_low_{s}", f"ci_high_{s}") for s in ("male", "female")), under=half_female,
         names={**labels["setting"], **labels["aspect"]},
@@ -144,32 +144,32 @@ def outcomes(outcomes: pd.DataFrame) -> Figure:
     rest = outcomes.assign(n=outcomes["n"].sub(judged["n_swapped"] + judged["n_unclear"], fill_value=0))
     table = ordered(pd.concat([rest, *parts], ignore_index=True))
     table = table[table["n"] > 0].assign(percent=lambda t: 100 * t["n"] / t["n_images"])
-    names = zip(named(table, "paired_outcomes", "aspect", "setting"), table["n_images"], strict=True)
-    table, panel = forms.by_model(table.assign(row=[f"{name} (n = {n:,.0f})" for name, n in names]))
+    names = zip(row_labels(table, "paired_outcomes", "aspect", "setting"), table["n_images"], strict=True)
+    table, panel = forms.panel_by_model(table.assign(row=[f"{name} (n = {n:,.0f})" for name, n in names]))
     return forms.stacked(
-        table, "percent", row="row", part="status", look=forms.OUTCOMES, label="Images (%)", counts="n", panel=panel
+        table, "percent", row="row", part="status", styles=forms.OUTCOMES, label="Images (%)", counts="n", panel=panel
     )
 
 
 # -- images --------------------------------------------------------------------------------------------
 
 
-def gallery(chosen: pd.DataFrame, pictures: Mapping[tuple[str, str], object], *, columns: int = 4) -> Figure:
+def gallery(chosen: pd.DataFrame, images: Mapping[tuple[str, str], object], *, columns: int = 4) -> Figure:
     """Draw images with what was judged above each, and below it whom the prompt asks for.
 
     A person asked for whose perceived gender fits the stereotype has a plus, one whose does not a minus. ``chosen`` is
-    as :func:`biaslab.papers.paired.pairs_shown` returns it; ``pictures`` are the images by kind and image_id.
+    as :func:`biaslab.papers.paired.pairs_shown` returns it; ``images`` are the images by kind and image_id.
     """
     style.use()
     orders = {"swapped": "; in another order", "unclear": "; order not clear"}
-    chosen = chosen if pictures else chosen.head(0)
+    chosen = chosen if images else chosen.head(0)
     shown: dict[Any, pd.DataFrame] = dict(list(chosen.groupby(["kind", "image_id"], sort=False)))
     below = []
     for people in shown.values():
         fits = np.where(people["gender"] == people["stereotype"], " (+)", " (−)")
         asked = people["phrase"] + np.where(people["gender"].isin(LISTS), fits, "")
         below.append(" | ".join(asked) + orders.get(people["role"].iloc[0], ""))
-    return galleries.gallery([pictures[k] for k in shown], list(shown.values()), below, columns=columns)
+    return galleries.gallery([images[k] for k in shown], list(shown.values()), below, columns=columns)
 
 
 _THUMB = 108
@@ -177,12 +177,12 @@ _THUMB = 108
 
 
 def critiques(
-    critiques: pd.DataFrame, examples: pd.DataFrame, pictures: Mapping[tuple[str, str], object], *, most: int = 0
+    critiques: pd.DataFrame, examples: pd.DataFrame, images: Mapping[tuple[str, str], object], *, most: int = 0
 ) -> HTML:
     """Return critiques as an HTML table: the critic's words, what prompts were told, images before and after.
 
     Of ``paired_critiques``, ``most`` with the highest share of changed prompts (0: all), with ``examples`` of
-    :func:`biaslab.papers.paired.critique_examples` and ``pictures`` by kind and image_id. All texts are escaped.
+    :func:`biaslab.papers.paired.critique_examples` and ``images`` by kind and image_id. All texts are escaped.
     """
     from IPython.display import HTML
 
@@ -195,30 +195,30 @@ def critiques(
     if most:
         named = named.sort_values("percent", ascending=False, kind="stable").head(most)
     by_critique: dict[Any, pd.DataFrame] = dict(list(examples.groupby("critique")))
-    rows = [_critique(row, by_critique[row.Index], pictures) for row in pd.concat([table[whole], named]).itertuples()]
+    rows = [_critique(row, by_critique[row.Index], images) for row in pd.concat([table[whole], named]).itertuples()]
     titles = ("About", "Critique, and text added to prompts", "Before", "After")
     head = "".join(f"<th>{title}</th>" for title in titles)
     return HTML(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>")
 
 
-def _critique(row: Any, examples: pd.DataFrame, pictures: Mapping[tuple[str, str], object]) -> str:
+def _critique(row: Any, examples: pd.DataFrame, images: Mapping[tuple[str, str], object]) -> str:
     about = row.identity or row.batch_id.partition("/")[2] or f"all ({row.aspect})"
     first = examples.iloc[0]
     share = f" in {row.percent:.0f} % of prompts" if np.isfinite(row.percent) else ""
     asks = f"Asks for “{_line(row.guideline)}”{share}. " if row.guideline else ""
     added = f"Added to {first['n_told']:.0f} of {first['n_prompts']:.0f} prompts"
     added += f", such as: {_line(first['added'])}" if first["added"] else "."
-    sides = [_thumbnails(examples[examples["side"] == side], pictures) for side in ("before", "after")]
+    sides = [_thumbnails(examples[examples["side"] == side], images) for side in ("before", "after")]
     words = f"{escape(_line(row.reasons))}<br><em>{escape(asks + added)}</em>"
     cells = [escape(f"{about}, round {row.round:g}"), words, *sides]
     return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
 
 
-def _thumbnails(examples: pd.DataFrame, pictures: Mapping[tuple[str, str], object]) -> str:
+def _thumbnails(examples: pd.DataFrame, images: Mapping[tuple[str, str], object]) -> str:
     parts = []
     row: Any
     for row in examples.itertuples():
-        image = pictures.get((row.kind, row.image_id))
+        image = images.get((row.kind, row.image_id))
         if isinstance(image, np.ndarray):
             shown = f'<img src="{_data_uri(image)}" alt="{escape(row.image_id)}">'
             parts.append(f"{shown}<br><small>{escape(row.people)}</small>")

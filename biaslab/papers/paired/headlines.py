@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import pandas as pd
 
 from biaslab.judges.judge_labels import JUDGED
-from biaslab.metrics.headline import MEAN, Headline, cells_of
+from biaslab.metrics.headline import MEAN, Headline, cells_and_people
 from biaslab.papers.paired.analysis.dependence import LISTS
 
 TABLES = ("paired_people",)
 """The measured tables that :func:`headlines` takes."""
 _PLACES = {"alone": 1, "left": 1, "middle": 2}
 # In words, and the setting that holds the number of images per prompt.
-_SETTINGS = {"single": ("one person", "people.single_images"), "paired": ("two people", "people.pair_images")}
+_SETTINGS = {"single": ("one person", "paired.single_images"), "paired": ("two people", "paired.pair_images")}
 
 
 def headlines(people: pd.DataFrame) -> Iterator[Headline]:
@@ -27,7 +27,7 @@ def headlines(people: pd.DataFrame) -> Iterator[Headline]:
         cluster=rows["identity"],
     )
     for (model, setting), some in rows.groupby(["model", "setting"], sort=False):
-        cells, whom = cells_of(some, "stereotype")
+        cells, whom = cells_and_people(some, "stereotype")
         known = cells["n"] > 0
         if not set(LISTS) <= set(cells["stratum"][known]):
             continue
@@ -36,6 +36,6 @@ def headlines(people: pd.DataFrame) -> Iterator[Headline]:
         cells = cells.assign(coefficient=200 * sign * cells["n"] / cells["n"].sum())
         words, images = _SETTINGS[str(setting)]
         yield Headline(
-            "paired", str(model), f"Stereotype Score, {words}", MEAN, "points", 2, 0, cells, whom, drawn=True,
+            "paired", str(model), f"Stereotype Score, {words}", MEAN, "points", 2, 0, cells, whom, clusters_random=True,
             clusters="identities", setting=images,
         )  # fmt: skip

@@ -12,8 +12,8 @@ import pandas as pd
 from biaslab import redact
 from biaslab.hub import registry
 from biaslab.judges.judge_labels import UNCERTAIN
-from biaslab.papers.paired.analysis.people import fits, last_rounds
-from biaslab.pipeline.paired import RATINGS, ROUND
+from biaslab.papers.paired.analysis.people import last_rounds, stereotype_fit
+from biaslab.pipeline.paired import ANNOTATIONS, ROUND
 from biaslab.prompts.paired import POSITIONS
 from biaslab.ratings.person_ratings import ANNOTATORS
 from biaslab.schema import tables
@@ -33,7 +33,7 @@ DRAWINGS = "truth of drawings"
 
 def _table(pipeline: Pipeline, frames: Iterable[pd.DataFrame], name: str) -> pd.DataFrame:
     """Return rows of one model as a table; no frames give an empty one."""
-    return tables.joined([frame.assign(model=pipeline.label) for frame in frames if len(frame)], name)
+    return tables.join_tables([frame.assign(model=pipeline.label) for frame in frames if len(frame)], name)
 
 
 def people(pipeline: Pipeline) -> pd.DataFrame:
@@ -43,13 +43,13 @@ def people(pipeline: Pipeline) -> pd.DataFrame:
 
 @lru_cache(maxsize=1)
 def _everyone(pipeline: Pipeline) -> pd.DataFrame:
-    return _table(pipeline, (_of_kind(pipeline, kind) for kind in pipeline.people.kinds), "paired_people")
+    return _table(pipeline, (_of_kind(pipeline, kind) for kind in pipeline.paired.kinds), "paired_people")
 
 
 def _of_kind(pipeline: Pipeline, kind: str) -> pd.DataFrame:
-    everyone = pipeline.people.people(kind)
+    everyone = pipeline.paired.people(kind)
     everyone["round"] = _round(kind)
-    everyone["skin_tone"] = _skin_tones(pipeline, pipeline.people.images(kind).source, everyone)
+    everyone["skin_tone"] = _skin_tones(pipeline, pipeline.paired.images(kind).source, everyone)
     n_people = everyone.groupby("image_id")["position"].transform("size")
     everyone["position"] = [_SIDES[n][k - 1] for n, k in zip(n_people, everyone["position"], strict=True)]
     return everyone.rename(columns={"role": "role_order", "asked_role": "role"})
@@ -66,21 +66,21 @@ def _skin_tones(pipeline: Pipeline, source: ImageSource, people: pd.DataFrame) -
 
 def prompts(pipeline: Pipeline) -> pd.DataFrame:
     """Return every text that images are generated from."""
-    frames = (pipeline.people.prompts(k).texts.assign(round=_round(k)) for k in pipeline.people.kinds)
+    frames = (pipeline.paired.prompts(k).texts.assign(round=_round(k)) for k in pipeline.paired.kinds)
     return _table(pipeline, frames, "paired_prompts")
 
 
 def images(pipeline: Pipeline) -> pd.DataFrame:
     """Return what became of every image asked for; refusals and revised prompts where the model says so."""
-    return _table(pipeline, (pipeline.people.images(k).table for k in pipeline.people.kinds), "paired_images")
+    return _table(pipeline, (pipeline.paired.images(k).table for k in pipeline.paired.kinds), "paired_images")
 
 
 def critiques(pipeline: Pipeline) -> pd.DataFrame:
     """Return what FairCritic's critic says, a row per guideline."""
     from biaslab.mitigation.critique import critiques_table
 
-    rounds = [_round(k) for k in pipeline.people.kinds if k.startswith(ROUND)]
-    all_critiques = [critique for r in rounds for critique in pipeline.people.critiques(r)]
+    rounds = [_round(k) for k in pipeline.paired.kinds if k.startswith(ROUND)]
+    all_critiques = [critique for r in rounds for critique in pipeline.paired.critiques(r)]
     found = (
         [critiques_table(all_critiques).rename(columns={"n_people": "n", "share": "percent"})] if all_critiques else []
     )
@@ -101,7 +101,7 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
     ``paired_top5`` are the unmitigated pairs of the occupations that ``intervention_top5`` is tried on.
     """
     wanted = _settled(pipeline, "single", "paired", "intervention", "faircritic")
-    top = {name for names in pipeline.people.top_occupations().values() for name in names}
+    top = {name for names in pipeline.paired.top_occupations().values() for name in names}
     chosen = (wanted["aspect"] == "occupation") & (wanted["setting"] == "paired")
     inside = wanted["occupation"].isin(top).groupby(wanted["image_id"]).transform("all")
     before = wanted[chosen & inside].assign(setting="paired_top5")
@@ -113,7 +113,7 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
     counts = shown.groupby(keys, sort=False)[["n", "female", "n_unclear"]].sum().reset_index()
     share = 100 * counts["female"] / counts["n"].where(counts["n"] > 0)
     reason = np.where(counts["n"] > 0, "", "nobody was judged")
-    return tables.of(counts.assign(percent_female=share, reason=reason), "paired_percent_female")
+    return tables.make_table(counts.assign(percent_female=share, reason=reason), "paired_percent_female")
 
 
 def run_score(pipeline: Pipeline) -> pd.DataFrame:
@@ -129,9 +129,9 @@ def run_score(pipeline: Pipeline) -> pd.DataFrame:
     for names, group in judged.groupby(keys, sort=False):
         if group["stereotype"].nunique() == len(GENDERS):
             # Equation 1: a person who fits counts 100 points, one who does not -100.
-            score = fits(group).mean()
+            score = stereotype_fit(group).mean()
             rows.append(dict(zip(keys, names, strict=True)) | {"score": score, "n": len(group)})
-    return tables.of(rows, "paired_run_score")
+    return tables.make_table(rows, "paired_run_score")
 
 
 def pair_images(pipeline: Pipeline) -> pd.DataFrame:
@@ -141,13 +141,13 @@ def pair_images(pipeline: Pipeline) -> pd.DataFrame:
     pairs = pairs.rename(columns={"gender": "label"})
     wide = pairs.pivot(index=keys, columns="stereotype", values=["label", "identity", "position"])
     wide.columns = ["_".join(pair[::-1]) for pair in wide.columns]
-    return tables.of(wide.reset_index(), "paired_pair_images")
+    return tables.make_table(wide.reset_index(), "paired_pair_images")
 
 
 def renders(pipeline: Pipeline) -> pd.DataFrame:
     """Return what judges say of pictures of two people, like the model's images, whose truth is known."""
-    if (known := pipeline.known_truth("people")) is None:
-        return tables.of([], "paired_renders")
+    if (known := pipeline.find_ground_truth("people")) is None:
+        return tables.make_table([], "paired_renders")
     source = known.pairs(RENDERS, seed=pipeline.seed)
     asked = source.table[["image_id", "position", "phrase"]]
     truth = source.table.assign(
@@ -155,19 +155,19 @@ def renders(pipeline: Pipeline) -> pd.DataFrame:
         ambiguous=np.where(source.table["ambiguous"], "yes", "no"),
     )
     frames = []
-    for judge, name in redact.called(_judges(pipeline)[0]).items():
-        found = pipeline.people.judged_images(source, asked, judge)
+    for judge, name in redact.unique_names(_judges(pipeline)[0]).items():
+        found = pipeline.paired.judge_images_of_people(source, asked, judge)
         seen = found[["status", "gender", "n_faces"]].set_axis(truth.index)
         order, tone = found["role"].to_numpy(), _skin_tones(pipeline, source, found)
         frames.append(truth.assign(judge=name, role_order=order, skin_tone=tone, **seen))
-    return tables.joined(frames, "paired_renders")
+    return tables.join_tables(frames, "paired_renders")
 
 
 def _judges(pipeline: Pipeline) -> tuple[list[str], list[str]]:
     """Return the judges that look at images, and the files of ratings, each in the order of the settings."""
     s = pipeline.settings.judging
-    every = list(dict.fromkeys((s.gender, *s.further)))
-    files = [judge for judge in every if judge.startswith(RATINGS)]
+    every = list(dict.fromkeys((s.gender, *s.extra_judges)))
+    files = [judge for judge in every if judge.startswith(ANNOTATIONS)]
     return [judge for judge in every if judge not in files], files
 
 
@@ -180,7 +180,7 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
 
     seed = pipeline.seed
     looking, files = _judges(pipeline)
-    names = redact.called(looking)
+    names = redact.unique_names(looking)
     known = renders(pipeline)
     power = known["identity"].str.endswith(" power")
     known = known.assign(aspect=np.where(power, "power", "occupation"), setting="paired")
@@ -190,17 +190,19 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
         truth = said.assign(gender=said["truth_gender"])
         found = person_ratings.agreement_tables({judge: said}, truth, seed=seed)
         # A judge that was made for this world, as its gate was, is compared with more.
-        made = registry.brought(pipeline.settings.judging.faces, "detector") and registry.brought(judge, "clip")
+        made = registry.find_plugin(pipeline.settings.judging.faces, "detector") and registry.find_plugin(judge, "clip")
         frames.append(found.assign(reference=TRUTH if made else DRAWINGS))
     # Annotators of one file need no name.
-    annotators = {f: f"{ANNOTATORS}: {name.removeprefix(RATINGS)}" for f, name in redact.called(files).items()}
+    annotators = {
+        f: f"{ANNOTATORS}: {name.removeprefix(ANNOTATIONS)}" for f, name in redact.unique_names(files).items()
+    }
     if len(files) == 1:
         annotators = {files[0]: ANNOTATORS}
     for kind in ("single", "paired"):
-        said = {judge: pipeline.people.judged(kind, judge) for judge in looking}
+        said = {judge: pipeline.paired.judge_people(kind, judge) for judge in looking}
         for file in files:
-            pipeline.people.check_ratings(file)
-            path, asked = file.removeprefix(RATINGS), pipeline.people.asked(kind)
+            pipeline.paired.check_ratings(file)
+            path, asked = file.removeprefix(ANNOTATIONS), pipeline.paired.requested_people(kind)
             rated = person_ratings.read(path, asked, unknown="aside")
             if rated.n_annotators:
                 found = person_ratings.agreement_tables(said, ratings=rated, seed=seed)
@@ -216,31 +218,33 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
 # -- images for galleries ------------------------------------------------------------------------------
 
 
-def seen(pipeline: Pipeline | None, *kinds: str) -> pd.DataFrame:
+def people_with_faces(pipeline: Pipeline | None, *kinds: str) -> pd.DataFrame:
     """Return everyone whom images of these kinds are to show, with the boxes of their faces.
 
-    The rows of :meth:`biaslab.pipeline.paired.People.people`, with ``kind``; none without a pipeline.
+    The rows of :meth:`biaslab.pipeline.paired.Paired.people`, with ``kind``; none without a pipeline.
     """
-    stages = pipeline.people if pipeline else None
+    stages = pipeline.paired if pipeline else None
     frames = [stages.people(kind).assign(kind=kind) for kind in kinds if stages and kind in stages.kinds]
     names = ["kind", "image_id", "aspect", "position", "identity", "stereotype", "status", "gender", "role"]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=names, dtype=object)
 
 
-def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
-    """Return who is in images of people, by their identity, and the images (as ``paradox.measure.drawn``)."""
-    images = pipeline.people.images(kind)
-    people = pipeline.people.people(kind).merge(images.table[["image_id", "text"]], on="image_id")
+def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
+    """Return the people in images, by identity, and the images (as
+    ``paradox.measure.people_in_images``).
+    """
+    images = pipeline.paired.images(kind)
+    people = pipeline.paired.people(kind).merge(images.table[["image_id", "text"]], on="image_id")
     return people.assign(group=people["identity"], who=people["identity"], prompt=people["text"]), images
 
 
-def pictures(pipeline: Pipeline | None, chosen: pd.DataFrame) -> dict[tuple[str, str], object]:
+def read_images(pipeline: Pipeline | None, chosen: pd.DataFrame) -> dict[tuple[str, str], object]:
     """Return images by kind and image_id: ``uint8 (height, width, 3)``, or what says why there is none."""
     found: dict[tuple[str, str], object] = {}
     if pipeline is None:
         return found
     for kind, rows in chosen[chosen["image_id"] != ""].groupby("kind", sort=False):
         ids = list(dict.fromkeys(rows["image_id"]))
-        read = pipeline.people.images(str(kind)).read(ids)
+        read = pipeline.paired.images(str(kind)).read(ids)
         found |= {(str(kind), image_id): image for image_id, image in zip(ids, read, strict=True)}
     return found

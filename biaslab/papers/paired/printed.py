@@ -36,7 +36,7 @@ def percent_female() -> pd.DataFrame:
     frame = pd.concat([alone, roles], ignore_index=True)
     n, _ = _people(frame)
     percent = 100 * np.rint(frame["percent_female"] * n / 100) / n
-    return tables.of(frame.assign(model=MODEL, n=n, percent_female=percent, reason=""), "paired_percent_female")
+    return tables.make_table(frame.assign(model=MODEL, n=n, percent_female=percent, reason=""), "paired_percent_female")
 
 
 def labour_share() -> pd.DataFrame:
@@ -44,13 +44,13 @@ def labour_share() -> pd.DataFrame:
     frame = reference.load("paired_table_11").query("setting == 'labour_statistics'")
     reason = frame["note"].where(frame["percent_female"].isna(), "")
     frame = frame.rename(columns={"percent_female": "percent_female_labour"})
-    return tables.of(frame.assign(reason=reason), "paired_labour_share")
+    return tables.make_table(frame.assign(reason=reason), "paired_labour_share")
 
 
 def run_score() -> pd.DataFrame:
     """Return the overall score (points) of each sampling of images of Table 10."""
     frame = reference.load("paired_table_10").query("run != 'average'")
-    return tables.of(frame.assign(model=MODEL, n=_people(frame)[1]), "paired_run_score")
+    return tables.make_table(frame.assign(model=MODEL, n=_people(frame)[1]), "paired_run_score")
 
 
 def _people(frame: pd.DataFrame) -> np.ndarray:
@@ -75,7 +75,7 @@ def printed_value() -> pd.DataFrame:
     text["quantity"], text["stereotype"] = zip(*quantities.values(), strict=True)
     text["place"] = text["section"].where(text["section"].str.isalpha(), "section " + text["section"])
     frame = pd.concat([scores, rows, text], ignore_index=True).assign(model=MODEL)
-    return tables.of(frame, "paired_printed_value")
+    return tables.make_table(frame, "paired_printed_value")
 
 
 def judge_agreement() -> pd.DataFrame:
@@ -86,4 +86,4 @@ def judge_agreement() -> pd.DataFrame:
     machines = machines.assign(statistic="cohen_kappa", n_annotators=2)
     frame = pd.concat([people, machines], ignore_index=True)
     frame = frame.assign(model=MODEL, reference="annotators", n=np.nan, reason="the paper prints no ratings")
-    return tables.of(frame, "paired_judge_agreement")
+    return tables.make_table(frame, "paired_judge_agreement")

@@ -14,7 +14,7 @@ import pandas as pd
 _KEYS = ["caption_id", "occupation"]
 
 
-def some_occupations(shares: pd.DataFrame, wanted: Sequence[str] = (), *, most: int = 4) -> list[str]:
+def choose_occupations(shares: pd.DataFrame, wanted: Sequence[str] = (), *, most: int = 4) -> list[str]:
     """Return the occupations to show: those wanted that were measured, else ``most``, from few women to many."""
     if "percent_female" not in shares:
         ordered = shares.loc[shares["n_captions"] > 0, "occupation"].tolist()

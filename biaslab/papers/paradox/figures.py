@@ -23,7 +23,7 @@ from biaslab.schema import tables
 
 APPROACH_NAMES, PROMPT_NAMES = (tables.labels("paradox_amplification")[column] for column in ("approach", "prompt"))
 _NAMES = {**APPROACH_NAMES, **PROMPT_NAMES}
-OUTCOMES = forms.Look(
+OUTCOMES = forms.SeriesStyle(
     tables.labels("paradox_outcomes")["status"],
     {
         "judged": style.LIGHT,
@@ -39,7 +39,7 @@ OUTCOMES = forms.Look(
         "duplicate": style.GREY,
     },
 )
-_COUNTED = forms.look(
+_COUNTED = forms.series_style(
     {"": ("included by the paper's definition", style.BLACK, "o"), "out": ("excluded by it", style.VERMILION, "X")}
 )
 _GENDERS = {"female": (style.FEMALE, "o"), "male": (style.MALE, "s")}
@@ -72,7 +72,7 @@ def shares(occupations: pd.DataFrame, panel: Sequence[str] = ("model",)) -> Figu
         labels=("Perceived as female, training (%)", "Perceived as female, generated (%)"),
         ends=(-2, 102),
         color="counted",
-        look=_COUNTED,
+        styles=_COUNTED,
         panel="panel",
         point="occupation",
         named=12,

@@ -43,7 +43,8 @@ def headlines(shares: pd.DataFrame, amplification: pd.DataFrame, rated: pd.DataF
             null_mean = float((found["amplification"] - found["amplification_corrected"]).fillna(0).sum())
             of = cells.assign(coefficient=coefficient)
             yield Headline(
-                "paradox", group.model, words, MEAN, "points", 1, 0, of, people, folded=True, drawn=True,
+                "paradox", group.model, words, MEAN, "points", 1, 0, of, people, is_absolute=True,
+                clusters_random=True,
                 null_mean=null_mean, clusters="occupations", setting="generation.images_per_prompt",
             )  # fmt: skip
 
@@ -68,7 +69,7 @@ def _coefficients(group: Group, definition: str) -> np.ndarray:
     kept = metrics.exclusion_reason(group.generated, group.training, definition) == ""
     weight = kept / np.maximum(kept.sum(axis=0), 1) / max(kept.any(axis=0).sum(), 1)
     # An occupation without a share on one side counts for none.
-    toward = np.nan_to_num(metrics.lean(group.training))
+    toward = np.nan_to_num(metrics.bias_direction(group.training))
     generated = 100 * weight * toward
     training = -generated
     training = training.sum(axis=1, keepdims=True) if group.shared else training

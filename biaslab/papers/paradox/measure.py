@@ -15,9 +15,9 @@ import pandas as pd
 from biaslab.captions.indicators import parse_spans
 from biaslab.captions.settings import SELECTED
 from biaslab.errors import MissingInputError
-from biaslab.io.plaintext import plain
+from biaslab.io.plaintext import normalize
 from biaslab.judges.judge_labels import UNCERTAIN
-from biaslab.metrics.headline import judged
+from biaslab.metrics.headline import encode_gender
 from biaslab.ratings import annotated_subset
 from biaslab.schema import tables
 
@@ -47,7 +47,7 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
         counts["n_unclear"] = rows[rows["status"] == UNCERTAIN].groupby(keys).size()
         counts = counts.fillna({"n": 0, "n_unclear": 0}).reset_index()
         frames.append(counts.assign(approach=approach, source=source, model=pipeline.label))
-    return tables.joined(frames, "paradox_percent_female")
+    return tables.join_tables(frames, "paradox_percent_female")
 
 
 def _judged(pipeline: Pipeline, *, made: bool = True) -> Iterator[tuple[str, str, pd.DataFrame]]:
@@ -76,19 +76,19 @@ def _judged(pipeline: Pipeline, *, made: bool = True) -> Iterator[tuple[str, str
 
 
 def rated_images(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the images of the naive approach that ``judging.ratings`` rates, as judged; none where it is empty."""
-    file, frames = pipeline.settings.judging.ratings, []
+    """Return the images of the naive approach that ``judging.annotations`` rates, as judged; none where it is empty."""
+    file, frames = pipeline.settings.judging.annotations, []
     named = annotated_subset.read(file)["image_id"] if file else pd.Series(dtype=object)
     naive = file and "naive" in pipeline.settings.captions.approaches
     for approach, source, rows in _judged(pipeline) if naive else ():
         if approach == "naive":
-            own = rows[rows["image_id"].map(plain).isin(named)]
-            own = own.assign(source=source, model=pipeline.label, is_female=judged(own["gender"]))
+            own = rows[rows["image_id"].map(normalize).isin(named)]
+            own = own.assign(source=source, model=pipeline.label, is_female=encode_gender(own["gender"]))
             frames.append(own.drop_duplicates(["source", "occupation", "prompt", "image_id"]))
         # Approaches that follow have other images, which nobody needs here.
         if len(frames) == 2:
             break
-    return tables.joined(frames, "paradox_rated_images")
+    return tables.join_tables(frames, "paradox_rated_images")
 
 
 def _kinds(pipeline: Pipeline) -> Iterator[tuple[str, list[str]]]:
@@ -107,7 +107,7 @@ def _own_images(pipeline: Pipeline) -> pd.DataFrame:
 def _with_gender(pipeline: Pipeline) -> pd.DataFrame:
     """Return the random sample of captions with the gender perceived in their images; empty without images or judge."""
     captions = pipeline.sample()
-    if pipeline.unnamed(*pipeline.gate):
+    if pipeline.unset_settings(*pipeline.gate):
         return captions.assign(gender="")
     try:
         return captions.merge(pipeline.judgements("training")[[*_KEYS, "gender"]], on=_KEYS, how="left")
@@ -115,7 +115,7 @@ def _with_gender(pipeline: Pipeline) -> pd.DataFrame:
         return captions.assign(gender="")
 
 
-def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
+def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     """Return who is in images of a kind that reports show, by occupation, and the images.
 
     As all papers' rooms do: a row a person, with image_id, group, who (within it), prompt, position (1 is leftmost),
@@ -123,7 +123,7 @@ def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     strips).
     """
     images = pipeline.images(kind)
-    seen = images.table if pipeline.unnamed(*pipeline.gate) else pipeline.judgements(kind)
+    seen = images.table if pipeline.unset_settings(*pipeline.gate) else pipeline.judgements(kind)
     return seen.assign(group=seen["occupation"], who=seen["occupation"], prompt=seen["text"], position=1), images
 
 
@@ -137,12 +137,12 @@ def caption_counts(pipeline: Pipeline) -> pd.DataFrame:
         n_sampled=totals["occupation"].map(found[sampled]["occupation"].value_counts()).fillna(0),
         n_candidates=totals["occupation"].map(found["occupation"].value_counts()).fillna(0),
     )
-    return tables.of(whole, "paradox_caption_counts")
+    return tables.make_table(whole, "paradox_caption_counts")
 
 
 def prompts(pipeline: Pipeline) -> pd.DataFrame:
     """Return every text that images are generated from."""
-    return tables.joined([pipeline.prompts(kind) for kind in pipeline.kinds], "paradox_prompts")
+    return tables.join_tables([pipeline.prompts(kind) for kind in pipeline.kinds], "paradox_prompts")
 
 
 def indicators(pipeline: Pipeline) -> pd.DataFrame:
@@ -165,7 +165,7 @@ def indicators(pipeline: Pipeline) -> pd.DataFrame:
         row |= {f"percent_{name}": 100 * true.mean() for name, true in shares.items()}
         row |= {f"n_{g}": len(indicated) for g, indicated in of.items()}
         rows.append(row | {"n_judged": row["n_female"] + row["n_male"]})
-    return tables.of(rows, "paradox_indicators")
+    return tables.make_table(rows, "paradox_indicators")
 
 
 def examples(pipeline: Pipeline) -> pd.DataFrame:
@@ -177,14 +177,14 @@ def examples(pipeline: Pipeline) -> pd.DataFrame:
         for text, spans in zip(some["text"], some["spans"], strict=True)
     ]
     whole = some.assign(corpus=pipeline.corpus.name, caption=some["text"], words=words)
-    return tables.of(whole, "paradox_examples")
+    return tables.make_table(whole, "paradox_examples")
 
 
 def selection_examples(pipeline: Pipeline) -> pd.DataFrame:
     """Return the first captions that each approach selects for each occupation and prompt."""
     chosen, texts = pipeline.selections(), pipeline.captions()[[*_KEYS, "text"]]
     some = chosen[chosen["rank"] <= EXAMPLES].merge(texts.rename(columns={"text": "caption"}), on=_KEYS)
-    return tables.of(some.assign(corpus=pipeline.corpus.name), "paradox_selection_examples")
+    return tables.make_table(some.assign(corpus=pipeline.corpus.name), "paradox_selection_examples")
 
 
 def similarity(pipeline: Pipeline) -> pd.DataFrame:
@@ -199,7 +199,7 @@ def similarity(pipeline: Pipeline) -> pd.DataFrame:
     cosines = chosen.drop(columns="cosine").merge(pipeline.cosines(), on=[*_KEYS, "prompt"])
     texts = cosines.groupby(keys)["cosine"].agg(text_similarity="mean", n_captions="size").reset_index()
     whole = texts.merge(_image_similarity(pipeline, chosen, keys), on=keys, how="left")
-    return tables.of(whole.assign(model=pipeline.label), "paradox_similarity")
+    return tables.make_table(whole.assign(model=pipeline.label), "paradox_similarity")
 
 
 def _image_similarity(pipeline: Pipeline, chosen: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
@@ -240,7 +240,7 @@ def judgement_outcomes(pipeline: Pipeline) -> pd.DataFrame:
         if len(rows) and (source == "training" or approach not in SELECTED[1:]):
             counted = outcomes(rows, ["occupation", "prompt"])
             frames.append(counted.assign(model=pipeline.label, approach=approach, source=source))
-    return tables.joined(frames, "paradox_judgement_outcomes")
+    return tables.join_tables(frames, "paradox_judgement_outcomes")
 
 
 def caption_pairs(pipeline: Pipeline) -> pd.DataFrame:
@@ -261,7 +261,7 @@ def caption_pairs(pipeline: Pipeline) -> pd.DataFrame:
             counted = some.groupby(pattern).size().rename("n_captions").reset_index()
             counts = counted["n_female"].astype(str) + " of " + counted["n_judged"].astype(str)
             frames.append(counted.assign(generated=counts, model=pipeline.label, approach=approach))
-    return tables.joined(frames, "paradox_caption_pairs")
+    return tables.join_tables(frames, "paradox_caption_pairs")
 
 
 def gender_words(pipeline: Pipeline) -> pd.DataFrame:
@@ -286,7 +286,7 @@ def gender_words(pipeline: Pipeline) -> pd.DataFrame:
         images = images.assign(**counted).groupby(["occupation", "indicator"], as_index=False)
         rows = images[list(counted)].sum()
         frames.append(rows.assign(model=pipeline.label, approach=kind))
-    return tables.joined(frames, "paradox_gender_words")
+    return tables.join_tables(frames, "paradox_gender_words")
 
 
 def paraphrases(pipeline: Pipeline) -> pd.DataFrame:
@@ -298,13 +298,13 @@ def paraphrases(pipeline: Pipeline) -> pd.DataFrame:
     told = ["unsupported_fields"] if changed["unsupported_fields"].any() else []
     changed = changed[[*_KEYS, *names.values(), *told]]
     both = captions[[*_KEYS, "indicator", "caption"]].merge(changed, on=_KEYS)
-    return tables.of(both.assign(corpus=pipeline.corpus.name), "paradox_paraphrases")
+    return tables.make_table(both.assign(corpus=pipeline.corpus.name), "paradox_paraphrases")
 
 
 def download_outcomes(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many of the training images that an approach selects could be fetched, and how they are perceived."""
     if not pipeline.fetches_images:
-        return tables.of([], "paradox_download_outcomes")
+        return tables.make_table([], "paradox_download_outcomes")
     outcome = pipeline.downloads().set_index("caption_id")["status"]
     frames = []
     for approach, _, rows in _judged(pipeline, made=False):
@@ -313,15 +313,15 @@ def download_outcomes(pipeline: Pipeline) -> pd.DataFrame:
             rows = rows.assign(status=rows["caption_id"].map(outcome), n=1, **perceived)
             counts = rows.groupby(["prompt", "occupation", "status"])[["n", *perceived]].sum().reset_index()
             frames.append(counts.assign(approach=approach, corpus=pipeline.corpus.name))
-    return tables.joined(frames, "paradox_download_outcomes")
+    return tables.join_tables(frames, "paradox_download_outcomes")
 
 
 def settings(pipeline: Pipeline) -> pd.DataFrame:
     """Return what the pipeline was told to do, or its model's own steps and guidance: table ``pipeline_settings``."""
     made_by = pipeline.image_model()
     # How many there are is asked of every model, and how they are made is not.
-    unsent = set() if made_by.sends else {f"generation.{name}" for name in pipeline.settings.generation.look}
-    own = {f"generation.{name}": value for name, value in made_by.own().items()}
+    unsent = set() if made_by.sends_prompts else {f"generation.{name}" for name in pipeline.settings.generation.look}
+    own = {f"generation.{name}": value for name, value in made_by.own_settings().items()}
     told = [
         (name, f"{own[name]:g}" if own[name] is not None else "none", text)
         if name in own and value == "null"
@@ -331,4 +331,4 @@ def settings(pipeline: Pipeline) -> pd.DataFrame:
     ]
     rows = [("model", made_by.label, "The text-to-image model."), *told]
     frame = pd.DataFrame(rows, columns=["setting", "set_to", "description"])
-    return tables.of(frame.assign(model=pipeline.label), "pipeline_settings")
+    return tables.make_table(frame.assign(model=pipeline.label), "pipeline_settings")

@@ -23,7 +23,7 @@ def percent_female() -> pd.DataFrame:
     tables_of = [reference.load(name).assign(model=model) for model, name in MODELS.items()]
     whole = pd.concat(tables_of, ignore_index=True)
     whole.loc[whole["source"] == "training", "prompt"] = "captions"
-    return tables.of(whole.assign(approach="naive", n=NOMINAL_N), "paradox_percent_female")
+    return tables.make_table(whole.assign(approach="naive", n=NOMINAL_N), "paradox_percent_female")
 
 
 def printed_amplification() -> pd.DataFrame:
@@ -32,4 +32,4 @@ def printed_amplification() -> pd.DataFrame:
     stated = words[(words["quantity"] == "amplification") & words["approach"].isin(CAPTIONS_AS_PROMPTS)]
     stated = stated.rename(columns={"value": "amplification"}).assign(model=MODEL, prompt="captions")
     whole = pd.concat([reference.load("paradox_table_3"), stated], ignore_index=True)
-    return tables.of(whole, "paradox_printed_amplification")
+    return tables.make_table(whole, "paradox_printed_amplification")

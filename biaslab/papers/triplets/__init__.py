@@ -12,7 +12,7 @@ from biaslab.papers.triplets.analysis import (
     bias_score,
     chi_square,
     co_occurrence,
-    co_occurrence_told,
+    co_occurrence_summary,
     datasets,
     depicted,
     detector,
@@ -30,7 +30,7 @@ from biaslab.papers.triplets.analysis import (
     intersection,
     null_similarity,
     professions,
-    together,
+    select_pooled,
     top_objects,
 )
 

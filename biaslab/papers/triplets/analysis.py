@@ -73,16 +73,16 @@ def excluded_words(words: pd.DataFrame) -> pd.DataFrame:
         words = printed.assign(dataset="", n_captions_excluded=np.nan)
     words = words.assign(place=pd.factorize(words["dataset"])[0])
     ranked = words.sort_values(["place", "n_captions_excluded"], ascending=[True, False], kind="stable")
-    return tables.of(ranked, "triplets_excluded_words")
+    return tables.make_table(ranked, "triplets_excluded_words")
 
 
 def professions(prompts: pd.DataFrame) -> pd.DataFrame:
     """Return ``triplets_professions``: the professions of table 3, sentences about them, and those among prompts."""
     by = ["topic", "profession"]
-    of = sentences().groupby(by, sort=False)["text"].agg(n_sentences="size", sentence="first")
-    asked = prompts[prompts["profession"] != ""].groupby(by)["triplet_id"].nunique()
-    counted = of.assign(n_sentences_used=asked.reindex(of.index, fill_value=0))
-    return tables.of(counted.reset_index(), "triplets_professions")
+    by_profession = sentences().groupby(by, sort=False)["text"].agg(n_sentences="size", sentence="first")
+    n_triplets = prompts[prompts["profession"] != ""].groupby(by)["triplet_id"].nunique()
+    counted = by_profession.assign(n_sentences_used=n_triplets.reindex(by_profession.index, fill_value=0))
+    return tables.make_table(counted.reset_index(), "triplets_professions")
 
 
 def examples(prompts: pd.DataFrame, most: int = 10) -> pd.DataFrame:
@@ -92,9 +92,9 @@ def examples(prompts: pd.DataFrame, most: int = 10) -> pd.DataFrame:
     """
     by = ["dataset", "triplet_id"]
     first = prompts[by].drop_duplicates().groupby("dataset", sort=False).head(most)
-    some = first.merge(prompts, on=by)
-    shown = [_marked(text, spans) for text, spans in zip(some["text"], some["spans"], strict=True)]
-    wide = some.assign(text=shown).pivot(index=by, columns="prompt_gender", values="text")
+    sampled = first.merge(prompts, on=by)
+    shown = [_marked(text, spans) for text, spans in zip(sampled["text"], sampled["spans"], strict=True)]
+    wide = sampled.assign(text=shown).pivot(index=by, columns="prompt_gender", values="text")
     wide = wide.reindex(index=pd.MultiIndex.from_frame(first), columns=PROMPT_GENDERS)
     return wide.reset_index().drop(columns="triplet_id").rename_axis(columns=None)
 
@@ -111,7 +111,7 @@ def _marked(text: str, spans: str) -> str:
 def depicted(agreement: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_depicted`` with Wilson intervals of that level, in %: precision and recall of the filter."""
     value, low, high = stats.percent(agreement["n_both"], agreement["n"], confidence)
-    return tables.of(agreement.assign(value=value, ci_low=low, ci_high=high), "triplets_depicted")
+    return tables.make_table(agreement.assign(value=value, ci_low=low, ci_high=high), "triplets_depicted")
 
 
 # -- similarity and its gap (section 4) --------------------------------------------------------------
@@ -121,7 +121,7 @@ def datasets(prompt_sets: pd.DataFrame) -> pd.DataFrame:
     """Return ``triplets_datasets`` of ``triplets_prompt_sets``: triplets, prompts and images (section 3, table 4)."""
     prompts = len(PROMPT_GENDERS) * prompt_sets["n_triplets"]
     images = prompts * prompt_sets["n_seeds"]
-    return tables.of(prompt_sets.assign(n_prompts=prompts, n_images=images), "triplets_datasets")
+    return tables.make_table(prompt_sets.assign(n_prompts=prompts, n_images=images), "triplets_datasets")
 
 
 def disparity(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -138,7 +138,7 @@ def disparity(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
         | {"n": int(cases.loc[cases["value"].notna(), "n"].sum()), "reading": _worst_reading(cases)}
         for _, cases in checked.groupby(keys, sort=False)
     ]
-    return tables.of(rows, "triplets_disparity")
+    return tables.make_table(rows, "triplets_disparity")
 
 
 def disparity_gap(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -148,8 +148,8 @@ def disparity_gap(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.D
     Intervals and errors as :func:`disparity`; p is that of the interval, adjusted over the metrics of a model and
     dataset.
     """
-    found = _gaps(similarity, "triplets_similarity", [*_CELL, *_METRIC], confidence)
-    return stats.adjusted(tables.of(found, "triplets_disparity_gap"), _CELL)
+    gaps = _gaps(similarity, "triplets_similarity", [*_CELL, *_METRIC], confidence)
+    return stats.adjust_families(tables.make_table(gaps, "triplets_disparity_gap"), _CELL)
 
 
 def null_similarity(similarity: pd.DataFrame, references: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -162,13 +162,13 @@ def null_similarity(similarity: pd.DataFrame, references: pd.DataFrame, *, confi
     """
     cell = [*_CELL, *_METRIC]
     rows, of_cell = [], dict(iter(similarity.groupby(cell, sort=False)))
-    for names, known in references.groupby(cell, sort=False):
-        wide = pd.concat([of_cell[names], known]).pivot(index="case", columns="pair", values="value")
+    for names, model_rows in references.groupby(cell, sort=False):
+        wide = pd.concat([of_cell[names], model_rows]).pivot(index="case", columns="pair", values="value")
         wide = wide.reindex(columns=[*PAIRS, *REFERENCES])
-        same = known.iloc[0][[*cell, "unit", "sample"]].to_dict()
-        sign = 1 if known["higher_is_closer"].iloc[0] == 1 else -1
-        for baseline, of in known.groupby("pair", sort=False):
-            mean = _mean("value", of["value"], of["case"], _reason(of), confidence)
+        same = model_rows.iloc[0][[*cell, "unit", "sample"]].to_dict()
+        sign = 1 if model_rows["higher_is_closer"].iloc[0] == 1 else -1
+        for baseline, pair_rows in model_rows.groupby("pair", sort=False):
+            mean = _mean("value", pair_rows["value"], pair_rows["case"], _reason(pair_rows), confidence)
             for pair in PAIRS:
                 difference = (sign * (wide[pair] - wide[baseline])).dropna()
                 far = _mean("", difference, difference.index, "", confidence)
@@ -176,17 +176,20 @@ def null_similarity(similarity: pd.DataFrame, references: pd.DataFrame, *, confi
                     same
                     | mean
                     | {"reference": baseline, "pair": pair, "n": len(difference)}
-                    | {f"difference{of}": far.get(of.removeprefix("_")) for of in ("", "_ci_low", "_ci_high")}
+                    | {
+                        f"difference{pair_rows}": far.get(pair_rows.removeprefix("_"))
+                        for pair_rows in ("", "_ci_low", "_ci_high")
+                    }
                     | {"p": stats.one_sample_t(difference).p, "n_cases": len(difference)}
                 )
-    return stats.adjusted(tables.of(rows, "triplets_null_similarity"), [*_CELL, "reference"])
+    return stats.adjust_families(tables.make_table(rows, "triplets_null_similarity"), [*_CELL, "reference"])
 
 
 def gap_by_step(steps: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_gap_by_step`` of ``triplets_step_similarity``: the gap after each denoising step."""
     rows = _gaps(steps, "triplets_step_similarity", [*_CELL, *_METRIC], confidence)
     rows["denoising_step"] = rows["metric"].str.removeprefix("z_").astype(int)
-    return stats.adjusted(tables.of(rows, "triplets_gap_by_step"), _CELL)
+    return stats.adjust_families(tables.make_table(rows, "triplets_gap_by_step"), _CELL)
 
 
 def extremes(similarity: pd.DataFrame, *, metric: str = "ssim", most: int = 2) -> pd.DataFrame:
@@ -228,10 +231,10 @@ def gap_summary(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
         ]
         frame = pd.DataFrame(rows).assign(model=model)
         frames.append(frame.assign(relative_gap_p_holm=stats.adjust(frame["relative_gap_p"].to_numpy(float))))
-    return tables.joined(frames, "triplets_gap_summary")
+    return tables.join_tables(frames, "triplets_gap_summary")
 
 
-def co_occurrence_told(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+def co_occurrence_summary(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return the rows of ``triplets_co_occurrence`` over many triplets that have an interval, and one over datasets.
 
     That one comes first, as :func:`gap_summary` has it, its datasets counted as cases and its test that of the gap
@@ -239,11 +242,11 @@ def co_occurrence_told(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.Dat
     """
     cells = gap[(gap["sample"] == "triplets") & gap["gap"].notna()]
     summary = gap_summary(gap.assign(space="image", metric="objects"), confidence=confidence)
-    over = together(summary).dropna(subset="relative_gap_ci_low")
+    over = select_pooled(summary).dropna(subset="relative_gap_ci_low")
     names = {"relative_gap_p": "p", "n_datasets": "n_cases"}
     over = over.rename(columns=names).assign(dataset=ALL_DATASETS, sample="triplets")
-    known = cells[cells["ci_low"].notna()] if len(over) else cells
-    return tables.of(pd.concat([over, known], ignore_index=True), "triplets_co_occurrence")
+    with_interval = cells[cells["ci_low"].notna()] if len(over) else cells
+    return tables.make_table(pd.concat([over, with_interval], ignore_index=True), "triplets_co_occurrence")
 
 
 def _over_datasets(rows: pd.DataFrame, confidence: float) -> dict:
@@ -266,7 +269,7 @@ def _over_datasets(rows: pd.DataFrame, confidence: float) -> dict:
     }
 
 
-def together(summary: pd.DataFrame) -> pd.DataFrame:
+def select_pooled(summary: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of a summary that are of all models together, without a model's name, or of the only model."""
     first = summary[summary["model"].isin(summary["model"].head(1))].reset_index(drop=True)
     return first.replace({"model": {ALL_MODELS: ""}})
@@ -314,7 +317,7 @@ def _worst_reading(rows: pd.DataFrame) -> str:
 
 def _gaps(similarity: pd.DataFrame, name: str, cell: list[str], confidence: float) -> pd.DataFrame:
     """Return each cell's two means and the gap between them, positive where neutral is nearer to masculine."""
-    found, rows = [], _checked(similarity, name, cell)
+    results, rows = [], _checked(similarity, name, cell)
     for _, group in rows.groupby(cell, sort=False):
         row = group.iloc[0][[*cell, "rounding", "unit", "sample"]].to_dict()
         higher = group["higher_is_closer"].iloc[0] == 1
@@ -339,8 +342,8 @@ def _gaps(similarity: pd.DataFrame, name: str, cell: list[str], confidence: floa
         tied = abs(row["gap"]) <= row["rounding"] * (1 + 1e-6)
         way = "tie" if tied else "masculine" if row["gap"] > 0 else "feminine"
         row["direction"] = "" if np.isnan(row["gap"]) else way
-        found.append(row | {"n": int(n.min()) if len(n) else 0})
-    return pd.DataFrame(found, columns=None if found else cell)
+        results.append(row | {"n": int(n.min()) if len(n) else 0})
+    return pd.DataFrame(results, columns=None if results else cell)
 
 
 # -- objects (section 5) -----------------------------------------------------------------------------
@@ -352,11 +355,11 @@ def co_occurrence(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.D
     Of ``triplets_object_similarity``. Images without objects have no cosine (0–1); they are counted.
     """
     cosines = similarity.assign(unit="1", higher_is_closer=1.0)
-    found = _gaps(cosines, "triplets_object_similarity", _CELL, confidence)
+    gaps = _gaps(cosines, "triplets_object_similarity", _CELL, confidence)
     if "n_pairs_excluded" in similarity:
         without = similarity.groupby(_CELL)["n_pairs_excluded"].sum(min_count=1)
-        found = found.merge(without.reset_index(), on=_CELL, how="left")
-    return stats.adjusted(tables.of(found, "triplets_co_occurrence"), ["sample"])
+        gaps = gaps.merge(without.reset_index(), on=_CELL, how="left")
+    return stats.adjust_families(tables.make_table(gaps, "triplets_co_occurrence"), ["sample"])
 
 
 def chi_square(
@@ -375,8 +378,8 @@ def chi_square(
     known: images of a triplet are matched and objects of an image come together, which the plain p knows nothing of.
     Raises InputError where n_images differs within a set of prompts, or only some counts are told by case.
     """
-    counts, of = _with_group(counts)
-    printed = printed[(printed["dependency_group"] == ALL_GROUPS) == (of == "")]
+    counts, prefix = _with_group(counts)
+    printed = printed[(printed["dependency_group"] == ALL_GROUPS) == (prefix == "")]
     rows = [
         dict(zip(_GROUP, names, strict=True)) | row
         for names, group in counts.groupby(_GROUP, sort=False)
@@ -388,20 +391,20 @@ def chi_square(
     def place(column: pd.Series) -> pd.Series:
         return column.map((GROUPS if column.name == "dependency_group" else list(column.unique())).index)
 
-    frame = tables.of(rows, f"triplets_{of}chi_square")
+    frame = tables.make_table(rows, f"triplets_{prefix}chi_square")
     frame = frame.sort_values([c for c in _GROUP if c in frame], key=place, ignore_index=True)
     # What is printed and what is measured are two studies.
     family = ["sample", "evidence"]
     decisive = frame["p_permutation"].fillna(frame["p"])
-    frame = stats.adjusted(frame.assign(p_primary=decisive), family, "p_primary")
-    return stats.adjusted(frame.drop(columns="p_primary"), family)
+    frame = stats.adjust_families(frame.assign(p_primary=decisive), family, "p_primary")
+    return stats.adjust_families(frame.drop(columns="p_primary"), family)
 
 
 def bias_score(
     counts: pd.DataFrame,
     truth: pd.DataFrame | None = None,
     *,
-    minimum_count: int = 0,
+    min_count: int = 0,
     seed: int = 0,
     replicates: int = PERMUTATIONS,
     confidence: float = 0.95,
@@ -411,18 +414,18 @@ def bias_score(
     1 with masculine prompts only; with a test against 0.5 and Wilson intervals (figure 4). Where counts are told by
     case, these are at as many occurrences as the variance between cases stands for (resampled cases cover less:
     ``benchmarks/coverage_triplets.py``), and the test swaps both genders of whole cases. Objects are kept whose larger
-    count reaches ``minimum_count``; 0 takes the paper's, by dataset. ``truth`` has rows of ``triplets_object_truth``.
+    count reaches ``min_count``; 0 takes the paper's, by dataset. ``truth`` has rows of ``triplets_object_truth``.
     Of counts by group ``triplets_group_bias_score`` (section 6.3, figures 7 and 8). Errors as :func:`chi_square`.
     """
-    counts, of = _counts(counts)
-    rows = _scores(counts, _GROUP if of else _CELL, minimum_count, seed, replicates, confidence)
-    scores = tables.of(rows, f"triplets_{of}bias_score")
+    counts, prefix = _counts(counts)
+    rows = _scores(counts, _GROUP if prefix else _CELL, min_count, seed, replicates, confidence)
+    scores = tables.make_table(rows, f"triplets_{prefix}bias_score")
     if truth is None or truth.empty:
         return scores
     wide = truth.pivot(index=[*_CELL, "object"], columns="prompt_gender", values="expected")
     true = _bias_score(wide["masculine"], wide["feminine"], 1, 1)
-    known = pd.Series(true, index=wide.index, name="true_score").reset_index()
-    return tables.of(scores.merge(known, on=[*_CELL, "object"], how="left"), "triplets_bias_score")
+    true_scores = pd.Series(true, index=wide.index, name="true_score").reset_index()
+    return tables.make_table(scores.merge(true_scores, on=[*_CELL, "object"], how="left"), "triplets_bias_score")
 
 
 def strongest(scores: pd.DataFrame, most: int) -> pd.DataFrame:
@@ -462,20 +465,20 @@ def top_objects(counts: pd.DataFrame, *, most: int = 10, confidence: float = 0.9
             else:
                 row["reason"] = "an interval needs counts of two cases"
             rows.append(row)
-    return tables.of(rows, "triplets_group_top_objects")
+    return tables.make_table(rows, "triplets_group_top_objects")
 
 
 def _with_group(counts: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """Return checked counts with a group, without nouns, which are none, and ``group_`` where they are by group."""
-    counts, of = _counts(counts)
-    counts = counts if of else counts.assign(dependency_group=ALL_GROUPS)
-    return counts[counts["dependency_group"] != "nouns"], of
+    counts, prefix = _counts(counts)
+    counts = counts if prefix else counts.assign(dependency_group=ALL_GROUPS)
+    return counts[counts["dependency_group"] != "nouns"], prefix
 
 
 def _counts(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """Return object counts with a case, after checking that there is one number of images for each set of prompts."""
-    of = "group_" * ("dependency_group" in rows)
-    name = f"triplets_{of}object_counts"
+    prefix = "group_" * ("dependency_group" in rows)
+    name = f"triplets_{prefix}object_counts"
     rows = rows.assign(case=rows["case"].fillna("").astype(str) if "case" in rows else "")
     mixed = (rows["case"] == "").groupby([rows[c] for c in _CELL]).transform("nunique") > 1
     if mixed.any():
@@ -486,7 +489,7 @@ def _counts(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     if several.any():
         row = rows.loc[several, cell].iloc[0].to_dict()
         raise InputError(f"{name}: n_images differs within {row}; it is one number for a set of prompts.")
-    return rows, of
+    return rows, prefix
 
 
 def _unless_computed(printed: pd.DataFrame, counts: pd.DataFrame, cell: list[str]) -> pd.DataFrame:
@@ -530,12 +533,15 @@ def _by_case(counts: pd.DataFrame, kinds: dict[str, int], genders: Sequence[str]
     # Objects that never occur with these genders are of no kind.
     counts = counts[counts["kind"].notna() & (counts["kind"] >= 0)]
     shape = (counts["row"].max() + 1, max(kinds.values()) + 1)
-    of = dict(iter(counts.groupby("prompt_gender")))
-    return [sparse.csr_array((of[g]["count"], (of[g]["row"], of[g]["kind"].astype(int))), shape=shape) for g in genders]
+    by_gender = dict(iter(counts.groupby("prompt_gender")))
+    return [
+        sparse.csr_array((by_gender[g]["count"], (by_gender[g]["row"], by_gender[g]["kind"].astype(int))), shape=shape)
+        for g in genders
+    ]
 
 
 def _scores(
-    counts: pd.DataFrame, cell: list[str], minimum_count: int, seed: int, replicates: int, confidence: float
+    counts: pd.DataFrame, cell: list[str], min_count: int, seed: int, replicates: int, confidence: float
 ) -> pd.DataFrame:
     """Score the objects of each cell, with intervals and tests from the split of their occurrences."""
     sets = ["masculine", "feminine"]
@@ -545,7 +551,7 @@ def _scores(
     rows = rows.merge(images.dropna().add_prefix("n_images_").reset_index(), on=cell)
     words = reference.load("triplets_text").query("quantity == 'minimum_co_occurrence'")
     stated = rows["dataset"].map(words.set_index("subject")["value"]).fillna(MINIMUM_COUNT)
-    rows = rows.assign(minimum_count=minimum_count or stated.astype(int))
+    rows = rows.assign(minimum_count=min_count or stated.astype(int))
     rows = rows[rows[sets].max(axis=1) >= rows["minimum_count"]]
     masculine, feminine, *sizes = (rows[c].to_numpy() for c in [*sets, "n_images_masculine", "n_images_feminine"])
     n = masculine + feminine
@@ -560,7 +566,7 @@ def _scores(
         count_feminine=feminine, count_masculine=masculine, n=n, n_cases=np.nan,
     )  # fmt: skip
     rows = _clustered(rows, counts, cell, seed, replicates, confidence)
-    rows = stats.adjusted(rows, [name for name in cell if name != "dataset"])
+    rows = stats.adjust_families(rows, [name for name in cell if name != "dataset"])
     # Cells in the order of the counts, objects within them by their lean.
     rows = rows.sort_values(["bias_score", "n"], ascending=False)
     return counts[cell].drop_duplicates().merge(rows, on=cell)
@@ -604,7 +610,7 @@ def group_share(images: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFra
     _, low, high = stats.percent(np.rint(percent / 100 * n), n, confidence)
     why = ["no value is given", "the number of triplets is missing"]
     reason = np.select([percent.isna(), n <= 0], why, "")
-    return tables.of(images.assign(ci_low=low, ci_high=high, reason=reason), "triplets_group_share")
+    return tables.make_table(images.assign(ci_low=low, ci_high=high, reason=reason), "triplets_group_share")
 
 
 def group_objects(counts: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
@@ -615,7 +621,7 @@ def group_objects(counts: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
     rows = [
         [*names, group, len(objects)] for names, sets in _group_sets(counts).items() for group, objects in sets.items()
     ]
-    frame = tables.of(_or_printed(rows, [*_GROUP, "n_objects"], printed, counts), "triplets_group_objects")
+    frame = tables.make_table(_or_printed(rows, [*_GROUP, "n_objects"], printed, counts), "triplets_group_objects")
     nouns = frame[frame["dependency_group"] == "nouns"].set_index(_CELL)["n_objects"]
     return frame.assign(percent_of_nouns=100 * frame["n_objects"] / frame.join(nouns.rename("all"), on=_CELL)["all"])
 
@@ -641,14 +647,14 @@ def intersection(counts: pd.DataFrame, printed: pd.DataFrame, objects: pd.DataFr
     # Half a hundredth of a percent of the group, the rounding of a printed cell, is less than half an object.
     whole = (shared - shared.round()).abs() <= 0.005 * mirrored["n_objects"] / 100 + 1e-6
     implied = 100 * shared.round() / frame["n_objects"]
-    known = frame["percent"].notna() & implied.notna() & whole
+    is_complete = frame["percent"].notna() & implied.notna() & whole
     agrees = (frame["percent"] - implied).abs() <= 0.005 + 1e-6
     frame = frame.assign(
-        n_shared=shared.round().where(known),
-        percent_implied=implied.where(known),
-        agrees=np.where(known, np.where(agrees, "yes", "no"), ""),
+        n_shared=shared.round().where(is_complete),
+        percent_implied=implied.where(is_complete),
+        agrees=np.where(is_complete, np.where(agrees, "yes", "no"), ""),
     )
-    return tables.of(frame, "triplets_intersection")
+    return tables.make_table(frame, "triplets_intersection")
 
 
 def _or_printed(rows: list[list], columns: list[str], printed: pd.DataFrame, counts: pd.DataFrame) -> pd.DataFrame:
@@ -660,13 +666,13 @@ def _or_printed(rows: list[list], columns: list[str], printed: pd.DataFrame, cou
 
 def _group_sets(counts: pd.DataFrame) -> dict[tuple[Hashable, ...], dict[str, set[str]]]:
     """Return the objects of each dependency group that were found at all, by model and dataset."""
-    found = counts[counts["count"] > 0].groupby(_CELL, sort=False)
+    groups = counts[counts["count"] > 0].groupby(_CELL, sort=False)
     return {
         names: {
             group: set(rows.loc[rows["dependency_group"] == group, "object"])
             for group in GROUPS if group in set(rows["dependency_group"])
         }
-        for names, rows in found
+        for names, rows in groups
     }  # fmt: skip
 
 
@@ -677,33 +683,33 @@ def group_truth(confusion: pd.DataFrame, *, confidence: float = 0.95) -> pd.Data
     has limits as if groups were independent (Zou and Donner 2008, https://doi.org/10.1002/sim.3095).
     """
     rows = []
-    for model, of in confusion.groupby("model", sort=False):
+    for model, model_rows in confusion.groupby("model", sort=False):
         each = []
         for group in DEPENDENCY_GROUPS:
-            planted, measured = of["planted"] == group, of["measured"] == group
-            both = int(of.loc[planted & measured, "count"].sum())
+            planted, measured = model_rows["planted"] == group, model_rows["measured"] == group
+            both = int(model_rows.loc[planted & measured, "count"].sum())
             for metric, among in {"precision": measured, "recall": planted, "f1": planted | measured}.items():
-                n = int(of.loc[among, "count"].sum())
+                n = int(model_rows.loc[among, "count"].sum())
                 ends = stats.wilson_interval(both, n, confidence)
                 share = np.array([both / n if n else np.nan, *ends])
-                found = 100 * (2 * share / (1 + share) if metric == "f1" else share)
+                values = 100 * (2 * share / (1 + share) if metric == "f1" else share)
                 why = "" if n else f"no object is {'measured' if metric == 'precision' else 'planted'} there"
-                each.append(_scored(model, group, metric, found, n, why))
+                each.append(_scored(model, group, metric, values, n, why))
         rows += each
-        known = [row for row in each if row["metric"] == "f1" and row["n"]]
-        value, low, high = (np.array([row[c] for row in known]) for c in ("value", "ci_low", "ci_high"))
-        n = int(of["count"].sum())
-        if known:
-            spread = [np.sqrt(((end - value) ** 2).sum()) / len(known) for end in (low, high)]
+        scored = [row for row in each if row["metric"] == "f1" and row["n"]]
+        value, low, high = (np.array([row[c] for row in scored]) for c in ("value", "ci_low", "ci_high"))
+        n = int(model_rows["count"].sum())
+        if scored:
+            spread = [np.sqrt(((end - value) ** 2).sum()) / len(scored) for end in (low, high)]
             mean = value.mean()
-            found = [mean, mean - spread[0], min(100.0, mean + spread[1])]
-            rows.append(_scored(model, MACRO, "f1", found, n, ""))
-    return tables.of(rows, "triplets_group_truth")
+            values = [mean, mean - spread[0], min(100.0, mean + spread[1])]
+            rows.append(_scored(model, MACRO, "f1", values, n, ""))
+    return tables.make_table(rows, "triplets_group_truth")
 
 
-def _scored(model: object, group: str, metric: str, found: Iterable[float], n: int, reason: str) -> dict:
+def _scored(model: object, group: str, metric: str, values: Iterable[float], n: int, reason: str) -> dict:
     about = {"model": model, "dependency_group": group, "metric": metric, "n": n, "reason": reason}
-    return about | dict(zip(("value", "ci_low", "ci_high"), map(float, found), strict=True))
+    return about | dict(zip(("value", "ci_low", "ci_high"), map(float, values), strict=True))
 
 
 def detector_error(detections: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -723,14 +729,14 @@ def detector_error(detections: pd.DataFrame, *, confidence: float = 0.95) -> pd.
             for measure, missed in (("precision", "n_false_positive"), ("recall", "n_false_negative")):
                 rows.append(row | {"measure": measure} | _share_found(seen, missed, confidence))
             rows.append(row | {"measure": "mask_iou"} | _overlap(seen, confidence))
-    errors = tables.of(rows, "triplets_detector_error")
+    errors = tables.make_table(rows, "triplets_detector_error")
     at = [*_FOUND, "measure"]
-    asked = (errors["measure"] == "recall") & (errors["gender_shown"] == ALL_GROUPS)
+    is_overall = (errors["measure"] == "recall") & (errors["gender_shown"] == ALL_GROUPS)
     recalls = []
     for gender in GENDERS:
         of_gender = errors[errors["gender_shown"] == gender].set_index(at)[["value", *_ENDS]]
-        known = of_gender.reindex(pd.MultiIndex.from_frame(errors[at])).to_numpy(float)
-        recalls.append(np.where(asked.to_numpy()[:, None], known, np.nan).T)
+        references = of_gender.reindex(pd.MultiIndex.from_frame(errors[at])).to_numpy(float)
+        recalls.append(np.where(is_overall.to_numpy()[:, None], references, np.nan).T)
     limits = stats.difference_interval(*recalls[0], *recalls[1])
     beside = {
         "recall_female": recalls[0][0], "recall_male": recalls[1][0], "difference": recalls[1][0] - recalls[0][0],
@@ -738,10 +744,10 @@ def detector_error(detections: pd.DataFrame, *, confidence: float = 0.95) -> pd.
     }  # fmt: skip
     p = _p_of_interval(beside["difference"], limits.low, limits.high, confidence)
     single = errors["object"] != ALL_OBJECTS
-    family = [errors["model"], errors["reference"], single, asked]
+    family = [errors["model"], errors["reference"], single, is_overall]
     errors = errors.assign(**beside, difference_p=p)
     adjusted = errors["difference_p"].groupby(family).transform(stats.adjust, "holm")
-    return tables.of(errors.assign(difference_p_holm=adjusted), "triplets_detector_error")
+    return tables.make_table(errors.assign(difference_p_holm=adjusted), "triplets_detector_error")
 
 
 def _p_of_interval(value: ArrayLike, low: ArrayLike, high: ArrayLike, confidence: float) -> np.ndarray:
@@ -774,9 +780,9 @@ def _share_found(rows: pd.DataFrame, missed: str, confidence: float) -> dict:
 
 def _overlap(rows: pd.DataFrame, confidence: float) -> dict:
     """Return the mean overlap (%) of what both have, by images, with Student's t."""
-    known = rows[rows["iou"].notna()]
-    by = (100 * known["iou"] * known["n_true_positive"]).groupby(known["image_id"]).sum()
-    n = known.groupby("image_id")["n_true_positive"].sum()
+    matched = rows[rows["iou"].notna()]
+    by = (100 * matched["iou"] * matched["n_true_positive"]).groupby(matched["image_id"]).sum()
+    n = matched.groupby("image_id")["n_true_positive"].sum()
     mean = stats.mean_interval(by / n, confidence)
     reason = "" if mean.n > 1 else "an interval needs two images"
     return mean._asdict() | {"reason": reason, "n": int(n.sum()), "n_images": mean.n}
@@ -807,4 +813,4 @@ def detector(counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
                 why = "how many nouns only people find is not given, so there is no upper limit"
                 about |= {"ci_high": np.nan, "bound": "at least", "reason": why}
             rows.append(about)
-    return tables.of(rows, "triplets_detector")
+    return tables.make_table(rows, "triplets_detector")

@@ -51,7 +51,7 @@ def pairs(images: pd.DataFrame) -> pd.DataFrame:
     return found.dropna(subset=["first", "second"]).sort_values([*_SET, "first"], kind="stable", ignore_index=True)
 
 
-def of_prompts(pairs: pd.DataFrame, texts: pd.Series) -> pd.DataFrame:
+def prompts_of_pairs(pairs: pd.DataFrame, texts: pd.Series) -> pd.DataFrame:
     """Return which prompts are compared: ``pairs`` with ``texts`` in the place of ids of images, once for each triplet.
 
     In prompt space a seed changes nothing, so ``seed`` is missing, and pairs at other seeds are left out.
@@ -67,13 +67,13 @@ def similarity(values: pd.DataFrame, name: str = "triplets_similarity") -> pd.Da
     side moves no gap. ``values`` has the columns model, dataset, triplet_id, seed (missing in prompt space), pair,
     metric, value and reason.
     """
-    return tables.of(_by_case(values[values["pair"].isin(PAIRS)]), name)
+    return tables.make_table(_by_case(values[values["pair"].isin(PAIRS)]), name)
 
 
 def reference_similarity(values: pd.DataFrame) -> pd.DataFrame:
     """Return ``triplets_reference_similarity``: the same of the pairs :data:`~.analysis.REFERENCES`, each by itself."""
     found = [_by_case(values[values["pair"] == reference]) for reference in REFERENCES]
-    return tables.of(pd.concat(found, ignore_index=True), "triplets_reference_similarity")
+    return tables.make_table(pd.concat(found, ignore_index=True), "triplets_reference_similarity")
 
 
 def _by_case(values: pd.DataFrame) -> pd.DataFrame:
@@ -98,7 +98,7 @@ def object_counts(images: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFrame:
     Images count where those of all three genders were looked at, so that sets are matched. ``objects`` has the columns
     image_id, object and count (1 or more).
     """
-    return tables.of(_counted(images, objects), "triplets_object_counts")
+    return tables.make_table(_counted(images, objects), "triplets_object_counts")
 
 
 def _counted(images: pd.DataFrame, found: pd.DataFrame, *of_each: str) -> pd.DataFrame:
@@ -132,7 +132,7 @@ def object_images(
             | {"objects_per_image": mean.value, "ci_low": mean.ci_low, "ci_high": mean.ci_high}
             | {"reason": "" if mean.n > 1 else "an interval needs two cases"}
         )
-    return tables.of(out, "triplets_object_images")
+    return tables.make_table(out, "triplets_object_images")
 
 
 def detections(found: pd.DataFrame, truth: pd.DataFrame, shown: pd.Series) -> pd.DataFrame:
@@ -175,7 +175,7 @@ def object_similarity(images: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFra
     out = cases.agg(value="mean", n="count", images="size").reset_index()
     reason = np.where(out["n"] == 0, "an image of each pair shows no object", "")
     out = out.assign(n_pairs_excluded=out["images"] - out["n"], reason=reason)
-    return tables.of(out, "triplets_object_similarity")
+    return tables.make_table(out, "triplets_object_similarity")
 
 
 def group_object_counts(images: pd.DataFrame, groups: pd.DataFrame, nouns: pd.DataFrame) -> pd.DataFrame:
@@ -186,7 +186,7 @@ def group_object_counts(images: pd.DataFrame, groups: pd.DataFrame, nouns: pd.Da
     not known: such do not count), ``nouns`` image_id, noun and hidden.
     """
     found = _of_groups(groups, nouns).assign(count=1)
-    return tables.of(_counted(images, found, "dependency_group"), "triplets_group_object_counts")
+    return tables.make_table(_counted(images, found, "dependency_group"), "triplets_group_object_counts")
 
 
 def group_images(images: pd.DataFrame, groups: pd.DataFrame, nouns: pd.DataFrame) -> pd.DataFrame:
@@ -199,7 +199,7 @@ def group_images(images: pd.DataFrame, groups: pd.DataFrame, nouns: pd.DataFrame
             n = of["image_id"].isin(held.loc[held["dependency_group"] == group, "image_id"]).sum()
             share = {"dependency_group": group, "percent_images": 100 * n / len(of)}
             rows.append(dict(zip(_SET, names, strict=True)) | share | size)
-    return tables.of(rows, "triplets_group_images")
+    return tables.make_table(rows, "triplets_group_images")
 
 
 def _of_groups(groups: pd.DataFrame, nouns: pd.DataFrame) -> pd.DataFrame:

@@ -21,7 +21,7 @@ _GROUP_COLORS = {
 }
 
 
-def stand_ins(networks: pd.DataFrame) -> str:
+def replacement_note(networks: pd.DataFrame) -> str:
     """Return what captions say of networks that stand in for the paper's (``triplets_networks``); may be empty."""
     other, names = networks[networks["replaces"] != ""], tables.labels("triplets_networks")["metric"]
     by = other.groupby("network", sort=False)["metric"].agg(
@@ -53,7 +53,7 @@ def bias_score(scores: pd.DataFrame, *, alpha: float = 0.05, most: int = 5) -> F
     if "dependency_group" in scores:
         groups = tables.labels("triplets_group_bias_score")["dependency_group"]
         panel = scores["dependency_group"].replace(groups) + ", " + panel
-    scores, by = forms.by_model(scores.assign(panel=panel), "panel")
+    scores, by = forms.panel_by_model(scores.assign(panel=panel), "panel")
     leaning = pd.concat([strongest(rows, most) for _, rows in scores.groupby(by, sort=False)])
     leaning = leaning.assign(
         name=leaning["object"] + leaning["n"].map(" (n = {:,.0f})".format), significant=leaning["p_holm"] < alpha

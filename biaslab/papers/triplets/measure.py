@@ -17,7 +17,7 @@ from biaslab.schema import tables
 
 if TYPE_CHECKING:
     from biaslab.hub.image_sources import ImageSource
-    from biaslab.judges.segmentation import Found
+    from biaslab.judges.segmentation import Instances
     from biaslab.pipeline import Pipeline
 
 # The gender that prompts tell.
@@ -39,31 +39,31 @@ class Example(NamedTuple):
 
 def prompt_sets(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many triplets each data set gives, and images of each prompt (Table 4)."""
-    of = pipeline.triplets.prompts().groupby("dataset", sort=False)
-    counts = of.agg(n_triplets=("triplet_id", "nunique"), n_seeds=("n_images", "first")).reset_index()
-    return tables.of(counts.assign(evidence="computed"), "triplets_prompt_sets")
+    by_dataset = pipeline.triplets.prompts().groupby("dataset", sort=False)
+    counts = by_dataset.agg(n_triplets=("triplet_id", "nunique"), n_seeds=("n_images", "first")).reset_index()
+    return tables.make_table(counts.assign(evidence="computed"), "triplets_prompt_sets")
 
 
 def funnel(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many captions are left after each step from a corpus to its triplets (section 3.1)."""
     funnel = pipeline.triplets.neutral().funnel
-    return tables.of(funnel.rename(columns={"n_excluded": "n_captions_excluded"}), "triplets_funnel")
+    return tables.make_table(funnel.rename(columns={"n_excluded": "n_captions_excluded"}), "triplets_funnel")
 
 
 def excluded_words(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many captions each word of Table 2 keeps from being neutral."""
     words = pipeline.triplets.neutral().words
-    return tables.of(words.rename(columns={"n_excluded": "n_captions_excluded"}), "triplets_excluded_words")
+    return tables.make_table(words.rename(columns={"n_excluded": "n_captions_excluded"}), "triplets_excluded_words")
 
 
 def prompts(pipeline: Pipeline) -> pd.DataFrame:
     """Return the prompts of all triplets, with the places of the words that differ (section 3.1)."""
-    return tables.of(pipeline.triplets.prompts(), "triplets_prompts")
+    return tables.make_table(pipeline.triplets.prompts(), "triplets_prompts")
 
 
 def depicted(pipeline: Pipeline) -> pd.DataFrame:
     """Return how often the filter ``depicted`` is right, on captions labelled by hand: once measured, for any run."""
-    return tables.of(rule.measured().rename(columns={"count": "n_both"}), "triplets_depicted")
+    return tables.make_table(rule.error_rates().rename(columns={"count": "n_both"}), "triplets_depicted")
 
 
 def similarity(pipeline: Pipeline) -> pd.DataFrame:
@@ -89,16 +89,16 @@ def networks(pipeline: Pipeline) -> pd.DataFrame:
         if name
         for metric in METRICS[by]
     ]
-    found = pd.DataFrame(rows, columns=["metric", "network", "replaces"]).assign(evidence="computed")
-    return tables.of(found, "triplets_networks")
+    table = pd.DataFrame(rows, columns=["metric", "network", "replaces"]).assign(evidence="computed")
+    return tables.make_table(table, "triplets_networks")
 
 
 def examples(pipeline: Pipeline, *, most: int = 4) -> pd.DataFrame:
     """Return the first images of each data set: at the first seed, or of one triplet at the first seeds."""
     table, by = pipeline.triplets.images().table, ["dataset", "triplet_id", "seed"]
     alone = table.groupby("dataset")["triplet_id"].transform("nunique") == 1
-    some = table[(table["seed"] == 0) | alone][by].drop_duplicates()
-    return some.groupby("dataset", sort=False).head(most).merge(table, on=by)
+    keys = table[(table["seed"] == 0) | alone][by].drop_duplicates()
+    return keys.groupby("dataset", sort=False).head(most).merge(table, on=by)
 
 
 def at_first_seed(pipeline: Pipeline, chosen: pd.DataFrame) -> pd.DataFrame:
@@ -107,8 +107,8 @@ def at_first_seed(pipeline: Pipeline, chosen: pd.DataFrame) -> pd.DataFrame:
     return chosen[["dataset", "triplet_id"]].merge(table[table["seed"] == 0], on=["dataset", "triplet_id"])
 
 
-def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
-    """Return the images of triplets by the gender that prompts name, in one order (``paradox.measure.drawn``)."""
+def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
+    """Return images of triplets by the gender in their prompts (as ``paradox.measure.people_in_images``)."""
     images = pipeline.triplets.images()
     seen = images.table.sort_values(["seed", "triplet_id"], kind="stable")
     return seen.assign(
@@ -116,7 +116,7 @@ def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     ), images
 
 
-def pictures(pipeline: Pipeline, shown: pd.DataFrame) -> list[object]:
+def example_images(pipeline: Pipeline, shown: pd.DataFrame) -> list[object]:
     """Return the images of rows with ``image_id``."""
     return pipeline.triplets.images().read(list(shown["image_id"]))
 
@@ -130,13 +130,13 @@ def _values(pipeline: Pipeline, *, steps: bool) -> pd.DataFrame:
     of_step = latents["metric"].str.fullmatch(cases.STEP)
     if steps:
         return latents[of_step]
-    prompts = cases.of_prompts(pairs, images.set_index("image_id")["text"])
-    found = [
+    prompts = cases.prompts_of_pairs(pairs, images.set_index("image_id")["text"])
+    frames = [
         prompts.merge(stages.compare_prompts(prompts).drop_duplicates([*both, "metric"]), on=both),
         latents[~of_step],
         pairs.merge(stages.compare_images(pairs), on=both),
     ]
-    return pd.concat(found, ignore_index=True)
+    return pd.concat(frames, ignore_index=True)
 
 
 # -- objects (section 5) -----------------------------------------------------------------------------
@@ -144,15 +144,15 @@ def _values(pipeline: Pipeline, *, steps: bool) -> pd.DataFrame:
 
 def objects(pipeline: Pipeline) -> pd.DataFrame:
     """Return the instances of objects in all images (section 5.1)."""
-    found = pipeline.triplets.objects().objects
-    found = found.rename(columns={"score": "detector_score"})
-    return tables.of(found.assign(model=pipeline.label), "triplets_objects")
+    instances = pipeline.triplets.objects().objects
+    instances = instances.rename(columns={"score": "detector_score"})
+    return tables.make_table(instances.assign(model=pipeline.label), "triplets_objects")
 
 
 def object_images(pipeline: Pipeline) -> pd.DataFrame:
     """Return in how many images objects were looked for, and how many there are."""
-    found = pipeline.triplets.objects()
-    return cases.object_images(pipeline.triplets.images().table, found.images, _counts(found.objects))
+    instances = pipeline.triplets.objects()
+    return cases.object_images(pipeline.triplets.images().table, instances.images, _counts(instances.objects))
 
 
 def object_counts(pipeline: Pipeline) -> pd.DataFrame:
@@ -169,70 +169,78 @@ def object_truth(pipeline: Pipeline) -> pd.DataFrame:
     """Return how often objects are to be expected in images drawn from known truth; no rows of others."""
     images = pipeline.triplets.images()
     if not hasattr(images.source, "scene"):
-        return tables.of([], "triplets_object_truth")
-    asked, truth = pipeline.triplets.prompts(), pipeline.truth("how often objects are shown", "triplets")
-    expected = truth.expected(asked, pipeline.settings.captions.skew).merge(asked, on="prompt_id")
+        return tables.make_table([], "triplets_object_truth")
+    prompts, truth = (
+        pipeline.triplets.prompts(),
+        pipeline.require_ground_truth("how often objects are shown", "triplets"),
+    )
+    expected = truth.expected(prompts, pipeline.settings.captions.synthetic_bias).merge(prompts, on="prompt_id")
     by = ["dataset", "object", "prompt_gender"]
     mean = expected.groupby(by, sort=False)["expected"].mean().reset_index()
     mean = mean[mean["prompt_gender"].isin(PROMPT_GENDERS)]
-    return tables.of(mean.assign(model=pipeline.label), "triplets_object_truth")
+    return tables.make_table(mean.assign(model=pipeline.label), "triplets_object_truth")
 
 
 def detections(pipeline: Pipeline) -> pd.DataFrame:
     """Return which objects of drawings are found, and which that they do not show (section 7.3).
 
     By ``triplets.objects``, unless that is the truth, or a file of what was found elsewhere. And of the images
-    themselves, where people say what these show (``triplets.ratings``).
+    themselves, where people say what these show (``triplets.annotations``).
     """
     s, stages = pipeline.settings.triplets, pipeline.triplets
     frames = []
-    if stages.finds:
+    if stages.can_measure_detector_error:
         made = stages.drawings()
         shown = made.table.set_index("image_id")["truth_gender"]
-        rows = cases.detections(stages.found(made).objects, stages.truth(made).objects, shown)
+        rows = cases.detections(stages.find_instances(made).objects, stages.truth(made).objects, shown)
         frames.append(rows.assign(reference="drawings"))
-    if s.ratings:
-        told = stages.images().table.set_index("image_id")["prompt_gender"].map(_TOLD).fillna("")
-        rated, found = stages.ratings(), stages.objects()
-        seen = rated[rated["image_id"].isin(found.images.loc[found.images["status"] == "", "image_id"])]
-        hit, shows = _among(seen[["image_id", "object"]], found), seen["shown"].to_numpy() == "yes"
+    if s.annotations:
+        prompt_genders = stages.images().table.set_index("image_id")["prompt_gender"].map(_TOLD).fillna("")
+        rated, instances = stages.annotations(), stages.objects()
+        seen = rated[rated["image_id"].isin(instances.images.loc[instances.images["status"] == "", "image_id"])]
+        hit, shows = _among(seen[["image_id", "object"]], instances), seen["shown"].to_numpy() == "yes"
         counts = {"n_true_positive": hit & shows, "n_false_positive": hit & ~shows, "n_false_negative": ~hit & shows}
-        counts = {name: of.astype(int) for name, of in counts.items()}
-        rows = seen[["image_id", "object"]].assign(gender_shown=seen["image_id"].map(told), reference="annotations")
+        counts = {name: subset.astype(int) for name, subset in counts.items()}
+        rows = seen[["image_id", "object"]].assign(
+            gender_shown=seen["image_id"].map(prompt_genders), reference="annotations"
+        )
         frames.append(rows.assign(**counts))
     whole = [frame.assign(model=pipeline.label) for frame in frames]
-    return tables.joined(whole, "triplets_detections")
+    return tables.join_tables(whole, "triplets_detections")
 
 
 def detector_counts(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many nouns of drawings' captions they show, and are found there (section 7.3)."""
-    if not pipeline.triplets.finds:
-        return tables.of([], "triplets_detector_counts")
-    made, truth = pipeline.triplets.drawings(), pipeline.truth("what is found of nouns", "triplets")
+    if not pipeline.triplets.can_measure_detector_error:
+        return tables.make_table([], "triplets_detector_counts")
+    made, truth = pipeline.triplets.drawings(), pipeline.require_ground_truth("what is found of nouns", "triplets")
     named = nouns.Nouns(truth.nouns, str)
-    asked = [(row.image_id, noun) for row in made.table.itertuples() for noun in named.of(row.text)]
-    asked = pd.DataFrame(asked, columns=["image_id", "object"])
-    found, shown = (_among(asked, of) for of in (pipeline.triplets.found(made), pipeline.triplets.truth(made)))
+    nouns_asked = [(row.image_id, noun) for row in made.table.itertuples() for noun in named.of(row.text)]
+    nouns_asked = pd.DataFrame(nouns_asked, columns=["image_id", "object"])
+    n_found, shown = (
+        _among(nouns_asked, instances)
+        for instances in (pipeline.triplets.find_instances(made), pipeline.triplets.truth(made))
+    )
     counts = {
-        "n_nouns": len(asked),
-        "n_nouns_both": (found & shown).sum(),
-        "n_nouns_detector_only": (found & ~shown).sum(),
+        "n_nouns": len(nouns_asked),
+        "n_nouns_both": (n_found & shown).sum(),
+        "n_nouns_detector_only": (n_found & ~shown).sum(),
     }
-    row = {"model": pipeline.label, "n_images": len(made.table), "n_nouns_people_only": (~found & shown).sum()}
-    return tables.of([row | counts | {"reference": "drawings"}], "triplets_detector_counts")
+    row = {"model": pipeline.label, "n_images": len(made.table), "n_nouns_people_only": (~n_found & shown).sum()}
+    return tables.make_table([row | counts | {"reference": "drawings"}], "triplets_detector_counts")
 
 
-def _among(asked: pd.DataFrame, found: Found) -> np.ndarray:
+def _among(nouns: pd.DataFrame, instances: Instances) -> np.ndarray:
     """Return which pairs of image_id and object are found."""
-    there = pd.MultiIndex.from_frame(found.objects[["image_id", "object"]])
-    return pd.MultiIndex.from_frame(asked).isin(there)
+    pairs_present = pd.MultiIndex.from_frame(instances.objects[["image_id", "object"]])
+    return pd.MultiIndex.from_frame(nouns).isin(pairs_present)
 
 
 def _looked_at(pipeline: Pipeline) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the images that were looked at, and how many of each object they show."""
-    found, images = pipeline.triplets.objects(), pipeline.triplets.images().table
-    seen = found.images.loc[found.images["status"] == "", "image_id"]
-    return images[images["image_id"].isin(seen)], _counts(found.objects)
+    instances, images = pipeline.triplets.objects(), pipeline.triplets.images().table
+    seen = instances.images.loc[instances.images["status"] == "", "image_id"]
+    return images[images["image_id"].isin(seen)], _counts(instances.objects)
 
 
 def _counts(objects: pd.DataFrame) -> pd.DataFrame:
@@ -262,7 +270,7 @@ def dependency_example(pipeline: Pipeline | None) -> Example | None:
     from biaslab.attribution.maps import word_masks
     from biaslab.metrics.instances import masks
 
-    if pipeline is None or pipeline.unnamed("triplets.objects"):
+    if pipeline is None or pipeline.unset_settings("triplets.objects"):
         return None
     stages = pipeline.triplets.dependency
     try:
@@ -279,20 +287,23 @@ def dependency_example(pipeline: Pipeline | None) -> Example | None:
     images = pipeline.triplets.images()
     (image,), (maps,) = images.read([image_id]), stages.maps().word_maps([image_id])
     text = images.table.set_index("image_id").loc[image_id, "text"]
-    of, said = groups[groups["image_id"] == image_id], nouns[nouns["image_id"] == image_id]
+    group_rows, noun_rows = groups[groups["image_id"] == image_id], nouns[nouns["image_id"] == image_id]
     height, width = image.shape[:2]
-    found = pipeline.triplets.objects().objects
-    known = found[found["image_id"] == image_id].set_index("instance").loc[of["instance"]].reset_index()
-    named = [k for k, word in enumerate(maps.words) if stages.nouns().name(word) in set(said["noun"])]
+    instances = pipeline.triplets.objects().objects
+    image_instances = (
+        instances[instances["image_id"] == image_id].set_index("instance").loc[group_rows["instance"]].reset_index()
+    )
+    named = [k for k, word in enumerate(maps.words) if stages.nouns().name(word) in set(noun_rows["noun"])]
     return Example(
         image, text, tuple(maps.words[k] for k in named), word_masks(maps.maps[named], height, width),
-        list(of["object"]), list(of["dependency_group"].fillna("")), masks(known, height, width),
-        tuple(said.loc[said["hidden"], "noun"]),
+        list(group_rows["object"]), list(group_rows["dependency_group"].fillna("")),
+        masks(image_instances, height, width),
+        tuple(noun_rows.loc[noun_rows["hidden"], "noun"]),
     )  # fmt: skip
 
 
 def group_confusion(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many objects and nouns of drawings are planted in one group and measured in another."""
-    found = pipeline.triplets.dependency.drawn_groups()
-    rows = found.groupby(["planted", "measured"], as_index=False).size().rename(columns={"size": "count"})
-    return tables.of(rows.assign(model=pipeline.label), "triplets_group_confusion")
+    groups = pipeline.triplets.dependency.drawn_groups()
+    rows = groups.groupby(["planted", "measured"], as_index=False).size().rename(columns={"size": "count"})
+    return tables.make_table(rows.assign(model=pipeline.label), "triplets_group_confusion")

@@ -66,12 +66,12 @@ def object_similarity() -> pd.DataFrame:
 
 def object_counts() -> pd.DataFrame:
     """Return no rows: the paper prints no counts of objects; a source that detects objects has them."""
-    return tables.of([], "triplets_object_counts")
+    return tables.make_table([], "triplets_object_counts")
 
 
 def group_object_counts() -> pd.DataFrame:
     """Return no rows: the paper prints no counts by dependency group; a source that detects objects has them."""
-    return tables.of([], "triplets_group_object_counts")
+    return tables.make_table([], "triplets_group_object_counts")
 
 
 def printed_chi_square() -> pd.DataFrame:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from importlib.resources import files
 
 
-def ledger() -> list[dict[str, str]]:
+def entries() -> list[dict[str, str]]:
     """Return the ledger's rows: paper, kind (``table``, ``figure`` or ``test``), number, title, status, notebook,
     output, runs, inputs, reprinted_by, note."""
     text = files("biaslab.runs.replication_status").joinpath("ledger.csv").read_text(encoding="utf-8")
@@ -28,9 +28,9 @@ def of_run(notebooks: Iterable[Mapping], tables: Iterable[Mapping], figures: Ite
     """
     executed = {n["id"] for n in notebooks if n["status"] != "skipped"}
     made = {t["name"] for t in tables if t["rows"]} | {f["name"] for f in figures}
-    papers = {row["paper"] for row in ledger() if row["notebook"] in executed}
+    papers = {row["paper"] for row in entries() if row["notebook"] in executed}
     found = []
-    for row in ledger():
+    for row in entries():
         if row["paper"] not in papers:
             continue
         if row["output"] and row["output"] in made and "published" in row["reprinted_by"].split():

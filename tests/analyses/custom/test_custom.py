@@ -69,7 +69,7 @@ def test_shares_all_unclear_share_is_missing_with_a_reason():
         assert table.loc[(group, "female"), "reason"] == "no person is judged female or male"
     assert table.loc[("nurse", "unclear"), "percent"] == 100
     (found,) = custom.answers.shares.findings(table.reset_index())
-    assert found.said == "Not estimated: no person is judged female or male." and not found.numbers
+    assert found.supported_answer == "Not estimated: no person is judged female or male." and not found.numbers
 
 
 def couples(counts, group="g", persons=2, model="A"):
@@ -106,7 +106,7 @@ def test_distance_several_people_test_flips_signs_of_images():
 def test_groups_three_images_of_two_women_claim_nothing():
     found = custom.distance(couples({2: 3}), half())
     (finding,) = custom.answers.groups.findings(found[found["group"] != "all"])
-    assert finding.n == 3 and not finding.decided and finding.said == "Inconclusive (only 3 images)."
+    assert finding.n == 3 and not finding.is_significant and finding.supported_answer == "Inconclusive (only 3 images)."
 
 
 def test_groups_one_without_people_judged_is_counted_and_named():
@@ -115,7 +115,7 @@ def test_groups_one_without_people_judged_is_counted_and_named():
     benchmark = pd.concat([half("pilot"), half("nurse")], ignore_index=True)
     found = custom.distance(people, benchmark)
     (finding,) = custom.answers.groups.findings(found[found["group"] != "all"])
-    assert finding.said == "As judged, 1 of 2 show more women, 0 fewer." and finding.decided
+    assert finding.supported_answer == "As judged, 1 of 2 show more women, 0 fewer." and finding.is_significant
     assert finding.details[0] == "No share or no benchmark for 1 of 2 groups: nurse."
     assert "As judged" in finding.details[1]
     rows = found.set_index("group")
@@ -295,10 +295,10 @@ def test_intersections_every_answer_that_could_be_given_has_a_row():
 
 
 def test_answers_have_a_range_of_tones_where_one_was_read(people):
-    found = custom.answers_of(people)
+    found = custom.wide_answers(people)
     assert set(found["skin tone"].dropna()) == {"light (1–3)", "dark (7–10)"}
     assert set(found["perceived gender"]) == set(custom.analysis.ANSWERS)
-    assert custom.answers_of(people.assign(skin_tone=np.nan))["skin tone"].isna().all()
+    assert custom.wide_answers(people.assign(skin_tone=np.nan))["skin tone"].isna().all()
 
 
 def _own_answers(said, question="hat", choices="yes | no"):
@@ -334,8 +334,8 @@ def test_answers_about_images_are_those_of_everybody_in_them(people):
         question="style", choices="drawing | photo", answer="drawing", position=0, reason=""
     )
     # As texts, too, which positions are where a table was measured.
-    assert (custom.answers_of(people, tables.of(own, "custom_person_answers"))["style"] == "drawing").all()
-    found = custom.answers_of(people, own)
+    assert (custom.wide_answers(people, tables.make_table(own, "custom_person_answers"))["style"] == "drawing").all()
+    found = custom.wide_answers(people, own)
     assert (found["style"] == "drawing").all() and len(found) == len(seen)
     table = custom.intersections(found, [("perceived gender", "style")])
     assert set(table["pair"]) == {"perceived gender × style"} and table["n"].sum() == len(found)
@@ -413,12 +413,14 @@ def test_corrected_probabilities_of_annotation_weigh_people():
 def test_judges_of_annotations_carry_probability(tmp_path):
     (tmp_path / "r.csv").write_text("image,probability,annotator,label\na,0.25,r,female\nb,0.5,r,male\n")
     whom = pd.DataFrame({"image_id": ["a", "b", "c"], "group": "g", "position": 1})
-    name = f"ratings:{tmp_path / 'r.csv'}"
+    name = f"annotations:{tmp_path / 'r.csv'}"
 
     def judged_by(judge):
-        return whom.assign(**person_ratings.judge_people(whom, judge.removeprefix("ratings:"))[["status", "gender"]])
+        return whom.assign(
+            **person_ratings.judge_people(whom, judge.removeprefix("annotations:"))[["status", "gender"]]
+        )
 
-    own = SimpleNamespace(judges=(name,), judged_by=judged_by, truth=lambda: None)
+    own = SimpleNamespace(judges=(name,), people_people_people_judged_by=judged_by, truth=lambda: None)
     found = custom.judges(SimpleNamespace(custom=own, label="A"))
     assert found["probability"].tolist() == pytest.approx([0.25, 0.5, np.nan], nan_ok=True)
     (tmp_path / "r.csv").write_text("image,probability,annotator,label\na,1.5,r,female\n")
@@ -446,7 +448,7 @@ def test_plan_several_people_half_width_is_that_of_the_page(counts):
     people = pd.concat([couples(counts, group) for group in ("g", "h")], ignore_index=True)
     table = custom.shares(people).query("answer == 'female'").set_index("group")
     for one in custom.headlines(people):
-        planned = stats.pilot(one.cells, one.people, drawn=one.drawn).half_width()
+        planned = stats.design_from_pilot(one.cells, one.people, clusters_random=one.clusters_random).half_width()
         low, high = table.loc[one.group, ["ci_low", "ci_high"]]
         assert planned == pytest.approx((high - low) / 2, rel=0.06)
 

@@ -21,7 +21,7 @@ from biaslab.study import sources
 def ratings(rows):
     same = {"image_model": "", "question": "", "source": "generated", "position": 1, "n_annotators": 1}
     rows = pd.DataFrame(rows)
-    return tables.of(
+    return tables.make_table(
         rows.assign(**{name: value for name, value in same.items() if name not in rows}), "precision_ratings"
     )
 
@@ -58,9 +58,9 @@ def test_dallevals_numbers_are_those_of_its_own_tables():
     averages = averages.assign(model="m", value=(2 * averages["n_female"] - 9) / 9, n=9, n_unclear=0, judge="CLIP")
     average, deviation = dalleval.headlines(images, averages)
     table = dalleval.average_gender(averages)
-    nothing = tables.of([], "dalleval_average_skin_tone"), tables.of([], "dalleval_printed_bias")
+    nothing = tables.make_table([], "dalleval_average_skin_tone"), tables.make_table([], "dalleval_printed_bias")
     assert average.value == pytest.approx(dalleval.overall_average(table, *nothing)["average"].iloc[0])
-    mad = dalleval.mad(table, tables.of([], "dalleval_skin_tone_counts"), nothing[1])
+    mad = dalleval.mad(table, tables.make_table([], "dalleval_skin_tone_counts"), nothing[1])
     assert deviation.value == pytest.approx(mad["mad_corrected"].iloc[0])
     judged = precision.estimates([average, deviation], ratings([]).head(0)).query("estimator == 'judge'")
     # Student's t over professions, as the paper's own table has it.
@@ -83,7 +83,7 @@ def test_scores_of_the_paired_test_are_those_of_its_own_table():
     keys = ["model", "aspect", "setting", "identity", "occupation", "stereotype"]
     shares = people.assign(f=people["gender"] == "female").groupby(keys)["f"].agg(["mean", "size"]).reset_index()
     shares = shares.rename(columns={"size": "n"}).assign(percent_female=100 * shares["mean"], n_unclear=0, reason="")
-    nothing = tables.of([], "paired_pair_images"), tables.of([], "paired_printed_value")
+    nothing = tables.make_table([], "paired_pair_images"), tables.make_table([], "paired_printed_value")
     table = paired.stereotype_score(shares, *nothing, confidence=0.95)
     whole = table[table["stereotype"] == "overall"].set_index("setting")["score"]
     assert found["Stereotype Score, one person"] == pytest.approx(whole["single"])
@@ -106,7 +106,7 @@ def test_both_sides_of_amplification_are_put_right_where_both_are_rated():
     names = ["model", "approach", "occupation", "source", "prompt", "percent_female", "n"]
     shares = pd.DataFrame(rows, columns=names)
     names = ["model", "source", "occupation", "prompt", "image_id", "is_female"]
-    rated = tables.of(pd.DataFrame(rated, columns=names), "paradox_rated_images")
+    rated = tables.make_table(pd.DataFrame(rated, columns=names), "paradox_rated_images")
     said = ratings(pd.DataFrame(said, columns=["source", "image_id", "label"]))
     table = paradox.amplification(shares, seed=1, replicates=200, confidence=0.95)
     _, along = paradox.headlines(shares, table, rated)
@@ -127,17 +127,17 @@ def test_rated_images_are_those_of_the_naive_approach_and_no_others_are_made(tmp
         "image,source,annotator,label\np1-nurse/0,generated,r,female\np2-doctor/1,generated,r,male\nx,training,r,male\n"
     )
     (tmp_path / "r.csv").write_text(text)
-    captions = {"corpus": "mini", "occupations": ["nurse", "doctor"], "rows": 4000, "per_occupation": 4}
+    captions = {"corpus": "mini", "occupations": ["nurse", "doctor"], "max_captions": 4000, "per_occupation": 4}
     settings = Settings(
         captions=captions | {"approaches": ["naive", "caption_prompts"]},
         generation={"images_per_prompt": 2},
-        judging={"ratings": str(tmp_path / "r.csv")},
-        compute={"store": str(tmp_path / "store")},
+        judging={"annotations": str(tmp_path / "r.csv")},
+        compute={"cache": str(tmp_path / "store")},
     )
     pipeline = Pipeline("world", settings, progress=False)
     asked, judgements = [], Pipeline.judgements
     monkeypatch.setattr(Pipeline, "judgements", lambda self, kind: asked.append(kind) or judgements(self, kind))
-    found = sources.measured("paradox_rated_images", source="pipeline", pipeline=pipeline)
+    found = sources.load_measured("paradox_rated_images", source="pipeline", pipeline=pipeline)
     assert set(found["image_id"]) == {"p1-nurse/0", "p2-doctor/1"} and set(asked) == {"training", "generated"}
     assert found["is_female"].dropna().isin([0, 1]).all()
 
@@ -171,7 +171,7 @@ def test_estimates_judge_without_annotators_counts_all_annotated_people(own_peop
     label = np.where(np.arange(80) < 72, rated["truth"], "unsure")
     table = precision.estimates(custom.headlines(own_people), ratings({"image_id": rated["image_id"], "label": label}))
     (card,) = precision.answers.rated.findings(table)
-    assert card.n == 80 and card.of == "annotated people"
+    assert card.n == 80 and card.n_unit == "annotated people"
     assert card.details[0] == "72 of them have a clear label (female or male; yes or no)."
     assert "assumes that annotators skip people independently" in card.details[-1]
 
@@ -204,7 +204,7 @@ def test_attributes_are_those_of_their_own_table_and_put_right(tmp_path):
     images = pd.DataFrame(rows, columns=names)
     shown = images["attributes"].str.contains("skirt").groupby([images["profession"], images["prompt"]]).mean()
     presence = shown.rename("share").reset_index().assign(model="m", attribute="skirt", n=9, reason="")
-    own = dalleval.attribute_difference(presence, tables.of([], "dalleval_printed_attributes"))
+    own = dalleval.attribute_difference(presence, tables.make_table([], "dalleval_printed_attributes"))
     own = own[own["comparison"] == "woman - man"].iloc[0]
     (one,) = dalleval.attribute_headlines(images, ["", "skirt"])
     assert one.value == pytest.approx(100 * own["difference"])
@@ -214,7 +214,7 @@ def test_attributes_are_those_of_their_own_table_and_put_right(tmp_path):
     text = "image,question,annotator,label\n"
     text += "".join(f"{image},skirt,ann,{'yes' if shows else 'no'}\n" for image, shows in truth.items())
     (tmp_path / "r.csv").write_text(text)
-    said = tables.of(
+    said = tables.make_table(
         annotated_subset.read(tmp_path / "r.csv").rename(columns={"model": "image_model"}), "precision_ratings"
     )
     assert set(said["label"]) == {"yes", "no"}
@@ -346,17 +346,17 @@ def test_probabilities_of_turns_by_hand():
 def test_ratings_are_named_on_the_command_line_and_read_before_any_work(tmp_path, root, capsys):
     pytest.importorskip("torch", reason="models need the extra 'models'")
     asked = audit.params_of(["world"], preset="quick", papers=["dalleval"], annotations="r.csv")
-    assert asked["settings"]["judging"]["ratings"] == "r.csv"
+    assert asked["settings"]["judging"]["annotations"] == "r.csv"
     (tmp_path / "r.csv").write_text("image,annotator,label\na,r,female\n")
     given = ["--annotations", str(tmp_path / "r.csv"), "--outputs", str(tmp_path)]
     given += ["--notebooks-dir", str(root / "notebooks")]
     for paper, said in (
-        ("triplets", r"judging\.ratings has no effect here"),
+        ("triplets", r"judging\.annotations has no effect here"),
         ("dalleval", r"r\.csv annotates none of the images here, such as '.+/0'; it has 'a'"),
     ):
         assert cli.main(["audit", "world", "--preset", "quick", "--paper", paper, *given]) == 2
         assert re.search(said, capsys.readouterr().err)
     (tmp_path / "r.csv").write_text("image,annotator,label\na,r,perhaps\n")
-    settings = Settings(judging={"ratings": str(tmp_path / "r.csv")}, compute={"store": str(tmp_path / "store")})
+    settings = Settings(judging={"annotations": str(tmp_path / "r.csv")}, compute={"cache": str(tmp_path / "store")})
     with pytest.raises(InputError, match="'perhaps'"):
         validation.check(Pipeline("world", settings, progress=False))

@@ -13,7 +13,7 @@ from biaslab.analyses.ratings import figures
 from biaslab.analyses.ratings.analysis import RULES
 from biaslab.errors import UnknownNameError
 from biaslab.papers import paradox
-from biaslab.ratings.readers import Rated
+from biaslab.ratings.readers import AnnotatedImages
 from biaslab.study import Study
 
 DEFINITIONS = ["paper", "all", "signed"]
@@ -40,10 +40,10 @@ DRAWS = {"seed": 7, "replicates": 100, "confidence": 0.95}
 def read(tmp_path):
     """Return a function that reads ratings, or shares, from a file with the content given."""
 
-    def _read(content: pd.DataFrame | str, model: str = "all") -> Rated:
+    def _read(content: pd.DataFrame | str, model: str = "all") -> AnnotatedImages:
         path = tmp_path / "ratings.csv"
         path.write_text(content.to_csv(index=False) if isinstance(content, pd.DataFrame) else content)
-        return ratings.read(path).of(model)
+        return ratings.read(path).of_model(model)
 
     return _read
 
@@ -53,20 +53,20 @@ def usual(tmp_path_factory):
     """Return what follows from ratings in which all agree."""
     path = tmp_path_factory.mktemp("usual") / "ratings.csv"
     unanimous().to_csv(path, index=False)
-    rated = ratings.read(path).of("all")
+    rated = ratings.read(path).of_model("all")
     tables = {"amplification": amplification(rated), "sensitivity": sensitivity(rated)}
     return SimpleNamespace(outcomes=ratings.outcomes(rated), **tables)
 
 
-def amplification(rated: Rated) -> pd.DataFrame:
+def amplification(rated: AnnotatedImages) -> pd.DataFrame:
     return paradox.amplification(rated.percent_female, **DRAWS)
 
 
-def sensitivity(rated: Rated) -> pd.DataFrame:
+def sensitivity(rated: AnnotatedImages) -> pd.DataFrame:
     return ratings.sensitivity(rated, **DRAWS)
 
 
-def agreement(rated: Rated) -> pd.DataFrame:
+def agreement(rated: AnnotatedImages) -> pd.DataFrame:
     return ratings.annotator_agreement(rated, **DRAWS)
 
 
@@ -259,8 +259,8 @@ def test_definitions_are_counted_by_their_adjusted_tests(p, middle, answer):
          "n_occupations": (9, 12, 12), "reason": "" if np.isfinite(p[0]) else "Too few occupations."}
     )  # fmt: skip
     (found,) = answered(table)
-    assert (found.said, found.model, found.n, len(found.marks)) == (answer, "", 12, 3)
-    assert found.decided == answer.startswith("By")
+    assert (found.supported_answer, found.model, found.n, len(found.marks)) == (answer, "", 12, 3)
+    assert found.is_significant == answer.startswith("By")
     assert ("Too few occupations." in found.details) == np.isnan(p[0])
 
 
@@ -305,7 +305,7 @@ SHARES += "nurse,generated,90,20,A\nnurse,generated,70,30,B\n"
 )
 def test_the_notebook_runs_through_and_names_its_file_first(read, tmp_path, notebook, content, first, lacking):
     read(content)
-    found = notebook("paradox/ratings", ratings=str(tmp_path / "ratings.csv"))["findings"]
+    found = notebook("paradox/ratings", annotations=str(tmp_path / "ratings.csv"))["findings"]
     assert found[0]["main"] and "ratings.csv" in found[0]["question"] and found[0]["answer"] == first
     # What the file does not hold is printed, and is no finding.
     assert bool(found[1:]) == ("amplification" not in lacking)
@@ -313,7 +313,7 @@ def test_the_notebook_runs_through_and_names_its_file_first(read, tmp_path, note
 
 def test_what_a_file_holds_is_told_for_one_model_alone(read):
     def holds(rated):
-        (found,) = ratings.answers.contents.findings(ratings.holds(rated, "ratings.csv"))
+        (found,) = ratings.answers.contents.findings(ratings.describe_file(rated, "ratings.csv"))
         return found
 
     found = holds(read(two_models(), model="B"))
@@ -379,7 +379,7 @@ def test_hostile_names_are_drawn_letter_by_letter(read, tmp_path):
     assert "\\$\\frac{\\$  (10 / 10)" in labels and max(map(len, labels)) <= 60
     for figure in (figures.outcomes(outcomes), figures.sensitivity(sensitivity(opened))):
         figure.draw_without_rendering()  # fails on text taken for a formula
-    study = Study(tmp_path / "out", source="ratings", ratings=str(tmp_path / "ratings.csv"))
+    study = Study(tmp_path / "out", source="annotations", annotations=str(tmp_path / "ratings.csv"))
     study.show("ratings_percent_female", shares, confidence=0.95)
     svg = (tmp_path / "out" / "figures" / "ratings_percent_female.svg").read_text()
     assert "<b>" not in svg and "&lt;b&gt;&amp;" in svg

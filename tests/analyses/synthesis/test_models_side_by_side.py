@@ -81,7 +81,7 @@ def test_p_is_adjusted_over_the_pairs_of_a_measure_and_a_card_over_its_measures(
         clear = (over < 0.05).sum()
         # The second model's values are higher.
         told = f"lower in {clear}, after" if clear else "No significant difference in 3 measures"
-        assert told in said.said
+        assert told in said.supported_answer
 
 
 def test_another_model_of_another_kind_moves_no_printed_pair():
@@ -102,7 +102,11 @@ def test_few_units_have_no_interval_and_no_verdict():
     assert found[["ci_low", "ci_high", "p", "p_holm"]].isna().all(axis=None)
     assert found["min_attainable_p"].item() == 2 / 32 and "takes 6" in found["reason"].item()
     (said,) = answered(found)
-    assert said.said == "Inconclusive (only 5 units)." and not said.decided and "takes 6" in said.details[0]
+    assert (
+        said.supported_answer == "Inconclusive (only 5 units)."
+        and not said.is_significant
+        and "takes 6" in said.details[0]
+    )
     # Of twenty units only five differ: differences of 0 could flip either way, and change nothing.
     found = differences(rows("a", five + [0.0] * 15), rows("b", [0.0] * 20))
     assert pd.isna(found["p"].item()) and found["reason"].item().startswith("5 of 20 units differ")
@@ -116,9 +120,9 @@ def test_difference_on_a_bounded_scale_is_named_with_the_scale():
     values = -0.2 - 0.02 * np.arange(8)
     found = differences(rows("a", values, unit="0 to 0.5"), rows("b", np.zeros(8), unit="0 to 0.5"))
     (said,) = answered(found)
-    assert said.as_record()["named"] == ["m: -0.27 on a scale of 0 to 0.5"]
+    assert said.as_record()["significant_texts"] == ["m: -0.27 on a scale of 0 to 0.5"]
     (said,) = answered(found.assign(unit="points"))
-    assert said.as_record()["named"] == ["m: -0.27 points"]
+    assert said.as_record()["significant_texts"] == ["m: -0.27 points"]
 
 
 def test_a_card_whose_tests_could_not_come_out_otherwise_says_so():
@@ -126,7 +130,7 @@ def test_a_card_whose_tests_could_not_come_out_otherwise_says_so():
     both = itertools.product("vwxyz", (("a", 1), ("b", 0)))
     frames = [rows(model, value * np.arange(1, 7.0), measure=measure) for measure, (model, value) in both]
     (said,) = answered(differences(*frames))
-    assert said.said == "Inconclusive: no outcome could be significant." and "0.16" in said.details[0]
+    assert said.supported_answer == "Inconclusive: no outcome could be significant." and "0.16" in said.details[0]
 
 
 # -- what chance alone gives is no difference ---------------------------------------------------------------
@@ -142,7 +146,7 @@ def presence(model, shares, rng, n=9):
 def test_attributes_are_compared_net_of_what_chance_gives():
     rng, shares = np.random.default_rng(4), np.array([0.5, 0.3, 0.2, 0.1, 0.1])
     both = pd.concat([presence("often", shares, rng), presence("seldom", 0.7 * shares, rng)])
-    by_prompt = dalleval.attribute_prompt_difference(tables.of(both, "dalleval_attribute_presence"))
+    by_prompt = dalleval.attribute_prompt_difference(tables.make_table(both, "dalleval_attribute_presence"))
     found = differences(synthesis.units(**of_units(by_prompt=by_prompt))).iloc[0]
     # Women and men wear them alike in both models; more frequent ones differ by more for chance alone.
     raw = by_prompt.groupby("model")["mean_absolute_difference"].mean()
@@ -152,7 +156,7 @@ def test_attributes_are_compared_net_of_what_chance_gives():
     net = by_prompt.assign(net=by_prompt["mean_absolute_difference"] - by_prompt["null_mean"])
     assert np.allclose(table["estimate_corrected"], 100 * net.groupby("model", sort=False)["net"].mean())
     # The paper's own table has the same number.
-    nothing = tables.of([], "dalleval_printed_attributes")
+    nothing = tables.make_table([], "dalleval_printed_attributes")
     of_paper = dalleval.attribute_mean_difference(both, by_prompt, nothing, **DRAWS)
     of_paper = of_paper[of_paper["comparison"] == "woman - man"].set_index("model").loc[table.index]
     for name, column in {"estimate_corrected": "", "ci_low": "_ci_low", "ci_high": "_ci_high"}.items():
@@ -215,7 +219,7 @@ def test_printed_deviations_with_chance_left_in_have_a_measure_of_their_own():
         row
         | {"model": "mine", "evidence": "computed", "mad": 0.09, "mad_corrected": 0.05, "null_mean_corrected": 0.02},
     ]
-    table = synthesis.models(**of_models(mads=tables.of(mads, "dalleval_mad"))).set_index("model")
+    table = synthesis.models(**of_models(mads=tables.make_table(mads, "dalleval_mad"))).set_index("model")
     assert table["measure"].nunique() == 2 and "uncorrected" in table.loc["printed", "measure"]
     assert table.loc["mine", ["estimate", "estimate_corrected", "null_mean"]].tolist() == [0.09, 0.05, 0.02]
 
@@ -242,12 +246,12 @@ def test_models_that_share_nothing_have_no_test_and_say_so():
 def test_estimates_are_those_of_the_papers_tables():
     columns = {"model": "a", "aspect": "power", "setting": ["single", "paired", "paired"]}
     columns |= {"stereotype": ["overall", "overall", "female"], "score": [1.0, 2.0, 3.0], "n": 7}
-    score = tables.of(pd.DataFrame({**columns, "ci_low": -1.0, "ci_high": 4.0}), "paired_stereotype_score")
+    score = tables.make_table(pd.DataFrame({**columns, "ci_low": -1.0, "ci_high": 4.0}), "paired_stereotype_score")
     skill = {"model": "a", "evaluator": "detector", "skill": ["object", "average"], "percent_correct": 60.0}
     skill |= {"images": "test", "training_percent": 100, "n": 5}
     shuffled = {"reference": "shuffled", "measure": "object", "judge": "detector", "value": 12.0, "n": 5}
-    accuracy = tables.of(pd.DataFrame(skill), "dalleval_skill_accuracy")
-    references = tables.of([shuffled], "dalleval_references")
+    accuracy = tables.make_table(pd.DataFrame(skill), "dalleval_skill_accuracy")
+    references = tables.make_table([shuffled], "dalleval_references")
     table = synthesis.models(**of_models(scores=score, accuracy=accuracy, references=references))
     assert table["estimate"].tolist() == [1.0, 2.0, 60.0] and table["null_mean"].tolist() == [0.0, 0.0, 12.0]
     assert table["unit"].tolist() == ["points", "points", "%"] and table["n"].tolist() == [7, 7, 5]
@@ -255,13 +259,13 @@ def test_estimates_are_those_of_the_papers_tables():
 
 
 def printed(what):
-    return sources.measured(sources.table_of(what), source="published")
+    return sources.load_measured(sources.table_of(what), source="published")
 
 
 def test_units_of_printed_numbers_average_to_the_printed_measures():
     shares = printed(paired.percent_female)
     genders = dalleval.average_gender(printed(dalleval.measure.average_gender))
-    tones = tables.of([], "dalleval_skin_tone_counts")
+    tones = tables.make_table([], "dalleval_skin_tone_counts")
     mads = dalleval.mad(genders, tones, printed(dalleval.printed.printed_bias))
     similarity = printed(triplets.measure.similarity)
     some = synthesis.units(**of_units(shares=shares, genders=genders, similarity=similarity))
@@ -286,5 +290,5 @@ def test_a_gap_needs_both_pairs_and_follows_the_metrics_direction():
     frame = pd.DataFrame(
         [{**cell, "metric": "ssim", "higher_is_closer": 1, "pair": p, "case": c, "value": v} for p, c, v in values]
     )
-    found = synthesis.units(**of_units(similarity=tables.of(frame, "triplets_similarity")))
+    found = synthesis.units(**of_units(similarity=tables.make_table(frame, "triplets_similarity")))
     assert found[["unit", "value"]].values.tolist() == [["d x", pytest.approx(0.3)]]

@@ -25,9 +25,9 @@ _OF_UNITS = {
 
 def of_models(**given):
     """Return what ``synthesis.models`` takes: the tables given, and the others without rows."""
-    return {k: tables.of([], name) for k, name in _OF_MODELS.items()} | given
+    return {k: tables.make_table([], name) for k, name in _OF_MODELS.items()} | given
 
 
 def of_units(**given):
     """Return the same of ``synthesis.units``."""
-    return {k: tables.of([], name) for k, name in _OF_UNITS.items()} | given
+    return {k: tables.make_table([], name) for k, name in _OF_UNITS.items()} | given

@@ -33,28 +33,28 @@ def settings(folder: Path) -> dict:
             "paraphraser": "endpoint",
         },
         "generation": {"images_per_prompt": 1, "caption_prompts_per_occupation": 2},
-        "judging": {"faces": "whole image", "gender": f"ratings:{folder / 'by_image.csv'}"},
-        "people": {
-            "occupations": 1,
-            "power_runs": 1,
+        "judging": {"faces": "whole image", "gender": f"annotations:{folder / 'by_image.csv'}"},
+        "paired": {
+            "n_occupations": 1,
+            "power_samples": 1,
             "single_images": 1,
-            "three_prompts": 0,
+            "three_person_prompts": 0,
             "image_size": "1792x1024",
         },
         "critic": {"kind": "endpoint", "model": "fake-sees", "rounds": 1},
-        "dalleval": {"scenes": 1, "professions": 1, "social_images": 1},
-        "triplets": {"triplets": 1, "seeds": 1, "professions": 1},
+        "dalleval": {"n_scenes": 1, "n_professions": 1, "social_images": 1},
+        "triplets": {"n_triplets": 1, "images_per_prompt": 1, "n_professions": 1},
         "endpoint": {
             "url": ENDPOINT,
             "model": "fake-says",
-            "key_variable": KEY,
+            "api_key_env": KEY,
             "price": 0.04,
             "cost_limit": 10,
             "size": "1024x1024",
             "options": {"quality": "standard", "background": "opaque", "response_format": "b64_json"},
         },
-        "compute": {"store": str(folder / "store")},
-        "compare_with": ["none"],
+        "compute": {"cache": str(folder / "store")},
+        "baselines": ["none"],
     }
 
 
@@ -62,7 +62,7 @@ def pipeline(folder: Path):
     """Return the pipeline that asks."""
     from biaslab.pipeline import Pipeline, Settings
 
-    return Pipeline("endpoint:fake-draws", Settings.of(settings(folder)), seed=3, progress=False)
+    return Pipeline("endpoint:fake-draws", Settings.from_mapping(settings(folder)), seed=3, progress=False)
 
 
 def images(folder: Path) -> dict:
@@ -70,21 +70,21 @@ def images(folder: Path) -> dict:
     whole = pipeline(folder)
     some = {f"paradox {kind}": (whole.texts(kind), "captions", False) for kind in whole.kinds}
     for kind in ("single", "paired", "controls", "intervention"):
-        texts = whole.people.possible(kind).texts.groupby("aspect").head(1)
-        some[f"paired {kind}"] = (texts, "people", kind != "single")
-    texts = whole.people.possible("faircritic_1").texts.head(2)
-    some["paired faircritic_1"] = (texts.assign(text=revised(folder).texts["text"]), "people", True)
+        texts = whole.paired.possible_prompts(kind).texts.groupby("aspect").head(1)
+        some[f"paired {kind}"] = (texts, "paired", kind != "single")
+    texts = whole.paired.possible_prompts("faircritic_1").texts.head(2)
+    some["paired faircritic_1"] = (texts.assign(text=revised(folder).texts["text"]), "paired", True)
     for kind in ("skills", "social"):
         some[f"dalleval {kind}"] = (whole.dalleval.prompts(kind).head(2), "dalleval", False)
     some["triplets"] = (whole.triplets.prompts().groupby("dataset").head(2), "triplets", False)
-    return {name: whole.made(*given) for name, given in some.items()}
+    return {name: whole.generate_images(*given) for name, given in some.items()}
 
 
 def pair(folder: Path):
     """Return the first two prompts of pairs, and whom they ask for."""
     from biaslab.prompts import paired
 
-    whole = pipeline(folder).people.prompts("paired")
+    whole = pipeline(folder).paired.prompts("paired")
     return paired.only(whole, whole.texts["prompt_id"].head(2).tolist())
 
 
@@ -95,12 +95,12 @@ def critiques(folder: Path) -> list:
     from biaslab.ratings.person_ratings import judge_people
 
     whole, asked = pipeline(folder), pair(folder)
-    made = whole.made(asked.texts, "people", True)
+    made = whole.generate_images(asked.texts, "paired", True)
     people = made.table[["image_id", "prompt_id"]].merge(asked.people, on="prompt_id")
     judged = judge_people(people, folder / "by_person.csv")
     people = people.assign(gender=judged["gender"], status=judged["status"])
     given = briefs(people, "occupation", 1, asked.texts, made.read, critic="endpoint", seed=whole.seed)
-    return endpoint.critiques(given, whole.endpoint("critic"), whole.store)
+    return endpoint.critiques(given, whole.endpoint("critic"), whole.cache)
 
 
 def revised(folder: Path):

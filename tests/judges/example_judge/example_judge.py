@@ -5,7 +5,7 @@ class Brightness:
     """Perceived as female: the mean brightness of the whole image, 0 to 1, times a factor."""
 
     # Of drawings and photographs alike.
-    knows = "any"
+    image_domain = "any"
 
     def __init__(self, argument, *, device, batch_size):
         self.factor = float(argument or 1)
@@ -24,7 +24,7 @@ def nothing(argument, *, device, batch_size):
 class Asked:
     """Answers about people: what its argument says, or by where somebody stands where there is none."""
 
-    knows = "any"
+    image_domain = "any"
 
     def __init__(self, argument, *, device, batch_size):
         if argument == "broken":
@@ -55,7 +55,7 @@ class Asked:
 class Tones:
     """Says skin tones by how bright the middle of the face's box is, or what its argument says."""
 
-    knows = "any"
+    image_domain = "any"
 
     def __init__(self, argument, *, device, batch_size):
         self.says = argument

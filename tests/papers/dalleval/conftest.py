@@ -17,7 +17,7 @@ class Results(dict):
 
     def __init__(self, **measured):
         names = MEASURED | set(measured)
-        self.given = {name: tables.of(measured.get(name, []), f"dalleval_{name}") for name in names}
+        self.given = {name: tables.make_table(measured.get(name, []), f"dalleval_{name}") for name in names}
 
     def __missing__(self, name):
         names = TAKES.get(name, f"given:{name}" if name in self.given else "").split()
@@ -81,7 +81,7 @@ def verdicts():
         _verdict("count", 3, "", "yyy", rule="released", chosen="no"),
     ]
     rows = [row | {"image_id": f"i{k}"} for k, row in enumerate(rows)]
-    return tables.of(rows, "dalleval_skill_verdicts")
+    return tables.make_table(rows, "dalleval_skill_verdicts")
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def renders():
     ]
     rows = pd.DataFrame(said, columns=["object", "failure", "correct"])
     rows = rows.assign(model="a", image_id=[f"r{k}" for k in rows.index], skill="object", n=1, status="")
-    return tables.of(rows, "dalleval_detector_renders")
+    return tables.make_table(rows, "dalleval_detector_renders")
 
 
 @pytest.fixture
@@ -122,4 +122,4 @@ def social():
         reason_tone=["", "", "no face", "", ""],
         judge_tone="tone by pixels",
     )
-    return tables.of(table, "dalleval_social_images")
+    return tables.make_table(table, "dalleval_social_images")

@@ -12,7 +12,7 @@ from statsmodels.stats.proportion import confint_proportions_2indep, proportion_
 from biaslab import reference, stats
 from biaslab.errors import InputError
 from biaslab.papers import dalleval
-from biaslab.papers.dalleval.analysis.attributes import pooled_difference_floor
+from biaslab.papers.dalleval.analysis.attributes import pooled_difference_null_mean
 from biaslab.papers.dalleval.analysis.skills import SKILLS
 from biaslab.study import sources
 
@@ -213,7 +213,7 @@ def test_printed_differences_of_attributes(printed):
     # Printed differences are those of the printed averages, each at most 0.0005 below and less than 0.0095 above
     # the mean (rounded to three decimals, then cut to two): two of them differ by less than 0.01.
     assert abs(known["difference"] - known["paper_table_value"]).max() < 0.01
-    given = sources.measured("dalleval_printed_attributes", source="published")
+    given = sources.load_measured("dalleval_printed_attributes", source="published")
     value = given.set_index(["model", "prompt", "attribute"])["value"]
     for row in known.itertuples():
         first, second = (value[row.model, prompt, row.attribute] for prompt in row.comparison.split(" - "))
@@ -257,17 +257,17 @@ def test_attributes_are_tested_by_the_professions_that_differ(results):
 
 def test_difference_of_two_prompts_of_one_pool():
     # 2 of 4 images show it, 2 a prompt: of the 6 splits, 1 + 1 put both in one prompt (difference 1), 4 none.
-    assert pooled_difference_floor(1, 2, 1, 2) == pytest.approx(2 / 6)
+    assert pooled_difference_null_mean(1, 2, 1, 2) == pytest.approx(2 / 6)
     # Nobody or everybody: no difference; no images or a missing count: nothing to say.
     np.testing.assert_allclose(
-        pooled_difference_floor([0, 9, 1, np.nan], [9, 9, 0, 9], [0, 9, 1, 1], [9, 9, 9, 9]), [0, 0, np.nan, np.nan]
+        pooled_difference_null_mean([0, 9, 1, np.nan], [9, 9, 0, 9], [0, 9, 1, 1], [9, 9, 9, 9]), [0, 0, np.nan, np.nan]
     )
     # By simulation: 5 of 12 images, 9 and 3 a prompt.
     rng = np.random.default_rng(3)
     pool = np.array([1] * 5 + [0] * 7)
     drawn = rng.permuted(np.tile(pool, (20_000, 1)), axis=1)
     simulated = abs(drawn[:, :9].mean(axis=1) - drawn[:, 9:].mean(axis=1)).mean()
-    assert pooled_difference_floor(4, 9, 1, 3) == pytest.approx(simulated, abs=0.005)
+    assert pooled_difference_null_mean(4, 9, 1, 3) == pytest.approx(simulated, abs=0.005)
 
 
 # -- skills, alignment and quality -------------------------------------------------------------------

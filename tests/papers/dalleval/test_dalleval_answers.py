@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from biaslab.papers.dalleval import answers
-from biaslab.papers.dalleval.analysis.skills import CANNOT, RIVALS
+from biaslab.papers.dalleval.analysis.skills import CANNOT, CORRECTION_DOMINATES
 from biaslab.schema import tables
 
 MODELS = ["minDALL-E", "Karlo", "Stable Diffusion"]
@@ -15,23 +15,26 @@ def test_a_lean_is_named_only_where_its_test_shows_it():
     rows = [("a", -0.2, 0.001), ("b", 0.3, 0.002), ("c", -0.001, 0.9)]
     frame = pd.DataFrame(rows, columns=["model", "average", "p"]).assign(category="gender", n=83)
     frame = frame.assign(ci_low=frame["average"] - 0.1, ci_high=frame["average"] + 0.1)
-    table = tables.of(frame, "dalleval_overall_average")
+    table = tables.make_table(frame, "dalleval_overall_average")
     found = answers.average_gender.findings(table)
     leans = [
         "More men, as judged.",
         "More women, as judged.",
         "Not significantly different from an even split, as judged.",
     ]
-    assert [one.said for one in found] == leans
+    assert [one.supported_answer for one in found] == leans
     assert (found[0].model, found[0].estimate, found[0].n) == ("a", -0.2, 83)
     strict = answers.average_gender.findings(table, confidence=0.9985)
-    assert [one.decided for one in strict] == [True, False, False]
+    assert [one.is_significant for one in strict] == [True, False, False]
     # Where the judge's error is known, what it leaves is told, and what was judged stands beside it.
     known = {"average_judge_corrected": -0.25, "average_judge_corrected_p": 0.06}
     known |= {"average_judge_corrected_ci_low": -0.5, "average_judge_corrected_ci_high": 0.01}
     (right, *_) = answers.average_gender.findings(table.assign(**known))
     assert (right.estimate, right.ci_high, right.p) == (-0.25, 0.01, 0.06)
-    assert right.said == "Not significantly different from an even split." and "as judged: -0.20" in right.details[0]
+    assert (
+        right.supported_answer == "Not significantly different from an even split."
+        and "as judged: -0.20" in right.details[0]
+    )
 
 
 def test_deviation_is_a_verdict_only_where_the_judges_error_is_known():
@@ -42,17 +45,19 @@ def test_deviation_is_a_verdict_only_where_the_judges_error_is_known():
     known |= {"mad_judge_corrected_ci_low": 0.01, "mad_judge_corrected_ci_high": 0.2}
     few = row | {"model": "d", "mad_corrected": np.nan, "reason": "2 images a prompt cannot tell"}
     rows = [row | known, row | known | {"model": "b", "mad_judge_corrected_p": 0.06}, row | {"model": "c"}, few]
-    table = tables.of(rows, "dalleval_mad")
+    table = tables.make_table(rows, "dalleval_mad")
     clear, unclear, judged, blind = answers.gender_deviation.findings(table)
     assert (clear.estimate, clear.ci_low, clear.ci_high, clear.p) == (0.12, 0.01, 0.2, 0.04)
-    assert clear.said.startswith("Significantly further") and unclear.said.startswith("Not significantly")
+    assert clear.supported_answer.startswith("Significantly further") and unclear.supported_answer.startswith(
+        "Not significantly"
+    )
     assert "0.10 (0.05 to 0.15)" in clear.details[-1]
     assert (
-        judged.undecided == ""
-        and judged.said == "0.10 on a scale of 0 to 0.5, not corrected for classifier error."
+        judged.not_significant == ""
+        and judged.supported_answer == "0.10 on a scale of 0 to 0.5, not corrected for classifier error."
         and judged.estimate == 0.1
     )
-    assert blind.said == "Not tested." and np.isnan(blind.estimate) and "2 images" in blind.details[-1]
+    assert blind.supported_answer == "Not tested." and np.isnan(blind.estimate) and "2 images" in blind.details[-1]
     assert answers.gender_deviation.findings(table.assign(category="skin_tone")) == []
 
 
@@ -72,15 +77,15 @@ def test_what_was_planted_is_not_told_as_found(results, model):
 @pytest.mark.long
 def test_attributes_are_counted_by_direction(printed):
     found = answers.attributes.findings(printed["attribute_difference"])
-    assert [one.model for one in found] == MODELS and all(one.decided and one.n == 84 for one in found)
+    assert [one.model for one in found] == MODELS and all(one.is_significant and one.n == 84 for one in found)
     clear = printed["attribute_difference"].query("comparison == 'woman - man' and p_holm < 0.05")
     ups = (clear["difference"] > 0).groupby(clear["model"], sort=False).agg(["sum", "size"])
     for one in found:
         up, size = ups.loc[one.model]
-        assert one.said.startswith(f"{up} of 15") and f", {size - up} with a man" in one.said
+        assert one.supported_answer.startswith(f"{up} of 15") and f", {size - up} with a man" in one.supported_answer
     together = answers.attributes_together.findings(printed["attribute_mean_difference"])
     assert [one.model for one in together] == MODELS and all(
-        one.said.startswith("Significantly more") for one in together
+        one.supported_answer.startswith("Significantly more") for one in together
     )
 
 
@@ -89,18 +94,22 @@ def test_corrected_shares_name_range_and_truth():
     row |= {"ci_high": 85, "percent_lower_bound": 45.5, "percent_upper_bound": 64.7, "percent_true": 50.2, "n": 10}
     blind = {"model": "a", "skill": "average", "percent_correct": 41, "reason": CANNOT}
     rows = [row, row | {"skill": "spatial", "percent_true": np.nan}, blind]
-    rows += [row | {"skill": "count", "reason": RIVALS}, blind | {"model": "b", "reason": "no drawings"}]
-    found = answers.skills_corrected.findings(tables.of(rows, "dalleval_skill_corrected"))
+    rows += [row | {"skill": "count", "reason": CORRECTION_DOMINATES}, blind | {"model": "b", "reason": "no drawings"}]
+    found = answers.skills_corrected.findings(tables.make_table(rows, "dalleval_skill_corrected"))
     known, unknown, cannot, rival, nothing = found
     assert (known.estimate, known.ci_low, known.ci_high, known.n) == (57.1, 30, 85, 10)
-    assert known.said == "57.1 %; uncorrected, 60.0 %." and known.question.endswith("objects?")
+    assert known.supported_answer == "57.1 %; uncorrected, 60.0 %." and known.question.endswith("objects?")
     assert known.details == ("Bounds over the failure modes, one by one: 45.5 to 64.7 %.", "Ground truth: 50.2 %.")
     assert len(unknown.details) == 1
     # A judge that cannot tell, or takes off more than is left, has no number to be ranked by.
-    assert cannot.said == rival.said == "Inconclusive." and np.isnan(rival.estimate)
-    assert "41.0 %" in cannot.details[0] and RIVALS in rival.details[0] and nothing.said == "Not measured."
+    assert cannot.supported_answer == rival.supported_answer == "Inconclusive." and np.isnan(rival.estimate)
+    assert (
+        "41.0 %" in cannot.details[0]
+        and CORRECTION_DOMINATES in rival.details[0]
+        and nothing.supported_answer == "Not measured."
+    )
 
 
 def test_nothing_is_found_in_tables_without_rows():
     for one in vars(answers).values():
-        assert one.findings(tables.of([], one.table)) == [], one.name
+        assert one.findings(tables.make_table([], one.table)) == [], one.name

@@ -83,7 +83,7 @@ def test_all_three_computations_are_drawn_beside_the_swatches(printed):
 def test_tones_are_drawn_as_counts():
     said = [("person", "nurse", 2, 3), ("woman", "nurse", 2, 1), ("man", "nurse", 9, 4), ("man", "cook", 1, 5)]
     counts = pd.DataFrame(said, columns=["prompt", "profession", "tone", "n"]).assign(model="a")
-    figure = figures.skin_tone_counts(tables.of(counts.astype({"tone": str}), "dalleval_skin_tone_counts"))
+    figure = figures.skin_tone_counts(tables.make_table(counts.astype({"tone": str}), "dalleval_skin_tone_counts"))
     cells = {}
     for ax in figure.axes:
         found = [c.get_array() for c in ax.collections if c.get_array() is not None]

@@ -73,7 +73,7 @@ def known(skill="object", model="a", **percent):
         | {"measure": name.replace("_", "specificity: ")}
         for name, value in percent.items()
     ]
-    return tables.of(rows, "dalleval_detector_error")
+    return tables.make_table(rows, "dalleval_detector_error")
 
 
 def judged(correct, n, truth=()):
@@ -133,7 +133,7 @@ def rated(pairs, skill="object", annotator="r"):
 
 
 def agreement(*rows):
-    table = dalleval.annotator_agreement(tables.of(pd.concat(rows), "dalleval_skill_ratings"), seed=1)
+    table = dalleval.annotator_agreement(tables.make_table(pd.concat(rows), "dalleval_skill_ratings"), seed=1)
     return table.set_index(["skill", "statistic"])
 
 
@@ -178,7 +178,7 @@ def test_several_raters_vote_and_ties_are_no():
     ],
 )
 def test_nothing_gives_tables_without_rows(make, name):
-    assert make(tables.of([], f"dalleval_{name}")).empty
+    assert make(tables.make_table([], f"dalleval_{name}")).empty
 
 
 # -- people ------------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ def differences(*rows, **more):
     """Return differences of attributes, each with its limits."""
     frame = pd.DataFrame(rows, columns=["attribute", "difference", "ci_low", "ci_high"])
     same = {"model": "a", "comparison": "woman - man", "n": 4}
-    return tables.of(frame.assign(**same | more), "dalleval_attribute_difference")
+    return tables.make_table(frame.assign(**same | more), "dalleval_attribute_difference")
 
 
 def asked(model="a", judge="VQA", **of):
@@ -268,10 +268,10 @@ def asked(model="a", judge="VQA", **of):
         for about, (sensitivity, specificity) in of.items()
         for measure, (value, n) in (("sensitivity", sensitivity), ("specificity", specificity))
     ]
-    return tables.of(rows, "dalleval_social_judges")
+    return tables.make_table(rows, "dalleval_social_judges")
 
 
-NOBODY = tables.of([], "dalleval_social_images")
+NOBODY = tables.make_table([], "dalleval_social_images")
 TIE = {"tie": ((90, 50), (80, 200))}
 
 
@@ -306,7 +306,7 @@ def test_what_cannot_be_corrected_has_a_reason():
     assert unknown not in ("", CANNOT)
     assert (table["difference"] == 0.1).all()
     # Without any drawings of this model none has a number; its rows are there for the model's own images.
-    images = tables.of([{"model": "a", "image_id": "i"}], "dalleval_social_images")
+    images = tables.make_table([{"model": "a", "image_id": "i"}], "dalleval_social_images")
     for judges in (asked(model="b", **TIE), asked()):
         none = dalleval.attribute_corrected(given, judges, images)
         assert set(none["reason"]) == {unknown} and len(none) == 5 and none["difference_corrected"].isna().all()
@@ -332,7 +332,7 @@ def test_true_differences_by_hand():
     ]
     frame = pd.DataFrame(worn, columns=["prompt", "profession", "truth_attributes"])
     frame = frame.assign(model="a", image_id=[f"i{k}" for k in range(len(frame))], truth_gender="female")
-    images = tables.of(frame, "dalleval_social_images")
+    images = tables.make_table(frame, "dalleval_social_images")
     named = [(name, 0.1, 0.0, 0.2) for name in ("tie", "hat", "mask")]
     comparisons = "woman - man", "woman - person", "man - person"
     given = pd.concat(differences(*named, comparison=comparison) for comparison in comparisons)
@@ -356,7 +356,7 @@ class Told:
     """A pipeline whose judges say the truth of a table of images, and of gender what they are told."""
 
     label = "fair"
-    settings = Settings.of({"judging": {"gender": "true words"}})
+    settings = Settings.from_mapping({"judging": {"gender": "true words"}})
     gate = ("judging.gender", "judging.faces")
 
     def __init__(self, images, gender, *unnamed):
@@ -367,10 +367,10 @@ class Told:
         worn = images["truth_attributes"].str.split(";")
         ties = said.assign(attribute="tie", answer=["yes." if "tie" in of else "No" for of in worn])
         answers = pd.concat([about, ties], ignore_index=True).assign(status="", reason="")
-        self.unnamed = lambda *settings: tuple(name for name in settings if name in unnamed)
+        self.unset_settings = lambda *settings: tuple(name for name in settings if name in unnamed)
         self.dalleval = SimpleNamespace(
             people=lambda kind: SimpleNamespace(table=images),
-            judged=lambda kind: faces,
+            judged_people=lambda kind: faces,
             tones=lambda kind: faces,
             answers=lambda kind: answers,
             gender_is_judged="dalleval.vqa" in unnamed,
@@ -425,7 +425,7 @@ def test_without_questions_the_judge_of_gender_says_who_is_shown(fair):
     # Its error is taken off, and not that of questions that nobody was asked.
     judges = dalleval.social_judges(rows)
     assert set(judges.loc[judges["n"] > 0, "judge"]) == {"true words", "tone by pixels"}
-    nothing = tables.of([], "dalleval_skin_tone_counts"), tables.of([], "dalleval_printed_bias")
+    nothing = tables.make_table([], "dalleval_skin_tone_counts"), tables.make_table([], "dalleval_printed_bias")
     found = dalleval.mad(dalleval.average_gender(averages.reset_index()), *nothing, judges)
     # Judged without an error, what is corrected for it is what chance is taken off of.
     (row,) = found.to_dict("records")
@@ -440,12 +440,12 @@ def test_without_questions_the_judge_of_gender_says_who_is_shown(fair):
 
 
 def test_without_a_pipeline_there_are_no_images(verdicts):
-    images, chosen = measure.with_boxes(None, "skills", measure.examples(verdicts))
+    images, chosen = measure.images_with_boxes(None, "skills", measure.examples(verdicts))
     assert images == [] and chosen.empty and list(chosen) == list(verdicts)
     drawings = measure.render_verdicts(None, verdicts[["image_id", "skill", "text"]])
     assert drawings.empty and "status" in drawings
     for kind, rows in (("skills", verdicts), ("renders", drawings)):
-        figure = figures.skill_gallery(*measure.with_boxes(None, kind, rows))
+        figure = figures.skill_gallery(*measure.images_with_boxes(None, kind, rows))
         assert not any(ax.axison for ax in figure.axes)
 
 

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from biaslab.errors import InputError
-from biaslab.papers.dalleval.analysis.verdicts import RULES, counted, shuffled, statements, verdicts
+from biaslab.papers.dalleval.analysis.verdicts import RULES, count_statements, shuffle_verdicts, statements, verdicts
 from biaslab.prompts import dalleval as prompts
 
 # Where the middle of an object lies, for one that lies somewhere as seen from another in the middle.
@@ -74,7 +74,7 @@ def test_truth_boxes_meet_every_prompt_and_chance_is_exact(truth, rule):
     # A prompt is met by one class of 15, one class and number of 60, and 2 of 900 relations: its own and turned round.
     # Where all relations are of one class, both of its axis: 15 x (4 x 2) of the 15 x 4 statements, as many. An image's
     # own prompt is none of the others, of which there is one fewer.
-    chance = shuffled(found, scenes, rule=rule)
+    chance = shuffle_verdicts(found, scenes, rule=rule)
     n = scenes.groupby("skill").size()
     expected = {"object": 1 / 15, "count": 1 / 60, "spatial": 2 / 900}
     assert chance.to_dict() == pytest.approx(
@@ -113,9 +113,9 @@ def test_objects_of_the_class_asked_for_are_counted_above_the_threshold():
     asked = [("k", "dog"), ("i", "dog"), ("i", "car"), ("j", "dog"), ("l", "dog")]
     asked = pd.DataFrame(asked, columns=["image_id", "object"], index=[5, 3, 3, 1, 0])
     # What lies at the threshold does not pass it; an image that has no detection has none of anything.
-    assert counted(found, asked, 0.7).tolist() == [1, 2, 1, 0, 0]
-    assert counted(found, asked, 0.05).tolist() == [2, 3, 1, 0, 0]
-    assert counted(found.iloc[:0], asked, 0.5).tolist() == [0] * 5
+    assert count_statements(found, asked, 0.7).tolist() == [1, 2, 1, 0, 0]
+    assert count_statements(found, asked, 0.05).tolist() == [2, 3, 1, 0, 0]
+    assert count_statements(found.iloc[:0], asked, 0.5).tolist() == [0] * 5
 
 
 def test_counts_as_released_let_extras_of_other_classes_pass():

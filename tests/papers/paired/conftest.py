@@ -33,7 +33,7 @@ class Tables(dict):
         self._draws = {"seed": 1, "replicates": replicates, "confidence": confidence}
 
     def __missing__(self, name):
-        self[name] = tables.of([], f"paired_{name}")
+        self[name] = tables.make_table([], f"paired_{name}")
         if name in ANALYSES:
             taken = signature(getattr(paired, name)).parameters
             frames = [self[TAKEN.get(argument, argument)] for argument in taken if argument not in self._draws]

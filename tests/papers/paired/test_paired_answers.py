@@ -8,12 +8,12 @@ from biaslab.papers import paired
 
 
 def said(answer, table):
-    return [(found.said, round(found.estimate, 1)) for found in answer.findings(table)]
+    return [(found.supported_answer, round(found.estimate, 1)) for found in answer.findings(table)]
 
 
 def test_the_main_answers_are_the_means_of_the_papers_tables(printed):
     (found,) = paired.answers.overall.findings(printed["stereotype_score"])
-    assert (found.said, found.n, found.model) == ("Yes.", 40, "DALL-E 3")
+    assert (found.supported_answer, found.n, found.model) == ("Yes.", 40, "DALL-E 3")
     # Of the means of both lists (table 11): (50 - 30) / 2 and (45 + 49.75) / 2.
     assert found.estimate == pytest.approx(47.375, abs=0.005)
     assert {m.name: m.estimate for m in found.marks} == pytest.approx(
@@ -22,15 +22,15 @@ def test_the_main_answers_are_the_means_of_the_papers_tables(printed):
     assert found.details[0].startswith("With one person: 10.0 points (") and "as far as they can" in found.details[1]
     roles = reference.load("paired_table_13").query("setting == 'paired'")["score"]
     (found,) = paired.answers.power.findings(printed["stereotype_score"])
-    assert (found.said, found.n) == ("Yes.", 36)
+    assert (found.supported_answer, found.n) == ("Yes.", 36)
     assert found.estimate == pytest.approx(roles.mean(), abs=0.005)
 
 
 def test_what_no_outcome_could_show_is_not_counted(printed):
     single, pairs = paired.answers.occupations.findings(printed["occupation_score"])
     # 2 · 0.5³ of 40 tests: no outcome of three images is significant.
-    assert single.said == "Inconclusive (only 3 people)." and not single.decided
-    assert pairs.said == "22 fit their stereotype, 0 the opposite; 18 of 40 do not differ significantly."
+    assert single.supported_answer == "Inconclusive (only 3 people)." and not single.is_significant
+    assert pairs.supported_answer == "22 fit their stereotype, 0 the opposite; 18 of 40 do not differ significantly."
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_over_correction_is_named_as_plainly_as_bias(tables_of, before, after, e
     n = 100 if max(after[0]) > 10 else 10
     t = tables_of(percent_female=lists(*before, 10, "paired") + lists(*after, n, "faircritic"))
     (found,) = paired.answers.mitigation.findings(t["mitigation"])
-    assert found.said == expected and found.n == 2 * len(before[0])
+    assert found.supported_answer == expected and found.n == 2 * len(before[0])
     assert any(detail.startswith("Without it:") for detail in found.details)
 
 
@@ -78,7 +78,7 @@ def test_verdicts_carry_the_test_of_their_interval(printed):
     tables |= {"labour": "labour_correlation"}
     found = [one for name, table in tables.items() for one in getattr(paired.answers, name).findings(printed[table])]
     for each in found:
-        assert each.undecided and each.n in (36, 39, 40), each
+        assert each.not_significant and each.n in (36, 39, 40), each
         outside = each.ci_low > each.reference or each.ci_high < each.reference
         assert (each.p < 0.05) == outside, each
 
@@ -86,14 +86,14 @@ def test_verdicts_carry_the_test_of_their_interval(printed):
 def test_what_cannot_be_tested_is_no_verdict(printed):
     # The difference of the roles is an identity of the share over both, so there is nothing to test.
     found = paired.answers.power_lean.findings(printed["role_coupling"])
-    assert len(found) == 2 and not any(one.undecided or one.decided for one in found)
-    assert found[0].said.startswith("Not testable: ")
+    assert len(found) == 2 and not any(one.not_significant or one.is_significant for one in found)
+    assert found[0].supported_answer.startswith("Not testable: ")
 
 
 def test_printed_mitigation_names_no_direction_without_an_interval(printed):
     found = paired.answers.mitigation.findings(printed["mitigation"])
-    assert {one.said for one in found} == {"Not tested: the paper prints no interval."}
+    assert {one.supported_answer for one in found} == {"Not tested: the paper prints no interval."}
     # FairCritic leaves 2.00 points; an interval over as many images would be wider than that.
     (faircritic,) = (one for one in found if "FairCritic" in one.question and "occupations" in one.question)
     assert faircritic.estimate == pytest.approx(2.0, abs=0.005) and "6.93 points" in " ".join(faircritic.details)
-    assert all(one.declared for one in found)
+    assert all(one.has_declared_test for one in found)

@@ -84,8 +84,8 @@ def test_galleries_say_who_was_asked_for_and_whether_each_fits():
     rows += judged_people("3", [("nurse", F, "no_face"), ("cook", M, "no_face")], order="")
     people = seen(paired=rows)
     swapped = "cook (+) | nurse (+); in another order"
-    assert shown(paired.pairs_shown(people)) == ["nurse (+) | cook (−)", swapped]
-    assert shown(paired.failures_shown(people)) == ["nurse | cook"]
+    assert shown(paired.choose_pairs(people)) == ["nurse (+) | cook (−)", swapped]
+    assert shown(paired.choose_failures(people)) == ["nurse | cook"]
 
 
 def test_single_images_stand_beside_pairs_of_the_identity_that_rises_most():
@@ -96,7 +96,7 @@ def test_single_images_stand_beside_pairs_of_the_identity_that_rises_most():
         single += judged_people(f"b{k}", [("baker", F, F)], order="")
         pairs += judged_people(f"p{k}", [("nurse", F, F), ("cook", M, M)])
         pairs += judged_people(f"q{k}", [("cook", M, M), ("baker", F, F)])
-    chosen = paired.single_and_paired_shown(seen(single=single, paired=pairs))
+    chosen = paired.choose_single_and_paired(seen(single=single, paired=pairs))
     # The cook is never alone, so only one row.
     assert shown(chosen) == ["nurse (−)"] * 2 + ["nurse (+) | cook (+)"] * 3
 
@@ -106,12 +106,12 @@ def test_images_of_three_are_divided_into_those_that_work_and_those_that_fail():
     rows = judged_people("1", trio) + judged_people("2", trio, order="unclear")
     rows += judged_people("3", [(*p[:2], "one_face") for p in trio], order="")
     # First those that fail, then those that work.
-    assert paired.three_shown(seen(three=rows))["image_id"].unique().tolist() == ["2", "3", "1"]
+    assert paired.choose_three(seen(three=rows))["image_id"].unique().tolist() == ["2", "3", "1"]
 
 
 def test_without_images_there_are_no_galleries():
-    people = paired.seen(None, "single", "paired")
-    shown = paired.pairs_shown, paired.single_and_paired_shown, paired.failures_shown, paired.three_shown
+    people = paired.people_with_faces(None, "single", "paired")
+    shown = paired.choose_pairs, paired.choose_single_and_paired, paired.choose_failures, paired.choose_three
     for chosen in (show(people) for show in shown):
-        assert chosen.empty and paired.pictures(None, chosen) == {}
+        assert chosen.empty and paired.read_images(None, chosen) == {}
         assert len(paired.figures.gallery(chosen, {}).axes) == 1

@@ -71,7 +71,7 @@ class Images:
     """Stages that read images of one colour each."""
 
     def __init__(self):
-        self.people = self
+        self.paired = self
 
     def images(self, kind):
         return self
@@ -90,7 +90,7 @@ def told(tables_of):
 
 
 def examples_of(tables_of, each=3):
-    table = tables.of(critiques(), "paired_critiques")
+    table = tables.make_table(critiques(), "paired_critiques")
     return table, paired.critique_examples(table, *told(tables_of), each=each)
 
 
@@ -112,7 +112,7 @@ def test_critiques_stand_beside_images_of_the_same_prompts(tables_of):
 
 def test_critiques_are_shown_as_text_beside_small_pictures(tables_of):
     table, found = examples_of(tables_of)
-    pictures = paired.pictures(Images(), found)
+    pictures = paired.read_images(Images(), found)
     html = paired.figures.critiques(table, found, pictures).data
     # Whatever a critic or an endpoint says is text and no markup.
     assert "<b>" not in html and "&lt;b&gt;$x$&lt;/b&gt;" in html
@@ -130,7 +130,7 @@ def test_critiques_are_shown_as_text_beside_small_pictures(tables_of):
 
 def test_critiques_without_images_keep_their_words(tables_of):
     table, found = examples_of(tables_of)
-    html = paired.figures.critiques(table, found, paired.pictures(None, found)).data
+    html = paired.figures.critiques(table, found, paired.read_images(None, found)).data
     assert "<img" not in html and all(escape(r) in html for r in table["reasons"])
     # Of two critiques of somebody, the one with the larger share of prompts.
     assert "sheriffs" in (most := paired.figures.critiques(table, found, {}, most=1).data)

@@ -40,7 +40,7 @@ def run_folder(tmp_path_factory):
         "critiques": [pd.DataFrame(critiques())],
     }
     for name, frames in measured.items():
-        whole = tables.of(pd.concat(frames, ignore_index=True), f"paired_{name}")
+        whole = tables.make_table(pd.concat(frames, ignore_index=True), f"paired_{name}")
         whole.to_csv(of / f"paired_{name}.csv", index=False)
     return of.parent
 

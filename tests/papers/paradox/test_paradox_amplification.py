@@ -35,7 +35,7 @@ def variation(shares):
 def shares_of(rows):
     """Return rows of (occupation, source, prompt, percent, n) as measured shares."""
     frame = pd.DataFrame(rows, columns=COLUMNS).assign(model="M", approach="naive")
-    return tables.of(frame, "paradox_percent_female")
+    return tables.make_table(frame, "paradox_percent_female")
 
 
 # Printed in Table 3 for SD 1.4; for SD 1.5 too, with prompts 1 and 3 printed 0.01 higher than they follow.
@@ -403,7 +403,7 @@ def test_changes_by_hand():
 
 
 def change_of(rows):
-    shares = tables.of(rows, "paradox_percent_female")
+    shares = tables.make_table(rows, "paradox_percent_female")
     return paradox.approach_change(shares, **DRAWS | {"replicates": 2000})
 
 

@@ -35,7 +35,7 @@ def test_the_baseline_is_both_definitions_and_rests_on_both_tests():
     (found,) = answers.baseline.findings(paradox.baseline(both))
     # One headline with two numbers says of each whether it is significant.
     said = "12.0 points by the paper's definition (significant); 1.00 points by the signed change (not significant)."
-    assert found.said == said and found.decided
+    assert found.supported_answer == said and found.is_significant
     # Holm over both: twice the smaller p.
     assert [test.p for test in found.tests] == pytest.approx([2 * p_of(12, 9, 15), p_of(1, -3, 5)])
     assert found.p == found.tests[0].p and "signed change: 1.00 points (-3.00 to 5.00)" in found.details[0]
@@ -45,7 +45,10 @@ def test_the_baseline_is_both_definitions_and_rests_on_both_tests():
     assert answers.baseline.findings(paradox.baseline(both[~signed])) == []
     # Neither alone below one half of the level: nothing is claimed, and the numbers still stand.
     (found,) = answers.baseline.findings(paradox.baseline(amplified(3.0, 0.1, 5.9)))
-    assert not found.decided and found.said == "Not significantly different from 0 by either definition."
+    assert (
+        not found.is_significant
+        and found.supported_answer == "Not significantly different from 0 by either definition."
+    )
 
 
 @pytest.mark.parametrize("value", [29.1, -29.1])
@@ -54,7 +57,7 @@ def test_one_occupation_is_enough_for_no_verdict(value):
         few = few.assign(n_occupations=1)
         found = answers.baseline.findings(paradox.baseline(few))
         found += answers.definitions.findings(paradox.overall(few))
-        assert len(found) == 3 and not any(one.decided for one in found)
+        assert len(found) == 3 and not any(one.is_significant for one in found)
     assert "Too few." in answers.definitions.findings(paradox.overall(amplified(value, NAN, NAN)))[0].details
 
 
@@ -82,9 +85,12 @@ def test_t_tests_are_counted_over_their_prompts():
     assert table["p_holm_guarded"].tolist() == pytest.approx([0.048, 1, 0.09, 1])
     assert table["p_holm"].tolist() == pytest.approx([0.036, 0.61, 0.06, 0.004])
     (found,) = answers.t_tests.findings(table)
-    assert found.said == "For 1 of 4 prompts; for 0 it is below 0." and (found.p, found.n) == (pytest.approx(0.048), 40)
+    assert found.supported_answer == "For 1 of 4 prompts; for 0 it is below 0." and (found.p, found.n) == (
+        pytest.approx(0.048),
+        40,
+    )
     (found,) = answers.t_tests.findings(table, confidence=0.99)
-    assert found.said == "Not significantly different from 0."
+    assert found.supported_answer == "Not significantly different from 0."
 
 
 @pytest.mark.parametrize(
@@ -101,5 +107,5 @@ def test_less_amplification_is_a_verdict_on_the_change(value, limits, answer):
     row |= dict(zip(("ci_low", "ci_high"), limits, strict=True))
     row |= {"change_corrected": value - 10, "change": value - 10, "p": p_of(value - 10, *limits)}
     (found,) = answers.nearest_no_indicators.findings(pd.DataFrame([row]))
-    assert (found.said, found.estimate, found.n) == (answer, value - 10, 60)
+    assert (found.supported_answer, found.estimate, found.n) == (answer, value - 10, 60)
     assert found.question.startswith("Is there less amplification with “Nearest, no indicators”")

@@ -219,5 +219,5 @@ def test_examples_stand_in_the_order_asked_for():
     ],
 )
 def test_what_is_empty_stays_empty(compute, table):
-    found = compute(tables.of([], table), **AT)
+    found = compute(tables.make_table([], table), **AT)
     assert found.empty and len(found.columns)

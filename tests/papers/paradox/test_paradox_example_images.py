@@ -32,12 +32,12 @@ def shares_of(model, **values):
 
 def test_occupations_to_show():
     shares = pd.concat([shares_of("mini", nurse=80, pilot=30, author=45), shares_of("SD 1.4", cook=10)])
-    assert example_images.some_occupations(shares, ["pilot", "astronaut"]) == ["pilot"]
+    assert example_images.choose_occupations(shares, ["pilot", "astronaut"]) == ["pilot"]
     # From few women to many, of the first model: 30, 45, 80.
-    assert example_images.some_occupations(shares, ["astronaut"], most=2) == ["pilot", "nurse"]
-    assert example_images.some_occupations(shares) == ["pilot", "author", "nurse"]
+    assert example_images.choose_occupations(shares, ["astronaut"], most=2) == ["pilot", "nurse"]
+    assert example_images.choose_occupations(shares) == ["pilot", "author", "nurse"]
     found = pd.DataFrame({"occupation": ["a", "b", "c"], "n_captions": [5, 0, 7]})
-    assert example_images.some_occupations(found, ["c", "b"]) == ["c"]
+    assert example_images.choose_occupations(found, ["c", "b"]) == ["c"]
 
 
 def test_generated_images_of_one_prompt():

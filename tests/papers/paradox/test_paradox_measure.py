@@ -42,15 +42,15 @@ class Pipe:
         name = "six captions"
 
     def image_model(self):
-        return SimpleNamespace(label=self.label, sends=True, own=dict)
+        return SimpleNamespace(label=self.label, sends_prompts=True, own_settings=dict)
 
     gate = ("judging.gender", "judging.faces")
 
-    def unnamed(self, *settings):
+    def unset_settings(self, *settings):
         return ()
 
     def __init__(self, **settings):
-        self.settings = Settings.of({"captions": {"per_occupation": 4}}).changed(**settings)
+        self.settings = Settings.from_mapping({"captions": {"per_occupation": 4}}).changed(**settings)
         self.asked = []
 
     def captions(self):
@@ -130,7 +130,9 @@ class Pipe:
 
 
 PUBLIC = [f for name, f in vars(measure).items() if isfunction(f) and name[0] != "_"]
-MEASURES = {sources.table_of(f): f for f in PUBLIC if f.__module__ == measure.__name__ and f is not measure.drawn}
+MEASURES = {
+    sources.table_of(f): f for f in PUBLIC if f.__module__ == measure.__name__ and f is not measure.people_in_images
+}
 
 
 def frame(name, pipe=None):
@@ -141,7 +143,7 @@ def frame(name, pipe=None):
 def test_every_measured_table_is_declared_and_found_by_its_name():
     for name in MEASURES:
         assert set(tables.schema(name).names) <= set(frame(name).columns), name
-        assert sources.has(name, source="mini"), name
+        assert sources.has_table(name, source="mini"), name
 
 
 def test_what_a_paraphraser_was_asked_without_is_told_where_there_is_any():

@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
     both = [pd.DataFrame(shares, columns=columns), printed.percent_female()[columns]]
     write("paradox_percent_female", pd.concat(both))
     write("paradox_printed_amplification", printed.printed_amplification())
-    told = {"captions.corpus": "mini", "captions.names": "gazetteer", "generation.images_per_caption": 1}
+    told = {"captions.corpus": "mini", "captions.name_recognizer": "gazetteer", "generation.images_per_caption": 1}
     told |= {"generation.guidance_scale": 3.0, "generation.steps": 12}
     settings = [("mini", *s, "It is set.") for s in told.items()]
     write("pipeline_settings", settings, "model", "setting", "set_to", "description")
@@ -101,7 +101,7 @@ def test_a_runs_tables_are_enough_for_all_but_pictures(monkeypatch, notebook, ca
     monkeypatch.setattr("biaslab.study.study._lay_out", lambda figure: None)
     records = notebook(f"paradox/{name}", source=str(folder))
     made = {r["name"] for kind in ("tables", "figures") for r in records[kind]}
-    due = {r["output"] for r in replication_status.ledger() if r["notebook"] == f"paradox/{name}"}
+    due = {r["output"] for r in replication_status.entries() if r["notebook"] == f"paradox/{name}"}
     pictures = {o for o in due if "gallery" in o}
     assert due - pictures <= made and not pictures & made
     assert capsys.readouterr().out.count("No images: ") >= bool(pictures)

@@ -40,9 +40,9 @@ def printed():
         disparity=triplets.disparity(given["similarity"]),
         gap=gap,
         summary=summary,
-        together=triplets.together(summary),
+        together=triplets.select_pooled(summary),
         co_occurrence=co_occurrence,
-        told=triplets.co_occurrence_told(co_occurrence),
+        told=triplets.co_occurrence_summary(co_occurrence),
         tests=triplets.chi_square(given["object_counts"], given["printed_chi_square"]),
         group_tests=triplets.chi_square(given["group_object_counts"], given["printed_chi_square"]),
         share=triplets.group_share(given["group_images"]),
@@ -58,7 +58,7 @@ def similarity(feminine, masculine, *, metric="clip"):
     rows = [(pair, f"t{i}", value) for pair, values in both.items() for i, value in enumerate(values)]
     same = {"model": "M", "dataset": "D", "space": "image", "metric": metric, "unit": "1", "n": 1}
     rows = pd.DataFrame(rows, columns=["pair", "case", "value"]).assign(**same, higher_is_closer=1, sample="triplets")
-    return tables.of(rows, "triplets_similarity")
+    return tables.make_table(rows, "triplets_similarity")
 
 
 def object_counts(counts, *, dataset="D", n_images=(100, 100, 100), group=None):
@@ -70,7 +70,7 @@ def object_counts(counts, *, dataset="D", n_images=(100, 100, 100), group=None):
         for gender, c, n in zip(GENDERS, row, n_images, strict=True)
         if c is not None
     ]
-    return tables.of(rows, "triplets_group_object_counts" if group else "triplets_object_counts")
+    return tables.make_table(rows, "triplets_group_object_counts" if group else "triplets_object_counts")
 
 
 def numbers(text):
@@ -140,12 +140,16 @@ def test_metrics_are_counted_by_the_tests_of_their_intervals_over_datasets(print
     assert around == ["clip", "split_product"] and (rows["relative_gap_p_holm"] < 0.05).sum() == 6
     # Student's t test is allowed from five datasets, and the answer says so.
     (finding,) = answers.nearer.findings(printed.together)
-    assert numbers(finding.said) == [6, 8, 0, 2] and finding.decided and (finding.n, finding.model) == (5, "")
+    assert (
+        numbers(finding.supported_answer) == [6, 8, 0, 2]
+        and finding.is_significant
+        and (finding.n, finding.model) == (5, "")
+    )
     assert finding.as_record()["details"][-1] == "Student's t test over 5 datasets."
     assert finding.p == rows["relative_gap_p_holm"].min() < 0.05
     assert [mark.estimate for mark in finding.marks] == rows["relative_gap"].tolist()
     (finding,) = answers.nearer.findings(printed.together.assign(n_datasets=4))
-    assert finding.said == "Inconclusive (only 4 datasets)."
+    assert finding.supported_answer == "Inconclusive (only 4 datasets)."
 
 
 def test_one_triplet_stands_apart(printed):
@@ -156,7 +160,7 @@ def test_one_triplet_stands_apart(printed):
     assert one["direction"].value_counts().to_dict() == {"masculine": 7, "tie": 1}
     (finding,) = answers.one_triplet.findings(printed.gap)
     # Without a test no direction is named.
-    assert finding.said == "Not tested." and "masculine" not in " ".join(finding.details)
+    assert finding.supported_answer == "Not tested." and "masculine" not in " ".join(finding.details)
 
 
 # -- section 4: measured -------------------------------------------------------------------------------
@@ -205,10 +209,10 @@ def test_gaps_are_told_by_their_intervals_tests_after_correction():
     assert gap["p_holm"].to_numpy() == pytest.approx(multipletests(p, method="holm")[1])
     assert (gap["ci_low"] > 0).all() and (gap["n_cases"] == 20).all()
     (said,) = answers.measured.findings(gap)
-    assert numbers(said.said) == [1, 3, 0, 2] and said.p == pytest.approx(3 * p[2])
+    assert numbers(said.supported_answer) == [1, 3, 0, 2] and said.p == pytest.approx(3 * p[2])
     # At a level that no p reaches nothing is told.
     (strict,) = answers.measured.findings(gap, confidence=1 - 1e-6)
-    assert not strict.decided
+    assert not strict.is_significant
     # p is below 1 - confidence exactly where the interval excludes 0.
     for confidence in (0.95, 0.975, 0.99, 0.9999):
         found = triplets.disparity_gap(rows, confidence=confidence)
@@ -218,8 +222,8 @@ def test_gaps_are_told_by_their_intervals_tests_after_correction():
 @pytest.mark.parametrize("n", [4, 5])
 def test_few_triplets_decide_nothing(n):
     (said,) = answers.measured.findings(triplets.disparity_gap(measured(0.05, n=n, model="M")))
-    assert (said.n, said.of) == (n, "triplets") and said.decided == (n > 4)
-    assert said.said == "Inconclusive (only 4 triplets)." if n < 5 else said.p < 0.001
+    assert (said.n, said.n_unit) == (n, "triplets") and said.is_significant == (n > 4)
+    assert said.supported_answer == "Inconclusive (only 4 triplets)." if n < 5 else said.p < 0.001
 
 
 def test_cases_that_are_all_alike_have_no_interval():
@@ -262,7 +266,7 @@ def test_co_occurrence_gap_of_table_6(printed):
     percent = 100 * (values["neutral-masculine"] - values["neutral-feminine"]) / (1 - values["neutral-feminine"])
     percent = percent.groupby("dataset").mean()
     (finding,) = answers.co_occurrence.findings(printed.told)
-    assert finding.estimate == pytest.approx(percent.mean()) and finding.decided
+    assert finding.estimate == pytest.approx(percent.mean()) and finding.is_significant
     assert finding.as_record()["details"][-1] == "Student's t test over 5 triplets or datasets."
     assert finding.p == pytest.approx(scipy_stats.ttest_1samp(percent, 0).pvalue)
 
@@ -305,10 +309,10 @@ def test_bias_scores_of_equal_sets():
     assert scores["p"].to_numpy() == pytest.approx(p)
     assert scores["p_holm"].to_numpy() == pytest.approx(multipletests(p, method="holm")[1])
     assert scores["n"].tolist() == [40, 40, 24]
-    assert set(triplets.bias_score(counts, minimum_count=25)["object"]) == {"suit"}
+    assert set(triplets.bias_score(counts, min_count=25)["object"]) == {"suit"}
     # 0.05: suit 3 x 0.0022 and dress 3 x 1.2e-7 are left.
     (finding,) = answers.leaning.findings(scores.reset_index())
-    assert numbers(finding.said) == [1, 3, 1] and finding.model == "M"
+    assert numbers(finding.supported_answer) == [1, 3, 1] and finding.model == "M"
 
 
 def test_bias_scores_of_unequal_sets():
@@ -355,7 +359,7 @@ def test_what_corrections_change(printed):
     # 12 + 10 of the explicit groups' 120, 60 + 59 of the implicit ones'; they are of no single model.
     kinds = printed.group_tests["dependency_group"].str.partition("ly_")[0]
     found = answers.groups.findings(printed.group_tests.assign(kind=kinds))
-    assert [numbers(f.said) for f in found] == [[22, 120], [119, 120]] and {f.model for f in found} == {""}
+    assert [numbers(f.supported_answer) for f in found] == [[22, 120], [119, 120]] and {f.model for f in found} == {""}
 
 
 def test_tests_that_were_not_made_are_missing_with_a_reason(printed):
@@ -373,7 +377,7 @@ def test_group_counts_replace_printed_tests():
     rows = pd.concat([object_counts(counts, group=g) for g in groups], ignore_index=True)
     asked = {"model": "M", "pair": "triplet", "p_relation": "=", "p": 0.5, "sample": "triplets"}
     stated = [asked | {"dataset": d, "dependency_group": "hidden"} for d in ("D", "E")]
-    table = triplets.chi_square(rows, tables.of(stated, "triplets_printed_chi_square"))
+    table = triplets.chi_square(rows, tables.make_table(stated, "triplets_printed_chi_square"))
     # All nouns of the prompts are no dependency group; a printed test stands where there are no counts.
     assert table["dependency_group"].tolist() == ["implicitly_guided"] * 4 + ["hidden"] * 5
     assert cell(table, dataset="E")["evidence"] == "printed"
@@ -399,12 +403,12 @@ def test_groups_and_intersections_from_counts():
         "nouns": {"cat": (3, 3, 3), "dog": (3, 3, 3), "joy": (3, 3, 3)},
     }
     rows = pd.concat(object_counts(counts, group=group) for group, counts in held.items())
-    found = triplets.group_objects(rows, tables.of([], "triplets_printed_group_objects"))
+    found = triplets.group_objects(rows, tables.make_table([], "triplets_printed_group_objects"))
     objects = found.set_index("dependency_group")
     # A bus was never found.
     assert objects["n_objects"].to_dict() == {"explicitly_guided": 2, "implicitly_guided": 3, "nouns": 3}
     assert objects["percent_of_nouns"].tolist() == pytest.approx([200 / 3, 100, 100])
-    shared = triplets.intersection(rows, tables.of([], "triplets_printed_intersection"), found)
+    shared = triplets.intersection(rows, tables.make_table([], "triplets_printed_intersection"), found)
     shared = shared.set_index(["base_group", "dependency_group"])
     assert shared.loc[("explicitly_guided", "implicitly_guided"), "percent"] == 50
     assert shared.loc[("implicitly_guided", "explicitly_guided"), "percent"] == pytest.approx(100 / 3)
@@ -446,7 +450,7 @@ def test_detector_bounds(printed):
         "n_nouns_detector_only": 5,
         "n_nouns_people_only": 20,
     }
-    known = triplets.detector(tables.of([counts], "triplets_detector_counts")).set_index("quantity")
+    known = triplets.detector(tables.make_table([counts], "triplets_detector_counts")).set_index("quantity")
     assert known.loc["detector_recall", ["percent", "bound"]].tolist() == [50.0, ""]
     assert known.loc["detector_recall", "ci_high"] > 50
 
@@ -463,7 +467,7 @@ def measured(shift, *, metrics=("t", "ssim"), n=8, model="mini"):
             rows.append(("prompt" if metric == "t" else "image", metric, pair, f"c{k}", value))
     rows = pd.DataFrame(rows, columns=["space", "metric", "pair", "case", "value"])
     same = {"model": model, "dataset": "ours", "n": 1, "unit": "1", "higher_is_closer": 1, "sample": "triplets"}
-    return tables.of(rows.assign(**same), "triplets_similarity")
+    return tables.make_table(rows.assign(**same), "triplets_similarity")
 
 
 @pytest.mark.long
@@ -474,14 +478,18 @@ def test_measured_models_stand_beside_the_printed_and_are_not_pooled_with_them(p
     alone = ["SD v1.4", "SD v2.0", "SD v2.1"]
     assert list(dict.fromkeys(summary["model"])) == [", ".join(alone), "mini", *alone]
     # What is said of the printed ones together is what is said without the measured one.
-    both = triplets.together(summary), printed.together
+    both = triplets.select_pooled(summary), printed.together
     pd.testing.assert_frame_equal(*(table.drop(columns="model") for table in both))
     (said,) = answers.measured.findings(gap)
-    assert said.model == "mini" and numbers(said.said) == [2, 2, 0, 0] and said.details[0].startswith("Planted")
+    assert (
+        said.model == "mini"
+        and numbers(said.supported_answer) == [2, 2, 0, 0]
+        and said.details[0].startswith("Planted")
+    )
     (turned,) = answers.measured.findings(triplets.disparity_gap(measured(-0.05)))
-    assert numbers(turned.said) == [0, 2, 2, 0]
+    assert numbers(turned.supported_answer) == [0, 2, 2, 0]
     (open_,) = answers.measured.findings(triplets.disparity_gap(measured(0.0)))
-    assert not open_.decided
+    assert not open_.is_significant
 
 
 def test_limits_in_percent_are_to_gaps_as_shares_are_and_one_dataset_is_not_pooled():
@@ -499,11 +507,11 @@ def test_floors_are_told_both_ways():
     level = own.drop_duplicates("case").assign(pair="neutral-another_seed")
     null_mean = triplets.null_similarity(own, level.assign(value=[0.1, 0.12] * 4))
     (said,) = answers.null_similarity.findings(null_mean)
-    assert numbers(said.said) == [2, 2, 0]
+    assert numbers(said.supported_answer) == [2, 2, 0]
     # A placebo that moves images less than the gendered words do.
     near = level.assign(value=[0.99, 0.98] * 4, pair="neutral-placebo")
     (placebo,) = answers.null_similarity.findings(triplets.null_similarity(own, near))
-    assert numbers(placebo.said) == [0, 2, 2]
+    assert numbers(placebo.supported_answer) == [0, 2, 2]
 
 
 def test_bias_figure_fills_what_survives_holm():

@@ -147,13 +147,13 @@ def test_answers_go_by_permutations_where_objects_come_in_crowds():
     rows = pd.DataFrame(itertools.product(GENDERS, range(24)), columns=["prompt_gender", "case"]).astype(str)
     shown = rng.choice(["cup", "hat", "dog"], len(rows))
     rows = rows.assign(model="M", dataset="D", object=shown, count=8, n_images=24)
-    counts = tables.of(rows, "triplets_object_counts")
+    counts = tables.make_table(rows, "triplets_object_counts")
     found = triplets.chi_square(counts, NO_TESTS, seed=1, replicates=999)
     assert (found["p_holm"] < 0.05).any() and (found["p_primary_holm"] > 0.05).all()
     grouped = counts.assign(dependency_group="implicitly_guided")
     grouped = triplets.chi_square(grouped, NO_TESTS, seed=1, replicates=999)
     (told,) = triplets.answers.groups.findings(grouped.assign(kind="implicit"))
-    assert not told.decided and (told.n, told.p) == (24, grouped["p_primary_holm"].min())
+    assert not told.is_significant and (told.n, told.p) == (24, grouped["p_primary_holm"].min())
 
 
 def dogs(**genders):
@@ -165,7 +165,7 @@ def dogs(**genders):
 
 def test_scores_of_objects_that_come_in_crowds_have_wider_intervals():
     # Ten feminine triplets with 4 each, ten masculine: ten occurrences say as much as forty that come four by four.
-    rows = tables.of(dogs(feminine=(10, 4, 99), masculine=(15, 4, 99)), "triplets_object_counts")
+    rows = tables.make_table(dogs(feminine=(10, 4, 99), masculine=(15, 4, 99)), "triplets_object_counts")
     found = triplets.bias_score(rows).iloc[0]
     single = triplets.bias_score(rows.assign(count=1)).iloc[0]
     assert found["bias_score"] == single["bias_score"] == pytest.approx(0.6)
@@ -175,14 +175,14 @@ def test_scores_of_objects_that_come_in_crowds_have_wider_intervals():
     # Wilson's limits of 15 of 25, a little wider by Student's t and by the 24 of 25 in the variance.
     low, high = stats.wilson_interval(15, 25)
     assert 0 < low - single["ci_low"] < 0.02 and 0 < single["ci_high"] - high < 0.02
-    loose = triplets.bias_score(rows.iloc[[0, -1]], minimum_count=1)
+    loose = triplets.bias_score(rows.iloc[[0, -1]], min_count=1)
     # In two triplets only, one of either kind: nothing is known.
     assert loose[["ci_low", "ci_high"]].to_numpy().ravel() == pytest.approx([0, 1], abs=0.02)
 
 
 def test_unequal_sets_are_tested_by_rates():
     rows = dogs(feminine=(20, 1, 20), masculine=(20, 3, 60)).assign(case=[f"t{k}" for k in [*range(20)] * 2])
-    found = triplets.bias_score(tables.of(rows, "triplets_object_counts")).iloc[0]
+    found = triplets.bias_score(tables.make_table(rows, "triplets_object_counts")).iloc[0]
     # As often in an image of either set: nothing to test.
     assert found["bias_score"] == pytest.approx(0.5) and found["p"] == 1
 
@@ -243,7 +243,7 @@ def test_the_gap_after_each_step_is_that_of_the_steps_cosines():
 def test_prompts_are_compared_once_a_triplet():
     images = images_of(2, 3, (*GENDERS, "placebo"))
     texts = images.set_index("image_id").apply(lambda row: f"{row.triplet_id} {row.prompt_gender}", axis=1)
-    found = cases.of_prompts(cases.pairs(images), texts)
+    found = cases.prompts_of_pairs(cases.pairs(images), texts)
     rows = list(found[["triplet_id", "pair", "first", "second"]].itertuples(index=False, name=None))
     both = itertools.product(("t0", "t1"), ("feminine", "masculine", "placebo"))
     assert sorted(rows) == sorted((t, f"neutral-{g}", f"{t} neutral", f"{t} {g}") for t, g in both)

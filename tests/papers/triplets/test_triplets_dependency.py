@@ -59,7 +59,7 @@ def test_counts_and_shares_of_groups_by_a_loop():
     # They are what the analyses of the paper's tables take.
     tests = triplets.chi_square(found, NO_TESTS, seed=0, replicates=99)
     assert set(tests["dependency_group"]) == set(DEPENDENCY_GROUPS)
-    objects = triplets.group_objects(found, tables.of([], "triplets_printed_group_objects"))
+    objects = triplets.group_objects(found, tables.make_table([], "triplets_printed_group_objects"))
     assert objects.set_index("dependency_group")["n_objects"]["nouns"] == 3
 
 

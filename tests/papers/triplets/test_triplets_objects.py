@@ -7,7 +7,7 @@ from scipy import stats as scipy_stats
 
 from biaslab import stats
 from biaslab.errors import MissingInputError, ParameterError
-from biaslab.judges.segmentation import Found
+from biaslab.judges.segmentation import Instances
 from biaslab.metrics.instances import COLUMNS
 from biaslab.papers import triplets
 from biaslab.papers.triplets import cases
@@ -17,8 +17,8 @@ from biaslab_world.triplets import nouns
 
 
 def settings(folder, **design):
-    design = {"triplets": 12, "seeds": 1, "objects": "truth", "detector_drawings": 24} | design
-    return Settings(triplets=design, compute={"store": str(folder / "store")})
+    design = {"n_triplets": 12, "images_per_prompt": 1, "objects": "truth", "calibration_images": 24} | design
+    return Settings(triplets=design, compute={"cache": str(folder / "store")})
 
 
 def world(folder, **design):
@@ -72,14 +72,14 @@ def test_objects_are_a_table_with_a_mask_each(truth):
 
 def test_planted_scores_stand_beside_those_found(truth):
     expected = triplets.measure.object_truth(truth)
-    scores = triplets.bias_score(triplets.measure.object_counts(truth), expected, minimum_count=3, replicates=99)
+    scores = triplets.bias_score(triplets.measure.object_counts(truth), expected, min_count=3, replicates=99)
     wide = expected.pivot(index="object", columns="prompt_gender", values="expected")
     for row in scores[scores["true_score"].notna()].itertuples():
         m, f = wide.loc[row.object, ["masculine", "feminine"]]
         assert row.true_score == pytest.approx(m / (m + f))
     assert scores.loc[scores["object"] == "person", "true_score"].isna().all()
     # Without any truth there is no such column.
-    plain = triplets.bias_score(triplets.measure.object_counts(truth), minimum_count=3, replicates=99)
+    plain = triplets.bias_score(triplets.measure.object_counts(truth), min_count=3, replicates=99)
     assert "true_score" not in plain
 
 
@@ -89,7 +89,9 @@ def test_what_the_drawings_show_is_found_whole_where_nothing_errs(truth):
     assert len(made.table) == 24 and set(made.table["truth_gender"]) == {"female", "male"}
     shown = truth.triplets.truth(made).objects
     rows = cases.detections(shown, shown, made.table.set_index("image_id")["truth_gender"])
-    errors = triplets.detector_error(tables.of(rows.assign(model="M", reference="drawings"), "triplets_detections"))
+    errors = triplets.detector_error(
+        tables.make_table(rows.assign(model="M", reference="drawings"), "triplets_detections")
+    )
     known = errors["value"].dropna()
     assert len(known) and (known == 100).all()
     # The truth has no error to be measured.
@@ -106,14 +108,14 @@ class Misses:
         whole = self.pipeline.truth(images)
         genders = images.table.set_index("image_id")["truth_gender"]
         missed = self.misses(whole.objects, whole.objects["image_id"].map(genders))
-        return Found(whole.objects[~missed], whole.images)
+        return Instances(whole.objects[~missed], whole.images)
 
 
 @pytest.mark.long
 def test_what_is_missed_beside_women_is_found_to_be(tmp_path, monkeypatch):
-    p = world(tmp_path, objects="mini-segmenter", detector_drawings=60)
+    p = world(tmp_path, objects="mini-segmenter", calibration_images=60)
     finder = Misses(p.triplets, lambda objects, gender: (gender == "female") & (objects["object"] != "person"))
-    monkeypatch.setattr(p.triplets, "found", finder)
+    monkeypatch.setattr(p.triplets, "find_instances", finder)
     detections = triplets.measure.detections(p)
     errors = triplets.detector_error(detections)
     gender = beside(errors)
@@ -121,7 +123,7 @@ def test_what_is_missed_beside_women_is_found_to_be(tmp_path, monkeypatch):
     assert whole[["recall_female", "recall_male", "difference"]].tolist() == [0, 100, 100]
     assert whole["difference_ci_low"] > 50 and gender.loc["person", "difference"] == 0
     (finding,) = triplets.answers.detector_gender.findings(errors)
-    assert finding.said == "Yes, in images of men."
+    assert finding.supported_answer == "Yes, in images of men."
     # Nouns of captions: those of men's drawings are found, and nobody is called woman here.
     row = triplets.measure.detector_counts(p).iloc[0]
     made, shown = p.triplets.drawings(), p.triplets.truth(p.triplets.drawings()).objects
@@ -143,12 +145,12 @@ def test_ratings_say_what_is_there_and_nothing_of_where(tmp_path, monkeypatch):
     rated = [(ids[0], "dog", "yes"), (ids[0], "cup", "no"), (ids[1], "hat", "yes"), (ids[1], "cup", "yes")]
     path = tmp_path / "ratings.csv"
     pd.DataFrame(rated, columns=["image_id", "object", "shown"]).to_csv(path, index=False)
-    p = world(tmp_path, ratings=str(path))
+    p = world(tmp_path, annotations=str(path))
     one = {"instance": 0, "score": 1.0, "left": 0, "top": 0, "right": 1, "bottom": 1, "rle": ""}
     one |= {"height": 1, "width": 1}
     objects = pd.DataFrame([{"image_id": ids[0], "object": "dog"} | one, {"image_id": ids[0], "object": "cup"} | one])
     looked = pd.DataFrame({"image_id": ids, "status": "", "reason": ""})
-    monkeypatch.setattr(p.triplets, "objects", lambda: Found(objects, looked))
+    monkeypatch.setattr(p.triplets, "objects", lambda: Instances(objects, looked))
     found = triplets.measure.detections(p).set_index(["image_id", "object"])
     told = found[["n_true_positive", "n_false_positive", "n_false_negative"]]
     assert told.loc[ids[0], "dog"].tolist() == [1, 0, 0] and told.loc[ids[0], "cup"].tolist() == [0, 1, 0]
@@ -183,7 +185,7 @@ def test_the_most_frequent_objects_leave_out_people_and_take_cases_as_the_sample
     rows = [(case, name, n) for case, objects in given.items() for name, n in objects.items()]
     same = {"model": "M", "dataset": "D", "prompt_gender": "feminine", "n_images": 6, "n_cases": 3}
     counts = pd.DataFrame(rows, columns=["case", "object", "count"]).assign(**same, dependency_group="hidden")
-    counts = tables.of(counts, "triplets_group_object_counts")
+    counts = tables.make_table(counts, "triplets_group_object_counts")
     top = triplets.top_objects(counts)
     assert top[["object", "rank", "count"]].to_numpy().tolist() == [["cup", 1, 4], ["dog", 2, 2]]
     # Two images a case: 3, 1 and 0 cups are 1.5, 0.5 and 0 an image.
@@ -197,7 +199,9 @@ def test_the_most_frequent_objects_leave_out_people_and_take_cases_as_the_sample
 
 def detections(*rows):
     names = ["image_id", "object", "gender_shown", "n_true_positive", "n_false_positive", "n_false_negative", "iou"]
-    return tables.of(pd.DataFrame(rows, columns=names).assign(model="M", reference="drawings"), "triplets_detections")
+    return tables.make_table(
+        pd.DataFrame(rows, columns=names).assign(model="M", reference="drawings"), "triplets_detections"
+    )
 
 
 def beside(errors):
@@ -258,11 +262,11 @@ def test_differences_of_recall_have_the_p_of_their_intervals():
         ("mini", {"objects": "nothing-like-it"}, ParameterError, "segmenter model named"),
         ("mini", {"objects": "grounded:a/b+c"}, ParameterError, "TAGGER"),
         ("mini", {"objects": "none.csv"}, ParameterError, r"none\.csv"),
-        ("world", {"objects": "truth", "vocabulary": "none.txt"}, MissingInputError, r"none\.txt"),
+        ("world", {"objects": "truth", "object_vocabulary_file": "none.txt"}, MissingInputError, r"none\.txt"),
     ],
 )
 def test_what_finds_objects_is_looked_up_before_the_work(model, design, error, said, tmp_path):
     with pytest.raises(error, match=said):
-        validation.check_work(Pipeline(model, Settings.of({"triplets": design})), {"triplets_object_counts"})
+        validation.check_work(Pipeline(model, Settings.from_mapping({"triplets": design})), {"triplets_object_counts"})
     # Who needs no objects is not told.
-    validation.check_work(Pipeline(model, Settings.of({"triplets": design})), {"triplets_prompts"})
+    validation.check_work(Pipeline(model, Settings.from_mapping({"triplets": design})), {"triplets_prompts"})

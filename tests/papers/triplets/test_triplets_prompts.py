@@ -15,18 +15,18 @@ from biaslab.schema import tables
 def prompts():
     captions = pd.DataFrame({"text": ["a person rides", "Two people and a person", "People's hats"]})
     frames = [asking.triplets(captions, "Ours"), asking.professions(2)]
-    return tables.of(pd.concat(frames).fillna(""), "triplets_prompts")
+    return tables.make_table(pd.concat(frames).fillna(""), "triplets_prompts")
 
 
 def test_the_words_of_the_paper_stand_without_counts():
-    words = triplets.excluded_words(tables.of([], "triplets_excluded_words"))
+    words = triplets.excluded_words(tables.make_table([], "triplets_excluded_words"))
     assert set(words["word"]) == set(reference.load("triplets_table_2")["word"]) and len(words) == 104
     assert words["n_captions_excluded"].isna().all()
 
 
 def test_words_are_ranked_within_each_data_set():
     rows = [("B", "gender", "he", 1), ("B", "gender", "she", 3), ("A", "others", "son", 9), ("A", "others", "kid", 0)]
-    words = triplets.excluded_words(tables.of([list(row) for row in rows], "triplets_excluded_words"))
+    words = triplets.excluded_words(tables.make_table([list(row) for row in rows], "triplets_excluded_words"))
     assert words[["dataset", "word"]].to_numpy().tolist() == [
         *(["B", "she"], ["B", "he"]),
         *(["A", "son"], ["A", "kid"]),
@@ -42,7 +42,7 @@ def test_professions_count_sentences_and_those_asked():
     assert len(asked) == 2 and (asked["n_sentences_used"] == asked["n_sentences"]).all()
     for row in table.itertuples():
         assert row.profession.lower() in row.sentence.lower()
-    assert triplets.professions(tables.of([], "triplets_prompts"))["n_sentences_used"].sum() == 0
+    assert triplets.professions(tables.make_table([], "triplets_prompts"))["n_sentences_used"].sum() == 0
 
 
 def test_examples_mark_what_differs():
@@ -55,7 +55,7 @@ def test_examples_mark_what_differs():
     plain = shown.loc[2]
     assert "[" not in plain["neutral"] and plain["feminine"].startswith("A [female] ")
     assert plain["masculine"].startswith("A [male] ")
-    assert triplets.examples(tables.of([], "triplets_prompts")).empty
+    assert triplets.examples(tables.make_table([], "triplets_prompts")).empty
 
 
 @pytest.mark.parametrize("spans", ["3", "2:8:female", "2:8;", "a:b"])
@@ -65,7 +65,7 @@ def test_places_that_are_none_are_refused(spans):
 
 
 def test_the_filter_has_wilson_intervals_of_the_level_asked_for():
-    counted = person_filter.measured().rename(columns={"count": "n_both"})
+    counted = person_filter.error_rates().rename(columns={"count": "n_both"})
     for confidence in (0.95, 0.8):
         table = triplets.depicted(counted, confidence=confidence)
         for row in table.itertuples():
@@ -100,7 +100,7 @@ def test_the_notebook_on_captions_and_then_on_its_own_tables(run, tmp_path):
     # What a page, or a spreadsheet, could take for more than text.
     hostile = "=a person riding <b>a horse</b> & 'x'"
     file.write_text(f"{hostile}\na person walking\na person and a man\npeople with a hat, and $y$\n")
-    settings = {"captions": {"corpus": str(file)}, "compute": {"store": str(tmp_path / "store")}}
+    settings = {"captions": {"corpus": str(file)}, "compute": {"cache": str(tmp_path / "store")}}
     _, saved = run(source="mini", settings=settings)
     prompts = tables.read(tmp_path / "triplets/3_prompts/measured/triplets_prompts.csv", "triplets_prompts")
     texts = prompts.set_index("prompt_gender")["text"]

@@ -7,7 +7,7 @@ import pandas as pd
 from biaslab.schema import tables
 
 GENDERS = ("neutral", "feminine", "masculine")
-NO_TESTS = tables.of([], "triplets_printed_chi_square")
+NO_TESTS = tables.make_table([], "triplets_printed_chi_square")
 
 
 def images_of(n_triplets, seeds, genders=GENDERS):

@@ -105,8 +105,8 @@ def judge(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
             ceiling = 100 * best if truth == "all" else np.nan
             rows.append([cues, truth, answers, right, len(answered), len(some), ceiling])
     frame = pd.DataFrame(rows, columns=["cues", "truth", "answers", "count", "n", "n_images", "ceiling"])
-    found = stats.percents(frame["count"], frame["n"], confidence, ("accuracy", "ci_low", "ci_high"))
-    return tables.of(frame.assign(**found), "calibration_judge")
+    found = stats.percent_columns(frame["count"], frame["n"], confidence, ("accuracy", "ci_low", "ci_high"))
+    return tables.make_table(frame.assign(**found), "calibration_judge")
 
 
 def _by_truth(renders: pd.DataFrame, truths: Sequence[str]) -> Iterator[tuple[str, str, pd.DataFrame]]:
@@ -165,10 +165,10 @@ def shares(
         frame = pd.DataFrame({"occupation": wide.index, "percent_true": wide.to_numpy(float).mean(axis=1)})
         for labels, counted, size in (("truth_gender", "sampled", "n_true_sample"), ("gender", "judged", "n")):
             female, n = _pooled(count(once, wide.index, labels))[..., 0]
-            frame = frame.assign(**stats.percents(female, n, confidence, COUNTED[counted]), **{size: n})
+            frame = frame.assign(**stats.percent_columns(female, n, confidence, COUNTED[counted]), **{size: n})
         frame = correct(frame, errors[source], confidence=confidence)
         frames.append(frame.assign(source=source, skew=skew, approach=approach))
-    return tables.of(pd.concat(frames, ignore_index=True), "calibration_shares")
+    return tables.make_table(pd.concat(frames, ignore_index=True), "calibration_shares")
 
 
 def _wide(truth: pd.DataFrame) -> pd.DataFrame:
@@ -200,7 +200,7 @@ def coverage(shares: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     )
     found["p_holm"] = found.groupby("counted")["p"].transform(lambda p: stats.adjust(p.to_numpy()))
     together = found.groupby("counted")[["n_covered", "n"]].transform("sum").add_suffix("_all")
-    return tables.of(found.rename(columns={"off": "mean_error"}).join(together), "calibration_coverage")
+    return tables.make_table(found.rename(columns={"off": "mean_error"}).join(together), "calibration_coverage")
 
 
 # -- amplification -----------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def amplification(
             for prompt, side in sides.items():
                 for definition, *found in _amplification_rows(counted, side, implied, draws):
                     rows.append([generator, scale, skew, approach, definition, prompt, *found])
-    return tables.of(rows, "calibration_amplification")
+    return tables.make_table(rows, "calibration_amplification")
 
 
 def _amplification_rows(
@@ -298,7 +298,7 @@ def guidance(generated: pd.DataFrame, truth: pd.DataFrame, *, confidence: float 
     prompts, rows = asked.to_numpy(float)[:, 0], []
     for approach, known in here[here["source"] == "training"].groupby("approach", sort=False):
         training = _wide(known).to_numpy(float).mean(axis=1)
-        sign = metrics.lean(training)
+        sign = metrics.bias_direction(training)
         for (model, scale), counts in counted.items():
             share, lowest = (100 * ratio(*c)[:, 0] for c in (counts, counted[first]))
             parts = {"measurement": prompts - training, "model": lowest - prompts, "guidance": share - lowest}
@@ -312,7 +312,7 @@ def guidance(generated: pd.DataFrame, truth: pd.DataFrame, *, confidence: float 
                 p = stats.one_sample_t((sign * change)[there]).p
                 limits = (np.nan,) * 3 if exact else (found.ci_low, found.ci_high, p)
                 rows.append([model, scale, approach, part, found.value, *limits, found.n, median])
-    return tables.of(rows, "calibration_guidance")
+    return tables.make_table(rows, "calibration_guidance")
 
 
 # -- what must hold ------------------------------------------------------------------------------------------------
@@ -365,7 +365,7 @@ def quality(
         _own_row("caption_prompts", measured, ("caption_prompts", "captions")),
         *_world_rows(known, skew),
     ]
-    return tables.of(rows, "mini_quality")
+    return tables.make_table(rows, "mini_quality")
 
 
 def met(quality: pd.DataFrame) -> pd.DataFrame:
@@ -397,7 +397,7 @@ def met_by(value: float, low: float, high: float, least: float, most: float) -> 
 
 
 def _share_row(metric: str, hits: int, n: int, confidence: float, reason: str = "") -> list:
-    values = [float(v) for v in stats.percents(hits, n, confidence).values()]
+    values = [float(v) for v in stats.percent_columns(hits, n, confidence).values()]
     return _row(metric, values, n, reason=reason or ("" if n else "No image was judged."))
 
 

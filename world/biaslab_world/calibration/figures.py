@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from biaslab.plots import forms, style
-from biaslab.plots.forms import Look
+from biaslab.plots.forms import SeriesStyle
 from biaslab.schema import tables
 from biaslab_world import scene, truthful
 from biaslab_world.render import render
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from biaslab_world.captions import Corpus
 
 NAMES = tables.labels("calibration_shares")["approach"]
-_HELD = forms.look(
+_HELD = forms.series_style(
     {"held": ("interval holds the true share", style.BLUE, "o"), "missed": ("interval misses it", style.VERMILION, "D")}
 )
-_PARTS = forms.look(
+_PARTS = forms.series_style(
     {
         "total": ("model at this guidance, with interval", style.BLACK, "o"),
         "model": ("the model at the lowest guidance", style.BLUE, "s"),
@@ -60,7 +60,7 @@ def shares(table: pd.DataFrame) -> Figure:
         labels=("True share of women (%)", "Corrected share (%)"),
         ends=(-3, 103),
         color="held",
-        look=_HELD,
+        styles=_HELD,
         panel="panel",
         limits=(("percent_true", "percent_true"), ("ci_low", "ci_high")),
         filled="inside",
@@ -84,7 +84,7 @@ def amplification(table: pd.DataFrame, *, definition: str = "paper", prompt: str
         "amplification_corrected",
         row="row",
         color="made",
-        look=_look(made),
+        styles=_look(made),
         label="Expected amplification (points)",
         null_mean="amplification",
         mark="implied",
@@ -92,11 +92,11 @@ def amplification(table: pd.DataFrame, *, definition: str = "paper", prompt: str
     )
 
 
-def _look(generators: Sequence[str]) -> Look:
+def _look(generators: Sequence[str]) -> SeriesStyle:
     """Return how generators look: the world always the same, models in shades of their own."""
     models = [name for name in dict.fromkeys(generators) if name != _NO_MODEL]
     shades = (style.BLUE, style.SKY, style.PURPLE, style.VERMILION, style.ORANGE, style.BLACK)
-    return Look(
+    return SeriesStyle(
         colors={_NO_MODEL: style.GREEN, **dict(zip(models, shades, strict=False))},
         markers={_NO_MODEL: "D", **dict(zip(models, "os^vPX", strict=False))},
     )
@@ -119,7 +119,7 @@ def guidance(table: pd.DataFrame, approaches: Sequence[str] = ("naive", "nearest
         "change",
         labels=("Guidance scale", "Change in the true direction of bias (points)"),
         color="part",
-        look=_PARTS,
+        styles=_PARTS,
         panel="approach",
         names={name: textwrap.fill(NAMES[name], 22) for name in approaches},
         reference=0,

@@ -56,7 +56,7 @@ def knobs() -> pd.DataFrame:
     """Return the world's knobs with their settings and what they do."""
     default, off = world.Knobs(), world.Knobs.off()
     rows = [[name, getattr(default, name), getattr(off, name), *words] for name, words in _KNOBS.items()]
-    return tables.of(rows, "world_knobs")
+    return tables.make_table(rows, "world_knobs")
 
 
 def conditional() -> pd.DataFrame:
@@ -73,7 +73,7 @@ def conditional() -> pd.DataFrame:
             lean = np.abs(true_shares(names, kind, skew) - 50).mean()
             share = 100 * cells.loc[fits, "p"].sum() / cells["p"].sum()
             rows.append([skew, kind, share, lean, lean - everyone])
-    return tables.of(rows, "world_conditional")
+    return tables.make_table(rows, "world_conditional")
 
 
 def examples(corpus: Corpus, *, each: int = 1) -> pd.DataFrame:

@@ -71,8 +71,8 @@ class Calibration:
     def off(self) -> Pipeline:
         """The same in the world without the paradox."""
         s = self.settings.calibration
-        fewer = {"per_occupation": s.off_captions, "rows": s.off_rows}
-        return self.base.changed(WORLD, captions={"skew": "off", "approaches": ("naive",), **fewer})
+        fewer = {"per_occupation": s.unbiased_per_occupation, "max_captions": s.unbiased_captions}
+        return self.base.changed(WORLD, captions={"synthetic_bias": "off", "approaches": ("naive",), **fewer})
 
     @cached_property
     def scales(self) -> dict[float, Pipeline]:
@@ -90,7 +90,7 @@ class Calibration:
     @property
     def generators(self) -> list[Pipeline]:
         """The pipelines that generate images for the templates."""
-        off = [self.off] if self.settings.captions.skew != "off" else []
+        off = [self.off] if self.settings.captions.synthetic_bias != "off" else []
         return [self.world, *self.scales.values(), *off]
 
     def stages(self) -> list[Callable[[], object]]:
@@ -110,8 +110,8 @@ class Calibration:
         Columns image_id, occupation, truth_gender, ambiguous (whether an ideal judge would be less than 99 % sure),
         posterior (its probability of female, 0–1), and the judge's outcome, gender, probability_female, …
         """
-        renders = truthful.held_out(self.settings.calibration.test_renders, seed=self.base.seed)
-        return renders.table.merge(self.base.judged(renders), on="image_id", validate="one_to_one")
+        renders = truthful.held_out(self.settings.calibration.test_images, seed=self.base.seed)
+        return renders.table.merge(self.base.judge_images(renders), on="image_id", validate="one_to_one")
 
     @cached_property
     def training(self) -> pd.DataFrame:
@@ -119,7 +119,7 @@ class Calibration:
 
         Columns skew, approach, image_id, occupation, prompt, outcome, gender, probability_female and truth_gender.
         """
-        skew = self.settings.captions.skew
+        skew = self.settings.captions.synthetic_bias
         frames = [self._training(a)[_COLUMNS].assign(skew=skew, approach=a) for a in self.approaches]
         if skew != "off":
             frames.append(_selected(self.off, "naive")[_COLUMNS].assign(skew="off", approach="naive"))
@@ -131,7 +131,7 @@ class Calibration:
 
         Columns generator, guidance_scale (text; empty for the world), skew, and the others as of :attr:`training`.
         """
-        skew = self.settings.captions.skew
+        skew = self.settings.captions.synthetic_bias
         made = [(WORLD, "", skew, self.world)]
         made += [(self.base.label, f"{g:g}", skew, pipeline) for g, pipeline in self.scales.items()]
         made += [(WORLD, "", "off", self.off)] if skew != "off" else []
@@ -148,7 +148,7 @@ class Calibration:
         Columns source, skew, approach, occupation, prompt (``captions``, or one of several selections) and
         percent_true (0–100 %).
         """
-        skew = self.settings.captions.skew
+        skew = self.settings.captions.synthetic_bias
         sides = [("training", skew, a, self._true_training(a)) for a in self.approaches]
         sides.append(("generated", skew, MATCHED, self._exact(MATCHED, skew)))
         if skew != "off":
@@ -175,19 +175,19 @@ class Calibration:
         """The first captions of each occupation that ask what the templates ask, with their images' judgements."""
         corpus, most = self.base.corpus, self.settings.calibration.matched_captions
         work = partial(_prompt_like, corpus)
-        stage = self.base.store.stage("matched_captions", {"corpus": corpus.digest}, work)
+        stage = self.base.cache.stage("matched_captions", {"corpus": corpus.digest}, work)
         parts = pd.DataFrame({"part": range(corpus.parts)})
-        captions = self.base.computed(stage, parts, 1, "captions like prompts", "parts")
+        captions = self.base.compute_stage(stage, parts, 1, "captions like prompts", "parts")
         captions = captions.rename(columns={"truth_occupation": "occupation"})
         captions = captions[captions["occupation"].isin(self.occupations)]
         captions = captions[captions.groupby("occupation").cumcount() < most]
         captions = captions.assign(prompt="captions", image_id=captions["caption_id"])
-        judged = self.base.judged(Subset(corpus.images, captions["caption_id"].tolist()))
+        judged = self.base.judge_images(Subset(corpus.images, captions["caption_id"].tolist()))
         return captions.merge(judged, on="image_id")
 
     def _true_training(self, approach: str) -> pd.DataFrame:
         """Return the true % female behind an approach's captions, occupations by prompts."""
-        skew = self.settings.captions.skew
+        skew = self.settings.captions.synthetic_bias
         if approach in _TRUE_KINDS:
             return self._exact(approach, skew)
         keys = ["occupation", "style", "indicator"]

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.captions.corpus import open_corpus
 from biaslab.hub.image_sources import DescribedImages
 from biaslab.judges.judge import decide
@@ -22,8 +22,8 @@ DEFAULTS = {
     "captions": {
         "approaches": ("naive", "no_indicators", "nearest", "nearest_no_indicators", "caption_prompts"),
         "per_occupation": 60,
-        "rows": 20_000,
-        "skew": "default",
+        "max_captions": 20_000,
+        "synthetic_bias": "default",
     },
     "generation": {"images_per_prompt": 10, "guidance_scale": 3.0},
     "calibration": {
@@ -31,11 +31,11 @@ DEFAULTS = {
         "guidance_images": 4,
         "world_images": 40,
         "matched_captions": 40,
-        "off_rows": 8_000,
-        "off_captions": 40,
-        "test_renders": 620,
+        "unbiased_captions": 8_000,
+        "unbiased_per_occupation": 40,
+        "test_images": 620,
     },
-    "judging": {"threshold": 0.9, "faces": "mini-detector", "gender": "mini-clip", "min_face": 0.1},
+    "judging": {"threshold": 0.9, "faces": "mini-detector", "gender": "mini-clip", "min_face_size": 0.1},
     "compute": {"device": "cpu"},
 }
 
@@ -55,9 +55,13 @@ class IdealPipeline:
         self.model, self.label, self.seed = model, model, 1
         self.folder, self.sharpen, self.wrong = folder, sharpen, wrong
         self.occupations = occupations
-        self.settings = Settings.of(DEFAULTS).changed(**settings)
-        self.store = Store(folder / "store")
-        self.corpus = open_corpus("mini", rows=self.settings.captions.rows, skew=self.settings.captions.skew)
+        self.settings = Settings.from_mapping(DEFAULTS).changed(**settings)
+        self.cache = ResultCache(folder / "store")
+        self.corpus = open_corpus(
+            "mini",
+            max_captions=self.settings.captions.max_captions,
+            synthetic_bias=self.settings.captions.synthetic_bias,
+        )
         self._images = {}
 
     def changed(self, model="", **changes):
@@ -65,10 +69,10 @@ class IdealPipeline:
         changed = dict(self.settings.changed(**changes))
         return type(self)(model or self.model, self.folder, **more, **changed)
 
-    def computed(self, stage, units, shard_rows, *_):
+    def compute_stage(self, stage, units, shard_rows, *_):
         return stage.compute(units, shard_rows=shard_rows, progress=False)
 
-    def judged(self, source):
+    def judge_images(self, source):
         return pd.DataFrame([self._judge(source, i) for i in source.table["image_id"]])
 
     def _judge(self, source, image_id):
@@ -137,7 +141,7 @@ class IdealPipeline:
         rng = np.random.default_rng([self.seed, int(100 * self.settings.generation.guidance_scale)])
         scenes, rows = {}, []
         for row in prompts.itertuples():
-            p = world.p_female_for_prompt(row.occupation, world.skew_knobs(self.settings.captions.skew))
+            p = world.p_female_for_prompt(row.occupation, world.skew_knobs(self.settings.captions.synthetic_bias))
             p = 1 / (1 + ((1 - p) / p) ** (1 + self.sharpen * self.settings.generation.guidance_scale))
             for i in range(row.n_images):
                 gender = "female" if rng.random() < p else "male"
@@ -151,5 +155,5 @@ class IdealPipeline:
         if key not in self._images:
             images = self.images(kind)
             table = images.table.drop(columns="status", errors="ignore")
-            self._images[key] = table.merge(self.judged(images.source), on="image_id")
+            self._images[key] = table.merge(self.judge_images(images.source), on="image_id")
         return self._images[key].copy()

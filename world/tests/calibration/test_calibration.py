@@ -22,9 +22,14 @@ SHARES = {o: world.training_shares()[o] for o in OCCUPATIONS}
 OWN = {"guidance": 3.0, "seed": 1, "replicates": 400}
 # A run of few captions and images, where no estimate but the one that a test sets is looked at.
 SMALL = {
-    "captions": {"approaches": ("naive",), "per_occupation": 10, "rows": 4_000},
+    "captions": {"approaches": ("naive",), "per_occupation": 10, "max_captions": 4_000},
     "generation": {"images_per_prompt": 4},
-    "calibration": {"world_images": 4, "guidance_scales": (), "off_rows": 2_000, "off_captions": 10},
+    "calibration": {
+        "world_images": 4,
+        "guidance_scales": (),
+        "unbiased_captions": 2_000,
+        "unbiased_per_occupation": 10,
+    },
 }
 
 
@@ -178,9 +183,9 @@ def test_intervals_that_hold_the_truth_are_counted_by_hand():
     assert table.loc[("judged", "naive"), ["n_covered_all", "n_all"]].tolist() == [4, 8]
     # Nothing is said of the third, which has no intervals.
     drawn, judged = calibration.answers.coverage.findings(table.reset_index(), confidence=0.9)
-    assert drawn.said.startswith("8 of 8 do, not significantly fewer") and judged.said.startswith(
-        "4 of 8 do; significantly fewer"
-    )
+    assert drawn.supported_answer.startswith(
+        "8 of 8 do, not significantly fewer"
+    ) and judged.supported_answer.startswith("4 of 8 do; significantly fewer")
     assert (judged.p, judged.alpha, judged.n, drawn.p) == (pytest.approx(2e-4), 0.1, 8, 1)
 
 
@@ -321,9 +326,14 @@ def quality(tmp_path, monkeypatch):
         "mini",
         tmp_path,
         sharpen=0.0,
-        captions={"per_occupation": 20, "rows": 8_000},
+        captions={"per_occupation": 20, "max_captions": 8_000},
         generation={"images_per_prompt": 6},
-        calibration={"world_images": 8, "guidance_scales": (), "off_rows": 2_000, "off_captions": 10},
+        calibration={
+            "world_images": 8,
+            "guidance_scales": (),
+            "unbiased_captions": 2_000,
+            "unbiased_per_occupation": 10,
+        },
     )
     rows = [
         ("mini", "naive", "paper", "mean", 9.0, 6.0, 12.0, 10, ""),
@@ -369,13 +379,15 @@ def test_quality_reports_what_was_measured(quality):
 
 @pytest.mark.long
 def test_quality_says_what_was_not_measured(tmp_path):
-    pipeline = IdealPipeline("mini", tmp_path, **SMALL | {"calibration": SMALL["calibration"] | {"test_renders": 62}})
+    pipeline = IdealPipeline("mini", tmp_path, **SMALL | {"calibration": SMALL["calibration"] | {"test_images": 62}})
 
     def none(*_):
         raise MissingInputError("No open_clip model.")
 
     pipeline.image_embeddings = none
-    words, measured = (tables.of(pd.DataFrame(), name) for name in ("paradox_gender_words", "paradox_amplification"))
+    words, measured = (
+        tables.make_table(pd.DataFrame(), name) for name in ("paradox_gender_words", "paradox_amplification")
+    )
     table = _quality(calibration.Calibration(pipeline), words, measured)
     for metric in ("gender_word_accuracy", "naive_amplification", "caption_prompts", "occupation_accuracy"):
         row = table.loc[metric]
@@ -388,16 +400,22 @@ def test_quality_says_what_was_not_measured(tmp_path):
 def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
     judge = Judge(WholeImage(), SimpleNamespace(answers=lambda people: [(0.97, "")] * len(people)))
     monkeypatch.setattr("biaslab.judges.judge.load", lambda *_, **__: judge)
-    asked = {"occupations": ["nurse", "mechanic"], "approaches": ["naive", "no_indicators"], "rows": 4096}
-    more = {"world_images": 5, "matched_captions": 2, "off_rows": 2048, "off_captions": 10, "test_renders": 20}
+    asked = {"occupations": ["nurse", "mechanic"], "approaches": ["naive", "no_indicators"], "max_captions": 4096}
+    more = {
+        "world_images": 5,
+        "matched_captions": 2,
+        "unbiased_captions": 2048,
+        "unbiased_per_occupation": 10,
+        "test_images": 20,
+    }
     given = {
         "captions": asked | {"per_occupation": 20},
         "generation": {"images_per_prompt": 3},
         "calibration": more,
         "judging": {"faces": "mini-detector", "gender": "mini-clip"},
-        "compute": {"store": str(tmp_path)},
+        "compute": {"cache": str(tmp_path)},
     }
-    pipeline = Pipeline("world", Settings.of(given), seed=3, progress=False)
+    pipeline = Pipeline("world", Settings.from_mapping(given), seed=3, progress=False)
     c = calibration.Calibration(pipeline)
     shares = calibration.shares(c.training, c.generated, c.truth, c.renders)
     shares = shares.set_index(["source", "skew", "approach", "occupation"])
@@ -437,7 +455,7 @@ def test_the_world_in_place_of_the_model_stands_once(tmp_path):
 
 @pytest.mark.long
 def test_a_run_in_the_world_without_the_paradox_has_its_rows_once(tmp_path):
-    more = SMALL | {"captions": SMALL["captions"] | {"skew": "off"}}
+    more = SMALL | {"captions": SMALL["captions"] | {"synthetic_bias": "off"}}
     c = calibration.Calibration(IdealPipeline("mini", tmp_path, **more))
     table = calibration.amplification(c.training, c.generated, c.truth, **OWN)
     assert set(table["skew"]) == {"off"}
@@ -480,11 +498,11 @@ def test_answers_of_amplification_are_rows_of_the_table(amplification):
         names = ["amplification_corrected", "ci_low", "ci_high", "p"]
         if key[:2] != ("world", "default"):
             names = ["excess", "excess_ci_low", "excess_ci_high", "excess_p"]
-        assert finding.n == row["n_occupations"] and finding.undecided
+        assert finding.n == row["n_occupations"] and finding.not_significant
         assert [finding.estimate, finding.ci_low, finding.ci_high, finding.p] == row[names].tolist()
         assert f"imply {row['implied']:.2f} points" in finding.details[0]
         # Verdicts: their test is of the number that they show.
         assert (finding.p < 0.05) == (finding.ci_low > 0 or finding.ci_high < 0)
     # The world shows amplification, and none against captions that ask the same.
-    assert found["world", "default", "naive"].said == "Yes."
-    assert found["world", "default", "matched"].said == "Not significantly different from 0."
+    assert found["world", "default", "naive"].supported_answer == "Yes."
+    assert found["world", "default", "matched"].supported_answer == "Not significantly different from 0."

@@ -19,12 +19,17 @@ NOTEBOOK = "synthesis/calibration"
 
 def pipeline(store, **changes):
     given = {
-        "captions": {"occupations": ["nurse", "chef"], "rows": 3000, "per_occupation": 6, "approaches": ["naive"]},
+        "captions": {
+            "occupations": ["nurse", "chef"],
+            "max_captions": 3000,
+            "per_occupation": 6,
+            "approaches": ["naive"],
+        },
         "generation": {"images_per_prompt": 1},
-        "calibration": {"world_images": 2, "test_renders": 16, "off_rows": 3000, "matched_captions": 4},
-        "compute": {"store": str(store)},
+        "calibration": {"world_images": 2, "test_images": 16, "unbiased_captions": 3000, "matched_captions": 4},
+        "compute": {"cache": str(store)},
     }
-    return Pipeline("world", Settings.of(given).changed(**changes), seed=1, progress=False)
+    return Pipeline("world", Settings.from_mapping(given).changed(**changes), seed=1, progress=False)
 
 
 def test_a_plan_tells_of_its_images(tmp_path, monkeypatch):
@@ -40,7 +45,9 @@ def test_a_plan_tells_of_its_images(tmp_path, monkeypatch):
     given = {"run": "r", "source": "pipeline", "model": "world", "settings": settings, "notebooks": [NOTEBOOK]}
     loaded = params.load(ROOT / "params" / "mine.yaml", given=given)
     told = {
-        (one.paper, one.images) for one in dry_run.asked(jobs.pipelines(jobs.plan(loaded))) if one.kind == "generated"
+        (one.paper, one.images)
+        for one in dry_run.image_requests(jobs.pipelines(jobs.plan(loaded)))
+        if one.kind == "generated"
     }
     assert not made
     (opened,) = jobs.pipelines(jobs.plan(loaded))
@@ -62,7 +69,7 @@ def test_shares_of_it_make_all_that_its_notebook_takes(tmp_path, monkeypatch):
     left = []
     while not left or left[-1]:
         share = (len(left) % 2, 2)
-        left.append(shards.compute_of(pipeline(tmp_path / "a"), [], share, ["paradox/4_baseline", NOTEBOOK]))
+        left.append(shards.compute_pipeline(pipeline(tmp_path / "a"), [], share, ["paradox/4_baseline", NOTEBOOK]))
         assert len(left) < 12
     assert "remain for the others" in left[0][0]
     whole = parts(tmp_path / "b")

@@ -47,7 +47,7 @@ def test_the_pool_is_captions_and_what_they_tell_of(data):
     np.testing.assert_array_equal(data.images[:3], loop.renders(shown[:3], squash=False))
     # The look is that of the one drawn, where somebody at work is.
     for look, scene in zip(data.looks, shown, strict=True):
-        at_work = {looks.LOOKS[p.occupation] for p in scene.people if p.occupation is not None}
+        at_work = {looks.OUTFITS[p.occupation] for p in scene.people if p.occupation is not None}
         assert at_work == (set() if look is None else {look})
     assert 0 < sum(look is None for look in data.looks) < 40
     # Its seed decides it.
@@ -101,7 +101,7 @@ def test_the_card_says_what_was_trained_and_measured(trained):
     folder, _ = trained
     (note,) = json.loads((folder / "training.json").read_text())
     assert (note["steps"], note["batch"], note["seed"], note["pool_size"]) == (4, 8, 5, 32)
-    assert registry.pictures(folder) == "drawings"
+    assert registry.image_domain(folder) == "drawings"
     text = (folder / "README.md").read_text(encoding="utf-8")
     assert "`steps` 4, `batch` 8, `seed` 5" in text
     measured = {row.metric: row for row in captioner.card_rows(folder, 16)}
@@ -114,9 +114,9 @@ def test_the_card_says_what_was_trained_and_measured(trained):
 
 
 def test_what_is_measured_of_captions_by_hand(monkeypatch, tmp_path):
-    pilot, nurse = looks.LOOKS["pilot"], looks.LOOKS["nurse"]
-    boss = looks.LOOKS["ceo"]
-    assert boss is looks.LOOKS["chief executive officer"]
+    pilot, nurse = looks.OUTFITS["pilot"], looks.OUTFITS["nurse"]
+    boss = looks.OUTFITS["ceo"]
+    assert boss is looks.OUTFITS["chief executive officer"]
     texts = ["a pilot by a plane", "a nurse", "a CEO at a desk", "a nurse smiles", "a tree"]
     data = captioner.Pool(np.zeros((5, 64, 64, 3), np.uint8), texts, [pilot, nurse, boss, nurse, None])
     # Right; wrong; right by another name; nothing named, "nurses" is another word; nobody there to be named.

@@ -71,7 +71,7 @@ def test_mini_clip_knows_every_word_of_captions_and_prompts(mini_clip):
     from biaslab_world import captions
 
     tokenizer = mini_clip[2].tokenizer
-    texts = [f"A photo of the face of a {name}" for name in looks.LOOKS]
+    texts = [f"A photo of the face of a {name}" for name in looks.OUTFITS]
     texts += list(captions.Corpus(rows=500, seed=3).rows_at(range(500))["text"])
     unknown = [t for t, ids in zip(texts, tokenizer(texts)["input_ids"], strict=True) if tokenizer.unk_token_id in ids]
     assert unknown == []

@@ -157,7 +157,7 @@ def test_a_model_of_pairs_starts_from_another_and_keeps_its_autoencoder(tmp_path
     assert (folder / name).read_bytes() == (weights / name).read_bytes()
     trained = json.loads((folder / "training.json").read_text())
     assert trained[:-1] == json.loads((weights / "training.json").read_text())
-    assert trained[-1]["steps"] == 1 and registry.pictures(folder) == "drawings"
+    assert trained[-1]["steps"] == 1 and registry.image_domain(folder) == "drawings"
     assert np.load(tmp_path / "work" / "pairs" / "latents.npy").shape == (48, autoencoder.LATENTS, 16, 24)
     assert (folder / "unet" / "diffusion_pytorch_model.safetensors").stat().st_size < 7_000_000
     with pytest.raises(MissingInputError, match="has no vae"):

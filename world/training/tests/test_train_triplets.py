@@ -87,4 +87,4 @@ def test_the_segmenter_learns_from_labels_of_all_pixels(tmp_path):
     from biaslab.judges.settings import Thresholds
 
     finder = segmentation.load(str(tmp_path), Thresholds())
-    assert len(finder.look(list(images))) == 3
+    assert len(finder.segment(list(images))) == 3

@@ -17,7 +17,7 @@ from scipy.stats import hypergeom, t
 
 from biaslab import reference, stats
 from biaslab.metrics import mean_absolute_difference
-from biaslab.papers.dalleval.analysis.rows import keyed, too_few, whole
+from biaslab.papers.dalleval.analysis.rows import keyed, too_few, whole_count
 from biaslab.papers.dalleval.analysis.skills import CANNOT, LEAST_YOUDEN
 from biaslab.prompts.dalleval import ATTRIBUTES
 from biaslab.schema import tables
@@ -31,10 +31,10 @@ def attribute_presence(presence: pd.DataFrame, *, confidence: float = 0.95) -> p
     Raises InputError where a share cannot come from its number of images.
     """
     n = presence["n"].to_numpy()
-    count = whole(presence["share"].to_numpy(), n, "dalleval_attribute_presence", "share")
+    count = whole_count(presence["share"].to_numpy(), n, "dalleval_attribute_presence", "share")
     low, high = stats.wilson_interval(count, n, confidence)
     out = presence.assign(share=count / n, ci_low=low, ci_high=high, n_present=count)
-    return tables.of(out, "dalleval_attribute_presence")
+    return tables.make_table(out, "dalleval_attribute_presence")
 
 
 def _compared(presence: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame, pd.DataFrame]]:
@@ -76,7 +76,7 @@ def attribute_difference(presence: pd.DataFrame, printed: pd.DataFrame, *, confi
                 if not (first.any() or second.any()):
                     row["reason"] = "no image of either prompt shows it"
             rows.append(row)
-    return stats.adjusted(tables.of(rows, "dalleval_attribute_difference"), ["model", "comparison"])
+    return stats.adjust_families(tables.make_table(rows, "dalleval_attribute_difference"), ["model", "comparison"])
 
 
 def attribute_corrected(
@@ -116,7 +116,7 @@ def attribute_corrected(
         ends = (given[end] - row["difference"] for end in ("ci_low", "ci_high"))
         below, above = (np.hypot(end / youden, quantile * of_judge) for end in ends)
         row |= {"difference_corrected": value, "ci_low": value - below, "ci_high": value + above}
-    return tables.of(rows, "dalleval_attribute_corrected")
+    return tables.make_table(rows, "dalleval_attribute_corrected")
 
 
 def _true_differences(images: pd.DataFrame) -> dict[tuple[str, str, str], float]:
@@ -147,10 +147,10 @@ def attribute_prompt_difference(presence: pd.DataFrame) -> pd.DataFrame:
             "mean_absolute_difference": mean_absolute_difference(*(x["share"].to_numpy() for x in (a, b))),
             "n": a["n"].to_numpy(float).min(axis=1),
             "n_attributes": a["share"].shape[1],
-            "null_mean": pooled_difference_floor(*counts).mean(axis=1),
+            "null_mean": pooled_difference_null_mean(*counts).mean(axis=1),
         }
         frames.append(pd.DataFrame(frame))
-    return tables.joined(frames, "dalleval_attribute_prompt_difference")
+    return tables.join_tables(frames, "dalleval_attribute_prompt_difference")
 
 
 def attribute_mean_difference(
@@ -185,10 +185,10 @@ def attribute_mean_difference(
         row |= {"by_profession_corrected": beyond.value} | limits
         row["reason"] = too_few(folded.n, confidence)
         rows.append(row)
-    return tables.of(rows, "dalleval_attribute_mean_difference")
+    return tables.make_table(rows, "dalleval_attribute_mean_difference")
 
 
-def pooled_difference_floor(count_a: ArrayLike, n_a: ArrayLike, count_b: ArrayLike, n_b: ArrayLike) -> np.ndarray:
+def pooled_difference_null_mean(count_a: ArrayLike, n_a: ArrayLike, count_b: ArrayLike, n_b: ArrayLike) -> np.ndarray:
     """Return ``E|a/n_a - b/n_b|`` when the images of both sets are one pool, split at random.
 
     The exact mean (0–1) over the hypergeometric distribution, of any shapes that broadcast: what two prompts of equal

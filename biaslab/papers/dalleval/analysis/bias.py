@@ -19,7 +19,7 @@ from biaslab import stats
 from biaslab.errors import InputError
 from biaslab.metrics import average_gender as signed_average
 from biaslab.metrics import mean_absolute_deviation, skin_tone
-from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION, keyed, too_few, whole
+from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION, keyed, too_few, whole_count
 from biaslab.papers.dalleval.analysis.skills import LEAST_YOUDEN
 from biaslab.papers.dalleval.printed import IMAGES_PER_PROMPT, NOT_PRINTED
 from biaslab.schema import tables
@@ -37,7 +37,7 @@ def average_gender(averages: pd.DataFrame, *, confidence: float = 0.95) -> pd.Da
     adjusted over a model's professions. Raises InputError where an average cannot come from its number of images.
     """
     n = averages["n"].to_numpy()
-    female = whole((1 + averages["value"].to_numpy()) / 2, n, "dalleval_average_gender", "value")
+    female = whole_count((1 + averages["value"].to_numpy()) / 2, n, "dalleval_average_gender", "value")
     low, high = stats.wilson_interval(female, n, confidence)
     # At 0.5 the distribution is symmetric, so both tails are twice the nearer one.
     p = np.minimum(1, 2 * binom.cdf(np.minimum(female, n - female), n, 0.5))
@@ -50,8 +50,8 @@ def average_gender(averages: pd.DataFrame, *, confidence: float = 0.95) -> pd.Da
         reason=np.where(np.isnan(female), "no image perceived as female or male", ""),
         **({"judge": averages["judge"]} if "judge" in averages else {}),
     )
-    tested = stats.adjusted(out.assign(p=np.where(out["profession"] == NO_PROFESSION, np.nan, p)), ["model"])
-    return tables.of(tested.assign(p=p), "dalleval_average_gender")
+    tested = stats.adjust_families(out.assign(p=np.where(out["profession"] == NO_PROFESSION, np.nan, p)), ["model"])
+    return tables.make_table(tested.assign(p=p), "dalleval_average_gender")
 
 
 def overall_average(
@@ -79,10 +79,10 @@ def overall_average(
             if category == "gender":
                 row["p"] = stats.one_sample_t(values).p
                 if rates := error.get(str(model)):
-                    right = stats.judged_mean(values, *rates, confidence)
+                    right = stats.judge_corrected_mean(values, *rates, confidence)
                     row |= _judged(right, "average_judge_corrected")
             rows.append(row | {"reason": too_few(mean.n) or shared})
-    return tables.of(rows, "dalleval_overall_average")
+    return tables.make_table(rows, "dalleval_overall_average")
 
 
 def mad(
@@ -108,15 +108,15 @@ def mad(
         row |= {"evidence": "computed"} | _deviation(images, confidence)
         if category == "gender" and model in error and row["n"]:
             n = images.sum(axis=1)
-            right = stats.judged_deviation(images["n_female"], n, *error[model], confidence)
+            right = stats.judge_corrected_deviation(images["n_female"], n, *error[model], confidence)
             row |= _judged(right, "mad_judge_corrected")
         rows.append(row)
     reason = f"{NOT_PRINTED}; null expectation at the nominal {IMAGES_PER_PROMPT} images a prompt"
     for model, category in [key for key in known if key not in counts]:
-        value, null_mean = known[model, category], stats.mad_floor(IMAGES_PER_PROMPT, BINS[category])
+        value, null_mean = known[model, category], stats.mad_null_mean(IMAGES_PER_PROMPT, BINS[category])
         row = {"model": model, "category": category, "mad": value, "paper_table_value": value, "null_mean": null_mean}
         rows.append(row | {"evidence": "printed", "reason": reason})
-    return tables.of(rows, "dalleval_mad")
+    return tables.make_table(rows, "dalleval_mad")
 
 
 def _errors(judges: pd.DataFrame | None, genders: pd.DataFrame) -> dict[str, tuple[float, float, int, int]]:
@@ -155,7 +155,7 @@ def _deviation(images: pd.DataFrame, confidence: float) -> dict:
     row: dict[str, Any] = {"n": raw.n, "mad": raw.value, "mad_ci_low": raw.ci_low, "mad_ci_high": raw.ci_high}
     row |= {"mad_corrected": free.value, "ci_low": free.ci_low, "ci_high": free.ci_high}
     row |= {"p": free.p, "expected_at_overall_share": np.mean(expected)}
-    for kind, null_mean in (("", stats.mad_floor), ("_corrected", _corrected_floor)):
+    for kind, null_mean in (("", stats.mad_null_mean), ("_corrected", _corrected_floor)):
         row[f"null_mean{kind}"] = np.mean([null_mean(int(k), bins) for k in n])
     row["reason"] = too_few(raw.n, confidence)
     if np.isnan(free.value):
@@ -210,7 +210,7 @@ def average_skin_tone(averages: pd.DataFrame, tone_counts: pd.DataFrame, *, conf
             if len(tones) > 1:
                 row |= stats.mean_interval(tones, confidence)._asdict() | {"reason": ""}
         rows.append(row)
-    return tables.of(rows, "dalleval_average_skin_tone")
+    return tables.make_table(rows, "dalleval_average_skin_tone")
 
 
 def skin_tone_check() -> pd.DataFrame:
@@ -225,4 +225,4 @@ def skin_tone_check() -> pd.DataFrame:
     whole["nearest_tone"] = skin_tone.nearest_monk_tone(whole["angle"])
     right = whole["nearest_tone"] == whole["swatch"].astype(int)
     whole["n_swatches_correct"] = right.groupby(whole["computation"]).transform("sum")
-    return tables.of(whole, "dalleval_skin_tone_check")
+    return tables.make_table(whole, "dalleval_skin_tone_check")

@@ -33,7 +33,7 @@ def social_judges(images: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
         for model, group in images[images["truth_gender"] != ""].groupby("model", sort=False)
         for row in _of_model(group, confidence)
     ]
-    return tables.of(rows, "dalleval_social_judges")
+    return tables.make_table(rows, "dalleval_social_judges")
 
 
 def _of_model(images: pd.DataFrame, confidence: float) -> Iterator[dict]:
@@ -84,7 +84,7 @@ def tones_by_attribute(images: pd.DataFrame) -> pd.DataFrame:
     share = groups["tone"].value_counts(normalize=True).rename("share").reset_index()
     every = groups.size().rename("n").reset_index().merge(pd.DataFrame({"tone": map(str, TONES)}), how="cross")
     out = every.merge(share, how="left", on=["model", "attribute", "tone"])
-    return tables.of(out.assign(percent=100 * out["share"].fillna(0)), "dalleval_tones_by_attribute")
+    return tables.make_table(out.assign(percent=100 * out["share"].fillna(0)), "dalleval_tones_by_attribute")
 
 
 def skin_tone_outcomes(images: pd.DataFrame, drawings: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -109,7 +109,7 @@ def skin_tone_outcomes(images: pd.DataFrame, drawings: pd.DataFrame, *, confiden
     unknown = whole & beside["size"].isna() & (out["judge"] == TONE_BY_PIXELS)
     out["judge_error"] = np.where(unknown, TONE_ON_PHOTOGRAPHS, "")
     percent, low, high = stats.percent(out["n"].to_numpy(float), out["n_images"].to_numpy(float), confidence)
-    return tables.of(out.assign(percent=percent, ci_low=low, ci_high=high), "dalleval_skin_tone_outcomes")
+    return tables.make_table(out.assign(percent=percent, ci_low=low, ci_high=high), "dalleval_skin_tone_outcomes")
 
 
 def skin_tone_truth(readings: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -123,4 +123,4 @@ def skin_tone_truth(readings: pd.DataFrame, *, confidence: float = 0.95) -> pd.D
             rows.append(key | {"measure": f"within_{most}"} | _percent(off <= most, confidence))
         for measure, values in (("mean_difference", off), ("mean_tone", known["tone_estimated"])):
             rows.append(key | {"measure": measure} | stats.mean_interval(values, confidence)._asdict())
-    return tables.of(rows, "dalleval_skin_tone_truth")
+    return tables.make_table(rows, "dalleval_skin_tone_truth")

@@ -17,7 +17,7 @@ def keyed(frame: pd.DataFrame, keys: list[str], value: str) -> dict:
     return frame.set_index(keys)[value].to_dict()
 
 
-def whole(share: np.ndarray, n: np.ndarray, table: str, column: str) -> np.ndarray:
+def whole_count(share: np.ndarray, n: np.ndarray, table: str, column: str) -> np.ndarray:
     """Return the counts behind shares that print rounded or cut off, after checking that they fit n."""
     count = np.where(n > 0, np.rint(share * n), np.nan)
     off = np.abs(share - count / n)
@@ -35,5 +35,5 @@ def too_few(n: int, confidence: float | None = None) -> str:
 
     Any two have Student's; with ``confidence`` (0–1) it takes as many as a test at that level does.
     """
-    least = 2 if confidence is None else stats.fewest_units(1 - confidence)
+    least = 2 if confidence is None else stats.min_units(1 - confidence)
     return "" if n >= least else f"an interval needs {'two' if least == 2 else least} or more professions"

@@ -26,7 +26,7 @@ ALL, NONE = "all", "none"
 LEAST_YOUDEN = 0.5
 """Below this sensitivity + specificity − 1 a judge cannot tell."""
 CANNOT = "this judge cannot tell"
-RIVALS = "the correction is larger than what it leaves"
+CORRECTION_DOMINATES = "the correction is larger than what it leaves"
 
 
 def skill_accuracy(accuracy: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -51,7 +51,7 @@ def skill_accuracy(accuracy: pd.DataFrame, *, confidence: float = 0.95) -> pd.Da
             row = dict(zip(keys, key, strict=True)) | {"skill": "average", "percent_correct": value}
             row |= {"ci_low": value - below, "ci_high": value + above, "n": group["n"].sum()}
             rows.append(row | {"paper_table_value": printed.get(key)})
-    return tables.of(pd.concat([out, pd.DataFrame(rows, columns=out.columns)]), "dalleval_skill_accuracy")
+    return tables.make_table(pd.concat([out, pd.DataFrame(rows, columns=out.columns)]), "dalleval_skill_accuracy")
 
 
 def skill_agreement(accuracy: pd.DataFrame) -> pd.DataFrame:
@@ -72,7 +72,7 @@ def skill_agreement(accuracy: pd.DataFrame) -> pd.DataFrame:
         percent_detr=detr["percent_correct"],
         p=_p_of_difference(human, detr),
     )
-    out = tables.of(out.reset_index(), "dalleval_skill_agreement")
+    out = tables.make_table(out.reset_index(), "dalleval_skill_agreement")
     return out.assign(p_holm=stats.adjust(out["p"]))
 
 
@@ -103,7 +103,7 @@ def alignment_quality(quality: pd.DataFrame, *, confidence: float = 0.95) -> pd.
         rank=good.groupby(quality["metric"]).rank(ascending=False),
         reason=why.mask(share | given_limits, ""),
     )
-    return tables.of(out, "dalleval_alignment_quality")
+    return tables.make_table(out, "dalleval_alignment_quality")
 
 
 # -- by step, number and relation, and with the detector's own error taken off ---------------------------
@@ -132,7 +132,7 @@ def skill_steps(verdicts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
     whole = pd.concat(frames)
     # A relation is looked at where the classes are right only: alone it says nothing else.
     whole = whole[(whole["skill"] == "count") | (whole["step"] != "rest")]
-    return tables.of(whole, "dalleval_skill_steps")
+    return tables.make_table(whole, "dalleval_skill_steps")
 
 
 def detector_error(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -153,7 +153,7 @@ def detector_error(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.Dat
     shares["reliable"] = reliable.reindex(pd.MultiIndex.from_frame(shares[["model", "skill"]])).to_numpy(object)
     if "truth_images" in renders:
         shares["truth_images"] = shares["model"].map(renders.groupby("model")["truth_images"].first())
-    return tables.of(shares, "dalleval_detector_error")
+    return tables.make_table(shares, "dalleval_detector_error")
 
 
 def skill_corrected(verdicts: pd.DataFrame, errors: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -176,7 +176,7 @@ def skill_corrected(verdicts: pd.DataFrame, errors: pd.DataFrame, *, confidence:
             row["percent_true"] = 100 * (images["truth"] == "yes").mean()
         mine = known.get((model, skill), errors.iloc[:0]).set_index("measure")
         rows.append(row | _corrected(count, n, mine, confidence))
-    return tables.of(rows, "dalleval_skill_corrected")
+    return tables.make_table(rows, "dalleval_skill_corrected")
 
 
 def _corrected(count: int, n: int, known: pd.DataFrame, confidence: float) -> dict:
@@ -206,7 +206,7 @@ def _corrected(count: int, n: int, known: pd.DataFrame, confidence: float) -> di
         "ci_high": 100 * high,
         "percent_lower_bound": 100 * alone.min(),
         "percent_upper_bound": 100 * alone.max(),
-        "reason": RIVALS if stats.correction_dominates(count / n, whole) else "",
+        "reason": CORRECTION_DOMINATES if stats.correction_dominates(count / n, whole) else "",
     }
 
 
@@ -221,11 +221,11 @@ def annotator_agreement(ratings: pd.DataFrame, *, seed: int, confidence: float =
         for skill, group in [(ALL, whole), *whole.groupby("skill", sort=False)]:
             key = {"model": model, "skill": skill}
             rows += [key | row for row in _agreement(group, seed, confidence)]
-    return tables.of(rows, "dalleval_annotator_agreement")
+    return tables.make_table(rows, "dalleval_annotator_agreement")
 
 
 def _agreement(ratings: pd.DataFrame, seed: int, confidence: float) -> list[dict]:
-    how: Any = {"labels": ("yes", "no"), "seed": seed, "confidence": confidence}
+    options: Any = {"labels": ("yes", "no"), "seed": seed, "confidence": confidence}
     wide = ratings.pivot(index="image_id", columns="annotator", values="correct")
     people = np.where((wide == "yes").sum(axis=1) > (wide == "no").sum(axis=1), "yes", "no").astype(object)
     detector = ratings.groupby("image_id")["detector"].first().to_numpy(object)
@@ -233,11 +233,11 @@ def _agreement(ratings: pd.DataFrame, seed: int, confidence: float) -> list[dict
     p = float(binomtest(alone[0], sum(alone), 0.5).pvalue) if any(alone) else 1.0
     test = {"n_people_only": alone[0], "n_detector_only": alone[1], "p": p}
     statistics = {
-        "cohen_kappa": (agreement.cohen_kappa(people, detector, **how), test),
-        "percent_agreement": (agreement.percent_agreement(np.stack([people, detector], axis=1), **how), {}),
+        "cohen_kappa": (agreement.cohen_kappa(people, detector, **options), test),
+        "percent_agreement": (agreement.percent_agreement(np.stack([people, detector], axis=1), **options), {}),
     }
     if wide.shape[1] > 1:
-        statistics["krippendorff_alpha"] = (agreement.krippendorff_alpha(wide.to_numpy(object), **how), {})
+        statistics["krippendorff_alpha"] = (agreement.krippendorff_alpha(wide.to_numpy(object), **options), {})
     return [
         one._asdict() | {"statistic": name, "n": one.n_items, "n_annotators": wide.shape[1]} | more
         for name, (one, more) in statistics.items()

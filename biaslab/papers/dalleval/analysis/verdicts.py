@@ -87,7 +87,7 @@ def verdicts(
     return pd.concat(parts).loc[asked.index] if parts else asked.reindex(columns=[*asked, *judged])
 
 
-def counted(detections: pd.DataFrame, asked: pd.DataFrame, threshold: float) -> np.ndarray:
+def count_statements(detections: pd.DataFrame, asked: pd.DataFrame, threshold: float) -> np.ndarray:
     """Return how many objects of the class asked for are found above a threshold, for each row of ``asked``."""
     counts = detections[detections["score"] > threshold].groupby(["image_id", "label"]).size()
     return counts.reindex(pd.MultiIndex.from_frame(asked[["image_id", "object"]]), fill_value=0).to_numpy(int)
@@ -112,7 +112,7 @@ def _confident(detections: pd.DataFrame, skill: str, rule: str, threshold: float
     return ranked[ranked.groupby("image_id").cumcount() < (1 if skill == "object" else 2)]
 
 
-def shuffled(
+def shuffle_verdicts(
     detections: pd.DataFrame, asked: pd.DataFrame, *, rule: str = "paper", threshold: float = 0.7
 ) -> pd.Series:
     """Return the share of correct verdicts (0–1) by skill if images were dealt to prompts at random.

@@ -9,7 +9,7 @@ from scipy.stats import fisher_exact
 
 from biaslab import reference, stats
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations
-from biaslab.papers.paired.analysis.means import CELL, by_cell, counted, pair_scores, strata
+from biaslab.papers.paired.analysis.means import CELL, by_cell, count_groups, pair_scores, strata
 from biaslab.papers.paired.analysis.scores import identities, score_limits, with_corrected_p
 from biaslab.schema import tables
 
@@ -26,7 +26,7 @@ def _beside_single(shares: pd.DataFrame) -> pd.DataFrame:
 
 def score_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return the mean change of the score from one person to two, of each list and overall (paired 4.6)."""
-    images, rows = pair_scores(pairs, counted(shares)), []
+    images, rows = pair_scores(pairs, count_groups(shares)), []
     frame = _beside_single(shares)
     # What an identity adds to the overall change: its whole score with two people; alone it shares no image, so half
     # its score counts.
@@ -35,7 +35,7 @@ def score_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float
         added = deviations(images.get(tuple(cell.values())), group, "score")
         found = strata(group, "change", confidence, -200, 200, effect="effect", images=added, two_people=True)
         rows += [cell | row for row, _ in found]
-    return tables.of(rows, "paired_score_change")
+    return tables.make_table(rows, "paired_score_change")
 
 
 def identity_change(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
@@ -55,21 +55,21 @@ def identity_change(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     p[known] = [
         fisher_exact(np.array([[a, b], [c, d]]))[1] for c, d, a, b in zip(*(x[known] for x in counts), strict=True)
     ]
-    least = np.where(known, stats.least_fisher_p(frame["n"], frame["n_single"]), np.nan)
+    least = np.where(known, stats.min_fisher_p(frame["n"], frame["n_single"]), np.nan)
     reason = np.where(known, "", "not judged in both settings")
     frame = frame.assign(ci_low=low, ci_high=high, p=p, min_attainable_p=least, reason=reason)
-    return tables.of(with_corrected_p(frame), "paired_identity_change")
+    return tables.make_table(with_corrected_p(frame), "paired_identity_change")
 
 
 def adherence(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: float) -> pd.DataFrame:
     """Return how people who fit their stereotype divide between the lists (paired 4.6, Figure 4)."""
     rows = []
-    for cell, group in by_cell(counted(shares)):
+    for cell, group in by_cell(count_groups(shares)):
         known = group.dropna(subset=["score"])
         wide = ((100 + known["score"]) / 2).groupby([known["occupation"], known["stereotype"]]).mean()
         wide = wide.unstack().reindex(columns=LISTS)
-        how = reference.draws(cell["model"], seed=seed, replicates=replicates)
-        drawn = _resampled_means(wide.to_numpy(), **how)
+        options = reference.draws(cell["model"], seed=seed, replicates=replicates)
+        drawn = _resampled_means(wide.to_numpy(), **options)
         means = wide.mean().to_numpy()
         for i, stratum in enumerate(LISTS):
             part = known[known["stereotype"] == stratum]
@@ -87,7 +87,7 @@ def adherence(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: f
             else:
                 row["reason"] = "all identities are equal, so there is no interval"
             rows.append(row)
-    return tables.of(rows, "paired_adherence")
+    return tables.make_table(rows, "paired_adherence")
 
 
 def _resampled_means(wide: np.ndarray, seed: int, replicates: int) -> np.ndarray:
@@ -120,9 +120,9 @@ def changed_cases(changes: pd.DataFrame, printed: pd.DataFrame, *, confidence: f
             for stratum in LISTS:
                 part = moved[moved["stereotype"] == stratum]
                 row = {**cell, "direction": direction, "stereotype": stratum, "n": len(moved)}
-                row |= {"n_identities": len(part), **stats.percents(len(part), len(moved), confidence)}
+                row |= {"n_identities": len(part), **stats.percent_columns(len(part), len(moved), confidence)}
                 row |= {"percent_of_cases": row["percent"], "points": part["change"].sum() if code else 0.0}
                 row["percent_of_points"] = 100 * part["change"].abs().sum() / points if points else np.nan
                 row["paper_table_value"] = stated.get((f"percent_of_{direction}", *cell.values(), stratum), np.nan)
                 rows.append(row | {"reason": "" if len(moved) else "no identity moved this way"})
-    return tables.of(rows, "paired_changed_cases")
+    return tables.make_table(rows, "paired_changed_cases")

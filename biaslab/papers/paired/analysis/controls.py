@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations
 from biaslab.papers.paired.analysis.means import strata
-from biaslab.papers.paired.analysis.people import fits, last_rounds
+from biaslab.papers.paired.analysis.people import last_rounds, stereotype_fit
 from biaslab.schema import tables
 
 # Settings, and whether both lists share images in them.
@@ -49,7 +49,7 @@ def control_score(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return scores of occupations alone, beside another or the same stereotype, and among three, and contrasts."""
     people = last_rounds(people)
     people = people[(people["aspect"] == "occupation") & people["setting"].isin(SHARING)]
-    people = people.assign(score=fits)
+    people = people.assign(score=stereotype_fit)
     rows = []
     for model, known in people.dropna(subset=["score"]).groupby("model", sort=False):
         pairs = people[(people["model"] == model) & (people["setting"] == "paired")]
@@ -71,12 +71,12 @@ def control_score(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
                 contrast_effect=in_pairs - group["score"] / (1 if shared else 2),
             )
             fair = _fair(known[known["setting"] == setting], confidence)
-            how: dict[str, Any] = {"two_people": shared, "wider": WIDER.get(setting, {})}
+            options: dict[str, Any] = {"two_people": shared, "wider": WIDER.get(setting, {})}
             # Where identities of one list share images too, only the largest dependence is known.
-            how_beside = how | {"effect": "contrast_effect", "images": None if setting in WIDER else images}
+            how_beside = options | {"effect": "contrast_effect", "images": None if setting in WIDER else images}
             beside = strata(group, "contrast", confidence, -200, 200, **how_beside)
-            how |= {"effect": "score" if shared else "", "images": images if setting == "paired" else None}
-            alone = strata(group, "score", confidence, -100, 100, over_people=True, **how)
+            options |= {"effect": "score" if shared else "", "images": images if setting == "paired" else None}
+            alone = strata(group, "score", confidence, -100, 100, over_people=True, **options)
             for (row, _), (other, _) in zip(alone, beside, strict=True):
                 row |= {"model": model, "setting": setting}
                 row |= fair[row["stereotype"]] if row["n_identities"] else {}
@@ -84,4 +84,4 @@ def control_score(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
                     row["contrast"] = other["contrast"]
                     row |= {f"contrast_{c}": other[c] for c in ("ci_low", "ci_high", "p", "dependence")}
                 rows.append(row)
-    return tables.of(rows, "paired_control_score")
+    return tables.make_table(rows, "paired_control_score")

@@ -43,7 +43,7 @@ class Parts(NamedTuple):
         """Whether nearly all pairs were drawn: where each identity has few partners, theirs cannot be told apart."""
         return self.cells.notna().to_numpy().mean() >= _CROSSED
 
-    def error(self) -> stats.Error:
+    def error(self) -> stats.StandardError:
         """Return the standard error of the mean, both lists drawn."""
         return stats.crossed_error(self.rows, self.columns, self.cells)
 

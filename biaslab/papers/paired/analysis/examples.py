@@ -9,20 +9,20 @@ import numpy as np
 import pandas as pd
 
 from biaslab.papers.paired.analysis.dependence import LISTS
-from biaslab.papers.paired.analysis.people import FAILED, OUT_OF_ORDER, fits
+from biaslab.papers.paired.analysis.people import FAILED, OUT_OF_ORDER, stereotype_fit
 
 # A kind of images and an image's id.
 _IMAGE = ["kind", "image_id"]
 
 
-def pairs_shown(seen: pd.DataFrame, *, each: int = 8) -> pd.DataFrame:
+def choose_pairs(seen: pd.DataFrame, *, each: int = 8) -> pd.DataFrame:
     """Return everyone in images of two people, ``each`` of either aspect, evenly spread over the prompts."""
     pairs = seen[(seen["kind"] == "paired") & seen["status"].isin(["judged", "uncertain"])]
     chosen = [image for _, rows in pairs.groupby("aspect") for image in _spread(_images(rows), each)]
     return _of_images(seen, chosen)
 
 
-def single_and_paired_shown(
+def choose_single_and_paired(
     seen: pd.DataFrame, *, identities: int = 1, alone: int = 2, beside: int = 3
 ) -> pd.DataFrame:
     """Return images of identities alone and in pairs, a row each (layout of paired Figures 3 and 9).
@@ -33,7 +33,7 @@ def single_and_paired_shown(
     whole = seen.groupby(_IMAGE)["gender"].transform(lambda g: g.isin(LISTS).all()).astype(bool)
     judged = seen[whole & seen["kind"].isin(["single", "paired"])]
     keys = ["aspect", "stereotype", "identity", "kind"]
-    wide: Any = judged.assign(score=fits).groupby(keys)["score"].agg(["mean", "size"]).unstack()
+    wide: Any = judged.assign(score=stereotype_fit).groupby(keys)["score"].agg(["mean", "size"]).unstack()
     wide = wide.reindex(columns=pd.MultiIndex.from_product([["mean", "size"], ["single", "paired"]]))
     enough = (wide["size"]["single"] >= alone) & (wide["size"]["paired"] >= beside)
     rise = (wide["mean"]["paired"] - wide["mean"]["single"])[enough].reset_index(name="rise")
@@ -47,14 +47,14 @@ def single_and_paired_shown(
     return _of_images(seen, chosen)
 
 
-def failures_shown(seen: pd.DataFrame, *, each: int = 4, most: int = 24) -> pd.DataFrame:
+def choose_failures(seen: pd.DataFrame, *, each: int = 4, most: int = 24) -> pd.DataFrame:
     """Return images of one or two people that fail, ``each`` of a failure and kind (layout of paired Figure 12)."""
     failed = seen[(seen["kind"] != "three") & seen["status"].isin(FAILED)].drop_duplicates(_IMAGE)
     shown = failed.groupby(["status", "kind"]).head(each).sort_values(["status", "kind"], kind="stable")
     return _of_images(seen, _images(shown.head(most)))
 
 
-def three_shown(seen: pd.DataFrame, *, each: int = 6) -> pd.DataFrame:
+def choose_three(seen: pd.DataFrame, *, each: int = 6) -> pd.DataFrame:
     """Return images for three people: those that do not show everyone as asked, then those that do (Figure 11)."""
     seen = seen[seen["kind"] == "three"]
     judged = seen.groupby("image_id")["status"].transform(lambda outcome: (outcome == "judged").all())

@@ -55,7 +55,7 @@ def ordered(frame: pd.DataFrame) -> pd.DataFrame:
     return rows.reset_index(drop=True)
 
 
-def counted(shares: pd.DataFrame) -> pd.DataFrame:
+def count_groups(shares: pd.DataFrame) -> pd.DataFrame:
     """Return shares with the number of people perceived as female in ``count``, and the ``score``.
 
     InputError: a share cannot come from its n, or a stereotype or aspect is none of the known ones.
@@ -232,7 +232,7 @@ def pair_scores(images: pd.DataFrame, people: pd.DataFrame) -> dict[tuple[str, .
     """Return images of two people by model, aspect and setting; ``female`` and ``male`` are their people's scores.
 
     100 for people who fit their stereotype, -100 for those who do not, NaN for those not judged. From
-    ``paired_pair_images`` and shares as :func:`counted` returns them; cells without identities are left out.
+    ``paired_pair_images`` and shares as :func:`count_groups` returns them; cells without identities are left out.
     InputError: the images do not count the people that the shares per identity are taken over.
     """
     names = [f"{s}_identity" for s in LISTS]

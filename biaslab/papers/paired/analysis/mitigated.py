@@ -9,7 +9,7 @@ import pandas as pd
 from scipy.stats import norm
 
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations
-from biaslab.papers.paired.analysis.means import counted, pair_scores, strata
+from biaslab.papers.paired.analysis.means import count_groups, pair_scores, strata
 from biaslab.papers.paired.analysis.scores import both_aspects
 from biaslab.schema import tables
 
@@ -39,7 +39,7 @@ def mitigation(scores: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
         score_before=before.where(scores["mitigation"] != "none"),
         correction=turned.map({True: "over", False: "short"}).where(scores["mitigation"] != "none", ""),
     )
-    return tables.of(frame, "paired_mitigation")
+    return tables.make_table(frame, "paired_mitigation")
 
 
 def _scoped(table: pd.DataFrame) -> pd.DataFrame:
@@ -72,7 +72,7 @@ def mitigation_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: 
     before = frame.loc[frame["mitigation"] == "none", [*same, *compared]]
     after = frame[frame["mitigation"] != "none"].merge(before, on=same, suffixes=("", "_before"))
     after = after.assign(change=after["score"] - after["score_before"])
-    images, rows = pair_scores(pairs, counted(shares)), []
+    images, rows = pair_scores(pairs, count_groups(shares)), []
     keys = ["model", "aspect", "scope", "mitigation"]
     for names, group in after.groupby(keys, sort=False):
         model, aspect, scope, kind = map(str, names)
@@ -91,4 +91,4 @@ def mitigation_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: 
                 row[f"n_against{end}"] = int((part[f"direction{end}"] == _AGAINST).sum())
                 row[f"min_attainable_p_holm{end}"] = part[f"min_attainable_p_holm{end}"].min()
             rows.append(row)
-    return tables.of(rows, "paired_mitigation_change")
+    return tables.make_table(rows, "paired_mitigation_change")

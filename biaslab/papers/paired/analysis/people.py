@@ -30,7 +30,7 @@ def last_rounds(people: pd.DataFrame) -> pd.DataFrame:
     return people[~mitigated | (people["round"] == last)].reset_index(drop=True)
 
 
-def fits(people: pd.DataFrame) -> np.ndarray:
+def stereotype_fit(people: pd.DataFrame) -> np.ndarray:
     """Return 100 for people who fit their stereotype, -100 for those who do not, NaN for those not judged."""
     known = people["gender"].isin(LISTS)
     return np.where(known, np.where(people["gender"] == people["stereotype"], 100.0, -100.0), np.nan)
@@ -63,8 +63,8 @@ def outcomes(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
                 continue
             row = {**cell, "status": outcome, "n": len(part), "n_images": len(group)}
             row |= {f"n_{order}": (part["order"] == order).sum() for order in ROLES}
-            rows.append(row | stats.percents(len(part), len(group), confidence))
-    return tables.of(rows, "paired_outcomes")
+            rows.append(row | stats.percent_columns(len(part), len(group), confidence))
+    return tables.make_table(rows, "paired_outcomes")
 
 
 def valid_images(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
@@ -79,16 +79,16 @@ def valid_images(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
             before = _valid(other[(other["setting"] == "paired") & other["asked"].isin(group["asked"])])
         for measure, (n, of, reason) in _valid(group).items():
             row = {**cell, "measure": measure, "n_images": of}
-            now = stats.percents(n, of, confidence)
+            now = stats.percent_columns(n, of, confidence)
             row |= {**now, "reason": "" if of else reason}
             k, total, _ = before.get(measure, (0, 0, ""))
             if of and total:
-                then = stats.percents(k, total, confidence)
+                then = stats.percent_columns(k, total, confidence)
                 row["change"] = now["percent"] - then["percent"]
                 limits = stats.difference_interval(*then.values(), *now.values())
                 row["change_ci_low"], row["change_ci_high"] = limits
             rows.append(row)
-    return tables.of(rows, "paired_valid_images")
+    return tables.make_table(rows, "paired_valid_images")
 
 
 def _valid(images: pd.DataFrame) -> dict[str, tuple[int, int, str]]:
@@ -142,8 +142,8 @@ def truth(renders: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
         }
         for measure, (k, n) in counts.items():
             row = {"judge": judge, "measure": measure, "n": int(n)}
-            rows.append(row | stats.percents(int(k), int(n), confidence))
-    return tables.of(rows, "paired_truth")
+            rows.append(row | stats.percent_columns(int(k), int(n), confidence))
+    return tables.make_table(rows, "paired_truth")
 
 
 def questions(people: pd.DataFrame) -> pd.DataFrame:
@@ -165,4 +165,4 @@ def questions(people: pd.DataFrame) -> pd.DataFrame:
     keys = ["model", "aspect", "setting", "position", "question", "form"]
     asked = [ask(row) for row in people.itertuples()]
     people = people.assign(question=[text for text, _ in asked], form=[text for _, text in asked])
-    return tables.of(people.groupby(keys, sort=False).size().reset_index(name="n"), "paired_questions")
+    return tables.make_table(people.groupby(keys, sort=False).size().reset_index(name="n"), "paired_questions")

@@ -16,7 +16,7 @@ from biaslab.metrics import percent_female_from_stereotype_score, stereotype_sco
 from biaslab.papers.paired import printed as paper
 from biaslab.papers.paired.analysis import dependence, means
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations
-from biaslab.papers.paired.analysis.means import CELL, by_cell, counted, ordered, pair_scores, strata
+from biaslab.papers.paired.analysis.means import CELL, by_cell, count_groups, ordered, pair_scores, strata
 from biaslab.schema import tables
 
 _NO_VALUES = "the paper prints no values per identity"
@@ -31,7 +31,7 @@ def stereotype_score(
     added, or stand alone where nothing is computed.
     """
     stated = printed[printed["quantity"] == "stereotype_score"].set_index([*CELL, "stereotype"])["value"]
-    people = counted(shares)
+    people = count_groups(shares)
     images, rows = pair_scores(pairs, people), []
     for cell, group in by_cell(people):
         names, two = tuple(cell.values()), cell["setting"] != "single"
@@ -46,7 +46,7 @@ def stereotype_score(
         if key not in done:
             row = dict(zip([*CELL, "stereotype"], key, strict=True))
             rows.append(row | {"score": value, "paper_table_value": value, "evidence": "printed", "reason": _NO_VALUES})
-    return tables.of(rows, "paired_stereotype_score")
+    return tables.make_table(rows, "paired_stereotype_score")
 
 
 # -- identities --------------------------------------------------------------------------------------
@@ -80,13 +80,13 @@ def _identity_scores(shares: pd.DataFrame, aspect: str, confidence: float) -> pd
         frame[end] = 200 * binom.ppf(q, n, 0.5) / n - 100
     # At one half the binomial is symmetric: both tails are twice the nearer one.
     frame["p"] = np.minimum(1, 2 * binom.cdf(np.minimum(count, n - count), n, 0.5))
-    frame["min_attainable_p"] = stats.least_binomial_p(people)
-    return tables.of(with_corrected_p(frame), f"paired_{aspect}_score")
+    frame["min_attainable_p"] = stats.min_binomial_p(people)
+    return tables.make_table(with_corrected_p(frame), f"paired_{aspect}_score")
 
 
 def identities(shares: pd.DataFrame, aspect: str) -> pd.DataFrame:
     """Return one aspect's identities with their scores; ``n`` is 0, and a reason given, where nobody was judged."""
-    frame = counted(shares)
+    frame = count_groups(shares)
     frame = frame[frame["aspect"] == aspect].reset_index(drop=True)
     known = frame["score"].notna()
     why = frame["reason"].where(frame["reason"] != "", "nobody was judged")
@@ -101,7 +101,7 @@ def score_limits(shares: stats.Interval, stereotype: pd.Series) -> tuple[np.ndar
 
 def with_corrected_p(frame: pd.DataFrame) -> pd.DataFrame:
     """Add p, and the smallest that it could be, corrected for the identities of the same model, aspect and setting."""
-    return stats.adjusted(stats.adjusted(frame, CELL), CELL, "min_attainable_p")
+    return stats.adjust_families(stats.adjust_families(frame, CELL), CELL, "min_attainable_p")
 
 
 def percent_female_mean(
@@ -111,7 +111,7 @@ def percent_female_mean(
 
     ``t`` and ``p`` are of one half. Printed ``scores`` of ``paired_stereotype_score`` are turned into shares.
     """
-    people = counted(shares)
+    people = count_groups(shares)
     # By how much the share of women changes with the score of an identity.
     people["slope"] = np.where(people["stereotype"] == "female", 0.5, -0.5)
     people["away"] = people["percent_female"] - 50
@@ -132,7 +132,7 @@ def percent_female_mean(
         for stratum, value in (percent | {"overall": sum(percent.values()) / 2}).items():
             row = {**cell, "stereotype": stratum, "percent_female": value}
             rows.append(row | {"evidence": "printed", "reason": _NO_VALUES})
-    return tables.of(rows, "paired_percent_female_mean")
+    return tables.make_table(rows, "paired_percent_female_mean")
 
 
 # -- runs of few people: what the two roles of an occupation have to do with each other ------------------
@@ -174,7 +174,7 @@ def role_coupling(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: floa
             row["n_same_gender_min"] = int(np.rint(np.abs(high - low) * people[:, 0] / 200).sum())
             row["n_images"] = int(people[:, 0].sum())
         rows.append(row)
-    return tables.of(rows, "paired_role_coupling")
+    return tables.make_table(rows, "paired_role_coupling")
 
 
 def _same_gender(images: pd.DataFrame, occupations: dict[str, str], confidence: float) -> dict[str, float | str]:
@@ -261,7 +261,7 @@ def biased_images(
     seen = dict(list(pairs.groupby(CELL, sort=False)))
     overall = scores[(scores["stereotype"] == "overall") & (scores["evidence"] == "computed")].set_index(CELL)
     rows = []
-    for cell, group in by_cell(counted(shares)):
+    for cell, group in by_cell(count_groups(shares)):
         names = tuple(cell.values())
         if cell["setting"] == "single":
             alone = overall.loc[[names]].iloc[0]
@@ -275,7 +275,7 @@ def biased_images(
     for names, images in seen.items():
         cell = dict(zip(CELL, names, strict=True))
         rows += [cell | row for row in _counted(images, occupations, confidence)]
-    return ordered(tables.of(rows, "paired_biased_images"))
+    return ordered(tables.make_table(rows, "paired_biased_images"))
 
 
 def _bounds(group: pd.DataFrame, aspect: str) -> list[dict]:
@@ -340,7 +340,7 @@ def labour_comparison(shares: pd.DataFrame, labour: pd.DataFrame, *, confidence:
     labour = labour if len(labour) else paper.labour_share()
     against = frame["occupation"].map(labour.set_index("occupation")["percent_female_labour"]).to_numpy(float)
     generated, n = frame["percent_female"].to_numpy(), frame["n"].to_numpy()
-    limits = stats.percents(np.rint(np.nan_to_num(generated) * n / 100).astype(int), n, confidence)
+    limits = stats.percent_columns(np.rint(np.nan_to_num(generated) * n / 100).astype(int), n, confidence)
     reason = np.where(np.isnan(against), "no labour share is given", "")
     frame = frame.assign(
         ci_low=limits["ci_low"],
@@ -348,7 +348,7 @@ def labour_comparison(shares: pd.DataFrame, labour: pd.DataFrame, *, confidence:
         percent_female_labour=against,
         reason=np.where(frame["reason"] != "", frame["reason"], reason),
     )
-    return tables.of(frame, "paired_labour_comparison")
+    return tables.make_table(frame, "paired_labour_comparison")
 
 
 def labour_correlation(comparison: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
@@ -362,4 +362,4 @@ def labour_correlation(comparison: pd.DataFrame, *, confidence: float) -> pd.Dat
             few = "a correlation needs three occupations and shares that differ"
             row = {"model": model, "setting": setting, "stereotype": stratum, **r._asdict()}
             rows.append(row | {"reason": "" if isfinite(r.r) else few})
-    return tables.of(rows, "paired_labour_correlation")
+    return tables.make_table(rows, "paired_labour_correlation")

@@ -27,7 +27,7 @@ from biaslab.papers.paradox.analysis.groups import (
     estimates,
     expected,
     groups,
-    kept_values,
+    included_values,
     wilson_percent,
     with_limits,
 )
@@ -72,19 +72,19 @@ def amplification(
     """
     bootstrap: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
     rows = [row for group in groups(shares, pairs) for row in _amplification_rows(group, bootstrap)]
-    computed = tables.of(rows, "paradox_amplification")
+    computed = tables.make_table(rows, "paradox_amplification")
     if printed is not None:
         computed = pd.concat([computed, _only_printed(printed, computed)], ignore_index=True)
         papers = printed.rename(columns={"amplification": "paper_table_value"}).assign(definition="paper")
         computed = computed.merge(papers, "left", ["model", "approach", "definition", "prompt"])
-    return tables.of(computed, "paradox_amplification")
+    return tables.make_table(computed, "paradox_amplification")
 
 
 def _amplification_rows(group: Group, bootstrap: dict) -> Iterator[list]:
     found = estimates(group, **reference.draws(group.model, **bootstrap))
     for i, definition in enumerate(metrics.DEFINITIONS):
         for j, prompt in enumerate(group.names):
-            kept = kept_values(group, definition, prompt)
+            kept = included_values(group, definition, prompt)
             test, reason = stats.one_sample_t(kept), found.reason[i, j]
             t, p = test.statistic, test.p
             if prompt == "mean" and len(kept) and not np.isclose(kept.mean(), found.uncorrected[i, j]):
@@ -120,7 +120,7 @@ def overall(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[(rows["prompt"] == "mean") | (prompts == 1)]
 
 
-def told(rows: pd.DataFrame) -> pd.Series:
+def is_significant(rows: pd.DataFrame) -> pd.Series:
     """Return p (0–1) of rows of ``paradox_amplification``: 1 where more is taken off for image noise than is left."""
     dominated = stats.correction_dominates(rows["amplification"], rows["amplification_corrected"])
     return rows["p"].mask(np.asarray(dominated), 1.0)
@@ -134,7 +134,7 @@ def baseline(amplification: pd.DataFrame) -> pd.DataFrame:
     rows = amplification[(amplification["approach"] == "naive") & amplification["n_occupations"].notna()]
     rows = overall(rows[rows["definition"].isin(["paper", "signed"])]).dropna(subset="amplification")
     rows = rows[rows.groupby("model")["definition"].transform("nunique") == 2]
-    p_both = rows.assign(p_both=told(rows)).groupby("model")["p_both"].transform(stats.adjust)
+    p_both = rows.assign(p_both=is_significant(rows)).groupby("model")["p_both"].transform(stats.adjust)
     return rows.assign(p_both=p_both)
 
 
@@ -146,7 +146,7 @@ def occupation_amplification(shares: pd.DataFrame, *, confidence: float) -> pd.D
     """
     cells = ((group, j) for group in groups(shares) for j in range(len(group.prompts)))
     frames = [_occupation_rows(group, j, confidence) for group, j in cells]
-    return tables.joined(frames, "paradox_occupation_amplification")
+    return tables.join_tables(frames, "paradox_occupation_amplification")
 
 
 def _occupation_rows(group: Group, j: int, confidence: float) -> pd.DataFrame:
@@ -154,7 +154,7 @@ def _occupation_rows(group: Group, j: int, confidence: float) -> pd.DataFrame:
     t_low, t_high = wilson_percent(t * t_n / 100, t_n, confidence)
     g_low, g_high = wilson_percent(g * g_n / 100, g_n, confidence)
     low, high = stats.difference_interval(t, t_low, t_high, g, g_low, g_high)
-    toward = metrics.lean(t)
+    toward = metrics.bias_direction(t)
     none = (toward == 0) | group.paired
     return pd.DataFrame(
         {
@@ -239,7 +239,7 @@ def approach_change(
     ]
     if printed is not None:
         rows += _printed_changes(printed, found.keys())
-    return tables.of(rows, "paradox_approach_change")
+    return tables.make_table(rows, "paradox_approach_change")
 
 
 def _references(approach: str) -> list[str]:
@@ -271,7 +271,7 @@ def _change_rows(
     group: Group, baseline: Group, estimated: Callable[[Group], Estimates], bootstrap: dict
 ) -> Iterator[list]:
     shared = set(group.occupations) & set(baseline.occupations)
-    group, baseline = (g.only(np.isin(g.occupations, list(shared))) for g in (group, baseline))
+    group, baseline = (g.select_groups(np.isin(g.occupations, list(shared))) for g in (group, baseline))
     pairs = _prompt_pairs(group, baseline)
     if not group.occupations or not pairs:
         return
@@ -326,7 +326,11 @@ def _between(group: Group, baseline: Group, pairs: list[tuple[int, int]], bootst
     # Cells of both side by side; where both have the same generated images, those stand once, with the baseline.
     own = ours.shape[1] - k if drawn_once else ours.shape[1]
     counts, n = np.hstack([ours[:, :own], theirs]), np.hstack([ours_n[:, :own], theirs_n])
-    drawing = stats.OneByOne(counts.shape[1]) if drawn_once else [d for d in (group.drawing, baseline.drawing) if d]
+    drawing = (
+        stats.IndependentSampling(counts.shape[1])
+        if drawn_once
+        else [d for d in (group.drawing, baseline.drawing) if d]
+    )
 
     def statistic(shares: np.ndarray) -> np.ndarray:
         sides, others = shares[..., :own], shares[..., own:]
@@ -359,9 +363,9 @@ def t_tests(amplification: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     rows["paper_rejected"] = rows["paper_rejected"].where(rows["model"] == MODEL, "")
     rejected = (rows["p"] < stats.significance(confidence)).map({True: "yes", False: "no"})
     rows["rejected"] = rejected.where(rows["p"].notna(), "")
-    over_prompts = rows.assign(p_holm_guarded=told(rows)).groupby(["model", "approach"])
+    over_prompts = rows.assign(p_holm_guarded=is_significant(rows)).groupby(["model", "approach"])
     rows["p_holm"], rows["p_holm_guarded"] = (over_prompts[p].transform(stats.adjust) for p in ("p", "p_holm_guarded"))
-    return tables.of(rows, "paradox_t_tests")
+    return tables.make_table(rows, "paradox_t_tests")
 
 
 # -- between prompts (section 8) ---------------------------------------------------------------------------------
@@ -388,13 +392,13 @@ def prompt_variation(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame
     printed = pd.concat(printed).rename(columns={"sd_prompts": "paper_table_value"})
     whole = pd.concat([_variation(g, confidence) for g in own] or [pd.DataFrame(columns=_SPREAD_KEYS)])
     whole = whole.merge(printed, "left", _SPREAD_KEYS, validate="one_to_one")
-    return tables.of(whole, "paradox_prompt_variation")
+    return tables.make_table(whole, "paradox_prompt_variation")
 
 
 def _variation(group: Group, confidence: float) -> pd.DataFrame:
     """Return the spread of each occupation; without a value where none of its images was judged."""
     judged = np.isfinite(group.generated).any(axis=1)
-    known = _known_variation(group.only(judged), confidence).set_index("occupation")
+    known = _known_variation(group.select_groups(judged), confidence).set_index("occupation")
     whole = known.reindex(group.occupations).rename_axis("occupation").reset_index()
     whole = whole.assign(model=group.model, approach=group.approach)
     whole.loc[~judged, "n"], whole["reason"] = 0, whole["reason"].astype(object).where(judged, _NOBODY)

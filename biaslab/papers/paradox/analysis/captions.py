@@ -35,8 +35,8 @@ def outcomes(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     keys = ["model", "source", "approach", "prompt"]
     rows = counts.groupby([*keys, "status"], sort=False, as_index=False)["n"].sum()
     rows["n_images"] = rows.groupby(keys)["n"].transform("sum")
-    found = stats.percents(rows["n"], rows["n_images"], confidence)
-    return tables.of(rows.assign(**found, reason=_nothing(rows["n_images"])), "paradox_outcomes")
+    found = stats.percent_columns(rows["n"], rows["n_images"], confidence)
+    return tables.make_table(rows.assign(**found, reason=_nothing(rows["n_images"])), "paradox_outcomes")
 
 
 def gate_rates(outcomes: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
@@ -45,7 +45,7 @@ def gate_rates(outcomes: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     passed = outcomes[outcomes["status"].isin(PASSED)]
     rows = passed.groupby(keys, sort=False, as_index=False)["n"].sum()
     judged = passed[passed["status"] == "judged"][[*keys, "percent"]].rename(columns={"percent": "judged"})
-    return rows.assign(**stats.percents(rows["n"], rows["n_images"], confidence)).merge(judged, "left", keys)
+    return rows.assign(**stats.percent_columns(rows["n"], rows["n_images"], confidence)).merge(judged, "left", keys)
 
 
 def _nothing(n: ArrayLike) -> np.ndarray:
@@ -71,13 +71,13 @@ def image_survival(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     # Of all that were judged or could not be fetched (Manski 1989, without assumptions).
     every = (judged + missing).where(judged + missing > 0)
     rows = rows.assign(
-        **stats.percents(rows["n"] - missing, rows["n"], confidence),
+        **stats.percent_columns(rows["n"] - missing, rows["n"], confidence),
         percent_female=100 * rows["n_female"] / judged.where(judged > 0),
         percent_lower_bound=100 * (rows["n_female"] / every),
         percent_upper_bound=100 * ((rows["n_female"] + missing) / every),
         reason=_nothing(np.minimum(rows["n"], judged)),
     )
-    return tables.of(rows, "paradox_image_survival")
+    return tables.make_table(rows, "paradox_image_survival")
 
 
 # -- section 5.1: gender indicators ------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ def indicator_correlation(indicators: pd.DataFrame, *, confidence: float) -> pd.
                 row["paper_text_value"] = _stated("pearson_r", "naive") if told else np.nan
                 row["reason"] = "" if known else "Too few occupations, or shares that do not vary."
                 rows.append(row)
-    return tables.of(rows, "paradox_indicator_correlation")
+    return tables.make_table(rows, "paradox_indicator_correlation")
 
 
 def indicator_use(indicators: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
@@ -123,7 +123,7 @@ def indicator_use(indicators: pd.DataFrame, *, confidence: float) -> pd.DataFram
             stated = _stated("captions_with_indicators", "naive") if images == "all" else np.nan
             p = stats.one_sample_t(values, skip_nan=True).p if images == "difference" else np.nan
             rows.append([corpus, images, *found[:3], p, found.n, stated, _reason(found)])
-    return tables.of(rows, "paradox_indicator_use")
+    return tables.make_table(rows, "paradox_indicator_use")
 
 
 def marked(caption: str, spans: str) -> str:
@@ -158,7 +158,7 @@ def similarity_mean(similarity: pd.DataFrame, *, confidence: float) -> pd.DataFr
             wide = of_model.pivot(**cells, values=f"{compared}_similarity")
             for approach in [a for a in APPROACHES if a in set(of_model["approach"])]:
                 rows += _similarity_rows(wide, str(model), approach, compared, confidence)
-    return tables.of(rows, "paradox_similarity_mean")
+    return tables.make_table(rows, "paradox_similarity_mean")
 
 
 def _similarity_rows(wide: pd.DataFrame, model: str, approach: str, compared: str, confidence: float) -> Iterator[list]:
@@ -198,14 +198,14 @@ def gender_word_accuracy(words: pd.DataFrame, *, confidence: float) -> pd.DataFr
     whole = pd.concat([every.assign(indicator="all"), each], ignore_index=True)
     counted = {"training image": ("n_same", "n_pairs"), "indicator": ("n_followed", "n_judged")}
     frames = [
-        whole.assign(reference=against, n=whole[n], **stats.percents(whole[count], whole[n], confidence))
+        whole.assign(reference=against, n=whole[n], **stats.percent_columns(whole[count], whole[n], confidence))
         for against, (count, n) in counted.items()
     ]
     found = pd.concat(frames, ignore_index=True).sort_values(["model", "approach"], kind="stable")
     papers = found[["approach", "indicator", "reference"]].eq(["caption_prompts", "all", "training image"])
     stated = np.where(papers.all(axis=1), _stated("generated_as_captioned", "caption_prompts"), np.nan)
     found = found.assign(paper_text_value=stated, reason=_nothing(found["n"]))
-    return tables.of(found, "paradox_gender_word_accuracy")
+    return tables.make_table(found, "paradox_gender_word_accuracy")
 
 
 # -- what is not real ---------------------------------------------------------------------------------------------
@@ -216,8 +216,8 @@ def embedded(settings: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for model, one in settings.groupby("model", sort=False):
         corpora = one.loc[one["setting"] == "captions.corpus", "set_to"]
-        beside = next(filter(None, (ground_truth.said(corpus, "training") for corpus in corpora)), "")
-        if words := registry.said(str(model), "real") or beside:
+        beside = next(filter(None, (ground_truth.describe(corpus, "training") for corpus in corpora)), "")
+        if words := registry.describe(str(model), "real") or beside:
             more = "" if words != beside else "The comparison tries the measures out."
             rows.append({"model": model, "words": words, "more": more})
     return pd.DataFrame(rows, columns=["model", "words", "more"])

@@ -27,7 +27,7 @@ Nominal 95 % ones hold the truth in 81 to 84 % of studies at 2 images, 90 to 93 
 """
 RANGES = {"paper": (-50, 50), "all": (-50, 50), "signed": (-100, 50)}
 """Least and most amplification that can be, in points."""
-TOLD_FROM_HALF = 0.05
+DISTINGUISHABLE_FROM_HALF = 0.05
 """Level at which shares must differ from one half for an interval of what folds there.
 
 Where all shares are one half, intervals hold the truth in as few as 30 % of studies; where shares are tested first, 0
@@ -58,7 +58,7 @@ class Group:
     generated_n: np.ndarray
     shared: bool
     """Whether one set of training images serves all prompts, so that they are resampled together."""
-    captions: stats.ByCaption | None = None
+    captions: stats.CaptionClusterSampling | None = None
     """Where captions are the prompts: which training and generated images belong together."""
 
     @property
@@ -67,11 +67,11 @@ class Group:
         return self.approach in CAPTIONS_AS_PROMPTS
 
     @property
-    def drawing(self) -> stats.OneByOne | stats.ByCaption | None:
+    def drawing(self) -> stats.IndependentSampling | stats.CaptionClusterSampling | None:
         """How the images of :meth:`counts` are drawn; None where that takes pairs that are not given."""
         if self.paired:
             return self.captions
-        return stats.OneByOne((1 if self.shared else len(self.prompts)) + len(self.prompts))
+        return stats.IndependentSampling((1 if self.shared else len(self.prompts)) + len(self.prompts))
 
     def columns(self, prompt: str) -> list[int]:
         """Return the columns of ``prompt``: all of them where it is ``mean``."""
@@ -113,13 +113,13 @@ class Group:
     def complete(self) -> Group:
         """Return the group without occupations that lack a share on either side."""
         there = np.isfinite(self.training) & np.isfinite(self.generated)
-        return self.only((there & (self.training_n > 0) & (self.generated_n > 0)).all(axis=1))
+        return self.select_groups((there & (self.training_n > 0) & (self.generated_n > 0)).all(axis=1))
 
-    def only(self, there: np.ndarray) -> Group:
+    def select_groups(self, there: np.ndarray) -> Group:
         """Return the group with some of its occupations, by a mask."""
         arrays = "training", "generated", "training_n", "generated_n"
         kept = {name: getattr(self, name)[there] for name in arrays}
-        captions = self.captions.only(there) if self.captions is not None else None
+        captions = self.captions.select_groups(there) if self.captions is not None else None
         return replace(self, occupations=tuple(compress(self.occupations, there)), captions=captions, **kept)
 
     @property
@@ -151,7 +151,7 @@ def _with_pairs(group: Group, pairs: pd.DataFrame | None) -> Group:
     place = {occupation: i for i, occupation in enumerate(group.occupations)}
     unknown = rows.loc[~rows["occupation"].isin(place), "occupation"].tolist()
     rows = rows[rows["occupation"].isin(place)]
-    captions = stats.ByCaption(
+    captions = stats.CaptionClusterSampling(
         rows["occupation"].map(place),
         rows["training"].map({"female": 1.0, "male": 0.0}),
         rows["n_female"],
@@ -233,9 +233,9 @@ def estimates(group: Group, *, replicates: int, seed: int, confidence: float) ->
     on fewer occupations than a test at that level takes, nor on images too few for it.
     """
     plain = np.stack([expected(group, group.training, group.generated, d) for d in metrics.DEFINITIONS])
-    size = [[len(kept_values(group, d, name)) for name in group.names] for d in metrics.DEFINITIONS]
+    size = [[len(included_values(group, d, name)) for name in group.names] for d in metrics.DEFINITIONS]
     size, missing = np.array(size), np.full(plain.shape, np.nan)
-    least = stats.fewest_units(1 - confidence)
+    least = stats.min_units(1 - confidence)
     few = f"Rests on fewer than {least} occupations, too few for an interval; image noise is left in."
     reason = np.where(size == 0, NOTHING_LEFT, np.where(size < least, few, "")).astype(object)
     if group.drawing is None:
@@ -283,7 +283,7 @@ def _at_half(group: Group) -> np.ndarray:
             return True
         # Squares of n images vary by 2 - 2 / n, less than those of a chi-square.
         spread = np.sqrt(np.mean(1 - 1 / n))
-        return scipy.stats.chi2.sf(k + (squares - k) / spread, k) >= TOLD_FROM_HALF
+        return scipy.stats.chi2.sf(k + (squares - k) / spread, k) >= DISTINGUISHABLE_FROM_HALF
 
     training, generated = [], []
     for columns in map(group.columns, group.names):
@@ -294,7 +294,7 @@ def _at_half(group: Group) -> np.ndarray:
     return np.stack([training if d == "signed" else both for d in metrics.DEFINITIONS])
 
 
-def kept_values(group: Group, definition: str, prompt: str) -> np.ndarray:
+def included_values(group: Group, definition: str, prompt: str) -> np.ndarray:
     """Return the amplification (points) of each occupation that counts for ``prompt``.
 
     For ``mean`` it is an occupation's average over the prompts in which it counts.
