@@ -66,7 +66,7 @@ def test_prompts_of_captions_and_of_professions_stand_in_one_table(tmp_path):
     assert prompts.groupby("noise_id")["triplet_id"].nunique().eq(1).all()
     sets = triplets.measure.prompt_sets(p).set_index("dataset")
     assert sets["n_triplets"].to_dict() == {"captions.txt": 2, "Profession": len(asked) // 3}
-    assert (sets["seeds"] == 3).all() and set(sets["evidence"]) == {"computed"}
+    assert (sets["n_seeds"] == 3).all() and set(sets["evidence"]) == {"computed"}
 
 
 NOBODY = ["a dog on a lawn", "a man on a lawn", "a person and a woman"]
