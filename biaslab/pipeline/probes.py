@@ -70,7 +70,7 @@ class Trial:
         # Who answers questions, or judges gender, is asked alike by whatever setting.
         is_vqa = use.kind == "vqa" or use.name.startswith(VQA)
         role = "vqa" if is_vqa else use.setting.replace("further", "gender")
-        judging = settings.judging.changed(gender="", further=())
+        judging = settings.judging.changed(gender="", extra_judges=())
         finder = settings.triplets.thresholds, settings.triplets.object_vocabulary_file
         if use.name.startswith(ENDPOINT):
             # It is asked alike, whatever for.
