@@ -67,12 +67,12 @@ def test_settings_with_an_old_name_name_the_new_one(old, new):
     for part in reversed(old.split(".")):
         value = {part: value}
     with pytest.raises(ParameterError, match=re.escape(f"{old} is now {new}.")):
-        Settings.of(value)
+        Settings.from_mapping(value)
 
 
 def test_settings_of_a_single_model_with_an_old_name_name_the_new_one():
     with pytest.raises(ParameterError, match=r"people\.aspect is now paired\.aspect: rename it in models\.other\."):
-        Settings.of({"models": {"other": {"people": {"aspect": 2}}}})
+        Settings.from_mapping({"models": {"other": {"people": {"aspect": 2}}}})
 
 
 def test_params_file_with_old_settings_names_all_of_them_and_the_file(tmp_path, root):
@@ -121,15 +121,15 @@ def test_params_file_with_a_notebook_that_has_a_parameter_of_an_old_name_is_load
 
 def test_source_with_its_old_name_names_the_new_one():
     with pytest.raises(ParameterError, match=r"^source ratings is now annotations: rename it\.$"):
-        Request.of({"source": "ratings"})
+        Request.from_parameters({"source": "ratings"})
 
 
 @pytest.mark.parametrize("given", [{"gender": "ratings:r.csv"}, {"extra_judges": ["clip", "ratings:r.csv"]}])
 def test_judge_with_its_old_prefix_names_the_new_one(given):
     with pytest.raises(ParameterError, match=r"ratings:r\.csv is now annotations:r\.csv: rename it\."):
-        Settings.of({"judging": given})
+        Settings.from_mapping({"judging": given})
 
 
 def test_settings_reference_of_an_old_name_names_the_new_one():
     with pytest.raises(UnknownNameError, match=r"The setting captions\.words is now captions\.vocabulary_file\."):
-        settings_reference.declared("captions.words")
+        settings_reference.find_declared("captions.words")
