@@ -69,7 +69,7 @@ class Trial:
             return repr((*model, settings.paired.image_size, settings.endpoint, self.request.seed))
         # Who answers questions, or judges gender, is asked alike by whatever setting.
         is_vqa = use.kind == "vqa" or use.name.startswith(VQA)
-        role = "vqa" if is_vqa else use.setting.replace("further", "gender")
+        role = "vqa" if is_vqa else use.setting.replace("extra_judges", "gender")
         judging = settings.judging.changed(gender="", extra_judges=())
         finder = settings.triplets.thresholds, settings.triplets.object_vocabulary_file
         if use.name.startswith(ENDPOINT):
