@@ -177,7 +177,7 @@ class Custom(Part):
             who = f"set judging.question_model to '{ENDPOINT}NAME' of a vision model, or to '{VQA}NAME'."
             raise ParameterError(f"judging.questions_file is answered by {setting}, which is {by!r}: {who}")
         questions = read_questions(s.questions_file) if s.questions_file else []
-        if by.startswith(ENDPOINT) and any(question.image_source == PERSON for question in questions):
+        if by.startswith(ENDPOINT) and any(question.of == PERSON for question in questions):
             self._pipeline.check_person_view(self.question_model[0])
         return questions
 

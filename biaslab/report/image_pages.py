@@ -99,9 +99,9 @@ def write_model(path: Path, model: str, drawn: Sequence[ModelImages], *, index: 
         "status": sorted({o for p in pictures for o in p["statuses"]}),
         "tone": sorted({t for p in pictures for t in p["tones"]}, key=float),
     }
-    options = {"style": asset("report.css"), "script": asset("pictures.js")}
+    options = {"style": asset("report.css"), "script": asset("image_pages.js")}
     content = {"model": model, "pictures": pictures, "choices": choices, "images": images}
-    write_from(path, "pictures.html.j2", **options, **content, marks=MARKS, index=index)
+    write_from(path, "image_pages.html.j2", **options, **content, marks=MARKS, index=index)
     return {"images": images, "shown": len(pictures), "side": side}
 
 

@@ -65,7 +65,7 @@ def build(run_dir: str | Path) -> Path:
     """
     run_dir = Path(run_dir)
     run = records.read(run_dir, needs={})
-    options = {"style": asset("report.css"), "script": asset("pictures.js") + asset("index.js")}
+    options = {"style": asset("report.css"), "script": asset("image_pages.js") + asset("index.js")}
     return write_from(run_dir / "index.html", "index.html.j2", **options, **_content(run, run_dir))
 
 

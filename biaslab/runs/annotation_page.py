@@ -187,10 +187,10 @@ def rendered(data: dict) -> str:
     from markupsafe import Markup
 
     data = data | {"id": hashlib.sha256(json.dumps(data).encode()).hexdigest()[:16]}
-    style, script = asset("report.css") + asset("rate.css"), asset("rate.js")
+    style, script = asset("report.css") + asset("annotation_page.css"), asset("annotation_page.js")
     shown = {"n": len(data["rows"]), "asks": bool(data.get("questions")), "data": htmlsafe_json_dumps(data)}
     shown["policy"] = content_security_policy(style=style, script=script)
-    page = environment().get_template("rate.html.j2")
+    page = environment().get_template("annotation_page.html.j2")
     return page.render(**shown, style=Markup(style), script=Markup(script))
 
 

@@ -31,11 +31,11 @@ def loopback(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
-def model(server, *, price=0.0, limit=0.0, shown="position", concurrency=4, **more):
+def model(server, *, price=0.0, limit=0.0, person_view="position", concurrency=4, **more):
     at = {"url": server.url, "api_key_env": "", "timeout": 5.0}
     at["concurrency"] = concurrency
-    how = VisionSettings(person_view=shown, **more)
-    return Vision(EndpointSettings(model="eye", price=price, cost_limit=limit, **at), how)
+    settings = VisionSettings(person_view=person_view, **more)
+    return Vision(EndpointSettings(model="eye", price=price, cost_limit=limit, **at), settings)
 
 
 def coloured(*reds):

@@ -435,7 +435,7 @@ def test_the_files_of_several_raters_are_read_from_their_folder(tmp_path):
     read = readers.read_ratings(tmp_path)
     assert read.annotators == ("ana", "ben") and dict(read.votes()) == {"a": "female", "b": "tie"}
     (tmp_path / "cid.csv").write_text("image,source,occupation,cid\na,generated,nurse,male\n")
-    with pytest.raises(InputError, match=r"cid\.csv and ana\.csv .* only one has 'cid'"):
+    with pytest.raises(InputError, match=r"cid\.csv and ana\.csv .* only one has 'annotator'"):
         readers.read_ratings(tmp_path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="holds no file"):

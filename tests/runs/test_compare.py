@@ -25,7 +25,7 @@ def amplification(model, values, arm=1, prompts=("1", "2")):
         "t": 1.0,
         "p": 0.5,
         "amplification": values,
-        "noise": 0.0,
+        "small_sample_bias": 0.0,
     }
     return pd.DataFrame({**rows, "t_uncorrected": 1.0, "p_uncorrected": 0.5, "n_images": 500, "reason": ""})
 
