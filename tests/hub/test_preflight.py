@@ -327,7 +327,7 @@ def test_a_run_whose_images_are_there_tries_nothing(root, tmp_path, monkeypatch)
     with pytest.raises(TypeError):
         dry_run.run_preflight(jobs.plan(checked))
     opened.pipeline.dalleval.images("skills")
-    assert dry_run.run_preflight(jobs.plan(checked)).parts == []
+    assert dry_run.run_preflight(jobs.plan(checked)).trials == []
 
 
 def test_on_a_cluster_nothing_is_tried_on_this_machine(root, tmp_path, monkeypatch):
@@ -341,5 +341,5 @@ def test_on_a_cluster_nothing_is_tried_on_this_machine(root, tmp_path, monkeypat
     ]
     monkeypatch.setattr(jobs, "pipelines", lambda planned: opened)
     found = dry_run.run_preflight(jobs.plan(checked))
-    assert {part.use.setting for part in found.parts} == {"dalleval.detector", "model"}
-    assert all(part.result is None for part in found.parts) and found.costs == {}
+    assert {part.use.setting for part in found.trials} == {"dalleval.detector", "model"}
+    assert all(part.result is None for part in found.trials) and found.costs == {}

@@ -150,7 +150,7 @@ def test_a_table_without_a_judge_that_it_needs_says_so_before_an_image_is_made(n
             continue
         bare = of_all_judges(store, **without(*needed))
         assert set(requirements.missing_settings(bare, name)) & needed
-        with pytest.raises(MissingInputError, match=f"It takes {name}, and .* is empty, but"):
+        with pytest.raises(MissingInputError, match=f"It takes {name}, and .* names nothing that"):
             sources.load_measured(name, source="pipeline", pipeline=bare)
     assert not made and not taken
 
