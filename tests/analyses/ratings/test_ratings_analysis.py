@@ -81,7 +81,7 @@ def test_amplification_by_hand_with_a_flip_and_a_lone_source(usual):
     )
     assert table.loc[DEFINITIONS, "n_occupations"].tolist() == [2, 3, 3]
     assert table.loc[DEFINITIONS, "n_excluded"].tolist() == [2, 1, 1]
-    assert set(table["model"] + table["approach"] + table["prompt"]) == {"unnamednaiveratings"}
+    assert set(table["model"] + table["approach"] + table["prompt"]) == {"unnamednaiveannotations"}
 
 
 def test_ratings_long_and_shares_of_the_same_images_give_the_same_amplification(read, usual):
