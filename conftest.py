@@ -16,7 +16,8 @@ import pytest
 ROOT = Path(__file__).parent
 # What runs share, the endpoint that tells tests what it was asked, images in memory, GCC's captions, tiny pipelines,
 # a hub.
-sys.path += [str(ROOT / "tests" / room) for room in ("", "endpoints", "judges", "captions", "generation", "hub")]
+FOLDERS = ("", "endpoints", "golden", "judges", "captions", "generation", "hub")
+sys.path += [str(ROOT / "tests" / folder) for folder in FOLDERS]
 
 # Trying every model before each run of a test takes longer than the run; what does so is tried where it is left away.
 os.environ.setdefault("BIASLAB_PREFLIGHT_DONE", "1")

@@ -105,7 +105,7 @@ def test_the_embedded_model_stands_beside_the_printed_ones(ran, folder, pipeline
     # Table 3 of the paper, within 0.02.
     printed = naive.set_index("model")["amplification"]
     assert printed["SD 1.4"] == pytest.approx(12.57, abs=0.02)
-    assert any("embedded world" in text for text in record["limits"])
+    assert any("synthetic world" in text for text in record["limits"])
 
 
 def test_pairs_of_captions_follow_from_judgements_and_give_the_shares(folder, pipeline):
