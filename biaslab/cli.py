@@ -313,7 +313,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     add = command(
         _purchases,
-        "show what was bought at endpoints: cost, images, replies",
+        "summarize purchases from endpoints: cost, images and replies",
         "Prints for each model of an endpoint the cost, images by status, and replies whose images are not saved yet. "
         "It buys nothing.",
         "biaslab purchases",
