@@ -87,7 +87,7 @@ def test_what_is_shown_and_found_stands_beside_the_verdicts(world, store):
     confident = found[found["score"] > world.settings.dalleval.threshold]
     for row in verdicts.itertuples():
         of = confident[(confident["image_id"] == row.image_id) & (confident["label"] == row.object)]
-        assert row.found == len(of), row.image_id
+        assert row.n_detected == len(of), row.image_id
     counts = chosen[chosen["skill"] == "count"]
     assert (counts["n_detected"] == counts["n_depicted"]).mean() > 0.8
     renders = dalleval.measure.detector_renders(world).groupby("failure")

@@ -35,7 +35,7 @@ def judgements_of(kind):
 class MadeUp(module.Study):
     """A study whose images are arrays, with shares of one model and of a printed one."""
 
-    pipeline = types.SimpleNamespace(label="mini", training_pictures="drawings")
+    pipeline = types.SimpleNamespace(label="mini", training_domain="drawings")
 
     def images(self, kind):
         pixels = np.random.default_rng(240).integers(0, 256, (240, 16, 16, 3), dtype=np.uint8)
@@ -114,7 +114,7 @@ def test_without_ratings_the_truth_is_seen_through_simulated_raters_and_corrects
     assert (everyone["percent_female_corrected"] - 100 * 0.4 / 0.9).abs().max() < 1e-6
     assert (generated["reason"] == "no reference for generated images").all()
     # The last answer is of the judge: men of training images who pass the gate, and those of neither.
-    assert {f["answer"] for f in findings(tmp_path)[2:]} >= {"90.0 %, against the known truth."}
+    assert {f["answer"] for f in findings(tmp_path)[2:]} >= {"90.0 %, against the ground truth."}
 
 
 def test_a_file_of_ratings_is_reported_and_corrects(execute, tmp_path):
@@ -153,4 +153,4 @@ def test_a_person_who_runs_it_gets_a_page_whose_answers_it_reads(execute, tmp_pa
     folder.mkdir()
     rows = [",".join([*row, "ana", "female"]) for row in data["rows"]]
     (folder / "ana.csv").write_text("\n".join([",".join([*data["header"], "annotator", "label"]), *rows]))
-    assert execute(annotations_file=str(folder))["collected"].rated.n_annotators == 1
+    assert execute(annotations_file=str(folder))["collected"].annotations.n_annotators == 1

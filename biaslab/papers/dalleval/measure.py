@@ -205,8 +205,8 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
     judged = judged.assign(
         failure=judged["truth_failure"].replace("", NONE),
         correct=_yes(judged["correct"]),
-        shown=judged["truth_n"],
-        found=judging.count_statements(detections, judged, pipeline.settings.dalleval.threshold),
+        n_depicted=judged["truth_n"],
+        n_detected=judging.count_statements(detections, judged, pipeline.settings.dalleval.threshold),
         truth_images=truth(pipeline),
     )
     return _table(pipeline, judged, "dalleval_detector_renders")
