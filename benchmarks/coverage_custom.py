@@ -192,10 +192,10 @@ def clustered(rng, studies, *, groups: int, images: int, persons: int, matching:
 
 
 def corrections(rng, studies, *, people: int, rated: int, share: float, lean: float, slips: float) -> Iterator[dict]:
-    """Yield whether the share with the judge's errors taken off is covered, and the share as judged.
+    """Yield whether the interval of the share corrected for the judge's errors covers the truth, and the judged share.
 
-    Annotators know ``rated`` of the people, at random. The judge calls a part ``lean`` of women male, errs on ``slips``
-    of all besides, and leaves one in twenty open.
+    Annotators label ``rated`` people drawn at random. The judge labels a share ``lean`` of the women as male, errs on
+    a share ``slips`` of all people in addition, and leaves one in twenty unclear.
     """
     for _ in range(studies):
         truth = np.where(rng.random(people) < share, "female", "male")
