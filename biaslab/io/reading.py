@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from pathlib import Path
@@ -34,3 +35,10 @@ def content(path: str | Path, *, most: int = MOST) -> bytes:
 def text(path: str | Path, encoding: str = "utf-8", *, most: int = MOST) -> str:
     """Return the text of such a file; a UnicodeDecodeError where it is none in this encoding."""
     return content(path, most=most).decode(encoding)
+
+
+def file_digest(path: str | Path) -> str:
+    """Return the SHA-256 digest of a file's content."""
+    check(path)
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -10,25 +10,19 @@ from biaslab.hub import registry as named
 from biaslab.hub import repositories
 from biaslab.hub.repositories import Repository
 from biaslab.judges import model_loading
-from biaslab.judges.judge_names import VQA
 
 _SMALL = 20_000_000  # parameters
 # What models of a kind are for.
 _FOR = {"vqa": "questions", "captioner": "captions"}
 
 
-def located(name: str, kind: str = "vqa") -> str:
-    """Return the folder or hub name behind ``name``, with or without ``vqa:``; ParameterError where it is unknown."""
-    return named.resolve(name.removeprefix(VQA), kind)
-
-
 def load(name: str, kind: str = "vqa", *, device: str = "auto") -> Model:
-    """Return the model ``name``, a hub name or folder, with or without ``vqa:`` before it.
+    """Return the model ``name``, a hub name or folder.
 
     ``kind`` is ``vqa``, or ``captioner``: then BLIP takes no question, and that of BLIP-2 begins the sentence. Raises
     ParameterError where it is unknown, neither BLIP of this kind nor BLIP-2, or has no safetensors.
     """
-    where, type_ = model_loading.of_transformers(name.removeprefix(VQA), kind, "a BLIP or BLIP-2 model")
+    where, type_ = model_loading.of_transformers(name, kind, "a BLIP or BLIP-2 model")
     check_config(repositories.read_folder(where, name, kind))
     return _KINDS[kind][type_](name, where, kind, device)
 

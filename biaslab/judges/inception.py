@@ -19,12 +19,12 @@ import numpy as np
 
 from biaslab.errors import InputError, ParameterError, loading
 from biaslab.execution import finite
+from biaslab.hub import registry as hub
+from biaslab.hub.repositories import Located
 from biaslab.io import reading
 from biaslab.judges import model_loading
-from biaslab.judges.judge_names import file_digest
+from biaslab.judges.judge import FileJudge
 
-INCEPTION = "inception:"
-"""How names of these features begin, before the path of the weights."""
 _KNOWN = "6726825d"
 _log = logging.getLogger(__name__)
 _DIGEST = re.compile(r"-([0-9a-f]{8,64})\.[^.]+$")
@@ -41,7 +41,7 @@ def check_weights(path: str | Path, data: bytes | None = None) -> str:
             f"There is no file {path} of Inception's weights. torch-fidelity's releases have one that is named "
             "weights-inception-2015-12-05-6726825d.pth; without it leave dalleval.inception_file empty."
         )
-    digest = file_digest(path) if data is None else hashlib.sha256(data).hexdigest()
+    digest = reading.file_digest(path) if data is None else hashlib.sha256(data).hexdigest()
     if not digest.startswith(_KNOWN):
         _log.warning("%s is not the file that FID is computed with (SHA-256 %s…): no number compares.", path, _KNOWN)
     named = _DIGEST.search(path.name)
@@ -51,6 +51,33 @@ def check_weights(path: str | Path, data: bytes | None = None) -> str:
             "or not the whole of it. Fetch it again."
         )
     return digest
+
+
+class InceptionJudge(FileJudge):
+    """Inception-v3 by the file of its weights, as an embedding of images."""
+
+    domain, needs_faces = hub.ANY, False
+
+    def files(self) -> list[Located]:
+        """Return nothing; raises as :func:`check_weights`."""
+        check_weights(self.path)
+        return []
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the weights; raises as :func:`check_weights`."""
+        return check_weights(self.path)
+
+    def load(self) -> Inception:
+        """Return the network."""
+        return Inception(self.path, device=self.options.device)
+
+    def embed(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        """Return features, ``float32 (images, 2048)``; InputError where a number is not finite."""
+        return self.model.image_embeddings(images)
+
+    def probe(self, image: np.ndarray) -> None:
+        """Embed one image: the preflight check."""
+        self.embed([image])
 
 
 class Inception:

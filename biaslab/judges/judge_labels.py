@@ -7,27 +7,26 @@ BLOCKED = "blocked"
 BLACK, DUPLICATE = "black", "duplicate"
 """Reasons of an image that is black, and of one whose pixels another image of its group has, which counts instead."""
 WITHHELD = (BLOCKED, BLACK, DUPLICATE)
-"""Reasons that are outcomes of their own; all others are ``unreadable``."""
+"""Reasons that are statuses of their own; all others are ``unreadable``."""
 JUDGED, UNCERTAIN = "judged", "uncertain"
-SELDOM = ("unannotated", "unanswered", BLACK, DUPLICATE)
-"""Outcomes that are in no table of outcomes where no image has them."""
-OUTCOMES = (
-    *(JUDGED, UNCERTAIN, "no_face", "multiple_faces"),
-    *("face_too_small", "unreadable", BLOCKED, *SELDOM),
+UNANSWERED = "unanswered"
+RARE_STATUSES = ("unannotated", UNANSWERED, BLACK, DUPLICATE)
+"""Statuses that are in no table of statuses where no image has them."""
+STATUSES = (
+    *(JUDGED, UNCERTAIN, "no_face", "one_face", "several_faces"),
+    *("overlapping", "face_too_small", "unreadable", BLOCKED, *RARE_STATUSES),
 )
-"""``judged`` (female or male), or why not: ``uncertain`` (a probability between 1 - threshold and threshold; a judge
-that answers ``unclear``; annotators who are unsure or divided), ``no_face``, ``multiple_faces``, ``face_too_small``,
-``unreadable`` (column ``reason`` says how), ``blocked`` (withheld by the model's safety checker), ``unannotated``
-(ratings only), ``unanswered`` (vision models only: a refusal, or nothing that they were to choose from), ``black`` (no
-pixel is brighter than :data:`biaslab.io.image_files.DARKEST`), ``duplicate`` (see :mod:`biaslab.judges.duplicates`)."""
-OUTCOMES_OF_PEOPLE = (
-    *(JUDGED, UNCERTAIN, "no_face", "one_face", "too_many_faces"),
-    *("overlapping", "face_too_small", "unreadable", BLOCKED, *SELDOM),
-)
-"""``judged`` (female or male), or why not. Of one person: ``uncertain``, ``face_too_small``. Of a whole image:
-``no_face``; ``one_face`` (fewer than people asked for; of three asked for it may be two, ``n_faces`` says it);
-``too_many_faces``; ``overlapping`` (:data:`biaslab.judges.people.SHARED`); ``unreadable``; ``blocked``; ``black``;
-``duplicate``. ``unannotated`` is of people's ratings only, ``unanswered`` of vision models."""
+"""``judged`` (female or male), or the reason why a person has no label. For one person: ``uncertain`` (a probability
+between 1 - threshold and threshold; the answer ``unclear``; annotators who are unsure or divided), ``face_too_small``,
+``unannotated`` (annotations only), ``unanswered`` (vision models only: a refusal, or no allowed answer). For a whole
+image: ``no_face``; ``one_face`` (fewer faces than prompted; with three people prompted it may be two, see ``n_faces``);
+``several_faces`` (more than prompted); ``overlapping`` (:data:`biaslab.judges.people.SHARED`); ``unreadable`` (column
+``reason`` says why); ``blocked`` (withheld by the model's safety checker); ``black`` (no pixel is brighter than
+:data:`biaslab.io.image_files.DARKEST`); ``duplicate`` (see :mod:`biaslab.judges.duplicates`)."""
+STATUSES_OF_ONE = tuple(status for status in STATUSES if status not in ("one_face", "overlapping"))
+"""The statuses of images that were to show one person."""
+NO_PERSON = "nobody"
+"""The answer of a vision model where there is no such person."""
 UNCLEAR = "unclear"
 """What a judge answers that sees somebody of no clear gender, or whose answer the picture does not show."""
 CORRECT, SWAPPED, _ = ROLES = ("correct", "swapped", UNCLEAR)

@@ -6,17 +6,19 @@ Every query that sees one of the classes at all is kept: rules with thresholds d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
-from biaslab.execution.workers import Memoized
-from biaslab.hub import registry as named
+from biaslab.hub import registry as hub
+from biaslab.hub import repositories
 from biaslab.hub.image_sources import ImageSource
-from biaslab.judges import judge, model_loading
+from biaslab.hub.repositories import Located, Repository
+from biaslab.judges import model_loading, people
+from biaslab.judges.judge import HubJudge
 from biaslab.judges.segmenters import casefold_name
 
 BOX = ("left", "top", "right", "bottom")
@@ -25,37 +27,78 @@ LEAST = 0.01
 _SHARD_ROWS = 512
 
 
-def detect(
-    images: ImageSource,
-    name: str,
-    classes: Mapping[str, Sequence[str]],
-    *,
-    cache: ResultCache,
-    device: str = "auto",
-    progress: bool = True,
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Find objects in every image of a source's table, as :func:`biaslab.judges.judge.judge` looks at them.
+class ObjectDetector(HubJudge):
+    """A transformers object detector that knows all classes of its options, in a folder or on the hub.
 
-    ``classes`` are the classes, and by what other names a model may know each.
+    :meth:`files` raises ParameterError where it does not know one of them, by any of its names.
+    """
+
+    kind, needs_faces = "detector", False
+
+    @property
+    def classes(self) -> Mapping[str, Sequence[str]]:
+        """The classes, each with the other names that a model may have for it."""
+        return self.options.classes
+
+    def check_kind(self, repository: Repository) -> None:
+        """Raise ParameterError where a repository is no object detector."""
+        check_detector(repository)
+
+    def files(self) -> list[Located]:
+        """Return its repository; ParameterError where it lacks one of the classes."""
+        located = super().files()
+        columns(labels_of(located[0].repository), self.classes, self.name)
+        return located
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """Everything that detections depend on in addition to the images."""
+        return super().inputs | {"classes": {name: [*others] for name, others in self.classes.items()}}
+
+    def load(self) -> Detector:
+        """Return the detector."""
+        return Detector(self.name, self.classes, device=self.options.device)
+
+    def probe(self, image: np.ndarray) -> None:
+        """Detect the objects in one image: the preflight check."""
+        self.model.detect([image])
+
+
+def check_detector(repository: Repository) -> None:
+    """Raise ParameterError where the configuration of a repository is of no object detector."""
+    from transformers.models.auto import modeling_auto as auto
+
+    models = auto.MODEL_FOR_OBJECT_DETECTION_MAPPING_NAMES
+    repositories.check_type(repository, models, "object detector", hub.HUB["detector"][1])
+
+
+def labels_of(repository: Repository) -> Mapping:
+    """Return the labels of a detector by number, as its configuration has them."""
+    return repository.json("config.json").get("id2label") or {}
+
+
+def detect(
+    images: ImageSource, detector: ObjectDetector, *, cache: ResultCache, progress: bool = True
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Detect objects in every image of a source's table; earlier results are read from ``cache``.
 
     Returns:
         The detections, one row a query whose best class scores at least :data:`LEAST`, best first in each image:
         image_id, label (the best class), score (0–1), left, top, right, bottom (0–1 of width and height), and
-        ``p_<class>`` for each class (0–1). And the images: image_id, outcome (empty, ``unreadable`` or ``blocked``) and
+        ``p_<class>`` for each class (0–1). And the images: image_id, status (empty, ``unreadable`` or ``blocked``) and
         reason.
 
     Raises:
         ParameterError: The model is unknown or no object detector, or it does not know one of the classes.
     """
-    where = named.resolve(name, "detector")
-    ready = Memoized(partial(Detector, name, classes, device=device))
-    columns = [*BOX, *(f"p_{c}" for c in classes)]
+    detector, classes = detector.fresh(), list(detector.classes)
+    columns = [*BOX, *(f"p_{name}" for name in classes)]
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         rows, values = [], [np.empty(0, np.float32)] * len(shard)
         # Few images at a time: large ones would fill the memory.
-        for some in judge.read_ahead(images, list(shard["image_id"]), device):
-            opened, found = judge.classify_images(*some, lambda readable: ready().detect(readable))
+        for batch in people.read_ahead(images, list(shard["image_id"]), detector):
+            opened, found = people.classify_images(*batch, lambda readable: detector.model.detect(readable))
             for k, (scores, boxes) in found.items():
                 seen = scores.max(axis=1) >= LEAST
                 kept = np.concatenate([boxes[seen], scores[seen]], axis=1, dtype=np.float32)
@@ -63,14 +106,14 @@ def detect(
             rows += opened
         return pd.DataFrame(rows)[["image_id", "status", "reason"]].assign(found=values)
 
-    inputs = {"images": images.digest, "weights": named.digest(where), "classes": {k: [*v] for k, v in classes.items()}}
     units = pd.DataFrame({"image_id": images.table["image_id"].astype(object).to_numpy()})
-    bar = {"label": f"looking for objects in {images.name}", "progress": progress}
-    kept = cache.stage("objects", inputs, work).compute(units, shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar)
+    bar = {"label": f"detecting objects in {images.name}", "progress": progress}
+    stage = cache.stage("objects", {"images": images.digest} | detector.inputs, work)
+    kept = stage.compute(units, shard_rows=_SHARD_ROWS, gpu=detector.options.device != "cpu", **bar)
     kept = kept.reindex(columns=["image_id", "status", "reason", "found"])
     found = [np.asarray(values, np.float32).reshape(-1, len(columns)) for values in kept["found"]]
     parted = [(values[:, len(BOX) :], values[:, : len(BOX)]) for values in found]
-    return table(list(kept["image_id"]), parted, list(classes)), kept[["image_id", "status", "reason"]]
+    return table(list(kept["image_id"]), parted, classes), kept[["image_id", "status", "reason"]]
 
 
 def table(
@@ -108,7 +151,7 @@ def columns(known: Mapping, classes: Mapping[str, Sequence[str]], name: str) -> 
 
 
 class Detector(model_loading.Detector):
-    """A detector of transformers, asked about given classes; arguments and errors as for :func:`detect`."""
+    """A detector of transformers, asked about given classes; errors as of :class:`ObjectDetector`."""
 
     def __init__(
         self, name: str, classes: Mapping[str, Sequence[str]], *, device: str = "auto", batch_size: int = 0

@@ -1,151 +1,273 @@
-"""Judge the people of an image one by one, by position: who is where, and which gender each is perceived as.
+"""Judge the people of images by position: faces, inclusion criteria, and the perceived gender of each person.
 
-An image must show as many faces as people were asked for, side by side; each is cut out so that no other's face is
-seen. Whether they stand in the order asked for is looked at apart: an open_clip model compares every person with the
-texts of all phrases, and the best order counts. That is not independent of gender: a CLIP model is surer of a nurse's
-place where the nurse looks like a woman.
+An image of one person is the case of position 1 of 1. An image must show as many faces as people were prompted, next to
+each other; each person is cut out so that no other face is visible. Whether people stand in the order of the prompt is
+classified separately: an open_clip model compares each person with the texts of all phrases. That depends on gender: a
+CLIP model is surer of a nurse's place where the nurse looks like a woman.
 
-Source: paired paper, section 3.2 (people told apart by position) and C.2 (what goes wrong).
+Source: paradox paper, section 3 (one face, threshold); paired paper, section 3.2 (people by position) and C.2.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, combinations, pairwise, permutations
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from biaslab import lexicons
+from biaslab import lexicons, stats
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
-from biaslab.execution.workers import Memoized
-from biaslab.hub.image_sources import ImageSource, UnreadableImage
-from biaslab.judges import judge as alone
+from biaslab.hub.image_sources import ImageSource, UnreadableImage, check_image, domain_of
+from biaslab.judges import duplicates, model_loading
 from biaslab.judges.faces import Face
-from biaslab.judges.judge import BOX, NUMBERS, Judge, JudgeSettings
-from biaslab.judges.judge_labels import CORRECT, SWAPPED, UNCLEAR
-from biaslab.judges.person import Person, wider
-from biaslab.judges.zero_shot import ZeroShot
+from biaslab.judges.judge import Judge, People
+from biaslab.judges.judge_labels import (
+    CORRECT,
+    JUDGED,
+    RARE_STATUSES,
+    STATUSES_OF_ONE,
+    SWAPPED,
+    UNCERTAIN,
+    UNCLEAR,
+    WITHHELD,
+)
+from biaslab.judges.person import Person, whole_image, wider
+from biaslab.schema.genders import GENDERS
+
+if TYPE_CHECKING:
+    from biaslab.judges.zero_shot import ZeroShot
 
 SHARED = 0.1
 """Faces are ``overlapping`` where two boxes share more than this part of the narrower one's columns: they cover each
 other, or stand one above the other, and left and right are not clear."""
 ROLE_TEXT = "a photo of a/an [OCCUPATION]"
-"""What a person is compared with to see who is who; ``a/an [OCCUPATION]`` becomes the phrase asked for."""
+"""What a person is compared with to see who is who; ``a/an [OCCUPATION]`` becomes the phrase of the prompt."""
 ROLE_THRESHOLD = 0.99
 """Least probability of an order for it to count: somebody of neither phrase can look a little more like one order."""
-COLUMNS = ("image_id", "position", "status", "gender", *NUMBERS, "reason", "role", "role_p")
-_SEEN = ("image_id", "position", "people", "status", *NUMBERS, "reason", "role_p", "role_other")
+BOX = ("x0", "y0", "x1", "y1")
+NUMBERS = ("probability_female", "n_faces", *BOX, "image_width", "image_height")
+COLUMNS = ("image_id", "position", "status", "gender", *NUMBERS, "reason", "answer", "role", "role_p", "boxes")
+_LOCATED = ("status", "reason", "n_faces", "image_width", "image_height", *BOX, "boxes", "landmarks", "part")
+_FACES = ("image_id", "status", "reason", "n_faces", "image_width", "image_height", "boxes", "landmarks")
+_ANSWERED = (
+    *("image_id", "position", "status", "gender", "reason", "answer", "probability_female"),
+    *("role_p", "role_other", "image_width", "image_height"),
+)
+_TYPES = dict.fromkeys(("image_id", "status", "gender", "reason", "role", "answer"), str)
+_TYPES |= {"position": int} | dict.fromkeys(("boxes", "landmarks", "part"), object)
 _SHARD_ROWS = 1024
 
 
 def judge_people(
     images: ImageSource,
-    asked: pd.DataFrame,
-    settings: JudgeSettings,
+    requested: pd.DataFrame,
+    judge: Judge,
+    detector: Judge | None = None,
     *,
     cache: ResultCache,
-    device: str = "auto",
     progress: bool = True,
 ) -> pd.DataFrame:
-    """Judge everyone whom images were to show; arguments and errors as of :func:`biaslab.judges.judge.judge`.
+    """Judge every person whom images were to show; earlier results are read from ``cache``.
 
-    ``asked`` has a row a person: image_id, position (1 is the leftmost), phrase (as the prompt says it).
-    ``min_face_size`` is a share of the image's height and, of n people asked for, of an n-th of its width.
+    Args:
+        images: The images.
+        requested: One row per person: image_id, position (1 is the leftmost), and where given phrase (as the prompt
+            has it).
+        judge: The judge of perceived gender. Its options hold the inclusion criteria: ``min_face_size`` is a share of
+            the image's height and, with n people prompted, of an n-th of its width.
+        detector: The face detector, for a judge with ``needs_faces``.
 
-    Returns one row per row of ``asked``, in its order: image_id, position, status (of
-    :data:`biaslab.judges.judge_labels.OUTCOMES_OF_PEOPLE`), gender, probability_female, n_faces (in the whole image),
-    x0, y0, x1, y1 (this person's face, NaN where it is not clear whose is whose), image_width, image_height, reason
-    (also why roles could not be looked for), role (of the whole image: ``right``, ``swapped``, ``unclear``, or empty
-    where not looked for), role_p (0–1: of the order asked for among all orders, NaN where not looked for).
+    Returns one row per row of ``requested``, in its order: image_id, position, status (one of
+    :data:`biaslab.judges.judge_labels.STATUSES`), gender (``female``, ``male``, ``unsure`` where uncertain, or empty),
+    probability_female (0–1, NaN without a probability), n_faces (in the whole image, NaN where none were detected),
+    x0, y0, x1, y1 (this person's face), image_width, image_height (in pixels), reason, answer (the words of a judge
+    that answers in words), role (of the whole image: ``correct``, ``swapped``, ``unclear``, or empty without a
+    comparison), role_p (0–1: of the prompted order among all orders), boxes (all faces: x0, y0, x1, y1, x0, …).
 
-    Raises InputError where an image is not in the source.
+    Raises InputError where an image is not in the source, or copies of one image are annotated differently; else as the
+    methods of the judges.
     """
-    by_image = phrases_of(asked)
-    phrases = [json.dumps(told) for told in by_image.values()]
-    ready = Memoized(partial(alone.load, settings, device))
+    people = locate_people(images, requested, detector if judge.needs_faces else None, cache=cache, progress=progress)
+    if not judge.needs_images:
+        rows = [answer._asdict() for answer in judge.answers(People(people))]
+        answers = pd.DataFrame(rows, columns=["gender", "status", "reason"], index=people.index, dtype=object)
+        judged = duplicates.drop_duplicates(images, people.assign(**answers), judge.argument)
+        return frame(judged.assign(role="", answer="", probability_female=np.nan), COLUMNS)
+    criteria = judge.options.judging
+    sizes = (people[name].astype(float) for name in (*BOX, "image_width", "image_height"))
+    too_small = (people["status"] == "") & ~large_enough(*sizes, criteria.min_face_size, people["people"])
+    too_small &= judge.needs_faces
+    asked = people[(people["status"] == "") & ~(too_small & judge.is_charged)]
+    answers = _ask(images, asked, judge, cache, progress).set_index(["image_id", "position"])
+    answers = answers.reindex(pd.MultiIndex.from_frame(people[["image_id", "position"]])).reset_index(drop=True)
+    return _finish(people, answers, too_small, criteria.threshold)
+
+
+def judge_arrays(
+    image_ids: Sequence[str],
+    images: Sequence[np.ndarray | UnreadableImage],
+    judge: Judge,
+    detector: Judge | None = None,
+    phrases: Sequence[Sequence[str]] | None = None,
+) -> pd.DataFrame:
+    """Judge the people of images in memory, as :func:`judge_people`: by default one person per image.
+
+    ``phrases`` are each image's people from left to right.
+    """
+    phrases = phrases or [["person"]] * len(images)
+    rows = [(i, at + 1, text) for i, texts in zip(image_ids, phrases, strict=True) for at, text in enumerate(texts)]
+    people = _with_counts(pd.DataFrame(rows, columns=["image_id", "position", "phrase"]))
+    opened = [open_image(i, image) for i, image in zip(image_ids, images, strict=True)]
+    if judge.needs_faces:
+        opened = _detect(image_ids, images, detector)
+    people = _place(people, frame(opened, _FACES), with_faces=judge.needs_faces)
+    criteria = judge.options.judging
+    sizes = (people[name].astype(float) for name in (*BOX, "image_width", "image_height"))
+    too_small = (people["status"] == "") & ~large_enough(*sizes, criteria.min_face_size, people["people"])
+    pixels = dict(zip(image_ids, images, strict=True))
+    answers = frame(_answer(_units(people[people["status"] == ""]), pixels, judge, "photographs"), _ANSWERED)
+    keys = ["image_id", "position"]
+    answers = answers.set_index(keys).reindex(pd.MultiIndex.from_frame(people[keys])).reset_index(drop=True)
+    return _finish(people, answers, too_small & judge.needs_faces, criteria.threshold)
+
+
+def locate_people(
+    images: ImageSource,
+    requested: pd.DataFrame,
+    detector: Judge | None,
+    *,
+    cache: ResultCache,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """Return the people whom images were to show, with the face of each; arguments as for :func:`judge_people`.
+
+    Columns of ``requested``, then people (how many the image was to show), status (empty where the person has a face
+    and a side), reason, n_faces, image_width, image_height, x0, y0, x1, y1, boxes, landmarks (of the person's face) and
+    part (the columns of the image that are the person's). Without a detector statuses are empty and the rest is
+    missing.
+    """
+    people = _with_counts(requested)
+    if detector is None:
+        return people.reindex(columns=[*people, *_LOCATED]).assign(status="", reason="")
+    return _place(people, find_faces(images, detector, cache=cache, progress=progress))
+
+
+def find_faces(images: ImageSource, detector: Judge, *, cache: ResultCache, progress: bool = True) -> pd.DataFrame:
+    """Return the faces of every image of a source; earlier results are read from ``cache``.
+
+    One row per image, in the order of the table: image_id, status (empty, ``unreadable``, ``blocked``, ``black`` or
+    ``duplicate``), reason, n_faces, image_width, image_height, boxes (x0, y0, x1, y1, x0, … in pixels, best first) and
+    landmarks (of all faces: x, y, x, …). Raises as the methods of the detector.
+    """
+    units = pd.DataFrame({"image_id": images.table["image_id"].astype(object).unique()})
+    detector = detector.fresh()
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
-        told = dict(zip(shard["image_id"], map(json.loads, shard["phrases"]), strict=True))
-        batches = alone.read_ahead(images, list(told), device, settings.batch_size)
-        found = (_judge_units(some, [told[k] for k in some], read, ready()) for some, read in batches)
-        return alone.frame(chain.from_iterable(found), _SEEN)
+        batches = read_ahead(images, list(shard["image_id"]), detector)
+        return frame(chain.from_iterable(_detect(ids, read, detector) for ids, read in batches), _FACES)
 
-    units = pd.DataFrame({"image_id": list(by_image), "phrases": phrases}, dtype=object)
-    bar = {"label": f"judging people of {images.name}", "progress": progress}
-    seen = cache.stage("people", alone.inputs_of(images, settings), work).compute(
-        units, shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar
-    )
-    seen = alone.frame(seen, _SEEN)
-    order = pd.MultiIndex.from_arrays([asked["image_id"].astype(str), asked["position"].astype(int)])
-    return _apply_threshold(seen.set_index(["image_id", "position"]).loc[order].reset_index(), settings)
+    stage = cache.stage("faces", {"images": images.digest} | detector.inputs, work)
+    bar = {"label": f"detecting faces in {images.name}", "progress": progress, "gpu": detector.options.device != "cpu"}
+    return frame(stage.compute(units, shard_rows=_SHARD_ROWS, **bar), _FACES)
 
 
-def phrases_of(asked: pd.DataFrame) -> dict[str, list[str]]:
-    """Return the phrases of each image from left to right, by image id."""
-    whole = asked.assign(image_id=asked["image_id"].astype(str))
-    phrases = whole.sort_values("position", kind="stable").groupby("image_id")["phrase"].agg(list)
-    return {image_id: phrases[image_id] for image_id in whole["image_id"].unique()}
+def read_ahead(images: ImageSource, ids: list[str], judge: Judge) -> Iterator[tuple[list[str], list]]:
+    """Yield batches of ids with their images, a model's batch or more; the next is read while one is judged."""
+    step = judge.batch_size or (128 if model_loading.device(judge.options.device).type == "cpu" else 512)
+    batches = [ids[k : k + step] for k in range(0, len(ids), step)]
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(images.read, batches[0])
+        for batch, following in zip(batches, [*batches[1:], None], strict=True):
+            read = coming.result()
+            if following is not None:
+                coming = pool.submit(images.read, following)
+            yield batch, read
 
 
-def judge_people_images(
-    image_ids: Sequence[str],
-    phrases: Sequence[Sequence[str]],
-    images: Sequence[np.ndarray | UnreadableImage],
-    judges: Judge,
-    settings: JudgeSettings,
-) -> pd.DataFrame:
-    """Judge people of images in memory: a row an image and person; ``phrases`` are each image's, from left to right."""
-    return _apply_threshold(alone.frame(_judge_units(image_ids, phrases, images, judges), _SEEN), settings)
+def open_image(image_id: str, image: np.ndarray | UnreadableImage) -> dict:
+    """Return the row of an image that was not judged yet: its size, or the reason why it cannot be judged."""
+    row = {"image_id": image_id, "status": "", "reason": "", "image_width": np.nan, "image_height": np.nan}
+    if isinstance(image, UnreadableImage):
+        why = image.reason
+        return row | ({"status": why} if why in WITHHELD else {"status": "unreadable", "reason": why})
+    height, width = check_image(image, f"image {image_id!r}").shape[:2]
+    return row | {"image_width": width, "image_height": height}
 
 
-# -- what the models see -----------------------------------------------------------------------------------
+def classify_images(
+    image_ids: Sequence[str], images: Sequence[np.ndarray | UnreadableImage], see: Callable[[list], Sequence]
+) -> tuple[list[dict], dict[int, Any]]:
+    """Return the rows of images, and by their place in the list the results of ``see`` for those that can be read."""
+    rows = [open_image(image_id, image) for image_id, image in zip(image_ids, images, strict=True)]
+    readable = [k for k, row in enumerate(rows) if not row["status"]]
+    results = see([images[k] for k in readable]) if readable else []
+    return rows, dict(zip(readable, results, strict=True))
 
 
-def _judge_units(
-    image_ids: Sequence[str],
-    phrases: Sequence[Sequence[str]],
-    images: Sequence[np.ndarray | UnreadableImage],
-    judges: Judge,
-) -> list[dict]:
-    """Return the images' people: faces, the probability of perceived as female, and of the order."""
-    whole, found = alone.classify_images(image_ids, images, judges.faces.faces)
-    standing: dict[int, list[Person]] = {}
-    for k, faces in found.items():
-        whole[k].update(status=gate(faces, len(phrases[k])), n_faces=len(faces))
-        if not whole[k]["status"]:
-            faces = sorted(faces, key=lambda face: face.x0 + face.x1)
-            placed = zip(faces, parts(faces, images[k].shape[1]), phrases[k], strict=True)
-            standing[k] = [
-                Person(images[k], face[:4], face.landmarks, at, len(faces), phrase, part)
-                for at, (face, part, phrase) in enumerate(placed, start=1)
-            ]
-    out = [
-        [{**row, "position": at + 1, "people": len(told)} for at in range(len(told))]
-        for row, told in zip(whole, phrases, strict=True)
-    ]
-    asked = [(row, person) for k, people in standing.items() for row, person in zip(out[k], people, strict=True)]
-    answers = judges.gender.answers([person for _, person in asked]) if asked else []
-    for (row, person), (p, reason) in zip(asked, answers, strict=True):
-        row.update(zip(BOX, person.box, strict=True), probability_female=p, reason=reason)
-    classifier = getattr(judges.gender, "classifier", None)
-    told = {k: phrases[k] for k in standing if len(set(phrases[k])) > 1}
-    if classifier is not None and told:
-        for k, facts in _orders(told, standing, classifier).items():
-            for row in out[k]:
-                row.update(facts)
-    return list(chain.from_iterable(out))
+# -- faces -------------------------------------------------------------------------------------------------
+
+
+def _detect(image_ids: Sequence[str], images: Sequence[np.ndarray | UnreadableImage], detector: Judge) -> list[dict]:
+    rows, faces_by_image = classify_images(image_ids, images, detector.faces)
+    for row in rows:
+        row.update(boxes=[], landmarks=[])
+    for k, faces in faces_by_image.items():
+        boxes = [float(value) for face in faces for value in face[:4]]
+        landmarks = [float(value) for face in faces for point in face.landmarks for value in point]
+        rows[k].update(n_faces=len(faces), boxes=boxes, landmarks=landmarks)
+    return rows
+
+
+def _with_counts(requested: pd.DataFrame) -> pd.DataFrame:
+    """Return people with typed keys, a phrase, and the number of people that their image was to show."""
+    people = requested.reset_index(drop=True)
+    people = people.assign(image_id=people["image_id"].astype(str), position=people["position"].astype(int))
+    if "phrase" not in people:
+        people["phrase"] = "person"
+    return people.assign(people=people.groupby("image_id")["position"].transform("max"))
+
+
+def _place(people: pd.DataFrame, faces: pd.DataFrame, *, with_faces: bool = True) -> pd.DataFrame:
+    """Return people with the face of each: faces count from left to right."""
+    by_image = {row["image_id"]: row for row in faces.to_dict("records")}
+    rows = []
+    for image_id, position, n in zip(people["image_id"], people["position"], people["people"], strict=True):
+        image = by_image[image_id]
+        row = {name: image[name] for name in _LOCATED if name in image} | {"landmarks": [], "part": None}
+        if not row["status"] and with_faces:
+            boxes = np.reshape(image["boxes"], (-1, 4))
+            landmarks = np.reshape(image["landmarks"], (len(boxes), -1, 2)) if len(boxes) else []
+            standing = [Face(*box, 1.0, tuple(map(tuple, at))) for box, at in zip(boxes, landmarks, strict=True)]
+            standing.sort(key=lambda face: face.x0 + face.x1)
+            row["status"] = gate(standing, n)
+            if not row["status"]:
+                face, part = standing[position - 1], parts(standing, int(image["image_width"]))[position - 1]
+                row |= dict(zip(BOX, face[:4], strict=True)) | {"landmarks": face.landmarks, "part": part}
+        rows.append(row)
+    located = pd.DataFrame(rows, columns=list(_LOCATED), index=people.index)
+    return people.assign(**located)
+
+
+def large_enough(x0, y0, x1, y1, width, height, min_face_size: float = 0.1, people=1):
+    """Return whether boxes, in pixels, cover at least ``min_face_size`` of the height, and of each person's part of the
+    width.
+    """
+    # Boxes come as floats: a face of exactly the limit counts, whatever rounding does to it.
+    slack = 1e-6
+    return (x1 - x0 >= min_face_size * width / people - slack) & (y1 - y0 >= min_face_size * height - slack)
 
 
 def gate(faces: Sequence[Face], people: int) -> str:
-    """Return why the people of an image are not judged: ``no_face``, ``one_face`` (fewer than people),
-    ``too_many_faces`` or ``overlapping``; ``""`` where each has a face and a side.
+    """Return why the people of an image have no label: ``no_face``, ``one_face`` (fewer than people),
+    ``several_faces`` or ``overlapping``; ``""`` where each has a face and a side.
     """
     if len(faces) != people:
-        return "no_face" if not faces else "one_face" if len(faces) < people else "too_many_faces"
+        return "no_face" if not faces else "one_face" if len(faces) < people else "several_faces"
     for a, b in combinations(faces, 2):
         both = min(a.x1, b.x1) - max(a.x0, b.x0)
         # Boxes come as floats: the limit itself is still clear, whatever rounding does to it.
@@ -167,29 +289,162 @@ def parts(faces: Sequence[Face], width: int) -> list[tuple[int, int]]:
     return [(start, max(end, start + 1)) for start, end in zip(starts, [*ends, width], strict=True)]
 
 
-def _orders(
-    phrases: dict[int, Sequence[str]], standing: dict[int, list[Person]], classifier: ZeroShot
-) -> dict[int, dict]:
-    """Return role_p and role_other of the images in ``phrases``, or the reason why there are none."""
-    texts = {p: lexicons.fill(ROLE_TEXT, p) for told in phrases.values() for p in told}
+def add_parts(people: pd.DataFrame) -> pd.DataFrame:
+    """Return people with ``first`` and ``last``: the columns of the image that are theirs, where it shows several.
+
+    ``people`` has image_id, x0, y0, x1, y1 (NaN without a face), and of images with several people position and
+    image_width.
+    """
+    people = people.assign(first=np.nan, last=np.nan)
+    with_face = people[people[list(BOX)].notna().all(axis=1)]
+    several = with_face[with_face["image_id"].duplicated(keep=False)]
+    for _, rows in several.groupby("image_id", sort=False):
+        rows = rows.sort_values("position")
+        faces = [Face(*box, 1.0) for box in rows[list(BOX)].to_numpy(float)]
+        people.loc[rows.index, ["first", "last"]] = parts(faces, int(rows["image_width"].iloc[0]))
+    return people
+
+
+def cut_out(image: np.ndarray, row: dict) -> Person:
+    """Return the person of a row with x0, y0, x1, y1 and of :func:`add_parts`; without a face the whole image."""
+    if np.isnan(row["x0"]):
+        return whole_image(image)
+    part = None if np.isnan(row["first"]) else (int(row["first"]), int(row["last"]))
+    given = {"position": row.get("position", 1), "people": row.get("people", 1), "phrase": row.get("phrase", "")}
+    return Person(image, tuple(row[c] for c in BOX), part=part, **given)
+
+
+# -- answers -----------------------------------------------------------------------------------------------
+
+
+def _ask(images: ImageSource, people: pd.DataFrame, judge: Judge, cache: ResultCache, progress: bool) -> pd.DataFrame:
+    """Return the answers about people who have a face, or need none."""
+    image_domain, judge = domain_of(images), judge.fresh()
+
+    def work(shard: pd.DataFrame) -> pd.DataFrame:
+        rows: list[dict] = []
+        for ids, read in read_ahead(images, list(shard["image_id"]), judge):
+            some = shard[shard["image_id"].isin(ids)]
+            rows += _answer(some, dict(zip(ids, read, strict=True)), judge, image_domain)
+        return frame(rows, _ANSWERED)
+
+    stage = cache.stage("people", {"images": images.digest} | judge.inputs, work)
+    gpu = not judge.is_charged and judge.options.device != "cpu"
+    bar = {"label": f"judging people of {images.name}", "progress": progress, "gpu": gpu}
+    return frame(stage.compute(_units(people), shard_rows=_SHARD_ROWS, **bar), _ANSWERED)
+
+
+def _units(people: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per image: image_id, and its people as JSON."""
+    rows: dict[str, list] = {}
+    columns = zip(
+        *(people[c] for c in ("image_id", "position", "people", "phrase", *BOX, "landmarks", "part")), strict=True
+    )
+    for image_id, position, n, phrase, *box, landmarks, part in columns:
+        located = {"box": box, "landmarks": landmarks, "part": part} if isinstance(part, tuple) else {}
+        rows.setdefault(image_id, []).append({"position": int(position), "people": int(n), "phrase": phrase, **located})
+    return pd.DataFrame({"image_id": list(rows), "people": [json.dumps(row) for row in rows.values()]}, dtype=object)
+
+
+def _answer(units: pd.DataFrame, pixels: dict[str, Any], judge: Judge, image_domain: str) -> list[dict]:
+    """Return the answers about the people of some images, one row per person."""
+    rows, persons = [], []
+    for image_id, text in zip(units["image_id"], units["people"], strict=True):
+        opened = open_image(image_id, pixels[image_id])
+        for person in json.loads(text):
+            rows.append(opened | {"position": person["position"], "phrase": person["phrase"]})
+            if not opened["status"]:
+                persons.append(_person(pixels[image_id], person))
+    readable = [row for row in rows if not row["status"]]
+    table = pd.DataFrame(readable, columns=["image_id", "position", "phrase"])
+    answers = judge.answers(People(table, persons, image_domain)) if persons else []
+    for row, answer in zip(readable, answers, strict=True):
+        given = answer._asdict()
+        row.update(given, answer=given.pop("text"))
+    if classifier := judge.classifier:
+        standing: dict[str, list[Person]] = {}
+        for row, person in zip(readable, persons, strict=True):
+            standing.setdefault(row["image_id"], []).append(person)
+        orders = _orders(
+            {image_id: persons for image_id, persons in standing.items() if _has_order(persons)}, classifier
+        )
+        for row in readable:
+            row.update(orders.get(row["image_id"], {}))
+    return rows
+
+
+def _person(image: np.ndarray, person: dict) -> Person:
+    height, width = image.shape[:2]
+    box = tuple(person.get("box", (0.0, 0.0, float(width), float(height))))
+    part = tuple(person["part"]) if "part" in person else None
+    landmarks = tuple(map(tuple, person.get("landmarks", ())))
+    return Person(image, box, landmarks, person["position"], person["people"], person["phrase"], part)
+
+
+def _has_order(persons: Sequence[Person]) -> bool:
+    return len(persons) == persons[0].people and len({person.phrase for person in persons}) > 1
+
+
+def _finish(people: pd.DataFrame, answers: pd.DataFrame, too_small: pd.Series, threshold: float) -> pd.DataFrame:
+    """Return judgements: the answers about people with the inclusion criteria."""
+    standing = people["status"] == ""
+    sizes = {name: people[name].where(people[name].notna(), answers[name]) for name in ("image_width", "image_height")}
+    by_threshold = decide(answers["probability_female"].to_numpy(float), threshold)
+    texts = answers[["status", "gender", "reason", "answer"]].fillna("")
+    status = texts["status"].where(texts["status"] != "", np.where(by_threshold == "unsure", UNCERTAIN, JUDGED))
+    # An answer with a status of its own has a gender, or none; any other is decided by its probability.
+    gender = texts["gender"].where(texts["status"] != "", by_threshold)
+    answered = standing & ~too_small
+    roles = [answers["role_p"] >= ROLE_THRESHOLD, answers["role_other"] >= ROLE_THRESHOLD]
+    return frame(
+        people.assign(
+            **sizes,
+            status=np.select([too_small, answered], ["face_too_small", status], people["status"]),
+            gender=gender.where(answered, ""),
+            probability_female=answers["probability_female"].where(answered),
+            reason=texts["reason"].where(standing, people["reason"]),
+            answer=texts["answer"],
+            role=np.select([answers["role_p"].isna(), *roles], ["", CORRECT, SWAPPED], UNCLEAR),
+            role_p=answers["role_p"],
+        ),
+        COLUMNS,
+    )
+
+
+def decide(probability_female: np.ndarray, threshold: float = 0.9) -> np.ndarray:
+    """Return genders for probabilities of perceived as female, an object array of the same shape: at least
+    ``threshold`` is female, at most ``1 - threshold`` male, the rest, NaN among it, unsure.
+    """
+    probability_female = np.asarray(probability_female, float)
+    sure = [probability_female >= threshold, 1 - probability_female >= threshold]
+    return np.select(sure, GENDERS, "unsure").astype(object)
+
+
+# -- roles -------------------------------------------------------------------------------------------------
+
+
+def _orders(standing: dict[str, list[Person]], classifier: ZeroShot) -> dict[str, dict]:
+    """Return role_p and role_other of images by their people from left to right, or the reason why there are none."""
+    phrases = {image_id: [person.phrase for person in persons] for image_id, persons in standing.items()}
+    texts = {phrase: lexicons.fill(ROLE_TEXT, phrase) for each in phrases.values() for phrase in each}
     unknown = {}
     for phrase, text in texts.items():
         try:
             classifier.text_embeddings([text])
         except ParameterError as error:
             unknown[phrase] = f"roles: {error}"
-    why = {k: next((unknown[p] for p in told if p in unknown), "") for k, told in phrases.items()}
-    found = {k: {"reason": reason} for k, reason in why.items() if reason}
-    shown, at = [], {}
-    for k in (k for k, reason in why.items() if not reason):
-        at[k] = slice(len(shown), len(shown) + len(phrases[k]))
-        shown += [wider(person, side=classifier.side) for person in standing[k]]
-    known = [p for p in texts if p not in unknown]
-    logits = classifier.logits(shown, [texts[p] for p in known]) if shown else None
-    for k, rows in at.items():
-        own = logits[rows][:, [known.index(p) for p in phrases[k]]]
-        found[k] = dict(zip(("role_p", "role_other"), order(own, phrases[k]), strict=True))
-    return found
+    why = {image_id: next((unknown[p] for p in each if p in unknown), "") for image_id, each in phrases.items()}
+    orders = {image_id: {"reason": reason} for image_id, reason in why.items() if reason}
+    shown, rows_of = [], {}
+    for image_id in (image_id for image_id, reason in why.items() if not reason):
+        rows_of[image_id] = slice(len(shown), len(shown) + len(phrases[image_id]))
+        shown += [wider(person, side=classifier.side) for person in standing[image_id]]
+    compared = [phrase for phrase in texts if phrase not in unknown]
+    logits = classifier.logits(shown, [texts[phrase] for phrase in compared]) if shown else None
+    for image_id, rows in rows_of.items():
+        of_image = logits[rows][:, [compared.index(phrase) for phrase in phrases[image_id]]]
+        orders[image_id] = dict(zip(("role_p", "role_other"), order(of_image, phrases[image_id]), strict=True))
+    return orders
 
 
 def order(logits: np.ndarray, phrases: Sequence[str]) -> tuple[float, float]:
@@ -208,7 +463,26 @@ def order(logits: np.ndarray, phrases: Sequence[str]) -> tuple[float, float]:
     return float(p[0]), float(p[1:].max())
 
 
-def _apply_threshold(seen: pd.DataFrame, settings: JudgeSettings) -> pd.DataFrame:
-    sure = [seen["role_p"] >= ROLE_THRESHOLD, seen["role_other"] >= ROLE_THRESHOLD]
-    role = np.select([seen["role_p"].isna(), *sure], ["", CORRECT, SWAPPED], UNCLEAR)
-    return alone.frame(alone.apply_threshold(seen, settings, seen["people"]).assign(role=role), COLUMNS)
+# -- tables ------------------------------------------------------------------------------------------------
+
+
+def count_statuses(judgements: pd.DataFrame, by: Sequence[str], *, confidence: float = 0.95) -> pd.DataFrame:
+    """Count the statuses of judgements of images of one person (:func:`judge_people`, with the columns ``by``).
+
+    A row for each combination of ``by`` and each status (of :data:`RARE_STATUSES` those that occur): ``by``, status, n,
+    n_images (of the combination), percent (0–100 of n_images), ci_low, ci_high (Wilson).
+    """
+    present = set(judgements["status"])
+    names = [status for status in STATUSES_OF_ONE if status not in RARE_STATUSES or status in present]
+    counts = judgements.groupby([*by, "status"], observed=True).size().unstack(fill_value=0)
+    counts = counts.reindex(columns=names, fill_value=0).rename_axis(columns="status").stack()
+    counts = counts.rename("n").reset_index()
+    counts["n_images"] = counts.groupby(list(by), observed=True)["n"].transform("sum")
+    percent, low, high = stats.percent(counts["n"], counts["n_images"], confidence)
+    return counts.assign(percent=percent, ci_low=low, ci_high=high)
+
+
+def frame(rows: Iterable[dict] | pd.DataFrame, columns: Sequence[str] = COLUMNS) -> pd.DataFrame:
+    """Return rows of judgements as a table with these columns, typed alike with or without rows."""
+    made = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
+    return made.reindex(columns=list(columns)).astype({c: _TYPES.get(c, float) for c in columns})

@@ -1,167 +1,161 @@
-"""Judges that other packages bring, found by the entry points ``biaslab.judges``.
+"""Judges that other packages provide, found by the entry points ``biaslab.judges``.
 
 A package declares ``[project.entry-points."biaslab.judges"]`` with ``name = "module:factory"``; the setting
 ``judging.gender: plugin:name`` or ``plugin:name:ARGUMENT`` calls ``factory(ARGUMENT, device=…, batch_size=…)`` and asks
-``judge(people)`` of what that returns, which gives an :class:`Answer` to each :class:`biaslab.judges.person.Person`;
-``judging.skin_tone`` asks ``tones(people)``, which gives a :class:`Tone` of each.
+``judge(people)`` of what that returns, which gives for each :class:`biaslab.judges.person.Person`
+a gender (``female``, ``male``, ``unclear``, or empty), a probability of perceived as female (0 to 1, or None) and a
+reason; ``judging.skin_tone`` asks ``tones(people)``, which gives a tone (Monk scale, 1 to 10, or None) and a reason.
 
-The factory may have ``known_domain`` (``drawings``, ``photographs``, which is the default, or ``any``), and
+The factory may have ``image_domain`` (``drawings``, ``photographs``, which is the default, or ``any``), and
 ``files(ARGUMENT)``, the files and folders, such as weights, whose content is part of the keys of results.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
+
+import numpy as np
 
 from biaslab import plugins
 from biaslab.cache import code_digest
 from biaslab.errors import BiaslabError, InputError, ParameterError, loading
-from biaslab.hub import registry
+from biaslab.hub import registry as hub
+from biaslab.hub.repositories import Located
 from biaslab.io import reading
+from biaslab.judges.judge import Answer, Judge, People
 from biaslab.judges.judge_labels import UNCLEAR
-from biaslab.judges.person import Person
 from biaslab.schema.genders import GENDERS
 
-PLUGIN = "plugin:"
-"""How the names of such judges begin."""
+
+class PluginJudge(Judge):
+    """``plugin:NAME`` or ``plugin:NAME:ARGUMENT``: a judge of another package, whose answers are checked."""
+
+    prefix = "plugin:"
+
+    @cached_property
+    def _entry(self) -> tuple[metadata.EntryPoint, str]:
+        """The entry point that the name means, and the argument after it; UnknownNameError where there is none."""
+        short, _, argument = self.argument.partition(":")
+        return plugins.entry_point(plugins.JUDGES, short, "judge"), argument
+
+    @property
+    def _factory(self) -> Any:
+        with loading(self.name, "a judge"):
+            return self._entry[0].load()
+
+    @property
+    def domain(self) -> str:
+        """The images that it is made for: the factory's attribute ``image_domain``, photographs where it has none.
+
+        Raises ParameterError where the factory cannot be loaded, or states something else.
+        """
+        stated = getattr(self._factory, "image_domain", hub.PHOTOGRAPHS)
+        if stated not in (*hub.IMAGE_DOMAINS, hub.ANY):
+            raise ParameterError(
+                f"{self.name} says that it knows {stated!r}; {self._entry[0].value}.image_domain must be drawings, "
+                "photographs or any."
+            )
+        return stated
+
+    def files(self) -> list[Located]:
+        """Return nothing: its files are its own. Raises as :attr:`domain`."""
+        _ = self.domain
+        return []
+
+    def digest(self) -> str:
+        """Return a digest of package, version, the factory's module, its argument, and their files.
+
+        Raises ParameterError where the module or a file is missing, UnknownNameError where no package provides it.
+        """
+        point, argument = self._entry
+        whole = hashlib.sha256(f"{code_digest.entry_digest(point)} {argument} ".encode())
+        if argument and (path := Path(argument).expanduser()).is_file():
+            whole.update(reading.content(path))
+        declared = getattr(self._factory, "files", lambda _: ())
+        with _errors(self.name):
+            paths = [Path(path).expanduser() for path in declared(argument)]
+        for path in paths:
+            if not path.exists():
+                raise ParameterError(f"{self.name} declares the file {path}, which is not there.")
+            for file in [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file()):
+                whole.update(file.name.encode() + b"\0")
+                with file.open("rb") as opened:
+                    whole.update(hashlib.file_digest(opened, "sha256").digest())
+        return whole.hexdigest()
+
+    def load(self) -> Any:
+        """Return what the factory makes. Raises InputError where it fails, else as :attr:`domain`."""
+        factory = self._factory
+        with _errors(self.name):
+            return factory(self._entry[1], device=self.options.device, batch_size=self.options.judging.batch_size)
+
+    def answers(self, people: People) -> list[Answer]:
+        """Return one answer per person. Raises ParameterError where it does not judge gender, InputError where it
+        fails or an answer is not allowed.
+        """
+        return [_read_gender(self.name, *answer) for answer in self._call("judge", people)]
+
+    def tones(self, people: People) -> list[tuple[float, str]]:
+        """Return one skin tone (Monk scale, 1 to 10, or NaN) and reason per person; raises as :meth:`answers`."""
+        return [_read_tone(self.name, *tone) for tone in self._call("tones", people)]
+
+    def _call(self, method: str, people: People) -> list[tuple]:
+        if not callable(getattr(self.model, method, None)):
+            raise ParameterError(
+                f"{self.name} is not such a judge: what {self._entry[0].value} returns needs `{method}(people)`."
+            )
+        with _errors(self.name):
+            answers = list(map(tuple, getattr(self.model, method)(people.persons)))
+        if len(answers) != len(people.persons):
+            raise InputError(
+                f"{self.name} gives {len(answers)} answers about {len(people.persons)} people; it must give one each."
+            )
+        return answers
 
 
-class Answer(NamedTuple):
-    """What a judge says of somebody: ``female``, ``male``, ``unclear``, or empty where it says nothing, and why.
+class PluginTones(PluginJudge):
+    """The same as a judge of skin tones."""
 
-    Without a probability of perceived as female, 0 to 1, its word is taken for sure.
-    """
-
-    gender: str
-    probability_female: float | None = None
-    reason: str = ""
-
-
-class Tone(NamedTuple):
-    """What a judge says of a skin tone: on the Monk scale, from 1 (light) to 10 (dark), or nothing, and why."""
-
-    tone: float | None
-    reason: str = ""
-
-
-def _entry_point(name: str) -> tuple[metadata.EntryPoint, str]:
-    """Return the entry point that a name means, and the argument behind it."""
-    short, _, argument = name.removeprefix(PLUGIN).partition(":")
-    return plugins.entry_point(plugins.JUDGES, short, "judge"), argument
-
-
-def digest(name: str) -> str:
-    """Return a digest of what stands behind a name: package, version, the factory's module, its argument, and their
-    files.
-
-    Raises ParameterError where the module or a file is not there, UnknownNameError where no package brings such a
-    judge.
-    """
-    point, argument = _entry_point(name)
-    whole = hashlib.sha256(f"{code_digest.entry_digest(point)} {argument} ".encode())
-    if argument and (path := Path(argument).expanduser()).is_file():
-        whole.update(reading.content(path))
-    with loading(name, "a judge"):
-        declared = getattr(point.load(), "files", lambda _: ())
-    with _declaration(name):
-        paths = [Path(path).expanduser() for path in declared(argument)]
-    for path in paths:
-        if not path.exists():
-            raise ParameterError(f"{name} declares the file {path}, which is not there.")
-        for file in [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file()):
-            whole.update(file.name.encode() + b"\0")
-            with file.open("rb") as opened:
-                whole.update(hashlib.file_digest(opened, "sha256").digest())
-    return whole.hexdigest()
+    def probe(self, image: np.ndarray) -> None:
+        """Ask for the skin tone of one person: the preflight check."""
+        self.tones(People.of_image(image))
 
 
 @contextmanager
-def _declaration(name: str) -> Iterator[None]:
-    """Turn what a judge of another package raises into an InputError that tells its type."""
+def _errors(name: str) -> Iterator[None]:
+    """Turn what a judge of another package raises into an InputError that states its type."""
     try:
         yield
     except BiaslabError:
         raise
     except (Exception, SystemExit) as error:
-        said = " ".join(str(error).split())
-        raise InputError(f"{name} fails: {type(error).__name__}: {said:.400}") from error
+        message = " ".join(str(error).split())
+        raise InputError(f"{name} fails: {type(error).__name__}: {message:.400}") from error
 
 
-def known_domain(name: str) -> str:
-    """Return which pictures a judge knows, as its factory's attribute ``image_domain`` says; photographs where it has
-    none.
-
-    Raises ParameterError where the factory cannot be had, or says something else, else as :func:`digest`.
-    """
-    point, _ = _entry_point(name)
-    with loading(name, "a judge"):
-        told = getattr(point.load(), "image_domain", registry.PHOTOGRAPHS)
-    if told not in (*registry.IMAGE_DOMAINS, registry.ANY):
-        raise ParameterError(
-            f"{name} says that it knows {told!r}; {point.value}.image_domain must be drawings, photographs or any."
-        )
-    return told
-
-
-def load(name: str, *, tones: bool = False, device: str, batch_size: int) -> PluginJudge:
-    """Return the judge of gender, or of skin ``tones``, that a name means; a batch size of 0 leaves it to the judge.
-
-    Raises ParameterError where it cannot be had or is no judge, InputError where its factory fails, else as
-    :func:`digest`.
-    """
-    point, argument = _entry_point(name)
-    with loading(name, "a judge"):
-        factory = point.load()
-    with _declaration(name):
-        model = factory(argument, device=device, batch_size=batch_size)
-    method = "tones" if tones else "judge"
-    if not callable(getattr(model, method, None)):
-        raise ParameterError(f"{name} is not such a judge: what {point.value} returns needs `{method}(people)`.")
-    return PluginJudge(name, getattr(model, method), _check_tone if tones else _check_gender)
-
-
-class PluginJudge:
-    """A judge of another package, whose answers are checked: an InputError where it fails, or they are of no form."""
-
-    def __init__(self, name: str, ask: Callable, read: Callable) -> None:
-        self._name, self._ask, self._read = name, ask, read
-
-    def answers(self, people: Sequence[Person]) -> list[tuple[float, str]]:
-        """Return for each the probability of perceived as female, or the tone (Monk scale), NaN where nothing is said,
-        and a reason.
-
-        A word without a probability counts as sure, ``unclear`` as even.
-        """
-        with _declaration(self._name):
-            answers = list(map(tuple, self._ask(people)))
-        if len(answers) != len(people):
-            raise InputError(
-                f"{self._name} gives {len(answers)} answers about {len(people)} people; it must give one each."
-            )
-        return [self._read(self._name, *answer) for answer in answers]
-
-
-def _check_gender(name: str, gender: str, p: float | None = None, reason: str = "") -> tuple[float, str]:
+def _read_gender(name: str, gender: str, p: float | None = None, reason: str = "") -> Answer:
+    """Return an answer of another package: a word without a probability counts as sure, ``unclear`` as even."""
     sure = {GENDERS[0]: 1.0, GENDERS[1]: 0.0, UNCLEAR: 0.5, "": float("nan")}
     if gender not in sure:
         raise InputError(f"{name} answers {gender!r}; an answer is one of {', '.join(map(repr, sure))}.")
     if p is not None and not 0 <= p <= 1:
         raise InputError(f"{name} gives {p:g}; a probability is from 0 to 1.")
     if not gender:
-        return sure[gender], str(reason) or "the judge says nothing"
+        return Answer(reason=str(reason) or "the judge says nothing")
     if p is None or gender == UNCLEAR:
-        return sure[gender], str(reason)
+        return Answer(sure[gender], reason=str(reason))
     if (p >= 0.5) != (gender == GENDERS[0]):
         raise InputError(f"{name} answers {gender!r} with a probability of {p:g} of being seen as female.")
-    return float(p), str(reason)
+    return Answer(float(p), reason=str(reason))
 
 
-def _check_tone(name: str, tone: float | None, reason: str = "") -> tuple[float, str]:
+def _read_tone(name: str, tone: float | None, reason: str = "") -> tuple[float, str]:
     if tone is None or tone != tone:
         return float("nan"), str(reason) or "the judge says nothing"
     if isinstance(tone, bool) or tone not in range(1, 11):

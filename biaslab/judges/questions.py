@@ -61,6 +61,11 @@ def _gender_words() -> dict[str, frozenset[str]]:
     return {gender: frozenset(w.casefold() for some in lists for w in some[gender]) for gender in _MORE}
 
 
+def line(text: str) -> str:
+    """Return a model's text on one line, as tables and pages can show it."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
 def read_yes_no(text: str) -> tuple[str, str]:
     """Return ``yes`` or ``no`` for an answer, whole words in any case, or an empty text and why it is neither."""
     said = {"yes", "no"}.intersection(re.findall(r"[^\W\d_]+", normalize(text).casefold()))

@@ -7,27 +7,31 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from biaslab.cache.result_cache import ResultCache
-from biaslab.errors import InputError, MissingInputError
-from biaslab.execution.workers import Memoized
+from biaslab.errors import InputError, MissingInputError, ParameterError
+from biaslab.hub import registry as hub
+from biaslab.hub import repositories
 from biaslab.hub.image_sources import ImageSource
+from biaslab.hub.repositories import Located, Repository
 from biaslab.io import cells, delimited
-from biaslab.judges import grounded_sam, judge, segmenters
-from biaslab.judges.judge_names import GROUNDED, files_digest, is_file, parts
+from biaslab.judges import grounded_sam, people, segmenters
+from biaslab.judges.grounded_sam import GROUNDED, NONE, PARTS
+from biaslab.judges.judge import FileJudge, HubJudge, Judge, JudgeOptions
 from biaslab.judges.segmenters import casefold_name
-from biaslab.judges.settings import Thresholds
 from biaslab.metrics.instances import BOX, COLUMNS, check_runs, encode
 
 _log = logging.getLogger(__name__)
+# How the names of files of instances end.
+_INSTANCES = (".csv", ".parquet", ".pq")
 _SHARD_ROWS = 512
-_OUTCOMES = ("image_id", "status", "reason")
+_STATUSES = ("image_id", "status", "reason")
 _MOST_PIXELS = 2**26
 _NEEDS = f"Instances need image_id, object, score, {', '.join(BOX)}, and where there are masks rle, height and width."
 
@@ -42,38 +46,171 @@ class Instances(NamedTuple):
     reason."""
 
 
-def find_instances(
-    images: ImageSource,
-    name: str,
-    *,
-    thresholds: Thresholds | None = None,
-    vocabulary: str = "",
-    cache: ResultCache,
-    device: str = "auto",
-    progress: bool = True,
-) -> Instances:
-    """Find the instances of objects in every image of a source's table.
+class InstanceJudge(HubJudge):
+    """A semantic segmenter of transformers, in a folder, on the hub or provided by a package."""
 
-    ``name`` is a semantic segmenter of transformers (folder, hub name, or one that a package brings),
-    ``grounded:TAGGER+DETECTOR+SEGMENTER`` (:class:`biaslab.judges.grounded_sam.Grounded`), or a file (:func:`read`).
-    ``vocabulary`` is a file of the objects that a zero-shot tagger is asked about, one a line.
+    kind, needs_faces = "segmenter", False
+
+    def check_kind(self, repository: Repository) -> None:
+        """Raise ParameterError where a repository is no segmenter."""
+        check_transformers(repository)
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """The objects that a zero-shot tagger is asked about; errors as of :func:`words`."""
+        return words(self.options.vocabulary_file) if self.options.vocabulary_file else ()
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """Everything that instances depend on in addition to the images."""
+        thresholds = self.options.thresholds.model_dump(mode="json")
+        return super().inputs | {"thresholds": thresholds, "vocabulary": list(self.vocabulary)}
+
+    def load(self) -> segmenters.Segmenter | grounded_sam.Grounded:
+        """Return the model."""
+        return segmenters.Segmenter(self.name, self.options.thresholds, device=self.options.device)
+
+    def probe(self, image: np.ndarray) -> None:
+        """Segment one image: the preflight check."""
+        self.model.segment([image])
+
+
+class GroundedJudge(InstanceJudge):
+    """``grounded:TAGGER+DETECTOR+SEGMENTER`` (:class:`biaslab.judges.grounded_sam.Grounded`)."""
+
+    prefix = GROUNDED
+
+    @property
+    def parts(self) -> tuple[str, str, str]:
+        """The names of tagger, detector and segmenter; ParameterError where there are not three."""
+        names = self.argument.split("+")
+        if len(names) != len(PARTS) or not all(names):
+            example = self.prefix + "+".join(hub.HUB[kind][0] for kind in PARTS)
+            raise ParameterError(
+                f"triplets.objects is {self.name!r}; give {self.prefix}TAGGER+DETECTOR+SEGMENTER, such as {example}, "
+                f"the last of them {NONE!r} for boxes alone."
+            )
+        return names[0], names[1], names[2]
+
+    @property
+    def _judges(self) -> list[_Part]:
+        each = zip(self.parts, PARTS, strict=True)
+        return [_Part(name, kind) for name, kind in each if name != NONE]
+
+    @property
+    def domain(self) -> str:
+        """The images that all parts are made for. Raises ParameterError where the parts differ."""
+        domains = {part.domain for part in self._judges} - {hub.ANY}
+        if len(domains) > 1:
+            raise ParameterError(f"{self.name} has parts that know drawings and parts that know photographs.")
+        return next(iter(domains), hub.ANY)
+
+    def files(self) -> list[Located]:
+        """Return the repositories of all parts."""
+        return [located for part in self._judges for located in part.files()]
+
+    def digest(self) -> str:
+        """Return a digest of the weights of all parts."""
+        return " ".join(part.digest() for part in self._judges)
+
+    def load(self) -> grounded_sam.Grounded:
+        """Return the three models."""
+        return grounded_sam.Grounded(*self.parts, self.options.thresholds, self.vocabulary, device=self.options.device)
+
+
+class _Part(HubJudge):
+    """A part of :class:`GroundedJudge`; ``kind`` is one of :data:`PARTS`."""
+
+    def __init__(self, name: str, kind: str) -> None:
+        super().__init__(name)
+        self.kind = kind
+
+    def check_kind(self, repository: Repository) -> None:
+        """Raise ParameterError where a repository is of another kind."""
+        check_transformers(repository)
+
+
+class InstanceFile(FileJudge):
+    """Instances that were found elsewhere: a CSV or Parquet file (:func:`read`)."""
+
+    domain, needs_faces, needs_images = hub.ANY, False, False
+
+    def files(self) -> list[Located]:
+        """Return nothing. Raises MissingInputError or InputError where the file is missing or cannot be read."""
+        read(self.name)
+        return []
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the file; MissingInputError where it is missing."""
+        if not self.path.is_file():
+            raise MissingInputError(
+                f"triplets.objects is {self.name!r}, and there is no such file; give a CSV or Parquet file."
+            )
+        return super().digest()
+
+    def probe(self, image: object) -> None:
+        """Do nothing: the file is read when a run is planned."""
+
+
+class GroundTruthObjects(Judge):
+    """The objects of images that are drawn from ground truth, without error."""
+
+    prefix, domain, needs_faces, needs_images = "truth", hub.ANY, False, False
+
+    def probe(self, image: object) -> None:
+        """Do nothing: no model is used."""
+
+
+def instance_judge(name: str, options: JudgeOptions | None = None) -> InstanceFile | InstanceJudge:
+    """Return the judge of a name without a prefix: a file of instances, or a segmenter."""
+    return (InstanceFile if name.lower().endswith(_INSTANCES) else InstanceJudge)(name, options)
+
+
+# Kind of model -> the tables of transformers (model_type to class, the later the stronger) that have it, what errors
+# call it, and further types that were saved as something else.
+_MAPPINGS: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
+    "segmenter": (("UNIVERSAL_SEGMENTATION", "SEMANTIC_SEGMENTATION"), "segmenter", ()),
+    "masks": (("MASK_GENERATION",), "segmenter that is asked about boxes", ()),
+    "grounding": (("ZERO_SHOT_OBJECT_DETECTION",), "detector that is asked about words", ()),
+    "tagger": (("ZERO_SHOT_IMAGE_CLASSIFICATION",), "tagger", ("florence2",)),
+}
+
+
+def check_transformers(repository: Repository) -> None:
+    """Raise ParameterError where the configuration of a repository is of another kind of model than its ``kind``."""
+    from transformers.models.auto import modeling_auto as auto
+
+    kind = repository.kind
+    mappings, what, more = _MAPPINGS[kind]
+    models: Mapping | set = {}
+    for name in mappings:
+        models |= getattr(auto, f"MODEL_FOR_{name}_MAPPING_NAMES")
+    if kind == "grounding":
+        models = {name: models[name] for name in grounded_sam.GROUNDING_DINO}
+    # Of these kinds, models that were saved as another class do, too.
+    models = {*models, *more} if kind in ("tagger", "masks") else models
+    repositories.check_type(repository, models, what, hub.HUB[kind][0])
+
+
+def find_instances(
+    images: ImageSource, judge: InstanceJudge, *, cache: ResultCache, progress: bool = True
+) -> Instances:
+    """Return the instances of objects in every image of a source's table; earlier results are read from ``cache``.
 
     Raises ParameterError where a model is unknown, of another kind or cannot be used, or a vocabulary is needed,
     InputError where a file does not fit.
     """
     ids = images.table["image_id"].astype(object)
-    if is_file(name):
-        return read(name, ids)
-    thresholds = thresholds or Thresholds()
-    weights, asked = files_digest(name, "segmenter"), words(vocabulary) if vocabulary else ()
-    ready = Memoized(partial(load, name, thresholds, asked, device=device))
+    if not judge.needs_images:
+        return read(judge.name, ids)
+    judge = judge.fresh()
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         rows = []
-        for some in judge.read_ahead(images, list(shard["image_id"]), device):
-            opened, seen = judge.classify_images(*some, lambda readable: ready().segment(readable))
+        for batch in people.read_ahead(images, list(shard["image_id"]), judge):
+            opened, seen = people.classify_images(*batch, lambda readable: judge.model.segment(readable))
             for k, row in enumerate(opened):
-                rows.append({c: row[c] for c in _OUTCOMES} | {"instance": -1})
+                rows.append({c: row[c] for c in _STATUSES} | {"instance": -1})
                 size = {"height": row["image_height"], "width": row["image_width"], "status": "", "reason": ""}
                 best_first = sorted(seen.get(k, []), key=lambda instance: -instance.score)
                 for number, one in enumerate(best_first):
@@ -82,29 +219,14 @@ def find_instances(
                     rows[-1] |= {"score": one.score, **dict(zip(BOX, one.box, strict=True)), **size}
         return pd.DataFrame(rows, columns=[*COLUMNS, "status", "reason"])
 
-    inputs = {
-        "images": images.digest,
-        "weights": weights,
-        "thresholds": thresholds.model_dump(mode="json"),
-        "vocabulary": list(asked),
-    }
     bar = {"label": f"finding objects in {images.name}", "progress": progress}
-    kept = cache.stage("instances", inputs, work).compute(
-        pd.DataFrame({"image_id": ids.to_numpy()}), shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar
-    )
+    stage = cache.stage("instances", {"images": images.digest} | judge.inputs, work)
+    units = pd.DataFrame({"image_id": ids.to_numpy()})
+    kept = stage.compute(units, shard_rows=_SHARD_ROWS, gpu=judge.options.device != "cpu", **bar)
     kept = kept.reindex(columns=[*COLUMNS, "status", "reason"])
     of_images = kept["instance"] == -1
-    looked = kept.loc[of_images, list(_OUTCOMES)].reset_index(drop=True)
+    looked = kept.loc[of_images, list(_STATUSES)].reset_index(drop=True)
     return Instances(_typed(kept[~of_images]), looked)
-
-
-def load(
-    name: str, thresholds: Thresholds, vocabulary: Sequence[str] = (), *, device: str = "auto"
-) -> grounded_sam.Grounded | segmenters.Segmenter:
-    """Return the models that ``name`` stands for; arguments and errors as for :func:`find_instances`."""
-    if name.startswith(GROUNDED):
-        return grounded_sam.Grounded(*parts(name), thresholds, vocabulary, device=device)
-    return segmenters.Segmenter(name, thresholds, device=device)
 
 
 def words(path: str) -> tuple[str, ...]:
@@ -141,7 +263,7 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Instances:
     Raises MissingInputError where there is no such file, InputError where it lacks a column, names an image that there
     is not, or a value does not fit.
     """
-    files_digest(str(path), "segmenter")
+    InstanceFile(str(path)).digest()
     path, known = cells.file_path(path), set(COLUMNS)
     table, _ = cells.load(path, known)
     masked = "rle" in table

@@ -6,10 +6,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, model_validator
 
-from biaslab.endpoints.settings import ENDPOINT, Url, Variable
+from biaslab.endpoints.settings import Url, Variable
 from biaslab.errors import ParameterError
-from biaslab.judges.judge_labels import DTYPES, GENDER_TEXTS, NOT_READ, PIXELS
-from biaslab.judges.judge_names import PLUGIN
+from biaslab.judges.judge_labels import DTYPES, GENDER_TEXTS
 from biaslab.schema import old_names
 from biaslab.schema.groups import Folder, Group, Integer, NameOrPath, Place, Texts, field
 
@@ -107,15 +106,6 @@ class JudgeSettings(Group):
             raise ParameterError(
                 f"class_prompts is {self.class_prompts!r}; give two texts, for perceived as male and as female: "
                 f"{GENDER_TEXTS}."
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _a_judge_of_tone(self) -> Self:
-        if self.skin_tone not in ("", PIXELS, NOT_READ) and not self.skin_tone.startswith((PLUGIN, ENDPOINT)):
-            raise ParameterError(
-                f"skin_tone is {self.skin_tone!r}; give {PIXELS!r}, {NOT_READ!r}, '{ENDPOINT}NAME' of a vision model, "
-                f"'{PLUGIN}NAME' of an installed package, or nothing."
             )
         return self
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
 
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import unknown_name
-from biaslab.execution.workers import Memoized
-from biaslab.hub import registry
+from biaslab.hub import registry as hub
 from biaslab.hub.image_sources import ImageSource, UnreadableImage
-from biaslab.judges import features, model_loading
-from biaslab.judges.judge_names import files_digest
-from biaslab.judges.zero_shot import ZeroShot
+from biaslab.judges import model_loading
+from biaslab.judges.features import FeaturesJudge
+from biaslab.judges.judge import Judge, JudgeOptions
+from biaslab.judges.zero_shot import ClipJudge
 from biaslab.metrics import similarity as measures
 from biaslab.metrics.similarity import METRICS, NETWORKS
 
 _SHARD_PAIRS = 1024
+_SHARD_EMBEDDINGS = 2048
 _AT_ONCE = {"cpu": 32, "gpu": 128}  # pairs that are read at a time
 
 
@@ -26,58 +27,77 @@ def compare(
     images: ImageSource,
     pairs: pd.DataFrame,
     by: str,
-    name: str = "",
+    judge: ClipJudge | FeaturesJudge | None = None,
     *,
     cache: ResultCache,
-    device: str = "auto",
     progress: bool = True,
 ) -> pd.DataFrame:
-    """Return how alike pairs of images are; pairs that were compared before are read from ``cache``.
+    """Return the similarity of pairs of images; pairs that were compared before are read from ``cache``.
 
     ``pairs`` has ids of images as first and second, best with pairs of one image together; ``by`` is a key of
-    :data:`METRICS`; ``name`` the network: of ``clip`` as for :class:`biaslab.judges.zero_shot.ZeroShot`, of others as
-    for :func:`biaslab.judges.features.find_network`, empty for the paper's.
+    :data:`METRICS`; ``judge`` the network (:func:`embedding`), None for pixels.
 
     Returns columns first, second, metric, value (cosines and ``ssim`` -1 to 1, ``diff_pix`` in %) and reason (why there
-    is none: what is wrong with an image, or that two are of different sizes). Raises UnknownNameError where images are
-    not compared by that, ParameterError where the network cannot be had.
+    is none: what is wrong with an image, or that two are of different sizes). Raises UnknownNameError where ``by`` is
+    unknown, else as ``embed`` of the judge.
     """
     if by not in METRICS:
         raise unknown_name("comparison of images", by, METRICS)
-    name = network(by, name)
-    ready = Memoized(partial(ZeroShot if by == "clip" else features.Features, name, device=device))
+    judge = judge.fresh() if judge else None
+    device = judge.options.device if judge else "cpu"
     at_once = _AT_ONCE["cpu" if model_loading.device(device).type == "cpu" else "gpu"]
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         chunks = (shard.iloc[start : start + at_once] for start in range(0, len(shard), at_once))
-        return pd.concat([_compare_pairs(images, chunk, by, ready) for chunk in chunks], ignore_index=True)
+        return pd.concat([_compare_pairs(images, chunk, by, judge) for chunk in chunks], ignore_index=True)
 
-    inputs = {"images": images.digest, "by": by, "model": name, "weights": weights(by, name)}
+    inputs = {"images": images.digest, "by": by} | (judge.inputs if judge else {})
     units = pairs[["first", "second"]].astype(object).drop_duplicates(ignore_index=True)
     bar = {"label": f"comparing {images.name} by {by}", "unit": "pairs", "progress": progress}
     kept = cache.stage("image_similarity", inputs, work).compute(
-        units, shard_rows=_SHARD_PAIRS, gpu=by != "pixels" and device != "cpu", **bar
+        units, shard_rows=_SHARD_PAIRS, gpu=device != "cpu", **bar
     )
     kept = kept.reindex(columns=["first", "second", *METRICS[by], "reason"])
     long = kept.melt(["first", "second", "reason"], var_name="metric", value_name="value")
     return long[["first", "second", "metric", "value", "reason"]]
 
 
-def network(by: str, name: str) -> str:
-    """Return the network that a name stands for, as for :func:`compare`; empty for pixels, which need none."""
-    if by == "pixels":
-        return ""
-    return registry.resolve_alias(name, "clip" if by == "clip" else "features", by) if name else NETWORKS[by]
+def embedding(by: str, name: str, options: JudgeOptions | None = None) -> ClipJudge | FeaturesJudge:
+    """Return the network that compares images ``by`` a key of :data:`METRICS`; an empty name is the paper's network."""
+    kind = ClipJudge if by == "clip" else FeaturesJudge
+    judge = kind(hub.resolve_alias(name, kind.kind, by) if name else NETWORKS[by], options)
+    if by == "split_product":
+        judge.places = True
+    return judge
 
 
-def weights(by: str, name: str) -> str:
-    """Return a digest of a network's weights, as :func:`network` names it; ParameterError where it cannot be used."""
-    if by == "pixels":
-        return ""
-    return files_digest(name, "clip") if by == "clip" else registry.digest(features.find_network(name))
+def embed_images(
+    images: ImageSource, image_ids: Iterable[str], judge: Judge, *, cache: ResultCache, progress: bool = True
+) -> pd.DataFrame:
+    """Return embeddings of images by a judge with ``embed``; earlier results are read from ``cache``.
+
+    Columns image_id and vector (``float32``; None where the image cannot be read). Raises as ``embed`` of the judge.
+    """
+    judge = judge.fresh()
+
+    def work(shard: pd.DataFrame) -> pd.DataFrame:
+        read = images.read(shard["image_id"].tolist())
+        readable = [k for k, image in enumerate(read) if isinstance(image, np.ndarray)]
+        vectors: list = [None] * len(read)
+        embedded = judge.embed([read[k] for k in readable]) if readable else []
+        for k, vector in zip(readable, embedded, strict=True):
+            vectors[k] = vector
+        return pd.DataFrame({"image_id": shard["image_id"], "vector": vectors})
+
+    units = pd.DataFrame({"image_id": list(dict.fromkeys(image_ids))}, dtype=object)
+    stage = cache.stage("image_embeddings", {"images": images.digest} | judge.inputs, work)
+    bar = {"label": f"embedding {images.name}", "unit": "images", "progress": progress}
+    return stage.compute(units, shard_rows=_SHARD_EMBEDDINGS, gpu=judge.options.device != "cpu", **bar)
 
 
-def _compare_pairs(images: ImageSource, pairs: pd.DataFrame, by: str, ready) -> pd.DataFrame:
+def _compare_pairs(
+    images: ImageSource, pairs: pd.DataFrame, by: str, judge: ClipJudge | FeaturesJudge | None
+) -> pd.DataFrame:
     ids = list(dict.fromkeys([*pairs["first"], *pairs["second"]]))
     read = dict(zip(ids, images.read(ids), strict=True))
     sides = list(zip(pairs["first"], pairs["second"], strict=True))
@@ -98,8 +118,7 @@ def _compare_pairs(images: ImageSource, pairs: pd.DataFrame, by: str, ready) -> 
     if by == "pixels" or not len(usable):
         return out
     place = {image: i for i, image in enumerate(dict.fromkeys(i for k in usable for i in sides[k]))}
-    seen = ready().places if by == "split_product" else ready().image_embeddings
-    found = seen([read[i] for i in place])
+    found = judge.embed([read[i] for i in place])
     first, second = (found[[place[sides[k][side]] for k in usable]] for side in (0, 1))
     if by == "split_product":
         out.loc[usable, "split_product"] = measures.split_product(first, second)

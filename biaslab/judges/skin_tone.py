@@ -10,23 +10,18 @@ out with TRUST's albedo (section 4.2.3, Table 18), a model of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from biaslab.cache.result_cache import ResultCache
-from biaslab.execution.workers import Memoized
-from biaslab.hub import registry
+from biaslab.hub import registry as hub
 from biaslab.hub.image_sources import ImageSource, UnreadableImage, check_image, domain_of
-from biaslab.judges import plugins
+from biaslab.judges.judge import Judge, People
 from biaslab.judges.judge_labels import BLACK, DUPLICATE, NOT_READ, PIXELS, TONE_BY_PIXELS
-from biaslab.judges.person import Person
+from biaslab.judges.people import add_parts, cut_out
 from biaslab.metrics.skin_tone import monk_tone, srgb_to_lab, typology_angle
-
-if TYPE_CHECKING:
-    from biaslab.judges.vision import Vision
 
 MIDDLE = 0.6
 """Part of the box's sides that the ellipse takes: hair, ears and background stay out."""
@@ -38,11 +33,11 @@ LEAST_SKIN = 0.5
 """Of a photograph, the least share of each half's points that must have the colour of skin, as under no mask."""
 MOST_APART = 2
 """Of a photograph, by how many tones two halves of a face may differ: more is mixed light."""
-LEAST_SIDE = {registry.DRAWINGS: 4.0, registry.PHOTOGRAPHS: 12.0}
+LEAST_SIDE = {hub.DRAWINGS: 4.0, hub.PHOTOGRAPHS: 12.0}
 """The least width and height of a face in pixels. Of 55 faces of photographs of 40 to 72 px, made smaller, none changes
 between read and unread at 12 px, 9 do at 4 px; 87 and 61 % of their tones stay the same, all within one."""
 
-_BOX = ("x0", "y0", "x1", "y1")
+_BOX, _PART = ("x0", "y0", "x1", "y1"), ("first", "last")
 _ROUNDS = 3
 _ACROSS = 24  # points across the ellipse
 # Hue of skin in CIELAB, degrees from red (0) to yellow (90); the Monk swatches lie between 49 and 89, and light
@@ -62,7 +57,7 @@ def face_tones(
     images: Sequence[np.ndarray | UnreadableImage],
     boxes: np.ndarray,
     of: Sequence[int],
-    image_domain: str = registry.PHOTOGRAPHS,
+    image_domain: str = hub.PHOTOGRAPHS,
 ) -> pd.DataFrame:
     """Return the skin tone of faces by their pixels, all at once.
 
@@ -99,7 +94,7 @@ def face_tones(
             reason[here] = _of_picture(image, middle, half, points[here], image_domain)
     rgb = np.full((len(boxes), 3), np.nan)
     share = np.full(len(boxes), np.nan)
-    read = _of_drawings if image_domain == registry.DRAWINGS else _of_photographs
+    read = _of_drawings if image_domain == hub.DRAWINGS else _of_photographs
     rgb[seen], share[seen], why = read(points[seen].astype(float))
     reason[seen] = np.where(reason[seen] == "", why, reason[seen])
     lab = srgb_to_lab(rgb)
@@ -124,7 +119,7 @@ def _of_picture(
     lab = srgb_to_lab(image[y[:, None], x].reshape(-1, 3).astype(float))
     if _without_colour(lab):
         return np.full(len(middle), "no colour", object)
-    if image_domain == registry.DRAWINGS:
+    if image_domain == hub.DRAWINGS:
         return np.full(len(middle), "", object)
     at = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2) + 0.5
     # Beside a face are hair and neck: what is looked at begins half a face further out.
@@ -205,66 +200,70 @@ def _masked_median(values: np.ndarray, use: np.ndarray) -> np.ndarray:
     return np.nanmedian(np.where(use[..., None], values, np.nan), axis=1)
 
 
-def judge_skin_tones(
-    images: ImageSource,
-    people: pd.DataFrame,
-    name: str = "",
-    *,
-    vision: Vision | None = None,
-    cache: ResultCache,
-    device: str = "auto",
-    progress: bool = True,
-) -> pd.DataFrame:
-    """Return the skin tone of people whose faces are known; what was looked at before is read again.
+class PixelTones(Judge):
+    """The color of the pixels in a face's box (:func:`face_tones`)."""
 
-    ``people`` has a row a person: image_id, x0, y0, x1, y1 (the face in pixels, NaN where there is none), position and
-    phrase where known. ``name`` is ``pixels``, ``none``, ``plugin:NAME``, ``endpoint:NAME`` (then ``vision`` is that),
-    or empty: pixels of drawings, nothing of photographs (:data:`biaslab.judges.judge_labels.TONE_ON_PHOTOGRAPHS` says
-    why).
+    prefix, domain = PIXELS, hub.ANY
+
+
+class NoTones(Judge):
+    """No skin tones."""
+
+    prefix, domain, needs_faces, needs_images = NOT_READ, hub.ANY, False, False
+
+
+def default_judge(image_domain: str) -> str:
+    """Return the name of the judge where the settings give none: pixels for drawings, none for photographs.
+
+    :data:`biaslab.judges.judge_labels.TONE_ON_PHOTOGRAPHS` gives the reason.
+    """
+    return PIXELS if image_domain == hub.DRAWINGS else NOT_READ
+
+
+def judge_skin_tones(
+    images: ImageSource, people: pd.DataFrame, judge: Judge, *, cache: ResultCache, progress: bool = True
+) -> pd.DataFrame:
+    """Return the skin tone of people whose faces are located; earlier results are read from ``cache``.
+
+    ``people`` has one row per person: image_id, x0, y0, x1, y1 (the face in pixels, NaN where there is none), and where
+    given position, phrase and image_width. ``judge`` has ``tones``, or is :class:`PixelTones` or :class:`NoTones`.
 
     Returns one row per row of ``people`` in its order: image_id, position (where given), the columns of
-    :func:`face_tones` and judge (``tone by pixels``, its name, or ``none``). What is not read has the reason ``not
-    read``; judges of other packages give tones and reasons alone.
+    :func:`face_tones` and judge (``tone by pixels``, its name, or ``none``). Without a judge the reason is ``not
+    read``; other judges than pixels give tones and reasons alone.
 
-    Raises InputError where an image is not in the source's table or the judge fails, ParameterError or UnknownNameError
-    where the judge cannot be had.
+    Raises InputError where an image is not in the source's table, else as ``tones`` of the judge.
     """
-    judge = name or (PIXELS if domain_of(images) == registry.DRAWINGS else NOT_READ)
-    whom = people.reset_index(drop=True)
-    if whom.empty or judge == NOT_READ:
-        tones = _unread(len(whom), "not read")
-    elif vision is not None:
-        from biaslab.judges import vision as asking
-
-        told = asking.tones(images, whom, vision, cache=cache, progress=progress)
-        tones = _unread(len(whom), "").assign(**told)
+    rows = people.reset_index(drop=True)
+    if rows.empty or not judge.needs_images:
+        tones = _unread(len(rows), "not read")
     else:
-        tones = _judge_with(images, whom, judge, cache, device, progress)
+        tones = _read_tones(images, rows, judge, cache, progress)
     names = [c for c in ("image_id", "position") if c in people]
-    return pd.concat([whom[names], tones], axis=1).assign(judge=TONE_BY_PIXELS if judge == PIXELS else judge)
+    called = TONE_BY_PIXELS if isinstance(judge, PixelTones) else judge.name
+    return pd.concat([rows[names], tones], axis=1).assign(judge=called)
 
 
-def _judge_with(images: ImageSource, people: pd.DataFrame, judge: str, cache: ResultCache, device: str, progress: bool):
-    """Return the columns of :func:`face_tones` for people, by pixels or by a judge of another package."""
-    image_domain = domain_of(images)
-    # A judge of another package is told who is asked about; pixels are the same whoever it is.
-    asked = [c for c in ("position", "phrase") if c in people and judge != PIXELS]
-    units = people[["image_id", *_BOX, *asked]].astype({"image_id": object} | dict.fromkeys(_BOX, float))
-    ready = Memoized(lambda: plugins.load(judge, tones=True, device=device, batch_size=0))
+def _read_tones(images: ImageSource, people: pd.DataFrame, judge: Judge, cache: ResultCache, progress: bool):
+    """Return the columns of :func:`face_tones` for people, by pixels or by another judge."""
+    image_domain, judge = domain_of(images), judge.fresh()
+    by_pixels = isinstance(judge, PixelTones)
+    more = [] if by_pixels else [c for c in ("position", "phrase", *_PART) if c in people or c in _PART]
+    located = people if by_pixels else add_parts(people.astype({"image_id": str}))
+    units = located[["image_id", *_BOX, *more]].astype({"image_id": object} | dict.fromkeys(_BOX, float))
 
-    def look(shard: pd.DataFrame) -> pd.DataFrame:
-        of, ids = pd.factorize(shard["image_id"])
+    def work(shard: pd.DataFrame) -> pd.DataFrame:
+        places, ids = pd.factorize(shard["image_id"])
         read = images.read(list(ids))
-        if judge == PIXELS:
-            return face_tones(read, shard[list(_BOX)].to_numpy(), of, image_domain)
-        return _ask_judge(read, shard, of, ready)
+        if by_pixels:
+            return face_tones(read, shard[list(_BOX)].to_numpy(), places, image_domain)
+        return _ask_judge([read[k] for k in places], shard, judge, image_domain)
 
     bar = {"label": f"skin tones of {images.name}", "unit": "faces", "progress": progress}
-    if judge == PIXELS:
-        stage = cache.stage("skin_tones", {"images": images.digest, "pictures": image_domain}, look)
+    if by_pixels:
+        stage = cache.stage("skin_tones", {"images": images.digest, "pictures": image_domain}, work)
     else:
-        of = {"images": images.digest, "judge": judge, "weights": plugins.digest(judge)}
-        stage = cache.stage("judged_skin_tones", of, look)
+        stage = cache.stage("judged_skin_tones", {"images": images.digest} | judge.inputs, work)
     # Few images at a time: large ones would fill the memory.
     return stage.compute(units, shard_rows=64, **bar)
 
@@ -280,17 +279,16 @@ def _why_unread(image: UnreadableImage) -> str:
 
 
 def _ask_judge(
-    images: Sequence[np.ndarray | UnreadableImage], people: pd.DataFrame, of: np.ndarray, judge: Callable
+    images: Sequence[np.ndarray | UnreadableImage], people: pd.DataFrame, judge: Judge, image_domain: str
 ) -> pd.DataFrame:
-    """Return what a judge of another package says of people whose faces are known, with the columns of pixels."""
-    found = _unread(len(people), "no face")
-    shown = {}
-    for k, row in enumerate(people.to_dict("records")):
-        image, box = images[of[k]], tuple(row[c] for c in _BOX)
+    """Return the skin tones of people, one image each, with the columns of :func:`face_tones`."""
+    tones, persons = _unread(len(people), "no face"), {}
+    for k, (image, row) in enumerate(zip(images, people.to_dict("records"), strict=True)):
         if isinstance(image, UnreadableImage):
-            found.loc[k, "reason"] = _why_unread(image)
-        elif not np.isnan(box).any():
-            shown[k] = Person(image, box, position=row.get("position", 1), phrase=row.get("phrase", ""))
-    if shown:
-        found.loc[list(shown), ["tone", "reason"]] = judge().answers(list(shown.values()))
-    return found
+            tones.loc[k, "reason"] = _why_unread(image)
+        elif not (judge.needs_faces and np.isnan(row["x0"])):
+            persons[k] = cut_out(image, row)
+    if persons:
+        asked = People(people.iloc[list(persons)], list(persons.values()), image_domain)
+        tones.loc[list(persons), ["tone", "reason"]] = judge.tones(asked)
+    return tones

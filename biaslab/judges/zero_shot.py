@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from biaslab.errors import ParameterError, loading, name_help
 from biaslab.execution import finite
-from biaslab.hub import huggingface, registry, repositories, safety
+from biaslab.hub import huggingface, repositories, safety
+from biaslab.hub import registry as hub
 from biaslab.hub.repositories import Located, Repository
 from biaslab.judges import model_loading
+from biaslab.judges.judge import HubJudge
 from biaslab.judges.judge_labels import GENDER_TEXTS
 from biaslab.judges.model_loading import Pixels
 from biaslab.judges.person import Person, head_and_shoulders
@@ -26,6 +31,8 @@ _WEIGHTS = ("open_clip*.safetensors",)
 # How open_clip calls the file of weights in a folder, best first.
 _FIRST = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors", "model.safetensors")
 _CONFIG = "open_clip_config.json"
+# How open_clip's own weights are named, such as ViT-L-14:openai; one letter before a colon is a drive.
+_ARCHITECTURE_AND_TAG = re.compile(r"[^/\\:]{2,}:[^/\\:]+")
 # What a configuration may say of how its tokenizer reads texts; others are of files.
 _OPTIONS = ("clean", "strip_sep_token", "language", "reduction_mask", "additional_special_tokens")
 
@@ -120,6 +127,45 @@ class ZeroShot:
                 )
 
 
+class ClipJudge(HubJudge):
+    """Any open_clip model with two class prompts: a folder, a hub name or ``ARCHITECTURE:TAG``."""
+
+    kind = "clip"
+
+    def files(self) -> list[Located]:
+        """Return its repository, as :func:`look_up`."""
+        if hub.find_plugin(self.name, self.kind):
+            return super().files()
+        return [look_up(self.name)]
+
+    def digest(self) -> str:
+        """Return a digest of the weights, or the commit on the hub; raises as :meth:`files`."""
+        if _ARCHITECTURE_AND_TAG.fullmatch(self.name):
+            return huggingface.digest_of_tag(self.name)
+        return super().digest()
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """Everything that answers depend on in addition to the images."""
+        judging = self.options.judging
+        return super().inputs | {"class_prompts": list(judging.class_prompts), "dtype": judging.dtype}
+
+    @cached_property
+    def classifier(self) -> ZeroShot:
+        """The open_clip model, which is also asked which of several people is who."""
+        judging = self.options.judging
+        options = {"device": self.options.device, "dtype": judging.dtype, "batch_size": judging.batch_size}
+        return ZeroShot(self.name, **options)
+
+    def load(self) -> ZeroShotGender:
+        """Return the model with its class prompts."""
+        return ZeroShotGender(self.classifier, self.options.judging.class_prompts)
+
+    def embed(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        """Return embeddings, ``float32 (images, dimensions)``, of length 1; InputError where one is not finite."""
+        return self.classifier.image_embeddings(images)
+
+
 class ZeroShotGender:
     """Perceived gender by a zero-shot model and two texts, for perceived as male and as female.
 
@@ -182,7 +228,7 @@ def _parts(name: str) -> tuple[dict, Path, Path | None, dict]:
         if config["text_cfg"].get("hf_tokenizer_name"):
             words = huggingface.fetched(located.repository.on_hub, located.weights)
         return {"model_cfg": config}, located.repository.file(located.weights[0]), words, options
-    where = registry.resolve(name, "clip")
+    where = hub.resolve(name, "clip")
     folder = Path(where) if Path(where).is_dir() else huggingface.fetched(where, _WEIGHTS)
     located = _located(repositories.look_up(name, "clip", str(folder)))
     config = located.repository.json(_CONFIG)

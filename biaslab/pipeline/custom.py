@@ -8,19 +8,18 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.hub.image_folder import TABLE_COLUMNS, ImageFolder
 from biaslab.hub.image_sources import ImageSource
 from biaslab.io import cells
 from biaslab.io.plaintext import same_text
 from biaslab.judges import vision
-from biaslab.judges.judge_labels import JUDGED, UNCLEAR
-from biaslab.judges.judge_names import ANNOTATIONS, VQA
+from biaslab.judges.answers import question_units
+from biaslab.judges.judge import Judge, People
+from biaslab.judges.judge_labels import JUDGED, NO_PERSON, UNCLEAR
 from biaslab.judges.questions import CHOICES, PERSON, Question, read_questions
 from biaslab.pipeline.stages import Part, cached_method, image_ids, with_prompt_columns
 from biaslab.prompts import custom as asking
-from biaslab.ratings import person_ratings
 from biaslab.schema.genders import GENDERS
 
 EVEN = 50.0
@@ -116,12 +115,13 @@ class Custom(Part):
             )
         return rows.assign(name="the benchmark")
 
-    def check_ratings(self, judge: str) -> None:
-        """Look at ``annotations:FILE``, before anybody is judged. Raises InputError: It rates nobody here."""
-        people, file = self.expected_people(), judge.removeprefix(ANNOTATIONS)
-        if (person_ratings.judge_people(people, file)["status"] == "unannotated").all():
+    def check_ratings(self, judge: Judge) -> None:
+        """Raise InputError where annotators annotated none of the people here."""
+        people = self.expected_people()
+        if all(answer.status == "unannotated" for answer in judge.answers(People(people))):
             raise InputError(
-                f"{file} annotates none of the {len(people):,} people here, such as {people['image_id'].iloc[0]!r}."
+                f"{judge.path} annotates none of the {len(people):,} people here, such as "
+                f"{people['image_id'].iloc[0]!r}."
             )
 
     def expected_people(self) -> pd.DataFrame:
@@ -157,7 +157,7 @@ class Custom(Part):
             group = self.folder.people.set_index(["image_id", "position"])["group"]
             at = pd.MultiIndex.from_frame(requested[["image_id", "position"]])
             requested["group"] = requested["group"].where(requested["people"] == 1, group.reindex(at).to_numpy())
-        return self._judge_people(requested, self._pipeline.settings.judging.gender)
+        return self._judge_people(requested, self._pipeline.gender_judge)
 
     @property
     def question_model(self) -> tuple[str, ...]:
@@ -170,15 +170,17 @@ class Custom(Part):
 
         Raises ParameterError: Who is to answer them answers none, or is to be shown faces that nobody looks for.
         """
-        s = self._pipeline.settings.judging
-        by = s.question_model or s.gender
-        if s.questions_file and not by.startswith((ENDPOINT, VQA)):
-            setting = self.question_model[0]
-            who = f"set judging.question_model to '{ENDPOINT}NAME' of a vision model, or to '{VQA}NAME'."
-            raise ParameterError(f"judging.questions_file is answered by {setting}, which is {by!r}: {who}")
-        questions = read_questions(s.questions_file) if s.questions_file else []
-        if by.startswith(ENDPOINT) and any(question.of == PERSON for question in questions):
-            self._pipeline.check_person_view(self.question_model[0])
+        file, setting = self._pipeline.settings.judging.questions_file, self.question_model[0]
+        if not file:
+            return []
+        judge = self._pipeline.judge(setting)
+        if not hasattr(judge, "ask"):
+            who = "set judging.question_model to 'endpoint:NAME' of a vision model, or to 'vqa:NAME'."
+            name = judge.name if judge else ""
+            raise ParameterError(f"judging.questions_file is answered by {setting}, which is {name!r}: {who}")
+        questions = read_questions(file)
+        if any(question.of == PERSON for question in questions):
+            self._pipeline.check_person_view(setting)
         return questions
 
     @cached_method
@@ -191,26 +193,24 @@ class Custom(Part):
         columns = ["image_id", "group", "text", "position", "question", "choices", "answer", "reason"]
         if not self.questions():
             return pd.DataFrame(columns=columns, dtype=object)
-        s = self._pipeline.settings.judging
-        by, people, source = s.question_model or s.gender, self.people(), self.images().source
+        judge, people, source = self._pipeline.judge(self.question_model[0]), self.people(), self.images().source
         of_images = people.drop_duplicates("image_id")
         rows = []
         for question in self.questions():
             people_asked = (people if question.of == PERSON else of_images).reset_index(drop=True)
-            view = self._pipeline.settings.vision.person_view if by.startswith(ENDPOINT) else "position"
             if question.of == PERSON:
-                units = vision.question_units(people_asked, question.question, question.answers, view)
+                units = question_units(people_asked, question.question, question.answers, judge)
             else:
                 units = people_asked[["image_id"]].assign(
                     question=question.question, answers=json.dumps(question.answers)
                 )
-            replies = self._pipeline.ask(by, source, units)
-            if by.startswith(VQA):
-                replies["answer"] = [vision.chosen(text, question.answers) for text in replies["answer"]]
+            replies = self._pipeline.ask(judge, source, units)
+            allowed = (*question.answers, NO_PERSON)
+            replies["answer"] = [vision.chosen(text, allowed) for text in replies["answer"]]
             replies = replies.set_index(units.index)
-            answer = replies["answer"].where(replies["answer"] != vision.NO_PERSON, "")
+            answer = replies["answer"].where(replies["answer"] != NO_PERSON, "")
             why = replies["reason"].where(replies["reason"] != "", replies["status"])
-            why = why.where(replies["answer"] != vision.NO_PERSON, "the judge detects no person")
+            why = why.where(replies["answer"] != NO_PERSON, "the judge detects no person")
             why = why.where((why != "") | (answer != ""), "no answer of the list").where(answer == "", "")
             none = people_asked["status"].where(people_asked["status"] != "judged", "no face")
             rows.append(
@@ -234,23 +234,17 @@ class Custom(Part):
         judged = gender.isin(GENDERS) & (people["position"] == 1)
         return people.assign(gender=gender.where(judged, ""), status=np.where(judged, JUDGED, "unannotated"))
 
-    @property
-    def judges(self) -> tuple[str, ...]:
-        """Who judges gender: who does, and further ones whose agreement is told."""
-        s = self._pipeline.settings.judging
-        return tuple(dict.fromkeys(filter(None, (s.gender, *s.extra_judges))))
-
-    def people_judged_by(self, judge: str) -> pd.DataFrame:
-        """Return :meth:`people` as another judge says, such as ``annotations:FILE``."""
+    def people_judged_by(self, judge: Judge) -> pd.DataFrame:
+        """Return :meth:`people` with judgements of another judge of perceived gender."""
         people = self.people()
-        if judge == self._pipeline.settings.judging.gender:
+        if judge is self._pipeline.gender_judge:
             return people
         return self._judge_people(people[["image_id", "group", "position"]], judge)
 
-    def _judge_people(self, requested: pd.DataFrame, judge: str) -> pd.DataFrame:
+    def _judge_people(self, requested: pd.DataFrame, judge: Judge) -> pd.DataFrame:
         """Return people with what a judge makes of them."""
         people = requested[["image_id", "position"]].assign(phrase="person")
-        judged = self._pipeline.paired.judge_images_of_people(self.images().source, people, judge)
+        judged = self._pipeline.judge_people(self.images().source, people, judge)
         return requested.join(judged[[c for c in judged if c not in requested]].set_axis(requested.index))
 
 

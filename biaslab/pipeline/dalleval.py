@@ -15,12 +15,11 @@ import numpy as np
 import pandas as pd
 
 from biaslab.captions.corpus import open_corpus
-from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.hub.image_sources import CaptionImages, DescribedImages, ImageSource
-from biaslab.judges import objects, vision
-from biaslab.judges.judge import find_faces
+from biaslab.judges import objects
 from biaslab.judges.judge_labels import UNCLEAR
+from biaslab.judges.people import BOX, locate_people
 from biaslab.pipeline.stages import Part, cached_method, with_prompt_columns
 from biaslab.prompts import dalleval as asking
 from biaslab.prompts import paintskills, word_files
@@ -29,9 +28,6 @@ from biaslab.schema.genders import GENDERS
 _log = logging.getLogger(__name__)
 # PaintSkills' scenes, and people with and without a profession.
 KINDS = ("skills", "social")
-# PaintSkills' classes, and what a detector may call them instead.
-_OTHER_NAMES = {"bicycle": ("bike",), "person": ("human", "people"), "airplane": ("aeroplane", "plane")}
-CLASSES = {name: _OTHER_NAMES.get(name, ()) for name in asking.CLASSES}
 
 
 class Captioned(NamedTuple):
@@ -136,9 +132,7 @@ class DallEval(Part):
     def detections(self, images: ImageSource) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return what the detector finds in images, as :func:`biaslab.judges.objects.detect`."""
         pipeline, source = self._pipeline, getattr(images, "source", images)
-        pipeline.check_judge("dalleval.detector", source)
-        name = pipeline.settings.dalleval.detector
-        return pipeline.run(objects.detect, source, name, CLASSES, device=pipeline.device)
+        return pipeline.run(objects.detect, source, pipeline.check_judge("dalleval.detector", source))
 
     @cached_method
     def answers(self, kind: str) -> pd.DataFrame:
@@ -153,10 +147,10 @@ class DallEval(Part):
         rows = table.loc[table.index.repeat(len(questions))].reset_index(drop=True)
         rows["attribute"] = list(questions) * len(table)
         units = rows[["image_id"]].assign(question=rows["attribute"].map(questions)).astype(object)
-        pipeline.check_judge("dalleval.vqa", images)
+        judge = pipeline.check_judge("dalleval.vqa", images)
         gender, yes = json.dumps([*GENDERS, UNCLEAR]), json.dumps(["yes", "no", UNCLEAR])
         units["answers"] = np.where(rows["attribute"] == "", gender, yes)
-        said = pipeline.ask(pipeline.settings.dalleval.vqa, images.source, units)
+        said = pipeline.ask(judge, images.source, units)
         return rows.assign(**{c: said[c].to_numpy() for c in ("status", "reason", "answer")})
 
     @cached_method
@@ -215,14 +209,11 @@ class DallEval(Part):
     def describe(self, images: ImageSource, image_ids: Iterable[str]) -> pd.DataFrame:
         """Return a sentence about each of some images, by the captioning model: image_id, outcome, reason, caption.
 
-        The outcome is empty where an image is described, else as of :func:`biaslab.judges.vision.ask_about`.
+        The outcome is empty where an image is described, else as of :func:`biaslab.judges.answers.ask_about`.
         """
-        pipeline = self._pipeline
-        pipeline.check_judge("dalleval.captioner", images)
-        name = pipeline.settings.dalleval.captioner
-        question, kind = (vision.DESCRIPTION, {}) if name.startswith(ENDPOINT) else ("", {"kind": "captioner"})
-        units = pd.DataFrame({"image_id": list(image_ids), "question": question}, dtype=object)
-        said = pipeline.ask(name, images, units, unit="images", **kind)
+        judge = self._pipeline.check_judge("dalleval.captioner", images)
+        units = pd.DataFrame({"image_id": list(image_ids), "question": judge.description}, dtype=object)
+        said = self._pipeline.ask(judge, images, units, unit="images")
         return said.rename(columns={"answer": "caption"})[["image_id", "status", "reason", "caption"]]
 
     @property
@@ -242,14 +233,16 @@ class DallEval(Part):
     def tones(self, kind: str) -> pd.DataFrame:
         """Return the skin tone of each person (:meth:`people`) whose face is the only one.
 
-        The table of the images with the face's box (:func:`biaslab.judges.judge.find_faces`), tone (1–10, NaN where
+        The table of the images with the face's box (:func:`biaslab.judges.people.locate_people`), tone (1–10, NaN where
         ``tone_reason`` says why), red, green, blue (0–255, where pixels were read) and tone_judge.
         """
         pipeline, images = self._pipeline, self.people(kind)
-        pipeline.check_judge("judging.faces", images.source)
-        found = pipeline.run(find_faces, images.source, pipeline.settings.judging, device=pipeline.device)
-        found = found.drop(columns=["status", "reason", "image_width", "image_height"])
-        whole = images.table.merge(found, on="image_id", validate="one_to_one")
+        detector = pipeline.check_judge("judging.faces", images.source)
+        requested = images.table[["image_id"]].assign(position=1)
+        located = pipeline.run(locate_people, images.source, requested, detector)
+        whole = images.table.merge(
+            located[["image_id", "n_faces", *BOX, "boxes"]], on="image_id", validate="one_to_one"
+        )
         tones = pipeline.skin_tones(images.source, whole)
         colour = {name: tones[name].to_numpy() for name in ("tone", "red", "green", "blue")}
         of = {f"tone_{name}": tones[name].to_numpy() for name in ("reason", "judge")}

@@ -21,7 +21,7 @@ from biaslab.errors import MissingInputError, ParameterError
 from biaslab.hub.ground_truth import GroundTruth
 from biaslab.hub.image_sources import ImageSource
 from biaslab.judges import duplicates
-from biaslab.judges.judge_names import is_file
+from biaslab.judges.segmentation import InstanceFile
 from biaslab.metrics.instances import map_auc, mask_overlap
 from biaslab.metrics.similarity import dependency_groups_of_largest
 from biaslab.pipeline.stages import Part, Stages, cached_method
@@ -173,7 +173,7 @@ class Dependency(Part):
         drawings = self._triplets.drawings()
         images, shown = drawings.table, self._triplets.truth(drawings).objects
         objects = shown
-        if not is_file(self._pipeline.settings.triplets.objects):
+        if not isinstance(self._triplets.object_judge, InstanceFile):
             objects = self._triplets.find_instances(drawings).objects
         texts = self.drawn_truth().texts
         planted = [

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from biaslab.io import cells
 from biaslab.io.plaintext import same_text
-from biaslab.judges.judge_names import ANNOTATIONS
 from biaslab.prompts import custom as asking
 from biaslab.ratings import person_ratings
 from biaslab.schema import formatting
@@ -84,9 +83,9 @@ def _tables(pipeline: Pipeline) -> Iterator[str]:
 def _annotations(pipelines: Sequence[Pipeline]) -> Iterator[str]:
     by_file: dict[str, list[Pipeline]] = {}
     for one in pipelines:
-        for judge in one.custom.judges:
-            if judge.startswith(ANNOTATIONS):
-                by_file.setdefault(judge.removeprefix(ANNOTATIONS), []).append(one)
+        for judge in one.gender_judges:
+            if not judge.needs_images:
+                by_file.setdefault(judge.argument, []).append(one)
     for file, of in by_file.items():
         each = [person_ratings.unmatched(file, one.custom.expected_people()) for one in of]
         left = [person for person in each[0] if all(person in others for others in each[1:])]

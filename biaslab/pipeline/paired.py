@@ -11,14 +11,10 @@ from functools import cached_property
 import pandas as pd
 
 from biaslab.endpoints.images import NO_IMAGE_OUTCOMES
-from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import unknown_name
 from biaslab.hub.image_sources import ImageSource
-from biaslab.judges import duplicates, vision
+from biaslab.judges.judge import Judge
 from biaslab.judges.judge_labels import DUPLICATE
-from biaslab.judges.judge_names import ANNOTATIONS, VQA
-from biaslab.judges.people import judge_people
-from biaslab.judges.vqa import judge_people_vqa
 from biaslab.mitigation import counts, endpoint
 from biaslab.mitigation.critique import Critique, briefs
 from biaslab.mitigation.revision import revise
@@ -62,32 +58,27 @@ class Paired(Part):
         wanted = {*words, *(criticised if "criticised" in words else ())}
         return [kind for kind in self.kinds if kind in wanted]
 
-    def _faces(self, judges: Collection[str]) -> tuple[str, ...]:
-        """Return the settings of who looks for faces and skin, where some judge takes faces."""
-        if not any(map(self._pipeline.detects_faces, judges)):
+    def _faces(self, judges: Collection[Judge | None]) -> tuple[str, ...]:
+        """Return the settings of the face detector and of the judge of skin tones, where some judge needs faces."""
+        if not any(judge is None or judge.needs_faces for judge in judges):
             return ()
         return ("judging.faces", *(["judging.skin_tone"] if self._pipeline.has_skin_tone_judge else []))
 
     @property
     def judges(self) -> tuple[str, ...]:
         """The settings of who judges people."""
-        return ("judging.gender", *self._faces([self._pipeline.settings.judging.gender]))
-
-    @property
-    def _looking(self) -> list[str]:
-        s = self._pipeline.settings.judging
-        return [judge for judge in dict.fromkeys((s.gender, *s.extra_judges)) if not judge.startswith(ANNOTATIONS)]
+        return ("judging.gender", *self._faces([self._pipeline.gender_judge]))
 
     @property
     def has_judges(self) -> bool:
-        """Whether anybody looks at images: annotators have done so."""
-        return bool(self._looking)
+        """Whether a judge classifies images: annotators have done so."""
+        return any(judge.needs_images for judge in self._pipeline.gender_judges)
 
     @property
     def all_judges(self) -> tuple[str, ...]:
-        """The settings of all whose agreement is told."""
+        """The settings of all judges whose agreement is measured."""
         further = ["judging.extra_judges"] if self._pipeline.settings.judging.extra_judges else []
-        return ("judging.gender", *further, *self._faces(self._looking))
+        return ("judging.gender", *further, *self._faces(self._pipeline.gender_judges or [None]))
 
     # -- prompts -------------------------------------------------------------------------------------
 
@@ -180,46 +171,28 @@ class Paired(Part):
 
     @cached_method
     def people(self, kind: str) -> pd.DataFrame:
-        """Return the rows of :meth:`asked` with the columns of :func:`biaslab.judges.people.judge_people`."""
-        return self.judge_people(kind, self._pipeline.settings.judging.gender)
+        """Return the rows of :meth:`requested_people` with judgements of :func:`biaslab.judges.people.judge_people`."""
+        return self.judge_people(kind, self._pipeline.gender_judge)
 
-    def judge_people(self, kind: str, judge: str) -> pd.DataFrame:
-        """Return the same by a judge: ``vqa:NAME``, ``endpoint:NAME``, ``annotations:FILE``, or one of faces."""
-        if judge.startswith(ANNOTATIONS):
+    def judge_people(self, kind: str, judge: Judge) -> pd.DataFrame:
+        """Return the same by another judge of perceived gender."""
+        if not judge.needs_images:
             self.check_ratings(judge)
         requested = self.requested_people(kind)
         columns = ["image_id", "position", "phrase"]
-        judgements = self.judge_images_of_people(self.images(kind).source, requested[columns], judge)
+        judgements = self._pipeline.judge_people(self.images(kind).source, requested[columns], judge)
         new = [c for c in judgements if c not in requested]
         return requested.join(judgements[new].set_axis(requested.index))
 
-    def judge_images_of_people(self, source: ImageSource, requested: pd.DataFrame, judge: str) -> pd.DataFrame:
-        """Return what any judge makes of people of any images, ``requested`` by image_id, position and phrase.
-
-        One row per row of ``requested``, as of :func:`biaslab.judges.people.judge_people`.
-        """
-        pipeline = self._pipeline
-        if judge.startswith(ANNOTATIONS):
-            file = judge.removeprefix(ANNOTATIONS)
-            return duplicates.drop_duplicates(source, person_ratings.judge_people(requested, file), file)
-        pipeline.check_gate(judge, source)
-        s = pipeline.settings.judging.changed(gender=judge)
-        options, by = judge_people, (s,)
-        if judge.startswith(VQA):
-            options, by = judge_people_vqa, (judge.removeprefix(VQA),)
-        elif judge.startswith(ENDPOINT):
-            options, by = vision.judge_people, (pipeline.vision(judge), s)
-        return pipeline.run(options, source, requested, *by, device=pipeline.device)
-
     @cached_method
-    def check_ratings(self, judge: str) -> None:
-        """Look whether ``annotations:FILE`` rates people whom some kind may ask for, and no others (InputError)."""
+    def check_ratings(self, judge: Judge) -> None:
+        """Raise InputError where annotators rate people whom no kind may ask for."""
         frames = []
         for kind in self.kinds:
             texts, people = self.possible_prompts(kind)
             each = image_ids(texts)[["prompt_id", "image_id"]]
             frames.append(each.merge(people, on="prompt_id")[["image_id", "position"]])
-        person_ratings.read(judge.removeprefix(ANNOTATIONS), pd.concat(frames, ignore_index=True))
+        person_ratings.read(judge.path, pd.concat(frames, ignore_index=True))
 
     # -- FairCritic ----------------------------------------------------------------------------------
 

@@ -12,23 +12,15 @@ import numpy as np
 import psutil
 
 from biaslab.captions.embeddings import Encoder
-from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import BiaslabError
 from biaslab.execution import processor
 from biaslab.generation.models import Ready
 from biaslab.hub.image_sources import UnreadableImage
 from biaslab.hub.repositories import Located
-from biaslab.judges import blip, domains, faces, features, inception, judge, objects, plugins, segmentation, vision
-from biaslab.judges.judge_labels import UNCLEAR
-from biaslab.judges.judge_names import ANNOTATIONS, TRUTH, VQA, is_file
-from biaslab.judges.person import whole_image
-from biaslab.judges.questions import question
-from biaslab.judges.zero_shot import ZeroShot
-from biaslab.pipeline import Pipeline, dalleval, requirements
+from biaslab.pipeline import Pipeline, requirements
 from biaslab.pipeline.image_counts import Cost, ImageRequest, measure_cost
 from biaslab.pipeline.requirements import ModelUse
 from biaslab.request import Request
-from biaslab.schema.genders import GENDERS
 
 # Asks a judge about an image.
 Probe = Callable[[np.ndarray], object]
@@ -67,20 +59,19 @@ class Trial:
         if self.image_request:
             model = self.image_request.image_model.cost_key, self.image_request.storage_class
             return repr((*model, settings.paired.image_size, settings.endpoint, self.request.seed))
-        # Who answers questions, or judges gender, is asked alike by whatever setting.
-        is_vqa = use.kind == "vqa" or use.name.startswith(VQA)
-        role = "vqa" if is_vqa else use.setting.replace("extra_judges", "gender")
+        # A judge is probed once for all settings that name it, and a service once for all settings at all.
+        judge = use.judge(self.pipeline)
+        if judge is not None and judge.is_charged:
+            return repr((use.name, settings.vision, settings.endpoint))
         judging = settings.judging.changed(gender="", extra_judges=())
         finder = settings.triplets.thresholds, settings.triplets.object_vocabulary_file
-        if use.name.startswith(ENDPOINT):
-            # It is asked alike, whatever for.
-            return repr((use.name, settings.vision, settings.endpoint))
-        return repr((role, use.name.removeprefix(VQA), use.network, judging, settings.compute.device, finder))
+        who = (type(judge).__name__, judge.argument) if judge else (use.setting, use.name)
+        return repr((*who, use.network, judging, settings.compute.device, finder))
 
 
 def make_trial(request: ImageRequest, n_remaining: int = 0) -> Trial:
     """Return the trial of a model by images that are asked of it."""
-    use = ModelUse("model", request.pipeline.model, "text-to-image")
+    use = ModelUse("model", request.pipeline.model)
     return Trial(use, Request.from_pipeline(request.pipeline), request, n_remaining or request.n_remaining)
 
 
@@ -215,48 +206,13 @@ def _memory_in_use(where: str, *, peak: bool = False) -> int:
     return psutil.Process().memory_info().rss
 
 
-# -- judges ------------------------------------------------------------------------------------------------
-
-
 def _load_probe(trial: Trial) -> Probe | None:
-    """Return a judge, loaded, as what asks it about an image; None where it looks at none by itself."""
+    """Return the judge of a trial as a function of an image; None where it uses no images."""
     use, pipeline = trial.use, trial.pipeline
-    s, device = pipeline.settings, pipeline.device
-    if use.name.startswith(ENDPOINT):
-        model = pipeline.vision(use.name)
-        form = (*GENDERS, UNCLEAR, vision.NO_PERSON)
-        return lambda image: model.ask([image], [vision.GENDER], [form], pipeline.cache)
-    if use.setting == "judging.faces":
-        face_detector = faces.load(use.name, min_score=s.judging.min_face_score, device=device)
-        return lambda image: face_detector.faces([image])
-    if use.setting == "judging.skin_tone":
-        by = plugins.load(use.name, tones=True, device=device, batch_size=s.judging.batch_size)
-        return lambda image: by.answers([whole_image(image)])
-    if use.name.startswith(ANNOTATIONS):
-        return None
-    if use.kind in ("vqa", "captioner") or use.name.startswith(VQA):
-        model = blip.load(use.name, "vqa" if use.name.startswith(VQA) else use.kind, device=device)
-        return lambda image: model.ask([image], [0], [question("person", 1, 1)])
-    if use.setting in domains.GENDER_ROLES:
-        gender = judge.load_gender(s.judging.changed(gender=use.name), device)
-        return lambda image: gender.answers([whole_image(image)])
-    if use.setting == "dalleval.detector":
-        detector = objects.Detector(use.name, dalleval.CLASSES, device=device)
-        return lambda image: detector.detect([image])
-    if use.setting == "triplets.objects":
-        if use.name == TRUTH or is_file(use.name):
-            return None
-        vocabulary = segmentation.words(s.triplets.object_vocabulary_file) if s.triplets.object_vocabulary_file else ()
-        finder = segmentation.load(use.name, s.triplets.thresholds, vocabulary, device=device)
-        return lambda image: finder.segment([image])
-    if use.setting == "triplets.similarity":
-        kind = ZeroShot if use.network == "clip" else features.Features
-        network = kind(use.name, device=device)
-        see = network.places if use.network == "split_product" else network.image_embeddings
-        return lambda image: see([image])
-    if use.setting == "dalleval.inception_file":
-        network = inception.Inception(use.name.removeprefix(inception.INCEPTION), device=device)
-        return lambda image: network.image_embeddings([image])
-    if use.setting == "captions.encoder":
-        Encoder(use.name, device=device, dtype=s.captions.encoder_dtype).encode(["a photo of a nurse"])
+    judge = use.judge(pipeline)
+    if judge is not None:
+        return judge.fresh().probe if judge.needs_images else None
+    if use.setting == requirements.ENCODER:
+        options = {"device": pipeline.device, "dtype": pipeline.settings.captions.encoder_dtype}
+        Encoder(use.name, **options).encode(["a photo of a nurse"])
     return None

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Iterable, Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
 from biaslab.captions import embeddings
-from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import BiaslabError, MissingInputError, ParameterError
 from biaslab.hub import registry
 from biaslab.hub.repositories import Located
-from biaslab.judges import blip, domains, inception, lookup, similarity
-from biaslab.judges.inception import INCEPTION
-from biaslab.judges.judge_names import ANNOTATIONS, WHOLE_IMAGE, files_digest
-from biaslab.pipeline import Pipeline, dalleval
+from biaslab.judges import registry as judging
+from biaslab.judges.judge import Judge
+from biaslab.pipeline import Pipeline
 from biaslab.pipeline.dependency import NO_MAPS
 from biaslab.pipeline.stages import KINDS, PROMPT_SETS
 from biaslab.schema import tables
 from biaslab.schema.tables import NEEDED, ONE_OF, ClassifierUse
 
-ENCODER, INCEPTION_FILE, ATTENTION = "captions.encoder", "dalleval.inception_file", "triplets.attention"
+ENCODER, ATTENTION = "captions.encoder", "triplets.attention"
 _TRAINING = "training"
+_OPTIONAL = ("triplets.similarity", "triplets.objects")
 
 
 class ModelUse(NamedTuple):
@@ -30,10 +28,15 @@ class ModelUse(NamedTuple):
 
     setting: str  # The setting that names it: ``model``, or that of a judge.
     name: str  # Empty where it is not named.
-    kind: str = ""  # As for :func:`biaslab.hub.registry.resolve`.
-    image_domain: str = ""  # What it looks at: ``drawings`` or ``photographs``; empty where it looks at nothing.
-    image_source: str = ""  # Whose pictures these are, for messages.
-    network: str = ""  # Of what compares images: by which of :data:`biaslab.metrics.similarity.NETWORKS`.
+    image_domain: str = ""  # The images that it classifies: ``drawings`` or ``photographs``; empty where it has none.
+    image_source: str = ""  # The source of these images, for messages.
+    network: str = ""  # A network that compares images: one of :data:`biaslab.metrics.similarity.NETWORKS`.
+
+    def judge(self, pipeline: Pipeline) -> Judge | None:
+        """Return the judge; None for the model, the encoder of captions, and where the name is empty."""
+        if not self.name or self.setting not in judging.JUDGES:
+            return None
+        return pipeline.judge(self.setting, self.name, self.network)
 
 
 def uses_of_tables(pipeline: Pipeline, names: Collection[str]) -> list[ModelUse]:
@@ -43,7 +46,7 @@ def uses_of_tables(pipeline: Pipeline, names: Collection[str]) -> list[ModelUse]
     """
     uses: dict[ModelUse, None] = {}
     if any(generated_kinds(pipeline, name) for name in names):
-        uses[ModelUse("model", pipeline.model, "text-to-image")] = None
+        uses[ModelUse("model", pipeline.model)] = None
     for name in sorted(names):
         bare = missing_settings(pipeline, name)
         for look in classifier_uses(pipeline, name):
@@ -95,7 +98,7 @@ def missing_settings(pipeline: Pipeline, name: str) -> tuple[str, ...]:
 def is_judged(pipeline: Pipeline, name: str) -> bool:
     """Return whether judges that are named look at images for a measured table."""
     each = [judge_settings(pipeline, look) for look in classifier_uses(pipeline, name)]
-    return any(roles[0] in domains.ROLES and not pipeline.unset_settings(*roles) for roles in each)
+    return any(roles[0] in judging.JUDGES and not pipeline.unset_settings(*roles) for roles in each)
 
 
 def partial_settings(pipeline: Pipeline, name: str) -> tuple[str, ...]:
@@ -111,13 +114,13 @@ def explain_missing(name: str, settings: Collection[str]) -> str:
     """Say why a measured table cannot be had, given what :func:`missing_settings` returns."""
     if ATTENTION in settings:
         return f"It takes {name}. {NO_MAPS}"
-    does = {setting: role.does for setting, role in domains.ROLES.items()} | {ENCODER: "embeds captions"}
+    does = {setting: role.does for setting, role in judging.JUDGES.items()} | {ENCODER: "embeds captions"}
     each = [f"{setting} names nothing that {does[setting]}" for setting in settings]
     return f"It takes {name}, and {', and '.join(each)}."
 
 
 # The settings that name something that looks; of images or texts.
-_SETTINGS = {*domains.ROLES, ENCODER, INCEPTION_FILE, ATTENTION}
+_SETTINGS = {*judging.JUDGES, ENCODER, ATTENTION}
 
 
 def is_disabled(pipeline: Pipeline, setting: str) -> bool:
@@ -132,7 +135,7 @@ def _uses_of_setting(pipeline: Pipeline, images: str, role: str) -> Iterator[Mod
     if role == ATTENTION:
         return
     if not images:
-        yield ModelUse(role, f"{INCEPTION}{given}" if role == INCEPTION_FILE and given else given)
+        yield ModelUse(role, given)
         return
     if images == _TRAINING:
         what = pipeline.training_domain, "the training images"
@@ -141,20 +144,18 @@ def _uses_of_setting(pipeline: Pipeline, images: str, role: str) -> Iterator[Mod
     else:
         made_by = pipeline.image_model(images)
         what = made_by.image_domain, f"the model {made_by.label!r}"
-    kind = domains.ROLES[role].kind
     if role == "triplets.similarity":
-        for by, name in pipeline.triplets.networks.items():
-            if name:
-                yield ModelUse(role, name, "clip" if by == "clip" else "features", *what, network=by)
+        networks = pipeline.triplets.networks.items()
+        yield from (ModelUse(role, judge.name, *what, network=by) for by, judge in networks if judge)
         return
     for name in given if isinstance(given, tuple) else (given,):
-        yield ModelUse(role, name, kind, *what)
+        yield ModelUse(role, name, *what)
 
 
-def check_domain(use: ModelUse) -> None:
-    """Refuse a judge that is not named, or does not know what it is to look at (ParameterError)."""
+def check_domain(use: ModelUse, pipeline: Pipeline) -> None:
+    """Refuse a judge that is not named, or is made for other images (ParameterError)."""
     if use.image_domain:
-        domains.check(use.setting, use.name, use.image_domain, use.image_source, use.kind)
+        judging.check_domain(use.judge(pipeline), use.setting, use.image_domain, use.image_source)
 
 
 def look_up(use: ModelUse, pipeline: Pipeline) -> list[Located]:
@@ -166,56 +167,38 @@ def look_up(use: ModelUse, pipeline: Pipeline) -> list[Located]:
         # A name that a package brings may stand for a model for each kind of images.
         repositories = [pipeline.image_model(prompt_set).look_up() for prompt_set in PROMPT_SETS]
         return list({located.repository.name: located for each in repositories for located in each}.values())
-    if use.setting == "captions.encoder":
+    if use.setting == ENCODER:
         return embeddings.look_up(use.name)
-    if use.name.startswith(ENDPOINT):
-        if use.setting not in domains.GENDER_ROLES:
-            example = domains.ROLES[use.setting].example
-            raise ParameterError(
-                f"{use.setting} is {use.name!r}, but models behind an endpoint only answer questions: try {example!r}."
-            )
-        pipeline.vision(use.name).check()
-        if use.setting == "judging.skin_tone":
-            pipeline.check_person_view(use.setting)
-    if use.name.startswith(ANNOTATIONS) and pipeline.custom.has_prompts_or_images:
-        pipeline.custom.check_ratings(use.name)
-    repositories = lookup.look_up(use.name, use.kind)
-    if use.setting == "judging.faces" and use.name != WHOLE_IMAGE and repositories:
-        lookup.check_faces(repositories[0])
-    if use.setting == "dalleval.detector":
-        lookup.check_classes(repositories[0], dalleval.CLASSES)
-    return repositories
+    judge = use.judge(pipeline)
+    judge.check()
+    if use.setting == "judging.skin_tone":
+        pipeline.check_person_view(use.setting)
+    if not judge.needs_images and use.setting in pipeline.gender_settings and pipeline.custom.has_prompts_or_images:
+        pipeline.custom.check_ratings(judge)
+    return judge.files()
 
 
-def digest(use: ModelUse) -> str:
+def digest(use: ModelUse, pipeline: Pipeline) -> str:
     """Return a digest of the files behind a judge, or what is known of them; raises as :func:`look_up`."""
-    if use.setting == "triplets.similarity":
-        # What is not here compares nothing; who needs it is told before any work.
-        with contextlib.suppress(MissingInputError):
-            return similarity.weights(use.network, use.name)
-        return use.name
-    if use.setting == "triplets.objects":
-        with contextlib.suppress(MissingInputError, ParameterError):
-            return files_digest(use.name, use.kind)
-        return use.name
-    if use.setting == INCEPTION_FILE:
-        return inception.check_weights(use.name.removeprefix(INCEPTION))
-    if use.setting in ("dalleval.vqa", "dalleval.captioner") and not use.name.startswith(ENDPOINT):
-        return registry.digest(blip.located(use.name, use.kind))
     if use.setting == ENCODER:
         return use.name
-    return files_digest(use.name, use.kind)
+    # Judges of these settings are optional; a run that needs one is stopped before any work.
+    missing = (MissingInputError, ParameterError) if use.setting in _OPTIONAL else ()
+    try:
+        return use.judge(pipeline).digest()
+    except missing:
+        return use.name
 
 
 def digests(pipeline: Pipeline, names: Collection[str], cache: dict[str, str]) -> dict[str, str]:
-    """Return digests of the judges that measured tables take, by setting and name; ``cache`` holds those found."""
+    """Return digests of the judges that measured tables take, by setting and name; ``cache`` holds those computed."""
     judges = {
-        f"{use.setting} {use.name}": use
+        f"{use.setting} {use.name}": (use, member)
         for member in (pipeline, *pipeline.baseline_pipelines)
         for use in uses_of_tables(member, names)
         if use.setting != "model" and use.name
     }
-    cache |= {key: digest(use) for key, use in judges.items() if key not in cache}
+    cache |= {key: digest(*judge) for key, judge in judges.items() if key not in cache}
     return {key: cache[key] for key in judges}
 
 

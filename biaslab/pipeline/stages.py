@@ -28,7 +28,7 @@ from biaslab.captions.indicators import indicate
 from biaslab.captions.paraphrase import paraphrases
 from biaslab.captions.search import search
 from biaslab.captions.settings import DOWNLOAD, SELECTED
-from biaslab.endpoints.settings import ENDPOINT, EndpointSettings
+from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import InputError, MissingInputError, ParameterError, unknown_name
 from biaslab.execution.progress import ATTEMPT, BarFile
 from biaslab.execution.workers import Workers
@@ -36,15 +36,13 @@ from biaslab.generation.models import ImageModel, open_model
 from biaslab.hub import ground_truth, registry
 from biaslab.hub.ground_truth import GroundTruth
 from biaslab.hub.image_sources import CaptionImages, DescribedImages, ImageSource, Subset, domain_of
-from biaslab.judges import domains, duplicates, judge, skin_tone, vision, vqa
-from biaslab.judges.judge_names import ANNOTATIONS, FILES, PLUGIN, VQA
-from biaslab.judges.pinned import PINNED
-from biaslab.judges.settings import VisionSettings
+from biaslab.judges import answers, duplicates, people, similarity, skin_tone
+from biaslab.judges import registry as judging
+from biaslab.judges.judge import Judge, JudgeOptions
 from biaslab.mitigation.settings import CriticSettings
-from biaslab.pipeline.stage_functions import embed_images, embedder, weights_digest
 from biaslab.prompts import word_files
+from biaslab.prompts.dalleval import CLASS_NAMES
 from biaslab.prompts.word_files import Words, slug
-from biaslab.ratings import person_ratings
 from biaslab.settings import Settings
 
 # What prompts may ask for: a name that a package brings may stand for a model for each.
@@ -52,7 +50,6 @@ PROMPT_SETS = ("captions", "paired", "dalleval", "triplets")
 # Kinds of images: those behind captions, and those generated from templates, captions and paraphrases.
 KINDS = ("training", "generated", "caption_prompts", "paraphrased")
 _SHARD_CAPTIONS = 8192
-_SHARD_EMBEDDINGS = 2048
 
 
 def cached_method(method: Callable) -> Callable:
@@ -149,33 +146,61 @@ class Stages:
             )
         return ground_truth_provider
 
-    def check_judge(self, setting: str, images: ImageSource, name: str = "", kind: str = "") -> None:
-        """Refuse a judge (by default the one that ``setting`` names) that does not know images (ParameterError)."""
-        name = name or attrgetter(setting)(self.settings)
-        domains.check(setting, name, domain_of(images), images.name, kind)
+    @cached_property
+    def judge_options(self) -> JudgeOptions:
+        """The settings that judges use."""
+        s = self.settings
+        finder = {"thresholds": s.triplets.thresholds, "vocabulary_file": s.triplets.object_vocabulary_file}
+        place = {"device": self.device, "cache": self.cache.root, "classes": CLASS_NAMES}
+        return JudgeOptions(s.judging, s.vision, s.endpoint, **finder, **place)
+
+    @cached_method
+    def judge(self, setting: str, name: str = "", network: str = "") -> Judge | None:
+        """Return the judge that a setting names, or of ``name``; None where the setting is empty.
+
+        ``network`` is the key of a network in ``triplets.similarity``.
+        """
+        name = name or ("" if network else attrgetter(setting)(self.settings))
+        if network:
+            return similarity.embedding(network, name, self.judge_options)
+        return judging.parse(name, setting, self.judge_options) if name else None
+
+    @property
+    def gender_judge(self) -> Judge | None:
+        """The judge of perceived gender; None where the setting is empty."""
+        return self.judge("judging.gender")
+
+    gender_settings: ClassVar[tuple[str, ...]] = ("judging.gender", "judging.extra_judges")
+
+    @property
+    def gender_judges(self) -> list[Judge]:
+        """All judges of perceived gender: the main one, then the extra ones."""
+        s = self.settings.judging
+        names = dict.fromkeys(filter(None, (s.gender, *s.extra_judges)))
+        return [self.judge("judging.gender" if name == s.gender else "judging.extra_judges", name) for name in names]
+
+    def check_judge(self, setting: str, images: ImageSource, judge: Judge | None = None) -> Judge:
+        """Return a judge, by default the one that a setting names; ParameterError where images are not its domain."""
+        judge = judge or self.judge(setting)
+        judging.check_domain(judge, setting, domain_of(images), images.name)
+        return judge
 
     def unset_settings(self, *settings: str) -> tuple[str, ...]:
         """Return which of some settings, by their dotted names, name nothing."""
         return tuple(name for name in settings if not attrgetter(name)(self.settings))
 
-    def detects_faces(self, judge: str) -> bool:
-        """Whether a judge is shown faces: annotators, and models that are asked about positions, look for none."""
-        by_position = judge.startswith(ENDPOINT) and self.settings.vision.person_view == "position"
-        return not (by_position or judge.startswith((ANNOTATIONS, VQA)))
-
     def check_person_view(self, setting: str) -> None:
-        """Look whether faces are found that a vision model is to be shown. Raises ParameterError: They are not."""
-        s = self.settings
-        if s.vision.person_view == "crop" and not self.detects_faces(s.judging.gender):
-            why = f"for {setting}, and with {s.judging.gender!r} as judging.gender faces are not detected"
+        """Raise ParameterError where a judge needs faces, and no faces are detected for ``judging.gender``."""
+        judge, gender = self.judge(setting) or self.gender_judge, self.gender_judge
+        if judge.needs_faces and gender and not gender.needs_faces:
+            why = f"for {setting}, and with {gender.name!r} as judging.gender faces are not detected"
             raise ParameterError(f"vision.person_view is 'crop' {why}: set vision.person_view to 'position'.")
 
     @property
     def gate(self) -> tuple[str, ...]:
-        """The settings of who judges one person an image, and of who finds the face."""
-        judge = self.settings.judging.gender
-        alone = judge.startswith(VQA) or self.detects_faces(judge)
-        return ("judging.gender", "judging.faces") if alone else ("judging.gender",)
+        """The settings of the judge of perceived gender, and of the face detector where that judge needs one."""
+        judge = self.gender_judge
+        return ("judging.gender",) if judge and not judge.needs_faces else ("judging.gender", "judging.faces")
 
     @property
     def has_inclusion_judges(self) -> bool:
@@ -183,20 +208,19 @@ class Stages:
         return not self.unset_settings(*self.gate)
 
     def check_inclusion_judges(self) -> None:
-        """Look, before there are images, who judges. Raises MissingInputError: A setting of :attr:`gate` is empty."""
+        """Raise MissingInputError, before there are images, where a setting of :attr:`gate` is empty."""
         if bare := self.unset_settings(*self.gate):
             raise MissingInputError(f"No person can be classified, as these settings are empty: {' and '.join(bare)}.")
 
     @property
     def has_skin_tone_judge(self) -> bool:
-        """Whether skin tones are not read off pixels, but asked of a judge."""
-        return self.settings.judging.skin_tone.startswith((PLUGIN, ENDPOINT))
+        """Whether skin tones come from a judge, and not from pixels."""
+        return hasattr(self.judge("judging.skin_tone"), "tones")
 
     @property
     def has_clip(self) -> bool:
-        """Whether what judges gender, if it is named, is an open_clip model."""
-        name = self.settings.judging.gender
-        return name not in PINNED and not name.startswith((*FILES, VQA, PLUGIN, ENDPOINT))
+        """Whether the judge of perceived gender, if there is one, also embeds images and texts."""
+        return self.gender_judge is None or hasattr(self.gender_judge, "embed")
 
     @property
     def has_captions(self) -> bool:
@@ -438,12 +462,6 @@ class Stages:
             )
         return shared
 
-    def vision(self, name: str) -> vision.Vision:
-        """Return the vision model behind ``endpoint:NAME`` in a setting of a judge; nothing is asked."""
-        s = self.settings.vision
-        options = {"model": name.removeprefix(ENDPOINT), "price": s.price, "cost_limit": s.cost_limit}
-        return vision.Vision(self.settings.endpoint.changed(**options, **_groups_by_text(s)), s)
-
     # -- images and judgements -----------------------------------------------------------------------
 
     @cached_method
@@ -512,7 +530,7 @@ class Stages:
 
     @cached_method
     def judgements(self, kind: str) -> pd.DataFrame:
-        """Return the rows of ``images(kind).table`` with the columns of :func:`biaslab.judges.judge.judge`.
+        """Return the rows of ``images(kind).table`` with the columns of :func:`biaslab.judges.people.judge_people`.
 
         Raises as :meth:`images` and :meth:`check_inclusion_judges`.
         """
@@ -524,33 +542,29 @@ class Stages:
         return table.merge(judged, on="image_id", how="left", validate="many_to_one")
 
     def judge_images(self, images: ImageSource) -> pd.DataFrame:
-        """Return what gate and judge make of images, as :func:`biaslab.judges.judge.judge`."""
-        by = self.settings.judging
-        self.check_gate(by.gender, images)
-        if by.gender.startswith(ANNOTATIONS):
-            file = by.gender.removeprefix(ANNOTATIONS)
-            return duplicates.drop_duplicates(images, person_ratings.judge_images(images.table["image_id"], file), file)
-        if by.gender.startswith(ENDPOINT):
-            alone = images.table[["image_id"]].drop_duplicates().assign(position=1)
-            seen = self.run(vision.judge_people, images, alone, self.vision(by.gender), by, device=self.device)
-            return judge.frame(seen.replace({"status": {"too_many_faces": "multiple_faces"}}), judge.COLUMNS)
-        return self.run(judge.judge, images, by, device=self.device)
+        """Return judgements of images that show one person each, as :func:`biaslab.judges.people.judge_people`."""
+        requested = images.table[["image_id"]].drop_duplicates().assign(position=1)
+        judged = self.judge_people(images, requested, self.gender_judge)
+        return judged.drop(columns=["position", "answer", "role", "role_p"])
+
+    def judge_people(self, images: ImageSource, requested: pd.DataFrame, judge: Judge) -> pd.DataFrame:
+        """Return judgements of people of any images, ``requested`` by image_id, position and phrase.
+
+        One row per row of ``requested``, as of :func:`biaslab.judges.people.judge_people`.
+        """
+        self.check_judge("judging.gender", images, judge)
+        detector = self.check_judge("judging.faces", images) if judge.needs_faces else None
+        return self.run(people.judge_people, images, requested, judge, detector)
 
     def skin_tones(self, images: ImageSource, people: pd.DataFrame) -> pd.DataFrame:
         """Return the skin tone of people, as :func:`biaslab.judges.skin_tone.judge_skin_tones`."""
-        name = self.settings.judging.skin_tone
-        if name.startswith(PLUGIN):
-            self.check_judge("judging.skin_tone", images)
-        seen_by = self.vision(name) if name.startswith(ENDPOINT) else None
-        options = {"vision": seen_by, "device": self.device}
-        return self.run(skin_tone.judge_skin_tones, images, people, name, **options)
+        name = self.settings.judging.skin_tone or skin_tone.default_judge(domain_of(images))
+        judge = self.check_judge("judging.skin_tone", images, self.judge("judging.skin_tone", name))
+        return self.run(skin_tone.judge_skin_tones, images, people, judge)
 
-    def ask(self, name: str, images: ImageSource, units: pd.DataFrame, **options) -> pd.DataFrame:
-        """Return what ``endpoint:NAME``, ``vqa:NAME`` or NAME answers: :func:`biaslab.judges.vision.ask_about`."""
-        if name.startswith(ENDPOINT):
-            return self.run(vision.ask_about, images, units, self.vision(name), **options)
-        questions, model = units[["image_id", "question"]], name.removeprefix(VQA)
-        return self.run(vqa.ask_about, images, questions, model, device=self.device, **options)
+    def ask(self, judge: Judge, images: ImageSource, units: pd.DataFrame, **options) -> pd.DataFrame:
+        """Return answers about images, as :func:`biaslab.judges.answers.ask_about`."""
+        return self.run(answers.ask_about, images, units, judge, **options)
 
     @property
     def training_domain(self) -> str:
@@ -558,12 +572,6 @@ class Stages:
         if folder := self.settings.captions.training_images:
             return registry.PHOTOGRAPHS if folder == DOWNLOAD else registry.image_domain(folder)
         return domain_of(self.corpus.images) if self.has_captions else registry.PHOTOGRAPHS
-
-    def check_gate(self, judge: str, images: ImageSource) -> None:
-        """Refuse a gender judge, or the face detector before it, that does not know images (:meth:`check_judge`)."""
-        self.check_judge("judging.gender", images, judge)
-        if self.detects_faces(judge):
-            self.check_judge("judging.faces", images)
 
     def _training_captions(self) -> pd.DataFrame:
         """Return the captions whose images are judged: the sample, and the nearest where they are asked for."""
@@ -628,36 +636,33 @@ class Stages:
 
     # -- embeddings ----------------------------------------------------------------------------------
 
-    def image_embeddings(self, images: str | ImageSource, image_ids: Iterable[str], name: str = "") -> pd.DataFrame:
-        """Return embeddings of images by the CLIP that judges gender, or by ``inception:FILE``.
+    def image_embeddings(
+        self, images: str | ImageSource, image_ids: Iterable[str], judge: Judge | None = None
+    ) -> pd.DataFrame:
+        """Return embeddings of images, by default by the open_clip model that judges gender.
 
         ``images`` is one of :data:`KINDS` or a source. Columns image_id and vector (``float32``, CLIP's of length 1;
         None where the image cannot be read). Raises MissingInputError: Gender is not judged by an open_clip model, or
         there are no images. UnknownNameError: There is no such kind.
         """
-        source, device = self.images(images).source if isinstance(images, str) else images, self.device
-        if not name:
-            name = self._clip
-            self.check_judge("judging.gender", source)
-        units = pd.DataFrame({"image_id": list(dict.fromkeys(image_ids))}, dtype=object)
-        inputs = {"images": source.digest, "model": name, "weights": weights_digest(name)}
-        stage = self.cache.stage("image_embeddings", inputs, partial(embed_images, source, name, device))
-        label = f"embedding {source.name}"
-        return self.compute_stage(stage, units, _SHARD_EMBEDDINGS, label, "images", gpu=device != "cpu")
+        source = self.images(images).source if isinstance(images, str) else images
+        judge = judge or self.check_judge("judging.gender", source, self._clip)
+        return self.run(similarity.embed_images, source, image_ids, judge)
 
     def text_embeddings(self, texts: Iterable[str]) -> np.ndarray:
         """Return CLIP's embeddings of texts, ``float32 (texts, dimensions)`` of length 1, by the same model.
 
         Raises MissingInputError: Gender is not judged by an open_clip model.
         """
-        return embedder(self._clip, self.device).text_embeddings(list(texts))
+        return self._clip.classifier.text_embeddings(list(texts))
 
     @property
-    def _clip(self) -> str:
-        name = self.settings.judging.gender
-        if not name or not self.has_clip:
+    def _clip(self) -> Judge:
+        judge = self.gender_judge
+        if judge is None or not self.has_clip:
+            name = self.settings.judging.gender
             raise MissingInputError(f"Similarity takes an open_clip model; judging.gender is {name!r}.")
-        return name
+        return judge
 
     # -- how stages run ------------------------------------------------------------------------------
 
@@ -706,7 +711,7 @@ def image_ids(prompts: pd.DataFrame) -> pd.DataFrame:
     return each.assign(image_id=each["prompt_id"] + "/" + each.groupby("prompt_id").cumcount().astype(str))
 
 
-def _groups_by_text(group: CriticSettings | VisionSettings) -> dict[str, str]:
+def _groups_by_text(group: CriticSettings) -> dict[str, str]:
     """Return where a model is that is not at the endpoint of all."""
     return {name: value for name in ("url", "api_key_env") if (value := getattr(group, name))}
 

@@ -17,7 +17,8 @@ from biaslab.generation import spaces
 from biaslab.generation.images import GeneratedImages
 from biaslab.hub.image_sources import DescribedImages, ImageSource
 from biaslab.judges import duplicates, segmentation, similarity
-from biaslab.judges.judge_names import TRUTH, is_file
+from biaslab.judges.judge import Judge
+from biaslab.judges.segmentation import GroundTruthObjects, InstanceFile
 from biaslab.pipeline.dependency import Dependency
 from biaslab.pipeline.stages import Part, Stages, cached_method, image_ids
 from biaslab.prompts import triplets as asking
@@ -117,11 +118,12 @@ class Triplets(Part):
     # -- how alike ----------------------------------------------------------------------------------
 
     @property
-    def networks(self) -> dict[str, str]:
-        """By what images are compared, and the network that does it: empty for pixels, which need none."""
-        asked = self._pipeline.settings.triplets.similarity.model_dump()
-        named = {by: similarity.network(by, "" if name == "paper" else name) for by, name in asked.items() if name}
-        return {"pixels": ""} | named
+    def networks(self) -> dict[str, Judge | None]:
+        """The networks that compare images, by key of :data:`biaslab.metrics.similarity.METRICS`; None for pixels."""
+        names = self._pipeline.settings.triplets.similarity.model_dump()
+        judge = partial(self._pipeline.judge, "triplets.similarity")
+        named = {by: judge("" if name == "paper" else name, by) for by, name in names.items() if name}
+        return {"pixels": None} | named
 
     def compare_prompts(self, pairs: pd.DataFrame) -> pd.DataFrame:
         """Return how alike pairs of texts are as the denoising network receives them (section 4.1.1).
@@ -140,25 +142,26 @@ class Triplets(Part):
     def compare_images(self, pairs: pd.DataFrame) -> pd.DataFrame:
         """Return how alike pairs of images are, by their pixels and each network of the settings (section 4.1.3)."""
         given, pipeline = (self.images().source, pairs), self._pipeline
-        for by, name in self.networks.items():
-            if name:
-                kind = "clip" if by == "clip" else "features"
-                pipeline.check_judge("triplets.similarity", given[0], name, kind)
-        found = [
-            pipeline.run(similarity.compare, *given, by, name, device=pipeline.device)
-            for by, name in self.networks.items()
-        ]
+        for judge in self.networks.values():
+            if judge:
+                pipeline.check_judge("triplets.similarity", given[0], judge)
+        found = [pipeline.run(similarity.compare, *given, by, judge) for by, judge in self.networks.items()]
         return pd.concat(found, ignore_index=True)
+
+    @property
+    def object_judge(self) -> Judge | None:
+        """The judge that detects objects; None where the setting is empty."""
+        return self._pipeline.judge("triplets.objects")
 
     def check_objects(self) -> None:
         """Look at what is to find objects, before any work.
 
         Raises ParameterError: It is the truth of images that have none, or its vocabulary cannot be read.
         """
-        s = self._pipeline.settings.triplets
-        if s.objects == TRUTH and not self.is_truthful:
+        s, judge = self._pipeline.settings.triplets, self.object_judge
+        if isinstance(judge, GroundTruthObjects) and not self.is_truthful:
             model = self._pipeline.model
-            why = f"triplets.objects is {TRUTH!r}, which is not known of images of {model!r}"
+            why = f"triplets.objects is {judge.name!r}, which is not known of images of {model!r}"
             raise ParameterError(f"{why}: set it to what finds objects.")
         if s.object_vocabulary_file:
             segmentation.words(s.object_vocabulary_file)
@@ -167,20 +170,17 @@ class Triplets(Part):
     def objects(self) -> segmentation.Instances:
         """Return the instances of objects in all images, and what became of each image (section 5.1)."""
         self.check_objects()
-        name = self._pipeline.settings.triplets.objects
-        if is_file(name):
+        if isinstance(self.object_judge, InstanceFile):
             # Before images are made: their ids are known.
-            return segmentation.read(name, self._image_ids())
+            return segmentation.read(self.object_judge.path, self._image_ids())
         return self.find_instances(self.images().source)
 
     def find_instances(self, images: ImageSource) -> segmentation.Instances:
         """Return the instances in images of a source, by what the settings name; as :meth:`objects`."""
-        pipeline, s = self._pipeline, self._pipeline.settings.triplets
-        if s.objects == TRUTH:
+        if isinstance(self.object_judge, GroundTruthObjects):
             return self.truth(images)
-        pipeline.check_judge("triplets.objects", images)
-        options = {"thresholds": s.thresholds, "vocabulary": s.object_vocabulary_file, "device": pipeline.device}
-        return pipeline.run(segmentation.find_instances, images, s.objects, **options)
+        judge = self._pipeline.check_judge("triplets.objects", images)
+        return self._pipeline.run(segmentation.find_instances, images, judge)
 
     def truth(self, images: ImageSource) -> segmentation.Instances:
         """Return the instances that images drawn from known truth show."""
@@ -194,9 +194,8 @@ class Triplets(Part):
     @property
     def can_measure_detector_error(self) -> bool:
         """Whether the error of what finds objects can be told, on images of known truth."""
-        name = self._pipeline.settings.triplets.objects
-        looks = bool(name) and name != TRUTH and not is_file(name)
-        return looks and self._pipeline.find_ground_truth("triplets") is not None
+        judge = self.object_judge
+        return judge is not None and judge.needs_images and self._pipeline.find_ground_truth("triplets") is not None
 
     @cached_method
     def annotations(self) -> pd.DataFrame:

@@ -22,8 +22,7 @@ from biaslab.generation import generator
 from biaslab.hub.image_folder import IMAGES, MIXED
 from biaslab.hub.image_sources import CaptionImages, FolderImages
 from biaslab.io import cells, model_names, reading
-from biaslab.judges.judge_names import FILES, GROUNDED, VQA
-from biaslab.judges.pinned import PINNED
+from biaslab.judges import registry as judging
 from biaslab.pipeline import Pipeline, dalleval, requirements
 from biaslab.pipeline.stages import PROMPT_SETS, check_search_result, image_ids
 from biaslab.pipeline.triplets import check_neutral
@@ -68,8 +67,6 @@ def resolve_paths(model: str, given: Mapping[str, Any], start: Path | None = Non
 
 def _absolute(name: str, *, start: Path, always: bool = False) -> str:
     part = partial(_absolute, start=start)
-    if name.startswith(GROUNDED):
-        return GROUNDED + "+".join(map(part, name.removeprefix(GROUNDED).split("+")))
     if name.startswith(IMAGES):
         folder, mixed, model = name.removeprefix(IMAGES).partition(MIXED)
         return IMAGES + str((start / os.path.expanduser(folder)).absolute()) + mixed + model
@@ -77,17 +74,13 @@ def _absolute(name: str, *, start: Path, always: bool = False) -> str:
     if named.adapters or named.removes_adapters:
         return str(named.map_names(part))
     # What is known, or a package brings, goes before a folder that happens to have its name.
-    if not always and (name in PINNED or any(name in plugins.entry_points(group) for group in plugins.GROUPS)):
+    if not always and any(name in plugins.entry_points(group) for group in plugins.GROUPS):
         return name
-    kind, colon, path = name.partition(":")
-    prefix = f"{kind}:" if f"{kind}:" in FILES and colon else ""
-    if f"{kind}:" == VQA and colon and (start / os.path.expanduser(path)).is_dir():
-        prefix = VQA
-    given = os.path.expanduser(name.removeprefix(prefix))
+    if not always and (mapped := judging.map_paths(name, part, start)):
+        return mapped
+    given = os.path.expanduser(name)
     there = (start / given).exists() or (not os.path.isabs(given) and glob.glob(given, root_dir=start, recursive=True))
-    if always or prefix or there:
-        return prefix + str((start / given).absolute())
-    return name
+    return str((start / given).absolute()) if always or there else name
 
 
 def check(pipeline: Pipeline) -> None:
@@ -257,7 +250,7 @@ def check_models(pipeline: Pipeline, names: Collection[str]) -> list[str]:
             # What is not there at all says nothing of what it knows.
             if use.name:
                 requirements.look_up(use, pipeline)
-            requirements.check_domain(use)
+            requirements.check_domain(use, pipeline)
         except BiaslabError as error:
             without = "" if use.name else f" To do without, set it to '' (--set {use.setting}=)."
             problems.append(requirements.problem(use, error) + without)

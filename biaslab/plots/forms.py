@@ -88,7 +88,7 @@ OUTCOMES = series_style(
         "uncertain": ("judge uncertain about a person", style.ORANGE),
         "no_face": ("no face", style.BLACK),
         "one_face": ("fewer faces than prompted", style.BLUE),
-        "too_many_faces": ("more faces than prompted", style.GREEN),
+        "several_faces": ("more faces than prompted", style.GREEN),
         "overlapping": ("faces overlap", style.PURPLE),
         "face_too_small": ("a face too small", style.SKY),
         "unreadable": ("unreadable", style.GREY),

@@ -20,6 +20,9 @@ _CLASSES = (
     "stop sign", "suitcase", "traffic light", "umbrella",
 )  # fmt: skip
 CLASSES = MappingProxyType({name: lexicons.plurals(name)[0] for name in _CLASSES})
+_OTHER_NAMES = {"bicycle": ("bike",), "person": ("human", "people"), "airplane": ("aeroplane", "plane")}
+CLASS_NAMES = {name: _OTHER_NAMES.get(name, ()) for name in _CLASSES}
+"""The classes, each with the other names that a detector may have for it."""
 """The object classes and their plurals."""
 SKILLS = ("object", "count", "spatial")
 COUNTS = MappingProxyType({1: "one", 2: "two", 3: "three", 4: "four"})

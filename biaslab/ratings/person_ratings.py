@@ -21,8 +21,8 @@ import pandas as pd
 from biaslab.errors import InputError
 from biaslab.io import cells
 from biaslab.io.plaintext import normalize
-from biaslab.judges.judge import JUDGED, frame
-from biaslab.judges.people import COLUMNS
+from biaslab.judges.judge_labels import JUDGED
+from biaslab.judges.people import COLUMNS, frame
 from biaslab.metrics import agreement
 from biaslab.ratings import readers
 from biaslab.schema.genders import GENDERS
@@ -124,7 +124,7 @@ def judge_people(asked: pd.DataFrame, path: str | Path) -> pd.DataFrame:
 
 
 def judge_images(image_ids: Iterable[str], path: str | Path) -> pd.DataFrame:
-    """Return judgements of images by annotators, as :func:`biaslab.judges.judge.judge`, with outcomes of
+    """Return judgements of images by annotators, as :func:`biaslab.judges.people.judge_people`, with outcomes of
     :func:`judge_people`; InputError where the file cannot be read as ratings, or rates one image twice, as for two
     models.
     """

@@ -6,10 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab.endpoints.settings import ENDPOINT
 from biaslab.hub import registry
 from biaslab.judges import photographs
-from biaslab.judges.judge_names import ANNOTATIONS
+from biaslab.judges.registry import parse
 from biaslab.schema import tables
 
 if TYPE_CHECKING:
@@ -24,8 +23,8 @@ LIMITS = (
     "A difference from balance, or from training data, is described and not explained. These measures do not decide "
     "which differences are harmful, and to whom.",
 )
-# Settings that name who finds faces and judges gender, and what kind of model that is.
-_JUDGES = {"judging.faces": "detector", "judging.gender": "clip"}
+# The settings that name the judges of people.
+_JUDGES = ("judging.faces", "judging.gender")
 
 
 def limits_of_run(
@@ -82,16 +81,14 @@ def _of_settings(settings: pd.DataFrame) -> list[str]:
     """Return what is to be said of those that make the images and judge them, as the pipeline's settings name them."""
     value = settings.groupby("setting")["set_to"].agg(set)
     made = [registry.describe(name, "limits") for name in sorted(value.get("model", ()))]
-    judges = {(name, kind) for key, kind in _JUDGES.items() for name in value.get(key, ())}
-    if any(name.startswith(ENDPOINT) for name in value.get("judging.gender", ())):
-        # What a package says of its judges is of both of them.
-        judges = {(name, kind) for name, kind in judges if kind != "detector"}
-    judged = [registry.describe(name, "limits", kind) for name, kind in sorted(judges)]
-    # How often those erred that find faces and judge gender; packages have words of their own.
-    genders = value.get("judging.gender", ())
-    faces = () if all(name.startswith(ANNOTATIONS) for name in genders) else value.get("judging.faces", ())
-    erred = [photographs.face_errors(name) for name in sorted(faces) if not registry.find_plugin(name, "detector")]
-    erred += [photographs.gender_errors(name) for name in sorted(genders)]
+    judges = {key: [parse(name, key) for name in sorted(value.get(key, ()))] for key in _JUDGES}
+    genders = [judge for judge in judges["judging.gender"] if judge.needs_images]
+    faces = judges["judging.faces"] if any(judge.needs_faces for judge in judges["judging.gender"]) else []
+    # A package states the limits of its judges in words of its own, and of both together.
+    described = [*genders, *([] if any(judge.is_charged for judge in genders) else faces)]
+    judged = [registry.describe(judge.name, "limits", judge.kind) for judge in described]
+    erred = [photographs.face_errors(judge.name) for judge in faces if not registry.find_plugin(judge.name, judge.kind)]
+    erred += [photographs.gender_errors(judge.name) for judge in genders]
     return list(dict.fromkeys(filter(None, [*made, *judged, *erred])))
 
 

@@ -11,14 +11,11 @@ from typing import Any
 import pandas as pd
 
 from biaslab import stats
-from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import InputError, ParameterError
 from biaslab.execution import processor
 from biaslab.generation.images import image_ids_of
 from biaslab.io import cells
 from biaslab.io.plaintext import normalize
-from biaslab.judges import domains
-from biaslab.judges.judge_names import VQA
 from biaslab.judges.vision import READINGS
 from biaslab.pipeline import Pipeline, preflight
 from biaslab.pipeline.image_counts import Cost, ImageRequest, request_for_captions, requests_for_tables
@@ -194,12 +191,13 @@ def _row(parts: list[Trial]) -> tuple[str, ...]:
         seconds = format_range(*limits, "{:.2g}")
     if parts[0].image_request:
         pictures = parts[0].image_request.image_model.image_domain
-        if use.name.startswith(ENDPOINT) and s.endpoint.price is not None:
-            price = f"{s.endpoint.price:g}"
+        if parts[0].image_request.price is not None:
+            price = f"{parts[0].image_request.price:g}"
     elif use.image_domain:
-        if use.name.startswith(ENDPOINT) and s.vision.price is not None:
+        judge = use.judge(parts[0].pipeline)
+        if judge.is_charged and s.vision.price is not None:
             price = f"{s.vision.price:g} a question"
-        pictures = domains.known_domain(use.name, "vqa" if use.name.startswith(VQA) else use.kind)
+        pictures = judge.domain
     location = "here" if all(part.is_local for part in parts) else "size unknown"
     fetched = format_bytes(size) if size else location if whole else _NONE
     return (use.setting, use.name, ", ".join(commits) or _NONE, fetched, memory, seconds, price, pictures)
@@ -209,7 +207,8 @@ def _questions(preflight: Preflight) -> list[str]:
     """Return what questions to vision models cost at most: of each person whom images show, and each judge."""
     pipelines_by_judge: dict[str, dict[str, Pipeline]] = {}
     for part in preflight.trials:
-        if part.use.name.startswith(ENDPOINT) and part.image_request is None:
+        judge = None if part.image_request else part.use.judge(part.pipeline)
+        if judge is not None and judge.is_charged:
             pipelines_by_judge.setdefault(part.use.name, {})[part.use.setting] = part.pipeline
     lines = []
     # At most so many; a prompt of one's own says how many it asks for.

@@ -7,12 +7,10 @@ import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from biaslab import plugins
-from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import ParameterError, RunError, loading, name_help
 from biaslab.request import Request, resolve_parameters
 from biaslab.runs.params import Notebook, RunParams
@@ -132,7 +130,7 @@ _OF_CORPUS = (
 
 def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) -> None:
     """Refuse settings that a command sets, and that nothing of a run takes (ParameterError)."""
-    from biaslab.judges import domains
+    from biaslab.judges.registry import named_judges
     from biaslab.pipeline.validation import PROMPTS
     from biaslab.settings import COUNTS
 
@@ -142,22 +140,20 @@ def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) ->
     of_captions = used & {*PROMPTS} - {"people", "scenes"}
     questions = any("settings.judging.questions_file" in look.when for one in schemas for look in one.looks)
     rated = any("settings.judging.annotations" in one.makes_if for one in schemas)
-    seen_by = [attrgetter(name)(settings) for name in domains.GENDER_ROLES]
-    seen_by = [one for each in seen_by for one in (each if isinstance(each, tuple) else (each,))]
+    is_charged = any(judge.is_charged for judge in named_judges(settings))
     asked = (
         request.generating_model,
         *settings.baseline_models,
         settings.critic.kind,
         settings.captions.paraphraser,
-        *seen_by,
     )
     for name in names:
         group, _, inner = name.partition(".")
         whose, why = _USED_AS.get(group, group), ""
         takes = [n for n, paper in papers.items() if whose in (n, paper.prompts)]
-        if group == "endpoint" and not any(one.startswith(group) for one in asked):
+        if group == "endpoint" and not (is_charged or any(one.startswith(group) for one in asked)):
             why = "nothing is asked of an endpoint. Name one"
-        elif group == "vision" and not any(one.startswith(ENDPOINT) for one in seen_by):
+        elif group == "vision" and not is_charged:
             why = "no judge is a vision model. Name one, as judging.gender=endpoint:NAME"
         elif name in ("judging.questions_file", "judging.question_model") and not questions:
             why = "questions apply only to your own images or prompts. Name these"

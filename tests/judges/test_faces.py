@@ -19,7 +19,7 @@ def face(width, height, score=0.9):
 
 
 def test_the_gate_wants_one_face_of_a_tenth_of_each_side():
-    assert gate([]) == "no_face" and gate([face(50, 50), face(2, 2)]) == "multiple_faces" and gate([face(1, 1)]) == ""
+    assert gate([]) == "no_face" and gate([face(50, 50), face(2, 2)]) == "several_faces" and gate([face(1, 1)]) == ""
     # An image of 200 x 100: a face must be at least 20 wide and 10 high.
     for size, large in (((20, 10), True), ((19.9, 10), False), ((20, 9.9), False)):
         assert large_enough(*face(*size)[:4], 200, 100) == large

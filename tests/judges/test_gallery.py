@@ -24,7 +24,7 @@ ROWS = pd.DataFrame(
         judged("judged", "female", 0.97, [(2, 3, 8, 9)]),
         judged("judged", "male", 0.04, [(2, 3, 8, 9)]),
         judged("uncertain", "unsure", 0.55, [(2, 3, 8, 9)]),
-        judged("multiple_faces", boxes=[(0, 0, 4, 4), (6, 6, 10, 10)]),
+        judged("several_faces", boxes=[(0, 0, 4, 4), (6, 6, 10, 10)]),
         judged("no_face"),
         judged("unreadable"),
     ]

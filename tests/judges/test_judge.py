@@ -51,7 +51,7 @@ def test_every_image_has_its_outcome(run, told):
     found = run(told)
     assert list(found["image_id"]) == [str(k) for k in range(11)]
     first, last = ["judged"] * 3 + ["uncertain"] * 2, ["judged", "unreadable", "blocked"]
-    assert found["status"].tolist() == [*first, "no_face", "multiple_faces", "face_too_small", *last]
+    assert found["status"].tolist() == [*first, "no_face", "several_faces", "face_too_small", *last]
     genders = ["female", "female", "male", "unsure", "unsure", "", "", "", "male", "", ""]
     assert found["gender"].tolist() == genders and found["reason"].tolist() == [""] * 9 + ["truncated", ""]
     p = [0.97, 0.9, 0.1, 0.89, 0.5, np.nan, np.nan, np.nan, 0.03, np.nan, np.nan]

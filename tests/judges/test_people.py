@@ -14,7 +14,7 @@ from biaslab.judges import people as module
 from biaslab.judges.faces import Face
 from biaslab.judges.fairface import FairFaceGender
 from biaslab.judges.judge import NUMBERS, Judge, JudgeSettings, judge
-from biaslab.judges.judge_labels import OUTCOMES_OF_PEOPLE
+from biaslab.judges.judge_labels import STATUSES
 from biaslab.judges.people import gate, judge_people, judge_people_images, order, parts
 from biaslab.judges.person import Person, head_and_shoulders, wider
 from biaslab.judges.zero_shot import ZeroShotGender
@@ -136,11 +136,11 @@ def test_every_pair_has_its_outcome(run):
     found = run(ask(images.table["image_id"], "nurse", "carpenter"), images=images)
     assert list(found.columns) == list(module.COLUMNS) and len(found) == 2 * 13
     outcomes = {k: tuple(rows["status"]) for k, rows in found.groupby("image_id")}
-    alike = ["judged", "no_face", "one_face", "too_many_faces", "overlapping", "judged", "overlapping"]
+    alike = ["judged", "no_face", "one_face", "several_faces", "overlapping", "judged", "overlapping"]
     expected = [*((one, one) for one in alike), ("judged", "face_too_small"), ("judged", "judged")]
     expected += [("judged", "face_too_small"), ("uncertain",) * 2, ("unreadable",) * 2, ("blocked",) * 2]
     assert outcomes == dict(zip(images.table["image_id"], expected, strict=True))
-    assert set(found["status"]) <= set(OUTCOMES_OF_PEOPLE)
+    assert set(found["status"]) <= set(STATUSES)
     by = found.set_index(["image_id", "position"])
     assert by.loc["case-10", "gender"].tolist() == ["unsure", "unsure"]
     assert by.loc[["extra-0", "extra-1"], "reason"].tolist() == ["truncated"] * 2 + [""] * 2
@@ -169,7 +169,7 @@ def test_three_people_and_one_in_a_picture_of_three(run):
     # Two faces of three are too few as well; how many there were is in n_faces.
     assert found["status"].tolist()[3:] == ["one_face"] * 3 + ["no_face"] * 3
     assert found["n_faces"].tolist()[3:6] == [2] * 3
-    assert run(ask(["case-3"], "a"))["status"].tolist() == ["too_many_faces"]
+    assert run(ask(["case-3"], "a"))["status"].tolist() == ["several_faces"]
     none = run(ask([], "a"))
     assert none.empty and list(none.columns) == list(module.COLUMNS)
 
@@ -180,7 +180,7 @@ def test_one_person_is_judged_as_judge_does(run, tmp_path):
     expected = judge(images, JudgeSettings(), cache=ResultCache(tmp_path / "one"), progress=False)
     same = ["image_id", "gender", *NUMBERS, "reason"]
     pd.testing.assert_frame_equal(found[same], expected[same], check_dtype=False)
-    several = expected["status"].replace("multiple_faces", "too_many_faces")
+    several = expected["status"].replace("several_faces", "several_faces")
     assert found["status"].tolist() == several.tolist()
     # Alone, a person has the whole width: 3 of 60 columns is too small then.
     faces = [box(8, width=3)]

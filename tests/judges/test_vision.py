@@ -112,7 +112,7 @@ def test_people_are_cut_out_where_the_gate_lets_them_pass(judged_by, monkeypatch
     # Two faces, the right one named first; one face for two people; none; an image that cannot be read.
     boxes = [[50.0, 5.0, 70.0, 25.0, 10.0, 5.0, 30.0, 25.0], [10.0, 5.0, 30.0, 25.0], [], []]
     found = pd.DataFrame({"image_id": list("0123"), "boxes": boxes, "n_faces": [2, 1, 0, np.nan], "reason": ""})
-    found = found.assign(status=["multiple_faces", "", "no_face", "unreadable"], image_width=80.0, image_height=40.0)
+    found = found.assign(status=["several_faces", "", "no_face", "unreadable"], image_width=80.0, image_height=40.0)
     monkeypatch.setattr(vision.judge, "find_faces", lambda *_, **__: found)
     picture = np.zeros((40, 80, 3), np.uint8)
     picture[:, 40:] = (200, 100, 200)

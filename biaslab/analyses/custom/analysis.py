@@ -23,7 +23,7 @@ from biaslab.io.plaintext import normalize
 from biaslab.judges.judge_labels import (
     DUPLICATE,
     JUDGED,
-    OUTCOMES_OF_PEOPLE,
+    STATUSES,
     TONE_OF_PHOTOGRAPHS,
     TONE_ON_PHOTOGRAPHS,
     UNCERTAIN,
@@ -394,7 +394,7 @@ def outcomes(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     for model, whole in people.groupby("model", sort=False):
         for group, subset in [(ALL, whole), *whole.groupby("group")]:
             present = set(subset["status"])
-            for outcome in (name for name in OUTCOMES_OF_PEOPLE if name in present):
+            for outcome in (name for name in STATUSES if name in present):
                 images = _people_of(subset, subset["status"] == outcome)
                 share = stats.clustered_share(images["count"], images["n"], confidence)
                 limits = 100 * share.ci_low, 100 * share.ci_high

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -13,7 +12,6 @@ from biaslab.analyses.custom.analysis import TRUTH
 from biaslab.hub import registry
 from biaslab.hub.image_sources import domain_of
 from biaslab.judges.judge_labels import DUPLICATE, TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS
-from biaslab.judges.judge_names import ANNOTATIONS
 from biaslab.ratings import person_ratings
 from biaslab.schema import tables
 
@@ -39,19 +37,20 @@ def people(pipeline: Pipeline) -> pd.DataFrame:
 
 def judges(pipeline: Pipeline) -> pd.DataFrame:
     """Return what each judge of gender says of each person, and the truth of images of which it is known."""
-    frames, annotators = [], [judge for judge in pipeline.custom.judges if judge.startswith(ANNOTATIONS)]
-    for judge in pipeline.custom.judges:
-        named = redact.basename(judge)
-        if judge.startswith(ANNOTATIONS):
-            stems = [Path(one).stem for one in annotators]
-            stem = Path(judge).stem
+    judges = pipeline.gender_judges
+    frames, annotators = [], [judge for judge in judges if not judge.needs_images]
+    for judge in judges:
+        named = redact.basename(judge.name)
+        if not judge.needs_images:
+            stems = [one.path.stem for one in annotators]
+            stem = judge.path.stem
             # Of files of one name each has its number.
             number = f" {annotators.index(judge) + 1}" if stems.count(stem) > 1 else ""
             named = "annotators" if len(annotators) == 1 else f"annotators ({stem}{number})"
         judged = pipeline.custom.people_judged_by(judge)
-        if judge.startswith(ANNOTATIONS):
+        if not judge.needs_images:
             whom = judged[["image_id", "position"]].reset_index(drop=True)
-            people = person_ratings.read(judge.removeprefix(ANNOTATIONS), whom, unknown="aside").people
+            people = person_ratings.read(judge.path, whom, unknown="aside").people
             if "probability" in people:
                 judged = judged.assign(probability=people["probability"].to_numpy())
         frames.append(judged.assign(judge=named, model=pipeline.label))

@@ -12,7 +12,6 @@ import pandas as pd
 from biaslab import stats
 from biaslab.captions.indicators import remove_gender
 from biaslab.io import cells
-from biaslab.judges.inception import INCEPTION
 from biaslab.judges.judge_labels import DUPLICATE, TONE_BY_PIXELS
 from biaslab.judges.objects import BOX
 from biaslab.judges.questions import read_answer, read_yes_no
@@ -38,6 +37,7 @@ from biaslab.schema.genders import GENDERS
 
 if TYPE_CHECKING:
     from biaslab.hub.image_sources import ImageSource
+    from biaslab.judges.judge import Judge
     from biaslab.pipeline import Pipeline
 
 DETECTOR = "detector"
@@ -443,8 +443,8 @@ def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
         rows += [{"images": name} | row for row in _captioning(pipeline, *of, requests)]
     if vectors:
         rows += _distances(vectors, groups, "CLIP", pipeline.seed)
-    if (path := pipeline.settings.dalleval.inception_file) and real is not None:
-        features = {name: _vectors(pipeline, *of, INCEPTION + path) for name, of in sets.items()}
+    if (inception := pipeline.judge("dalleval.inception_file")) and real is not None:
+        features = {name: _vectors(pipeline, *of, inception) for name, of in sets.items()}
         rows += _distances(features, groups, "Inception", pipeline.seed)
     # Where no image can be read no row has a value.
     columns = ["images", "metric", "value", "ci_low", "ci_high", "null_mean", "n", "reason"]
@@ -453,9 +453,11 @@ def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
     return _table(pipeline, table, "dalleval_image_quality")
 
 
-def _vectors(pipeline: Pipeline, source: ImageSource, ids: pd.Series, name: str = "") -> tuple[np.ndarray, np.ndarray]:
+def _vectors(
+    pipeline: Pipeline, source: ImageSource, ids: pd.Series, judge: Judge | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Return embeddings of the images that can be read, (n, dimensions), and which these are."""
-    embeddings = pipeline.image_embeddings(source, ids, name).set_index("image_id")["vector"].reindex(ids)
+    embeddings = pipeline.image_embeddings(source, ids, judge).set_index("image_id")["vector"].reindex(ids)
     seen = embeddings.notna().to_numpy()
     return np.stack(list(embeddings[seen])) if seen.any() else np.empty((0, 0)), seen
 

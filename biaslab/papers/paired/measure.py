@@ -11,9 +11,10 @@ import pandas as pd
 
 from biaslab import redact
 from biaslab.hub import registry
+from biaslab.judges.judge import Judge
 from biaslab.judges.judge_labels import UNCERTAIN
 from biaslab.papers.paired.analysis.people import last_rounds, stereotype_fit
-from biaslab.pipeline.paired import ANNOTATIONS, ROUND
+from biaslab.pipeline.paired import ROUND
 from biaslab.prompts.paired import POSITIONS
 from biaslab.ratings.person_ratings import ANNOTATORS
 from biaslab.schema import tables
@@ -155,20 +156,20 @@ def renders(pipeline: Pipeline) -> pd.DataFrame:
         ambiguous=np.where(source.table["ambiguous"], "yes", "no"),
     )
     frames = []
-    for judge, name in redact.unique_names(_judges(pipeline)[0]).items():
-        found = pipeline.paired.judge_images_of_people(source, asked, judge)
+    judges = _judges(pipeline)[0]
+    for name, label in redact.unique_names(judges).items():
+        found = pipeline.judge_people(source, asked, judges[name])
         seen = found[["status", "gender", "n_faces"]].set_axis(truth.index)
         order, tone = found["role"].to_numpy(), _skin_tones(pipeline, source, found)
-        frames.append(truth.assign(judge=name, role_order=order, skin_tone=tone, **seen))
+        frames.append(truth.assign(judge=label, role_order=order, skin_tone=tone, **seen))
     return tables.join_tables(frames, "paired_renders")
 
 
-def _judges(pipeline: Pipeline) -> tuple[list[str], list[str]]:
-    """Return the judges that look at images, and the files of ratings, each in the order of the settings."""
-    s = pipeline.settings.judging
-    every = list(dict.fromkeys((s.gender, *s.extra_judges)))
-    files = [judge for judge in every if judge.startswith(ANNOTATIONS)]
-    return [judge for judge in every if judge not in files], files
+def _judges(pipeline: Pipeline) -> tuple[dict[str, Judge], dict[str, Judge]]:
+    """Return the judges that classify images, and the annotators, by name in the order of the settings."""
+    judges = {judge.name: judge for judge in pipeline.gender_judges}
+    looking = {name: judge for name, judge in judges.items() if judge.needs_images}
+    return looking, {name: judge for name, judge in judges.items() if name not in looking}
 
 
 def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
@@ -193,17 +194,15 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
         made = registry.find_plugin(pipeline.settings.judging.faces, "detector") and registry.find_plugin(judge, "clip")
         frames.append(found.assign(reference=TRUTH if made else DRAWINGS))
     # Annotators of one file need no name.
-    annotators = {
-        f: f"{ANNOTATORS}: {name.removeprefix(ANNOTATIONS)}" for f, name in redact.unique_names(files).items()
-    }
+    labels = redact.unique_names(judge.argument for judge in files.values())
+    annotators = {name: f"{ANNOTATORS}: {labels[judge.argument]}" for name, judge in files.items()}
     if len(files) == 1:
-        annotators = {files[0]: ANNOTATORS}
+        annotators = dict.fromkeys(files, ANNOTATORS)
     for kind in ("single", "paired"):
-        said = {judge: pipeline.paired.judge_people(kind, judge) for judge in looking}
-        for file in files:
-            pipeline.paired.check_ratings(file)
-            path, asked = file.removeprefix(ANNOTATIONS), pipeline.paired.requested_people(kind)
-            rated = person_ratings.read(path, asked, unknown="aside")
+        said = {name: pipeline.paired.judge_people(kind, judge) for name, judge in looking.items()}
+        for file, judge in files.items():
+            pipeline.paired.check_ratings(judge)
+            rated = person_ratings.read(judge.path, pipeline.paired.requested_people(kind), unknown="aside")
             if rated.n_annotators:
                 found = person_ratings.agreement_tables(said, ratings=rated, seed=seed)
                 frames.append(found.replace({c: {ANNOTATORS: annotators[file]} for c in ("judge", "reference")}))

@@ -29,7 +29,7 @@ OUTCOMES = forms.SeriesStyle(
         "judged": style.LIGHT,
         "uncertain": style.ORANGE,
         "no_face": style.BLUE,
-        "multiple_faces": style.GREEN,
+        "several_faces": style.GREEN,
         "face_too_small": style.PURPLE,
         "unreadable": style.BLACK,
         "blocked": style.VERMILION,

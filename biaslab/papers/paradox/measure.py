@@ -233,12 +233,12 @@ def _means(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 def judgement_outcomes(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many images had each outcome, for each approach and source; those of the templates once."""
-    from biaslab.judges.judge import outcomes
+    from biaslab.judges.people import count_statuses
 
     frames = []
     for approach, source, rows in _judged(pipeline):
         if len(rows) and (source == "training" or approach not in SELECTED[1:]):
-            counted = outcomes(rows, ["occupation", "prompt"])
+            counted = count_statuses(rows, ["occupation", "prompt"])
             frames.append(counted.assign(model=pipeline.label, approach=approach, source=source))
     return tables.join_tables(frames, "paradox_judgement_outcomes")
 

@@ -10,7 +10,7 @@ from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
 from biaslab.judges.judge_labels import BLACK, DUPLICATE
-from biaslab.judges.judge_labels import OUTCOMES_OF_PEOPLE as OUTCOMES
+from biaslab.judges.judge_labels import STATUSES
 from biaslab.prompts import paired as asking
 
 
@@ -25,7 +25,7 @@ FIVE = [
     *pair("1", ("nurse", F, F), ("cook", M, M)),
     *pair("2", ("cook", M, M), ("nurse", F, M), order="swapped"),
     *pair("3", ("nurse", F, "uncertain"), ("cook", M, M)),
-    *pair("4", ("nurse", F, "too_many_faces"), ("cook", M, "too_many_faces"), order=""),
+    *pair("4", ("nurse", F, "several_faces"), ("cook", M, "several_faces"), order=""),
     *pair("5", ("nurse", F, F), ("cook", M, "face_too_small")),
 ]
 
@@ -38,7 +38,7 @@ def test_an_image_has_the_worst_outcome_of_its_people(tables_of):
     table = study["outcomes"]
     assert table["status"].tolist() == [name for name in OUTCOMES if name not in (BLACK, DUPLICATE)]
     counts = table.set_index("status")["n"]
-    expected = {"judged": 2, "uncertain": 1, "too_many_faces": 1, "face_too_small": 1}
+    expected = {"judged": 2, "uncertain": 1, "several_faces": 1, "face_too_small": 1}
     assert counts[counts > 0].to_dict() == expected
     assert (table["n_images"] == 5).all() and table["percent"].sum() == pytest.approx(100)
     judged = one(table, status="judged")

@@ -18,7 +18,7 @@ from scipy.stats.contingency import relative_risk
 
 from biaslab import metrics, stats
 from biaslab.judges.error import correct, judge_error
-from biaslab.judges.judge import JUDGED
+from biaslab.judges.judge_labels import JUDGED
 from biaslab.metrics import DEFINITIONS
 from biaslab.schema import tables
 from biaslab.stats.checks import ratio

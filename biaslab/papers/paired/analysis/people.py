@@ -8,18 +8,17 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
-from biaslab.judges.judge_labels import BLACK, DUPLICATE, ROLES
-from biaslab.judges.judge_labels import OUTCOMES_OF_PEOPLE as OUTCOMES
+from biaslab.judges.judge_labels import BLACK, DUPLICATE, ROLES, STATUSES
 from biaslab.judges.questions import FORM, question
 from biaslab.papers.paired.analysis.dependence import LISTS
 from biaslab.papers.paired.analysis.means import CELL, by_cell
 from biaslab.prompts import paired as prompts
 from biaslab.schema import tables
 
-FAILED = ("no_face", "one_face", "too_many_faces", "overlapping", "face_too_small", "unreadable", "blocked", BLACK)
+FAILED = ("no_face", "one_face", "several_faces", "overlapping", "face_too_small", "unreadable", "blocked", BLACK)
 OUT_OF_ORDER = ("swapped", "unclear")
 # An image has the outcome of its people that comes last here.
-_WORST = {outcome: rank for rank, outcome in enumerate(OUTCOMES)}
+_WORST = {outcome: rank for rank, outcome in enumerate(STATUSES)}
 
 
 def last_rounds(people: pd.DataFrame) -> pd.DataFrame:
@@ -48,7 +47,7 @@ def _images(people: pd.DataFrame) -> pd.DataFrame:
         asked=("asked", "|".join),
         distinct=("whom", "nunique"),
     )
-    images["status"] = images["rank"].map(dict(enumerate(OUTCOMES)))
+    images["status"] = images["rank"].map(dict(enumerate(STATUSES)))
     images["distinct"] = images["distinct"] > 1
     return images.reset_index()
 
@@ -57,7 +56,7 @@ def outcomes(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return images by the worst outcome of the people in them (paired C.1 and C.2, Figures 11 and 12)."""
     rows = []
     for cell, group in by_cell(_images(last_rounds(people))):
-        for outcome in OUTCOMES:
+        for outcome in STATUSES:
             part = group[group["status"] == outcome]
             if part.empty and outcome in (BLACK, DUPLICATE):
                 continue

@@ -1,0 +1,48 @@
+"""People who annotated images as a judge: ``annotations:FILE``, or a folder with one file per annotator."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from biaslab.errors import ParameterError
+from biaslab.hub import registry as hub
+from biaslab.hub.repositories import Located
+from biaslab.io import cells, reading
+from biaslab.judges.judge import Answer, FileJudge, People
+
+
+class AnnotationJudge(FileJudge):
+    """The majority of annotators for each person. A tie is uncertain; a person without annotations is unannotated."""
+
+    prefix, domain = "annotations:", hub.ANY
+    needs_faces = needs_images = False
+
+    def files(self) -> list[Located]:
+        """Return nothing, as annotations are not downloaded. Raises ParameterError where they are missing."""
+        if not self.path.exists():
+            raise ParameterError(f"There is no file {self.path}; it was named as {self.name!r} in the settings.")
+        return []
+
+    def digest(self) -> str:
+        """Return a digest of the file, or of all files of the folder; the name where they are missing."""
+        if not self.path.is_dir():
+            return super().digest()
+        each = [(file.name, reading.file_digest(file)) for file in cells.files(self.path)]
+        return hashlib.sha256(json.dumps(each).encode()).hexdigest()
+
+    def answers(self, people: People) -> list[Answer]:
+        """Return the status and gender of each person; annotations of other people are left out.
+
+        Raises InputError where the file cannot be read as annotations of people.
+        """
+        from biaslab.ratings import person_ratings
+
+        rows = person_ratings.judge_people(people.table, self.argument)
+        columns = (rows[name] for name in ("gender", "status", "reason"))
+        return [
+            Answer(gender=gender, status=status, reason=reason) for gender, status, reason in zip(*columns, strict=True)
+        ]
+
+    def probe(self, image: object) -> None:
+        """Do nothing: annotations are read when a run is planned."""

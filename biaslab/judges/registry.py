@@ -1,0 +1,141 @@
+"""The registry of judges: a name in the settings is parsed once, into an object (:class:`biaslab.judges.judge.Judge`).
+
+To add a judge, write its class and put it under the beginning of its names in :data:`JUDGES`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from biaslab.errors import ParameterError
+from biaslab.hub import registry as hub
+from biaslab.judges import faces, segmentation, skin_tone
+from biaslab.judges.annotations import AnnotationJudge
+from biaslab.judges.dlib_gender import DlibJudge
+from biaslab.judges.fairface import FairFaceJudge
+from biaslab.judges.features import FeaturesJudge
+from biaslab.judges.inception import InceptionJudge
+from biaslab.judges.judge import Judge, JudgeOptions
+from biaslab.judges.objects import ObjectDetector
+from biaslab.judges.pinned import PINNED
+from biaslab.judges.plugins import PluginJudge, PluginTones
+from biaslab.judges.vision import VisionJudge
+from biaslab.judges.vqa import Captioner, VqaJudge
+from biaslab.judges.zero_shot import ClipJudge
+
+
+def _by_prefix(*judges: type[Judge]) -> dict[str, Callable[..., Judge]]:
+    return {judge.prefix: judge for judge in judges}
+
+
+# The judges of each role by the beginning of their names; names that begin otherwise are those of "".
+GENDER = _by_prefix(VisionJudge, AnnotationJudge, PluginJudge, FairFaceJudge, VqaJudge, DlibJudge, ClipJudge)
+FACES = _by_prefix(faces.WholeImage, faces.YuNetFaces, faces.MediaPipeFaces, faces.HubFaces)
+TONES = _by_prefix(skin_tone.PixelTones, skin_tone.NoTones, VisionJudge, PluginTones)
+QUESTIONS = _by_prefix(VisionJudge, VqaJudge)
+OBJECTS = _by_prefix(segmentation.GroundTruthObjects, segmentation.GroundedJudge) | {"": segmentation.instance_judge}
+
+
+class Role(NamedTuple):
+    """A task of judges, named by a setting."""
+
+    does: str
+    """The task, in words that follow "a model that": ``detects faces``, …"""
+    judges: Mapping[str, Callable[..., Judge]]
+    """The classes by the beginning of their names."""
+    example: str
+    """The name of a judge for photographs."""
+
+
+JUDGES = {
+    "judging.faces": Role("detects faces", FACES, "yunet"),
+    "judging.gender": Role("classifies perceived gender", GENDER, "ViT-L-14:openai"),
+    "judging.extra_judges": Role("classifies perceived gender", GENDER, "vqa:Salesforce/blip-vqa-base"),
+    "judging.skin_tone": Role("estimates skin tones", TONES, "plugin:NAME"),
+    "judging.question_model": Role("answers questions", QUESTIONS, "endpoint:NAME"),
+    "dalleval.detector": Role("detects PaintSkills' objects", {"": ObjectDetector}, "facebook/detr-resnet-101-dc5"),
+    "dalleval.vqa": Role("answers questions about people", QUESTIONS | {"": VqaJudge}, "Salesforce/blip-vqa-base"),
+    "dalleval.captioner": Role(
+        "describes images", _by_prefix(VisionJudge, Captioner), "Salesforce/blip-image-captioning-base"
+    ),
+    "dalleval.inception_file": Role("embeds images", {"": InceptionJudge}, ""),
+    "triplets.objects": Role("detects objects", OBJECTS, "nvidia/segformer-b0-finetuned-ade-512-512"),
+    "triplets.similarity": Role("compares images", {"": FeaturesJudge}, "paper"),
+}
+"""The settings that name judges."""
+
+
+def parse(name: str, setting: str, options: JudgeOptions | None = None) -> Judge:
+    """Return the judge of a name; nothing is opened.
+
+    ``setting`` is a key of :data:`JUDGES`. Raises ParameterError where the name begins like no judge of this role.
+    """
+    role = JUDGES[setting]
+    for prefix, judge in role.judges.items():
+        if prefix and (name.startswith(prefix) if prefix.endswith(":") else name == prefix):
+            return judge(name, options)
+    prefixes = {prefix for other in JUDGES.values() for prefix in other.judges if prefix.endswith(":")}
+    if "" not in role.judges or name.startswith(tuple(prefixes)):
+        allowed = ", ".join(
+            f"{prefix}NAME" if prefix.endswith(":") else repr(prefix) for prefix in role.judges if prefix
+        )
+        raise ParameterError(
+            f"{setting} is {name!r}, but no judge of that kind {role.does}: give {allowed or repr(role.example)}, or "
+            f"a name such as {role.example!r}."
+        )
+    return role.judges[""](name, options)
+
+
+def named_judges(settings: Any) -> list[Judge]:
+    """Return all judges that settings (:class:`biaslab.settings.Settings`) name, in the order of :data:`JUDGES`."""
+    judges = []
+    for setting in JUDGES:
+        value = attrgetter(setting)(settings)
+        names = [value] if isinstance(value, str) else value if isinstance(value, tuple) else []
+        judges += [parse(name, setting) for name in names if name]
+    return judges
+
+
+def check_domain(judge: Judge | None, setting: str, image_domain: str, owner: str) -> None:
+    """Refuse a missing judge, or one that is made for other images (ParameterError).
+
+    ``setting`` is a key of :data:`JUDGES`; ``image_domain`` is ``drawings`` or ``photographs``, ``owner`` names their
+    source, such as ``the model 'X'``.
+    """
+    role = JUDGES[setting]
+    domain = judge.domain if judge else ""
+    if domain in (image_domain, hub.ANY):
+        return
+    example = f", such as {role.example!r}" if image_domain == hub.PHOTOGRAPHS else ""
+    if judge is None:
+        raise ParameterError(
+            f"{setting} is empty, but {image_domain} of {owner} are to be classified: name a model that {role.does} "
+            f"for these{example}."
+        )
+    raise ParameterError(
+        f"{setting} is {judge.name!r}, which is made for {domain}, but the images of {owner} are {image_domain}, so "
+        f"its answers would be meaningless. Set {setting} to a model for {image_domain}{example}. If they are {domain}, "
+        f"declare it: for a model by generation.image_domain={domain}, for a folder by a file {hub.DOMAIN_FILE} in it."
+    )
+
+
+_FILES = tuple(judge.prefix for judge in (faces.MediaPipeFaces, FairFaceJudge, AnnotationJudge))
+
+
+def map_paths(name: str, absolute: Callable[..., str], start: Path) -> str | None:
+    """Return a judge's name with ``absolute`` paths; None where the name alone does not make it a judge.
+
+    Relative paths count from ``start``.
+    """
+    grounded = segmentation.GroundedJudge.prefix
+    if name.startswith(grounded):
+        return grounded + "+".join(map(absolute, name.removeprefix(grounded).split("+")))
+    prefix = next((prefix for prefix in (*_FILES, VqaJudge.prefix) if name.startswith(prefix)), "")
+    path = os.path.expanduser(name.removeprefix(prefix))
+    if prefix in _FILES or (prefix and (start / path).is_dir()):
+        return prefix + str((start / path).absolute())
+    return name if name in PINNED else None
