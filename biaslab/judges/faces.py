@@ -17,7 +17,6 @@ from biaslab.hub.repositories import Located, Repository
 from biaslab.io import reading
 from biaslab.judges import model_loading, pinned
 from biaslab.judges.judge import FileJudge, HubJudge, Judge, PinnedJudge, require_package
-from biaslab.judges.objects import check_detector, labels_of
 from biaslab.judges.pinned import YUNET
 
 _WHERE = (
@@ -134,12 +133,12 @@ class HubFaces(FaceDetector, HubJudge):
 
     def check_kind(self, repository: Repository) -> None:
         """Raise ParameterError where a repository is no object detector."""
-        check_detector(repository)
+        model_loading.check_detector(repository)
 
     def files(self) -> list[Located]:
         """Return its repository; ParameterError where none of its labels is a face."""
         located = super().files()
-        labels(labels_of(located[0].repository), self.name)
+        labels(model_loading.labels_of(located[0].repository), self.name)
         return located
 
     def load(self) -> DetectorFaces:

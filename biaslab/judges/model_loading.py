@@ -12,7 +12,8 @@ import numpy as np
 
 from biaslab.errors import ParameterError, loading, name_help
 from biaslab.execution import finite, processor
-from biaslab.hub import huggingface, registry
+from biaslab.hub import huggingface, registry, repositories
+from biaslab.hub.repositories import Repository
 from biaslab.io import reading
 from biaslab.judges.judge_labels import DTYPES
 
@@ -134,6 +135,19 @@ def of_transformers(name: str, kind: str, what: str) -> tuple[str, str]:
         folder = huggingface.local(registry.resolve(name, kind))
         config = json.loads(reading.text(folder / "config.json"))
         return str(folder), str(config.get("model_type", ""))
+
+
+def check_detector(repository: Repository) -> None:
+    """Raise ParameterError where the configuration of a repository is of no object detector."""
+    from transformers.models.auto import modeling_auto as auto
+
+    models = auto.MODEL_FOR_OBJECT_DETECTION_MAPPING_NAMES
+    repositories.check_type(repository, models, "object detector", registry.HUB["detector"][1])
+
+
+def labels_of(repository: Repository) -> Mapping:
+    """Return the labels of a detector by number, as its configuration has them."""
+    return repository.json("config.json").get("id2label") or {}
 
 
 def writable(images: Sequence[np.ndarray]) -> list[np.ndarray]:

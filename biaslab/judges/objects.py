@@ -13,8 +13,6 @@ import pandas as pd
 
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
-from biaslab.hub import registry as hub
-from biaslab.hub import repositories
 from biaslab.hub.image_sources import ImageSource
 from biaslab.hub.repositories import Located, Repository
 from biaslab.judges import model_loading, people
@@ -42,12 +40,12 @@ class ObjectDetector(HubJudge):
 
     def check_kind(self, repository: Repository) -> None:
         """Raise ParameterError where a repository is no object detector."""
-        check_detector(repository)
+        model_loading.check_detector(repository)
 
     def files(self) -> list[Located]:
         """Return its repository; ParameterError where it lacks one of the classes."""
         located = super().files()
-        columns(labels_of(located[0].repository), self.classes, self.name)
+        columns(model_loading.labels_of(located[0].repository), self.classes, self.name)
         return located
 
     @property
@@ -62,19 +60,6 @@ class ObjectDetector(HubJudge):
     def probe(self, image: np.ndarray) -> None:
         """Detect the objects in one image: the preflight check."""
         self.model.detect([image])
-
-
-def check_detector(repository: Repository) -> None:
-    """Raise ParameterError where the configuration of a repository is of no object detector."""
-    from transformers.models.auto import modeling_auto as auto
-
-    models = auto.MODEL_FOR_OBJECT_DETECTION_MAPPING_NAMES
-    repositories.check_type(repository, models, "object detector", hub.HUB["detector"][1])
-
-
-def labels_of(repository: Repository) -> Mapping:
-    """Return the labels of a detector by number, as its configuration has them."""
-    return repository.json("config.json").get("id2label") or {}
 
 
 def detect(

@@ -58,8 +58,8 @@ _ANSWERED = (
     *("image_id", "position", "status", "gender", "reason", "answer", "probability_female"),
     *("role_p", "role_other", "image_width", "image_height"),
 )
-_TYPES = dict.fromkeys(("image_id", "status", "gender", "reason", "role", "answer"), str)
-_TYPES |= {"position": int} | dict.fromkeys(("boxes", "landmarks", "part"), object)
+_TYPES = dict.fromkeys(("image_id", "status", "gender", "reason", "role", "answer", "landmarks"), str)
+_TYPES |= {"position": int, "boxes": object}
 _SHARD_ROWS = 1024
 
 
@@ -153,7 +153,8 @@ def locate_people(
     """
     people = _with_counts(requested)
     if detector is None:
-        return people.reindex(columns=[*people, *_LOCATED]).assign(status="", reason="")
+        people = people.reindex(columns=[*people, *_LOCATED])
+        return people.assign(status="", reason="", boxes=[[] for _ in range(len(people))])
     return _place(people, find_faces(images, detector, cache=cache, progress=progress))
 
 
@@ -162,7 +163,7 @@ def find_faces(images: ImageSource, detector: Judge, *, cache: ResultCache, prog
 
     One row per image, in the order of the table: image_id, status (empty, ``unreadable``, ``blocked``, ``black`` or
     ``duplicate``), reason, n_faces, image_width, image_height, boxes (x0, y0, x1, y1, x0, … in pixels, best first) and
-    landmarks (of all faces: x, y, x, …). Raises as the methods of the detector.
+    landmarks (JSON: for each face its points). Raises as the methods of the detector.
     """
     units = pd.DataFrame({"image_id": images.table["image_id"].astype(object).unique()})
     detector = detector.fresh()
@@ -215,11 +216,11 @@ def classify_images(
 def _detect(image_ids: Sequence[str], images: Sequence[np.ndarray | UnreadableImage], detector: Judge) -> list[dict]:
     rows, faces_by_image = classify_images(image_ids, images, detector.faces)
     for row in rows:
-        row.update(boxes=[], landmarks=[])
+        row.update(boxes=[], landmarks="")
     for k, faces in faces_by_image.items():
         boxes = [float(value) for face in faces for value in face[:4]]
-        landmarks = [float(value) for face in faces for point in face.landmarks for value in point]
-        rows[k].update(n_faces=len(faces), boxes=boxes, landmarks=landmarks)
+        landmarks = [[list(map(float, point)) for point in face.landmarks] for face in faces]
+        rows[k].update(n_faces=len(faces), boxes=boxes, landmarks=json.dumps(landmarks))
     return rows
 
 
@@ -239,9 +240,10 @@ def _place(people: pd.DataFrame, faces: pd.DataFrame, *, with_faces: bool = True
     for image_id, position, n in zip(people["image_id"], people["position"], people["people"], strict=True):
         image = by_image[image_id]
         row = {name: image[name] for name in _LOCATED if name in image} | {"landmarks": [], "part": None}
+        row["boxes"] = image["boxes"] if with_faces else []
         if not row["status"] and with_faces:
             boxes = np.reshape(image["boxes"], (-1, 4))
-            landmarks = np.reshape(image["landmarks"], (len(boxes), -1, 2)) if len(boxes) else []
+            landmarks = json.loads(image["landmarks"])
             standing = [Face(*box, 1.0, tuple(map(tuple, at))) for box, at in zip(boxes, landmarks, strict=True)]
             standing.sort(key=lambda face: face.x0 + face.x1)
             row["status"] = gate(standing, n)
@@ -307,11 +309,12 @@ def add_parts(people: pd.DataFrame) -> pd.DataFrame:
 
 def cut_out(image: np.ndarray, row: dict) -> Person:
     """Return the person of a row with x0, y0, x1, y1 and of :func:`add_parts`; without a face the whole image."""
-    if np.isnan(row["x0"]):
+    box = tuple(row[c] for c in BOX)
+    if np.isnan(box).any():
         return whole_image(image)
     part = None if np.isnan(row["first"]) else (int(row["first"]), int(row["last"]))
     given = {"position": row.get("position", 1), "people": row.get("people", 1), "phrase": row.get("phrase", "")}
-    return Person(image, tuple(row[c] for c in BOX), part=part, **given)
+    return Person(image, box, part=part, **given)
 
 
 # -- answers -----------------------------------------------------------------------------------------------

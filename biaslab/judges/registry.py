@@ -118,8 +118,9 @@ def check_domain(judge: Judge | None, setting: str, image_domain: str, owner: st
         )
     raise ParameterError(
         f"{setting} is {judge.name!r}, which is made for {domain}, but the images of {owner} are {image_domain}, so "
-        f"its answers would be meaningless. Set {setting} to a model for {image_domain}{example}. If they are {domain}, "
-        f"declare it: for a model by generation.image_domain={domain}, for a folder by a file {hub.DOMAIN_FILE} in it."
+        f"its answers would be meaningless. Set {setting} to a model for {image_domain}{example}. If they are "
+        f"{domain}, declare it: for a model by generation.image_domain={domain}, for a folder by a file "
+        f"{hub.DOMAIN_FILE} in it."
     )
 
 

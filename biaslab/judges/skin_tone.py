@@ -286,7 +286,7 @@ def _ask_judge(
     for k, (image, row) in enumerate(zip(images, people.to_dict("records"), strict=True)):
         if isinstance(image, UnreadableImage):
             tones.loc[k, "reason"] = _why_unread(image)
-        elif not (judge.needs_faces and np.isnan(row["x0"])):
+        elif not (judge.needs_faces and np.isnan([row[c] for c in _BOX]).any()):
             persons[k] = cut_out(image, row)
     if persons:
         asked = People(people.iloc[list(persons)], list(persons.values()), image_domain)

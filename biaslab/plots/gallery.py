@@ -43,8 +43,8 @@ def gallery(
     Args:
         images: ``uint8 (height, width, 3)`` RGB, of any sizes; anything else is drawn as an empty frame with its
             ``reason``.
-        judgements: One row per image (as from :func:`biaslab.judges.people.judge_people`), or one table per image with a row
-            for each person, from left to right (as from :func:`biaslab.judges.people.judge_people`).
+        judgements: One row per image, or one table per image with a row for each person, from left to right (as from
+            :func:`biaslab.judges.people.judge_people`).
         captions: Texts below the images, none or one for each; long ones are cut.
         columns: Images in a row.
         blur: Whether faces are made unrecognisable, as they must be for real people's photos in reports. An image whose

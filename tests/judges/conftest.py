@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import tiny_blip
 import tiny_grounding
+from told_judges import ToldFaces, ToldGender
 
-from biaslab.judges import judge
-from biaslab.judges.faces import Face
-from biaslab.judges.judge import Judge
+from biaslab.judges.judge import JudgeOptions
+from biaslab.judges.settings import JudgeSettings
 
 WORDS = ("a", "photo", "of", "man", "woman", "nurse")
 
@@ -99,47 +99,12 @@ def picture():
     return make
 
 
-class ToldFaces:
-    """Finds as many faces as the first pixel's red says; from 10 on one face of that side in pixels."""
-
-    def faces(self, images):
-        return [self._of(int(image[0, 0, 0])) for image in images]
-
-    @staticmethod
-    def _of(kind):
-        if kind >= 10:
-            return [Face(1.0, 2.0, 1.0 + kind - 10, 2.0 + kind - 10, 0.9)]
-        return [Face(5.0 * k, 0.0, 5.0 * k + 5, 5.0, 0.9) for k in range(kind)]
-
-
-class ToldGender:
-    """Says the first pixel's green, in percent."""
-
-    def __init__(self):
-        self.shapes = []
-
-    def answers(self, people):
-        self.shapes.append([person.image.shape for person in people])
-        return [(person.image[0, 0, 1] / 100, "") for person in people]
-
-
 @pytest.fixture
 def told():
-    return Judge(ToldFaces(), ToldGender())
+    """Return a judge and a face detector that answer as an image's first pixel tells, by their options."""
 
+    def make(allowed=True, faces="told", **judging):
+        options = JudgeOptions(JudgeSettings(**judging), device="cpu")
+        return ToldGender("told", options, allowed), ToldFaces(faces, options, allowed)
 
-@pytest.fixture
-def judges_are(monkeypatch):
-    """Return what puts judges in the place of models that are loaded; None where none may be."""
-    # They have no files; the settings' names are their identity.
-    monkeypatch.setattr(judge, "files_digest", lambda name, *_: name)
-
-    def put(judges):
-        def load(*_, **__):
-            # This code is part of what is kept, and so is the same where nothing may be loaded.
-            assert judges is not None, "models were loaded again"
-            return judges
-
-        monkeypatch.setattr(judge, "load", load)
-
-    return put
+    return make

@@ -11,10 +11,11 @@ from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
 from biaslab.hub import huggingface
 from biaslab.hub.image_sources import UnreadableImage
-from biaslab.judges import judge as module
-from biaslab.judges.judge import JudgeSettings, judge, judge_images, outcomes
-from biaslab.judges.judge_names import WHOLE_IMAGE, files_digest
-from biaslab.ratings.person_ratings import judge_images as by_raters
+from biaslab.judges.annotations import AnnotationJudge
+from biaslab.judges.judge import JudgeOptions
+from biaslab.judges.people import count_statuses, judge_arrays, judge_people
+from biaslab.judges.registry import parse
+from biaslab.judges.settings import JudgeSettings
 
 
 @pytest.fixture
@@ -38,17 +39,19 @@ def cases(picture):
 
 
 @pytest.fixture
-def run(judges_are, cases, tmp_path):
-    def _run(judges, settings=JudgeSettings()):  # noqa: B008
-        judges_are(judges)
-        return judge(cases, settings, cache=ResultCache(tmp_path), progress=False)
+def run(told, cases, tmp_path):
+    def _run(**options):
+        requested = cases.table.assign(position=1)
+        return judge_people(cases, requested, *told(**options), cache=ResultCache(tmp_path), progress=False)
 
     return _run
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_every_image_has_its_outcome(run, told):
-    found = run(told)
+def test_every_image_has_its_outcome(told, cases, tmp_path):
+    gender, faces = told()
+    requested = cases.table.assign(position=1)
+    found = judge_people(cases, requested, gender, faces, cache=ResultCache(tmp_path), progress=False)
     assert list(found["image_id"]) == [str(k) for k in range(11)]
     first, last = ["judged"] * 3 + ["uncertain"] * 2, ["judged", "unreadable", "blocked"]
     assert found["status"].tolist() == [*first, "no_face", "several_faces", "face_too_small", *last]
@@ -62,29 +65,29 @@ def test_every_image_has_its_outcome(run, told):
     assert found.loc[[5, 6, 9], ["x0", "y0", "x1", "y1"]].isna().all(axis=None)
     assert list(found["boxes"][6]) == [0, 0, 5, 5, 5, 0, 10, 5] and len(found["boxes"][5]) == 0
     # Only images of one face are shown to the gender model: seven of eleven, one of them too small to count.
-    assert sum(len(shapes) for shapes in told.gender.shapes) == 7
+    assert sum(len(shapes) for shapes in gender.shapes) == 7
     np.testing.assert_array_equal(found["image_width"], [20] * 9 + [np.nan] * 2)
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_what_is_judged_is_not_judged_again(run, told):
-    first = run(told)
-    # How fast does not matter, nor who else is asked.
+def test_what_is_judged_is_not_judged_again(run):
+    first = run()
+    # The speed does not matter, nor do other judges.
     others = {
         "annotations": "r.csv",
         "extra_judges": ("annotations:r.csv",),
         "questions_file": "q.yaml",
         "question_model": "endpoint:a",
     }
-    again = run(None, JudgeSettings(batch_size=7, skin_tone="none", **others))
+    again = run(allowed=False, batch_size=7, skin_tone="none", **others)
     pd.testing.assert_frame_equal(first, again)
-    with pytest.raises(AssertionError, match="loaded again"):
-        run(None, JudgeSettings(faces="other"))
+    with pytest.raises(AssertionError, match="computed again"):
+        run(allowed=False, faces="other")
 
 
 def test_outcomes_count_what_never_occurs_and_every_image():
     judged = pd.DataFrame({"status": ["judged"] * 3 + ["no_face", "judged"], "occupation": ["nurse"] * 4 + ["pilot"]})
-    found = outcomes(judged, ["occupation"]).set_index(["occupation", "status"])
+    found = count_statuses(judged, ["occupation"]).set_index(["occupation", "status"])
     assert len(found) == 2 * 7
     assert found.loc["nurse", "n"].sum() == 4 and found.loc["pilot", "n"].sum() == 1
     assert found.loc[("nurse", "judged"), "percent"] == 75
@@ -99,13 +102,18 @@ def test_settings_refuse_what_cannot_be():
         ({"threshold": 0.4}, r"threshold is 0\.4; allowed is 0\.5 to 1"),
         ({"class_prompts": ("A photo of a man",)}, "give two texts"),
         ({"dtype": "float31"}, r"dtype is 'float31'.*'float32'"),
-        ({"skin_tone": "pixel"}, r"skin_tone is 'pixel'; give 'pixels', 'none', 'endpoint:NAME'.*'plugin:NAME'"),
-        ({"skin_tone": "annotations:tones.csv"}, "skin_tone is"),
     ):
         with pytest.raises(ParameterError, match=message):
             JudgeSettings(**wrong)
-    for tone in ("", "pixels", "none", "plugin:anything"):
-        assert JudgeSettings(skin_tone=tone).skin_tone == tone
+
+
+def test_parse_skin_tone_judge_unknown_name_lists_allowed():
+    for name in ("pixel", "annotations:tones.csv"):
+        message = rf"judging.skin_tone is '{name}', but no judge .*'pixels', 'none', endpoint:NAME, plugin:NAME"
+        with pytest.raises(ParameterError, match=message):
+            parse(name, "judging.skin_tone")
+    for name in ("pixels", "none", "plugin:anything"):
+        assert parse(name, "judging.skin_tone").name == name
 
 
 def test_raters_as_the_judge(tmp_path):
@@ -119,11 +127,14 @@ def test_raters_as_the_judge(tmp_path):
         "e,generated,pilot,,,\n"
         "'=f,generated,pilot,male,male,male\n"
     )
-    found = by_raters(["=f", "e", "d", "c", "b", "a", "elsewhere"], path)
+    ids = ["=f", "e", "d", "c", "b", "a", "elsewhere"]
+    requested, cache = pd.DataFrame({"image_id": ids, "position": 1}), ResultCache(tmp_path / "cache")
+    images = ArrayImages([np.zeros((4, 4, 3), np.uint8)] * len(ids), ids)
+    found = judge_people(images, requested, AnnotationJudge(f"annotations:{path}"), cache=cache)
     assert list(found["gender"]) == ["male", "", "unsure", "unsure", "male", "female", ""]
     assert list(found["status"]) == ["judged", "unannotated", *["uncertain"] * 2, *["judged"] * 2, "unannotated"]
     assert list(found["reason"]) == ["", "", "unsure", "tie", "", "", "not in the file"]
-    counts = outcomes(found.assign(prompt="1"), ["prompt"]).set_index("status")["n"]
+    counts = count_statuses(found.assign(prompt="1"), ["prompt"]).set_index("status")["n"]
     assert counts["unannotated"] == 2 and counts["uncertain"] == 2 and counts["judged"] == 3
 
 
@@ -133,7 +144,7 @@ def test_ratings_of_a_folder_are_told_apart_by_names_and_contents(tmp_path):
         folder.mkdir(exist_ok=True)
         for name, text in files.items():
             (folder / f"{name}.csv").write_text(text)
-        return files_digest(f"annotations:{folder}", "clip")
+        return parse(f"annotations:{folder}", "judging.gender").digest()
 
     # The same bytes one after the other, divided otherwise between files, and under another name.
     found = [digest(a="image,ana\n", b="0,female\n"), digest(a="image,", b="ana\n0,female\n"), digest(a="", c="")]
@@ -145,13 +156,16 @@ def test_ratings_of_a_folder_are_told_apart_by_names_and_contents(tmp_path):
 def test_models_by_name_from_loading_to_outcome(clip_folder, detector_folder, tmp_path):
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (40, 40, 3), dtype=np.uint8) for _ in range(6)]
-    settings = JudgeSettings(faces=str(detector_folder), gender=str(clip_folder), min_face_score=0.0, threshold=0.5)
-    found = judge(ArrayImages(images), settings, cache=ResultCache(tmp_path), progress=False)
-    models = module.load(settings)
-    alone = judge_images([str(k) for k in range(6)], images, models, settings)
+    judging = JudgeSettings(min_face_score=0.0, threshold=0.5)
+    options = JudgeOptions(judging, device="cpu")
+    judges = parse(str(clip_folder), "judging.gender", options), parse(str(detector_folder), "judging.faces", options)
+    source = ArrayImages(images)
+    requested = source.table.assign(position=1)
+    found = judge_people(source, requested, *judges, cache=ResultCache(tmp_path), progress=False)
+    alone = judge_arrays([str(k) for k in range(6)], images, *judges)
     assert list(found["status"]) == list(alone["status"])
     np.testing.assert_allclose(found["probability_female"], alone["probability_female"], atol=1e-5)
-    assert [len(f) for f in models.faces.faces(images)] == list(alone["n_faces"])
+    assert [len(f) for f in judges[1].faces(images)] == list(alone["n_faces"])
 
 
 def test_other_weights_are_other_judgements(tmp_path, monkeypatch):
@@ -163,13 +177,18 @@ def test_other_weights_are_other_judgements(tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     file = tmp_path / "model.safetensors"
     file.write_bytes(b"one")
-    before = files_digest(str(tmp_path), "clip")
+
+    def digest(name, setting="judging.gender"):
+        return parse(name, setting).digest()
+
+    before = digest(str(tmp_path))
     file.write_bytes(b"two")
-    assert files_digest(str(tmp_path), "clip") != before
-    assert files_digest(f"vqa:{tmp_path}", "clip") == files_digest(str(tmp_path), "clip")
+    assert digest(str(tmp_path)) != before
+    assert digest(f"vqa:{tmp_path}") == digest(str(tmp_path))
     # A single file by its content; names of weights that lie elsewhere by themselves.
-    two = hashlib.sha256(b"two").hexdigest()
-    assert files_digest(f"fairface:{file}", "clip") == two
-    elsewhere = ("ViT-L-14:openai", "laion/CLIP-ViT-B-32-laion2B-s34B-b79K", "vqa:a/b", "mediapipe:x", WHOLE_IMAGE)
-    for name in elsewhere:
-        assert files_digest(name, "clip") == name
+    assert digest(f"fairface:{file}") == hashlib.sha256(b"two").hexdigest()
+    for name in ("ViT-L-14:openai", "laion/CLIP-ViT-B-32-laion2B-s34B-b79K"):
+        assert digest(name) == name
+    assert digest("vqa:a/b") == "a/b"
+    for name in ("mediapipe:x", "whole image"):
+        assert digest(name, "judging.faces") == name

@@ -11,13 +11,14 @@ from array_images import ArrayImages
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError, ParameterError, UnknownNameError
 from biaslab.hub.image_sources import UnreadableImage
-from biaslab.judges import people, plugins
-from biaslab.judges.faces import Face
-from biaslab.judges.judge import Judge, JudgeSettings, judge
-from biaslab.judges.judge_names import WHOLE_IMAGE, files_digest
+from biaslab.judges.faces import Face, FaceDetector, WholeImage
+from biaslab.judges.judge import JudgeOptions
+from biaslab.judges.people import judge_arrays, judge_people
+from biaslab.judges.plugins import PluginJudge, PluginTones
 from biaslab.judges.skin_tone import judge_skin_tones
 
 EXAMPLE = Path(__file__).parent / "example_judge"
+CPU = JudgeOptions(device="cpu")
 
 
 @pytest.fixture
@@ -31,8 +32,9 @@ def grey(level):
 
 def judged(name, tmp_path, levels):
     images = ArrayImages([grey(level) for level in levels])
-    settings = JudgeSettings(gender=name, faces=WHOLE_IMAGE)
-    return judge(images, settings, cache=ResultCache(tmp_path / "store"), device="cpu", progress=False)
+    both = PluginJudge(name, CPU), WholeImage("whole image", CPU)
+    requested = images.table.assign(position=1)
+    return judge_people(images, requested, *both, cache=ResultCache(tmp_path / "store"), progress=False)
 
 
 def test_an_installed_judge_judges(installed, tmp_path):
@@ -45,23 +47,23 @@ def test_an_installed_judge_judges(installed, tmp_path):
 
 
 def test_what_is_kept_depends_on_the_judges_code_and_argument(installed):
-    first = files_digest("plugin:brightness", "clip")
-    assert files_digest("plugin:brightness", "clip") == first
-    assert files_digest("plugin:brightness:0.1", "clip") != first
+    first = PluginJudge("plugin:brightness").digest()
+    assert PluginJudge("plugin:brightness").digest() == first
+    assert PluginJudge("plugin:brightness:0.1").digest() != first
     module = installed / "example_judge.py"
     text = module.read_text(encoding="utf-8")
     module.write_text(text.replace(".mean()", ".max()"), encoding="utf-8")
-    assert files_digest("plugin:brightness", "clip") != first
+    assert PluginJudge("plugin:brightness").digest() != first
     module.write_text(text, encoding="utf-8")
 
 
 def test_unknown_and_unfit_judges_are_refused_with_the_reason(installed):
     with pytest.raises(UnknownNameError, match="brightness"):
-        plugins.digest("plugin:brightnes")
+        PluginJudge("plugin:brightnes").digest()
     with pytest.raises(ParameterError, match=r"not such a judge.*judge\(people\)"):
-        plugins.load("plugin:nothing", device="cpu", batch_size=0)
+        PluginJudge("plugin:nothing").probe(grey(0))
     with pytest.raises(InputError, match="much fails: ValueError: could not convert string to float"):
-        plugins.load("plugin:brightness:much", device="cpu", batch_size=0)
+        PluginJudge("plugin:brightness:much").load()
 
 
 @pytest.mark.parametrize(
@@ -83,11 +85,11 @@ def test_it_is_told_whom_it_is_asked_about(installed, tmp_path):
     """Face, its points, place and phrase of each of two people, in one image."""
     eyes = ((12.0, 8.0), (14.0, 8.0))
     faces = [Face(30.0, 4.0, 40.0, 14.0, 0.9), Face(10.0, 4.0, 20.0, 14.0, 0.8, eyes)]
-    model = plugins.load("plugin:asked", device="cpu", batch_size=0)
-    judges = Judge(types.SimpleNamespace(faces=lambda images: [faces for _ in images]), model)
+    judge, detector = PluginJudge("plugin:asked", CPU), FaceDetector("both", CPU)
+    detector.model = types.SimpleNamespace(faces=lambda images: [faces for _ in images])
     image, phrases = np.zeros((24, 48, 3), np.uint8), ["nurse", "pilot"]
-    found = people.judge_people_images(["i"], [phrases], [image], judges, JudgeSettings(min_face_size=0.1))
-    first, second = model._ask.__self__.asked
+    found = judge_arrays(["i"], [image], judge, detector, [phrases])
+    first, second = judge.model.asked
     assert (first.box, first.landmarks, first.position, first.phrase) == ((10, 4, 20, 14), eyes, 1, "nurse")
     assert (second.box, second.landmarks, second.position, second.people) == ((30, 4, 40, 14), (), 2, 2)
     assert first.image is image and found["gender"].tolist() == ["female", "male"]
@@ -97,7 +99,8 @@ def test_it_is_told_whom_it_is_asked_about(installed, tmp_path):
 def toned(name, tmp_path, images, **faces):
     source = ArrayImages(images)
     of = source.table.assign(**{"x0": 2.0, "y0": 2.0, "x1": 6.0, "y1": 6.0} | faces)
-    return judge_skin_tones(source, of, name, cache=ResultCache(tmp_path / "store"), device="cpu", progress=False)
+    judge = PluginTones(name, CPU)
+    return judge_skin_tones(source, of, judge, cache=ResultCache(tmp_path / "store"), progress=False)
 
 
 def test_an_installed_judge_says_skin_tones(installed, tmp_path, monkeypatch):
@@ -111,7 +114,7 @@ def test_an_installed_judge_says_skin_tones(installed, tmp_path, monkeypatch):
         (row,) = toned(f"plugin:tones:{says}", tmp_path, images[:1]).itertuples()
         assert np.isnan(row.tone) and row.reason == reason
     # What was said is read again.
-    monkeypatch.setattr(plugins, "load", lambda *_, **__: pytest.fail("loaded again"))
+    monkeypatch.setattr(PluginJudge, "load", lambda *_: pytest.fail("loaded again"))
     pd.testing.assert_frame_equal(toned("plugin:tones", tmp_path, images, x1=[6.0, 6.0, 6.0, 6.0, np.nan]), found)
 
 
@@ -148,13 +151,13 @@ def test_what_is_kept_depends_on_all_files_that_it_declares(installed, tmp_path)
     (folder / "part").mkdir(parents=True)
     (folder / "a.onnx").write_bytes(b"1")
     (folder / "part" / "b.onnx").write_bytes(b"1")
-    found = [files_digest(f"plugin:asked:{folder}", "clip")]
+    found = [PluginJudge(f"plugin:asked:{folder}").digest()]
     for file in ("a.onnx", "part/b.onnx"):
         (folder / file).write_bytes(b"2")
-        found.append(files_digest(f"plugin:asked:{folder}", "clip"))
+        found.append(PluginJudge(f"plugin:asked:{folder}").digest())
     assert len(set(found)) == 3
     with pytest.raises(ParameterError, match=r"declares the file .*gone, which is not there"):
-        plugins.digest(f"plugin:asked:{tmp_path}/gone")
+        PluginJudge(f"plugin:asked:{tmp_path}/gone").digest()
 
 
 ENDS = "it would end the program"
@@ -179,6 +182,7 @@ def test_a_package_that_cannot_be_imported_is_an_error_of_its_own(tmp_path, monk
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
     monkeypatch.syspath_prepend(tmp_path)
-    for ask in (plugins.known_domain, plugins.digest, lambda name: plugins.load(name, device="cpu", batch_size=0)):
+    judge = PluginJudge("plugin:odd")
+    for use in (judge.files, judge.digest, judge.load):
         with pytest.raises(ParameterError, match=rf"plugin:odd cannot be loaded as a judge: {told}$"):
-            ask("plugin:odd")
+            use()
