@@ -559,7 +559,9 @@ class Stages:
     def skin_tones(self, images: ImageSource, people: pd.DataFrame) -> pd.DataFrame:
         """Return the skin tone of people, as :func:`biaslab.judges.skin_tone.judge_skin_tones`."""
         name = self.settings.judging.skin_tone or skin_tone.default_judge(domain_of(images))
-        judge = self.check_judge("judging.skin_tone", images, self.judge("judging.skin_tone", name))
+        judge = self.judge("judging.skin_tone", name)
+        if hasattr(judge, "tones"):
+            self.check_judge("judging.skin_tone", images, judge)
         return self.run(skin_tone.judge_skin_tones, images, people, judge)
 
     def ask(self, judge: Judge, images: ImageSource, units: pd.DataFrame, **options) -> pd.DataFrame:

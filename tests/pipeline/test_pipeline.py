@@ -299,9 +299,10 @@ def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypat
     settings = fake(judging={"gender": f"annotations:{tmp_path / 'r.csv'}"}).settings
 
     def digests():
-        used = requirements.uses_of_tables(Pipeline("owner/name", settings), {"paradox_percent_female"})
-        judges = [requirements.digest(use) for use in used if use.setting == "judging.gender"]
-        return validation.digest(Pipeline("owner/name", settings)), *judges
+        pipeline = Pipeline("owner/name", settings)
+        used = requirements.uses_of_tables(pipeline, {"paradox_percent_female"})
+        judges = [requirements.digest(use, pipeline) for use in used if use.setting == "judging.gender"]
+        return validation.digest(pipeline), *judges
 
     found = [digests()]
     assert validation.digest(Pipeline("owner/name", settings.changed(generation={"steps": 3}))) == found[0][0]

@@ -218,7 +218,7 @@ def test_a_judge_of_another_package_says_the_tones(world, store, use):
     used = requirements.uses_of_tables(p, {"dalleval_social_images"})
     (tone,) = (use for use in used if use.setting == "judging.skin_tone")
     # Its code is part of what makes results others.
-    assert tone.name == "plugin:tones" and requirements.digest(tone) not in ("", tone.name)
+    assert tone.name == "plugin:tones" and requirements.digest(tone, p) not in ("", tone.name)
     with pytest.raises(UnknownNameError, match="tone"):
         dalleval.measure.social_images(p.changed(judging={"skin_tone": "plugin:tone"}))
 
@@ -384,8 +384,9 @@ def test_weights_of_inception_are_looked_at_before_any_work(store, describer, tm
         return pipeline(store, captioner=str(describer), inception_file=str(tmp_path / name))
 
     def digests():
-        used = requirements.uses_of_tables(opened("whole.pth"), {"dalleval_image_quality"})
-        return [requirements.digest(use) for use in used if use.setting == "dalleval.inception_file"]
+        whole = opened("whole.pth")
+        used = requirements.uses_of_tables(whole, {"dalleval_image_quality"})
+        return [requirements.digest(use, whole) for use in used if use.setting == "dalleval.inception_file"]
 
     (tmp_path / "whole.pth").write_bytes(b"weights")
     (tmp_path / "w-00000000.pth").write_bytes(b"weights")

@@ -246,8 +246,9 @@ def test_what_further_judges_say_is_part_of_the_digest(tmp_path, monkeypatch):
         file.write_text(text)
         (folder / "config.json").write_text(config)
         settings = Settings.from_mapping({"judging": {"extra_judges": [f"annotations:{file}", f"vqa:{folder}"]}})
-        used = requirements.uses_of_tables(Pipeline("mini", settings), {"paired_judge_agreement"})
-        found += [tuple(requirements.digest(use) for use in used if use.setting == "judging.extra_judges")]
+        pipeline = Pipeline("mini", settings)
+        used = requirements.uses_of_tables(pipeline, {"paired_judge_agreement"})
+        found += [tuple(requirements.digest(use, pipeline) for use in used if use.setting == "judging.extra_judges")]
     assert len(set(found)) == 3 and all(map(len, found))
     monkeypatch.chdir(tmp_path)
     for given in ("annotations:r.csv", ["annotations:r.csv"]):
@@ -320,19 +321,17 @@ def test_two_files_of_ratings_are_told_apart(rated):
 
 @pytest.mark.long
 def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
-    from biaslab.hub import registry
-    from biaslab.judges import domains, vqa
+    from biaslab.hub.registry import ANY
+    from biaslab.judges import vqa
 
     class Sees:
         def ask(self, images, of, questions):
             return ["a woman" if "left" in q else "a man" for q in questions]
 
     monkeypatch.setattr(vqa.blip, "load", lambda *_, **__: Sees())
-    monkeypatch.setattr(vqa.named, "digest", lambda where: "weights")
+    monkeypatch.setattr(vqa.VqaJudge, "digest", lambda self: "weights")
     # A model of a hub that knows more than photographs.
-    of_names = domains.known_domain
-    any_ = {"vqa:owner/blip": registry.ANY}
-    monkeypatch.setattr(domains, "known_domain", lambda name, kind: any_.get(name) or of_names(name, kind))
+    monkeypatch.setattr(vqa.VqaJudge, "domain", ANY)
     base = worlds("default").pipeline
     both = base.changed(judging={"extra_judges": ["vqa:owner/blip"]})
     renders = measure.renders(both)

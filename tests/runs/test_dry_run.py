@@ -9,7 +9,7 @@ import pytest
 from biaslab import stats
 from biaslab.errors import MissingInputError
 from biaslab.generation.models import Ready
-from biaslab.judges import domains
+from biaslab.judges import registry
 from biaslab.pipeline import Pipeline, Settings, image_counts, requirements
 from biaslab.pipeline.image_counts import Cost, ImageRequest
 from biaslab.pipeline.stages import Stages
@@ -65,7 +65,7 @@ MEASURED = sorted(sources._pipeline())
 
 
 # What is taken, found out apart from what is declared: judges are checked when they are to look at images.
-JUDGES = (*domains.ROLES, requirements.ENCODER)
+JUDGES = (*(set(registry.JUDGES) - {"dalleval.inception_file"}), requirements.ENCODER)
 
 
 @pytest.fixture
@@ -73,11 +73,11 @@ def taken(monkeypatch):
     """Return the settings of the judges, and of the encoder, that are taken."""
     found, embedded = set(), Stages._encoder.func
 
-    def checked(self, setting, images, name="", kind="", *, check=Stages.check_judge):
+    def checked(self, setting, images, judge=None, *, check=Stages.check_judge):
         # Further judges take the place of the first.
-        further = setting == "judging.gender" and name in self.settings.judging.extra_judges
+        further = setting == "judging.gender" and judge and judge.name in self.settings.judging.extra_judges
         found.add("judging.extra_judges" if further else setting)
-        check(self, setting, images, name, kind)
+        return check(self, setting, images, judge)
 
     monkeypatch.setattr(Stages, "check_judge", checked)
     monkeypatch.setattr(Stages, "_encoder", property(lambda self: found.add(requirements.ENCODER) or embedded(self)))

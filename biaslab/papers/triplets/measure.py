@@ -84,9 +84,9 @@ def step_similarity(pipeline: Pipeline) -> pd.DataFrame:
 def networks(pipeline: Pipeline) -> pd.DataFrame:
     """Return the networks that compare images, by metric, and those of the paper that they stand in for (4.1.3)."""
     rows = [
-        (metric, name, NETWORKS[by] if name != NETWORKS[by] else "")
-        for by, name in pipeline.triplets.networks.items()
-        if name
+        (metric, judge.name, NETWORKS[by] if judge.name != NETWORKS[by] else "")
+        for by, judge in pipeline.triplets.networks.items()
+        if judge
         for metric in METRICS[by]
     ]
     table = pd.DataFrame(rows, columns=["metric", "network", "replaces"]).assign(evidence="computed")

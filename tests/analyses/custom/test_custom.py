@@ -10,8 +10,9 @@ from scipy import stats as scipy_stats
 from biaslab import stats
 from biaslab.analyses import custom
 from biaslab.errors import InputError
+from biaslab.judges.annotations import AnnotationJudge
+from biaslab.judges.judge import People
 from biaslab.judges.judge_labels import TONE_OF_PHOTOGRAPHS, TONE_ON_PHOTOGRAPHS
-from biaslab.ratings import person_ratings
 from biaslab.report import image_pages
 from biaslab.schema import tables
 
@@ -416,16 +417,16 @@ def test_judges_of_annotations_carry_probability(tmp_path):
     name = f"annotations:{tmp_path / 'r.csv'}"
 
     def judged_by(judge):
-        return whom.assign(
-            **person_ratings.judge_people(whom, judge.removeprefix("annotations:"))[["status", "gender"]]
-        )
+        answers = [answer._asdict() for answer in judge.answers(People(whom))]
+        return whom.assign(**pd.DataFrame(answers)[["status", "gender"]])
 
-    own = SimpleNamespace(judges=(name,), people_judged_by=judged_by, truth=lambda: None)
-    found = custom.judges(SimpleNamespace(custom=own, label="A"))
+    own = SimpleNamespace(people_judged_by=judged_by, truth=lambda: None)
+    pipeline = SimpleNamespace(custom=own, label="A", gender_judges=[AnnotationJudge(name)])
+    found = custom.judges(pipeline)
     assert found["probability"].tolist() == pytest.approx([0.25, 0.5, np.nan], nan_ok=True)
     (tmp_path / "r.csv").write_text("image,probability,annotator,label\na,1.5,r,female\n")
     with pytest.raises(InputError, match=r"probability is '1\.5'"):
-        custom.judges(SimpleNamespace(custom=own, label="A"))
+        custom.judges(pipeline)
 
 
 def test_agreement_is_of_people_whom_both_call_female_or_male():

@@ -9,8 +9,7 @@ from paired_rows import cell, image, one
 from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
-from biaslab.judges.judge_labels import BLACK, DUPLICATE
-from biaslab.judges.judge_labels import STATUSES
+from biaslab.judges.judge_labels import BLACK, DUPLICATE, STATUSES
 from biaslab.prompts import paired as asking
 
 
@@ -36,7 +35,7 @@ FIVE = [
 def test_an_image_has_the_worst_outcome_of_its_people(tables_of):
     study = tables_of(people=FIVE)
     table = study["outcomes"]
-    assert table["status"].tolist() == [name for name in OUTCOMES if name not in (BLACK, DUPLICATE)]
+    assert table["status"].tolist() == [name for name in STATUSES if name not in (BLACK, DUPLICATE)]
     counts = table.set_index("status")["n"]
     expected = {"judged": 2, "uncertain": 1, "several_faces": 1, "face_too_small": 1}
     assert counts[counts > 0].to_dict() == expected
