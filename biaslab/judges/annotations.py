@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 
-from biaslab.errors import ParameterError
 from biaslab.hub import registry as hub
-from biaslab.hub.repositories import Located
 from biaslab.io import cells, reading
 from biaslab.judges.judge import Answer, FileJudge, People
 
@@ -17,12 +16,7 @@ class AnnotationJudge(FileJudge):
 
     prefix, domain = "annotations:", hub.ANY
     needs_faces = needs_images = False
-
-    def files(self) -> list[Located]:
-        """Return nothing, as annotations are not downloaded. Raises ParameterError where they are missing."""
-        if not self.path.exists():
-            raise ParameterError(f"There is no file {self.path}; it was named as {self.name!r} in the settings.")
-        return []
+    is_available = Path.exists
 
     def digest(self) -> str:
         """Return a digest of the file, or of all files of the folder; the name where they are missing."""
@@ -43,6 +37,3 @@ class AnnotationJudge(FileJudge):
         return [
             Answer(gender=gender, status=status, reason=reason) for gender, status, reason in zip(*columns, strict=True)
         ]
-
-    def probe(self, image: object) -> None:
-        """Do nothing: annotations are read when a run is planned."""

@@ -6,17 +6,18 @@ Images are ``uint8 (height, width, 3)`` RGB.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from biaslab.errors import ParameterError
+from biaslab.errors import MissingInputError, ParameterError
 from biaslab.execution import finite
 from biaslab.hub import registry as hub
 from biaslab.hub.repositories import Located, Repository
 from biaslab.io import reading
 from biaslab.judges import model_loading, pinned
-from biaslab.judges.judge import FileJudge, HubJudge, Judge, PinnedJudge, require_package
+from biaslab.judges.judge import FileJudge, HubJudge, Judge, PinnedJudge
 from biaslab.judges.pinned import YUNET
 
 _WHERE = (
@@ -102,7 +103,7 @@ class DetectorFaces(model_loading.Detector):
 class FaceDetector(Judge):
     """What face detectors share: faces below ``judging.min_face_score`` do not count."""
 
-    needs_faces = False
+    task, depends_on, needs_faces = "faces", ("judging.min_face_score",), False
     least_score = 0.5
     """The least score of a face where the settings give none."""
 
@@ -112,18 +113,9 @@ class FaceDetector(Judge):
         score = self.options.judging.min_face_score
         return self.least_score if score is None else float(score)
 
-    @property
-    def inputs(self) -> dict[str, Any]:
-        """Everything that faces depend on in addition to the images."""
-        return super().inputs | {"min_score": self.min_score}
-
     def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
         """Return each image's faces, best first; InputError where a number is not finite."""
         return self.model.faces(images)
-
-    def probe(self, image: np.ndarray) -> None:
-        """Detect the faces of one image: the preflight check."""
-        self.faces([image])
 
 
 class HubFaces(FaceDetector, HubJudge):
@@ -203,7 +195,8 @@ class MediaPipeFaces(FaceDetector, FileJudge):
     def files(self) -> list[Located]:
         """Return nothing. Raises ParameterError or MissingInputError where the file or the package is missing."""
         located = super().files()
-        require_package("mediapipe", self.name)
+        if find_spec("mediapipe") is None:
+            raise MissingInputError(f"{self.name!r} needs the package mediapipe: pip install mediapipe.")
         return located
 
     def load(self) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -35,7 +34,7 @@ _PIXELS = Pixels((224, 224), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "bili
 class FairFaceJudge(FileJudge):
     """``fairface:FILE``: FairFace's state dict as safetensors."""
 
-    prefix, where = "fairface:", _WHERE
+    prefix, where, depends_on = "fairface:", _WHERE, ("judging.dtype",)
 
     def files(self) -> list[Located]:
         """Return nothing. Raises ParameterError where the file is missing, or not safetensors."""
@@ -46,11 +45,6 @@ class FairFaceJudge(FileJudge):
             )
             raise safety.not_safetensors(f"{self.path} is not .safetensors", fix)
         return located
-
-    @property
-    def inputs(self) -> dict[str, Any]:
-        """Everything that answers depend on in addition to the images."""
-        return super().inputs | {"dtype": self.options.judging.dtype}
 
     def load(self) -> FairFaceGender:
         """Return the network."""

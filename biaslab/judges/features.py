@@ -59,7 +59,7 @@ class FeaturesJudge(HubJudge):
     With ``places`` it embeds each place of an image separately.
     """
 
-    kind, needs_faces, places = "features", False, False
+    kind, task, needs_faces, places = "features", "embed", False, False
 
     def files(self) -> list[Located]:
         """Return its repository; ParameterError where it holds no configuration, else as :func:`find_network`."""
@@ -85,10 +85,6 @@ class FeaturesJudge(HubJudge):
         Raises InputError where a number is not finite.
         """
         return self.model.places(images) if self.places else self.model.image_embeddings(images)
-
-    def probe(self, image: np.ndarray) -> None:
-        """Embed one image: the preflight check."""
-        self.embed([image])
 
 
 class Features:

@@ -56,7 +56,7 @@ def check_weights(path: str | Path, data: bytes | None = None) -> str:
 class InceptionJudge(FileJudge):
     """Inception-v3 by the file of its weights, as an embedding of images."""
 
-    domain, needs_faces = hub.ANY, False
+    domain, task, needs_faces = hub.ANY, "embed", False
 
     def files(self) -> list[Located]:
         """Return nothing; raises as :func:`check_weights`."""
@@ -74,10 +74,6 @@ class InceptionJudge(FileJudge):
     def embed(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Return features, ``float32 (images, 2048)``; InputError where a number is not finite."""
         return self.model.image_embeddings(images)
-
-    def probe(self, image: np.ndarray) -> None:
-        """Embed one image: the preflight check."""
-        self.embed([image])
 
 
 class Inception:

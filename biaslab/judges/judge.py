@@ -9,6 +9,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -16,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.endpoints.settings import EndpointSettings
-from biaslab.errors import MissingInputError, ParameterError
+from biaslab.errors import ParameterError
 from biaslab.hub import registry as hub
 from biaslab.hub import repositories
 from biaslab.hub.repositories import Located, Repository
@@ -24,7 +25,6 @@ from biaslab.io import reading
 from biaslab.judges import pinned
 from biaslab.judges.person import Person, whole_image
 from biaslab.judges.settings import JudgeSettings, Thresholds, VisionSettings
-from biaslab.schema.genders import GENDERS
 
 
 class Answer(NamedTuple):
@@ -87,10 +87,15 @@ class Judge:
     """The beginning of its names; a prefix without a colon is the whole name."""
     kind: ClassVar[str] = ""
     """The kind of model, a key of :data:`biaslab.hub.registry.HUB`."""
+    task: ClassVar[str] = "answers"
+    """The method that uses it: ``answers`` or ``tones`` of people; ``faces``, ``detect``, ``segment`` or ``embed`` of
+    images."""
+    depends_on: ClassVar[tuple[str, ...]] = ()
+    """The options that its results depend on, by dotted names."""
     needs_faces: bool = True
     """Whether a person's face has to be detected first."""
     needs_images: ClassVar[bool] = True
-    """False for annotators, who have seen the images already."""
+    """False for annotators and files, who have seen the images already; these are not probed."""
     classifier: Any = None
     """The zero-shot model that also compares people with the phrases of a prompt, for judges that have one."""
     is_charged: ClassVar[bool] = False
@@ -115,8 +120,9 @@ class Judge:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """Everything that answers depend on in addition to images, questions and code, as a mapping for JSON."""
-        return {"judge": type(self).__name__, "weights": self.digest()}
+        """Everything that results depend on in addition to images, questions and code, as a mapping for JSON."""
+        options = {name: attrgetter(name)(self.options) for name in self.depends_on}
+        return {"judge": type(self).__name__, "weights": self.digest(), **options}
 
     @property
     def batch_size(self) -> int:
@@ -154,7 +160,7 @@ class Judge:
 
     def probe(self, image: np.ndarray) -> None:
         """Use the judge on one image, ``uint8 (height, width, 3)``: the preflight check."""
-        self.answers(People.of_image(image))
+        getattr(self, self.task)(People.of_image(image) if self.task in ("answers", "tones") else [image])
 
 
 class HubJudge(Judge):
@@ -200,6 +206,7 @@ class FileJudge(Judge):
 
     where: ClassVar[str] = ""
     """Where the file is published, for errors."""
+    is_available = Path.is_file
 
     @property
     def path(self) -> Path:
@@ -208,7 +215,7 @@ class FileJudge(Judge):
 
     def files(self) -> list[Located]:
         """Return nothing, as the file is not downloaded. Raises ParameterError where it is missing."""
-        if not self.path.is_file():
+        if not type(self).is_available(self.path):
             raise ParameterError(
                 f"There is no file {self.path}; it was named as {self.name!r} in the settings. {self.where}".strip()
             )
@@ -217,16 +224,3 @@ class FileJudge(Judge):
     def digest(self) -> str:
         """Return the SHA-256 of the file, or the name where the file is missing."""
         return reading.file_digest(self.path) if self.path.is_file() else self.name
-
-
-def gender_of(word: str, missing: str = "") -> str:
-    """Return the gender in a judgement for a word: ``female``, ``male``, ``unsure``; ``missing`` gives none."""
-    return word if word in GENDERS else "" if word == missing else "unsure"
-
-
-def require_package(module: str, name: str) -> None:
-    """Raise MissingInputError where a judge needs a package that is not installed."""
-    from importlib.util import find_spec
-
-    if find_spec(module) is None:
-        raise MissingInputError(f"{name!r} needs the package {module}: pip install {module}.")

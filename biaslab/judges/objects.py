@@ -6,7 +6,6 @@ Every query that sees one of the classes at all is kept: rules with thresholds d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,12 +30,7 @@ class ObjectDetector(HubJudge):
     :meth:`files` raises ParameterError where it does not know one of them, by any of its names.
     """
 
-    kind, needs_faces = "detector", False
-
-    @property
-    def classes(self) -> Mapping[str, Sequence[str]]:
-        """The classes, each with the other names that a model may have for it."""
-        return self.options.classes
+    kind, task, depends_on, needs_faces = "detector", "detect", ("classes",), False
 
     def check_kind(self, repository: Repository) -> None:
         """Raise ParameterError where a repository is no object detector."""
@@ -45,21 +39,16 @@ class ObjectDetector(HubJudge):
     def files(self) -> list[Located]:
         """Return its repository; ParameterError where it lacks one of the classes."""
         located = super().files()
-        columns(model_loading.labels_of(located[0].repository), self.classes, self.name)
+        columns(model_loading.labels_of(located[0].repository), self.options.classes, self.name)
         return located
-
-    @property
-    def inputs(self) -> dict[str, Any]:
-        """Everything that detections depend on in addition to the images."""
-        return super().inputs | {"classes": {name: [*others] for name, others in self.classes.items()}}
 
     def load(self) -> Detector:
         """Return the detector."""
-        return Detector(self.name, self.classes, device=self.options.device)
+        return Detector(self.name, self.options.classes, device=self.options.device)
 
-    def probe(self, image: np.ndarray) -> None:
-        """Detect the objects in one image: the preflight check."""
-        self.model.detect([image])
+    def detect(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return scores and boxes of each image, as :meth:`Detector.detect`."""
+        return self.model.detect(images)
 
 
 def detect(
@@ -76,14 +65,14 @@ def detect(
     Raises:
         ParameterError: The model is unknown or no object detector, or it does not know one of the classes.
     """
-    detector, classes = detector.fresh(), list(detector.classes)
+    detector, classes = detector.fresh(), list(detector.options.classes)
     columns = [*BOX, *(f"p_{name}" for name in classes)]
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         rows, values = [], [np.empty(0, np.float32)] * len(shard)
         # Few images at a time: large ones would fill the memory.
         for batch in people.read_ahead(images, list(shard["image_id"]), detector):
-            opened, found = people.classify_images(*batch, lambda readable: detector.model.detect(readable))
+            opened, found = people.classify_images(*batch, detector.detect)
             for k, (scores, boxes) in found.items():
                 seen = scores.max(axis=1) >= LEAST
                 kept = np.concatenate([boxes[seen], scores[seen]], axis=1, dtype=np.float32)

@@ -20,8 +20,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from biaslab import plugins
 from biaslab.cache import code_digest
 from biaslab.errors import BiaslabError, InputError, ParameterError, loading
@@ -122,9 +120,7 @@ class PluginJudge(Judge):
 class PluginTones(PluginJudge):
     """The same as a judge of skin tones."""
 
-    def probe(self, image: np.ndarray) -> None:
-        """Ask for the skin tone of one person: the preflight check."""
-        self.tones(People.of_image(image))
+    task = "tones"
 
 
 @contextmanager

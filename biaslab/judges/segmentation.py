@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,7 +49,7 @@ class Instances(NamedTuple):
 class InstanceJudge(HubJudge):
     """A semantic segmenter of transformers, in a folder, on the hub or provided by a package."""
 
-    kind, needs_faces = "segmenter", False
+    kind, task, needs_faces = "segmenter", "segment", False
 
     def check_kind(self, repository: Repository) -> None:
         """Raise ParameterError where a repository is no segmenter."""
@@ -70,9 +70,9 @@ class InstanceJudge(HubJudge):
         """Return the model."""
         return segmenters.Segmenter(self.name, self.options.thresholds, device=self.options.device)
 
-    def probe(self, image: np.ndarray) -> None:
-        """Segment one image: the preflight check."""
-        self.model.segment([image])
+    def segment(self, images: Sequence[np.ndarray]) -> list[list[segmenters.Instance]]:
+        """Return the instances of each image; InputError where a number is not finite."""
+        return self.model.segment(images)
 
 
 class GroundedJudge(InstanceJudge):
@@ -148,17 +148,11 @@ class InstanceFile(FileJudge):
             )
         return super().digest()
 
-    def probe(self, image: object) -> None:
-        """Do nothing: the file is read when a run is planned."""
-
 
 class GroundTruthObjects(Judge):
     """The objects of images that are drawn from ground truth, without error."""
 
     prefix, domain, needs_faces, needs_images = "truth", hub.ANY, False, False
-
-    def probe(self, image: object) -> None:
-        """Do nothing: no model is used."""
 
 
 def instance_judge(name: str, options: JudgeOptions | None = None) -> InstanceFile | InstanceJudge:
@@ -208,7 +202,7 @@ def find_instances(
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         rows = []
         for batch in people.read_ahead(images, list(shard["image_id"]), judge):
-            opened, seen = people.classify_images(*batch, lambda readable: judge.model.segment(readable))
+            opened, seen = people.classify_images(*batch, judge.segment)
             for k, row in enumerate(opened):
                 rows.append({c: row[c] for c in _STATUSES} | {"instance": -1})
                 size = {"height": row["image_height"], "width": row["image_width"], "status": "", "reason": ""}

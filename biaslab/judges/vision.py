@@ -13,7 +13,6 @@ import json
 import re
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from biaslab.endpoints.settings import ENDPOINT, EndpointSettings
 from biaslab.errors import ParameterError, RunError
 from biaslab.hub import registry as hub
 from biaslab.io.plaintext import normalize
-from biaslab.judges.judge import Answer, Judge, People, Reply, gender_of
+from biaslab.judges.judge import Answer, Judge, People, Reply
 from biaslab.judges.judge_labels import JUDGED, NO_PERSON, UNANSWERED, UNCERTAIN, UNCLEAR
 from biaslab.judges.person import wider
 from biaslab.judges.questions import line, place
@@ -54,6 +53,7 @@ class VisionJudge(Judge):
     """
 
     prefix, domain, is_charged = ENDPOINT, hub.ANY, True
+    depends_on = ("vision.temperature", "vision.max_side", "vision.detail", "vision.person_view")
     description = "Describe the picture in one sentence."
     """The question to which a description of an image is the answer."""
 
@@ -84,18 +84,9 @@ class VisionJudge(Judge):
                 f"vision.cost_limit is {limit:g}, and one question costs {price:g}: set it to what may be spent."
             )
 
-    @property
-    def inputs(self) -> dict[str, Any]:
-        """Everything that its answers depend on in addition to images and questions."""
-        settings = self.options.vision
-        # Under the settings' earlier names, which are part of the keys of cached answers.
-        options = {
-            "temperature": settings.temperature,
-            "size": settings.max_side,
-            "detail": settings.detail,
-            "shown": settings.person_view,
-        }
-        return {"url": self.endpoint.url, "model": self.argument, **options}
+    def digest(self) -> str:
+        """Return the address and the name of the model."""
+        return f"{self.endpoint.url} {self.argument}"
 
     def ask(
         self,
@@ -224,4 +215,5 @@ def _gender(reply: Reply) -> Answer:
         return Answer(status=reply.status, reason=reply.reason)
     status = {UNCLEAR: UNCERTAIN, NO_PERSON: "no_face"}.get(reply.answer, JUDGED)
     reason = "the judge detects no person" if reply.answer == NO_PERSON else ""
-    return Answer(gender=gender_of(reply.answer, NO_PERSON), status=status, reason=reason, text=reply.answer)
+    gender = {UNCLEAR: "unsure", NO_PERSON: ""}.get(reply.answer, reply.answer)
+    return Answer(gender=gender, status=status, reason=reason, text=reply.answer)

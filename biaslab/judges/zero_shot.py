@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -130,7 +129,7 @@ class ZeroShot:
 class ClipJudge(HubJudge):
     """Any open_clip model with two class prompts: a folder, a hub name or ``ARCHITECTURE:TAG``."""
 
-    kind = "clip"
+    kind, depends_on = "clip", ("judging.class_prompts", "judging.dtype")
 
     def files(self) -> list[Located]:
         """Return its repository, as :func:`look_up`."""
@@ -143,12 +142,6 @@ class ClipJudge(HubJudge):
         if _ARCHITECTURE_AND_TAG.fullmatch(self.name):
             return huggingface.digest_of_tag(self.name)
         return super().digest()
-
-    @property
-    def inputs(self) -> dict[str, Any]:
-        """Everything that answers depend on in addition to the images."""
-        judging = self.options.judging
-        return super().inputs | {"class_prompts": list(judging.class_prompts), "dtype": judging.dtype}
 
     @cached_property
     def classifier(self) -> ZeroShot:

@@ -1,0 +1,40 @@
+"""Only the package of judges reads the text of a judge's name."""
+
+import ast
+import importlib
+from pathlib import Path
+
+import biaslab
+from biaslab.judges.registry import JUDGES
+
+PREFIXES = {prefix for role in JUDGES.values() for prefix in role.judges if prefix.endswith(":")}
+# Names of image models and of endpoints begin alike: these modules read the names of models.
+OF_MODELS = {"generation/models.py", "endpoints/settings.py", "runs/audit.py"}
+
+
+def modules():
+    root = Path(biaslab.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        name = path.relative_to(root).as_posix()
+        if not name.startswith("judges/") and name not in OF_MODELS:
+            yield name, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imported(node):
+    """Return the values that a statement imports from the package of judges, or of endpoints."""
+    if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith(("biaslab.judges", "biaslab.endp")):
+        return []
+    module = importlib.import_module(node.module)
+    return [getattr(module, alias.name, None) for alias in node.names]
+
+
+def test_modules_outside_judges_never_read_the_prefix_of_a_judge_name():
+    assert {"annotations:", "endpoint:", "fairface:", "grounded:", "mediapipe:", "plugin:", "vqa:"} <= PREFIXES
+    reads = []
+    for name, tree in modules():
+        for node in ast.walk(tree):
+            values = [node.value] if isinstance(node, ast.Constant) else imported(node)
+            reads += [(name, node.lineno, value) for value in values if isinstance(value, str) and value in PREFIXES]
+            if isinstance(node, ast.Attribute) and node.attr == "prefix":
+                reads.append((name, node.lineno, ".prefix"))
+    assert reads == []
