@@ -217,8 +217,8 @@ def build_parser() -> argparse.ArgumentParser:
     add = command(
         _annotate,
         "create an offline HTML page for human annotation",
-        "Draws a stratified random sample of images and writes them into one page with questions about each. Annotators "
-        "answer in a browser, without a network, and send back a CSV file of annotations.",
+        "Draws a stratified random sample of images and writes them into one page with questions about each. "
+        "Annotators answer in a browser, without a network, and send back a CSV file of annotations.",
         "biaslab annotate RUN --sample 200 --seed 1",
         "biaslab annotate RUN --paper dalleval --questions 'perceived gender,skin tone,attributes'",
         "biaslab annotate images:photos/ --sample 100",

@@ -134,7 +134,7 @@ def annotate(
     target = Path(output) if output else Path(outputs) / f"annotate-{folder.resolve().name}.html"
     _check_place(target)
     if is_run:
-        subset = subset or ("skills" if all(one.skills for one in chosen) else "")
+        subset = subset or ("skills" if any(one.skills for one in chosen) else "")
         table, sources, left_out, tagger = _of_run(folder, paper, subset, show_faces, overrides)
     else:
         table, sources, left_out, tagger = _of_folder(folder, show_faces, str(images) if described else "")
@@ -286,15 +286,17 @@ def _of_run(folder: Path, paper: str, subset: str, show_faces: bool, overrides: 
     heads = {name: head.rated.split() for name, head in tables.papers().items() if head.rated}
     if paper and paper not in heads:
         raise unknown_name("paper whose images are annotated", paper, heads)
-    able = {name: subset or kinds[0] for name, kinds in heads.items() if paper in ("", name) and subset in ("", *kinds)}
-    if not able:
+    pairs = [(name, kind) for name, kinds in heads.items() for kind in kinds]
+    pairs = [(name, kind) for name, kind in pairs if paper in ("", name) and subset in ("", kind)]
+    if not pairs:
         subsets = heads[paper] if paper else [one for kinds in heads.values() for one in kinds]
         raise unknown_name("subset of images to annotate", subset, subsets)
     planned = jobs.plan(params.load(folder / runner.PARAMS, overrides=overrides))
     requests = dry_run.image_requests(jobs.pipelines(planned))
-    by_paper = ([one for one in requests if (one.paper, one.kind) == kind] for kind in able.items())
-    if not (chosen := next(filter(None, by_paper), [])):
-        raise ParameterError(f"The run {folder.name} generates no images to annotate for {', '.join(able)}.")
+    by_pair = ([one for one in requests if (one.paper, one.kind) == pair] for pair in pairs)
+    if not (chosen := next(filter(None, by_pair), [])):
+        listed = ", ".join(dict.fromkeys(name for name, _ in pairs))
+        raise ParameterError(f"The run {folder.name} generates no images to annotate for {listed}.")
     frames, read = [], {}
     for one in chosen:
         # None is made, or bought, now.
@@ -340,7 +342,7 @@ def _generated(one: ImageRequest) -> tuple[ImageSource, pd.DataFrame]:
             # Objects that the run found; none is looked for now.
             if pipeline.settings.triplets.objects:
                 found = read_only_pipeline(pipeline).triplets.objects().objects
-                table["object"] = table["image_id"].map(found.groupby("image_id")["object"].unique())
+                table["object"] = table["image_id"].map(found.groupby("image_id")["object"].agg(list))
                 columns.append("object")
     elif one.kind == "skills":
         images, position = pipeline.dalleval.images(one.kind), 0
@@ -363,7 +365,7 @@ def _with_nouns(drawn: pd.DataFrame, tagger: str) -> pd.DataFrame:
     find = nouns.load(tagger).of
     by_prompt = {text: list(find(text)) for text in drawn["prompt"].unique() if text}
     named = [by_prompt.get(text, []) for text in drawn["prompt"]]
-    found = [[*some] if isinstance(some, np.ndarray) else [] for some in drawn.get("object", named)]
+    found = [some if isinstance(some, list) else [] for some in drawn.get("object", named)]
     objects = [list(dict.fromkeys([*some, *more])) for some, more in zip(found, named, strict=True)]
     return drawn.assign(noun=named, object=objects)
 

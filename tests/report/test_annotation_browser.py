@@ -1,4 +1,4 @@
-"""The annotation page in headless Chromium, by keyboard alone: answers come back as a readable file of annotations."""
+"""The annotation page in headless Chromium, by keyboard and mouse: answers come back as a readable file."""
 
 import base64
 import io
@@ -8,12 +8,13 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from biaslab.judges.annotation_questions import describe, find_questions
 from biaslab.ratings import person_ratings, readers
 from biaslab.runs import annotation_page
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 
-HEADER = ["image", "source", "occupation", "model"]
+HEADER = ["image_id", "position", "question", "model", "source", "occupation"]
 HOSTILE = (
     "</script><script>window.hacked=1</script>",
     '"><img src="https://example.org/x" onerror="window.hacked=1">',
@@ -31,10 +32,12 @@ def picture(k: int) -> str:
 
 
 def write(path: Path, n: int, *, rows=None, seed: int = 0) -> dict[str, str]:
-    """Write a page and return the ids of its images by what is shown."""
-    rows = rows or [[f"i{k}", "generated", "nurse", "mini"] for k in range(n)]
+    """Write a page about perceived gender and return the ids of its images by what is shown."""
+    rows = rows or [[f"i{k}", "1", "", "mini", "generated", "nurse"] for k in range(n)]
     pictures = [picture(k) for k in range(len(rows))]
     data = {"seed": seed, "header": HEADER, "rows": rows, "pictures": pictures}
+    data["kinds"] = [describe(one) for one in find_questions()]
+    data["items"] = [[k, 0, "Which gender do you perceive in the person?"] for k in range(len(rows))]
     path.write_text(annotation_page.rendered(data), encoding="utf-8")
     return {shown: row[0] for shown, row in zip(pictures, rows, strict=True)}
 
@@ -69,7 +72,7 @@ def download(page, key: str, folder: Path) -> Path:
     return path
 
 
-def test_by_keyboard_from_consent_to_a_file_that_ratings_reads(visit, tmp_path):
+def test_page_by_keyboard_gives_a_file_that_is_read_back(visit, tmp_path):
     ids = write(tmp_path / "rate.html", 5)
     page = visit(tmp_path / "rate.html")
     # Without consent nothing begins.
@@ -107,23 +110,24 @@ def test_by_keyboard_from_consent_to_a_file_that_ratings_reads(visit, tmp_path):
 
 def test_people_of_one_picture_are_asked_about_one_after_the_other(visit, tmp_path):
     pairs = [(k, side) for k in range(6) for side in ("left", "right")]
-    rows = [[f"i{k}", "generated", "nurse", "mini", "1" if side == "left" else "2"] for k, side in pairs]
+    rows = [[f"i{k}", "1" if side == "left" else "2", "", "mini", "generated", "nurse"] for k, side in pairs]
     questions = [f"The person on the {side} of {k}?" for k, side in pairs]
-    data = {"seed": 0, "header": [*HEADER, "position"], "rows": rows, "questions": questions}
-    data["pictures"] = [picture(k) for k, _ in pairs]
+    data = {"seed": 0, "header": HEADER, "rows": rows, "pictures": [picture(k) for k in range(6)]}
+    data["kinds"] = [describe(one) for one in find_questions()]
+    data["items"] = [[k, 0, words] for (k, _), words in zip(pairs, questions, strict=True)]
     (tmp_path / "rate.html").write_text(annotation_page.rendered(data), encoding="utf-8")
     page = visit(tmp_path / "rate.html")
     begin(page)
     seen = []
     for k in range(len(rows)):
         seen.append(page.locator("#question").text_content())
-        assert page.locator("#count").text_content() == f"Person {k + 1} of 12"
+        assert page.locator("#count").text_content() == f"Image {k // 2 + 1} of 6 · question {k + 1} of 12"
         page.keyboard.press("f" if "left" in seen[-1] else "m")
     page.wait_for_selector("#done:not([hidden])")
     assert sorted(seen) == sorted(questions) and seen != questions
     for left, right in zip(seen[::2], seen[1::2], strict=True):
         assert right == left.replace("left", "right")
-    people = pd.DataFrame({"image_id": [row[0] for row in rows], "position": [int(row[4]) for row in rows]})
+    people = pd.DataFrame({"image_id": [row[0] for row in rows], "position": [int(row[1]) for row in rows]})
     read = person_ratings.read(download(page, "Enter", tmp_path), people).people
     assert (read["label"] == read["position"].map({1: "female", 2: "male"})).all()
 
@@ -163,7 +167,7 @@ def test_raters_who_share_a_browser_have_answers_of_their_own(visit, tmp_path):
 
 
 def test_hostile_ids_and_what_others_left_in_the_browser_run_nothing(visit, tmp_path):
-    rows = [[text, "generated", f"{text} o", f"{text} m"] for text in HOSTILE]
+    rows = [[text, "1", "", f"{text} m", "generated", f"{text} o"] for text in HOSTILE]
     write(tmp_path / "rate.html", 0, rows=rows)
     page = visit(tmp_path / "rate.html")
     begin(page)
@@ -186,7 +190,7 @@ def test_hostile_ids_and_what_others_left_in_the_browser_run_nothing(visit, tmp_
     assert page.locator("img").count() == 1 and page.locator("script").count() == 1
     text = download(page, "Enter", tmp_path).read_text(encoding="utf-8")
     for row in rows:
-        assert ",".join('"' + cell.replace('"', '""') + '"' for cell in row) in text
+        assert ",".join('"' + cell.replace('"', '""') + '"' for cell in [*row[:3], "ana", "female", *row[3:]]) in text
 
 
 def test_a_browser_that_keeps_nothing_says_so_and_downloads(visit, tmp_path):
