@@ -14,8 +14,9 @@ import pandas as pd
 
 from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.judges.judge_labels import UNCLEAR
-from biaslab.judges.questions import PERCEIVED, PERSON, Question, fill, place, read_questions
+from biaslab.judges.questions import PERCEIVED, PERSON, PLACEHOLDERS, Question, fill, place, read_questions
 from biaslab.metrics.skin_tone import MONK_SWATCHES
+from biaslab.prompts import nouns
 from biaslab.prompts.dalleval import ATTRIBUTES, attribute_question
 
 IMAGE_KEYS = ["source", "model", "image_id"]
@@ -30,7 +31,7 @@ def built_in() -> dict[str, tuple[Question, ...]]:
     """Return the built-in questions by the names that users give: each question's own, and ``attributes`` for all of
     DALL-Eval's.
     """
-    listed = read_questions(Path(__file__).with_suffix(".yaml"), reserved=())
+    listed = read_questions(Path(__file__).with_suffix(".yaml"), placeholders=PLACEHOLDERS, reserved=())
     worn = [Question(name, attribute_question(name), ("yes", "no", UNCLEAR), PERSON) for name in ATTRIBUTES]
     return {one.name: (one,) for one in (*listed, *worn)} | {"attributes": tuple(worn)}
 
@@ -44,7 +45,7 @@ def find_questions(names: str = "") -> list[Question]:
     questions: list[Question] = []
     for name in filter(None, map(str.strip, (names or PERCEIVED).split(","))):
         if name.endswith(_FILES):
-            questions += read_questions(name)
+            questions += read_questions(name, placeholders=PLACEHOLDERS)
         elif name in built_in():
             questions += built_in()[name]
         else:
@@ -54,6 +55,19 @@ def find_questions(names: str = "") -> list[Question]:
     if twice := [name for name in every if every.count(name) > 1]:
         raise InputError(f"Two questions are called {twice[0]!r}; name each otherwise.")
     return questions
+
+
+def name_objects(images: pd.DataFrame, tagger: str) -> pd.DataFrame:
+    """Return images with the nouns of their prompts (``noun``), and these with the objects that they had (``object``).
+
+    Raises as :func:`biaslab.prompts.nouns.load`.
+    """
+    find = nouns.load(tagger).of
+    by_prompt = {text: list(find(text)) for text in images["prompt"].unique() if text}
+    named = [by_prompt.get(text, []) for text in images["prompt"]]
+    detected = [names if isinstance(names, list) else [] for names in images.get("object", named)]
+    objects = [list(dict.fromkeys([*names, *more])) for names, more in zip(detected, named, strict=True)]
+    return images.assign(noun=named, object=objects)
 
 
 def ask(people: pd.DataFrame, questions: Sequence[Question]) -> pd.DataFrame:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -87,7 +87,7 @@ RESERVED = (PERCEIVED, SKIN, "model", "group")
 """What no question may be called: answers that are there beside, and what they are sorted by."""
 _PLACEHOLDER = re.compile(rf" ?\{{(place)\}}|\{{({'|'.join(PLACEHOLDERS)})\}}")
 _FIELDS = ("name", "question", "answers", "of")
-_MORE = ("scale", "ends", "hint", "skills")
+_OPTIONAL = ("scale", "ends", "hint", "skills")
 _MOST, _MOST_ANSWERS, _LONGEST, _LONGEST_ANSWER = 20, 20, 500, 60
 _MOST_BYTES = 1_000_000
 _EXAMPLE = '- {name: hair, question: "Which colour is the hair?", answers: [dark, blond, grey], of: person}'
@@ -111,11 +111,14 @@ class Question(NamedTuple):
         return {match[1] or match[2] for match in _PLACEHOLDER.finditer(self.question)}
 
 
-def read_questions(path: str | Path, reserved: Sequence[str] = RESERVED) -> list[Question]:
+def read_questions(
+    path: str | Path, *, placeholders: Collection[str] = (), reserved: Sequence[str] = RESERVED
+) -> list[Question]:
     """Return the questions of a YAML file, a list of mappings with ``name``, ``question``, ``answers`` (or ``scale``)
     and ``of``, and where needed ``ends``, ``hint`` and ``skills``.
 
-    Raises InputError: The file is no such list, has a name or an answer twice, or a name of ``reserved``.
+    Raises InputError: The file is no such list, has a name or an answer twice, a name of ``reserved``, or one of
+    :data:`PLACEHOLDERS` that is not in ``placeholders``.
     """
     file = Path(path).expanduser()
     given = plainyaml.read(file, most=_MOST_BYTES)
@@ -125,6 +128,8 @@ def read_questions(path: str | Path, reserved: Sequence[str] = RESERVED) -> list
     names = [one.name for one in questions]
     if taken := [name for name in names if name.casefold() in reserved]:
         raise InputError(f"{path} calls a question {taken[0]!r}, which is taken; name it otherwise.")
+    if unfilled := [name for one in questions for name in sorted(one.placeholders.difference(placeholders))]:
+        raise InputError(f"{path} has {{{unfilled[0]}}}, which only 'biaslab annotate' fills in; write words instead.")
     if twice := [name for name in names if names.count(name) > 1]:
         raise InputError(f"{path} has two questions called {twice[0]!r}; name each otherwise.")
     return questions
@@ -133,8 +138,8 @@ def read_questions(path: str | Path, reserved: Sequence[str] = RESERVED) -> list
 def _question(path: str | Path, row: object) -> Question:
     start = f"{path} holds {row!s:.100}, which is no question: "
     needed = {"name", "question", "scale" if isinstance(row, Mapping) and "scale" in row else "answers"}
-    if not isinstance(row, Mapping) or set(row) - {*_FIELDS, *_MORE} or not needed <= set(row):
-        raise InputError(f"{start}give {', '.join(_FIELDS)}, as in {_EXAMPLE}; it may have {', '.join(_MORE)}.")
+    if not isinstance(row, Mapping) or set(row) - {*_FIELDS, *_OPTIONAL} or not needed <= set(row):
+        raise InputError(f"{start}give {', '.join(_FIELDS)}, as in {_EXAMPLE}; it may have {', '.join(_OPTIONAL)}.")
     if (scale := row.get("scale", "")) not in ("", *SCALES) or (scale and "answers" in row):
         raise InputError(f"{start}scale is {scale!r}; give {' or '.join(SCALES)} and no answers.")
     answers = list(range(1, SCALES[scale] + 1)) if scale else _list(row["answers"])

@@ -37,7 +37,6 @@ from biaslab.judges.annotation_questions import IMAGE_KEYS, find_questions
 from biaslab.judges.questions import PERSON, Question
 from biaslab.pipeline import KINDS
 from biaslab.pipeline.image_counts import ImageRequest, read_only_pipeline
-from biaslab.prompts import nouns
 from biaslab.prompts.settings import TripletsDesign
 from biaslab.ratings import annotated_subset, sample
 from biaslab.ratings.readers import SOURCES
@@ -144,7 +143,7 @@ def annotate(
         # Everybody in an image is asked about.
         drawn = drawn[[*IMAGE_KEYS, "probability"]].merge(table, on=IMAGE_KEYS)[[*table, "probability"]]
     if any(one.placeholders & {"object", "noun"} for one in chosen) and "noun" not in drawn:
-        drawn = _with_nouns(drawn, tagger)
+        drawn = annotation_questions.name_objects(drawn, tagger)
     private = redact.find_folders(None, folder.resolve(), Path(outputs).absolute())
     page = write(drawn, sources, target, seed=seed, private=private, questions=chosen)
     return page._replace(left_out={**left_out, **page.left_out})
@@ -358,16 +357,6 @@ def _generated(one: ImageRequest) -> tuple[ImageSource, pd.DataFrame]:
     table = table.assign(position=position, phrase=table.get("phrase", PERSON))
     made = images.table.loc[images.table["status"] == OK, "image_id"]
     return images, table.loc[table["image_id"].isin(made), columns]
-
-
-def _with_nouns(drawn: pd.DataFrame, tagger: str) -> pd.DataFrame:
-    """Return images with the nouns of their prompts, and their objects: those that a run found, and these nouns."""
-    find = nouns.load(tagger).of
-    by_prompt = {text: list(find(text)) for text in drawn["prompt"].unique() if text}
-    named = [by_prompt.get(text, []) for text in drawn["prompt"]]
-    found = [some if isinstance(some, list) else [] for some in drawn.get("object", named)]
-    objects = [list(dict.fromkeys([*some, *more])) for some, more in zip(found, named, strict=True)]
-    return drawn.assign(noun=named, object=objects)
 
 
 # -- what the page holds -----------------------------------------------------------------------------------

@@ -85,6 +85,13 @@ def test_read_questions_with_a_placeholder_of_the_other_kind_is_refused(tmp_path
         read_questions(tmp_path / "q.yaml")
 
 
+def test_read_questions_for_a_model_with_a_placeholder_is_refused(tmp_path):
+    (tmp_path / "q.yaml").write_text("- {name: a, question: 'Does it fit {text}?', answers: [yes, no], of: image}")
+    with pytest.raises(InputError, match=r"has {text}, which only 'biaslab annotate' fills in"):
+        read_questions(tmp_path / "q.yaml")
+    assert find_questions(str(tmp_path / "q.yaml"))[0].placeholders == {"text"}
+
+
 @pytest.mark.parametrize(
     ("position", "people", "where"),
     [(1, 1, ""), (2, 2, " on the right"), (2, 3, " in the middle"), (4, 4, ", number 4 from the left,")],

@@ -2,6 +2,7 @@
 
 import base64
 import io
+from itertools import pairwise
 from pathlib import Path
 
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 from PIL import Image
 
 from biaslab.judges.annotation_questions import describe, find_questions
+from biaslab.prompts import nouns
 from biaslab.ratings import person_ratings, readers
 from biaslab.runs import annotation_page
 
@@ -130,6 +132,103 @@ def test_people_of_one_picture_are_asked_about_one_after_the_other(visit, tmp_pa
     people = pd.DataFrame({"image_id": [row[0] for row in rows], "position": [int(row[1]) for row in rows]})
     read = person_ratings.read(download(page, "Enter", tmp_path), people).people
     assert (read["label"] == read["position"].map({1: "female", 2: "male"})).all()
+
+
+@pytest.fixture
+def every_type(tmp_path, monkeypatch):
+    """Return a page with each type of question about two images, the first of two people."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    for k, name in enumerate("ab"):
+        Image.new("RGB", (30, 20), (90 * k, 40, 40)).save(folder / f"{name}.png")
+    table = "file,prompt,group,position\na.png,a nurse and a dog,nurse,1\na.png,a nurse and a dog,pilot,2\n"
+    (folder / "t.csv").write_text(table + "b.png,a dog,nurse,\n")
+    (tmp_path / "own.yaml").write_text("- {name: hair, question: 'Hair?', answers: [dark, blond, dyed], of: person}")
+    # Of the prompts here the last word is a noun.
+    monkeypatch.setattr(nouns, "load", lambda name: nouns.Nouns(lambda text: [text.split()[-1]], str))
+    names = f"perceived gender,skin tone,tie,object,noun,alignment,{tmp_path / 'own.yaml'}"
+    return annotation_page.annotate(f"images:{folder}", outputs=tmp_path, questions=names)
+
+
+@pytest.mark.parametrize("by", ["keyboard", "mouse"])
+def test_page_with_each_type_of_question_gives_their_answers(visit, every_type, tmp_path, by):
+    # Question -> (the key pressed, the label) of each answer given.
+    keys = {"": "m", "skin tone": "0", "tie": "n", "object: dog": "y", "noun: dog": "u", "alignment": "4", "hair": "2"}
+    labels = {"": "male", "skin tone": "10", "tie": "no", "object: dog": "yes", "noun: dog": "unsure"}
+    labels |= {"alignment": "4", "hair": "blond"}
+    words = {"gender": "", "tone": "skin tone", "tie": "tie", "object": "object: dog", "visible": "noun: dog"}
+    words |= {"prompt": "alignment", "Hair": "hair"}
+    page = visit(every_type.path)
+    begin(page)
+    n = page.locator("#bar").evaluate("bar => bar.max")
+    # Three people with four questions, and two images with three.
+    assert n == 3 * 4 + 2 * 3
+    pictures = []
+    for k in range(n):
+        if k == 7:
+            # In the middle of an image.
+            page.reload()
+            page.wait_for_selector("#rating:not([hidden])")
+        assert page.locator("#bar").evaluate("bar => bar.value") == k
+        assert f"question {k + 1} of {n}" in page.locator("#count").text_content()
+        asked = page.locator("#question").text_content()
+        (question,) = [name for word, name in words.items() if word in asked]
+        pictures.append(shown(page))
+        if by == "keyboard":
+            page.keyboard.press(keys[question])
+        else:
+            page.locator(f'[data-label="{labels[question]}"]').click()
+    page.wait_for_selector("#done:not([hidden])")
+    assert [pictures.count(image) for image in dict.fromkeys(pictures)] in ([11, 7], [7, 11])
+    assert sum(first != second for first, second in pairwise(pictures)) == 1
+    assert "alignment: 2 answers" in page.locator("#counts").text_content()
+    table = pd.read_csv(download(page, "Enter", tmp_path), dtype=str, keep_default_na=False)
+    first = ["image_id", "position", "question", "annotator", "label"]
+    assert list(table) == [*first, "probability", "source", "occupation", "prompt"]
+    assert (table["label"] == table["question"].map(labels)).all() and set(table["annotator"]) == {"ana"}
+    counts = table.groupby("question").size().to_dict()
+    assert counts == {
+        **dict.fromkeys(["", "skin tone", "tie", "hair"], 3),
+        "object: dog": 2,
+        "noun: dog": 2,
+        "alignment": 2,
+    }
+    people = table[table["question"] == ""]
+    assert sorted(zip(people["image_id"], people["position"], people["occupation"], strict=True)) == [
+        ("a.png", "1", "nurse"),
+        ("a.png", "2", "pilot"),
+        ("b.png", "1", "nurse"),
+    ]
+    # What was answered is shown again, and may be changed.
+    page.keyboard.press("b")
+    assert page.locator("[aria-pressed=true]").count() == 1
+
+
+def test_page_names_each_answer_for_screen_readers_and_fits_the_screen(visit, every_type):
+    page = visit(every_type.path)
+    begin(page)
+    named = {}
+    for size in ((1280, 900), (390, 844), (360, 640)):
+        page.set_viewport_size({"width": size[0], "height": size[1]})
+        while page.locator("#back").is_enabled():
+            page.keyboard.press("b")
+        for _ in range(18):
+            kind = page.locator("#question").text_content()
+            buttons = page.locator("#answers button")
+            named[kind] = buttons.evaluate_all("all => all.map((one) => one.ariaLabel ?? one.innerText)")
+            for button in [*buttons.all(), page.locator("#image"), page.locator("#early")]:
+                box = button.bounding_box()
+                assert box["x"] >= 0 and box["x"] + box["width"] <= size[0] and box["y"] + box["height"] <= size[1]
+            for button in buttons.all():
+                box = button.bounding_box()
+                assert box["height"] >= 44 and box["width"] >= 44
+                assert button.evaluate("one => one.scrollWidth <= one.clientWidth")
+            page.keyboard.press("ArrowRight" if page.locator("#next").is_enabled() else "1")
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+    (tone,) = {tuple(names) for kind, names in named.items() if "tone" in kind}
+    assert tone[:2] == ("Tone 1 of 10", "Tone 2 of 10") and tone[9] == "Tone 10 of 10" and len(tone) == 11
+    (fit,) = {tuple(names) for kind, names in named.items() if "prompt" in kind}
+    assert (fit[0], fit[4]) == ("1: not at all", "5: completely") and fit[5].startswith("Cannot judge")
 
 
 def test_orders_differ_between_raters_and_stay(visit, tmp_path):
