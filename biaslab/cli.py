@@ -218,7 +218,9 @@ def build_parser() -> argparse.ArgumentParser:
         _annotate,
         "create an offline HTML page for human annotation",
         "Draws a stratified random sample of images and writes them into one page with questions about each. "
-        "Annotators answer in a browser, without a network, and send back a CSV file of annotations.",
+        "Annotators answer in a browser, without a network, and send back a CSV file of annotations. "
+        "Questions: perceived gender, skin tone, attributes (or a single one), objects, number, relation, object, "
+        "noun, alignment.",
         "biaslab annotate RUN --sample 200 --seed 1",
         "biaslab annotate RUN --paper dalleval --questions 'perceived gender,skin tone,attributes'",
         "biaslab annotate images:photos/ --sample 100",
@@ -226,11 +228,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     text = "run, folder of images named by their ids, or images:FOLDER"
     add("images", metavar="RUN|FOLDER", help=text)
-    text = (
-        "perceived gender (default), skin tone, attributes or one of DALL-Eval's, objects, number, relation, object, "
-    )
-    text += "noun, alignment, or a YAML file of questions; several between commas"
-    add("--questions", metavar="NAME,…|FILE.yaml", default="", help=text)
+    text = "names of questions or YAML files, separated by commas (default: perceived gender)"
+    add("--questions", metavar="NAME,…|FILE", default="", help=text)
     add("--sample", type=int, metavar="N", default=200, help="number of images to annotate (default: 200)")
     text = "seed of the sample and of the image orders (default: 0)"
     add("--seed", type=int, metavar="S", default=0, help=text)

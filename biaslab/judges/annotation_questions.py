@@ -5,7 +5,7 @@ Sources: paired paper, Table 6; DALL-Eval paper, section 5.2, Table 3 and append
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,8 @@ from typing import Any
 import pandas as pd
 
 from biaslab.errors import InputError, ParameterError, unknown_name
-from biaslab.judges.judge_labels import UNCLEAR
 from biaslab.judges.questions import PERCEIVED, PERSON, PLACEHOLDERS, Question, fill, place, read_questions
 from biaslab.metrics.skin_tone import MONK_SWATCHES
-from biaslab.prompts import nouns
-from biaslab.prompts.dalleval import ATTRIBUTES, attribute_question
 
 IMAGE_KEYS = ["source", "model", "image_id"]
 """Columns that tell an image from others."""
@@ -31,9 +28,10 @@ def built_in() -> dict[str, tuple[Question, ...]]:
     """Return the built-in questions by the names that users give: each question's own, and ``attributes`` for all of
     DALL-Eval's.
     """
-    listed = read_questions(Path(__file__).with_suffix(".yaml"), placeholders=PLACEHOLDERS, reserved=())
-    worn = [Question(name, attribute_question(name), ("yes", "no", UNCLEAR), PERSON) for name in ATTRIBUTES]
-    return {one.name: (one,) for one in (*listed, *worn)} | {"attributes": tuple(worn)}
+    options = {"placeholders": PLACEHOLDERS, "reserved": ()}
+    files = [Path(__file__).with_name(f"annotation_{name}.yaml") for name in ("questions", "attributes")]
+    questions, attributes = (read_questions(file, **options) for file in files)
+    return {one.name: (one,) for one in (*questions, *attributes)} | {"attributes": tuple(attributes)}
 
 
 def find_questions(names: str = "") -> list[Question]:
@@ -57,13 +55,9 @@ def find_questions(names: str = "") -> list[Question]:
     return questions
 
 
-def name_objects(images: pd.DataFrame, tagger: str) -> pd.DataFrame:
-    """Return images with the nouns of their prompts (``noun``), and these with the objects that they had (``object``).
-
-    Raises as :func:`biaslab.prompts.nouns.load`.
-    """
-    find = nouns.load(tagger).of
-    by_prompt = {text: list(find(text)) for text in images["prompt"].unique() if text}
+def name_objects(images: pd.DataFrame, find_nouns: Callable[[str], Sequence[str]]) -> pd.DataFrame:
+    """Return images with the nouns of their prompts, ``noun``, and with these and what they had as ``object``."""
+    by_prompt = {text: list(find_nouns(text)) for text in images["prompt"].unique() if text}
     named = [by_prompt.get(text, []) for text in images["prompt"]]
     detected = [names if isinstance(names, list) else [] for names in images.get("object", named)]
     objects = [list(dict.fromkeys([*names, *more])) for names, more in zip(detected, named, strict=True)]

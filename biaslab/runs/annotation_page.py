@@ -37,6 +37,7 @@ from biaslab.judges.annotation_questions import IMAGE_KEYS, find_questions
 from biaslab.judges.questions import PERSON, Question
 from biaslab.pipeline import KINDS
 from biaslab.pipeline.image_counts import ImageRequest, read_only_pipeline
+from biaslab.prompts import nouns
 from biaslab.prompts.settings import TripletsDesign
 from biaslab.ratings import annotated_subset, sample
 from biaslab.ratings.readers import SOURCES
@@ -143,7 +144,7 @@ def annotate(
         # Everybody in an image is asked about.
         drawn = drawn[[*IMAGE_KEYS, "probability"]].merge(table, on=IMAGE_KEYS)[[*table, "probability"]]
     if any(one.placeholders & {"object", "noun"} for one in chosen) and "noun" not in drawn:
-        drawn = annotation_questions.name_objects(drawn, tagger)
+        drawn = annotation_questions.name_objects(drawn, nouns.load(tagger).of)
     private = redact.find_folders(None, folder.resolve(), Path(outputs).absolute())
     page = write(drawn, sources, target, seed=seed, private=private, questions=chosen)
     return page._replace(left_out={**left_out, **page.left_out})

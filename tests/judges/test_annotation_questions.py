@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from biaslab import cli
 from biaslab.errors import InputError, ParameterError, UnknownNameError
 from biaslab.judges.annotation_questions import IMAGE_KEYS, ask, built_in, describe, find_questions
 from biaslab.judges.questions import IMAGE, PERSON, Question, question, read_questions
@@ -40,6 +41,13 @@ def test_built_in_attributes_are_those_of_dalleval():
         "number": ("count",),
         "relation": ("spatial",),
     }
+
+
+def test_help_of_annotate_lists_the_built_in_questions(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["annotate", "--help"])
+    words = " ".join(capsys.readouterr().out.split())
+    assert [name for name in built_in() if name not in ATTRIBUTES and f" {name}" not in words] == []
 
 
 def test_find_questions_of_an_unknown_name_lists_the_names():
