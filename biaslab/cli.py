@@ -217,20 +217,25 @@ def build_parser() -> argparse.ArgumentParser:
     add = command(
         _annotate,
         "create an offline HTML page for human annotation",
-        "Draws a stratified random sample of images and writes them into one page. Annotators answer in a browser, "
-        "without a network, and send back a CSV file of annotations.",
+        "Draws a stratified random sample of images and writes them into one page with questions about each. "
+        "Annotators answer in a browser, without a network, and send back a CSV file of annotations. "
+        "Questions: perceived gender, skin tone, attributes (or a single one), objects, number, relation, object, "
+        "noun, alignment.",
         "biaslab annotate RUN --sample 200 --seed 1",
+        "biaslab annotate RUN --paper dalleval --questions 'perceived gender,skin tone,attributes'",
         "biaslab annotate images:photos/ --sample 100",
         parents=(outputs, parameters),
     )
     text = "run, folder of images named by their ids, or images:FOLDER"
     add("images", metavar="RUN|FOLDER", help=text)
+    text = "names of questions or YAML files, separated by commas (default: perceived gender)"
+    add("--questions", metavar="NAME,…|FILE", default="", help=text)
     add("--sample", type=int, metavar="N", default=200, help="number of images to annotate (default: 200)")
     text = "seed of the sample and of the image orders (default: 0)"
     add("--seed", type=int, metavar="S", default=0, help=text)
-    text = "paper of a run's images: paradox, paired or dalleval (default: first)"
+    text = "paper of a run's images: paradox, paired, dalleval or triplets (default: first)"
     add("--paper", metavar="PAPER", default="", help=text)
-    text = "subset of the paper's images, for example paired (default: one person)"
+    text = "subset of the paper's images, for example paired or skills (default: one person)"
     add("--subset", metavar="SUBSET", default="", help=text)
     text = "include training images, which show the faces of real people"
     add("--show-faces", action="store_true", help=text)
@@ -468,7 +473,7 @@ def _annotate(arguments: argparse.Namespace) -> None:
     from biaslab.runs import annotation_page
     from biaslab.schema.formatting import format_count
 
-    names = ("outputs", "seed", "paper", "subset", "show_faces", "overrides", "output")
+    names = ("outputs", "seed", "questions", "paper", "subset", "show_faces", "overrides", "output")
     options = {name: getattr(arguments, name) for name in names}
     page = annotation_page.annotate(arguments.images, n=arguments.sample, **options)
     for reason, n in sorted(page.left_out.items()):

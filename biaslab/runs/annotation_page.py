@@ -1,8 +1,12 @@
-"""A page on which people annotate images: offline, in one file; their answers come back as a file of annotations."""
+"""A page on which people annotate images: offline, in one file; their answers come back as a file of annotations.
+
+Questions are data (:mod:`biaslab.judges.annotation_questions`), each about an image or a person in one.
+"""
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import csv
 import hashlib
 import io
@@ -14,23 +18,28 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from biaslab import redact
-from biaslab.cache.result_cache import check_target, explain_errors
+from biaslab.cache.result_cache import UnfinishedError, check_target, explain_errors
 from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.generation.images import OK
 from biaslab.hub.image_folder import IMAGES, MIXED, ImageFolder
 from biaslab.hub.image_sources import FolderImages, ImageSource, UnreadableImage
 from biaslab.hub.registry import DRAWINGS
+from biaslab.io import cells
 from biaslab.io.plaintext import normalize
-from biaslab.judges.questions import FORM, question
+from biaslab.judges import annotation_questions
+from biaslab.judges.annotation_questions import IMAGE_KEYS, find_questions
+from biaslab.judges.questions import PERSON, Question
 from biaslab.pipeline import KINDS
-from biaslab.pipeline.image_counts import ImageRequest
-from biaslab.ratings import person_ratings, readers, sample
+from biaslab.pipeline.image_counts import ImageRequest, read_only_pipeline
+from biaslab.prompts import nouns
+from biaslab.prompts.settings import TripletsDesign
+from biaslab.ratings import annotated_subset, sample
 from biaslab.ratings.readers import SOURCES
 from biaslab.report.pages import asset, content_security_policy, environment, is_page, write_page
 from biaslab.runs import dry_run, jobs, params, runner
@@ -49,10 +58,10 @@ _ANY = "all"
 TRAINING, GENERATED = SOURCES
 # What may follow a source in the name of a folder.
 _OF_IMAGES = frozenset(("data", "dataset", "faces", "images", "photos", "pictures", "set"))
-# The column with an image's file in a folder; a file of ratings does not have it.
+# The column with an image's file in a folder; a file of annotations does not have it.
 FILE = "_file"
-# That with what is asked about a person, who stands beside others or is named.
-QUESTION = "_question"
+BEFORE, AFTER = ("image_id", "position", "question"), ("probability", "model", "source", "occupation", "prompt")
+"""Columns of a file of annotations before and after ``annotator`` and ``label``; those after it where known."""
 
 
 class Page(NamedTuple):
@@ -65,9 +74,10 @@ class Page(NamedTuple):
     left_out: dict[str, int]
 
 
-# The images to annotate (image_id, source, occupation, model; for people by position also position), readers of images
-# by source and model, and counts of excluded images by reason.
-_Images = tuple[pd.DataFrame, Mapping[tuple[str, str], ImageSource], dict[str, int]]
+# The people in the images to annotate (image_id, source, occupation, model, position, phrase; position 0 is of an image
+# of no person; prompt, skill, object and noun where known), readers of images by source and model, counts of excluded
+# images by reason, and what finds nouns.
+_Images = tuple[pd.DataFrame, Mapping[tuple[str, str], ImageSource], dict[str, int], str]
 
 
 def annotate(
@@ -76,6 +86,7 @@ def annotate(
     outputs: str | Path = "outputs",
     n: int = 200,
     seed: int = 0,
+    questions: str = "",
     paper: str = "",
     subset: str = "",
     show_faces: bool = False,
@@ -84,14 +95,15 @@ def annotate(
 ) -> Page:
     """Write a page on which people annotate a sample of images, and describe it.
 
-    Annotators see images alone, in an order of their own, and download a file of annotations in long form
-    (:mod:`biaslab.ratings`).
+    Annotators answer one question at a time, in an order of images of their own, and download a file of annotations
+    in long form: :data:`BEFORE`, annotator, label, and :data:`AFTER` as far as known.
 
     Args:
         images: A run's folder, its name below ``outputs``, or a folder of files, each named by its image's id: files in
             a folder ``training``, at any depth, in any spelling and behind links, are training images, and the folder
-            right above a file names its occupation. Of ``images:FOLDER`` each person of a picture is asked about, and
+            right above a file names its occupation. Of ``images:FOLDER`` each person of an image is asked about, and
             what comes back is a judge of them, ``annotations:FILE``.
+        questions: Names of built-in questions or YAML files, between commas; by default ``perceived gender``.
         n: Images to annotate, spread evenly over sources, models and occupations (paradox paper, A.4: 200).
         paper: The paper whose images of a run are annotated; by default the first that the run has.
         subset: Which of that paper's images, such as ``paired``; by default those of one person.
@@ -100,41 +112,41 @@ def annotate(
         output: The file; by default ``annotate-<name>.html`` in ``outputs``.
 
     Raises:
-        ParameterError: There is no such run or folder, a number is out of its range, or the images take more than
-            :data:`MOST_BYTES`.
+        UnknownNameError: There is no such question, paper or subset.
+        ParameterError: There is no such run or folder, a number is out of its range, a question applies to none of the
+            images, or these take more than :data:`MOST_BYTES`.
         InputError: No image can be shown, annotations of these images could not be read, or what the page says of one
             names a folder of a machine.
         RunError: The disk is full.
     """
     check_draws(seed=seed)
-    told = str(images).startswith(IMAGES)
+    chosen = find_questions(questions)
+    described = str(images).startswith(IMAGES)
     try:
         folder, is_run = find_run(images, Path(outputs)), True
     except ParameterError:
-        place = str(images).removeprefix(IMAGES).partition(MIXED)[0] if told else images
-        folder, is_run = Path(place).expanduser(), False
-        if not (folder.is_dir() or told):
+        name = str(images).removeprefix(IMAGES).partition(MIXED)[0] if described else images
+        folder, is_run = Path(name).expanduser(), False
+        if not (folder.is_dir() or described):
             raise
     if paper and not is_run:
         raise ParameterError(f"--paper is {paper!r}, and {folder} is no run; leave it out.")
     target = Path(output) if output else Path(outputs) / f"annotate-{folder.resolve().name}.html"
     _check_place(target)
-    people = _describe_page(str(images)) if told else None
     if is_run:
-        table, sources, left_out = _of_run(folder, paper, subset, show_faces, overrides)
+        subset = subset or ("skills" if any(one.skills for one in chosen) else "")
+        table, sources, left_out, tagger = _of_run(folder, paper, subset, show_faces, overrides)
     else:
-        table, sources, left_out = _of_folder(folder, show_faces, people)
+        table, sources, left_out, tagger = _of_folder(folder, show_faces, str(images) if described else "")
     table = table.assign(_row=range(len(table)))
     drawn = sample.draw(table, n, seed)
-    if is_run and "position" in table:
+    if (table["position"] > 1).any():
         # Everybody in an image is asked about.
-        keys = ["image_id", "source", "model"]
-        drawn = drawn[[*keys, "probability"]].merge(table, on=keys)[[*table, "probability"]]
-    if people is not None:
-        # Who is drawn with a picture stands together on the page.
-        drawn = drawn.drop(columns=["occupation", "model"]).merge(people, on="image_id")
+        drawn = drawn[[*IMAGE_KEYS, "probability"]].merge(table, on=IMAGE_KEYS)[[*table, "probability"]]
+    if any(one.placeholders & {"object", "noun"} for one in chosen) and "noun" not in drawn:
+        drawn = annotation_questions.name_objects(drawn, nouns.load(tagger).of)
     private = redact.find_folders(None, folder.resolve(), Path(outputs).absolute())
-    page = write(drawn, sources, target, seed=seed, private=private)
+    page = write(drawn, sources, target, seed=seed, private=private, questions=chosen)
     return page._replace(left_out={**left_out, **page.left_out})
 
 
@@ -145,50 +157,56 @@ def write(
     *,
     seed: int,
     private: Iterable[str] = (),
+    questions: Sequence[Question] = (),
 ) -> Page:
     """Write the page of a sample of images; errors are those of :func:`annotate`.
 
-    What is downloaded has the columns of the sample, then ``annotator`` and ``label``.
-
     Args:
-        drawn: Rows image_id, source, occupation, and model (empty for training images) and others where there are any.
+        drawn: A row for each image, or person in one: image_id, source, occupation, and where known model (empty for
+            training images), position, phrase (whom the prompt asks for), prompt, skill, object and noun (lists of
+            names), and probability.
         sources: What reads the images of a source and model; the model is empty where ``drawn`` has none.
         target: The file.
         seed: Seed of the annotators' orders.
         private: Texts that the page must not hold: folders of this machine.
+        questions: What is asked; by default perceived gender.
     """
     _check_place(target)
-    pictures, reasons = _pictures(drawn, sources)
-    drawn = drawn[[image is not None for image in pictures]]
-    asked = list(drawn[QUESTION]) if QUESTION in drawn else []
-    drawn = drawn.drop(columns=["_row", FILE, QUESTION], errors="ignore")
-    if drawn.empty:
+    questions = questions or find_questions()
+    given = {"model": "", "position": 1, "phrase": PERSON, "prompt": "", "skill": "", "object": None, "noun": None}
+    drawn = drawn.assign(**{name: value for name, value in given.items() if name not in drawn})
+    images = drawn.drop_duplicates(IMAGE_KEYS)
+    pictures, reasons = _pictures(images, sources)
+    shown = images.loc[[picture is not None for picture in pictures], IMAGE_KEYS]
+    if shown.empty:
         why = _counted(reasons) or "the sample is empty"
         raise InputError(f"None of {len(pictures)} images can be shown: {why}.")
-    drawn = drawn.rename(columns={"image_id": "image"})
-    first = [c for c in ("image", "source", "occupation", "model") if c in drawn]
-    header, *rows = _readable(drawn[[*first, *(c for c in drawn if c not in first)]])
+    people = drawn.merge(shown.assign(picture=range(len(shown))), on=IMAGE_KEYS)
+    items = annotation_questions.ask(people, questions)
+    header, *rows = _readable(items)
     named = {text for text in private if any(text in cell for row in rows for cell in row)}
-    if found := max(named, key=len, default=""):
-        raise InputError(f"The page would name {found}, a folder of this machine. Give images ids without folders.")
-    shown = {"rows": rows, "questions": asked, "pictures": [*filter(None, pictures)]}
+    if folder := max(named, key=len, default=""):
+        raise InputError(f"The page would name {folder}, a folder of this machine. Give images ids without folders.")
+    content = {"seed": seed, "header": header, "rows": rows, "pictures": [*filter(None, pictures)]}
+    content["kinds"] = [*map(annotation_questions.describe, questions)]
+    content["items"] = items[["picture", "kind", "words"]].to_numpy().tolist()
     with explain_errors(target, "Nothing was written: {fix}, or name another file with --output, and run again."):
-        path = write_page(target, rendered({"seed": seed, "header": header, **shown}))
-    n = len(drawn.drop_duplicates([c for c in ("image", "source", "model") if c in drawn]))
-    return Page(path, n, path.stat().st_size, reasons)
+        path = write_page(target, rendered(content))
+    return Page(path, len(shown), path.stat().st_size, reasons)
 
 
-def rendered(data: dict) -> str:
-    """Return the page of ``seed``, ``header``, ``rows`` (what is known of each image) and ``pictures`` (URLs).
+def rendered(data: dict[str, Any]) -> str:
+    """Return the page of ``pictures`` (URLs), ``kinds`` of questions, and ``items``: picture, kind and words of each.
 
-    With ``questions`` each row is a person: what is asked, of neighbours with one picture one after the other.
+    ``rows`` are the items in the file of annotations, with ``header``; neighbours with one picture stay together.
     """
     from jinja2.utils import htmlsafe_json_dumps
     from markupsafe import Markup
 
     data = data | {"id": hashlib.sha256(json.dumps(data).encode()).hexdigest()[:16]}
     style, script = asset("report.css") + asset("annotation_page.css"), asset("annotation_page.js")
-    shown = {"n": len(data["rows"]), "asks": bool(data.get("questions")), "data": htmlsafe_json_dumps(data)}
+    shown = {"n": len(data["pictures"]), "n_questions": len(data["items"]), "data": htmlsafe_json_dumps(data)}
+    shown["hints"] = [kind for kind in data["kinds"] if kind["hint"]]
     shown["policy"] = content_security_policy(style=style, script=script)
     page = environment().get_template("annotation_page.html.j2")
     return page.render(**shown, style=Markup(style), script=Markup(script))
@@ -206,18 +224,13 @@ def _check_place(target: Path) -> None:
 # -- images to annotate ------------------------------------------------------------------------------------
 
 
-def _describe_page(name: str) -> pd.DataFrame:
-    """Return whom the pictures of ``images:FOLDER`` show: image_id, occupation (group), model, position, question."""
-    people = [ImageFolder(one.removeprefix(IMAGES)).people for one in each_model(name)]
-    people = pd.concat(people, ignore_index=True).rename(columns={"group": "occupation"})
-    return _question_of(people.assign(phrase="person")).drop(columns=["prompt", "phrase"])
-
-
-def _of_folder(folder: Path, show_faces: bool, people: pd.DataFrame | None) -> _Images:
-    """Return the images of a folder; of pictures whose ``people`` are told these, by their files' names."""
-    images, rows, left = FolderImages(folder), [], Counter()
-    told = people.drop_duplicates("image_id").set_index("image_id") if people is not None else None
-    names = images.table["image_id"] if told is None else told.index
+def _of_folder(folder: Path, show_faces: bool, described: str) -> _Images:
+    """Return the images of a folder; those of ``described``, an ``images:FOLDER``, with the people whom they show."""
+    images, rows, left, people = FolderImages(folder), [], Counter(), None
+    if described:
+        people = [ImageFolder(one.removeprefix(IMAGES)).people for one in each_model(described)]
+        people = pd.concat(people, ignore_index=True).rename(columns={"group": "occupation"})
+    names = images.table["image_id"] if people is None else people["image_id"].unique()
     stems = Counter(normalize(Path(name).stem) for name in names)
     for name in names:
         file, above = folder / name, Path(name).parts[:-1]
@@ -228,13 +241,11 @@ def _of_folder(folder: Path, show_faces: bool, people: pd.DataFrame | None) -> _
         elif not show_faces and not place.is_relative_to(folder.resolve()):
             left["a link that leads out of the folder, shown with --show-faces alone"] += 1
         else:
-            occupation, model = above[-1] if above and not _read_source(above[-1]) else _ANY, ""
+            occupation = above[-1] if above and not _read_source(above[-1]) else _ANY
             # Of several of one name each is called by its path.
             called = file.stem if stems[normalize(file.stem)] == 1 else os.path.splitext(name)[0]
-            if told is not None:
-                called, occupation, model = name, *told.loc[name, ["occupation", "model"]]
-            rows.append((called, TRAINING if training else GENERATED, occupation, model, name))
-    table = pd.DataFrame(rows, columns=["image_id", "source", "occupation", "model", FILE])
+            rows.append((called if people is None else name, TRAINING if training else GENERATED, occupation, name))
+    table = pd.DataFrame(rows, columns=["image_id", "source", "occupation", FILE])
     twice = table[table["image_id"].map(normalize).duplicated()]
     if len(twice):
         raise InputError(
@@ -247,7 +258,11 @@ def _of_folder(folder: Path, show_faces: bool, people: pd.DataFrame | None) -> _
             "faces of real people. Show them with --show-faces, or put generated images into a folder "
             f"{GENERATED!r}."
         )
-    return table, {(s, m): images for s in SOURCES for m in {"", *table["model"]}}, dict(left)
+    table = table.assign(model="", position=1, prompt="")
+    if people is not None:
+        table = table[["image_id", "source", FILE]].merge(people, on="image_id")
+    sources = {(source, model): images for source in SOURCES for model in {"", *table["model"]}}
+    return table.assign(phrase=PERSON), sources, dict(left), TripletsDesign().noun_tagger
 
 
 def _source(file: Path, folder: Path) -> str:
@@ -265,22 +280,23 @@ def _read_source(name: str) -> str:
 
 
 def _of_run(folder: Path, paper: str, subset: str, show_faces: bool, overrides: Sequence[str]) -> _Images:
-    """Return the images of people at occupations that a run generated, and those behind its captions."""
+    """Return images that a run generated, and those behind its captions."""
     if not (folder / runner.PARAMS).is_file():
         raise ParameterError(f"{folder} has no {runner.PARAMS}, so its images are not known: run it again.")
     heads = {name: head.rated.split() for name, head in tables.papers().items() if head.rated}
     if paper and paper not in heads:
         raise unknown_name("paper whose images are annotated", paper, heads)
-    able = {name: subset or kinds[0] for name, kinds in heads.items() if paper in ("", name) and subset in ("", *kinds)}
-    if not able:
-        known = heads[paper] if paper else [one for kinds in heads.values() for one in kinds]
-        raise unknown_name("subset of images to annotate", subset, known)
-    asked = dry_run.image_requests(jobs.pipelines(jobs.plan(params.load(folder / runner.PARAMS, overrides=overrides))))
-    by_paper = ([one for one in asked if (one.paper, one.kind) == of] for of in able.items())
-    if not (chosen := next(filter(None, by_paper), [])):
-        raise ParameterError(
-            f"The run {folder.name} generates no images of people at occupations for {', '.join(able)}."
-        )
+    pairs = [(name, kind) for name, kinds in heads.items() for kind in kinds]
+    pairs = [(name, kind) for name, kind in pairs if paper in ("", name) and subset in ("", kind)]
+    if not pairs:
+        subsets = heads[paper] if paper else [one for kinds in heads.values() for one in kinds]
+        raise unknown_name("subset of images to annotate", subset, subsets)
+    planned = jobs.plan(params.load(folder / runner.PARAMS, overrides=overrides))
+    requests = dry_run.image_requests(jobs.pipelines(planned))
+    by_pair = ([one for one in requests if (one.paper, one.kind) == pair] for pair in pairs)
+    if not (chosen := next(filter(None, by_pair), [])):
+        listed = ", ".join(dict.fromkeys(name for name, _ in pairs))
+        raise ParameterError(f"The run {folder.name} generates no images to annotate for {listed}.")
     frames, read = [], {}
     for one in chosen:
         # None is made, or bought, now.
@@ -297,41 +313,51 @@ def _of_run(folder: Path, paper: str, subset: str, show_faces: bool, overrides: 
     may_be_shown = show_faces or pipeline.training_domain == DRAWINGS
     if chosen[0].prompt_set == "captions" and pipeline.has_images and may_be_shown:
         images = pipeline.images("training")
-        frames.append(images.table[["image_id", "occupation"]].assign(source="training", model=""))
+        texts = images.table[["image_id", "occupation", "text"]].rename(columns={"text": "prompt"})
+        frames.append(texts.assign(source="training", model="", position=1, phrase=PERSON))
         read["training", ""] = images
-    return pd.concat(frames, ignore_index=True), read, {}
+    return pd.concat(frames, ignore_index=True), read, {}, pipeline.settings.triplets.noun_tagger
 
 
 def _generated(one: ImageRequest) -> tuple[ImageSource, pd.DataFrame]:
-    """Return the images of one kind and model, and their ids with the occupation that each was asked for."""
-    pipeline = one.pipeline
-    columns = ["image_id", "occupation"]
+    """Return the images of one kind and model, and the people whom each was to show, as :data:`_Images`."""
+    pipeline, position = one.pipeline, 1
+    columns = ["image_id", "occupation", "prompt", "position", "phrase"]
     if one.prompt_set == "captions" and one.kind not in KINDS:
         # Prompts of one's own.
         images = pipeline.custom.images()
         table = images.table.loc[images.table.index.repeat(images.table["people"])]
-        if (table["people"] > 1).any():
-            table = table.assign(position=table.groupby("image_id").cumcount() + 1, phrase="person")
+        position = table.groupby("image_id").cumcount() + 1
     elif one.prompt_set == "captions":
         images = pipeline.images(one.kind)
         table = images.table
     elif one.prompt_set == pipeline.paired.prompt_set:
         images, table = pipeline.paired.images(one.kind), pipeline.paired.requested_people(one.kind)
+        table = table.merge(images.table[["image_id", "text"]], on="image_id")
+        position = table["position"]
+    elif one.prompt_set == pipeline.triplets.prompt_set:
+        images, position = pipeline.triplets.images(), 0
+        table = images.table.assign(occupation=images.table["prompt_gender"])
+        with contextlib.suppress(UnfinishedError):
+            # Objects that the run found; none is looked for now.
+            if pipeline.settings.triplets.objects:
+                found = read_only_pipeline(pipeline).triplets.objects().objects
+                table["object"] = table["image_id"].map(found.groupby("image_id")["object"].agg(list))
+                columns.append("object")
+    elif one.kind == "skills":
+        images, position = pipeline.dalleval.images(one.kind), 0
+        pairs = zip(images.table["object"], images.table["other"], strict=True)
+        named = pd.Series([list(filter(None, pair)) for pair in pairs], index=images.table.index)
+        table = images.table.assign(occupation=images.table["skill"], object=named, noun=named)
+        columns += ["skill", "object", "noun"]
     else:
         images = pipeline.dalleval.images(one.kind)
         # A prompt that names a gender asks for no perception of it.
         table = images.table[images.table["prompt"] == "person"].rename(columns={"profession": "occupation"})
-    if "position" in table:
-        table, columns = _question_of(table), [*columns, "position", QUESTION]
+    table = table.drop(columns="prompt", errors="ignore").rename(columns={"text": "prompt"})
+    table = table.assign(position=position, phrase=table.get("phrase", PERSON))
     made = images.table.loc[images.table["status"] == OK, "image_id"]
     return images, table.loc[table["image_id"].isin(made), columns]
-
-
-def _question_of(people: pd.DataFrame) -> pd.DataFrame:
-    """Return people with what is asked about each: their rows have image_id, position and phrase."""
-    n = people.groupby("image_id")["position"].transform("size")
-    whom = zip(people["phrase"], people["position"], n, strict=True)
-    return people.assign(**{QUESTION: [question(*one, FORM) for one in whom]})
 
 
 # -- what the page holds -----------------------------------------------------------------------------------
@@ -374,15 +400,15 @@ def encoded(image: np.ndarray) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
-def _readable(drawn: pd.DataFrame) -> list[list[str]]:
+def _readable(items: pd.DataFrame) -> list[list[str]]:
     """Return header and rows of the file that annotators will download, without annotator and label."""
+    known = [name for name in AFTER if name in items and (items[name].astype(str) != "").any()]
+    label = np.where(items["question"] == "", "female", "yes")
     with tempfile.TemporaryDirectory() as folder:
-        path = tables.write(drawn.assign(annotator="1", label=readers.LABELS[0]), Path(folder) / "ratings.csv")
+        path = tables.write(items[[*BEFORE, *known]].assign(annotator="1", label=label), Path(folder) / "file.csv")
         try:
-            if "position" in drawn and drawn["image"].duplicated().any():
-                person_ratings.read(path, drawn.rename(columns={"image": "image_id"}))
-            else:
-                readers.read_ratings(path)
+            annotated_subset.read(path)
+            cells.names(items["occupation"], path)
         except InputError as error:
             raise InputError(
                 f"Annotations of these images could not be read: {str(error).replace(str(path), 'the file')} Rename "

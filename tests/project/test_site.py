@@ -21,7 +21,7 @@ import yaml
 
 from biaslab import cli
 from biaslab.errors import ParameterError, UnknownNameError
-from biaslab.judges import questions
+from biaslab.judges.annotation_questions import find_questions
 from biaslab.prompts import word_files
 from biaslab.report import cards, citation
 from biaslab.runs import params, runner, settings_reference
@@ -133,7 +133,7 @@ def test_files_of_values_can_be_read(text, tmp_path):
     file.write_text(text, encoding="utf-8")
     held = yaml.safe_load(text)
     if isinstance(held, list):
-        assert len(questions.read_questions(file)) == len(held)
+        assert len(find_questions(str(file))) == len(held)
     elif "occupations" in held:
         assert word_files.read(str(file), "captions.vocabulary_file").occupations
     else:

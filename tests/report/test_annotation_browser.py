@@ -1,19 +1,22 @@
-"""The annotation page in headless Chromium, by keyboard alone: answers come back as a readable file of annotations."""
+"""The annotation page in headless Chromium, by keyboard and mouse: answers come back as a readable file."""
 
 import base64
 import io
+from itertools import pairwise
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from PIL import Image
 
+from biaslab.judges.annotation_questions import describe, find_questions
+from biaslab.prompts import nouns
 from biaslab.ratings import person_ratings, readers
 from biaslab.runs import annotation_page
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 
-HEADER = ["image", "source", "occupation", "model"]
+HEADER = ["image_id", "position", "question", "model", "source", "occupation"]
 HOSTILE = (
     "</script><script>window.hacked=1</script>",
     '"><img src="https://example.org/x" onerror="window.hacked=1">',
@@ -31,10 +34,12 @@ def picture(k: int) -> str:
 
 
 def write(path: Path, n: int, *, rows=None, seed: int = 0) -> dict[str, str]:
-    """Write a page and return the ids of its images by what is shown."""
-    rows = rows or [[f"i{k}", "generated", "nurse", "mini"] for k in range(n)]
+    """Write a page about perceived gender and return the ids of its images by what is shown."""
+    rows = rows or [[f"i{k}", "1", "", "mini", "generated", "nurse"] for k in range(n)]
     pictures = [picture(k) for k in range(len(rows))]
     data = {"seed": seed, "header": HEADER, "rows": rows, "pictures": pictures}
+    data["kinds"] = [describe(one) for one in find_questions()]
+    data["items"] = [[k, 0, "Which gender do you perceive in the person?"] for k in range(len(rows))]
     path.write_text(annotation_page.rendered(data), encoding="utf-8")
     return {shown: row[0] for shown, row in zip(pictures, rows, strict=True)}
 
@@ -69,7 +74,7 @@ def download(page, key: str, folder: Path) -> Path:
     return path
 
 
-def test_by_keyboard_from_consent_to_a_file_that_ratings_reads(visit, tmp_path):
+def test_page_by_keyboard_gives_a_file_that_is_read_back(visit, tmp_path):
     ids = write(tmp_path / "rate.html", 5)
     page = visit(tmp_path / "rate.html")
     # Without consent nothing begins.
@@ -107,25 +112,123 @@ def test_by_keyboard_from_consent_to_a_file_that_ratings_reads(visit, tmp_path):
 
 def test_people_of_one_picture_are_asked_about_one_after_the_other(visit, tmp_path):
     pairs = [(k, side) for k in range(6) for side in ("left", "right")]
-    rows = [[f"i{k}", "generated", "nurse", "mini", "1" if side == "left" else "2"] for k, side in pairs]
+    rows = [[f"i{k}", "1" if side == "left" else "2", "", "mini", "generated", "nurse"] for k, side in pairs]
     questions = [f"The person on the {side} of {k}?" for k, side in pairs]
-    data = {"seed": 0, "header": [*HEADER, "position"], "rows": rows, "questions": questions}
-    data["pictures"] = [picture(k) for k, _ in pairs]
+    data = {"seed": 0, "header": HEADER, "rows": rows, "pictures": [picture(k) for k in range(6)]}
+    data["kinds"] = [describe(one) for one in find_questions()]
+    data["items"] = [[k, 0, words] for (k, _), words in zip(pairs, questions, strict=True)]
     (tmp_path / "rate.html").write_text(annotation_page.rendered(data), encoding="utf-8")
     page = visit(tmp_path / "rate.html")
     begin(page)
     seen = []
     for k in range(len(rows)):
         seen.append(page.locator("#question").text_content())
-        assert page.locator("#count").text_content() == f"Person {k + 1} of 12"
+        assert page.locator("#count").text_content() == f"Image {k // 2 + 1} of 6 · question {k + 1} of 12"
         page.keyboard.press("f" if "left" in seen[-1] else "m")
     page.wait_for_selector("#done:not([hidden])")
     assert sorted(seen) == sorted(questions) and seen != questions
     for left, right in zip(seen[::2], seen[1::2], strict=True):
         assert right == left.replace("left", "right")
-    people = pd.DataFrame({"image_id": [row[0] for row in rows], "position": [int(row[4]) for row in rows]})
+    people = pd.DataFrame({"image_id": [row[0] for row in rows], "position": [int(row[1]) for row in rows]})
     read = person_ratings.read(download(page, "Enter", tmp_path), people).people
     assert (read["label"] == read["position"].map({1: "female", 2: "male"})).all()
+
+
+@pytest.fixture
+def every_type(tmp_path, monkeypatch):
+    """Return a page with each type of question about two images, the first of two people."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    for k, name in enumerate("ab"):
+        Image.new("RGB", (30, 20), (90 * k, 40, 40)).save(folder / f"{name}.png")
+    table = "file,prompt,group,position\na.png,a nurse and a dog,nurse,1\na.png,a nurse and a dog,pilot,2\n"
+    (folder / "t.csv").write_text(table + "b.png,a dog,nurse,\n")
+    (tmp_path / "own.yaml").write_text("- {name: hair, question: 'Hair?', answers: [dark, blond, dyed], of: person}")
+    # Of the prompts here the last word is a noun.
+    monkeypatch.setattr(nouns, "load", lambda name: nouns.Nouns(lambda text: [text.split()[-1]], str))
+    names = f"perceived gender,skin tone,tie,object,noun,alignment,{tmp_path / 'own.yaml'}"
+    return annotation_page.annotate(f"images:{folder}", outputs=tmp_path, questions=names)
+
+
+@pytest.mark.parametrize("by", ["keyboard", "mouse"])
+def test_page_with_each_type_of_question_gives_their_answers(visit, every_type, tmp_path, by):
+    # Question -> (the key pressed, the label) of each answer given.
+    keys = {"": "m", "skin tone": "0", "tie": "n", "object: dog": "y", "noun: dog": "u", "alignment": "4", "hair": "2"}
+    labels = {"": "male", "skin tone": "10", "tie": "no", "object: dog": "yes", "noun: dog": "unsure"}
+    labels |= {"alignment": "4", "hair": "blond"}
+    words = {"gender": "", "tone": "skin tone", "tie": "tie", "object": "object: dog", "visible": "noun: dog"}
+    words |= {"prompt": "alignment", "Hair": "hair"}
+    page = visit(every_type.path)
+    begin(page)
+    n = page.locator("#bar").evaluate("bar => bar.max")
+    # Three people with four questions, and two images with three.
+    assert n == 3 * 4 + 2 * 3
+    pictures = []
+    for k in range(n):
+        if k == 7:
+            # In the middle of an image.
+            page.reload()
+            page.wait_for_selector("#rating:not([hidden])")
+        assert page.locator("#bar").evaluate("bar => bar.value") == k
+        assert f"question {k + 1} of {n}" in page.locator("#count").text_content()
+        asked = page.locator("#question").text_content()
+        (question,) = [name for word, name in words.items() if word in asked]
+        pictures.append(shown(page))
+        if by == "keyboard":
+            page.keyboard.press(keys[question])
+        else:
+            page.locator(f'[data-label="{labels[question]}"]').click()
+    page.wait_for_selector("#done:not([hidden])")
+    assert [pictures.count(image) for image in dict.fromkeys(pictures)] in ([11, 7], [7, 11])
+    assert sum(first != second for first, second in pairwise(pictures)) == 1
+    assert "alignment: 2 answers" in page.locator("#counts").text_content()
+    table = pd.read_csv(download(page, "Enter", tmp_path), dtype=str, keep_default_na=False)
+    first = ["image_id", "position", "question", "annotator", "label"]
+    assert list(table) == [*first, "probability", "source", "occupation", "prompt"]
+    assert (table["label"] == table["question"].map(labels)).all() and set(table["annotator"]) == {"ana"}
+    counts = table.groupby("question").size().to_dict()
+    assert counts == {
+        **dict.fromkeys(["", "skin tone", "tie", "hair"], 3),
+        "object: dog": 2,
+        "noun: dog": 2,
+        "alignment": 2,
+    }
+    people = table[table["question"] == ""]
+    assert sorted(zip(people["image_id"], people["position"], people["occupation"], strict=True)) == [
+        ("a.png", "1", "nurse"),
+        ("a.png", "2", "pilot"),
+        ("b.png", "1", "nurse"),
+    ]
+    # What was answered is shown again, and may be changed.
+    page.keyboard.press("b")
+    assert page.locator("[aria-pressed=true]").count() == 1
+
+
+def test_page_names_each_answer_for_screen_readers_and_fits_the_screen(visit, every_type):
+    page = visit(every_type.path)
+    begin(page)
+    named = {}
+    for size in ((1280, 900), (390, 844), (360, 640)):
+        page.set_viewport_size({"width": size[0], "height": size[1]})
+        while page.locator("#back").is_enabled():
+            page.keyboard.press("b")
+        for _ in range(18):
+            kind = page.locator("#question").text_content()
+            buttons = page.locator("#answers button")
+            named[kind] = buttons.evaluate_all("all => all.map((one) => one.ariaLabel ?? one.innerText)")
+            for button in [*buttons.all(), page.locator("#image"), page.locator("#early")]:
+                box = button.bounding_box()
+                assert box["x"] >= 0 and box["x"] + box["width"] <= size[0] and box["y"] + box["height"] <= size[1]
+            for button in buttons.all():
+                box = button.bounding_box()
+                assert box["height"] >= 44 and box["width"] >= 44
+                assert button.evaluate("one => one.scrollWidth <= one.clientWidth")
+            page.keyboard.press("ArrowRight" if page.locator("#next").is_enabled() else "1")
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+    (tone,) = {tuple(names) for kind, names in named.items() if "tone" in kind}
+    assert tone[:2] == ("Tone 1 of 10", "Tone 2 of 10") and tone[9] == "Tone 10 of 10" and len(tone) == 11
+    (fit,) = {tuple(names) for kind, names in named.items() if "prompt" in kind}
+    assert (fit[0], fit[4]) == ("1: not at all", "5: completely") and fit[5].startswith("Cannot judge")
 
 
 def test_orders_differ_between_raters_and_stay(visit, tmp_path):
@@ -163,7 +266,7 @@ def test_raters_who_share_a_browser_have_answers_of_their_own(visit, tmp_path):
 
 
 def test_hostile_ids_and_what_others_left_in_the_browser_run_nothing(visit, tmp_path):
-    rows = [[text, "generated", f"{text} o", f"{text} m"] for text in HOSTILE]
+    rows = [[text, "1", "", f"{text} m", "generated", f"{text} o"] for text in HOSTILE]
     write(tmp_path / "rate.html", 0, rows=rows)
     page = visit(tmp_path / "rate.html")
     begin(page)
@@ -186,7 +289,7 @@ def test_hostile_ids_and_what_others_left_in_the_browser_run_nothing(visit, tmp_
     assert page.locator("img").count() == 1 and page.locator("script").count() == 1
     text = download(page, "Enter", tmp_path).read_text(encoding="utf-8")
     for row in rows:
-        assert ",".join('"' + cell.replace('"', '""') + '"' for cell in row) in text
+        assert ",".join('"' + cell.replace('"', '""') + '"' for cell in [*row[:3], "ana", "female", *row[3:]]) in text
 
 
 def test_a_browser_that_keeps_nothing_says_so_and_downloads(visit, tmp_path):

@@ -19,8 +19,9 @@ from biaslab.errors import BiaslabError, InputError, ParameterError
 from biaslab.generation import generator
 from biaslab.hub.image_sources import CaptionImages
 from biaslab.pipeline import Pipeline
-from biaslab.ratings import annotated_subset, person_ratings, readers, sample
-from biaslab.runs import annotation_page
+from biaslab.ratings import annotated_subset, person_ratings, readers, sample, skill_ratings
+from biaslab.runs import annotation_page, dry_run, jobs
+from biaslab.runs.params import load
 from biaslab.settings import Settings
 
 
@@ -46,9 +47,10 @@ def data_of(page):
 
 
 def held(page):
-    """Return the rows of a page, each as a mapping, and its pictures."""
+    """Return the rows of a page, each as a mapping, and the picture of each."""
     data = data_of(page)
-    return [dict(zip(data["header"], row, strict=True)) for row in data["rows"]], data["pictures"]
+    pictures = [data["pictures"][picture] for picture, *_ in data["items"]]
+    return [dict(zip(data["header"], row, strict=True)) for row in data["rows"]], pictures
 
 
 def opened(picture):
@@ -65,11 +67,11 @@ def test_a_folder_tells_ids_occupations_and_sources(save, tmp_path, capsys):
     page = annotation_page.annotate(tmp_path / "mine", outputs=tmp_path / "out", show_faces=True)
     assert page.images == 5 and page.left_out == {"not an image": 1}
     rows, pictures = held(page)
-    found = {row["image"]: (row["source"], row["occupation"]) for row in rows}
+    found = {row["image_id"]: (row["source"], row["occupation"]) for row in rows}
     assert found["a"] == ("generated", "nurse") and found["b"] == ("generated", "pilot")
     assert found["c"] == ("generated", "all") and found["d"] == ("training", "nurse")
     assert found["e"] == ("generated", "in training") and len(found) == 5
-    of = dict(zip([row["image"] for row in rows], pictures, strict=True))
+    of = dict(zip([row["image_id"] for row in rows], pictures, strict=True))
     for name, path in (("a", "nurse/a.png"), ("d", "training/nurse/d.png")):
         np.testing.assert_array_equal(np.asarray(opened(of[name])), np.asarray(Image.open(tmp_path / "mine" / path)))
 
@@ -78,10 +80,14 @@ def test_images_of_one_name_are_called_by_their_paths(save, tmp_path):
     for name in ("doctor/1.png", "nurse/1.png", "nurse/2.png"):
         save(name)
     rows, _ = held(annotation_page.annotate(tmp_path / "mine", outputs=tmp_path))
-    assert {row["image"]: row["occupation"] for row in rows} == {"doctor/1": "doctor", "nurse/1": "nurse", "2": "nurse"}
+    assert {row["image_id"]: row["occupation"] for row in rows} == {
+        "doctor/1": "doctor",
+        "nurse/1": "nurse",
+        "2": "nurse",
+    }
     # By which a judge of ratings finds them.
-    images = CaptionImages(tmp_path / "mine", [row["image"] for row in rows])
-    assert all(images.has(row["image"]) for row in rows)
+    images = CaptionImages(tmp_path / "mine", [row["image_id"] for row in rows])
+    assert all(images.has(row["image_id"]) for row in rows)
 
 
 @pytest.mark.long
@@ -105,7 +111,7 @@ def test_training_images_are_none_of_generated_ones_however_their_folder_is_give
         annotation_page.annotate(folder, outputs=tmp_path / "out")
     assert not (tmp_path / "out").exists()
     ((row,), _) = held(annotation_page.annotate(folder, outputs=tmp_path / "out", show_faces=True))
-    assert (row["image"], row["source"], row["occupation"]) == ("face", "training", occupation)
+    assert (row["image_id"], row["source"], row["occupation"]) == ("face", "training", occupation)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links need rights on Windows")
@@ -124,13 +130,13 @@ def test_links_show_no_training_images_and_nothing_from_elsewhere(save, tmp_path
     assert "Excluded: 1 image, a link that leads out of the folder, shown with --show-faces alone." in said
     assert "Excluded: 3 images, a training image, shown with --show-faces alone." in said
     page = annotation_page.annotate(tmp_path / "mine", output=tmp_path / "page.html")
-    assert sorted(row["image"] for row in held(page)[0]) == ["a", "e"]
+    assert sorted(row["image_id"] for row in held(page)[0]) == ["a", "e"]
     # The folder itself may be a link.
     (tmp_path / "short").symlink_to(tmp_path / "mine" / "training" / "nurse")
     with pytest.raises(InputError, match="a training image"):
         annotation_page.annotate(tmp_path / "short", output=tmp_path / "page.html")
     rows, _ = held(annotation_page.annotate(tmp_path / "mine", output=tmp_path / "page.html", show_faces=True))
-    found = {row["image"]: row["source"] for row in rows}
+    found = {row["image_id"]: row["source"] for row in rows}
     training = dict.fromkeys(("b", "d", "face"), "training")
     assert found == training | dict.fromkeys("ace", "generated")
 
@@ -142,13 +148,13 @@ def test_names_that_are_alike_show_no_other_image(save, tmp_path):
     rows, (picture,) = held(annotation_page.annotate(tmp_path / "mine", outputs=tmp_path))
     assert [row["source"] for row in rows] == ["generated"] and opened(picture).size == (6, 6)
     rows, pictures = held(annotation_page.annotate(tmp_path / "mine", outputs=tmp_path, show_faces=True))
-    sizes = {row["image"]: opened(picture).size for row, picture in zip(rows, pictures, strict=True)}
+    sizes = {row["image_id"]: opened(picture).size for row, picture in zip(rows, pictures, strict=True)}
     assert sizes == {"nurse/Ren\u00e9": (6, 6), "training/nurse/Rene\u0301": (9, 9)}
 
 
 def asked(page):
-    """Return what a page asks of each of its rows."""
-    return data_of(page)["questions"]
+    """Return the words of each question of a page."""
+    return [words for _, _, words in data_of(page)["items"]]
 
 
 def test_each_person_of_a_folder_that_an_audit_takes_is_asked_about(save, tmp_path):
@@ -161,21 +167,44 @@ def test_each_person_of_a_folder_that_an_audit_takes_is_asked_about(save, tmp_pa
     assert page.path.name == "annotate-mine.html" and page.images == 3
     assert page.left_out == {"a training image, shown with --show-faces alone": 1}
     rows, pictures = held(page)
-    people = {(row["image"], row["position"]): row["occupation"] for row in rows}
+    people = {(row["image_id"], row["position"]): row["occupation"] for row in rows}
     cooks = {("cc.png", str(k)): "cooks" for k in (1, 2, 3, 4)}
     assert people == {("a.png", "1"): "nurse", ("a.png", "2"): "pilot", ("sub/b.png", "1"): "nurse", **cooks}
-    questions = {(r["image"], r["position"]): q for r, q in zip(rows, asked(page), strict=True)}
+    questions = {(r["image_id"], r["position"]): q for r, q in zip(rows, asked(page), strict=True)}
     assert questions["a.png", "2"] == "Which gender do you perceive in the person on the right?"
     assert questions["sub/b.png", "1"] == "Which gender do you perceive in the person?"
     assert questions["cc.png", "3"] == "Which gender do you perceive in the person, number 3 from the left?"
     # People of one picture stand one after the other, with that picture.
-    names = [row["image"] for row in rows]
+    names = [row["image_id"] for row in rows]
     assert sum(a != b for a, b in pairwise(names)) == 2
     assert len(set(pictures)) == 3
     # Of a sample pictures are drawn, with all of their people.
     few = held(annotation_page.annotate(f"images:{tmp_path / 'mine'}", outputs=tmp_path / "out", n=1))[0]
-    assert len({row["image"] for row in few}) == 1
-    assert len(few) == {"a.png": 2, "sub/b.png": 1, "cc.png": 4}[few[0]["image"]]
+    assert len({row["image_id"] for row in few}) == 1
+    assert len(few) == {"a.png": 2, "sub/b.png": 1, "cc.png": 4}[few[0]["image_id"]]
+
+
+def test_annotate_asks_all_questions_about_an_image_in_turn(save, tmp_path):
+    for name in ("a.png", "b.png"):
+        save(name)
+    table = "file,prompt,group,position\na.png,two at work,nurse,1\na.png,two at work,pilot,2\nb.png,one,nurse,\n"
+    (tmp_path / "mine" / "told.csv").write_text(table, encoding="utf-8")
+    (tmp_path / "q.yaml").write_text("- {name: '=hair', question: 'Hair?', answers: [dark, '=1+1'], of: person}")
+    questions = f"perceived gender,alignment,{tmp_path / 'q.yaml'}"
+    page = annotation_page.annotate(f"images:{tmp_path / 'mine'}", outputs=tmp_path, questions=questions)
+    rows, pictures = held(page)
+    assert page.images == 2 and len(data_of(page)["pictures"]) == 2
+    found = pd.DataFrame(rows).assign(picture=pictures)
+    of_a = found[found["image_id"] == "a.png"]
+    # A spreadsheet takes no name of a question for a formula.
+    assert of_a["question"].tolist() == ["", "", "alignment", "'=hair", "'=hair"]
+    assert of_a["position"].tolist() == ["1", "2", "1", "1", "2"] and of_a["picture"].nunique() == 1
+    assert of_a["occupation"].tolist() == ["nurse", "pilot", "nurse", "nurse", "pilot"]
+    assert set(of_a["prompt"]) == {"two at work"} and len(found) == 5 + 3
+    assert "How well does the image match the prompt “one”?" in asked(page)
+    save("../plain/c.png")
+    with pytest.raises(ParameterError, match="'alignment' applies to none"):
+        annotation_page.annotate(tmp_path / "plain", outputs=tmp_path, questions="alignment")
 
 
 def test_what_comes_back_judges_the_people_of_the_folder(save, tmp_path):
@@ -185,7 +214,7 @@ def test_what_comes_back_judges_the_people_of_the_folder(save, tmp_path):
     rows, _ = held(annotation_page.annotate(folder, outputs=tmp_path))
     answers = {"nurse/a.png": "female", "nurse/b.png": "unsure", "pilot/a.png": "male"}
     frame = pd.DataFrame(rows).assign(annotator="ana")
-    frame.assign(label=frame["image"].map(answers)).to_csv(tmp_path / "ratings-ana.csv", index=False)
+    frame.assign(label=frame["image_id"].map(answers)).to_csv(tmp_path / "ratings-ana.csv", index=False)
     judging = {"gender": f"annotations:{tmp_path / 'ratings-ana.csv'}"}
     settings = Settings(judging=judging, compute={"cache": str(tmp_path / "store")}, baselines=("none",))
     people = Pipeline(folder, settings, progress=False).custom.people().set_index("image_id")
@@ -201,9 +230,9 @@ def test_a_folder_of_several_models_is_rated_with_their_names(save, tmp_path):
         save(name)
     (tmp_path / "mine" / "t.csv").write_text("file,prompt,model\n1.png,one,A\n2.png,one,B\n", encoding="utf-8")
     rows, _ = held(annotation_page.annotate(f"images:{tmp_path / 'mine'}", outputs=tmp_path))
-    assert {row["image"]: row["model"] for row in rows} == {"1.png": "A", "2.png": "B"}
+    assert {row["image_id"]: row["model"] for row in rows} == {"1.png": "A", "2.png": "B"}
     ((row,), _) = held(annotation_page.annotate(f"images:{tmp_path / 'mine'}::B", outputs=tmp_path))
-    assert (row["image"], row["model"]) == ("2.png", "B")
+    assert (row["image_id"], row["model"]) == ("2.png", "B")
     with pytest.raises(InputError, match="has no images of 'C'"):
         annotation_page.annotate(f"images:{tmp_path / 'mine'}::C", outputs=tmp_path)
 
@@ -224,7 +253,7 @@ def test_files_are_decoded_and_made_anew_from_their_pixels(save, tmp_path):
     path.write_bytes(path.read_bytes() + b"<script>behind</script>")
     save("nurse/b.png", (40, 20))
     rows, pictures = held(annotation_page.annotate(tmp_path / "mine", outputs=tmp_path))
-    of = dict(zip([row["image"] for row in rows], pictures, strict=True))
+    of = dict(zip([row["image_id"] for row in rows], pictures, strict=True))
     large, small = opened(of["a"]), opened(of["b"])
     assert (large.format, large.size) == ("JPEG", (512, 354)) and "comment" not in large.info
     assert (small.format, small.size) == ("PNG", (40, 20))
@@ -360,8 +389,8 @@ def test_a_run_is_rated_by_the_ids_that_its_tables_have(run):
     made = found[found["source"] == "generated"]
     # 2 occupations, 4 templates, 2 images; 4 captions of each occupation, drawn, of which one may name both.
     ids = {f"p{t}-{job}/{k}" for t in (1, 2, 3, 4) for job in ("nurse", "doctor") for k in (0, 1)}
-    assert set(made["image"]) == ids and set(made["model"]) == {"world"}
-    assert all(row.occupation in row.image for row in made.itertuples())
+    assert set(made["image_id"]) == ids and set(made["model"]) == {"world"}
+    assert all(row.occupation in row.image_id for row in made.itertuples())
     training = found[found["source"] == "training"]
     assert len(training) in (7, 8) and set(training["model"]) == {""}
 
@@ -376,10 +405,10 @@ def test_people_alone_are_rated_as_the_judge_of_people_reads_it(run, tmp_path):
     questions = set(asked(page))
     assert all(re.fullmatch(r"Which gender do you perceive in the [A-Za-z -]+\?", text) for text in questions)
     assert len(questions) > 1 and not any("the person" in text for text in questions)
-    assert list(found) == ["image", "source", "occupation", "model", "position", "probability"]
-    assert set(found["source"]) == {"generated"} and found["image"].is_unique
+    assert list(found) == [*annotation_page.BEFORE, *annotation_page.AFTER]
+    assert set(found["source"]) == {"generated"} and found["image_id"].is_unique
     found.assign(annotator="ana", label="female").to_csv(tmp_path / "r.csv", index=False)
-    people = pd.DataFrame({"image_id": found["image"], "position": 1})
+    people = pd.DataFrame({"image_id": found["image_id"], "position": 1})
     read = person_ratings.read(tmp_path / "r.csv", people)
     assert len(people) and (read.people["label"] == "female").all() and read.n_annotators == 1
     with pytest.raises(BiaslabError, match="triplets"):
@@ -392,9 +421,9 @@ def test_both_people_of_an_image_are_asked_about(run, tmp_path):
     rows, _ = held(page)
     found = pd.DataFrame(rows)
     # Two images, everybody in them, with one probability each.
-    assert found.groupby("image").size().tolist() == [2, 2]
-    assert found.groupby("image")["position"].agg(list).tolist() == [["1", "2"]] * 2
-    assert (found.groupby("image")["probability"].nunique() == 1).all()
+    assert found.groupby("image_id").size().tolist() == [2, 2]
+    assert found.groupby("image_id")["position"].agg(list).tolist() == [["1", "2"]] * 2
+    assert (found.groupby("image_id")["probability"].nunique() == 1).all()
     questions = asked(page)
     assert all("on the left" in q for q in questions[::2]) and all("on the right" in q for q in questions[1::2])
     found.assign(annotator="ana", label="female").to_csv(tmp_path / "r.csv", index=False)
@@ -406,8 +435,61 @@ def test_both_people_of_an_image_are_asked_about(run, tmp_path):
 def test_people_by_profession_are_those_whose_prompt_names_no_gender(run):
     rows, _ = held(annotation_page.annotate(**run(), n=1000, paper="dalleval"))
     # One profession and none, two images each.
-    assert len(rows) == 4 and all(row["image"].startswith("social-person-") for row in rows)
+    assert len(rows) == 4 and all(row["image_id"].startswith("social-person-") for row in rows)
     assert Counter(row["occupation"] for row in rows)["(none)"] == 2
+
+
+OTHER = """
+run: small
+source: pipeline
+model: world
+seed: 3
+settings:
+  compute: {{cache: '{store}'}}
+  baselines: none
+  captions: {{corpus: mini, max_captions: 4000}}
+  dalleval: {{n_scenes: 2}}
+  triplets: {{n_triplets: 2, images_per_prompt: 1, single_triplet_images: 0, noun_tagger: world, objects: truth}}
+notebooks: ["dalleval/5_2_skills", "triplets/5_co_occurrence"]
+"""
+
+
+@pytest.mark.long
+def test_annotate_scenes_asks_what_their_skill_has(run, store, tmp_path):
+    given = run()
+    (tmp_path / "outputs/small/params.yaml").write_text(OTHER.format(store=store), encoding="utf-8")
+    rows, _ = held(annotation_page.annotate(**given, questions="objects,number,relation"))
+    counts = Counter((row["occupation"], row["question"]) for row in rows)
+    assert counts == {
+        **dict.fromkeys([(skill, "objects") for skill in ("object", "count", "spatial")], 2),
+        ("count", "number"): 2,
+        ("spatial", "relation"): 2,
+    }
+    # As the paper's annotations are read.
+    wide = pd.DataFrame(rows).pivot(index="image_id", columns="question", values="position").replace("1", "yes")
+    wide.assign(annotator="ana").to_csv(tmp_path / "r.csv")
+    assert (skill_ratings.read(tmp_path / "r.csv", wide.index)["correct"] == "yes").all()
+
+
+@pytest.mark.long
+def test_annotate_triplets_asks_about_objects_of_the_run_and_nouns_of_the_prompt(run, store, tmp_path):
+    given = run()
+    params = tmp_path / "outputs/small/params.yaml"
+    params.write_text(OTHER.format(store=store), encoding="utf-8")
+    nouns, _ = held(annotation_page.annotate(**given, paper="triplets", questions="object,noun"))
+    names = [r["question"].partition(": ") for r in nouns]
+    names = [{name for start, _, name in names if start == kind} for kind in ("object", "noun")]
+    # Nobody has looked for objects yet.
+    assert names[0] == names[1] and "person" in names[0]
+    assert Counter(row["occupation"] for row in nouns).keys() == {"feminine", "masculine", "neutral"}
+    (opened,) = {one.pipeline for one in dry_run.image_requests(jobs.pipelines(jobs.plan(load(params))))}
+    found = opened.triplets.objects().objects
+    rows, _ = held(annotation_page.annotate(**given, paper="triplets", questions="object"))
+    pairs = {(row["image_id"], row["question"].removeprefix("object: ")) for row in rows}
+    seen = set(found[["image_id", "object"]].itertuples(index=False, name=None))
+    assert seen <= pairs and pairs - seen <= {(r["image_id"], r["question"].partition(": ")[2]) for r in nouns}
+    with pytest.raises(ParameterError, match="'perceived gender' applies to none of these images"):
+        annotation_page.annotate(**given, paper="triplets")
 
 
 def test_images_that_are_not_there_are_not_made(run, monkeypatch, tmp_path):

@@ -13,4 +13,5 @@ from biaslab.analyses.ratings.analysis import (
     sensitivity,
     shares,
 )
+from biaslab.analyses.ratings.questions import question_shares
 from biaslab.ratings.readers import read

@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
+from biaslab.judges.annotation_questions import built_in
 from biaslab.judges.judge_labels import BLACK, DUPLICATE, ROLES, STATUSES
-from biaslab.judges.questions import FORM, question
+from biaslab.judges.questions import PERCEIVED, question
 from biaslab.papers.paired.analysis.dependence import LISTS
 from biaslab.papers.paired.analysis.means import CELL, by_cell
 from biaslab.prompts import paired as prompts
@@ -151,6 +152,7 @@ def questions(people: pd.DataFrame) -> pd.DataFrame:
     there = [at in names for at, names in zip(people["position"], places, strict=True)]
     people = people[np.array(there, dtype=bool)]
     # Tables name an occupation as the paper's results do, prompts as its lists do.
+    (form,) = (one.question for one in built_in()[PERCEIVED])
     listed = {prompts.occupation(name).occupation: name for name in prompts.stereotypes()}
 
     def ask(row: Any) -> tuple[str, str]:
@@ -159,7 +161,7 @@ def questions(people: pd.DataFrame) -> pd.DataFrame:
         phrase = f"{listed.get(row.occupation, row.occupation) if named else ''} {row.role}".strip()
         places = _ASKED_ABOUT[row.setting]
         whom = phrase, places.index(row.position) + 1, len(places)
-        return question(*whom), question(*whom, FORM)
+        return question(*whom), question(*whom, form)
 
     keys = ["model", "aspect", "setting", "position", "question", "form"]
     asked = [ask(row) for row in people.itertuples()]

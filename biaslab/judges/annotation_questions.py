@@ -1,0 +1,125 @@
+"""The questions that people are asked about images: built-in ones, and those of a user's file.
+
+Sources: paired paper, Table 6; DALL-Eval paper, section 5.2, Table 3 and appendix E; triplets paper, section 7.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from biaslab.errors import InputError, ParameterError, unknown_name
+from biaslab.judges.questions import PERCEIVED, PERSON, PLACEHOLDERS, Question, fill, place, read_questions
+from biaslab.metrics.skin_tone import MONK_SWATCHES
+
+IMAGE_KEYS = ["source", "model", "image_id"]
+"""Columns that tell an image from others."""
+UNSURE = "unsure"
+"""The label that answers any question."""
+_FILES = (".yaml", ".yml")
+
+
+@cache
+def built_in() -> dict[str, tuple[Question, ...]]:
+    """Return the built-in questions by the names that users give: each question's own, and ``attributes`` for all of
+    DALL-Eval's.
+    """
+    options = {"placeholders": PLACEHOLDERS, "reserved": ()}
+    files = [Path(__file__).with_name(f"annotation_{name}.yaml") for name in ("questions", "attributes")]
+    questions, attributes = (read_questions(file, **options) for file in files)
+    return {one.name: (one,) for one in (*questions, *attributes)} | {"attributes": tuple(attributes)}
+
+
+def find_questions(names: str = "") -> list[Question]:
+    """Return the questions of names and YAML files between commas; perceived gender where there are none.
+
+    Raises UnknownNameError: No question has such a name. InputError: A file cannot be used, or two questions have one
+    name.
+    """
+    questions: list[Question] = []
+    for name in filter(None, map(str.strip, (names or PERCEIVED).split(","))):
+        if name.endswith(_FILES):
+            questions += read_questions(name, placeholders=PLACEHOLDERS)
+        elif name in built_in():
+            questions += built_in()[name]
+        else:
+            raise unknown_name("question", name, built_in())
+    questions = list(dict.fromkeys(questions))
+    every = [one.name for one in questions]
+    if twice := [name for name in every if every.count(name) > 1]:
+        raise InputError(f"Two questions are called {twice[0]!r}; name each otherwise.")
+    return questions
+
+
+def name_objects(images: pd.DataFrame, find_nouns: Callable[[str], Sequence[str]]) -> pd.DataFrame:
+    """Return images with the nouns of their prompts, ``noun``, and with these and what they had as ``object``."""
+    by_prompt = {text: list(find_nouns(text)) for text in images["prompt"].unique() if text}
+    named = [by_prompt.get(text, []) for text in images["prompt"]]
+    detected = [names if isinstance(names, list) else [] for names in images.get("object", named)]
+    objects = [list(dict.fromkeys([*names, *more])) for names, more in zip(detected, named, strict=True)]
+    return images.assign(noun=named, object=objects)
+
+
+def ask(people: pd.DataFrame, questions: Sequence[Question]) -> pd.DataFrame:
+    """Return what is asked, image by image: rows of ``people`` for each question that applies to them.
+
+    Args:
+        people: A row for each person: :data:`IMAGE_KEYS`, picture (the image's place on the page), position (1 is the
+            leftmost; 0 of an image of no person), phrase, prompt and skill (empty where not known), object and noun
+            (lists of names, or None).
+        questions: What is asked.
+
+    Returns:
+        The rows with kind (index of the question), question (as files of annotations name it: empty for perceived
+        gender, ``object: NAME`` for one object) and words.
+
+    Raises:
+        ParameterError: A question applies to none of the images.
+    """
+    people, frames = people.assign(n=people.groupby(IMAGE_KEYS)["position"].transform("max")), []
+    for kind, one in enumerate(questions):
+        of_person = one.of == PERSON
+        rows = people[people["position"] > 0] if of_person else people.drop_duplicates(IMAGE_KEYS).assign(position=1)
+        rows = rows.assign(kind=kind, question="" if one.name == PERCEIVED else one.name)
+        for name in one.placeholders & {"object", "noun"}:
+            rows = rows.explode(name).dropna(subset=name)
+            rows["question"] = rows["question"] + ": " + rows[name]
+        rows = rows[rows["skill"].isin(one.skills)] if one.skills else rows
+        rows = rows[rows["prompt"] != ""] if "text" in one.placeholders else rows
+        if rows.empty:
+            needs = ", ".join([one.of, *sorted(one.placeholders - {"place", "phrase"}), *one.skills])
+            raise ParameterError(
+                f"The question {one.name!r} applies to none of these images, of which it needs: {needs}. Choose other "
+                "images with --paper or --subset, or other questions with --questions."
+            )
+        frames.append(rows.assign(words=[_words(one, row) for row in rows.to_dict("records")]))
+    return pd.concat(frames).sort_values("picture", kind="stable", ignore_index=True)
+
+
+def _words(one: Question, row: Mapping[str, Any]) -> str:
+    where = place(row["position"], row["n"]) if one.of == PERSON else ""
+    words = fill(one.question, {**row, "place": where, "text": row["prompt"]})
+    is_placed = not where or "place" in one.placeholders
+    return words if is_placed else f"About the person{where.rstrip(',')}: {words}"
+
+
+def describe(one: Question) -> dict[str, Any]:
+    """Return how a page asks a question: its name, hint, scale and ends, and for each answer label, text, keys (from
+    ``1``, ``0`` for the tenth; a first letter that no other answer has) and, on the Monk scale, the swatch.
+    """
+    labels = one.answers[:-1]
+    letters = [label[0].lower() for label in labels]
+    answers = []
+    for k, (label, letter) in enumerate(zip(labels, letters, strict=True)):
+        # B goes back, and U is unsure.
+        is_key = letters.count(letter) == 1 and letter in "acdefghijklmnopqrstvwxyz"
+        keys = [*([letter] if is_key else []), *([str((k + 1) % 10)] if k < 10 else [])]
+        answer = {"label": label, "text": label[0].upper() + label[1:], "keys": keys}
+        answers.append(answer | ({"swatch": MONK_SWATCHES[k]} if one.scale == "monk" else {}))
+    unsure = "Cannot judge" if one.scale == "1-5" else "Unsure"
+    answers.append({"label": UNSURE, "text": unsure, "keys": ["u"]})
+    return {"name": one.name, "hint": one.hint, "scale": one.scale, "ends": one.ends, "answers": answers}
