@@ -219,8 +219,7 @@ def judge_skin_tones(
 
     ``people`` has a row a person: image_id, x0, y0, x1, y1 (the face in pixels, NaN where there is none), position and
     phrase where known. ``name`` is ``pixels``, ``none``, ``plugin:NAME``, ``endpoint:NAME`` (then ``vision`` is that),
-    or empty: pixels of drawings, nothing of photographs (:data:`biaslab.judges.judge_labels.TONE_ON_PHOTOGRAPHS` says
-    why).
+    or empty: pixels of drawings, nothing of photographs (:mod:`biaslab.judges.photographs` has the measured error).
 
     Returns one row per row of ``people`` in its order: image_id, position (where given), the columns of
     :func:`face_tones` and judge (``tone by pixels``, its name, or ``none``). What is not read has the reason ``not

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,11 +88,10 @@ def _of_settings(settings: pd.DataFrame) -> list[str]:
         # What a package says of its judges is of both of them.
         judges = {(name, kind) for name, kind in judges if kind != "detector"}
     judged = [registry.describe(name, "limits", kind) for name, kind in sorted(judges)]
-    # How often those erred that find faces and judge gender; packages have words of their own.
-    genders = value.get("judging.gender", ())
+    genders = {*value.get("judging.gender", ())}.union(*map(json.loads, value.get("judging.extra_judges", ())))
     faces = () if all(name.startswith(ANNOTATIONS) for name in genders) else value.get("judging.faces", ())
-    erred = [photographs.face_errors(name) for name in sorted(faces) if not registry.find_plugin(name, "detector")]
-    erred += [photographs.gender_errors(name) for name in sorted(genders)]
+    roles = {"faces": faces, "gender": genders, "skin_tone": value.get("judging.skin_tone", ())}
+    erred = [photographs.describe_error(role, name) for role, names in roles.items() for name in sorted(names)]
     return list(dict.fromkeys(filter(None, [*made, *judged, *erred])))
 
 
