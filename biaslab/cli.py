@@ -377,6 +377,8 @@ def _audit(arguments: argparse.Namespace) -> int:
     settings = {"captions.corpus": arguments.corpus, "judging.annotations": arguments.annotations}
     if set_here := [name for name, value in settings.items() if value]:
         checked = checked.changed(set_here=(*checked.set_here, *set_here))
+    for sentence in audit.describe_defaults(parameters, checked.set_here):
+        print(sentence)
     return _execute(arguments, checked, print_plan=True)
 
 

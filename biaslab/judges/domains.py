@@ -13,7 +13,7 @@ from biaslab.errors import ParameterError
 from biaslab.hub import registry
 from biaslab.judges import judge_names, plugins
 from biaslab.judges.judge_names import ANNOTATIONS, FILES, GROUNDED, NONE, PLUGIN, TRUTH, VQA, WHOLE_IMAGE
-from biaslab.judges.pinned import PINNED, YUNET
+from biaslab.judges.pinned import DLIB, PINNED, YUNET
 
 
 class Role(NamedTuple):
@@ -34,7 +34,7 @@ GENDER_ROLES = (
 """Those of the settings whose judges may be vision models behind an endpoint: they are asked, and look for nothing."""
 ROLES = {
     "judging.faces": Role("finds faces", "detector", YUNET),
-    "judging.gender": Role("judges perceived gender", "clip", "ViT-L-14:openai"),
+    "judging.gender": Role("judges perceived gender", "clip", DLIB),
     "judging.extra_judges": Role("judges perceived gender", "clip", "vqa:Salesforce/blip-vqa-base"),
     "judging.skin_tone": Role("says skin tones", "", "plugin:NAME"),
     "judging.question_model": Role("answers questions of one's own", "", "endpoint:NAME"),

@@ -71,7 +71,14 @@ class Paired(Part):
     @property
     def judges(self) -> tuple[str, ...]:
         """The settings of who judges people."""
-        return ("judging.gender", *self._faces([self._pipeline.settings.judging.gender]))
+        roles = self._pipeline.clip_setting if self._role_judge else ()
+        return ("judging.gender", *roles, *self._faces([self._pipeline.settings.judging.gender]))
+
+    @property
+    def _role_judge(self) -> str:
+        """The open_clip model that compares people with phrases where it is an additional judge; empty elsewhere."""
+        gender, clip = self._pipeline.settings.judging.gender, self._pipeline.clip_judge
+        return clip if clip != gender and self._pipeline.detects_faces(gender) else ""
 
     @property
     def _looking(self) -> list[str]:
@@ -181,7 +188,11 @@ class Paired(Part):
     @cached_method
     def people(self, kind: str) -> pd.DataFrame:
         """Return the rows of :meth:`asked` with the columns of :func:`biaslab.judges.people.judge_people`."""
-        return self.judge_people(kind, self._pipeline.settings.judging.gender)
+        people = self.judge_people(kind, self._pipeline.settings.judging.gender)
+        if self._role_judge and not people["role"].any():
+            roles = ["role", "role_p"]
+            people[roles] = self.judge_people(kind, self._role_judge)[roles]
+        return people
 
     def judge_people(self, kind: str, judge: str) -> pd.DataFrame:
         """Return the same by a judge: ``vqa:NAME``, ``endpoint:NAME``, ``annotations:FILE``, or one of faces."""

@@ -193,10 +193,21 @@ class Stages:
         return self.settings.judging.skin_tone.startswith((PLUGIN, ENDPOINT))
 
     @property
+    def clip_judge(self) -> str:
+        """The first open_clip model among the judges of gender; empty without one."""
+        by, others = self.settings.judging, (*FILES, VQA, PLUGIN, ENDPOINT)
+        names = filter(None, (by.gender, *by.extra_judges))
+        return next((name for name in names if name not in PINNED and not name.startswith(others)), "")
+
+    @property
+    def clip_setting(self) -> tuple[str]:
+        """The setting that names :attr:`clip_judge`, ``judging.gender`` without one."""
+        return ("judging.gender" if self.clip_judge in ("", self.settings.judging.gender) else "judging.extra_judges",)
+
+    @property
     def has_clip(self) -> bool:
-        """Whether what judges gender, if it is named, is an open_clip model."""
-        name = self.settings.judging.gender
-        return name not in PINNED and not name.startswith((*FILES, VQA, PLUGIN, ENDPOINT))
+        """Whether an open_clip model is among the judges of gender, if any is named."""
+        return bool(self.clip_judge) or not self.settings.judging.gender
 
     @property
     def has_captions(self) -> bool:
@@ -629,16 +640,16 @@ class Stages:
     # -- embeddings ----------------------------------------------------------------------------------
 
     def image_embeddings(self, images: str | ImageSource, image_ids: Iterable[str], name: str = "") -> pd.DataFrame:
-        """Return embeddings of images by the CLIP that judges gender, or by ``inception:FILE``.
+        """Return embeddings of images by the CLIP among the judges of gender, or by ``inception:FILE``.
 
         ``images`` is one of :data:`KINDS` or a source. Columns image_id and vector (``float32``, CLIP's of length 1;
-        None where the image cannot be read). Raises MissingInputError: Gender is not judged by an open_clip model, or
+        None where the image cannot be read). Raises MissingInputError: No judge of gender is an open_clip model, or
         there are no images. UnknownNameError: There is no such kind.
         """
         source, device = self.images(images).source if isinstance(images, str) else images, self.device
         if not name:
-            name = self._clip
-            self.check_judge("judging.gender", source)
+            name = self._require_clip()
+            self.check_judge(*self.clip_setting, source, name)
         units = pd.DataFrame({"image_id": list(dict.fromkeys(image_ids))}, dtype=object)
         inputs = {"images": source.digest, "model": name, "weights": weights_digest(name)}
         stage = self.cache.stage("image_embeddings", inputs, partial(embed_images, source, name, device))
@@ -648,16 +659,16 @@ class Stages:
     def text_embeddings(self, texts: Iterable[str]) -> np.ndarray:
         """Return CLIP's embeddings of texts, ``float32 (texts, dimensions)`` of length 1, by the same model.
 
-        Raises MissingInputError: Gender is not judged by an open_clip model.
+        Raises MissingInputError: No judge of gender is an open_clip model.
         """
-        return embedder(self._clip, self.device).text_embeddings(list(texts))
+        return embedder(self._require_clip(), self.device).text_embeddings(list(texts))
 
-    @property
-    def _clip(self) -> str:
-        name = self.settings.judging.gender
-        if not name or not self.has_clip:
-            raise MissingInputError(f"Similarity takes an open_clip model; judging.gender is {name!r}.")
-        return name
+    def _require_clip(self) -> str:
+        if not self.clip_judge:
+            raise MissingInputError(
+                "Similarity takes an open_clip model, which neither judging.gender nor judging.extra_judges names."
+            )
+        return self.clip_judge
 
     # -- how stages run ------------------------------------------------------------------------------
 

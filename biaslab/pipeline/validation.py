@@ -19,9 +19,11 @@ from biaslab.captions.search import Matcher, search
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
 from biaslab.errors import BiaslabError, InputError, MissingInputError, ParameterError, name_help
 from biaslab.generation import generator
+from biaslab.hub import registry
 from biaslab.hub.image_folder import IMAGES, MIXED
 from biaslab.hub.image_sources import CaptionImages, FolderImages
 from biaslab.io import cells, model_names, reading
+from biaslab.judges import defaults
 from biaslab.judges.judge_names import FILES, GROUNDED, VQA
 from biaslab.judges.pinned import PINNED
 from biaslab.pipeline import Pipeline, dalleval, requirements
@@ -260,6 +262,8 @@ def check_models(pipeline: Pipeline, names: Collection[str]) -> list[str]:
             requirements.check_domain(use)
         except BiaslabError as error:
             without = "" if use.name else f" To do without, set it to '' (--set {use.setting}=)."
+            if use.setting in defaults.SETTINGS and use.image_domain == registry.PHOTOGRAPHS:
+                without += defaults.offline_advice(use.name)
             problems.append(requirements.problem(use, error) + without)
     # One judge may look at several kinds of images.
     return list(dict.fromkeys(problems))

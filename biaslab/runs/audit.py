@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from biaslab.errors import ParameterError, name_help
 from biaslab.hub import checkpoints, registry
 from biaslab.hub.image_folder import IMAGES, MIXED, ImageFolder
 from biaslab.io import model_names
+from biaslab.judges import defaults
 from biaslab.prompts import custom as asking
 from biaslab.runs.params import run_name
 from biaslab.schema import tables
@@ -62,8 +63,8 @@ def params_of(
     drawn = _image_domain(names[0]) == registry.DRAWINGS
     files = (_FOLDER / f"{n}.yaml" for n in ("all", preset))
     content = _merged(*(yaml.safe_load(file.read_text(encoding="utf-8")) for file in files))
-    parts = ("photographs", "pictures", "custom", "corpus", "no_corpus", "asked")
-    photographs, pictures, alone, with_corpus, without, requested = (content.pop(key) for key in parts)
+    parts = ("photographs", "custom", "corpus", "no_corpus", "asked")
+    photographs, alone, with_corpus, without, requested = (content.pop(key) for key in parts)
     notebooks = [*content["notebooks"], *(with_corpus["notebooks"] if corpus else ())]
     papers_used = dict.fromkeys(
         pattern.split("/")[0] for pattern in notebooks if pattern.split("/")[0] in tables.measuring_papers()
@@ -77,19 +78,17 @@ def params_of(
             more = " It needs captions: name them with --corpus." if needs else ""
             raise ParameterError(f"--paper is {paper!r}. {name_help(paper, papers_used)}{more}")
     chosen = (with_corpus if corpus else without)["settings"]
-    judges = {} if drawn else photographs
     if is_custom:
         # What the papers ask is not asked.
-        judges = {name: judges[name] for name in ("judging",) if name in judges}
-        content["settings"] = {}
-    settings = _merged(content["settings"], chosen, judges)
+        content["settings"] = photographs = {}
+    settings = _merged(content["settings"], chosen, {} if drawn else photographs)
+    if not drawn:
+        settings["judging"] = _default_judges(compares=not is_custom)
     if is_custom and folders:
         of_pictures = (ImageFolder(pattern.removeprefix(IMAGES)).people["prompt"] for pattern in folders)
         for paper in asking.papers_of(chain.from_iterable(of_pictures)):
             notebooks += alone["papers"][paper]["notebooks"]
             settings = _merged(settings, alone["papers"][paper]["settings"])
-    if len(folders) == len(names) and not drawn:
-        settings = _merged(settings, pictures)
     if files := {name: value for name, value in (("prompts_file", prompts), ("benchmark_file", benchmark)) if value}:
         settings["custom"] = files
     if annotations:
@@ -123,6 +122,34 @@ def params_of(
         "notebooks": notebooks,
         "jobs": 0,
     }
+
+
+def _default_judges(*, compares: bool) -> dict[str, Any]:
+    """Return the default judges of photographs by setting of the group ``judging``.
+
+    Where images and texts are compared, an open_clip model is one of them if it can be had.
+    """
+    judges: dict[str, Any] = {
+        setting.removeprefix("judging."): default.name for setting, default in defaults.choose_defaults().items()
+    }
+    if compares and judges["gender"] != defaults.CLIP and not defaults.find_problem(defaults.CLIP, "clip"):
+        judges["extra_judges"] = [defaults.CLIP]
+    return judges
+
+
+def describe_defaults(parameters: Mapping[str, Any], set_here: Collection[str]) -> list[str]:
+    """Return sentences on the default judges of a parameters file of :func:`params_of`, and why they were chosen.
+
+    ``set_here`` are the settings that a command sets, which are no defaults.
+    """
+    judging = parameters["settings"].get("judging", {})
+    if "faces" not in judging:
+        return []
+    return [
+        f"{setting} is {default.name!r} by default: {default.reason}"
+        for setting, default in defaults.choose_defaults().items()
+        if setting not in set_here
+    ]
 
 
 def models_of(names: Sequence[str]) -> list[str]:
