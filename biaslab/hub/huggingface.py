@@ -122,13 +122,6 @@ def described(name: str):
     raise AssertionError
 
 
-def is_unreachable() -> bool:
-    """Return whether the hub did not answer when this process last asked it."""
-    from huggingface_hub import constants
-
-    return constants.ENDPOINT in _silent
-
-
 def cached(repository: str) -> Path:
     """Return where a repository would be in the hub's cache on this machine."""
     from huggingface_hub import constants

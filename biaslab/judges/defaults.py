@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from biaslab.errors import BiaslabError
-from biaslab.hub import huggingface
 from biaslab.judges import lookup
-from biaslab.judges.pinned import DLIB, PINNED, YUNET, install_command
+from biaslab.judges.pinned import DLIB, YUNET, install_command
 
 CLIP = "ViT-L-14:openai"
 """The open_clip model that compares images and texts where it can be had, and classifies gender where `dlib` cannot."""
@@ -51,10 +50,8 @@ def find_problem(name: str, kind: str) -> str:
     return ""
 
 
-def offline_advice(name: str) -> str:
-    """Return which judges work without the hub, as the end of an error about a judge; empty where the hub answers."""
-    if name in PINNED or not huggingface.is_unreachable():
-        return ""
+def offline_advice() -> str:
+    """Return which judges of photographs work without the hub, and the one command that installs what they lack."""
     missing = find_problem(YUNET, "detector") or find_problem(DLIB, "clip")
     command = f" after `{install_command(DLIB)}`" if missing else ""
-    return f" Without the hub, judging.gender={DLIB} judging.faces={YUNET} work{command}."
+    return f"For photographs, judging.gender={DLIB} judging.faces={YUNET} work without the hub{command}."

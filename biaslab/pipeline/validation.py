@@ -17,9 +17,8 @@ from biaslab.captions import fetched
 from biaslab.captions.corpus import FileCorpus, open_corpus
 from biaslab.captions.search import Matcher, search
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
-from biaslab.errors import BiaslabError, InputError, MissingInputError, ParameterError, name_help
+from biaslab.errors import BiaslabError, InputError, MissingInputError, ParameterError, UnreachableHubError, name_help
 from biaslab.generation import generator
-from biaslab.hub import registry
 from biaslab.hub.image_folder import IMAGES, MIXED
 from biaslab.hub.image_sources import CaptionImages, FolderImages
 from biaslab.io import cells, model_names, reading
@@ -262,8 +261,8 @@ def check_models(pipeline: Pipeline, names: Collection[str]) -> list[str]:
             requirements.check_domain(use)
         except BiaslabError as error:
             without = "" if use.name else f" To do without, set it to '' (--set {use.setting}=)."
-            if use.setting in defaults.SETTINGS and use.image_domain == registry.PHOTOGRAPHS:
-                without += defaults.offline_advice(use.name)
+            if isinstance(error, UnreachableHubError) and use.setting in defaults.SETTINGS:
+                without += f" {defaults.offline_advice()}"
             problems.append(requirements.problem(use, error) + without)
     # One judge may look at several kinds of images.
     return list(dict.fromkeys(problems))
