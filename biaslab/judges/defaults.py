@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from biaslab.errors import BiaslabError
@@ -24,12 +25,12 @@ class Default(NamedTuple):
     """Why it was chosen, as the end of a sentence."""
 
 
-def choose_defaults() -> dict[str, Default]:
+def choose_defaults(settings: Iterable[str] = SETTINGS) -> dict[str, Default]:
     """Return by setting the first judge of photographs whose package is installed, or whose model the hub has.
 
     Where none can be had, the first: its error names the one command that installs it.
     """
-    return {setting: _choose(*candidates) for setting, candidates in _CANDIDATES.items()}
+    return {setting: _choose(*_CANDIDATES[setting]) for setting in settings}
 
 
 def _choose(kind: str, names: tuple[str, ...]) -> Default:

@@ -39,13 +39,15 @@ def params_of(
     prompts: str = "",
     benchmark: str = "",
     annotations: str = "",
+    set_here: Collection[str] = (),
 ) -> dict[str, Any]:
     """Return what a parameters file holds that audits models side by side: all else is the same for each.
 
     Pictures that are there (``images:FOLDER``), and models that are asked ``prompts`` of one's own, a file, have the
     notebooks of these alone, unless ``papers`` are named; ``benchmark`` is a file of shares to hold them against.
     ``annotations`` and ``corpus`` are the settings ``judging.annotations`` and ``captions.corpus``; without captions
-    there is no paradox. An empty ``name`` is made of models and preset.
+    there is no paradox. An empty ``name`` is made of models and preset. ``set_here`` are names of settings that a
+    command sets, of which no default is looked up.
 
     Raises:
         ParameterError: A model cannot be one, is named twice, draws where others make photographs, or a name, the
@@ -83,7 +85,7 @@ def params_of(
         content["settings"] = photographs = {}
     settings = _merged(content["settings"], chosen, {} if drawn else photographs)
     if not drawn:
-        settings["judging"] = _default_judges(compares=not is_custom)
+        settings["judging"] = _default_judges(set_here, compares=not is_custom)
     if is_custom and folders:
         of_pictures = (ImageFolder(pattern.removeprefix(IMAGES)).people["prompt"] for pattern in folders)
         for paper in asking.papers_of(chain.from_iterable(of_pictures)):
@@ -124,32 +126,26 @@ def params_of(
     }
 
 
-def _default_judges(*, compares: bool) -> dict[str, Any]:
-    """Return the default judges of photographs by setting of the group ``judging``.
+def _default_judges(set_here: Collection[str], *, compares: bool) -> dict[str, Any]:
+    """Return the default judges of photographs by setting of the group ``judging``, where a command sets none.
 
     Where images and texts are compared, an open_clip model is one of them if it can be had.
     """
-    judges: dict[str, Any] = {
-        setting.removeprefix("judging."): default.name for setting, default in defaults.choose_defaults().items()
-    }
-    if compares and judges["gender"] != defaults.CLIP and not defaults.find_problem(defaults.CLIP, "clip"):
-        judges["extra_judges"] = [defaults.CLIP]
+    chosen = defaults.choose_defaults(setting for setting in defaults.SETTINGS if setting not in set_here)
+    judges: dict[str, Any] = {setting.removeprefix("judging."): default.name for setting, default in chosen.items()}
+    if compares and judges.get("gender", defaults.CLIP) != defaults.CLIP:
+        judges |= {"extra_judges": [defaults.CLIP]} if not defaults.find_problem(defaults.CLIP, "clip") else {}
     return judges
 
 
-def describe_defaults(parameters: Mapping[str, Any], set_here: Collection[str]) -> list[str]:
-    """Return sentences on the default judges of a parameters file of :func:`params_of`, and why they were chosen.
-
-    ``set_here`` are the settings that a command sets, which are no defaults.
-    """
+def describe_defaults(parameters: Mapping[str, Any]) -> list[str]:
+    """Return sentences on the default judges of a parameters file of :func:`params_of`, and why they were chosen."""
     judging = parameters["settings"].get("judging", {})
-    if "faces" not in judging:
-        return []
-    return [
-        f"{setting} is {default.name!r} by default: {default.reason}"
-        for setting, default in defaults.choose_defaults().items()
-        if setting not in set_here
-    ]
+    chosen = defaults.choose_defaults(name for name in defaults.SETTINGS if name.removeprefix("judging.") in judging)
+    sentences = [f"{setting} is {default.name!r} by default: {default.reason}" for setting, default in chosen.items()]
+    if "extra_judges" in judging:
+        sentences.append(f"judging.extra_judges is {judging['extra_judges']} by default: it compares images and texts.")
+    return sentences
 
 
 def models_of(names: Sequence[str]) -> list[str]:

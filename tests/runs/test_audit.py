@@ -83,14 +83,17 @@ def test_default_judges_are_the_same_for_models_endpoints_and_folders(root, tmp_
 
 
 def test_audit_prints_why_default_judges_were_chosen(judges):
-    given = audit.params_of(["endpoint:dall-e-3"])
-    assert len(audit.describe_defaults(given, ())) == 2
+    def sentences(*set_here, name="endpoint:dall-e-3"):
+        return audit.describe_defaults(audit.params_of([name], set_here=set_here))
+
+    assert [text.split()[0] for text in sentences()] == [f"judging.{n}" for n in ("faces", "gender", "extra_judges")]
+    # A judge of the command's is used alone.
+    assert [text.split()[0] for text in sentences("judging.gender")] == ["judging.faces"]
     judges.add("dlib")
-    (gender,) = audit.describe_defaults(given, ("judging.faces",))
+    (gender,) = sentences("judging.faces")
     assert gender.startswith(f"judging.gender is '{defaults.CLIP}' by default: ") and gender.endswith("No dlib.")
-    assert audit.describe_defaults(given, ("judging.faces", "judging.gender")) == []
     # The world's models bring their judges.
-    assert audit.describe_defaults(audit.params_of(["mini"]), ()) == []
+    assert sentences(name="mini") == []
 
 
 @pytest.mark.parametrize(
