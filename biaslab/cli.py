@@ -375,13 +375,16 @@ def _audit(arguments: argparse.Namespace) -> int:
     from biaslab.runs import audit, params, runner
 
     names = ("preset", "name", "corpus", "papers", "prompts", "benchmark", "annotations")
-    parameters = audit.params_of(arguments.models, **{name: getattr(arguments, name) for name in names})
+    given = {name: getattr(arguments, name) for name in names}
+    parameters = audit.params_of(arguments.models, set_here=params.setting_names(arguments.overrides), **given)
     options = {name: getattr(arguments, name) for name in ("overrides", "notebooks_dir", "baselines")}
     checked = params.load(runner.PARAMS, given=parameters, **options)
     # Options without effect are refused, as with --set.
     settings = {"captions.corpus": arguments.corpus, "judging.annotations": arguments.annotations}
     if set_here := [name for name, value in settings.items() if value]:
         checked = checked.changed(set_here=(*checked.set_here, *set_here))
+    for sentence in audit.describe_defaults(parameters):
+        print(sentence)
     return _execute(arguments, checked, print_plan=True)
 
 

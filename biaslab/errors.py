@@ -31,6 +31,10 @@ class ParameterError(BiaslabError, ValueError):
     """A parameter with an unknown name, a wrong type or a value that is not allowed."""
 
 
+class UnreachableHubError(ParameterError):
+    """A model that is not on this machine, where the hub does not answer."""
+
+
 class UnknownNameError(BiaslabError, LookupError):
     """A name that is not in a list of known names."""
 

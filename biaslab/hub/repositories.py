@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from biaslab.errors import BiaslabError, ParameterError
+from biaslab.errors import BiaslabError, ParameterError, UnreachableHubError
 from biaslab.hub import huggingface, registry, safety
 from biaslab.io import reading
 
@@ -109,7 +109,7 @@ class Repository:
         except BiaslabError:
             raise
         except Exception as error:
-            raise ParameterError(_problem(self.name, self.kind, error)) from error
+            raise _problem(self.name, self.kind, error) from error
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def look_up(name: str, kind: str, where: str = "") -> Repository:
         kept = huggingface.cached(repository) / "snapshots" / commit
         says_no = (errors.RepositoryNotFoundError, errors.RevisionNotFoundError)
         if not commit or not kept.is_dir() or isinstance(error, says_no):
-            raise ParameterError(_problem(name, kind, error)) from error
+            raise _problem(name, kind, error) from error
         return Repository(name, kind, _sizes(kept), kept, repository, commit)
     files = {file.rfilename: int(file.size or 0) for file in told.siblings or ()}
     return Repository(name, kind, files, None, repository, huggingface.commit(where) or told.sha)
@@ -197,8 +197,8 @@ def read_folder(folder: str | Path, name: str, kind: str = "text-to-image") -> R
     return Repository(name, kind, _sizes(Path(folder)), Path(folder))
 
 
-def _problem(name: str, kind: str, error: BaseException) -> str:
-    """Return what is wrong with a model of the hub, and what to do, given what the hub's client raised."""
+def _problem(name: str, kind: str, error: BaseException) -> ParameterError:
+    """Return an error about a model of the hub that names what to do, given what the hub's client raised."""
     from huggingface_hub import errors
 
     # The client wraps what it met.
@@ -210,22 +210,24 @@ def _problem(name: str, kind: str, error: BaseException) -> str:
         return any(isinstance(e, of) for e in chain)
 
     if any_of(errors.GatedRepoError):
-        return (
+        return ParameterError(
             f"{name} is open only to those who accept its terms: do so on its page on the hub, log in with "
             "'hf auth login' and run again."
         )
     if any_of(errors.RevisionNotFoundError):
         repository, revision = huggingface.on_hub(name)
-        return f"{repository} has no revision {revision!r} on the hub. Name a branch, a tag or a commit of it."
+        return ParameterError(
+            f"{repository} has no revision {revision!r} on the hub. Name a branch, a tag or a commit of it."
+        )
     if any_of(errors.RepositoryNotFoundError):
         asked = huggingface.on_hub(name)[0] if huggingface.file_on_hub(name) else name
         here = f"There is no file {name!r} here. " if asked != name else ""
-        return (
+        return ParameterError(
             f"{here}The hub has no model {asked!r}, or it is private. {registry.near_help(asked, kind)}A name on the "
             "hub is made of owner and name, as in the address of the model's page."
         )
     reason = " ".join(str(chain[-1]).split()) or type(chain[-1]).__name__
-    return (
+    return UnreachableHubError(
         f"{name} is not on this machine and cannot be fetched from the hub ({reason:.200}). Run once with a network, "
         "or give a folder that holds the model."
     )

@@ -33,7 +33,7 @@ SIDE = 416
 an image of 1,024 it takes for several."""
 MIN_SCORE = 0.6
 """YuNet's own least score: at this one and :data:`SIDE` it counts best, of those tried, the faces of the pictures that
-``benchmarks/faces_of_photographs.py`` measures it on."""
+``benchmarks/judges_of_photographs.py`` measures it on."""
 # Of two boxes of YuNet's that share more than this part of their union, the better one counts, as OpenCV has it.
 _YUNET_COVERS = 0.3
 # Pixels of both sides that YuNet is given at least, the rest in black, as OpenCV itself fills up to multiples of 32: of

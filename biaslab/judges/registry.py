@@ -53,7 +53,7 @@ class Role(NamedTuple):
 
 JUDGES = {
     "judging.faces": Role("detects faces", FACES, "yunet"),
-    "judging.gender": Role("classifies perceived gender", GENDER, "ViT-L-14:openai"),
+    "judging.gender": Role("classifies perceived gender", GENDER, "dlib"),
     "judging.extra_judges": Role("classifies perceived gender", GENDER, "vqa:Salesforce/blip-vqa-base"),
     "judging.skin_tone": Role("estimates skin tones", TONES, "plugin:NAME"),
     "judging.question_model": Role("answers questions", QUESTIONS, "endpoint:NAME"),

@@ -215,7 +215,7 @@ class NoTones(Judge):
 def default_judge(image_domain: str) -> str:
     """Return the name of the judge where the settings give none: pixels for drawings, none for photographs.
 
-    :data:`biaslab.judges.judge_labels.TONE_ON_PHOTOGRAPHS` gives the reason.
+    :mod:`biaslab.judges.photographs` has the measured error.
     """
     return PIXELS if image_domain == hub.DRAWINGS else NOT_READ
 

@@ -67,7 +67,14 @@ class Paired(Part):
     @property
     def judges(self) -> tuple[str, ...]:
         """The settings of who judges people."""
-        return ("judging.gender", *self._faces([self._pipeline.gender_judge]))
+        roles = self._pipeline.clip_setting if self._role_judge else ()
+        return ("judging.gender", *roles, *self._faces([self._pipeline.gender_judge]))
+
+    @property
+    def _role_judge(self) -> Judge | None:
+        """The open_clip model that compares people with phrases where it is an additional judge; None elsewhere."""
+        gender, clip = self._pipeline.gender_judge, self._pipeline.clip_judge
+        return clip if gender and gender.needs_faces and clip is not gender else None
 
     @property
     def has_judges(self) -> bool:
@@ -172,7 +179,11 @@ class Paired(Part):
     @cached_method
     def people(self, kind: str) -> pd.DataFrame:
         """Return the rows of :meth:`requested_people` with judgements of :func:`biaslab.judges.people.judge_people`."""
-        return self.judge_people(kind, self._pipeline.gender_judge)
+        people = self.judge_people(kind, self._pipeline.gender_judge)
+        if self._role_judge and not people["role"].any():
+            roles = ["role", "role_p"]
+            people[roles] = self.judge_people(kind, self._role_judge)[roles]
+        return people
 
     def judge_people(self, kind: str, judge: Judge) -> pd.DataFrame:
         """Return the same by another judge of perceived gender."""

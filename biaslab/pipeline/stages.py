@@ -218,9 +218,19 @@ class Stages:
         return hasattr(self.judge("judging.skin_tone"), "tones")
 
     @property
+    def clip_judge(self) -> Judge | None:
+        """The first judge of gender that also embeds images and texts, such as an open_clip model."""
+        return next((judge for judge in self.gender_judges if hasattr(judge, "embed")), None)
+
+    @property
+    def clip_setting(self) -> tuple[str]:
+        """The setting that names :attr:`clip_judge`, ``judging.gender`` without one."""
+        return ("judging.gender" if self.clip_judge in (None, self.gender_judge) else "judging.extra_judges",)
+
+    @property
     def has_clip(self) -> bool:
-        """Whether the judge of perceived gender, if there is one, also embeds images and texts."""
-        return self.gender_judge is None or hasattr(self.gender_judge, "embed")
+        """Whether an open_clip model is among the judges of gender, if any is named."""
+        return self.clip_judge is not None or self.gender_judge is None
 
     @property
     def has_captions(self) -> bool:
@@ -641,30 +651,29 @@ class Stages:
     def image_embeddings(
         self, images: str | ImageSource, image_ids: Iterable[str], judge: Judge | None = None
     ) -> pd.DataFrame:
-        """Return embeddings of images, by default by the open_clip model that judges gender.
+        """Return embeddings of images, by default by :attr:`clip_judge`.
 
         ``images`` is one of :data:`KINDS` or a source. Columns image_id and vector (``float32``, CLIP's of length 1;
-        None where the image cannot be read). Raises MissingInputError: Gender is not judged by an open_clip model, or
+        None where the image cannot be read). Raises MissingInputError: No judge of gender is an open_clip model, or
         there are no images. UnknownNameError: There is no such kind.
         """
         source = self.images(images).source if isinstance(images, str) else images
-        judge = judge or self.check_judge("judging.gender", source, self._clip)
+        judge = judge or self.check_judge(*self.clip_setting, source, self._require_clip())
         return self.run(similarity.embed_images, source, image_ids, judge)
 
     def text_embeddings(self, texts: Iterable[str]) -> np.ndarray:
         """Return CLIP's embeddings of texts, ``float32 (texts, dimensions)`` of length 1, by the same model.
 
-        Raises MissingInputError: Gender is not judged by an open_clip model.
+        Raises MissingInputError: No judge of gender is an open_clip model.
         """
-        return self._clip.classifier.text_embeddings(list(texts))
+        return self._require_clip().classifier.text_embeddings(list(texts))
 
-    @property
-    def _clip(self) -> Judge:
-        judge = self.gender_judge
-        if judge is None or not self.has_clip:
-            name = self.settings.judging.gender
-            raise MissingInputError(f"Similarity takes an open_clip model; judging.gender is {name!r}.")
-        return judge
+    def _require_clip(self) -> Judge:
+        if self.clip_judge is None:
+            raise MissingInputError(
+                "Similarity takes an open_clip model, which neither judging.gender nor judging.extra_judges names."
+            )
+        return self.clip_judge
 
     # -- how stages run ------------------------------------------------------------------------------
 

@@ -17,11 +17,12 @@ from biaslab.captions import fetched
 from biaslab.captions.corpus import FileCorpus, open_corpus
 from biaslab.captions.search import Matcher, search
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
-from biaslab.errors import BiaslabError, InputError, MissingInputError, ParameterError, name_help
+from biaslab.errors import BiaslabError, InputError, MissingInputError, ParameterError, UnreachableHubError, name_help
 from biaslab.generation import generator
 from biaslab.hub.image_folder import IMAGES, MIXED
 from biaslab.hub.image_sources import CaptionImages, FolderImages
 from biaslab.io import cells, model_names, reading
+from biaslab.judges import defaults
 from biaslab.judges import registry as judging
 from biaslab.pipeline import Pipeline, dalleval, requirements
 from biaslab.pipeline.stages import PROMPT_SETS, check_search_result, image_ids
@@ -253,6 +254,8 @@ def check_models(pipeline: Pipeline, names: Collection[str]) -> list[str]:
             requirements.check_domain(use, pipeline)
         except BiaslabError as error:
             without = "" if use.name else f" To do without, set it to '' (--set {use.setting}=)."
+            if isinstance(error, UnreachableHubError) and use.setting in defaults.SETTINGS:
+                without += f" {defaults.offline_advice()}"
             problems.append(requirements.problem(use, error) + without)
     # One judge may look at several kinds of images.
     return list(dict.fromkeys(problems))

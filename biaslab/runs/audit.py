@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from biaslab.errors import ParameterError, name_help
 from biaslab.hub import checkpoints, registry
 from biaslab.hub.image_folder import IMAGES, MIXED, ImageFolder
 from biaslab.io import model_names
+from biaslab.judges import defaults
 from biaslab.prompts import custom as asking
 from biaslab.runs.params import run_name
 from biaslab.schema import tables
@@ -38,13 +39,15 @@ def params_of(
     prompts: str = "",
     benchmark: str = "",
     annotations: str = "",
+    set_here: Collection[str] = (),
 ) -> dict[str, Any]:
     """Return what a parameters file holds that audits models side by side: all else is the same for each.
 
     Pictures that are there (``images:FOLDER``), and models that are asked ``prompts`` of one's own, a file, have the
     notebooks of these alone, unless ``papers`` are named; ``benchmark`` is a file of shares to hold them against.
     ``annotations`` and ``corpus`` are the settings ``judging.annotations`` and ``captions.corpus``; without captions
-    there is no paradox. An empty ``name`` is made of models and preset.
+    there is no paradox. An empty ``name`` is made of models and preset. ``set_here`` are names of settings that a
+    command sets, of which no default is looked up.
 
     Raises:
         ParameterError: A model cannot be one, is named twice, draws where others make photographs, or a name, the
@@ -62,8 +65,8 @@ def params_of(
     drawn = _image_domain(names[0]) == registry.DRAWINGS
     files = (_FOLDER / f"{n}.yaml" for n in ("all", preset))
     content = _merged(*(yaml.safe_load(file.read_text(encoding="utf-8")) for file in files))
-    parts = ("photographs", "pictures", "custom", "corpus", "no_corpus", "asked")
-    photographs, pictures, alone, with_corpus, without, requested = (content.pop(key) for key in parts)
+    parts = ("photographs", "custom", "corpus", "no_corpus", "asked")
+    photographs, alone, with_corpus, without, requested = (content.pop(key) for key in parts)
     notebooks = [*content["notebooks"], *(with_corpus["notebooks"] if corpus else ())]
     papers_used = dict.fromkeys(
         pattern.split("/")[0] for pattern in notebooks if pattern.split("/")[0] in tables.measuring_papers()
@@ -77,19 +80,17 @@ def params_of(
             more = " It needs captions: name them with --corpus." if needs else ""
             raise ParameterError(f"--paper is {paper!r}. {name_help(paper, papers_used)}{more}")
     chosen = (with_corpus if corpus else without)["settings"]
-    judges = {} if drawn else photographs
     if is_custom:
         # What the papers ask is not asked.
-        judges = {name: judges[name] for name in ("judging",) if name in judges}
-        content["settings"] = {}
-    settings = _merged(content["settings"], chosen, judges)
+        content["settings"] = photographs = {}
+    settings = _merged(content["settings"], chosen, {} if drawn else photographs)
+    if not drawn:
+        settings["judging"] = _default_judges(set_here, compares=not is_custom)
     if is_custom and folders:
         of_pictures = (ImageFolder(pattern.removeprefix(IMAGES)).people["prompt"] for pattern in folders)
         for paper in asking.papers_of(chain.from_iterable(of_pictures)):
             notebooks += alone["papers"][paper]["notebooks"]
             settings = _merged(settings, alone["papers"][paper]["settings"])
-    if len(folders) == len(names) and not drawn:
-        settings = _merged(settings, pictures)
     if files := {name: value for name, value in (("prompts_file", prompts), ("benchmark_file", benchmark)) if value}:
         settings["custom"] = files
     if annotations:
@@ -123,6 +124,28 @@ def params_of(
         "notebooks": notebooks,
         "jobs": 0,
     }
+
+
+def _default_judges(set_here: Collection[str], *, compares: bool) -> dict[str, Any]:
+    """Return the default judges of photographs by setting of the group ``judging``, where a command sets none.
+
+    Where images and texts are compared, an open_clip model is one of them if it can be had.
+    """
+    chosen = defaults.choose_defaults(setting for setting in defaults.SETTINGS if setting not in set_here)
+    judges: dict[str, Any] = {setting.removeprefix("judging."): default.name for setting, default in chosen.items()}
+    if compares and judges.get("gender", defaults.CLIP) != defaults.CLIP:
+        judges |= {"extra_judges": [defaults.CLIP]} if not defaults.find_problem(defaults.CLIP) else {}
+    return judges
+
+
+def describe_defaults(parameters: Mapping[str, Any]) -> list[str]:
+    """Return sentences on the default judges of a parameters file of :func:`params_of`, and why they were chosen."""
+    judging = parameters["settings"].get("judging", {})
+    chosen = defaults.choose_defaults(name for name in defaults.SETTINGS if name.removeprefix("judging.") in judging)
+    sentences = [f"{setting} is {default.name!r} by default: {default.reason}" for setting, default in chosen.items()]
+    if "extra_judges" in judging:
+        sentences.append(f"judging.extra_judges is {judging['extra_judges']} by default: it compares images and texts.")
+    return sentences
 
 
 def models_of(names: Sequence[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ LIMITS = (
     "which differences are harmful, and to whom.",
 )
 # The settings that name the judges of people.
-_JUDGES = ("judging.faces", "judging.gender")
+_JUDGES = ("judging.faces", "judging.gender", "judging.extra_judges", "judging.skin_tone")
 
 
 def limits_of_run(
@@ -79,16 +80,18 @@ def limits_of_run(
 
 def _of_settings(settings: pd.DataFrame) -> list[str]:
     """Return what is to be said of those that make the images and judge them, as the pipeline's settings name them."""
-    value = settings.groupby("setting")["set_to"].agg(set)
+    value = settings.groupby("setting")["set_to"].agg(set).to_dict()
     made = [registry.describe(name, "limits") for name in sorted(value.get("model", ()))]
-    judges = {key: [parse(name, key) for name in sorted(value.get(key, ()))] for key in _JUDGES}
-    genders = [judge for judge in judges["judging.gender"] if judge.needs_images]
-    faces = judges["judging.faces"] if any(judge.needs_faces for judge in judges["judging.gender"]) else []
+    value["judging.extra_judges"] = set().union(*map(json.loads, value.get("judging.extra_judges", ())))
+    judges = {key: [parse(name, key) for name in sorted(filter(None, value.get(key, ())))] for key in _JUDGES}
+    genders, faces = judges["judging.gender"], judges["judging.faces"]
     # A package states the limits of its judges in words of its own, and of both together.
     described = [*genders, *([] if any(judge.is_charged for judge in genders) else faces)]
     judged = [registry.describe(judge.name, "limits", judge.kind) for judge in described]
-    erred = [photographs.face_errors(judge.name) for judge in faces if not registry.find_plugin(judge.name, judge.kind)]
-    erred += [photographs.gender_errors(judge.name) for judge in genders]
+    genders = [*genders, *judges["judging.extra_judges"]]
+    faces = faces if any(judge.needs_images for judge in genders) else []
+    roles = {"faces": faces, "gender": genders, "skin_tone": judges["judging.skin_tone"]}
+    erred = [photographs.describe_error(role, judge.name) for role, named in roles.items() for judge in named]
     return list(dict.fromkeys(filter(None, [*made, *judged, *erred])))
 
 

@@ -179,7 +179,7 @@ def load(
         given = dict(given)
     brought = (folder / "notebooks" for folder in plugins.notebook_folders().values())
     available = find_notebooks(notebooks_dir or _notebooks_dir(path), *brought)
-    names = [text.partition("=")[0].strip().removeprefix("settings.") for text in overrides]
+    names = setting_names(overrides)
     old_names.check("settings", names, "--set")
     set_here = _overrides(overrides, given, available)
     given |= set_here
@@ -378,6 +378,11 @@ def read_yaml(path: Path) -> dict:
 
 
 _OF_A_MODEL = re.compile(r"(?:settings\.)?models\.(.+)\.(\w+)\.(\w+)")
+
+
+def setting_names(overrides: Sequence[str]) -> list[str]:
+    """Return the names in values of ``--set``, such as ``generation.steps`` of ``generation.steps=20``."""
+    return [text.partition("=")[0].strip().removeprefix("settings.") for text in overrides]
 
 
 def _overrides(texts: Sequence[str], given: dict, available: list[Notebook]) -> dict[str, Any]:

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import tiny_repositories as tiny
+from biaslab.judges.judge_names import WHOLE_IMAGE
 from PIL import Image
 
 from biaslab import cli
 from biaslab.execution import kernels
-from biaslab.judges.judge_names import WHOLE_IMAGE
 from biaslab.judges.pinned import PINNED, YUNET
 from biaslab.prompts import paired
 from biaslab.runs import params
@@ -105,7 +105,7 @@ def test_an_audit_by_name(root, tmp_path, monkeypatch):
     assert said(record) == {}
     assert record["status"] == "ok"
     # What it made images with, and who judged them, to the commit.
-    named = {tiny.SD14, tiny.VQA, tiny.DETR, tiny.SEGFORMER}
+    named = {tiny.SD14, tiny.VQA, tiny.DETR, tiny.SEGFORMER, tiny.CLIP_L}
     assert named <= set(record["commits"])
     assert all(re.fullmatch("[0-9a-f]{40}", commit) for commit in record["commits"].values())
 
@@ -116,7 +116,8 @@ def test_skin_tones_need_no_answers_to_questions(root, tmp_path, monkeypatch, st
     monkeypatch.setattr(stocked_for_all.repositories[tiny.DETR], "closed", "private")
     words = ["audit", tiny.SD14, "--preset", "quick", "--paper", "dalleval"]
     left_out = {"dalleval.vqa": "", "dalleval.detector": ""}
-    record = ran(root, tmp_path, words, IMAGES | dotted("dalleval") | FACES | left_out)
+    gender = {"judging.gender": "ViT-L-14:openai"}
+    record = ran(root, tmp_path, words, IMAGES | dotted("dalleval") | FACES | left_out | gender)
     assert record["status"] == "ok"
     assert said(record).keys() == {f"dalleval/{n}" for n in ("4_1_paintskills", "5_2_skills", "5_3_attributes")}
     assert all("names nothing that" in why for why in said(record).values())

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from biaslab.errors import MissingInputError
+from biaslab.judges import pinned
 from biaslab.judges.pinned import PINNED
 
 
@@ -14,7 +15,7 @@ def needs(name: str) -> None:
     """Skip the test where the package is not installed that has the file behind a name."""
     pin = PINNED[name]
     if importlib.util.find_spec(pin.module) is None:
-        pytest.skip(f"the package {pin.module} is not installed: {pin.install}")
+        pytest.skip(f"the package {pin.module} is not installed: {pinned.install_command(name)}")
 
 
 def benchmark(root: Path, name: str):

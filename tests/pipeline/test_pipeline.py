@@ -14,7 +14,7 @@ from PIL import Image
 from tqdm import tqdm
 
 from biaslab.captions.embeddings import Encoder
-from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError
+from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError, UnreachableHubError
 from biaslab.hub import registry
 from biaslab.papers.paradox import measure
 from biaslab.pipeline import Pipeline, Settings, requirements, stages, validation
@@ -163,6 +163,23 @@ def test_paths_in_settings_do_not_depend_on_the_folder(tmp_path, monkeypatch):
     assert Pipeline("owner/name", Settings()).label == "owner/name"
 
 
+@pytest.mark.parametrize(
+    ("gender", "extra_judges", "judge", "setting"),
+    [
+        ("ViT-L-14:openai", ("ViT-B-32:openai",), "ViT-L-14:openai", "judging.gender"),
+        ("dlib", ("annotations:a.csv", "ViT-B-32:openai"), "ViT-B-32:openai", "judging.extra_judges"),
+        ("", ("mini-clip",), "mini-clip", "judging.extra_judges"),
+        ("fairface:f.safetensors", ("vqa:a/b", "plugin:c", "endpoint:d"), "", "judging.gender"),
+    ],
+)
+def test_images_and_texts_are_compared_by_an_open_clip_model_among_the_judges(gender, extra_judges, judge, setting):
+    p = Pipeline("owner/name", Settings(judging={"gender": gender, "extra_judges": extra_judges}))
+    assert (p.clip_judge, p.clip_setting, p.has_clip) == (judge, (setting,), bool(judge))
+    if not judge:
+        with pytest.raises(MissingInputError, match=r"neither judging\.gender nor judging\.extra_judges names"):
+            p.text_embeddings(["a photo"])
+
+
 # -- stages ----------------------------------------------------------------------------------------------
 
 
@@ -289,6 +306,17 @@ def test_what_is_wrong_with_judges_is_told_together(fake):
     with pytest.raises(ParameterError, match=r"^2 things are missing, and nothing was started:\n  - .*gone"):
         given = Settings.from_mapping({"captions": {"corpus": "mini"}, "judging": gone})
         validation.check_work(Pipeline("mini", given), {"paradox_percent_female"})
+
+
+def test_judge_behind_an_unreachable_hub_is_refused_with_judges_that_work_without(monkeypatch):
+    def look_up(use, pipeline):
+        raise UnreachableHubError(f"{use.name} cannot be fetched.")
+
+    monkeypatch.setattr(validation.requirements, "look_up", look_up)
+    judging = {"faces": "owner/detector", "gender": "ViT-L-14:openai"}
+    problems = validation.check_models(Pipeline("owner/name", Settings(judging=judging)), {"paired_percent_female"})
+    advised = {text.partition(":")[0]: "judging.gender=dlib judging.faces=yunet work" in text for text in problems}
+    assert advised == {"model": False, "judging.faces": True, "judging.gender": True}
 
 
 def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypatch):

@@ -466,3 +466,26 @@ def test_images_that_were_never_made_are_nobodys_failure(bought):
     kept = measure.images(mine).set_index("image_id")
     assert (kept.loc[list(rejected), "status"] == "rejected").all()
     assert kept["n_tokens_truncated"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("gender", "roles"),
+    [
+        # A judge without texts cannot compare people with phrases; annotators see no faces.
+        ("dlib", ["correct", "correct"]),
+        ("annotations:a.csv", ["", ""]),
+        ("ViT-B-32:openai", ["", ""]),
+    ],
+)
+def test_order_of_people_is_judged_by_an_additional_open_clip_model(monkeypatch, gender, roles):
+    def judge_people(self, kind, judge):
+        other = judge == "ViT-L-14:openai"
+        people = {"gender": "male" if other else "female", "role": "correct" if other else "", "role_p": 1.0}
+        return pd.DataFrame([people] * 2)
+
+    monkeypatch.setattr("biaslab.pipeline.paired.Paired.judge_people", judge_people)
+    settings = Settings(judging={"faces": "yunet", "gender": gender, "extra_judges": ("ViT-L-14:openai",)})
+    part = Pipeline("owner/name", settings, progress=False).paired
+    people = part.people("paired")
+    assert list(people["role"]) == roles and set(people["gender"]) == {"female"}
+    assert ("judging.extra_judges" in part.judges) == ("correct" in roles)

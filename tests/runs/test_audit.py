@@ -4,9 +4,11 @@ import re
 import shutil
 
 import pytest
+from PIL import Image
 
 from biaslab import cli, redact
 from biaslab.errors import BiaslabError, ParameterError
+from biaslab.judges import defaults
 from biaslab.pipeline import Pipeline, Settings, validation
 from biaslab.runs import audit, dry_run, jobs, params, runner
 from biaslab.study import sources
@@ -20,6 +22,14 @@ def checked(root, *names, overrides=(), **how):
     return params.load(runner.PARAMS, given=asked, overrides=overrides, notebooks_dir=root / "notebooks")
 
 
+@pytest.fixture
+def judges(monkeypatch):
+    """Return a set of default judges that cannot be had."""
+    missing = set()
+    monkeypatch.setattr(defaults, "find_problem", lambda name, kind: f"No {name}." if name in missing else "")
+    return missing
+
+
 @pytest.mark.parametrize(
     ("names", "preset", "corpus"),
     [
@@ -28,7 +38,7 @@ def checked(root, *names, overrides=(), **how):
         (("CompVis/stable-diffusion-v1-4",), "standard", "mini"),
     ],
 )
-def test_every_preset_is_a_file_that_runs_take(root, preset, names, corpus):
+def test_every_preset_is_a_file_that_runs_take(root, judges, preset, names, corpus):
     found = checked(root, *names, preset=preset, corpus=corpus)
     settings = Pipeline(names[0], Settings.from_mapping(found.values["settings"])).settings
     assert (found.values["model"], settings.baseline_models) == (names[0], names[1:])
@@ -54,6 +64,36 @@ def test_the_papers_size_is_that_of_the_papers(root):
     assert world.texts("generated")["n_images"].sum() == 124_000
     # As params/paired-endpoint.yaml counts the paper's design.
     assert world.paired.n_images() == 2738
+
+
+@pytest.mark.parametrize("name", ["CompVis/stable-diffusion-v1-4", "endpoint:dall-e-3", "images:photos"])
+def test_default_judges_are_the_same_for_models_endpoints_and_folders(root, tmp_path, monkeypatch, judges, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos" / "nurse").mkdir(parents=True)
+    Image.new("RGB", (8, 8)).save(tmp_path / "photos" / "nurse" / "a.png")
+    for missing, gender in (((), "dlib"), (("dlib",), defaults.CLIP)):
+        judges.update(missing)
+        given = audit.params_of([name])
+        # Papers compare images and texts by an open_clip model; a folder of images has no texts.
+        compares = gender == "dlib" and not name.startswith("images:")
+        more = {"extra_judges": [defaults.CLIP]} if compares else {}
+        assert given["settings"]["judging"] == {"faces": "yunet", "gender": gender} | more
+    judges.update({"dlib", defaults.CLIP})
+    assert audit.params_of([name])["settings"]["judging"] == {"faces": "yunet", "gender": "dlib"}
+
+
+def test_audit_prints_why_default_judges_were_chosen(judges):
+    def sentences(*set_here, name="endpoint:dall-e-3"):
+        return audit.describe_defaults(audit.params_of([name], set_here=set_here))
+
+    assert [text.split()[0] for text in sentences()] == [f"judging.{n}" for n in ("faces", "gender", "extra_judges")]
+    # A judge of the command's is used alone.
+    assert [text.split()[0] for text in sentences("judging.gender")] == ["judging.faces"]
+    judges.add("dlib")
+    (gender,) = sentences("judging.faces")
+    assert gender.startswith(f"judging.gender is '{defaults.CLIP}' by default: ") and gender.endswith("No dlib.")
+    # The world's models bring their judges.
+    assert sentences(name="mini") == []
 
 
 @pytest.mark.parametrize(

@@ -70,21 +70,23 @@ def test_a_judge_that_a_package_brings_says_its_limits(tmp_path, model):
     assert not any(said in text for text in of(tmp_path))
 
 
-def test_what_was_measured_of_judges_of_photographs_stands_there_or_that_nothing_was(tmp_path):
+def test_caveats_state_the_measured_error_of_each_judge_or_that_it_is_unknown(tmp_path):
     def judged(**others):
         named = {f"judging.{setting}": name for setting, name in others.items()}
         given(tmp_path, pipeline_settings=settings("CompVis/stable-diffusion-v1-4", **named))
         return of(tmp_path)
 
-    faces, gender = judged(faces="yunet", gender="dlib")
-    assert "`yunet` counted 18 of 19 images of groups correctly within one face" in faces
-    assert "An image where it sees two of four people passes as a pair." in faces
-    assert "`dlib` was right about 56 of the 57 people of whom it was sure" in gender
-    (faces,) = judged(faces="hustvl/yolos-tiny", gender="ViT-L-14:openai")
-    assert "How well the face detector `hustvl/yolos-tiny` counts faces in photographs was not measured." in faces
-    # Where annotators judge no face is looked for, and all faces count where the whole image is one.
+    faces, gender, tone = judged(faces="yunet", gender="dlib", skin_tone="pixels")
+    assert "In 18 of 19 images of several people its count was within one face" in faces
+    assert "`dlib` agreed with both annotators about 56 of the 57 people" in gender
+    assert "skin-tone estimator `pixels` agreed" in tone
+    texts = judged(faces="hustvl/yolos-tiny", gender="dlib", extra_judges='["ViT-L-14:openai", "annotations:a.csv"]')
+    unknown = [text for text in texts if text.startswith("No error rate of the ")]
+    assert [text.split("`")[1] for text in unknown] == ["hustvl/yolos-tiny", "ViT-L-14:openai"] and len(texts) == 3
+    # Annotators need no face detector, and all faces count where the whole image is one.
     assert judged(faces="yunet", gender="annotations:people.csv") == []
-    assert judged(faces="whole image", gender="ViT-L-14:openai") == []
+    (gender,) = judged(faces="whole image", gender="ViT-L-14:openai")
+    assert "gender classifier `ViT-L-14:openai`" in gender
 
 
 def test_printed_rows_are_told_by_their_numbers():

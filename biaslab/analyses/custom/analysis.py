@@ -20,12 +20,13 @@ from biaslab import stats
 from biaslab.analyses import precision
 from biaslab.analyses.custom.headlines import headlines
 from biaslab.io.plaintext import normalize
+from biaslab.judges import photographs
 from biaslab.judges.judge_labels import (
     DUPLICATE,
     JUDGED,
+    PIXELS,
     STATUSES,
     TONE_OF_PHOTOGRAPHS,
-    TONE_ON_PHOTOGRAPHS,
     UNCERTAIN,
     UNCLEAR,
 )
@@ -424,7 +425,8 @@ def tones(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
             n_images = subset.loc[tone.notna(), "image_id"].nunique()
             rows.append([model, group, mean.value, *limits, mean.n, n_images, len(subset), unread, by])
     table = tables.make_table(rows, "custom_tones")
-    return table.assign(tone_error=np.where(table["tone_judge"] == TONE_OF_PHOTOGRAPHS, TONE_ON_PHOTOGRAPHS, ""))
+    error = photographs.describe_error("skin_tone", PIXELS)
+    return table.assign(tone_error=np.where(table["tone_judge"] == TONE_OF_PHOTOGRAPHS, error, ""))
 
 
 def wide_answers(people: pd.DataFrame, person_answers: pd.DataFrame | None = None) -> pd.DataFrame:

@@ -407,11 +407,11 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
 
     R-precision is the expectation over all choices of 99 other captions. Captioning metrics compare what a model says
     of an image with its captions; their null expectation is what sentences about other images get. FID and KID are on
-    the features of the CLIP model that judges gender, and on Inception-v3's where its weights are given; their null
-    expectation is that of two random halves of the images behind the captions, and they are of as many images (Chong &
-    Forsyth 2020). Intervals (95 %) draw the captions of an occupation together. Those of R-precision and captioning
-    cover 94 to 97 %, and those of KID with 12, 20 or 40 occupations 92 to 98 %, or more where images do not differ.
-    Those of FID cover what as many images give on average, not FID's limit at many images
+    the features of the CLIP model among the judges of gender, and on Inception-v3's where its weights are given; their
+    null expectation is that of two random halves of the images behind the captions, and they are of as many images
+    (Chong & Forsyth 2020). Intervals (95 %) draw the captions of an occupation together. Those of R-precision and
+    captioning cover 94 to 97 %, and those of KID with 12, 20 or 40 occupations 92 to 98 %, or more where images do not
+    differ. Those of FID cover what as many images give on average, not FID's limit at many images
     (``benchmarks/coverage_skills.py``).
     """
     return _image_quality(pipeline).copy()
@@ -423,12 +423,12 @@ def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
     sets = {"generated": (made, requests["image_id"])}
     if real is not None:
         sets["captioned"] = (real, requests["real_id"])
-    groups, rows, vectors, compares = requests["group"].to_numpy(str), [], {}, pipeline.settings.judging.gender
-    if compares and pipeline.has_clip:
+    groups, rows, vectors = requests["group"].to_numpy(str), [], {}
+    if pipeline.clip_judge:
         texts = pipeline.text_embeddings(requests["text"])
         vectors = {name: _vectors(pipeline, *of) for name, of in sets.items()}
     else:
-        missing = {"images": "generated", "n": 0, "reason": "judging.gender names no open_clip model"}
+        missing = {"images": "generated", "n": 0, "reason": "no judge of gender is an open_clip model"}
         rows += [missing | {"metric": name} for name in ("R-precision", *_named_distances("CLIP"))]
     for name, (table, seen) in vectors.items():
         if len(table) < 2:
@@ -572,7 +572,7 @@ def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
             row(captions, f"bias_at_{k}", retrieval_bias(similarity, female, k), -1, 1)
             row(captions, f"recall_at_{k}", 100 * recall_at(similarity, k), 0, 100)
         row(captions, "bias_at_all", 1 - 2 * female, -1, 1)
-    about = {"judge": pipeline.settings.judging.gender, "reason": f"{len(table)} captioned images"}
+    about = {"judge": pipeline.clip_judge.name, "reason": f"{len(table)} captioned images"}
     return tables.make_table([judge_rows | about for judge_rows in rows], "dalleval_gender_judges")
 
 

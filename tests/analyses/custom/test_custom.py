@@ -10,11 +10,14 @@ from scipy import stats as scipy_stats
 from biaslab import stats
 from biaslab.analyses import custom
 from biaslab.errors import InputError
+from biaslab.judges import photographs
 from biaslab.judges.annotations import AnnotationJudge
 from biaslab.judges.judge import People
-from biaslab.judges.judge_labels import TONE_OF_PHOTOGRAPHS, TONE_ON_PHOTOGRAPHS
+from biaslab.judges.judge_labels import PIXELS, TONE_OF_PHOTOGRAPHS
 from biaslab.report import image_pages
 from biaslab.schema import tables
+
+TONE_ERROR = photographs.describe_error("skin_tone", PIXELS)
 
 # By model, group and prompt: people judged female, male, uncertain, and without a face.
 CELLS = {
@@ -219,14 +222,14 @@ def test_tones_of_photographs_state_their_error_and_draw_no_line_off_the_scale(p
     photographs = people.assign(tone_judge=TONE_OF_PHOTOGRAPHS)
     found = {judge: custom.tones(rows) for judge, rows in (("drawings", people), ("photographs", photographs))}
     assert set(found["drawings"]["tone_error"]) == {""}
-    assert set(found["photographs"]["tone_error"]) == {TONE_ON_PHOTOGRAPHS}
+    assert set(found["photographs"]["tone_error"]) == {TONE_ERROR}
     answer = custom.answers.tones
     # It is no main answer, and 0 is no tone.
     assert not answer.main and not answer.card
     for judge, rows in found.items():
         for finding in answer.findings(rows):
             assert finding.reference is None
-            assert (TONE_ON_PHOTOGRAPHS in finding.details) == (judge == "photographs")
+            assert (TONE_ERROR in finding.details) == (judge == "photographs")
 
 
 def test_tones_that_are_not_read_give_no_answer(people):

@@ -9,7 +9,8 @@ from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import proportion_confint
 
 from biaslab import stats
-from biaslab.judges.judge_labels import TONE_ON_PHOTOGRAPHS
+from biaslab.judges import photographs
+from biaslab.judges.judge_labels import PIXELS
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval import figures, measure
 from biaslab.papers.dalleval.analysis.skills import CANNOT
@@ -17,6 +18,8 @@ from biaslab.prompts import dalleval as prompts
 from biaslab.schema import tables
 from biaslab.settings import Settings
 from biaslab_world import social as people_of
+
+TONE_ERROR = photographs.describe_error("skin_tone", PIXELS)
 
 LIMITS = ["ci_low", "ci_high"]
 
@@ -244,7 +247,7 @@ def test_missing_tones_are_counted_by_profession_and_reason(social):
     assert table["percent_tone_correct"].iloc[0] == pytest.approx(100 / 3)
     unknown = images.assign(truth_skin_tone=np.nan)
     photographs = dalleval.skin_tone_outcomes(unknown, none)
-    assert photographs["judge_error"].tolist() == [TONE_ON_PHOTOGRAPHS] + [""] * (len(table) - 1)
+    assert photographs["judge_error"].tolist() == [TONE_ERROR] + [""] * (len(table) - 1)
     assert photographs["percent_tone_correct"].isna().all()
     pd.testing.assert_frame_equal(dalleval.skin_tone_outcomes(unknown, images), table)
     other = images.assign(truth_skin_tone=np.nan, judge_tone="plugin:fair")

@@ -13,7 +13,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from biaslab import stats
-from biaslab.judges.judge_labels import TONE_BY_PIXELS, TONE_ON_PHOTOGRAPHS
+from biaslab.judges import photographs
+from biaslab.judges.judge_labels import PIXELS, TONE_BY_PIXELS
 from biaslab.papers.dalleval.analysis.bias import ASKED, TONES
 from biaslab.prompts.dalleval import ATTRIBUTES
 from biaslab.schema import tables
@@ -107,7 +108,7 @@ def skin_tone_outcomes(images: pd.DataFrame, drawings: pd.DataFrame, *, confiden
     beside = right.reindex(out["model"].where(whole)).reset_index(drop=True)
     out = out.assign(percent_tone_correct=100 * beside["mean"], n_ground_truth=beside["size"])
     unknown = whole & beside["size"].isna() & (out["judge"] == TONE_BY_PIXELS)
-    out["judge_error"] = np.where(unknown, TONE_ON_PHOTOGRAPHS, "")
+    out["judge_error"] = np.where(unknown, photographs.describe_error("skin_tone", PIXELS), "")
     percent, low, high = stats.percent(out["n"].to_numpy(float), out["n_images"].to_numpy(float), confidence)
     return tables.make_table(out.assign(percent=percent, ci_low=low, ci_high=high), "dalleval_skin_tone_outcomes")
 

