@@ -16,8 +16,8 @@ from biaslab.errors import ParameterError
 from biaslab.execution.workers import Memoized
 from biaslab.hub import registry as named
 from biaslab.hub.image_sources import ImageSource
+from biaslab.io.plaintext import casefold_name
 from biaslab.judges import judge, model_loading
-from biaslab.judges.segmenters import casefold_name
 
 BOX = ("left", "top", "right", "bottom")
 LEAST = 0.01

@@ -19,9 +19,9 @@ from biaslab.errors import InputError, MissingInputError
 from biaslab.execution.workers import Memoized
 from biaslab.hub.image_sources import ImageSource
 from biaslab.io import cells, delimited
+from biaslab.io.plaintext import casefold_name
 from biaslab.judges import grounded_sam, judge, segmenters
 from biaslab.judges.judge_names import GROUNDED, files_digest, is_file, parts
-from biaslab.judges.segmenters import casefold_name
 from biaslab.judges.settings import Thresholds
 from biaslab.metrics.instances import BOX, COLUMNS, check_runs, encode
 

@@ -20,7 +20,7 @@ from biaslab.judges.judge_names import ANNOTATIONS, VQA
 from biaslab.judges.questions import CHOICES, PERSON, Question, read_questions
 from biaslab.pipeline.stages import Part, cached_method, image_ids, with_prompt_columns
 from biaslab.prompts import custom as asking
-from biaslab.ratings import person_ratings
+from biaslab.ratings import annotations as annotated
 from biaslab.schema.genders import GENDERS
 
 EVEN = 50.0
@@ -119,7 +119,7 @@ class Custom(Part):
     def check_ratings(self, judge: str) -> None:
         """Look at ``annotations:FILE``, before anybody is judged. Raises InputError: It rates nobody here."""
         people, file = self.expected_people(), judge.removeprefix(ANNOTATIONS)
-        if (person_ratings.judge_people(people, file)["status"] == "unannotated").all():
+        if (annotated.judgements(people, file)["status"] == "unannotated").all():
             raise InputError(
                 f"{file} annotates none of the {len(people):,} people here, such as {people['image_id'].iloc[0]!r}."
             )

@@ -15,9 +15,10 @@ from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import unknown_name
 from biaslab.hub.image_sources import ImageSource
 from biaslab.judges import duplicates, vision
+from biaslab.judges.judge import frame
 from biaslab.judges.judge_labels import DUPLICATE
 from biaslab.judges.judge_names import ANNOTATIONS, VQA
-from biaslab.judges.people import judge_people
+from biaslab.judges.people import COLUMNS, judge_people
 from biaslab.judges.vqa import judge_people_vqa
 from biaslab.mitigation import counts, endpoint
 from biaslab.mitigation.critique import Critique, briefs
@@ -27,7 +28,7 @@ from biaslab.prompts import paired as asking
 from biaslab.prompts import word_files
 from biaslab.prompts.paired import Prompts
 from biaslab.prompts.word_files import Words
-from biaslab.ratings import person_ratings
+from biaslab.ratings import annotations as annotated
 from biaslab.schema.genders import GENDERS
 
 # What is asked for, and FairCritic's rounds after it: faircritic_1, faircritic_2, …
@@ -201,7 +202,8 @@ class Paired(Part):
         pipeline = self._pipeline
         if judge.startswith(ANNOTATIONS):
             file = judge.removeprefix(ANNOTATIONS)
-            return duplicates.drop_duplicates(source, person_ratings.judge_people(requested, file), file)
+            rated = frame(annotated.judgements(requested, file).assign(role=""), COLUMNS)
+            return duplicates.drop_duplicates(source, rated, file)
         pipeline.check_gate(judge, source)
         s = pipeline.settings.judging.changed(gender=judge)
         options, by = judge_people, (s,)
@@ -219,7 +221,8 @@ class Paired(Part):
             texts, people = self.possible_prompts(kind)
             each = image_ids(texts)[["prompt_id", "image_id"]]
             frames.append(each.merge(people, on="prompt_id")[["image_id", "position"]])
-        person_ratings.read(judge.removeprefix(ANNOTATIONS), pd.concat(frames, ignore_index=True))
+        people, labels = pd.concat(frames, ignore_index=True), {"": annotated.GENDER_LABELS}
+        annotated.read(judge.removeprefix(ANNOTATIONS), labels, people=people, strict=True)
 
     # -- FairCritic ----------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ from biaslab.mitigation.settings import CriticSettings
 from biaslab.pipeline.stage_functions import embed_images, embedder, weights_digest
 from biaslab.prompts import word_files
 from biaslab.prompts.word_files import Words, slug
-from biaslab.ratings import person_ratings
+from biaslab.ratings import annotations as annotated
 from biaslab.settings import Settings
 
 # What prompts may ask for: a name that a package brings may stand for a model for each.
@@ -529,7 +529,9 @@ class Stages:
         self.check_gate(by.gender, images)
         if by.gender.startswith(ANNOTATIONS):
             file = by.gender.removeprefix(ANNOTATIONS)
-            return duplicates.drop_duplicates(images, person_ratings.judge_images(images.table["image_id"], file), file)
+            rated = annotated.judgements(images.table[["image_id"]].assign(position=1), file)
+            rated = judge.frame(rated.assign(boxes=[[] for _ in rated.index]), judge.COLUMNS)
+            return duplicates.drop_duplicates(images, rated, file)
         if by.gender.startswith(ENDPOINT):
             alone = images.table[["image_id"]].drop_duplicates().assign(position=1)
             seen = self.run(vision.judge_people, images, alone, self.vision(by.gender), by, device=self.device)

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import redact
+from biaslab.analyses.ratings import sample
 from biaslab.cache.result_cache import check_target, explain_errors
 from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.generation.images import OK
@@ -30,8 +31,9 @@ from biaslab.io.plaintext import normalize
 from biaslab.judges.questions import FORM, question
 from biaslab.pipeline import KINDS
 from biaslab.pipeline.image_counts import ImageRequest
-from biaslab.ratings import person_ratings, readers, sample
-from biaslab.ratings.readers import SOURCES
+from biaslab.ratings import annotations as annotated
+from biaslab.ratings import shares
+from biaslab.ratings.annotations import SOURCES
 from biaslab.report.pages import asset, content_security_policy, environment, is_page, write_page
 from biaslab.runs import dry_run, jobs, params, runner
 from biaslab.runs.audit import each_model
@@ -377,12 +379,13 @@ def encoded(image: np.ndarray) -> str:
 def _readable(drawn: pd.DataFrame) -> list[list[str]]:
     """Return header and rows of the file that annotators will download, without annotator and label."""
     with tempfile.TemporaryDirectory() as folder:
-        path = tables.write(drawn.assign(annotator="1", label=readers.LABELS[0]), Path(folder) / "ratings.csv")
+        example = drawn.assign(annotator="1", label=annotated.GENDER_LABELS[0])
+        path = tables.write(example, Path(folder) / "ratings.csv")
         try:
             if "position" in drawn and drawn["image"].duplicated().any():
-                person_ratings.read(path, drawn.rename(columns={"image": "image_id"}))
+                annotated.read(path)
             else:
-                readers.read_ratings(path)
+                shares.read_images(path)
         except InputError as error:
             raise InputError(
                 f"Annotations of these images could not be read: {str(error).replace(str(path), 'the file')} Rename "

@@ -14,7 +14,7 @@ from biaslab.hub.image_sources import UnreadableImage
 from biaslab.judges import judge as module
 from biaslab.judges.judge import JudgeSettings, judge, judge_images, outcomes
 from biaslab.judges.judge_names import WHOLE_IMAGE, files_digest
-from biaslab.ratings.person_ratings import judge_images as by_raters
+from biaslab.ratings.annotations import judgements
 
 
 @pytest.fixture
@@ -119,7 +119,8 @@ def test_raters_as_the_judge(tmp_path):
         "e,generated,pilot,,,\n"
         "'=f,generated,pilot,male,male,male\n"
     )
-    found = by_raters(["=f", "e", "d", "c", "b", "a", "elsewhere"], path)
+    images = pd.DataFrame({"image_id": ["=f", "e", "d", "c", "b", "a", "elsewhere"], "position": 1})
+    found = judgements(images, path)
     assert list(found["gender"]) == ["male", "", "unsure", "unsure", "male", "female", ""]
     assert list(found["status"]) == ["judged", "unannotated", *["uncertain"] * 2, *["judged"] * 2, "unannotated"]
     assert list(found["reason"]) == ["", "", "unsure", "tie", "", "", "not in the file"]

@@ -14,7 +14,7 @@ from biaslab.hub import registry
 from biaslab.hub.image_sources import domain_of
 from biaslab.judges.judge_labels import DUPLICATE, TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS
 from biaslab.judges.judge_names import ANNOTATIONS
-from biaslab.ratings import person_ratings
+from biaslab.ratings import annotations as annotated
 from biaslab.schema import tables
 
 if TYPE_CHECKING:
@@ -50,10 +50,8 @@ def judges(pipeline: Pipeline) -> pd.DataFrame:
             named = "annotators" if len(annotators) == 1 else f"annotators ({stem}{number})"
         judged = pipeline.custom.people_judged_by(judge)
         if judge.startswith(ANNOTATIONS):
-            whom = judged[["image_id", "position"]].reset_index(drop=True)
-            people = person_ratings.read(judge.removeprefix(ANNOTATIONS), whom, unknown="aside").people
-            if "probability" in people:
-                judged = judged.assign(probability=people["probability"].to_numpy())
+            people = annotated.judgements(judged, judge.removeprefix(ANNOTATIONS))
+            judged = judged.assign(probability=people["probability"].to_numpy())
         frames.append(judged.assign(judge=named, model=pipeline.label))
     if (truth := pipeline.custom.truth()) is not None:
         frames.append(truth.assign(judge=TRUTH, model=pipeline.label))

@@ -13,4 +13,4 @@ from biaslab.analyses.ratings.analysis import (
     sensitivity,
     shares,
 )
-from biaslab.ratings.readers import read
+from biaslab.ratings.shares import read

@@ -11,7 +11,7 @@ from biaslab import stats
 from biaslab.analyses import custom
 from biaslab.errors import InputError
 from biaslab.judges.judge_labels import TONE_OF_PHOTOGRAPHS, TONE_ON_PHOTOGRAPHS
-from biaslab.ratings import person_ratings
+from biaslab.ratings import annotations
 from biaslab.report import image_pages
 from biaslab.schema import tables
 
@@ -416,9 +416,7 @@ def test_judges_of_annotations_carry_probability(tmp_path):
     name = f"annotations:{tmp_path / 'r.csv'}"
 
     def judged_by(judge):
-        return whom.assign(
-            **person_ratings.judge_people(whom, judge.removeprefix("annotations:"))[["status", "gender"]]
-        )
+        return whom.assign(**annotations.judgements(whom, judge.removeprefix("annotations:"))[["status", "gender"]])
 
     own = SimpleNamespace(judges=(name,), people_judged_by=judged_by, truth=lambda: None)
     found = custom.judges(SimpleNamespace(custom=own, label="A"))
