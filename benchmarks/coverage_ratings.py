@@ -23,11 +23,11 @@ from PIL import Image
 
 from biaslab import stats
 from biaslab.analyses import custom, precision
+from biaslab.analyses.ratings import sample
 from biaslab.errors import MissingInputError
 from biaslab.judges import error, judge
 from biaslab.judges.judge import JudgeSettings
 from biaslab.judges.pinned import DLIB, YUNET
-from biaslab.ratings import sample
 from biaslab.stats.prediction_powered import PPIResult
 
 GROUPS, EACH = 10, 60

@@ -5,7 +5,9 @@ CSV or TSV (:mod:`biaslab.io.delimited`), Excel or Parquet, or a folder of such 
 
 from __future__ import annotations
 
+import datetime
 import difflib
+import itertools
 import os
 import re
 import warnings
@@ -86,9 +88,12 @@ def _load_file(path: Path, known: Collection[str]) -> tuple[pd.DataFrame, dict[s
     if ending in (".csv", ".tsv"):
         frame = delimited.table(path, usual="\t" if ending == ".tsv" else ",", fix=NARROWER)
     elif ending == ".xlsx":
-        frame = _load_excel(path)
+        frame, left_out = _load_excel(path)
     else:
         frame, left_out = _load_parquet(path)
+    if len(frame) > 1 and frame.iloc[1].str.startswith('{"ImportId"').all():
+        # Qualtrics writes the text and the id of each question below its name.
+        frame = frame[2:].reset_index(drop=True)
     if frame.empty:
         raise InputError(f"{path} has a header but no rows.")
     for name, column in frame.items():
@@ -120,8 +125,11 @@ def refuse_ignored_settings(left_out: dict[str, str], path: Path) -> None:
         raise InputError(f"{path}: column {shorten(name)} holds {kind}; only text and numbers are read.")
 
 
-def _load_excel(path: Path) -> pd.DataFrame:
-    """Return the cells of the one sheet that holds any, below the names in its first row."""
+def _load_excel(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Return the cells of the one sheet that holds any, below the names in its first row, and columns with dates.
+
+    Raises InputError: A formula has no saved value.
+    """
     import pandas as pd
 
     try:
@@ -130,23 +138,63 @@ def _load_excel(path: Path) -> pd.DataFrame:
         if size > _MOST_BYTES:
             raise InputError(f"{path} holds {size:,} bytes, too many for a workbook; save it as CSV.")
         with warnings.catch_warnings(action="ignore"):
-            options: Any = {"header": None, "dtype": str, "na_filter": False, "engine": "openpyxl"}
-            sheets = pd.read_excel(path, sheet_name=None, **options)
+            sheets = _sheets(path)
     except (InputError, MemoryError):
         raise
-    # A workbook may be damaged in many ways; pandas names the package that it lacks.
+    # A workbook may be damaged in many ways; the error of an import names a package that is missing.
     except Exception as error:
         raise InputError(f"{path} cannot be read as Excel: {shorten(error, 200)}; save it as CSV.") from None
-    sheets = {name: sheet for name, sheet in sheets.items() if sheet.size}
     if len(sheets) != 1:
         held = f"tables on the sheets {join_values(sheets)}" if sheets else "no cells"
         raise InputError(f"{path} holds {held}; leave one sheet with one table.")
-    (frame,) = sheets.values()
-    delimited.check_width(frame.shape[1], path, NARROWER)
-    # What was formatted once and is empty is no column.
-    frame = frame.loc[:, (frame != "").any()]
-    frame = frame[(frame != "").any(axis=1)].reset_index(drop=True)
-    return frame[1:].set_axis(list(frame.iloc[0]), axis=1).reset_index(drop=True)
+    (rows,) = sheets.values()
+    width = max(map(len, rows))
+    delimited.check_width(width, path, NARROWER)
+    frame = pd.DataFrame([[*map(_cell_text, row), *[""] * (width - len(row))] for row in rows], dtype=str)
+    # A column that was formatted once and is empty is none.
+    frame = frame.loc[(frame != "").any(axis=1), (frame != "").any()]
+    header, dates = frame.iloc[0], {}
+    for cell in itertools.chain.from_iterable(rows):
+        if isinstance(cell.value, datetime.date):
+            text = f"a date in cell {cell.coordinate} ({cell.value:%Y-%m-%d}), as Excel reads a name like 1-2"
+            dates.setdefault(header[cell.column - 1], text)
+    frame = frame[1:].set_axis(list(header), axis=1).reset_index(drop=True)
+    return frame.loc[:, ~frame.columns.isin(list(dates))], dates
+
+
+def _sheets(path: Path) -> dict[str, list[list[Any]]]:
+    """Return the cells of each sheet that holds any, row by row, without empty ones behind the last of a row.
+
+    Raises InputError: A formula has no saved value.
+    """
+    import openpyxl
+
+    found = {}
+    values, formulas = (openpyxl.load_workbook(path, read_only=True, data_only=one) for one in (True, False))
+    for sheet in (*values.worksheets, *formulas.worksheets):
+        # What a sheet says of its size may be wrong.
+        sheet.reset_dimensions()
+    for sheet, written in zip(values.worksheets, formulas.worksheets, strict=True):
+        rows = [list(row) for row in sheet.iter_rows()]
+        for row, row_formulas in zip(rows, written.iter_rows(), strict=True):
+            for cell, formula in zip(row, row_formulas, strict=True):
+                if formula.data_type == "f" and cell.value is None:
+                    raise InputError(
+                        f"{path}: cell {formula.coordinate} holds a formula without a value. Open and save the file in "
+                        "a spreadsheet program, or write the value in its place."
+                    )
+            while row and row[-1].value in (None, ""):
+                row.pop()
+        if any(rows):
+            found[sheet.title] = rows
+    return found
+
+
+def _cell_text(cell: Any) -> str:
+    if cell.value is None or cell.data_type == "e":
+        return ""
+    whole = isinstance(cell.value, float) and cell.value.is_integer()
+    return str(int(cell.value) if whole else cell.value)
 
 
 def _load_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:

@@ -77,6 +77,13 @@ def same_name(text: str) -> str:
     return name(text).casefold()
 
 
+def casefold_name(name: str) -> str:
+    """Return the name of an object as tables have it: in lower case, with single spaces, without the full stops that
+    end names in lists.
+    """
+    return " ".join(normalize(name).casefold().replace("_", " ").replace(".", " ").split())
+
+
 def same_text(text: str) -> str:
     """Return a prompt as it is compared with others: in its plain form, without case, blanks and a last point."""
     return " ".join(normalize(text).casefold().split()).rstrip(".")

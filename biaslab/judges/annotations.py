@@ -9,6 +9,7 @@ from pathlib import Path
 from biaslab.hub import registry as hub
 from biaslab.io import cells, reading
 from biaslab.judges.judge import Answer, FileJudge, People
+from biaslab.ratings import annotations as annotated
 
 
 class AnnotationJudge(FileJudge):
@@ -30,10 +31,7 @@ class AnnotationJudge(FileJudge):
 
         Raises InputError where the file cannot be read as annotations of people.
         """
-        from biaslab.ratings import person_ratings
-
-        rows = person_ratings.judge_people(people.table, self.argument)
+        rows = annotated.judgements(people.table, self.path)
         columns = (rows[name] for name in ("gender", "status", "reason"))
-        return [
-            Answer(gender=gender, status=status, reason=reason) for gender, status, reason in zip(*columns, strict=True)
-        ]
+        each = zip(*columns, strict=True)
+        return [Answer(gender=gender, status=status, reason=reason) for gender, status, reason in each]

@@ -11,9 +11,10 @@ import numpy as np
 
 from biaslab import lexicons
 from biaslab.errors import ParameterError
+from biaslab.io.plaintext import casefold_name
 from biaslab.judges import model_loading
 from biaslab.judges.model_loading import Ready
-from biaslab.judges.segmenters import Instance, casefold_name
+from biaslab.judges.segmenters import Instance
 from biaslab.judges.settings import Thresholds
 
 GROUNDED, NONE = "grounded:", "none"

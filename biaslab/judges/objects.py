@@ -14,9 +14,9 @@ from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
 from biaslab.hub.image_sources import ImageSource
 from biaslab.hub.repositories import Located, Repository
+from biaslab.io.plaintext import casefold_name
 from biaslab.judges import model_loading, people
 from biaslab.judges.judge import HubJudge
-from biaslab.judges.segmenters import casefold_name
 
 BOX = ("left", "top", "right", "bottom")
 LEAST = 0.01

@@ -21,10 +21,10 @@ from biaslab.hub import repositories
 from biaslab.hub.image_sources import ImageSource
 from biaslab.hub.repositories import Located, Repository
 from biaslab.io import cells, delimited
+from biaslab.io.plaintext import casefold_name
 from biaslab.judges import grounded_sam, people, segmenters
 from biaslab.judges.grounded_sam import GROUNDED, NONE, PARTS
 from biaslab.judges.judge import FileJudge, HubJudge, Judge, JudgeOptions
-from biaslab.judges.segmenters import casefold_name
 from biaslab.metrics.instances import BOX, COLUMNS, check_runs, encode
 
 _log = logging.getLogger(__name__)

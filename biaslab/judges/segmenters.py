@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from biaslab.errors import ParameterError
-from biaslab.io.plaintext import normalize
+from biaslab.io.plaintext import casefold_name
 from biaslab.judges import model_loading
 from biaslab.judges.settings import Thresholds
 
@@ -29,13 +29,6 @@ class Instance(NamedTuple):
     """left, top, right and bottom, 0–1 of the image's width and height."""
     mask: np.ndarray | None
     """``bool (height, width)`` of the image; None where there is a box alone."""
-
-
-def casefold_name(name: str) -> str:
-    """Return the name of an object as tables have it: in lower case, with single spaces, without the full stops that
-    end names in lists.
-    """
-    return " ".join(normalize(name).casefold().replace("_", " ").replace(".", " ").split())
 
 
 class Segmenter(model_loading.Ready):

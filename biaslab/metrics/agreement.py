@@ -39,20 +39,6 @@ class AgreementEstimate(NamedTuple):
     reason: str  # why the value or the limits are NaN; "" otherwise
 
 
-def majority_vote(ratings: ArrayLike, labels: Sequence[str] = LABELS) -> np.ndarray:
-    """Return each item's most frequent label, object ``(items,)``; ``unsure`` is a label like the others.
-
-    Ratings are as for :func:`krippendorff_alpha`. Several labels in front are a ``tie``, an item without a rating is
-    ``unannotated``. Raises InputError: As :func:`krippendorff_alpha`.
-    """
-    counts, _ = _rated(ratings, labels)
-    most = counts.max(axis=1, initial=0)
-    outcome = np.argmax(counts, axis=1)
-    outcome[(counts == most[:, None]).sum(axis=1) > 1] = len(labels)
-    outcome[most == 0] = len(labels) + 1
-    return np.array([*labels, "tie", "unannotated"], dtype=object)[outcome]
-
-
 def krippendorff_alpha(
     ratings: ArrayLike, labels: Sequence[str] = LABELS, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
 ) -> AgreementEstimate:

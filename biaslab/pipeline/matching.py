@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from biaslab.io import cells
 from biaslab.io.plaintext import same_text
 from biaslab.prompts import custom as asking
-from biaslab.ratings import person_ratings
+from biaslab.ratings import annotations as annotated
 from biaslab.schema import formatting
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ def _annotations(pipelines: Sequence[Pipeline]) -> Iterator[str]:
             if not judge.needs_images:
                 by_file.setdefault(judge.argument, []).append(one)
     for file, of in by_file.items():
-        each = [person_ratings.unmatched(file, one.custom.expected_people()) for one in of]
+        labels = {"": annotated.GENDER_LABELS}
+        each = [annotated.read(file, labels, people=one.custom.expected_people()).attrs["others"] for one in of]
         left = [person for person in each[0] if all(person in others for others in each[1:])]
         if left:
             people = formatting.format_count(len(left), "person who is", "people who are")

@@ -23,7 +23,7 @@ from biaslab.prompts import paired as asking
 from biaslab.prompts import word_files
 from biaslab.prompts.paired import Prompts
 from biaslab.prompts.word_files import Words
-from biaslab.ratings import person_ratings
+from biaslab.ratings import annotations as annotated
 from biaslab.schema.genders import GENDERS
 
 # What is asked for, and FairCritic's rounds after it: faircritic_1, faircritic_2, …
@@ -203,7 +203,8 @@ class Paired(Part):
             texts, people = self.possible_prompts(kind)
             each = image_ids(texts)[["prompt_id", "image_id"]]
             frames.append(each.merge(people, on="prompt_id")[["image_id", "position"]])
-        person_ratings.read(judge.path, pd.concat(frames, ignore_index=True))
+        people, labels = pd.concat(frames, ignore_index=True), {"": annotated.GENDER_LABELS}
+        annotated.read(judge.path, labels, people=people, strict=True)
 
     # -- FairCritic ----------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import cached_property, partial
 
+import numpy as np
 import pandas as pd
 
 from biaslab import redact
@@ -23,7 +24,7 @@ from biaslab.pipeline.dependency import Dependency
 from biaslab.pipeline.stages import Part, Stages, cached_method, image_ids
 from biaslab.prompts import triplets as asking
 from biaslab.prompts.triplets import ONE
-from biaslab.ratings import skill_ratings
+from biaslab.ratings import annotations as annotated
 
 _SHARD_IMAGES = 512
 
@@ -199,8 +200,14 @@ class Triplets(Part):
 
     @cached_method
     def annotations(self) -> pd.DataFrame:
-        """Return what most people say of images: image_id, object and shown (``yes`` or ``no``)."""
-        return skill_ratings.read_objects(self._pipeline.settings.triplets.annotations, self._image_ids())
+        """Return whether most annotators see an object: image_id, object and shown (``yes``, else ``no``)."""
+        file, images = self._pipeline.settings.triplets.annotations, pd.DataFrame({"image_id": self._image_ids()})
+        images = images.assign(position=1)
+        labels = {f"{annotated.OBJECT}*": annotated.YES_NO}
+        frame = annotated.read(file, labels, people=images, strict=True)
+        found = annotated.votes(frame[frame["label"].isin(annotated.YES_NO)], ["image_id", "question"])
+        shown = np.where(found["label"] == "yes", "yes", "no")
+        return found[["image_id"]].assign(object=found["question"].str.removeprefix(annotated.OBJECT), shown=shown)
 
     def _image_ids(self) -> list[str]:
         """Return the ids of all images, made or not."""

@@ -29,7 +29,7 @@ from biaslab.pipeline.stages import PROMPT_SETS, check_search_result, image_ids
 from biaslab.pipeline.triplets import check_neutral
 from biaslab.prompts import nouns, paintskills
 from biaslab.prompts.triplets import neutral
-from biaslab.ratings import annotated_subset, skill_ratings
+from biaslab.ratings import annotations as annotated
 from biaslab.schema import groups, tables
 from biaslab.settings import Settings
 
@@ -110,7 +110,7 @@ def check(pipeline: Pipeline) -> None:
             one.custom.benchmark()
         one.custom.questions()
     if pipeline.settings.judging.annotations:
-        annotated_subset.read(pipeline.settings.judging.annotations)
+        annotated.read(pipeline.settings.judging.annotations)
     s = pipeline.settings
     _ = pipeline.workers, s.captions.corpus and pipeline.corpus.digest
     paraphrased = any(name.startswith("paraphrased") for name in s.captions.approaches)
@@ -173,7 +173,7 @@ def check_dalleval(pipeline: Pipeline) -> None:
         paintskills.boxes(s.paintskills, asked["skills"])
         pipeline.dalleval.renders()
     if s.annotations:
-        skill_ratings.read(s.annotations, image_ids(asked["skills"])["image_id"])
+        annotated.skills(s.annotations, image_ids(asked["skills"])["image_id"])
     pipeline.image_model(pipeline.dalleval.prompt_set).check_texts(
         text for table in asked.values() for text in table["text"]
     )

@@ -24,13 +24,13 @@ import numpy as np
 import pandas as pd
 
 from biaslab import redact
+from biaslab.analyses.ratings import sample
 from biaslab.cache.result_cache import UnfinishedError, check_target, explain_errors
 from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.generation.images import OK
 from biaslab.hub.image_folder import IMAGES, MIXED, ImageFolder
 from biaslab.hub.image_sources import FolderImages, ImageSource, UnreadableImage
 from biaslab.hub.registry import DRAWINGS
-from biaslab.io import cells
 from biaslab.io.plaintext import normalize
 from biaslab.judges import annotation_questions
 from biaslab.judges.annotation_questions import IMAGE_KEYS, find_questions
@@ -39,8 +39,8 @@ from biaslab.pipeline import KINDS
 from biaslab.pipeline.image_counts import ImageRequest, read_only_pipeline
 from biaslab.prompts import nouns
 from biaslab.prompts.settings import TripletsDesign
-from biaslab.ratings import annotated_subset, sample
-from biaslab.ratings.readers import SOURCES
+from biaslab.ratings import annotations as annotated
+from biaslab.ratings.annotations import SOURCES
 from biaslab.report.pages import asset, content_security_policy, environment, is_page, write_page
 from biaslab.runs import dry_run, jobs, params, runner
 from biaslab.runs.audit import each_model
@@ -407,8 +407,8 @@ def _readable(items: pd.DataFrame) -> list[list[str]]:
     with tempfile.TemporaryDirectory() as folder:
         path = tables.write(items[[*BEFORE, *known]].assign(annotator="1", label=label), Path(folder) / "file.csv")
         try:
-            annotated_subset.read(path)
-            cells.names(items["occupation"], path)
+            labels = {name: ("yes",) if name else ("female",) for name in items["question"].unique()}
+            annotated.read(path, labels, needed=("source", "occupation"))
         except InputError as error:
             raise InputError(
                 f"Annotations of these images could not be read: {str(error).replace(str(path), 'the file')} Rename "

@@ -23,7 +23,7 @@ from biaslab.pipeline.preflight import Preflight
 from biaslab.pipeline.probes import Trial
 from biaslab.prompts import custom as asking
 from biaslab.prompts.dalleval import ATTRIBUTES
-from biaslab.ratings.annotated_subset import read as rated_part
+from biaslab.ratings import annotations as annotated
 from biaslab.runs import execute, jobs
 from biaslab.schema import tables
 from biaslab.schema.formatting import format_bytes, format_durations, format_level, format_range
@@ -92,7 +92,7 @@ def check_ratings(requests: Iterable[ImageRequest]) -> list[str]:
             by_file.setdefault(file, []).append(request)
     sentences = []
     for file, file_requests in by_file.items():
-        rated, name = rated_part(file).query("source == 'generated'"), Path(file).name
+        rated, name = annotated.read(file).query("source == 'generated'"), Path(file).name
         models = dict.fromkeys(request.pipeline.label for request in file_requests)
         others = [model for model in rated["model"].unique() if model not in ("", *models)]
         annotated_ids = rated.loc[~rated["model"].isin(others), "image_id"].unique()

@@ -52,11 +52,11 @@ def load_measured(
         assert pipeline is not None, "what makes images is a pipeline"
         return tables.check(_by_pipeline(name, pipeline), name)
     if source == "annotations":
-        from biaslab.ratings import readers as rated
+        from biaslab.ratings import shares
 
         if not _is_rated(name):
             raise _not_held("annotations", name, filter(_is_rated, _readable()))
-        return tables.check(rated.read(annotations).percent_female, name)
+        return tables.check(shares.read(annotations).percent_female, name)
     folder = Path(source)
     tables.schema(name)
     if path := table_path(folder, name):
@@ -192,9 +192,9 @@ def check_all(request: Request) -> None:
 
         validation.check(request.opened)
     elif source == "annotations":
-        from biaslab.ratings import readers
+        from biaslab.ratings import shares
 
-        models = set(readers.read(request.annotations).percent_female["model"])
+        models = set(shares.read(request.annotations).percent_female["model"])
         if model not in ("all", *models):
             raise unknown_name("model in the annotations", model, sorted(models))
     elif source not in names():

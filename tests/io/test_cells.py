@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from biaslab.errors import InputError
 from biaslab.io import cells
-from biaslab.ratings import readers
+from biaslab.ratings import shares
 from biaslab.schema import tables
 from biaslab.study import sources
 
@@ -93,16 +93,16 @@ def test_columns_that_are_not_used_may_hold_anything(tmp_path):
     frame["seen"] = pd.to_datetime(["2026-01-01", "2026-01-02"])
     frame["raw"] = [{"x": 1}, {"x": 2}]
     frame.to_parquet(path)
-    notes = readers.read(path).notes.set_index("item")
+    notes = shares.read(path).notes.set_index("item")
     assert notes.loc["columns not used", "detail"] == "seen, tags, raw"
     # In wide form each column is an annotator.
     frame = frame.drop(columns=["annotator", "label", "seen", "raw"]).assign(Ann="female")
     frame.to_parquet(path)
     with pytest.raises(InputError, match=r"column 'tags' holds list<.*>; only text and numbers are read"):
-        readers.read(path)
+        shares.read(path)
     frame.rename(columns={"tags": "label"}).assign(annotator="Ann").drop(columns="Ann").to_parquet(path)
     with pytest.raises(InputError, match=r"column 'label' holds list<.*>; only text and numbers are read"):
-        readers.read(path)
+        shares.read(path)
 
 
 def test_a_folder_of_ratings_is_its_users_files(tmp_path):
@@ -114,4 +114,4 @@ def test_a_folder_of_ratings_is_its_users_files(tmp_path):
     (tmp_path / "old.csv").mkdir()
     (tmp_path / ".ipynb_checkpoints").mkdir()
     (tmp_path / ".ipynb_checkpoints/a-checkpoint.csv").write_text("image\n")
-    assert readers.read(tmp_path).images["image"].tolist() == ["a", "b"]
+    assert shares.read(tmp_path).images["image_id"].tolist() == ["a", "b"]

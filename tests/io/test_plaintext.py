@@ -16,8 +16,8 @@ from biaslab.hub.image_sources import CaptionImages
 from biaslab.io import plaintext
 from biaslab.judges.questions import read_answer, read_yes_no
 from biaslab.prompts import triplets
-from biaslab.ratings import person_ratings, skill_ratings
-from biaslab.ratings.readers import read
+from biaslab.ratings import annotations
+from biaslab.ratings.shares import read
 from biaslab.study import sources
 
 SOFT, ZERO, JOINER, NON_JOINER = "\u00ad", "\u200b", "\u200d", "\u200c"
@@ -144,13 +144,14 @@ def test_a_picture_is_found_whichever_form_a_system_gave_its_name(tmp_path, on_d
 def test_ratings_of_a_picture_count_whichever_form_they_name_it_in(tmp_path):
     head = "image,source,occupation,ana\n"
     (tmp_path / "r.csv").write_text(f"{head}{DECOMPOSED},generated,nurse,female\n", encoding="utf-8")
-    assert person_ratings.judge_images([COMPOSED], tmp_path / "r.csv")["gender"].tolist() == ["female"]
+    one = pd.DataFrame({"image_id": [COMPOSED], "position": 1})
+    assert annotations.judgements(one, tmp_path / "r.csv")["gender"].tolist() == ["female"]
     (tmp_path / "r.csv").write_text(f"{head}{DECOMPOSED},generated,nurse,female\n{COMPOSED},training,nurse,female\n")
     with pytest.raises(InputError, match="occurs in several rows"):
-        person_ratings.judge_images([COMPOSED], tmp_path / "r.csv")
+        annotations.judgements(one, tmp_path / "r.csv")
     (tmp_path / "o.csv").write_text(f"image_id,object,shown\n{DECOMPOSED},ca{SOFT}r,yes\n", encoding="utf-8")
-    found = skill_ratings.read_objects(tmp_path / "o.csv", [COMPOSED])
-    assert found[["image_id", "object"]].to_numpy().tolist() == [[COMPOSED, "car"]]
+    found = annotations.read(tmp_path / "o.csv", people=one)
+    assert found[["image_id", "question"]].to_numpy().tolist() == [[COMPOSED, "object: car"]]
 
 
 def test_a_users_tables_are_joined_by_one_form_of_names(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from biaslab.errors import BiaslabError, InputError
 from biaslab.io import reading
 from biaslab.judges import judge_names, segmentation
-from biaslab.ratings import readers
+from biaslab.ratings import annotations, shares
 from biaslab.request import Request
 from biaslab.runs import compare
 from biaslab.schema import tables
@@ -51,7 +51,8 @@ def test_a_file_is_read_up_to_its_limit(tmp_path, monkeypatch):
 # Who reads a file of a user's, by what it is.
 READERS = {
     "measured table": lambda path: tables.read(path, "paradox_percent_female"),
-    "ratings": readers.read,
+    "annotations": annotations.read,
+    "shares": shares.read,
     "vocabulary": lambda path: segmentation.words(str(path)),
     "instances": segmentation.read,
     "digest": judge_names.file_digest,

@@ -19,7 +19,6 @@ from biaslab.metrics.agreement import (
     fleiss,
     fleiss_kappa,
     krippendorff_alpha,
-    majority_vote,
     percent_agreement,
 )
 
@@ -61,7 +60,7 @@ def test_values_are_those_of_the_libraries_and_of_a_loop_over_pairs(labels):
 
 
 def test_percent_agreement_of_a_judge_with_the_vote_sets_ties_aside():
-    votes = majority_vote([["male", "male"], ["female", "male"], ["female", "female"], [None, None]])
+    votes = ["male", "tie", "female", "unannotated"]
     judge = ["male", "male", "male", "male"]
     # items 1 and 3 remain, one agrees
     result = percent_agreement(np.column_stack([votes, judge]), BINARY, seed=0, replicates=50)
@@ -174,29 +173,13 @@ def test_too_many_undefined_resamples_leave_no_interval():
     assert undefined / 4_000 == pytest.approx(0.95**20, abs=0.03)
 
 
-# --- votes ---
-
-
-def test_majority_vote_keeps_ties_unsure_and_unrated_apart():
-    ratings = [
-        ["female", "female", "male", "unsure"],  # most frequent, though not more than half
-        ["male", "male", "female", "female"],
-        ["unsure", "unsure", "male", None],
-        ["male", "unsure", np.nan, ""],
-        [None, np.nan, "", pd.NA],
-        ["male", None, None, None],
-        ["female", "male", "unsure", None],
-    ]
-    assert majority_vote(ratings).tolist() == ["female", "tie", "unsure", "tie", "unannotated", "male", "tie"]
-
-
 # --- errors ---
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: majority_vote([["femal", "male"]]), r"A label is 'femal'\. Did you mean 'female'"),
+        (lambda: krippendorff_alpha([["femal", "male"]], seed=0), r"A label is 'femal'\. Did you mean 'female'"),
         (lambda: krippendorff_alpha([[3, "male"]], seed=0), "A label is 3"),
         (lambda: krippendorff_alpha(["male"] * 2, seed=0), r"^Labels .* shape \(items, annotators\); got \(2,\)\.$"),
         (lambda: cohen_kappa(["male"], ["male"] * 2, seed=0), r"a \(1,\) and b \(2,\) must label the same items"),

@@ -6,9 +6,9 @@ import pytest
 
 @pytest.fixture
 def write(tmp_path):
-    """Write a file of ratings: text, or a frame as Parquet."""
+    """Write a file of annotations: text, or a frame as Parquet."""
 
-    def _write(content, name="ratings.csv"):
+    def _write(content, name="annotations.csv"):
         path = tmp_path / name
         if isinstance(content, pd.DataFrame):
             content.to_parquet(path)

@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from biaslab.analyses.ratings import sample
 from biaslab.judges.annotation_questions import describe, find_questions
 from biaslab.prompts import nouns
-from biaslab.ratings import person_ratings, readers
+from biaslab.ratings import annotations, shares
 from biaslab.runs import annotation_page
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
@@ -100,9 +101,9 @@ def test_page_by_keyboard_gives_a_file_that_is_read_back(visit, tmp_path):
     for key in ("m", "m"):
         given[press(page, key)] = "male"
     page.wait_for_selector("#done:not([hidden])")
-    read = readers.read_ratings(download(page, "Enter", tmp_path))
-    assert read.kind == "long" and read.annotators == ("ana",) and len(given) == 5
-    assert dict(read.votes()) == {ids[image]: label for image, label in given.items()}
+    read = shares.read_images(download(page, "Enter", tmp_path))
+    assert read.annotators == ("ana",) and len(given) == 5
+    assert dict(sample.votes(read)) == {ids[image]: label for image, label in given.items()}
     # From the end a way leads back, and after a reload the end is there again.
     page.keyboard.press("b")
     assert page.locator("#rating").is_visible() and page.locator("#count").text_content() == "Image 5 of 5"
@@ -130,8 +131,8 @@ def test_people_of_one_picture_are_asked_about_one_after_the_other(visit, tmp_pa
     for left, right in zip(seen[::2], seen[1::2], strict=True):
         assert right == left.replace("left", "right")
     people = pd.DataFrame({"image_id": [row[0] for row in rows], "position": [int(row[1]) for row in rows]})
-    read = person_ratings.read(download(page, "Enter", tmp_path), people).people
-    assert (read["label"] == read["position"].map({1: "female", 2: "male"})).all()
+    read = annotations.judgements(people, download(page, "Enter", tmp_path))
+    assert (read["gender"] == read["position"].map({1: "female", 2: "male"})).all()
 
 
 @pytest.fixture
@@ -257,7 +258,7 @@ def test_raters_who_share_a_browser_have_answers_of_their_own(visit, tmp_path):
     assert page.locator("#bar").evaluate("bar => bar.value") == 0
     for _ in range(2):
         press(page, "m")
-    read = readers.read_ratings(download(page, "Enter", tmp_path))
+    read = shares.read_images(download(page, "Enter", tmp_path))
     assert read.annotators == ("ben",) and set(read.votes()) == {"male"}
     # Ratings of a page of other images are not mixed with these.
     write(tmp_path / "rate.html", 3)
@@ -300,7 +301,7 @@ def test_a_browser_that_keeps_nothing_says_so_and_downloads(visit, tmp_path):
     begin(page)
     assert page.locator("#unsaved").is_visible()
     press(page, "u")
-    assert set(readers.read_ratings(download(page, "Enter", tmp_path)).votes()) == {"unsure"}
+    assert set(sample.votes(shares.read_images(download(page, "Enter", tmp_path)))) == {"unsure"}
     page.evaluate("onbeforeunload = null")  # it would ask before the page closes
 
 
@@ -321,7 +322,7 @@ def test_2000_images_are_one_at_a_time(visit, tmp_path):
         for (let k = 0; k < 1993; k++) document.dispatchEvent(new KeyboardEvent("keydown", { key: "m", code: "KeyM" }));
     }""")
     page.wait_for_selector("#done:not([hidden])")
-    read = readers.read_ratings(download(page, "Enter", tmp_path))
+    read = shares.read_images(download(page, "Enter", tmp_path))
     assert len(read.images) == 2000 and (read.images["label"] == "male").sum() == 2 + 1993
 
 
@@ -353,7 +354,7 @@ def test_a_folder_with_hostile_names(visit, tmp_path):
         page.keyboard.press("f")
     page.wait_for_selector("#done:not([hidden])")
     path = download(page, "Enter", tmp_path)
-    assert dict(readers.read_ratings(path).votes()) == dict.fromkeys(jobs, "female")
+    assert dict(sample.votes(shares.read_images(path))) == dict.fromkeys(jobs, "female")
     # A spreadsheet runs none of it.
     cells = path.read_text().replace("\n", ",").split(",")
     assert not any(cell.strip('"').startswith("=") for cell in cells)

@@ -15,11 +15,12 @@ import pytest
 from PIL import Image
 
 from biaslab import cli
+from biaslab.analyses.ratings import sample
 from biaslab.errors import BiaslabError, InputError, ParameterError
 from biaslab.generation import generator
 from biaslab.hub.image_sources import CaptionImages
 from biaslab.pipeline import Pipeline
-from biaslab.ratings import annotated_subset, person_ratings, readers, sample, skill_ratings
+from biaslab.ratings import annotations, shares
 from biaslab.runs import annotation_page, dry_run, jobs
 from biaslab.runs.params import load
 from biaslab.settings import Settings
@@ -221,8 +222,8 @@ def test_what_comes_back_judges_the_people_of_the_folder(save, tmp_path):
     assert people["gender"].to_dict() == answers
     assert people["status"].to_dict() == dict(zip(answers, ("judged", "uncertain", "judged"), strict=True))
     # The ids are those of shares by occupation as well.
-    read = readers.read_ratings(tmp_path / "ratings-ana.csv")
-    assert dict(read.votes()) == answers and set(read.images["occupation"]) == {"nurse", "pilot"}
+    read = shares.read_images(tmp_path / "ratings-ana.csv")
+    assert dict(sample.votes(read)) == answers and set(read.images["occupation"]) == {"nurse", "pilot"}
 
 
 def test_a_folder_of_several_models_is_rated_with_their_names(save, tmp_path):
@@ -409,8 +410,8 @@ def test_people_alone_are_rated_as_the_judge_of_people_reads_it(run, tmp_path):
     assert set(found["source"]) == {"generated"} and found["image_id"].is_unique
     found.assign(annotator="ana", label="female").to_csv(tmp_path / "r.csv", index=False)
     people = pd.DataFrame({"image_id": found["image_id"], "position": 1})
-    read = person_ratings.read(tmp_path / "r.csv", people)
-    assert len(people) and (read.people["label"] == "female").all() and read.n_annotators == 1
+    read = annotations.judgements(people, tmp_path / "r.csv")
+    assert len(people) and (read["gender"] == "female").all()
     with pytest.raises(BiaslabError, match="triplets"):
         annotation_page.annotate(**given, paper="triplets")
 
@@ -427,7 +428,7 @@ def test_both_people_of_an_image_are_asked_about(run, tmp_path):
     questions = asked(page)
     assert all("on the left" in q for q in questions[::2]) and all("on the right" in q for q in questions[1::2])
     found.assign(annotator="ana", label="female").to_csv(tmp_path / "r.csv", index=False)
-    assert len(annotated_subset.read(tmp_path / "r.csv")) == 4
+    assert len(annotations.read(tmp_path / "r.csv")) == 4
     with pytest.raises(BiaslabError, match=r"'pairs'.*Did you mean 'paired'"):
         annotation_page.annotate("small", outputs=tmp_path / "outputs", subset="pairs")
 
@@ -465,10 +466,10 @@ def test_annotate_scenes_asks_what_their_skill_has(run, store, tmp_path):
         ("count", "number"): 2,
         ("spatial", "relation"): 2,
     }
-    # As the paper's annotations are read.
-    wide = pd.DataFrame(rows).pivot(index="image_id", columns="question", values="position").replace("1", "yes")
-    wide.assign(annotator="ana").to_csv(tmp_path / "r.csv")
-    assert (skill_ratings.read(tmp_path / "r.csv", wide.index)["correct"] == "yes").all()
+    answers = pd.DataFrame(rows).assign(annotator="ana", label="yes")
+    answers.to_csv(tmp_path / "r.csv", index=False)
+    skills = annotations.skills(tmp_path / "r.csv", answers["image_id"].unique())
+    assert len(skills) == answers["image_id"].nunique() and (skills["correct"] == "yes").all()
 
 
 @pytest.mark.long
@@ -479,7 +480,7 @@ def test_annotate_triplets_asks_about_objects_of_the_run_and_nouns_of_the_prompt
     nouns, _ = held(annotation_page.annotate(**given, paper="triplets", questions="object,noun"))
     names = [r["question"].partition(": ") for r in nouns]
     names = [{name for start, _, name in names if start == kind} for kind in ("object", "noun")]
-    # Nobody has looked for objects yet.
+    # No objects are detected yet.
     assert names[0] == names[1] and "person" in names[0]
     assert Counter(row["occupation"] for row in nouns).keys() == {"feminine", "masculine", "neutral"}
     (opened,) = {one.pipeline for one in dry_run.image_requests(jobs.pipelines(jobs.plan(load(params))))}
@@ -514,14 +515,14 @@ def test_the_files_of_several_raters_are_read_from_their_folder(tmp_path):
     (tmp_path / "ana.csv").write_text(LONG + "a,generated,nurse,m,ana,female\nb,generated,nurse,m,ana,male\n")
     (tmp_path / "ben.csv").write_text(LONG + "a,generated,nurse,m,ben,female\nb,generated,nurse,m,ben,f\n")
     (tmp_path / "notes.txt").write_text("not read")
-    read = readers.read_ratings(tmp_path)
-    assert read.annotators == ("ana", "ben") and dict(read.votes()) == {"a": "female", "b": "tie"}
+    read = shares.read_images(tmp_path)
+    assert read.annotators == ("ana", "ben") and dict(sample.votes(read)) == {"a": "female", "b": "tie"}
     (tmp_path / "cid.csv").write_text("image,source,occupation,cid\na,generated,nurse,male\n")
     with pytest.raises(InputError, match=r"cid\.csv and ana\.csv .* only one has 'annotator'"):
-        readers.read_ratings(tmp_path)
+        shares.read_images(tmp_path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="holds no file"):
-        readers.read_ratings(tmp_path / "empty")
+        shares.read_images(tmp_path / "empty")
 
 
 def test_of_several_models_the_judged_one_is_compared(tmp_path):
@@ -530,5 +531,5 @@ def test_of_several_models_the_judged_one_is_compared(tmp_path):
     one = pd.DataFrame({"image_id": ["a"], "source": ["generated"], "occupation": ["nurse"]})
     for model, label in (("m", "female"), ("n", "male")):
         assert dict(sample.votes(sample.collect(one, path, seed=0, model=model).annotations)) == {"a": label}
-    with pytest.raises(BiaslabError, match="no model in ratings named 'o'"):
+    with pytest.raises(BiaslabError, match="no model in the annotations named 'o'"):
         sample.collect(one, path, seed=0, model="o")

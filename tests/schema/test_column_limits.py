@@ -6,7 +6,7 @@ import pytest
 from biaslab.captions.corpus import open_corpus
 from biaslab.errors import InputError
 from biaslab.io import delimited
-from biaslab.ratings import person_ratings, readers
+from biaslab.ratings import annotations, shares
 
 MOST = 1000
 
@@ -45,13 +45,12 @@ def test_ratings(tmp_path):
         return pd.DataFrame(rows, columns=["image", "source", "occupation", *annotators])
 
     wide(MOST).to_csv(path, index=False)
-    assert readers.read(path).n_annotators == MOST - 3
+    assert len(shares.read(path).annotators) == MOST - 3
     wide(MOST + 1).to_csv(path, index=False)
     wide(MOST + 1).to_parquet(parquet := tmp_path / "a.parquet")
-    asked = pd.DataFrame({"image_id": ["i"], "position": [1]})
-    for read in (lambda: readers.read(path), lambda: person_ratings.read(path, asked), lambda: readers.read(parquet)):
+    for file in (path, parquet):
         with pytest.raises(InputError, match=r"a\.\w+ has 1,001 columns; .* one row per image and annotator"):
-            read()
+            annotations.read(file)
 
 
 def test_a_row_that_never_ends(tmp_path, monkeypatch):

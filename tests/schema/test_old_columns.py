@@ -4,10 +4,8 @@ import pandas as pd
 import pytest
 
 from biaslab.errors import InputError
-from biaslab.ratings import annotated_subset, person_ratings, readers, skill_ratings
+from biaslab.ratings import shares
 from biaslab.schema import old_names, tables
-
-ASKED = pd.DataFrame({"image_id": ["a"], "position": [1]})
 
 
 def test_old_columns_are_in_no_table():
@@ -27,33 +25,15 @@ def test_check_of_a_table_with_an_old_column_gives_the_new_name():
     assert "outcome" in tables.check(own, "dalleval_image_quality")
 
 
-@pytest.mark.parametrize(
-    ("read", "content", "message"),
-    [
-        (readers.read, "image,source,occupation,rater,label\na,generated,nurse,Ann,female\n", "rater is now annotator"),
-        (lambda path: person_ratings.read(path, ASKED), "image,position,rater,label\na,1,A,male\n", "now annotator"),
-        (annotated_subset.read, "image,about,annotator,label\na,hat,Ann,yes\n", "about is now question"),
-        (
-            lambda path: skill_ratings.read(path, ["a"]),
-            "image_id,rater,objects,number,relation\na,Ann,yes,,\n",
-            "rater",
-        ),
-        (
-            readers.read,
-            "occupation,source,percent_female,n,prompt\nnurse,training,70,10,ratings\nnurse,generated,80,10,ratings\n",
-            "prompt is ratings in data row 1; it is now annotations",
-        ),
-    ],
-    ids=["images", "people", "subset", "skills", "shares"],
-)
-def test_annotations_with_an_old_name_give_the_new_one(tmp_path, read, content, message):
-    (path := tmp_path / "a.csv").write_text(content)
-    with pytest.raises(InputError, match=message):
-        read(path)
+def test_shares_with_an_old_prompt_give_the_new_one(tmp_path):
+    text = "occupation,source,percent_female,n,prompt\nnurse,training,70,10,ratings\nnurse,generated,80,10,ratings\n"
+    (path := tmp_path / "a.csv").write_text(text)
+    with pytest.raises(InputError, match="prompt is ratings in data row 1; it is now annotations"):
+        shares.read(path)
 
 
 @pytest.mark.parametrize("called", ["annotator", "Annotator ID", "rater_id", "worker", "participant"])
 def test_annotations_with_the_columns_of_annotation_tools_are_read(tmp_path, called):
     text = f"image,source,occupation,{called},label\na,generated,nurse,Ann,female\nb,training,nurse,Ben,male\n"
     (path := tmp_path / "a.csv").write_text(text)
-    assert readers.read(path).n_annotators == 2
+    assert shares.read(path).annotators == ("Ann", "Ben")

@@ -33,7 +33,7 @@ from biaslab.judges.judge_labels import (
 from biaslab.judges.questions import CHOICES, PERCEIVED, SKIN
 from biaslab.metrics.headline import GENERATED, Headline
 from biaslab.prompts.custom import ALL
-from biaslab.ratings import annotated_subset
+from biaslab.ratings import annotations as annotated
 from biaslab.schema import tables
 from biaslab.schema.genders import GENDERS
 
@@ -517,7 +517,7 @@ def _labelled(headline: Headline, reference: pd.DataFrame) -> pd.DataFrame:
     people = precision.annotated(headline, reference)
     groups = headline.cells["cluster"]
     people["group"] = groups.to_numpy()[people["cell"].to_numpy()]
-    weight = annotated_subset.weights(people)
+    weight = annotated.weights(people)
     if weight is None:
         size = headline.people["cell"].map(groups).value_counts()
         weight = people["group"].map(size / people["group"].value_counts())

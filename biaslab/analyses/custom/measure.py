@@ -12,7 +12,7 @@ from biaslab.analyses.custom.analysis import TRUTH
 from biaslab.hub import registry
 from biaslab.hub.image_sources import domain_of
 from biaslab.judges.judge_labels import DUPLICATE, TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS
-from biaslab.ratings import person_ratings
+from biaslab.ratings import annotations as annotated
 from biaslab.schema import tables
 
 if TYPE_CHECKING:
@@ -49,10 +49,8 @@ def judges(pipeline: Pipeline) -> pd.DataFrame:
             named = "annotators" if len(annotators) == 1 else f"annotators ({stem}{number})"
         judged = pipeline.custom.people_judged_by(judge)
         if not judge.needs_images:
-            whom = judged[["image_id", "position"]].reset_index(drop=True)
-            people = person_ratings.read(judge.path, whom, unknown="aside").people
-            if "probability" in people:
-                judged = judged.assign(probability=people["probability"].to_numpy())
+            people = annotated.judgements(judged, judge.path)
+            judged = judged.assign(probability=people["probability"].to_numpy())
         frames.append(judged.assign(judge=named, model=pipeline.label))
     if (truth := pipeline.custom.truth()) is not None:
         frames.append(truth.assign(judge=TRUTH, model=pipeline.label))

@@ -12,7 +12,7 @@ from scipy.stats import norm
 from biaslab import stats
 from biaslab.io.plaintext import normalize
 from biaslab.metrics.headline import MEAN, PERSON, Headline
-from biaslab.ratings import annotated_subset
+from biaslab.ratings.annotations import weights
 from biaslab.schema import tables
 
 JUDGE, ANNOTATIONS, BOTH = "judge", "annotations", "both"
@@ -55,7 +55,7 @@ def _estimates(one: Headline, ratings: pd.DataFrame, confidence: float) -> list[
     rated = rated[rated["group"] >= 0]
     found = stats.prediction_powered(
         groups["count"], groups["n"], groups["coefficient"], rated["group"], rated["judged"], rated["rated"],
-        annotated_subset.weights(rated), people=groups["people"], images=rated["source"] + " " + rated["image_id"],
+        weights(rated), people=groups["people"], images=rated["source"] + " " + rated["image_id"],
         design_effect=effect, strata=groups["source"] + " " + groups["stratum"],
         clusters=groups["cluster"] if one.clusters_random else None, base=one.base - one.null_mean,
         confidence=confidence,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from biaslab.ratings import annotated_subset
+from biaslab.ratings import annotations as annotated
 from biaslab.schema import tables
 
 if TYPE_CHECKING:
@@ -16,5 +16,10 @@ if TYPE_CHECKING:
 def ratings(pipeline: Pipeline) -> pd.DataFrame:
     """Return the annotations in the file ``judging.annotations``; no rows where the setting is empty."""
     file = pipeline.settings.judging.annotations
-    rated = annotated_subset.read(file) if file else pd.DataFrame(columns=annotated_subset.COLUMNS)
+    if not file:
+        return tables.make_table([], "precision_ratings")
+    frame = annotated.read(file)
+    # Estimates are of perceived gender and of attributes, whose answers are yes and no.
+    frame = frame[(frame["question"] == "") | frame["label"].isin(("", *annotated.YES_NO))]
+    rated = annotated.votes(frame, ["model", "source", "image_id", "position", "question"])
     return tables.make_table(rated.rename(columns={"model": "image_model"}), "precision_ratings")

@@ -14,4 +14,4 @@ from biaslab.analyses.ratings.analysis import (
     shares,
 )
 from biaslab.analyses.ratings.questions import question_shares
-from biaslab.ratings.readers import read
+from biaslab.ratings.shares import read

@@ -1,6 +1,6 @@
 """Tables of a user's own ratings: outcomes of the vote, agreement of annotators, what choices change.
 
-Every function takes what :func:`biaslab.ratings.readers.read` found in a file. ``confidence`` is the level of
+Every function takes what :func:`biaslab.ratings.shares.read` found in a file. ``confidence`` is the level of
 intervals, 0–1; ``seed`` and ``replicates`` are those of the bootstraps over images.
 """
 
@@ -15,14 +15,14 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
+from biaslab.analyses.ratings.sample import LABEL_SETS
 from biaslab.metrics import agreement
 from biaslab.metrics.amplification import DEFINITIONS
 from biaslab.papers.answers import Answer, read
 from biaslab.papers.paradox.analysis.amplification import amplification, is_significant, overall
 from biaslab.papers.paradox.analysis.groups import with_limits
-from biaslab.ratings import readers
-from biaslab.ratings.readers import LABELS, OTHER, SOURCES, UNNAMED, AnnotatedImages
-from biaslab.ratings.sample import LABEL_SETS
+from biaslab.ratings.annotations import GENDER_LABELS, OTHER, SOURCES
+from biaslab.ratings.shares import UNNAMED, AnnotatedImages, for_each_model, percent_female
 from biaslab.schema import tables
 from biaslab.schema.formatting import format_count
 
@@ -152,16 +152,15 @@ def annotator_agreement(
     """Return the agreement of all annotators over all images, for both sets of labels, as ``ratings_agreement``."""
     draws: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
     rows, sets = [], LABEL_SETS
-    if annotations.ratings is not None and (annotations.ratings == OTHER).any(axis=None):
-        sets = {"female/male/other/unsure": LABELS, **LABEL_SETS}
+    ratings = None if annotations.table is None else annotations.ratings()
+    if ratings is not None and (ratings == OTHER).any(axis=None):
+        sets = {"female/male/other/unsure": GENDER_LABELS, **LABEL_SETS}
     for (name, statistic), (labels, used) in product(STATISTICS.items(), sets.items()):
         estimate = (np.nan, np.nan, np.nan, 0, 0, NO_RATINGS)
-        if annotations.ratings is not None:
-            estimate = statistic(annotations.ratings.to_numpy(object), used, **draws)
-            if (
-                not annotations.annotators
-            ):  # The columns are not annotators then, so only the whole file's number is known.
-                estimate = estimate._replace(n_annotators=np.nan if annotations.part else annotations.n_annotators)
+        if ratings is not None:
+            estimate = statistic(ratings.to_numpy(object), used, **draws)
+            if len(annotations.annotators) > ratings.shape[1]:  # The columns are not annotators.
+                estimate = estimate._replace(n_annotators=len(annotations.annotators))
         rows.append([name, labels, *estimate])
     return tables.make_table(rows, "ratings_agreement")
 
@@ -174,15 +173,15 @@ def sensitivity(
     Intervals of a rule that divides votes resample the nearest whole number of images.
     """
     draws: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
-    if annotations.ratings is None:
+    if annotations.table is None:
         return tables.make_table([], "ratings_sensitivity")
-    images = annotations.images
-    codes = np.stack([annotations.ratings[c].cat.codes.to_numpy() for c in annotations.ratings], axis=1)
-    votes = np.stack([(codes == k).sum(axis=1) for k in range(len(LABELS))], axis=1)
+    images, ratings = annotations.images, annotations.ratings()
+    votes = np.stack([(ratings == label).sum(axis=1) for label in GENDER_LABELS], axis=1)
     ways = [(name, kind, meaning, rule(votes, images)) for name, (kind, meaning, rule) in RULES.items()]
     alone = "this annotator's ratings alone; unsure images do not count"
-    for k, annotator in enumerate(annotations.annotators):
-        weights = (codes[:, k] == 0).astype(float), (codes[:, k] == 1).astype(float)
+    for annotator in ratings if len(annotations.annotators) == ratings.shape[1] else ():
+        own = ratings[annotator].to_numpy(object)
+        weights = (own == "female").astype(float), (own == "male").astype(float)
         ways.append((f"annotator {annotator}", "annotator", alone, weights))
     frames = [
         _amplified(images, weights, draws).assign(rule=rule, kind=kind, meaning=meaning)
@@ -193,7 +192,7 @@ def sensitivity(
 
 def _amplified(images: pd.DataFrame, weights: Weights, draws: dict) -> pd.DataFrame:
     """Return amplification of weighed images, computed as in table ``paradox_amplification``."""
-    shares = readers.shares(images, *weights)
+    shares = for_each_model(percent_female(images, *weights))
     n_images = shares.groupby("model")["n"].sum()
     frame = amplification(shares, **draws)
     # Models of which no image counts have rows without a value, but for those without one of the sources.
@@ -221,21 +220,15 @@ def describe_file(annotations: AnnotatedImages, file: str) -> pd.DataFrame:
     def counted(n: float, noun: str) -> str:
         return format_count(n, noun, f"{noun}s")
 
-    rows = annotations.outcomes if annotations.ratings is None else annotations.images
+    rows = annotations.shares if annotations.table is None else annotations.images
     occupations = counted(rows["occupation"].nunique(), "occupation")
     models = [model for model in sorted(set(annotations.outcomes["model"])) if model != UNNAMED]
     more = [f"Models: {', '.join(models)}."] if models else []
-    if annotations.ratings is None:
-        # Training shares without a model are listed for every model, and count once.
-        decided = annotations.notes.set_index("item")["n"]["images decided female or male"]
-        n = annotations.outcomes["n"].sum() if annotations.part else decided
-        words = f"Shares of {occupations} from {counted(n, 'image')}."
+    if annotations.table is None:
+        words = f"Shares of {occupations} from {counted(annotations.shares['n'].sum(), 'image')}."
     else:
-        annotators = (
-            int(annotations.ratings.notna().any().sum()) if annotations.annotators else annotations.n_annotators
-        )
         sources = ", ".join(f"{(annotations.images['source'] == source).sum():,} {source}" for source in SOURCES)
         more.insert(0, f"Images: {sources}.")
-        by = counted(annotators, "annotator")
+        by = counted(len(annotations.annotators), "annotator")
         words = f"{counted(len(annotations.images), 'image')} of {occupations}, annotated by {by}."
     return pd.DataFrame({"file": [file], "words": [words], "more": [" ".join(more)]})

@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from biaslab.plots import forms, style
-from biaslab.ratings.readers import SOURCES
+from biaslab.ratings.annotations import SOURCES
 from biaslab.schema import tables
 
 _SOURCES = forms.series_style(

@@ -31,7 +31,7 @@ from biaslab.papers.dalleval.analysis.bias import ASKED
 from biaslab.papers.dalleval.analysis.skills import HUMAN, NONE
 from biaslab.prompts import paintskills
 from biaslab.prompts.dalleval import ATTRIBUTES
-from biaslab.ratings import skill_ratings as skill_rated
+from biaslab.ratings.annotations import skills
 from biaslab.schema import tables
 from biaslab.schema.genders import GENDERS
 
@@ -93,10 +93,11 @@ def skill_accuracy(pipeline: Pipeline) -> pd.DataFrame:
     frames = [judged.assign(evaluator=DETECTOR, images="test")]
     rated = skill_ratings(pipeline)
     if len(rated):
-        majority = skill_rated.majority(rated)
-        both = judged[judged["image_id"].isin(majority.index)].assign(images="sample")
-        frames.append(both.assign(evaluator=DETECTOR))
-        frames.append(both.assign(evaluator=HUMAN, correct=both["image_id"].map(majority)))
+        # As many annotators of each opinion count as not correct.
+        share = (rated["correct"] == "yes").groupby(rated["image_id"]).mean()
+        both = judged[judged["image_id"].isin(share.index)].assign(images="sample")
+        correct = np.where(both["image_id"].map(share) > 0.5, "yes", "no")
+        frames += [both.assign(evaluator=DETECTOR), both.assign(evaluator=HUMAN, correct=correct)]
     counts = pd.concat(frames).groupby(["evaluator", "images", "skill"], sort=False)["correct"]
     out = counts.agg(percent_correct=lambda v: 100 * (v == "yes").mean(), n="size").reset_index()
     accuracy = _table(pipeline, out.assign(training_percent="100"), "dalleval_skill_accuracy")
@@ -127,7 +128,7 @@ def skill_ratings(pipeline: Pipeline) -> pd.DataFrame:
     if not file:
         return tables.make_table([], "dalleval_skill_ratings")
     judged = skill_verdicts(pipeline).query("chosen == 'yes'").rename(columns={"correct": "detector"})
-    ratings = skill_rated.read(file, judged["image_id"])
+    ratings = skills(file, judged["image_id"])
     whole = ratings.merge(judged[["image_id", "skill", "detector"]], on="image_id")
     return _table(pipeline, whole, "dalleval_skill_ratings")
 

@@ -13,10 +13,11 @@ from biaslab import redact
 from biaslab.hub import registry
 from biaslab.judges.judge import Judge
 from biaslab.judges.judge_labels import UNCERTAIN
+from biaslab.papers.paired.analysis.agreement import ANNOTATORS, agreement_tables
 from biaslab.papers.paired.analysis.people import last_rounds, stereotype_fit
 from biaslab.pipeline.paired import ROUND
 from biaslab.prompts.paired import POSITIONS
-from biaslab.ratings.person_ratings import ANNOTATORS
+from biaslab.ratings import annotations as annotated
 from biaslab.schema import tables
 from biaslab.schema.genders import GENDERS
 
@@ -177,8 +178,6 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
 
     Where nobody rated the images, further judges are compared with the first.
     """
-    from biaslab.ratings import person_ratings
-
     seed = pipeline.seed
     looking, files = _judges(pipeline)
     names = redact.unique_names(looking)
@@ -189,7 +188,7 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
     for judge in looking:
         said = known[known["judge"] == names[judge]]
         truth = said.assign(gender=said["truth_gender"])
-        found = person_ratings.agreement_tables({judge: said}, truth, seed=seed)
+        found = agreement_tables({judge: said}, truth, seed=seed)
         # A judge that was made for this world, as its gate was, is compared with more.
         made = registry.find_plugin(pipeline.settings.judging.faces, "detector") and registry.find_plugin(judge, "clip")
         frames.append(found.assign(reference=TRUTH if made else DRAWINGS))
@@ -202,13 +201,13 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
         said = {name: pipeline.paired.judge_people(kind, judge) for name, judge in looking.items()}
         for file, judge in files.items():
             pipeline.paired.check_ratings(judge)
-            rated = person_ratings.read(judge.path, pipeline.paired.requested_people(kind), unknown="aside")
-            if rated.n_annotators:
-                found = person_ratings.agreement_tables(said, ratings=rated, seed=seed)
+            rated = annotated.judgements(pipeline.paired.requested_people(kind), judge.path)
+            if rated[list(annotated.GENDER_LABELS)].any(axis=None):
+                found = agreement_tables(said, annotated=rated, seed=seed)
                 frames.append(found.replace({c: {ANNOTATORS: annotators[file]} for c in ("judge", "reference")}))
         if not files and len(looking) > 1:
             first, *others = looking
-            found = person_ratings.agreement_tables({j: said[j] for j in others}, said[first], seed=seed)
+            found = agreement_tables({j: said[j] for j in others}, said[first], seed=seed)
             frames.append(found.assign(reference=first))
     whole = _table(pipeline, frames, "paired_judge_agreement")
     return whole.replace(dict.fromkeys(("judge", "reference"), names))

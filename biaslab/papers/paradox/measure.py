@@ -18,7 +18,7 @@ from biaslab.errors import MissingInputError
 from biaslab.io.plaintext import normalize
 from biaslab.judges.judge_labels import UNCERTAIN
 from biaslab.metrics.headline import encode_gender
-from biaslab.ratings import annotated_subset
+from biaslab.ratings import annotations as annotated
 from biaslab.schema import tables
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _judged(pipeline: Pipeline, *, made: bool = True) -> Iterator[tuple[str, str
 def rated_images(pipeline: Pipeline) -> pd.DataFrame:
     """Return the images of the naive approach that ``judging.annotations`` rates, as judged; none where it is empty."""
     file, frames = pipeline.settings.judging.annotations, []
-    named = annotated_subset.read(file)["image_id"] if file else pd.Series(dtype=object)
+    named = annotated.read(file)["image_id"] if file else pd.Series(dtype=object)
     naive = file and "naive" in pipeline.settings.captions.approaches
     for approach, source, rows in _judged(pipeline) if naive else ():
         if approach == "naive":

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -9,10 +10,11 @@ import pytest
 
 from biaslab import cli
 from biaslab.analyses import custom, precision
+from biaslab.analyses.ratings import sample
 from biaslab.errors import InputError
 from biaslab.papers import dalleval, paired, paradox
 from biaslab.pipeline import Pipeline, Settings, validation
-from biaslab.ratings import annotated_subset, person_ratings, readers, sample
+from biaslab.ratings import annotations
 from biaslab.runs import audit
 from biaslab.schema import tables
 from biaslab.study import sources
@@ -214,9 +216,7 @@ def test_attributes_are_those_of_their_own_table_and_put_right(tmp_path):
     text = "image,question,annotator,label\n"
     text += "".join(f"{image},skirt,ann,{'yes' if shows else 'no'}\n" for image, shows in truth.items())
     (tmp_path / "r.csv").write_text(text)
-    said = tables.make_table(
-        annotated_subset.read(tmp_path / "r.csv").rename(columns={"model": "image_model"}), "precision_ratings"
-    )
+    said = precision.ratings(opened(tmp_path / "r.csv"))
     assert set(said["label"]) == {"yes", "no"}
     found = precision.estimates([one], said).set_index("estimator")
     # Where all are rated, it is what annotators say.
@@ -224,8 +224,8 @@ def test_attributes_are_those_of_their_own_table_and_put_right(tmp_path):
     assert found.loc["both", "estimate"] == pytest.approx(100 * (known["woman"] - known["man"]))
     assert found.loc["both", "estimate"] != pytest.approx(found.loc["judge", "estimate"])
     (tmp_path / "r.csv").write_text("image,question,annotator,label\na,skirt,r,female\n")
-    with pytest.raises(InputError, match="'female' is no answer about an attribute"):
-        annotated_subset.read(tmp_path / "r.csv")
+    with pytest.raises(InputError, match="'female' in data row 1, which is not a label of the question 'skirt'"):
+        precision.ratings(opened(tmp_path / "r.csv"))
 
 
 def test_without_ratings_the_judge_stands_alone_and_says_why(own_people):
@@ -261,72 +261,30 @@ def test_sizes_are_told_with_what_no_number_of_images_gives(own_people):
 # -- ratings of a part, and how they are drawn -------------------------------------------------------------
 
 
-def test_ratings_are_read_with_probabilities_in_either_form(tmp_path):
+def opened(file):
+    """Return what a measure sees of a pipeline with a file of annotations."""
+    return SimpleNamespace(settings=SimpleNamespace(judging=SimpleNamespace(annotations=str(file))))
+
+
+def test_ratings_in_either_form_have_votes_and_probabilities(tmp_path):
     long = "image,source,occupation,model,probability,annotator,label\n"
     long += "a/0,generated,nurse,m,0.5,r1,f\na/0,generated,nurse,m,0.5,r2,female\n"
     long += "b/0,generated,nurse,m,0.25,r1,\n"
     (tmp_path / "long.csv").write_text(long)
-    found = annotated_subset.read(tmp_path / "long.csv")
+    found = precision.ratings(opened(tmp_path / "long.csv"))
     rows = [["a/0", "female", 2, 0.5], ["b/0", "unannotated", 0, 0.25]]
     assert found[["image_id", "label", "n_annotators", "probability"]].values.tolist() == rows
-    # Whoever reads these as ratings of images takes no probability for an annotator.
-    wide = "image,source,occupation,probability,ann\na/0,generated,nurse,0.5,female\n"
-    (tmp_path / "wide.csv").write_text(wide)
-    assert readers.read(tmp_path / "wide.csv").annotators == ("ann",)
     (tmp_path / "wide.csv").write_text("image,ann,bob\na/0,male,female\nb/0,male,\n")
-    found = annotated_subset.read(tmp_path / "wide.csv")
+    found = precision.ratings(opened(tmp_path / "wide.csv"))
     assert list(found["label"]) == ["tie", "male"] and found["probability"].isna().all()
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("image,annotator,label,probability\na,r,f,1.5\n", "probability is '1.5'.*at most 1"),
-        ("image,annotator,label,position\na,r,f,left\n", "position is 'left'.*give 1, 2"),
-        ("image,annotator,label,source\na,r,f,web\n", "source is 'web'.*training or generated"),
-        ("image,annotator,label,probability\na,r,f,0.5\na,s,f,0.6\n", "several probabilities"),
-        ("image,annotator,label\na,r,f\na,r,m\n", "two annotations by annotator"),
-        ("picture,annotator,label\na,r,f\n", "no column 'image'"),
-        ("image\na\n", "no column 'annotator'"),
-    ],
-)
-def test_what_is_no_such_file_is_refused(tmp_path, text, words):
-    (tmp_path / "r.csv").write_text(text)
-    with pytest.raises(InputError, match=words):
-        annotated_subset.read(tmp_path / "r.csv")
-
-
-def _read_as_images(path):
-    return readers.read(path).images["label"].tolist()
-
-
-def _read_as_people(path):
-    people = person_ratings.read(path, pd.DataFrame({"image_id": ["a", "b"], "position": 1})).people
-    assert "wave" not in people
-    return people["label"].tolist()
-
-
-def _read_as_subset(path):
-    found = annotated_subset.read(path)
-    assert "wave" not in found
-    return found["label"].tolist()
-
-
-@pytest.mark.parametrize("read", [_read_as_images, _read_as_people, _read_as_subset])
-def test_wave_of_earlier_files_is_ignored_if_all_are_1_and_else_refused(tmp_path, read):
-    text = "image,source,occupation,model,probability,wave,annotator,label\na,generated,nurse,m,0.5,1,r,female\n"
-    (tmp_path / "r.csv").write_text(text + "b,generated,nurse,m,0.5,1,r,male\n")
-    assert read(tmp_path / "r.csv") == ["female", "male"]
-    (tmp_path / "r.csv").write_text(text + "b,generated,nurse,m,0.5,2,r,male\n")
-    with pytest.raises(InputError, match=r"r\.csv.*wave is '2'.*not drawn in one random sample"):
-        read(tmp_path / "r.csv")
+    assert precision.ratings(opened("")).empty
 
 
 def test_weights_are_inverse_probabilities():
     rated = pd.DataFrame({"probability": [0.5, 0.2]})
-    assert annotated_subset.weights(rated).tolist() == pytest.approx([2, 5])
-    assert annotated_subset.weights(rated.assign(probability=[0.5, np.nan])) is None
-    assert annotated_subset.weights(rated.head(0)) is None
+    assert annotations.weights(rated).tolist() == pytest.approx([2, 5])
+    assert annotations.weights(rated.assign(probability=[0.5, np.nan])) is None
+    assert annotations.weights(rated.head(0)) is None
 
 
 def images_of(sizes):

@@ -13,7 +13,7 @@ from biaslab.analyses.ratings import figures
 from biaslab.analyses.ratings.analysis import RULES
 from biaslab.errors import UnknownNameError
 from biaslab.papers import paradox
-from biaslab.ratings.readers import AnnotatedImages
+from biaslab.ratings.shares import AnnotatedImages
 from biaslab.study import Study
 
 DEFINITIONS = ["paper", "all", "signed"]
@@ -230,7 +230,7 @@ def test_models_share_training_images_and_can_be_looked_at_alone(read):
     table = sensitivity(alone)
     assert set(table["model"]) == {"B"} and (table["n_images"] == 30 + 40).all()
     assert agreement(alone)["n_items"].tolist() == [70] * 6
-    with pytest.raises(UnknownNameError, match="There is no model in ratings"):
+    with pytest.raises(UnknownNameError, match="There is no model in the annotations"):
         read(two_models(), model="C")
 
 

@@ -92,12 +92,12 @@ def critiques(folder: Path) -> list:
     """Return what the critic says of images of these two, as raters see the people in them."""
     from biaslab.mitigation import endpoint
     from biaslab.mitigation.critique import briefs
-    from biaslab.ratings.person_ratings import judge_people
+    from biaslab.ratings.annotations import judgements
 
     whole, asked = pipeline(folder), pair(folder)
     made = whole.generate_images(asked.texts, "paired", True)
     people = made.table[["image_id", "prompt_id"]].merge(asked.people, on="prompt_id")
-    judged = judge_people(people, folder / "by_person.csv")
+    judged = judgements(people, folder / "by_person.csv")
     people = people.assign(gender=judged["gender"], status=judged["status"])
     given = briefs(people, "occupation", 1, asked.texts, made.read, critic="endpoint", seed=whole.seed)
     return endpoint.critiques(given, whole.endpoint("critic"), whole.cache)
@@ -154,11 +154,11 @@ def shown() -> str:
 
 def rated(folder: Path) -> list:
     """Return what raters said in a sitting of an earlier version, in the file that it kept beside its own."""
-    from biaslab.ratings import readers
+    from biaslab.ratings import shares
 
-    found = readers.read_ratings(folder / "sitting" / "ratings.csv")
-    rows = found.images[["image", "source", "occupation"]].astype(object)
-    rows = rows.join(found.ratings.astype(object).fillna(""))
+    found = shares.read_images(folder / "sitting" / "ratings.csv")
+    rows = found.images[["image_id", "source", "occupation"]].astype(object)
+    rows = rows.join(found.ratings().astype(object).fillna(""))
     return [*found.annotators, *rows.to_numpy().tolist()]
 
 

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,9 +20,11 @@ from biaslab.errors import ParameterError
 from biaslab.io.plaintext import normalize
 from biaslab.judges.judge_labels import JUDGED
 from biaslab.metrics import agreement as measures
-from biaslab.ratings import readers
-from biaslab.ratings.readers import OTHER, SOURCES, AnnotatedImages
+from biaslab.ratings import annotations as annotated
+from biaslab.ratings.annotations import OTHER, SOURCES
+from biaslab.ratings.shares import OUTCOMES, AnnotatedImages, read_images
 from biaslab.schema import tables
+from biaslab.schema.formatting import format_count
 from biaslab.schema.genders import GENDERS
 
 LABEL_SETS = {"female/male/unsure": measures.LABELS, "female/male": ("female", "male")}
@@ -69,12 +71,12 @@ def _probabilities(images: pd.DataFrame, drawn: pd.DataFrame, among: list[str]) 
     one of the last by chance.
     """
     taken = {key: len(own) for key, own in drawn.groupby(among)}
-    found = {}
+    found: dict[tuple, float] = {}
     for key, own in images.groupby(among, sort=False):
         left, there, turns = taken.get(key, 0), own["occupation"].value_counts(), 0
         while left >= (going := int((there > turns).sum())) > 0:
             left, turns = left - going, turns + 1
-        expected = np.minimum(there, turns) + (there > turns) * left / max(going, 1)
+        expected = there.clip(upper=turns) + (there > turns) * left / max(going, 1)
         found |= {(*key, occupation): p for occupation, p in (expected / there).items()}
     keys = drawn[[*among, "occupation"]].itertuples(index=False, name=None)
     return np.array([found[key] for key in keys], float)
@@ -136,12 +138,13 @@ def collect(
     ``model``, and as :func:`simulate`.
     """
     if file:
-        annotations = readers.read_ratings(file)
+        annotations = read_images(file)
         if len(set(annotations.percent_female["model"])) > 1:
             annotations = annotations.of_model(model)
-        by = f"{annotations.n_annotators} annotator{'' if annotations.n_annotators == 1 else 's'}"
+        by = format_count(len(annotations.annotators), "annotator", "annotators")
         return CollectedAnnotations(annotations, "annotations", f"Annotations come from {Path(file).name}: {by}.")
-    known = sampled["image_id"].isin(() if truth is None else truth.index).sum()
+    truth = pd.Series(dtype=object) if truth is None else truth
+    known = sampled["image_id"].isin(truth.index).sum()
     if not known or not simulated:
         return CollectedAnnotations(
             None, "annotations", f"No annotations yet: the sample has {len(sampled)} images to annotate."
@@ -153,7 +156,7 @@ def collect(
         "They illustrate the tables and are no evidence about people."
     )
     with tempfile.TemporaryDirectory() as folder:
-        annotations = readers.read(tables.write(made, Path(folder) / "simulated.csv"))
+        annotations = read_images(tables.write(made, Path(folder) / "simulated.csv"))
     return CollectedAnnotations(annotations, "simulated", note)
 
 
@@ -170,17 +173,19 @@ def votes(annotations: AnnotatedImages | None) -> pd.Series:
     """Return the majority on each image that somebody rated, by id in plain form; InputError where an image stands in
     several rows.
     """
-    found = pd.Series(dtype=object) if annotations is None else annotations.votes()
+    if annotations is None or annotations.table is None:
+        return pd.Series(dtype=object)
+    found = annotated.votes(annotations.table, ["image_id"]).set_index("image_id")["label"]
     return found[found != "unannotated"]
 
 
 def outcomes(sampled: pd.DataFrame, annotations: AnnotatedImages | None) -> pd.DataFrame:
     """Return how the votes on the sample ended, by source: the rows of table ``judging_rated``."""
     vote = sampled["image_id"].map(normalize).map(votes(annotations).to_dict()).astype(object).fillna("unannotated")
-    outcomes = [o for o in readers.OUTCOMES if o != OTHER or (vote == OTHER).any()]
+    outcomes = [o for o in OUTCOMES if o != OTHER or (vote == OTHER).any()]
     counts = pd.crosstab(sampled["source"], pd.Categorical(vote, outcomes), dropna=False)
     counts = counts.loc[[s for s in SOURCES if s in counts.index]].rename_axis(columns="vote")
-    rows = counts.stack().rename("n").reset_index()
+    rows = pd.Series(counts.stack(), name="n").reset_index()
     return rows.assign(n_images=rows.groupby("source")["n"].transform("sum"))
 
 
@@ -196,7 +201,7 @@ def agreement(
     ``judging_agreement``. Intervals are of a bootstrap over images for alpha and Wilson's for the judge; without
     ratings rows have no values.
     """
-    draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
+    draws: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
     pairs = judged_and_voted(annotations, judgements)
     rows = []
     statistics = ("krippendorff_alpha", "judge_agreement")
@@ -204,7 +209,7 @@ def agreement(
         found = (np.nan, np.nan, np.nan, 0, 0, NO_RATINGS)
         if annotations is not None:
             here, rows_of = ((t["source"] == subset) | (subset == "all") for t in (pairs, annotations.images))
-            matrix, used = annotations.ratings[rows_of].to_numpy(object), LABEL_SETS[labels]
+            matrix, used = annotations.ratings()[rows_of].to_numpy(object), LABEL_SETS[labels]
             if statistic == "krippendorff_alpha":
                 found = measures.krippendorff_alpha(matrix, used, **draws)
             else:

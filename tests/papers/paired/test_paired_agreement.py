@@ -1,4 +1,4 @@
-"""Ratings of people: what files become, what bad ones say, and agreement by other routes."""
+"""Agreement of judges and annotators about people in images, by other routes."""
 
 import itertools
 
@@ -6,108 +6,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.errors import InputError
-from biaslab.judges.people import COLUMNS
 from biaslab.metrics import agreement
-from biaslab.ratings.person_ratings import AGREEMENT_COLUMNS, agreement_tables, judge_people, read
+from biaslab.papers.paired.analysis.agreement import AGREEMENT_COLUMNS, agreement_tables
+from biaslab.ratings.annotations import judgements
 from biaslab.schema import tables
 
-# Image a shows one person, b two, c three, d one whom nobody rates, e one whom the file lacks.
-ASKED = pd.DataFrame(
-    [("a", 1), ("b", 2), ("b", 1), ("c", 1), ("c", 2), ("c", 3), ("d", 1), ("e", 1)], columns=["image_id", "position"]
-)
-# By hand: a female 2 of 3; b left a tie, right male 2 of 3; c left unsure, middle female, right male; d nothing.
-WIDE = """Image ID,Position,Ann,Ben,Cy
-a,,feminine,female,Masculine
-b,left,female,male,
-b,right,male,unsure,man
-c,1,Cannot Identify,unsure,
-c,middle,F,,
-c,right,,,m
-d,1,,,
-"""
-LABELS = ["female", "male", "tie", "unsure", "female", "male", "unannotated", "missing"]
-LONG = """annotator,image_id,position,label
-Ann,a,1,female
-Ben,a,,female
-Cy,a,1,male
-Ann,b,1,female
-Ben,b,left,male
-Ann,b,2,male
-Ben,b,right,unsure
-Cy,b,2,man
-Ann,c,left,unsure
-Ben,c,1,unsure
-Ann,c,2,female
-Cy,c,3,male
-,d,1,
-"""
 
+@pytest.fixture
+def write(tmp_path):
+    """Write a file of annotations."""
 
-def labels(rated):
-    return rated.people["label"].fillna("missing").tolist()
+    def _write(content):
+        (tmp_path / "a.csv").write_text(content, encoding="utf-8")
+        return tmp_path / "a.csv"
 
-
-@pytest.mark.parametrize("content", [WIDE, LONG])
-def test_both_forms_say_the_same(content, write):
-    rated = read(write(content), ASKED)
-    assert labels(rated) == LABELS
-    assert rated.ratings.notna().sum(axis=1).tolist() == [3, 3, 2, 2, 1, 1, 0, 0]
-    assert list(rated.ratings) == ["Ann", "Ben", "Cy"] and rated.n_annotators == 3
-    # In the order asked: the right person of b comes before the left one.
-    assert list(rated.ratings["Cy"].astype(object).fillna("")) == ["male", "male", "", "", "", "male", "", ""]
-    # The form that the measures take: two ratings at least for a, both of b, left of c.
-    assert agreement.krippendorff_alpha(rated.ratings, seed=1, replicates=10).n_items == 4
-
-
-def test_judgements_have_the_shape_of_every_judge(write):
-    found = judge_people(ASKED, write(WIDE))
-    assert list(found) == list(COLUMNS)
-    pd.testing.assert_frame_equal(found[["image_id", "position"]], ASKED, check_dtype=False)
-    assert list(found["status"]) == [*["judged"] * 2, *["uncertain"] * 2, *["judged"] * 2, *["unannotated"] * 2]
-    assert list(found["gender"]) == ["female", "male", "unsure", "unsure", "female", "male", "", ""]
-    assert list(found["reason"]) == ["", "", "tie", "unsure", "", "", "", "not in the file"]
-    assert (found["role"] == "").all() and found[["probability_female", "x0", "n_faces", "role_p"]].isna().all(
-        axis=None
-    )
-
-
-def test_ratings_of_others_are_named_or_left_aside(write):
-    path = write("image_id,position,Ann\na,1,female\nzz,1,male\nb,3,male\na,left,male\nb,middle,female\n")
-    # Two stand in b, so nobody is third or in the middle; of one person in a nobody is left.
-    listed = r"'1' of image 'zz'.*'3' of image 'b'.*'left' of image 'a'.*'middle' of image 'b'"
-    with pytest.raises(InputError, match=rf"annotates 4 people .*data row 2\): .*{listed}"):
-        read(path, ASKED)
-    # One file serves several tables of people: what is about others is left aside, even if that is all.
-    assert labels(read(path, ASKED, unknown="aside")) == ["female"] + ["missing"] * 7
-    others = pd.DataFrame({"image_id": ["q", "q"], "position": [1, 2]})
-    assert read(path, others, unknown="aside").n_annotators == 0
-    assert list(judge_people(others, path)["status"]) == ["unannotated"] * 2
-    # Of images of one person no position need be said; annotators whose names differ in case are two.
-    rated = read(write("image,Ann,ann\na,female,female\n"), ASKED)
-    assert labels(rated) == ["female"] + ["missing"] * 7 and rated.n_annotators == 2
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("image,Ann\nb,female\n", "position is empty for an image of several people in data row 1"),
-        ("image,positoin,Ann\na,1,female\n", "Rename 'positoin' to 'position'"),
-        ("image_id,position\na,1\n", "no column of annotations"),
-        ("image_id,position,annotator\na,1,Ann\n", "no column 'label'"),
-        ("image_id,position,Ann\na,1,femal\n", r"'Ann' holds 'femal' in data row 1.*Did you mean 'female'"),
-        ("image_id,position,Ann\na,top,female\n", "position is 'top' in data row 1"),
-        ("image_id,position,Ann\na,1.5,female\n", "position is '1.5' in data row 1"),
-        ("image_id,position,Ann\n,1,female\n", "image_id is empty in data row 1"),
-        ("image_id,position,Ann\nb,1,female\nb,left,male\n", "'left' of image 'b' occurs twice"),
-        ("image_id,position,annotator,label\nb,1,Ann,male\nb,left,Ann,male\n", "two annotations by annotator 'Ann'"),
-        ("image_id,position,annotator,label\na,1,,male\n", "annotator is empty in data row 1"),
-        ("image_id,position,Ann\na,1,\n", "annotates none of the 8 people"),
-    ],
-)
-def test_bad_files_say_what_and_where(content, message, write):
-    with pytest.raises(InputError, match=message):
-        read(write(content), ASKED)
+    return _write
 
 
 OTHER = {"female": "male", "male": "female"}
@@ -161,7 +74,7 @@ def test_kappa_and_its_interval_by_another_route():
     assert row["ci_high"] - row["ci_low"] > 1.15 * (alone.ci_high - alone.ci_low)
 
 
-def rated_file(people, seed, n_annotators=3):
+def annotated_file(people, seed, n_annotators=3):
     """Return ratings of people by annotators who err in one of ten, as the text of a file."""
     wrong = np.random.default_rng(seed).random((len(people), n_annotators)) < 0.1
     truth = people["truth"].to_numpy()[:, None]
@@ -171,10 +84,10 @@ def rated_file(people, seed, n_annotators=3):
 
 def test_tables_7_and_9_from_a_file(write):
     people = pd.concat([world(1, 40), world(2, 30, aspect="power")], ignore_index=True)
-    content = rated_file(people, 4)
-    rated = read(write(content), people)
+    content = annotated_file(people, 4)
+    rated = judgements(people, write(content))
     shown = truth_of(people)
-    judged = {"clip": people, "annotators": people.assign(gender=rated.people["label"], status="judged")}
+    judged = {"clip": people, "annotators": people.assign(gender=rated["gender"].to_numpy(), status="judged")}
     found = agreement_tables(judged, shown, rated, seed=3, replicates=500)
     assert not found.duplicated(list(AGREEMENT_COLUMNS[:5])).any()
     known = found[found["reason"] == ""]
@@ -184,8 +97,7 @@ def test_tables_7_and_9_from_a_file(write):
     fleiss = found[found["statistic"] == "fleiss_kappa"].set_index("aspect")
     for aspect in ("occupation", "power"):
         # Fleiss (1971), from the counts of each label.
-        rows = rated.ratings[(people["aspect"] == aspect).to_numpy()]
-        counts = np.stack([(rows == g).sum(axis=1) for g in ("female", "male")], axis=1)
+        counts = rated.loc[rated["aspect"] == aspect, ["female", "male"]].to_numpy()
         agreed = ((counts**2).sum(axis=1) - 3).mean() / 6
         chance = ((counts.sum(axis=0) / counts.sum()) ** 2).sum()
         assert fleiss.loc[aspect, "value"] == pytest.approx((agreed - chance) / (1 - chance))
@@ -207,18 +119,17 @@ def test_raters_may_differ_between_people(write):
     # Five annotators, three to a person: Fleiss' kappa is that of the three ratings, whoever gave them.
     people = world(8, 20, two=False)
     rng = np.random.default_rng(0)
-    dense = read(write(rated_file(people, 9)), people)
+    dense = pd.read_csv(write(annotated_file(people, 9))).filter(like="r")
     chosen = itertools.cycle(itertools.combinations("vwxyz", 3))
     lines = ["image_id,position,annotator,label"]
     for k, (p, annotators) in enumerate(zip(people.itertuples(), chosen, strict=False)):
-        said = dense.ratings.iloc[k].tolist()
+        said = dense.iloc[k].tolist()
         rng.shuffle(said)
         lines += [f"{p.image_id},1,{r},{s}" for r, s in zip(annotators, said, strict=True)]
     # One person with two ratings only is left out.
-    sparse = read(write("\n".join(lines[:-1])), people)
-    assert sparse.n_annotators == 5
+    sparse = judgements(people, write("\n".join(lines[:-1])))
     found = agreement_tables({}, None, sparse, seed=1, replicates=50).iloc[0]
-    own = agreement.fleiss_kappa(dense.ratings[:-1], seed=1, replicates=50)
+    own = agreement.fleiss_kappa(dense[:-1], seed=1, replicates=50)
     assert found["value"] == pytest.approx(own.value)
     assert (found["n"], found["n_missing"], found["n_annotators"]) == (19, 1, 3)
 
@@ -233,7 +144,7 @@ def test_what_has_no_value_has_a_reason(write):
     one = people.assign(status="judged", gender="female")
     assert "one label only: female" in agreement_tables({"x": one}, shown, seed=1).iloc[0]["reason"]
     # A rating by one person each: nothing to agree on.
-    lone = read(write(rated_file(people, 1, n_annotators=1)), people)
+    lone = judgements(people, write(annotated_file(people, 1, n_annotators=1)))
     row = agreement_tables({}, None, lone, seed=1).iloc[0]
     assert np.isnan(row["value"]) and "two or more annotators" in row["reason"] and row["n_missing"] == 12
     assert agreement_tables({}, seed=1).empty
@@ -246,5 +157,5 @@ def test_places_may_be_words():
     said = {"clip": people.assign(position=people["position"].map(words))}
     pd.testing.assert_frame_equal(
         agreement_tables(said, shown.assign(position=shown["position"].map(words))),
-        agreement_tables({"clip": people.assign(position=people["position"].astype(float))}, shown),
+        agreement_tables({"clip": people}, shown),
     )

@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from biaslab.analyses.ratings import sample
+from biaslab.analyses.ratings.sample import agreement, candidates, draw
 from biaslab.errors import InputError, ParameterError
-from biaslab.ratings import readers, sample
-from biaslab.ratings.sample import agreement, candidates, draw
+from biaslab.ratings import shares
 from biaslab.schema import tables
 
 OCCUPATIONS = ("nurse", "pilot", "baker")
@@ -82,7 +83,7 @@ def test_ratings_come_from_the_file_then_from_made_up_raters(drawn, tmp_path):
     assert made.kind == "simulated" and made.note.startswith(
         "SIMULATED annotations, not by people: 3 simulated annotators"
     )
-    assert "5 of 12 images" in made.note and made.annotations.n_annotators == 3
+    assert "5 of 12 images" in made.note and len(made.annotations.annotators) == 3
     assert (sample.votes(made.annotations) == "female").sum() == 5 and len(sample.votes(made.annotations)) == 5
     path = tmp_path / "r.csv"
     path.write_text("image,source,occupation,x,y\nt1,training,nurse,female,male\n")
@@ -102,7 +103,7 @@ def test_truth_as_a_notebook_gives_it(judgements):
 
 def write(path, *rows):
     path.write_text("\n".join(["image,source,occupation,ana,ben,cid", *rows, ""]))
-    return readers.read(path)
+    return shares.read(path)
 
 
 def test_agreement_by_hand(every, tmp_path):

@@ -153,4 +153,4 @@ def test_a_person_who_runs_it_gets_a_page_whose_answers_it_reads(execute, tmp_pa
     folder.mkdir()
     rows = [",".join([*row, "ana", "female"]) for row in data["rows"]]
     (folder / "ana.csv").write_text("\n".join([",".join([*data["header"], "annotator", "label"]), *rows]))
-    assert execute(annotations_file=str(folder))["collected"].annotations.n_annotators == 1
+    assert execute(annotations_file=str(folder))["collected"].annotations.annotators == ("ana",)

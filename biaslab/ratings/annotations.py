@@ -1,0 +1,352 @@
+"""One reader of human annotations: a file, or a folder of files, becomes one long table.
+
+A table of :mod:`biaslab.io.cells` in one of five forms, which its columns tell apart:
+
+- long: ``image_id``, ``annotator``, ``label``, one row per annotation; ``question`` where it is not perceived gender;
+- wide: ``image_id`` and one column per annotator;
+- survey: ``annotator`` and one column per image;
+- PaintSkills: ``image_id``, ``annotator``, ``objects``, ``number``, ``relation``, three questions per row;
+- objects: ``image_id``, ``annotator``, ``object`` and ``shown``.
+
+All may have ``position`` (1 is the leftmost person, 2, …, or ``left``, ``middle``, ``right``), ``model``, ``source``,
+``occupation`` and ``probability``. Other spellings of labels (:data:`SYNONYMS`) and columns as other tools name them
+are understood.
+
+Sources: paradox paper, A.4; dalleval paper, section 5.2 (Table 3); triplets paper, section 7.3; paired paper, B and D.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from biaslab.errors import InputError, name_help
+from biaslab.io import cells
+from biaslab.io.plaintext import casefold_name, normalize
+from biaslab.metrics import agreement
+from biaslab.schema import old_names
+from biaslab.schema.genders import GENDERS
+
+OTHER = "other"
+GENDER_LABELS = (*agreement.LABELS, OTHER)
+YES_NO = ("yes", "no")
+SOURCES = ("training", "generated")
+STEPS = ("objects", "number", "relation")
+"""The questions about PaintSkills images."""
+OBJECT = "object: "
+"""What the question whether an object is shown begins with; the object's name follows."""
+TONES, ALIGNMENT = "skin tone", "alignment"
+Vocabularies = Mapping[str, Sequence[str]]
+LABELS: Vocabularies = {
+    "": GENDER_LABELS,
+    TONES: tuple(map(str, range(1, 11))),
+    ALIGNMENT: tuple(map(str, range(1, 6))),
+    "*": (),
+}
+"""The labels of each question; without labels any is allowed, and ``unsure`` always is. The empty question is perceived
+gender, and ``*`` ends the start of several."""
+SYNONYMS = {
+    **dict.fromkeys(("f", "w", "woman", "women", "girl", "feminine"), "female"),
+    **dict.fromkeys(("m", "man", "men", "boy", "masculine"), "male"),
+    **dict.fromkeys(("u", "?", "not sure", "unclear", "uncertain", "undecided", "unknown"), "unsure"),
+    "cannot identify": "unsure",
+    **dict.fromkeys(("nonbinary", "non-binary", "non binary", "nb", "enby", "androgynous", "diverse"), OTHER),
+    **dict.fromkeys(("y", "1", "true"), "yes"),
+    **dict.fromkeys(("n", "0", "false"), "no"),
+    **dict.fromkeys(("na", "n/a", "nan", "null"), ""),
+}
+# Columns in other tools, in any case; annotator and label where the file has both.
+_IMAGE_NAMES = {
+    "image_id": ("file", "filename", "file_name", "image_name", "input.image_id", "input.image"),
+    "occupation": ("profession", "job"),
+}
+_LABEL_NAMES = {
+    "annotator": ("annotator_id", "rater_id", "worker", "worker_id", "workerid", "participant", "responseid"),
+    "label": ("gender", "perceived_gender", "rating", "annotation", "sex", "answer.gender", "answer.label"),
+}
+ITEM = ["image_id", "position", "question", "model", "source", "occupation"]
+"""The columns that name an item: what one annotator labels once."""
+COLUMNS = (*ITEM, "annotator", "label", "probability")
+
+_PERSON = ["image_id", "position"]
+_PLACES = ("left", "middle", "right")
+_CONTEXT = ("image", "wave", "prompt", "phrase", "aspect", "setting")
+_DEFAULTS = {"position": "", "question": "", "model": "", "source": SOURCES[1], "occupation": "", "probability": ""}
+_NO_ANNOTATOR = {*COLUMNS, *_CONTEXT}
+_NEEDS = "Annotations need image_id and one column per annotator; or image_id, annotator and label."
+
+
+def read(
+    path: str | Path,
+    labels: Vocabularies = LABELS,
+    *,
+    people: pd.DataFrame | None = None,
+    strict: bool = False,
+    needed: Sequence[str] = (),
+) -> pd.DataFrame:
+    """Read annotations: one row for each annotator and item; a label is empty where an item is listed without one.
+
+    Args:
+        path: A file, or a folder of files with the same columns.
+        labels: Question -> its labels, as :data:`LABELS`; annotations of other questions are left out.
+        people: Columns image_id and position (1 is the leftmost), one row per person, or image, of a run: annotations
+            of others are left out. Words for positions have a meaning only with these.
+        strict: Whether annotations of others, and no annotation of ``people``, are errors.
+        needed: Columns beyond the form's own that must be there and filled, such as source.
+
+    Returns :data:`COLUMNS`, indexed by the row of the file (0 is the first below the header): image_id (in plain form,
+    or as in ``people``), position (1 is the leftmost), question (empty is perceived gender), model (empty: of any),
+    source, occupation, annotator, label (in its usual spelling), probability (at which the image was drawn, 0–1, NaN
+    where the file has none). ``attrs`` has ``notes`` (what was read and how it was understood: item, n, detail) and
+    ``others`` (image_id and position of annotations that were left out).
+
+    Raises InputError where the file cannot be read, has the columns of no form, a value is not allowed, or an annotator
+    labels an item twice.
+    """
+    path = cells.file_path(path)
+    aliases = {name for names in _IMAGE_NAMES.values() for name in names}
+    table, left_out = cells.load(path, {*_NO_ANNOTATOR, *aliases, *STEPS, "object", "shown"})
+    old_names.check_columns(map(str, table), _NO_ANNOTATOR, str(path))
+    notes = [("rows read", len(table), f"from {cells.shorten(path.name)}")]
+    frame, form = _long(table, left_out, path)
+    unused = [*(name for name in frame if name == "prompt" or name not in _NO_ANNOTATOR), *(() if form else left_out)]
+    notes.append(("columns not used", len(unused), ", ".join(name or "without a name" for name in unused)))
+    cells.require(frame, needed, path, _NEEDS, _NO_ANNOTATOR)
+    frame = frame.assign(**{name: value for name, value in _DEFAULTS.items() if name not in frame})
+    for name in ("model", "question", *({"occupation"} & {*needed})):
+        frame[name] = cells.names(frame[name], path, empty=name not in needed).astype(object)
+    source = frame["source"].str.strip().str.lower()
+    source = source.replace("", "" if "source" in needed else _DEFAULTS["source"])
+    cells.refuse(~source.isin(SOURCES), path, "source is {}", f"give {' or '.join(SOURCES)}", frame["source"])
+    frame["source"] = source
+    image = frame["image_id"].str.strip()
+    fix = "name each image in one line; look for a quote left open"
+    strange = (image == "") | image.str.contains("\n")
+    cells.refuse(strange, path, "image_id is {}, empty or of several lines", fix, image)
+    frame["image_id"] = cells.image_ids(
+        cells.image_ids(image).map(normalize), () if people is None else people["image_id"].unique()
+    )
+    frame["position"] = _positions(frame, path, people)
+    frame["probability"] = _probabilities(frame, path)
+    frame, spellings = _labelled(frame, form, labels, path)
+    # An item that is listed without a label has no annotator either.
+    unnamed = (frame["label"] != "") & (frame["annotator"].str.strip() == "")
+    cells.refuse(unnamed, path, "annotator is empty", "name the annotator")
+    if form != "annotator":
+        frame["annotator"] = cells.names(frame["annotator"], path, empty=True).astype(object)
+    frame = frame[list(COLUMNS)]
+    others = frame.iloc[:0]
+    if people is not None:
+        belongs = pd.MultiIndex.from_frame(frame[_PERSON]).isin(pd.MultiIndex.from_frame(people[_PERSON]))
+        frame, others = frame[belongs], frame[~belongs]
+    given = frame[frame["label"] != ""]
+    problem = "image {image_id}, position {position} has two annotations by annotator {annotator}, the second"
+    fix = "keep one row. With one row for each annotation, name the columns annotator and label"
+    cells.refuse(given.duplicated([*ITEM, "annotator"]), path, problem, fix, given)
+    named = list(dict.fromkeys(others[_PERSON].itertuples(index=False, name=None)))
+    if strict and named:
+        raise InputError(
+            f"{path} annotates {len(named)} people or images that are not in the sample (first in data row "
+            f"{others.index[0] + 1}), of the images {cells.join_values(dict(named))}. Remove them."
+        )
+    if strict and given.empty:
+        raise InputError(f"{path} annotates none of the people or images of the run. {_NEEDS}")
+    frame.attrs |= {"notes": notes + spellings, "others": named}
+    return frame
+
+
+def _long(table: pd.DataFrame, left_out: dict[str, str], path: Path) -> tuple[pd.DataFrame, str]:
+    """Return a row for each cell that holds a label, and the column of the result that holds the names of such columns.
+
+    It is empty where a file has one column of labels.
+    """
+    if "image_id" not in table:
+        table = table.rename(columns={"image": "image_id"})
+    table = cells.rename_columns(table, _IMAGE_NAMES)
+    long = cells.rename_columns(table, _LABEL_NAMES)
+    if "annotator" in long and {"image_id", "label"}.isdisjoint(long):
+        return _melted(long, [name for name in long if name not in _NO_ANNOTATOR], "image_id"), "image_id"
+    cells.require(table, ["image_id"], path, _NEEDS, _NO_ANNOTATOR)
+    # A column that is spelt almost like this one is not an annotator.
+    if get_close_matches("position", map(str, table), cutoff=0.8):
+        cells.require(table, ["position"], path, _NEEDS, _NO_ANNOTATOR)
+    for questions in (STEPS, ("object", "shown")):
+        if set(questions).isdisjoint(table):
+            continue
+        cells.require(long, questions, path, f"These annotations need image_id, {', '.join(questions)}.", _NO_ANNOTATOR)
+        blank = long[list(questions)].apply(lambda column: column.str.strip()) == ""
+        if questions == STEPS:
+            cells.refuse(blank.all(axis=1), path, "nothing is annotated", "annotate a question, or remove the row")
+            return _melted(
+                long.assign(**{"annotator": long.get("annotator", "1")}), list(STEPS), "question"
+            ), "question"
+        cells.refuse(blank.any(axis=1), path, "object or shown is empty", "name the object, and write yes or no")
+        one = {"question": OBJECT + long["object"].map(casefold_name), "annotator": long.get("annotator", "1")}
+        return long.assign(label=long["shown"], **one).drop(columns=["object", "shown"]), ""
+    if {"annotator", "label"} & {*table, *(long if {"annotator", "label"} <= {*long} else ())}:
+        cells.require(long, ["annotator", "label"], path, _NEEDS, _NO_ANNOTATOR)
+        return long, ""
+    cells.refuse_ignored_settings(left_out, path)
+    annotators = [name for name in table if name and name not in _NO_ANNOTATOR]
+    if not annotators:
+        raise InputError(f"{path} has no column of annotations. {_NEEDS} {cells.describe_columns(map(str, table))}")
+    return _melted(table, annotators, "annotator"), "annotator"
+
+
+def _melted(table: pd.DataFrame, columns: list[str], name: str) -> pd.DataFrame:
+    base = [column for column in table if column not in {*columns, name, "label"}]
+    long = table.melt(base, columns, var_name=name, value_name="label", ignore_index=False)
+    return long.sort_index(kind="stable")
+
+
+def _positions(frame: pd.DataFrame, path: Path, people: pd.DataFrame | None) -> pd.Series:
+    """Return positions from the left, 0 where a word means nobody in the image."""
+    text = frame["position"].str.strip().str.lower().replace({"center": "middle", "centre": "middle"})
+    last, places = pd.Series(1, index=frame.index), ()
+    if people is not None:
+        last, places = frame["image_id"].map(people.groupby("image_id")["position"].max()).fillna(1), _PLACES
+    fix = "name the person"
+    cells.refuse((text == "") & (last > 1), path, "position is empty for an image of several people", fix)
+    number = cells.numbers(text.replace("", "1").rename("position"), path, whole=True)
+    bad = ~text.isin(places) & ~(number.between(1, 1_000_000) & (number == number.round()))
+    fix = ", or ".join(["give 1, 2, … from the left", *([", ".join(places)] if places else [])])
+    cells.refuse(bad, path, "position is {}", fix, frame["position"])
+    # A lone person stands neither left nor right, and only three have a middle.
+    for word, where, exists in (("left", 1, last > 1), ("middle", 2, last == 3), ("right", last, last > 1)):
+        number = number.mask(text == word, exists * where)
+    return number.astype(int)
+
+
+def _probabilities(frame: pd.DataFrame, path: Path) -> pd.Series:
+    """Return the probability (0–1) at which each row's image was drawn; check that it was in one sample."""
+    if "wave" in frame:
+        fix = "these images were not drawn in one random sample: give the file of one sample, without later waves"
+        cells.refuse(~frame["wave"].str.strip().isin(("", "1", "1.0")), path, "wave is {}", fix, frame["wave"])
+    number = cells.numbers(frame["probability"], path)
+    bad = ~((number > 0) & (number <= 1)) & (frame["probability"].str.strip() != "")
+    cells.refuse(bad, path, "probability is {}", "give a number above 0, at most 1", frame["probability"])
+    several = number.groupby([frame[name] for name in ITEM]).transform("nunique") > 1
+    cells.refuse(several, path, "image {} has several probabilities", "give one", frame["image_id"])
+    return number
+
+
+def _labelled(
+    frame: pd.DataFrame, form: str, labels: Vocabularies, path: Path
+) -> tuple[pd.DataFrame, list[tuple[str, float, str]]]:
+    """Return the rows of questions in ``labels`` with their labels in the usual spelling, and notes on others."""
+    parts, notes = [frame.iloc[:0]], []
+    starts = [key[:-1] for key in labels if key.endswith("*")]
+    keys = {one: one for one in labels} | {
+        question: f"{start}*"
+        for question in frame["question"].unique()
+        for start in starts
+        if question not in labels and question.startswith(start)
+    }
+    for key, part in frame.groupby(frame["question"].map(keys), sort=False):
+        meant = {text: label for text, label in SYNONYMS.items() if label in ("", *labels[key])}
+        meant |= {"": ""} | {label.casefold(): label for label in labels[key]}
+        text = part["label"].map(lambda value: " ".join(value.split()).casefold())
+        meant["unsure"] = "unsure"
+        label = text.map(meant) if labels[key] else part["label"].str.strip()
+        if label.isna().any():
+            first = part[label.isna()].iloc[0]
+            column = first[form] if form else "label"
+            about = f"the question {cells.shorten(first['question'])}" if first["question"] else "perceived gender"
+            fix = f" If {column!r} is no {form.removesuffix('_id')}, remove or rename it." if form else ""
+            raise InputError(
+                f"{path}: column {column!r} holds {cells.shorten(first['label'])} in data row {first.name + 1}, which "
+                f"is not a label of {about}. {name_help(first['label'][:40], labels[key]).rstrip('.')}, or empty for "
+                f"not annotated.{fix}"
+            )
+        for spelling, n in text.value_counts(sort=False).items():
+            if labels[key] and spelling != meant[spelling].casefold():
+                notes.append((f"read {spelling!r} as {meant[spelling] or 'not rated'}", n, "another spelling"))
+        parts.append(part.assign(label=label))
+    return pd.concat(parts).sort_index(kind="stable"), notes
+
+
+# -- the people of a run -----------------------------------------------------------------------------------
+
+
+def judgements(requested: pd.DataFrame, path: str | Path) -> pd.DataFrame:
+    """Return the perceived gender of people by the majority of annotators, in the order of ``requested``.
+
+    Args:
+        requested: One row per person: image_id and position (1 is the leftmost; of a lone person always 1); aspect and
+            setting are passed on.
+        path: A file of annotations, or a folder of files; annotations of others are left out.
+
+    Returns image_id, position, status (``judged``; ``uncertain`` for a majority of other or unsure, or a tie;
+    ``unannotated``), gender (``female``, ``male``, ``unsure`` or empty), reason, probability (as of :func:`votes`), and
+    for each of :data:`GENDER_LABELS` the number of annotations.
+
+    Raises InputError as :func:`read` and :func:`votes`.
+    """
+    people = requested[[name for name in (*_PERSON, "aspect", "setting") if name in requested]]
+    people = people.reset_index(drop=True).astype({"image_id": str, "position": int})
+    frame = read(path, {"": GENDER_LABELS}, people=people)
+    found = votes(frame, _PERSON).join(_counts(frame, _PERSON, GENDER_LABELS))
+    found = people.merge(found, "left", on=_PERSON)
+    label = found.pop("label").astype(object).fillna("not in the file")
+    sure, divided = label.isin(GENDERS), label.isin(("unsure", "tie", OTHER))
+    return found.fillna(dict.fromkeys(GENDER_LABELS, 0)).assign(
+        status=np.select([sure, divided], ["judged", "uncertain"], "unannotated"),
+        gender=label.where(sure, np.where(divided, "unsure", "")),
+        reason=label.where(~sure & (label != "unannotated"), ""),
+    )
+
+
+def skills(path: str | Path, image_ids: Iterable[str]) -> pd.DataFrame:
+    """Return annotations of PaintSkills images: one row for each image and annotator.
+
+    Columns: image_id, annotator, the :data:`STEPS` (``yes``, ``no`` or empty), and correct (``yes`` where no step is
+    ``no``). Raises InputError as a strict :func:`read`.
+    """
+    images = pd.DataFrame({"image_id": list(image_ids), "position": 1})
+    frame, keys = read(path, dict.fromkeys(STEPS, YES_NO), people=images, strict=True), ["image_id", "annotator"]
+    given = frame[frame["label"].isin(YES_NO)]
+    table = given.pivot(index=keys, columns="question", values="label").reindex(columns=list(STEPS))
+    table = table.astype(object).fillna("")
+    table["correct"] = (table != "no").all(axis=1).map({True: "yes", False: "no"})
+    return table.loc[pd.MultiIndex.from_frame(given[keys].drop_duplicates())].reset_index()
+
+
+# -- votes -------------------------------------------------------------------------------------------------
+
+
+def _counts(frame: pd.DataFrame, by: list[str], labels: Iterable[str]) -> pd.DataFrame:
+    """Return the number of annotations by item (rows, in order of the file) and label."""
+    item = frame.groupby(by, sort=False, observed=True).ngroup()
+    return pd.crosstab(item, frame["label"]).reindex(range(item.nunique()), columns=[*labels], fill_value=0)
+
+
+def votes(frame: pd.DataFrame, by: Sequence[str] = ITEM) -> pd.DataFrame:
+    """Return the vote on each item of annotations, in order of the file.
+
+    Columns are those of ``by``, label (the most frequent one, ``unsure`` among them; ``tie`` where several are;
+    ``unannotated``), n_annotators, and probability. Raises InputError where an item stands in several rows, such as
+    for other models.
+    """
+    by = list(by)
+    items = frame[ITEM].drop_duplicates()
+    if (twice := items.duplicated(by)).any():
+        raise InputError(
+            f"Image {items['image_id'][twice].iloc[0]!r} occurs in several rows of the annotations (other models, "
+            "sources or occupations); keep the rows of the images judged here."
+        )
+    labels = [*frame["label"][frame["label"] != ""].unique(), "tie"]  # No annotation has the last.
+    number = _counts(frame, by, labels).to_numpy()
+    most = number.max(axis=1)
+    label = np.where((number == most[:, None]).sum(axis=1) > 1, "tie", np.array(labels, object)[number.argmax(axis=1)])
+    found = frame.groupby(by, sort=False, observed=True)["probability"].first().reset_index()
+    return found.assign(label=np.where(most == 0, "unannotated", label), n_annotators=number.sum(axis=1))
+
+
+def weights(annotated: pd.DataFrame) -> np.ndarray | None:
+    """Return how many people each annotated person stands for: one over the probability; None where one is missing."""
+    p = annotated["probability"].to_numpy(float)
+    return 1 / p if len(p) and not np.isnan(p).any() else None

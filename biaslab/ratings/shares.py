@@ -1,0 +1,249 @@
+"""Shares of images perceived as female, by model, occupation and source: of annotated images, or counted by the user.
+
+A table of counted shares has the columns ``occupation``, ``source`` (``training`` or ``generated``),
+``percent_female`` (0–100) and ``n``, and may have ``model`` and ``prompt``. Training images without a model are
+compared with those of every model.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from biaslab.errors import InputError, unknown_name
+from biaslab.io import cells, delimited
+from biaslab.ratings import annotations as annotated
+from biaslab.ratings.annotations import GENDER_LABELS, ITEM, OTHER, SOURCES
+from biaslab.schema import old_names
+
+OUTCOMES = ("female", "male", OTHER, "tie", "unsure", "unannotated")
+UNNAMED = "unnamed"
+"""The model's name where the file gives none."""
+MOST_COLUMNS = 30
+"""More annotators are a crowd, each with few of the images: a column for each would be mostly empty."""
+
+_COLUMNS = ("occupation", "source", "percent_female", "n")
+_OPTIONAL = ("model", "prompt")
+_NEEDS = f"Shares need: {', '.join(_COLUMNS)}."
+# Prompts of training shares that serve all prompts.
+_SHARED = ("annotations", "captions")
+_CELL = ["model", "occupation", "source", "prompt"]
+_MOST_IMAGES = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class AnnotatedImages:
+    """Annotated images, or counted shares: one label per image, and shares by model, occupation and source."""
+
+    table: pd.DataFrame | None  # As of :func:`biaslab.ratings.annotations.read`; ``None`` for counted shares.
+    images: pd.DataFrame  # The vote on each image (:func:`biaslab.ratings.annotations.votes`); no rows for shares.
+    shares: pd.DataFrame
+    """Model (empty: of all), occupation, source, prompt, n_images, images by :data:`OUTCOMES` (NaN for counted shares),
+    n, percent_female."""
+    notes: pd.DataFrame  # What the file contains, how it was understood and what was left out: item, n, detail.
+
+    @property
+    def annotators(self) -> tuple[str, ...]:
+        """The annotators who labelled an image, in order of the file."""
+        if self.table is None:
+            return ()
+        labelled = set(self.table["annotator"][self.table["label"] != ""])
+        return tuple(name for name in self.table["annotator"].unique() if name in labelled)
+
+    def ratings(self) -> pd.DataFrame:
+        """Return labels of images, one row each: a column per annotator, missing where not labelled.
+
+        With more than :data:`MOST_COLUMNS` annotators the columns are an image's first, second, … label.
+        """
+        given = self.table[self.table["label"] != ""]
+        columns, column = list(self.annotators), given["annotator"]
+        if len(columns) > MOST_COLUMNS:
+            number = given.groupby(ITEM, sort=False).cumcount() + 1
+            columns, column = [str(k + 1) for k in range(number.max())], number.astype(str)
+        if len(self.images) * len(columns) > delimited.MOST_CELLS:
+            raise InputError(f"{len(self.images)} images with {len(columns)} annotations each exceed the memory.")
+        wide = given.assign(column=column).pivot(index=ITEM, columns="column", values="label")
+        wide = wide.reindex(index=pd.MultiIndex.from_frame(self.images[ITEM]), columns=columns)
+        return wide.reset_index(drop=True).astype(pd.CategoricalDtype(list(GENDER_LABELS)))
+
+    @property
+    def percent_female(self) -> pd.DataFrame:
+        """The shares as table ``paradox_percent_female``; NaN with n 0 where no image is decided."""
+        return for_each_model(self.shares)[["model", "approach", *_CELL[1:], "percent_female", "n"]]
+
+    @property
+    def outcomes(self) -> pd.DataFrame:
+        """The shares of each model with ``reason``: why the row cannot count for amplification, or empty."""
+        table = for_each_model(self.shares).drop(columns="approach")
+        decided = table.groupby(["model", "occupation", "source"])["n"].sum().unstack().reindex(columns=list(SOURCES))
+        pair = decided.reindex(pd.MultiIndex.from_frame(table[["model", "occupation"]]))
+        reason = pd.Series("", index=table.index, dtype=object)
+        for source, n in pair.items():
+            reason[n.isna().to_numpy()] = f"no {source} images of this occupation"
+            reason[(n == 0).to_numpy()] = f"no {source} image was decided female or male"
+        return table.assign(reason=reason)
+
+    def of_model(self, model: str) -> AnnotatedImages:
+        """Return what belongs to a model and what all share; all of it for ``all``. UnknownNameError for others."""
+        models = sorted(set(self.percent_female["model"]))
+        if model not in ("all", *models):
+            raise unknown_name("model in the annotations", model, models)
+        if model == "all":
+            return self
+        parts = {name: getattr(self, name) for name in ("table", "images", "shares")}
+        parts = {name: table[table["model"].isin(["", model])] for name, table in parts.items() if table is not None}
+        return replace(self, **{name: table.reset_index(drop=True) for name, table in parts.items()})
+
+
+def read(path: str | Path) -> AnnotatedImages:
+    """Read annotations of images with source and occupation, or counted shares.
+
+    A share is female / (female + male) over images with these labels, its n.
+
+    Raises InputError as :func:`biaslab.ratings.annotations.read`; where no image is annotated; or where a share is
+    outside 0–100, stands there twice, or has no counterpart.
+    """
+    path = cells.file_path(path)
+    table, left_out = cells.load(path, {*_COLUMNS, *_OPTIONAL})
+    if not {"annotator", "label"} & {*table} and difflib.get_close_matches("percent_female", map(str, table)):
+        return _counted(table, left_out, path)
+    return _annotated(path)
+
+
+def read_images(path: str | Path) -> AnnotatedImages:
+    """Read annotations of images as :func:`read`, where counted shares are an InputError, too."""
+    found = read(path)
+    if found.table is None:
+        raise InputError(f"{path} contains shares; give annotations, one row per image.")
+    return found
+
+
+def _annotated(path: Path) -> AnnotatedImages:
+    frame = annotated.read(path, {"": GENDER_LABELS}, needed=("source", "occupation"))
+    frame["model"] = _models(frame, path)
+    given, notes = frame["label"] != "", list(frame.attrs["notes"])
+    if not given.any():
+        raise InputError(f"{path} contains no annotation: all cells are empty. Allowed are {', '.join(GENDER_LABELS)}.")
+    images = annotated.votes(frame)
+    shares = percent_female(images, images["label"] == "female", images["label"] == "male")
+    each = pd.get_dummies(pd.Categorical(images["label"], OUTCOMES), dtype=int).assign(n_images=1)
+    each = each.groupby([images[name] for name in _CELL[:3]]).sum().reset_index()
+    found = AnnotatedImages(frame, images, shares.merge(each, on=_CELL[:3]), pd.DataFrame())
+    labels, n = frame["label"][given].value_counts(), images["label"].value_counts().reindex(OUTCOMES, fill_value=0)
+    empty = sorted(set(frame["annotator"]) - {"", *found.annotators})
+    few = len(found.annotators) <= MOST_COLUMNS
+    partial = images["n_annotators"].between(1, len(found.annotators) - 1).sum()
+    places = images[["image_id", "source", "occupation"]].drop_duplicates()
+    names = places.loc[places["image_id"].duplicated(), "image_id"].drop_duplicates()
+    detail = f"counted as another image in each; if it is one image, correct the file: {cells.join_values(names)}"
+    notes += [
+        ("annotators", len(found.annotators), ", ".join(found.annotators) if few else "too many to name"),
+        ("annotators without a rating", len(empty), ", ".join(empty)),
+        ("ratings", given.sum(), ", ".join(f"{labels[label]} {label}" for label in GENDER_LABELS if label in labels)),
+        ("images", len(images), ""),
+        ("images under several sources or occupations", len(names), detail),
+        ("images with a rating missing", partial if few else 0, ""),
+        ("images decided female or male", n["female"] + n["male"], "they make the shares"),
+        ("images of the class other", n[OTHER], "in addition to the shares"),
+        ("images left out: unsure", n["unsure"], "unsure has more ratings than any other"),
+        ("images left out: tie", n["tie"], "no rating has more than the others"),
+        ("images left out: unannotated", n["unannotated"], ""),
+    ]
+    return _with_notes(found, notes)
+
+
+def percent_female(images: pd.DataFrame, female: np.ndarray | pd.Series, male: np.ndarray | pd.Series) -> pd.DataFrame:
+    """Return the share of female among decided images by model, occupation and source.
+
+    ``female`` and ``male`` say how much each row of ``images`` counts as either, (images,), 0 to 1. ``n`` is the sum of
+    both, the share NaN where it is 0.
+    """
+    weighed = images[_CELL[:3]].assign(female=np.asarray(female), n=np.add(female, male))
+    summed = weighed.groupby(_CELL[:3], as_index=False).sum()
+    percent = 100 * summed.pop("female") / summed["n"].where(summed["n"] > 0)
+    return summed.assign(percent_female=percent, prompt="annotations")
+
+
+def for_each_model(shares: pd.DataFrame) -> pd.DataFrame:
+    """Return shares by model with ``approach`` (``naive``): rows without a model are repeated for every model."""
+    models = sorted(set(shares["model"]) - {""}) or [UNNAMED]
+    common = shares["model"] == ""
+    repeated = [shares[common].assign(model=model) for model in models]
+    whole = pd.concat([shares[~common], *repeated], ignore_index=True)
+    return whole.assign(approach="naive").sort_values(_CELL, ignore_index=True)
+
+
+def _counted(frame: pd.DataFrame, left_out: dict[str, str], path: Path) -> AnnotatedImages:
+    old_names.check_columns(map(str, frame), _COLUMNS, str(path))
+    cells.require(frame, _COLUMNS, path, _NEEDS, {*_COLUMNS, *_OPTIONAL})
+    unused = [name for name in frame if name not in {*_COLUMNS, *_OPTIONAL}]
+    for name in unused:
+        if meant := difflib.get_close_matches(name.lower(), _OPTIONAL, n=1, cutoff=0.75):
+            raise InputError(f"{path} has a column {name!r}. Did you mean {meant[0]!r}? Rename or remove it.")
+    unused += left_out
+    notes: list[tuple[str, float, str]] = [("rows read", len(frame), f"shares from {cells.shorten(path.name)}")]
+    notes += [("columns not used", len(unused), ", ".join(name or "without a name" for name in unused))]
+    frame = frame.assign(**{name: "" for name in _OPTIONAL if name not in frame})
+    for name in ("occupation", *_OPTIONAL):
+        frame[name] = cells.names(frame[name], path, empty=name != "occupation").astype(object)
+    source = frame["source"].str.strip().str.lower()
+    cells.refuse(~source.isin(SOURCES), path, "source is {}", f"give {' or '.join(SOURCES)}", frame["source"])
+    frame["source"] = source
+    frame["model"] = _models(frame, path)
+    percent = cells.numbers(frame["percent_female"], path)
+    inside, fix = percent.between(0, 100), "give a number from 0 to 100, such as 37.5, or leave the row out"
+    cells.refuse(~inside, path, "percent_female is {}", fix, frame["percent_female"])
+    n = cells.numbers(frame["n"], path, whole=True)
+    whole, fix = n.between(1, _MOST_IMAGES) & (n == n.round()), "give the number of images behind the share, at least 1"
+    cells.refuse(~whole, path, "n is {}", fix, frame["n"])
+    if 0 < percent.max() <= 1:
+        raise InputError(
+            f"{path}: no percent_female is above 1, so the shares seem to be given as 0 to 1; "
+            "percent_female is 0 to 100: multiply by 100."
+        )
+    cells.refuse(frame["prompt"] == "ratings", path, "prompt is ratings", "it is now annotations: rename it")
+    frame = frame.assign(percent_female=percent, n=n, prompt=frame["prompt"].replace("", "annotations"))
+    fix = "give one, or tell them apart by the columns model or prompt"
+    twice = frame.duplicated(_CELL)
+    cells.refuse(twice, path, "{occupation} ({source}) has two shares, the second", fix, frame)
+    # The prompts say which generated and training shares belong together.
+    generated, training = (set(frame.loc[frame["source"] == s, "prompt"]) for s in ("generated", "training"))
+    lone = sorted(training - generated - set(_SHARED)) if generated else []
+    if training and not training & set(_SHARED):
+        lone += sorted(generated - training)
+    if lone:
+        raise InputError(
+            f"{path}: prompt {cells.shorten(lone[0])} has shares of one source only. Leave prompt empty for "
+            "training shares that serve all prompts."
+        )
+    notes += [("images decided female or male", n.sum(), "they make the shares")]
+    shares = frame[[*_CELL, "percent_female", "n"]].assign(n_images=np.nan, **dict.fromkeys(OUTCOMES, np.nan))
+    return _with_notes(AnnotatedImages(None, pd.DataFrame(columns=[*ITEM, "label"]), shares, pd.DataFrame()), notes)
+
+
+def _with_notes(found: AnnotatedImages, notes: list[tuple[str, float, str]]) -> AnnotatedImages:
+    """Return the same with the notes that count anything."""
+    sources = found.shares.groupby("occupation")["source"].nunique()
+    alone = sorted(sources.index[sources < len(SOURCES)])
+    notes = [
+        *notes,
+        ("occupations", len(sources), ""),
+        ("occupations with one source only", len(alone), "; ".join(alone)),
+    ]
+    return replace(found, notes=pd.DataFrame([note for note in notes if note[1]], columns=["item", "n", "detail"]))
+
+
+def _models(frame: pd.DataFrame, path: Path) -> pd.Series:
+    """Return the models, all empty where the file names none; check that training images' models are compared."""
+    model, generated = frame["model"], frame["source"] == "generated"
+    fix = "name the model; only training images may have none"
+    cells.refuse(generated & (model == "") & (model != "").any(), path, "model is empty for generated images", fix)
+    names = set(model[generated]) - {""}
+    fix = f"give one of {', '.join(sorted(names))}, or leave it empty for training images of all models"
+    problem = "training images have the model {}, which has no generated images"
+    cells.refuse(~generated & (model != "") & ~model.isin(names) & bool(names), path, problem, fix, model)
+    return model
