@@ -45,6 +45,7 @@ LABELS: Vocabularies = {
     "": GENDER_LABELS,
     TONES: tuple(map(str, range(1, 11))),
     ALIGNMENT: tuple(map(str, range(1, 6))),
+    **dict.fromkeys((*STEPS, f"{OBJECT}*"), YES_NO),
     "*": (),
 }
 """The labels of each question; without labels any is allowed, and ``unsure`` always is. The empty question is perceived
@@ -239,7 +240,8 @@ def _labelled(
 ) -> tuple[pd.DataFrame, list[tuple[str, float, str]]]:
     """Return the rows of questions in ``labels`` with their labels in the usual spelling, and notes on others."""
     parts, notes = [frame.iloc[:0]], []
-    starts = [key[:-1] for key in labels if key.endswith("*")]
+    # The longest start of a question's name has its labels.
+    starts = sorted((key[:-1] for key in labels if key.endswith("*")), key=len)
     keys = {one: one for one in labels} | {
         question: f"{start}*"
         for question in frame["question"].unique()
