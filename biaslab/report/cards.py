@@ -13,12 +13,15 @@ from typing import Any
 from biaslab.hub import registry
 from biaslab.report.dotplots import draw_rows
 from biaslab.report.pages import file_inside
+from biaslab.schema import formatting
 
 FEWEST, MOST = 3, 5
 """Cards that a page opens with."""
 # The table of measures of models, and its columns of numbers.
 _MODELS_TABLE = "synthesis_models"
 _MODELS_NUMBERS = ("estimate", "estimate_corrected", "ci_low", "ci_high", "null_mean")
+_JUDGES_TABLES = "precision_judge_headlines", "precision_judge_agreement"
+_VERDICTS = {"above": "above {}", "below": "below {}", "not_significant": "not significantly different from {}"}
 # Rows that the small figure of a card has at most; the figure it links to has them all.
 _ROWS = 10
 # Different answers that a card gives at most.
@@ -116,22 +119,75 @@ def first(cards: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def measures(run_dir: Path, run: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Return what a run measured of models, from the table that holds it: by measure, a row a model."""
-    named = [entry for entry in entries(run, "tables") if entry["name"] == _MODELS_TABLE]
-    path = file_inside(run_dir, named[0]["file"]) if named else None
     groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    if path is None:
-        return groups
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            numbers = {key: _float(row.get(key)) for key in _MODELS_NUMBERS}
-            # The interval belongs to the corrected estimate; a printed one has neither.
-            corrected = numbers.pop("estimate_corrected")
-            if corrected is not None and isfinite(corrected):
-                numbers["estimate"] = corrected
-            # Of a measure with a sign chance gives 0, where the line is.
-            numbers["null_mean"] = numbers["null_mean"] or None
-            groups[row["measure"]].append(row | numbers | {"name": row["model"]})
+    for row in _rows(run_dir, run, _MODELS_TABLE):
+        numbers = {key: _float(row.get(key)) for key in _MODELS_NUMBERS}
+        # The interval belongs to the corrected estimate; a printed one has neither.
+        corrected = numbers.pop("estimate_corrected")
+        if corrected is not None and isfinite(corrected):
+            numbers["estimate"] = corrected
+        # Of a measure with a sign chance gives 0, where the line is.
+        numbers["null_mean"] = numbers["null_mean"] or None
+        groups[row["measure"]].append(row | numbers | {"name": row["model"]})
     return groups
+
+
+def by_judge(run_dir: Path, run: dict[str, Any]) -> dict[tuple[str, str, str], list[dict[str, str]]]:
+    """Return what cards show of other judges, from the tables that hold it: by paper, model and headline one each.
+
+    ``judge`` and ``reference`` are names, ``value`` is the headline by the judge, ``agreement`` that of both judges, and
+    ``change`` states both verdicts where they differ. Variants of a sweep share these names, so that it has none.
+    """
+    found: dict[tuple[str, str, str], list[dict[str, str]]] = defaultdict(list)
+    if run.get("sweep"):
+        return found
+    headlines, agreements = (_rows(run_dir, run, name) for name in _JUDGES_TABLES)
+    keys = "paper", "model", "headline"
+    by_key = {(*(row[key] for key in keys), row["judge"]): row for row in headlines if row["group"] == "all"}
+    for agreement in (row for row in agreements if row["subset"] == "all"):
+        key, names = tuple(agreement[name] for name in keys), {name: agreement[name] for name in ("judge", "reference")}
+        judged, first = (by_key.get((*key, name)) for name in names.values())
+        if judged and first:
+            texts = {"value": _value(judged), "agreement": _agreement(agreement), "change": ""}
+            if _float(judged["changes_verdict"]) == 1:
+                texts["change"] = " and ".join(f"{_verdict(one)} by {one['judge']}" for one in (first, judged))
+            found[key].append(names | texts)
+    return found
+
+
+def _value(row: dict[str, str]) -> str:
+    """Return a headline by a judge in words: ``45.0 % (25.9 to 65.7; n = 20 people)``."""
+    estimate = _float(row["estimate"])
+    if estimate is None or not isfinite(estimate):
+        return "no estimate"
+    limits = {end: _float(row[end]) for end in ("ci_low", "ci_high")}
+    n = formatting.format_count(float(row["n"]), "person", "people")
+    return f"{formatting.format_number(estimate)} {row['unit']} ({formatting.format_interval(limits)}; n = {n})"
+
+
+def _agreement(row: dict[str, str]) -> str:
+    """Return the agreement of two judges in words: ``93 % (kappa 0.85; n = 30 people)``."""
+    n, kappa = float(row["n"]), _float(row["kappa"])
+    if not n:
+        return "no person is classified by both"
+    about = f"n = {formatting.format_count(n, 'person', 'people')}"
+    about = f"kappa {kappa:.2f}; {about}" if kappa is not None and isfinite(kappa) else about
+    return f"{float(row['percent']):.0f} % ({about})"
+
+
+def _verdict(row: dict[str, str]) -> str:
+    unit = " %" if row["unit"] == "%" else ""
+    return _VERDICTS[row["verdict"]].format(f"{float(row['balanced']):g}{unit}")
+
+
+def _rows(run_dir: Path, run: dict[str, Any], name: str) -> list[dict[str, str]]:
+    """Return the rows of a table of a run; none where it has no such table."""
+    named = [entry for entry in entries(run, "tables") if entry["name"] == name]
+    path = file_inside(run_dir, named[0]["file"]) if named else None
+    if path is None:
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def _float(text: str | None) -> float | None:
