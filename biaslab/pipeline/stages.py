@@ -532,6 +532,10 @@ class Stages:
         if by.gender.startswith(ANNOTATIONS):
             file = by.gender.removeprefix(ANNOTATIONS)
             return duplicates.drop_duplicates(images, person_ratings.judge_images(images.table["image_id"], file), file)
+        if by.gender.startswith(VQA):
+            alone = images.table[["image_id"]].drop_duplicates().assign(position=1, phrase="person")
+            seen = self.run(vqa.judge_people_vqa, images, alone, by.gender.removeprefix(VQA), device=self.device)
+            return judge.frame(seen, judge.COLUMNS)
         if by.gender.startswith(ENDPOINT):
             alone = images.table[["image_id"]].drop_duplicates().assign(position=1)
             seen = self.run(vision.judge_people, images, alone, self.vision(by.gender), by, device=self.device)

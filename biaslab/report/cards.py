@@ -133,10 +133,10 @@ def measures(run_dir: Path, run: dict[str, Any]) -> dict[str, list[dict[str, Any
 
 
 def by_judge(run_dir: Path, run: dict[str, Any]) -> dict[tuple[str, str, str], list[dict[str, str]]]:
-    """Return what cards show of other judges, from the tables that hold it: by paper, model and headline one each.
+    """Return what cards show of other judges, from the tables that hold it, by paper, model and headline.
 
-    ``judge`` and ``reference`` are names, ``value`` is the headline by the judge, ``agreement`` that of both judges, and
-    ``change`` states both verdicts where they differ. Variants of a sweep share these names, so that it has none.
+    ``judge`` and ``reference`` are names, ``value`` is the headline by the judge, ``agreement`` that of both judges,
+    and ``change`` states both verdicts where they differ. A sweep has none, as its variants share these names.
     """
     found: dict[tuple[str, str, str], list[dict[str, str]]] = defaultdict(list)
     if run.get("sweep"):
@@ -156,13 +156,13 @@ def by_judge(run_dir: Path, run: dict[str, Any]) -> dict[tuple[str, str, str], l
 
 
 def _value(row: dict[str, str]) -> str:
-    """Return a headline by a judge in words: ``45.0 % (25.9 to 65.7; n = 20 people)``."""
+    """Return a headline by a judge in words: ``45.0 % (25.9 to 65.7; n = 20 people), as judged``."""
     estimate = _float(row["estimate"])
     if estimate is None or not isfinite(estimate):
         return "no estimate"
     limits = {end: _float(row[end]) for end in ("ci_low", "ci_high")}
     n = formatting.format_count(float(row["n"]), "person", "people")
-    return f"{formatting.format_number(estimate)} {row['unit']} ({formatting.format_interval(limits)}; n = {n})"
+    return f"{formatting.format_number(estimate)} {row['unit']} ({formatting.format_interval(limits)}; n = {n}), as judged"
 
 
 def _agreement(row: dict[str, str]) -> str:

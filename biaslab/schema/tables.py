@@ -219,7 +219,8 @@ def _schemas(declared_in: tuple[tuple[Path, str], ...]) -> dict[str, Schema]:
             whole, text = schemas_found[of], "The same once for each judge that `judging.extra_judges` names."
             more = {"function": "", "rated": False, "images": False} | more
             facts = {"title": f"{whole.title}, by judge", "description": text}
-            schemas_found[name] = replace(whole, name=name, columns=(*_BY_JUDGE, *whole.columns), **facts)
+            columns = tuple({c.name: c for c in (*whole.columns, *_BY_JUDGE)}.values())
+            schemas_found[name] = replace(whole, name=name, columns=columns, **facts)
         looks = tuple(ClassifierUse(**use | {"when": tuple(use.get("when", ()))}) for use in more.get("looks", ()))
         lists = {key: tuple(more.get(key, ())) for key in ("makes", "makes_if")}
         schemas_found[name] = replace(schemas_found[name], **more | lists | {"looks": looks, "paper": paper})

@@ -85,6 +85,8 @@ def judge_agreement(
             for subset, group, people in _subsets(first[_key(other)], other):
                 row = names | {"judge": judge, "reference": reference, "subset": subset, "group": group}
                 rows.append(row | _agreement(people, draws))
+                if subset == "label":
+                    rows[-1]["reason"] = "kappa takes both labels of the reference"
     return tables.make_table(rows, "precision_judge_agreement")
 
 
