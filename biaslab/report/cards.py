@@ -162,7 +162,8 @@ def _value(row: dict[str, str]) -> str:
         return "no estimate"
     limits = {end: _float(row[end]) for end in ("ci_low", "ci_high")}
     n = formatting.format_count(float(row["n"]), "person", "people")
-    return f"{formatting.format_number(estimate)} {row['unit']} ({formatting.format_interval(limits)}; n = {n}), as judged"
+    value = f"{formatting.format_number(estimate)} {row['unit']}"
+    return f"{value} ({formatting.format_interval(limits)}; n = {n}), as judged"
 
 
 def _agreement(row: dict[str, str]) -> str:
