@@ -13,8 +13,8 @@ def pipelines(pipeline: Pipeline, paper: str) -> tuple[str, dict[str, Pipeline]]
     Their images are those of ``pipeline``. They judge what headlines rest on and nothing else: no skin tones, no
     answers to questions, and no images whose prompts depend on the judge.
     """
-    s = pipeline.settings
-    judge = s.dalleval.vqa if paper == "dalleval" and not pipeline.dalleval.gender_is_judged else s.judging.gender
+    s, part = pipeline.settings, getattr(pipeline, paper, None)
+    judge = part.headline_judge if part else s.judging.gender
     names = redact.unique_names((judge, *s.judging.extra_judges))
     others = {}
     for name in dict.fromkeys(s.judging.extra_judges):

@@ -188,7 +188,7 @@ class Paired(Part):
 
     def judge_people(self, kind: str, judge: str) -> pd.DataFrame:
         """Return the same by a judge: ``vqa:NAME``, ``endpoint:NAME``, ``annotations:FILE``, or one of faces."""
-        if judge.startswith(ANNOTATIONS):
+        if judge.startswith(ANNOTATIONS) and not self._pipeline.headlines_only:
             self.check_ratings(judge)
         requested = self.requested_people(kind)
         columns = ["image_id", "position", "phrase"]

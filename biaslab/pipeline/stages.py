@@ -79,6 +79,11 @@ class Part:
         self._kept: dict[Any, Any] = {}
 
     @property
+    def headline_judge(self) -> str:
+        """The name of the judge on whose labels the paper's headlines rest."""
+        return self._pipeline.settings.judging.gender
+
+    @property
     def has_truth(self) -> bool:
         """Whether there are pictures of known truth of the kind that the model makes."""
         return self._pipeline.find_ground_truth(self.prompt_set) is not None

@@ -20,7 +20,7 @@ FEWEST, MOST = 3, 5
 # The table of measures of models, and its columns of numbers.
 _MODELS_TABLE = "synthesis_models"
 _MODELS_NUMBERS = ("estimate", "estimate_corrected", "ci_low", "ci_high", "null_mean")
-_JUDGES_TABLES = "precision_judge_headlines", "precision_judge_agreement"
+_JUDGES_TABLES = "synthesis_judge_headlines", "synthesis_judge_agreement"
 _VERDICTS = {"above": "above {}", "below": "below {}", "not_significant": "not significantly different from {}"}
 # Rows that the small figure of a card has at most; the figure it links to has them all.
 _ROWS = 10

@@ -123,7 +123,7 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         "started_iso": run.get("started"),
         "seconds": run.get("seconds"),
         "cards": opened,
-        "agreement": anchors.get("precision_judge_agreement"),
+        "agreement": anchors.get("synthesis_judge_agreement"),
         "words": _words(opened, glossary),
         "verdicts": _verdicts(run),
         "models": introduced,

@@ -247,7 +247,7 @@ custom,m,share,b,a,group,nurse,50,40,60,,5,9
 def _judged_page(folder, headline="share", **values):
     values = {"verdict": "above", "changes": 0, "percent": 93, "kappa": 0.85, "n": 72} | values
     values = {"estimate": 65, "low": 54, "high": 75} | values
-    texts = {"precision_judge_headlines": JUDGED, "precision_judge_agreement": AGREED}
+    texts = {"synthesis_judge_headlines": JUDGED, "synthesis_judge_agreement": AGREED}
     for name, text in texts.items():
         (folder / f"{name}.csv").write_text(text.format(**values), encoding="utf-8")
     tables = [{"name": name, "file": f"{name}.csv", "rows": 2, "notebooks": ["custom/1"]} for name in texts]

@@ -7,7 +7,6 @@ Functions take headlines and tables, and return tables.
 # ruff: noqa: F401
 from biaslab.analyses.precision import figures
 from biaslab.analyses.precision.analysis import annotated, components, estimates, sizes
-from biaslab.analyses.precision.judges import judge_agreement, judge_headlines
 from biaslab.analyses.precision.measure import ratings
 from biaslab.papers.answers import read
 

@@ -44,14 +44,3 @@ def estimates(table: pd.DataFrame) -> Figure:
         rows, "estimate", row="row", color="estimator", panel="panel", styles=ESTIMATORS, reference=None,
         label="Estimate, in the unit of its panel", columns=2,
     )  # fmt: skip
-
-
-def judge_headlines(table: pd.DataFrame) -> Figure:
-    """Draw headlines by each judge, one panel per headline (``precision_judge_headlines``)."""
-    rows = table.assign(panel=table["headline"] + " (" + table["unit"] + ")")
-    named = rows["group"].where(rows["group"] != MEAN, "over all")
-    rows["row"] = rows["model"] + ": " + named if rows["model"].nunique() > 1 else named
-    return forms.estimates(
-        rows, "estimate", row="row", color="judge", panel="panel", reference=None,
-        label="Estimate, in the unit of its panel", columns=2,
-    )  # fmt: skip

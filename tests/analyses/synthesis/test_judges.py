@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from biaslab import stats
-from biaslab.analyses import custom, precision
+from biaslab.analyses import custom, synthesis
 from biaslab.papers import dalleval
 from biaslab.pipeline import Pipeline, Settings, by_judge, image_counts
 
@@ -30,7 +30,7 @@ def compared(first, other):
 def test_judge_headlines_changed_verdict_is_marked():
     first = labelled({"nurse": {"female": 18, "male": 2}, "pilot": {"female": 17, "male": 3}})
     other = first.assign(gender=np.where(np.arange(40) % 20 < 10, "female", "male"))
-    table = precision.judge_headlines(*compared(first, other)).set_index(["group", "judge"])
+    table = synthesis.judge_headlines(*compared(first, other)).set_index(["group", "judge"])
     # Of 40 people 35 are female to a, and 20 to b.
     assert table.loc[("all", "a"), ["estimate", "verdict", "changes_verdict"]].tolist() == [87.5, "above", 0]
     assert table.loc[("all", "b"), ["estimate", "verdict", "changes_verdict"]].tolist() == [50, "not_significant", 1]
@@ -43,17 +43,17 @@ def test_judge_headlines_changed_verdict_is_marked():
 def test_judge_headlines_equal_side_is_no_change():
     first = labelled({"nurse": {"female": 18, "male": 2}})
     other = labelled({"nurse": {"female": 17, "male": 2, "": 1}})
-    table = precision.judge_headlines(*compared(first, other)).query("group == 'all'").set_index("judge")
+    table = synthesis.judge_headlines(*compared(first, other)).query("group == 'all'").set_index("judge")
     assert table["changes_verdict"].tolist() == [0, 0] and table["n"].tolist() == [20, 19]
     below = labelled({"nurse": {"female": 2, "male": 18}})
-    assert precision.judge_headlines(*compared(first, below))["verdict"].tolist()[:2] == ["above", "below"]
+    assert synthesis.judge_headlines(*compared(first, below))["verdict"].tolist()[:2] == ["above", "below"]
 
 
 def test_judge_headlines_without_labels_is_inconclusive():
     first = labelled({"nurse": {"female": 18, "male": 2}})
-    table = precision.judge_headlines(*compared(first, labelled({"nurse": {"": 20}}))).set_index("judge")
+    table = synthesis.judge_headlines(*compared(first, labelled({"nurse": {"": 20}}))).set_index("judge")
     assert table.loc["b", "verdict"] == "inconclusive" and np.isnan(table.loc["b", "changes_verdict"])
-    assert precision.judge_headlines(list(custom.headlines(first)), {}).empty
+    assert synthesis.judge_headlines(list(custom.headlines(first)), {}).empty
 
 
 @pytest.mark.parametrize(("professions", "verdict"), [(4, "inconclusive"), (12, "above")])
@@ -65,7 +65,7 @@ def test_judge_headlines_takes_as_many_clusters_as_a_t_test(professions, verdict
     averages = pd.DataFrame(columns=["model", "judge"])
     headlines = [one for one in dalleval.headlines(images, averages) if one.measure == "average gender"]
     headlines[0].cells.loc[0, "count"] = 8  # Without a difference between professions there is no error.
-    assert set(precision.judge_headlines(headlines, {("a", "b"): headlines})["verdict"]) == {verdict}
+    assert set(synthesis.judge_headlines(headlines, {("a", "b"): headlines})["verdict"]) == {verdict}
 
 
 def test_judge_agreement_counts_people_whom_both_label():
@@ -75,7 +75,7 @@ def test_judge_agreement_counts_people_whom_both_label():
     changed = {"g/0": "male", "g/1": "male", "g/2": "male", "g/3": "", "h/0": "female", "h/10": "male", "h/11": "male"}
     other["gender"] = other["image_id"].map(changed).fillna(other["gender"])
     other["status"] = np.where(other["gender"] == "", "uncertain", "judged")
-    table = precision.judge_agreement(*compared(first, other)).set_index(["subset", "group"])
+    table = synthesis.judge_agreement(*compared(first, other)).set_index(["subset", "group"])
     assert table["percent"].to_dict() == pytest.approx(
         {
             ("all", "all"): 100 * 19 / 23,
@@ -101,13 +101,13 @@ def test_judge_agreement_annotated_subset_rests_on_its_people():
     first = labelled({"g": {"female": 10, "male": 10}})
     other = first.assign(gender=first["gender"].where(first.index % 4 == 0, ""))
     other["status"] = np.where(other["gender"] == "", "unannotated", "judged")
-    row = precision.judge_agreement(*compared(first, other)).iloc[0]
+    row = synthesis.judge_agreement(*compared(first, other)).iloc[0]
     assert row[["percent", "n", "n_people", "percent_classified"]].tolist() == [100, 5, 20, 25]
 
 
 def test_judge_agreement_many_groups_are_pooled():
     first = labelled({f"g{k}": {"female": 1, "male": 1} for k in range(13)})
-    table = precision.judge_agreement(*compared(first, first))
+    table = synthesis.judge_agreement(*compared(first, first))
     assert table["subset"].tolist() == ["all", "label", "label"]
 
 
@@ -120,7 +120,7 @@ def test_judge_agreement_people_of_one_image_are_a_cluster():
     other = people.assign(
         gender=people["gender"].where(~swapped, people["gender"].map({"female": "male", "male": "female"}))
     )
-    table = precision.judge_agreement(*compared(people, other)).query("subset == 'group'").set_index("group")
+    table = synthesis.judge_agreement(*compared(people, other)).query("subset == 'group'").set_index("group")
     assert table["percent"].tolist() == [50, 50] and table["n"].tolist() == [20, 40]
     # Two people of an image agree alike, so that they count once.
     assert table.loc["pair", "ci_low"] == pytest.approx(table.loc["alone", "ci_low"], abs=1)

@@ -24,7 +24,7 @@ _LABELS = {1.0: GENDERS[0], 0.0: GENDERS[1]}
 
 
 def judge_headlines(headlines: Iterable[Headline], judges: Judges, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return each headline by the reference judge and by each other judge, as ``precision_judge_headlines``.
+    """Return each headline by the reference judge and by each other judge, as ``synthesis_judge_headlines``.
 
     ``headlines`` are those of the reference judge, and ``judges`` has the same headlines by others. Estimates and
     intervals are those of the judge alone in :func:`biaslab.analyses.precision.estimates`, at ``confidence`` (0–1).
@@ -41,7 +41,7 @@ def judge_headlines(headlines: Iterable[Headline], judges: Judges, *, confidence
             changes = np.nan if INCONCLUSIVE in both else float(both[0] != both[1])
             rows[*key, reference] = first[key] | {"judge": reference, "reference": reference, "changes_verdict": 0}
             rows[*key, judge] = other | {"judge": judge, "reference": reference, "changes_verdict": changes}
-    return tables.make_table(list(rows.values()), "precision_judge_headlines")
+    return tables.make_table(list(rows.values()), "synthesis_judge_headlines")
 
 
 def _estimates_by_headline(headlines: Iterable[Headline], confidence: float) -> dict[tuple, dict[str, Any]]:
@@ -68,7 +68,7 @@ def _key(one: Headline) -> tuple[str, str, str, str]:
 def judge_agreement(
     headlines: Iterable[Headline], judges: Judges, *, seed: int = 0, replicates: int = 2_000, confidence: float = 0.95
 ) -> pd.DataFrame:
-    """Return the agreement of each other judge with the reference judge, as ``precision_judge_agreement``.
+    """Return the agreement of each other judge with the reference judge, as ``synthesis_judge_agreement``.
 
     It is of the people behind each headline over all groups, each person once: the percentage of equal labels
     (Wilson's interval with the image as the unit) and Cohen's kappa (a bootstrap of ``replicates`` from ``seed``),
@@ -87,7 +87,7 @@ def judge_agreement(
                 rows.append(row | _agreement(people, draws))
                 if subset == "label":
                     rows[-1]["reason"] = "kappa takes both labels of the reference"
-    return tables.make_table(rows, "precision_judge_agreement")
+    return tables.make_table(rows, "synthesis_judge_agreement")
 
 
 def _subsets(first: Headline, other: Headline) -> Iterator[tuple[str, str, pd.DataFrame]]:
