@@ -142,10 +142,9 @@ def by_judge(run_dir: Path, run: dict[str, Any]) -> dict[tuple[str, str, str], l
     if run.get("sweep"):
         return found
     headlines, agreements = (_rows(run_dir, run, name) for name in _JUDGES_TABLES)
-    keys = "paper", "model", "headline"
-    by_key = {(*(row[key] for key in keys), row["judge"]): row for row in headlines if row["group"] == "all"}
+    by_key = {(*_key(row), row["judge"]): row for row in headlines if row["group"] == "all"}
     for agreement in (row for row in agreements if row["subset"] == "all"):
-        key, names = tuple(agreement[name] for name in keys), {name: agreement[name] for name in ("judge", "reference")}
+        key, names = _key(agreement), {name: agreement[name] for name in ("judge", "reference")}
         judged, first = (by_key.get((*key, name)) for name in names.values())
         if judged and first:
             texts = {"value": _value(judged), "agreement": _agreement(agreement), "change": ""}
@@ -155,12 +154,16 @@ def by_judge(run_dir: Path, run: dict[str, Any]) -> dict[tuple[str, str, str], l
     return found
 
 
+def _key(row: dict[str, str]) -> tuple[str, str, str]:
+    return row["paper"], row["model"], row["headline"]
+
+
 def _value(row: dict[str, str]) -> str:
     """Return a headline by a judge in words: ``45.0 % (25.9 to 65.7; n = 20 people), as judged``."""
     estimate = _float(row["estimate"])
     if estimate is None or not isfinite(estimate):
         return "no estimate"
-    limits = {end: _float(row[end]) for end in ("ci_low", "ci_high")}
+    limits = {end: float(row[end] or "nan") for end in ("ci_low", "ci_high")}
     n = formatting.format_count(float(row["n"]), "person", "people")
     value = f"{formatting.format_number(estimate)} {row['unit']}"
     return f"{value} ({formatting.format_interval(limits)}; n = {n}), as judged"

@@ -216,11 +216,10 @@ def _schemas(declared_in: tuple[tuple[Path, str], ...]) -> dict[str, Schema]:
             schemas_found[name], by[name] = Schema(name, **whole), package
     for name, (paper, more) in measured.items():
         if of := more.get("by_judge_of"):
-            whole, text = schemas_found[of], "The same once for each judge that `judging.extra_judges` names."
-            more = {"function": "", "rated": False, "images": False} | more
-            facts = {"title": f"{whole.title}, by judge", "description": text}
+            whole, title = schemas_found[of], f"{schemas_found[of].title}, by judge"
+            text = "The same once for each judge that `judging.extra_judges` names."
             columns = tuple({c.name: c for c in (*whole.columns, *_BY_JUDGE)}.values())
-            schemas_found[name] = replace(whole, name=name, columns=columns, **facts)
+            schemas_found[name] = Schema(name, title, text, columns, prompts=whole.prompts)
         looks = tuple(ClassifierUse(**use | {"when": tuple(use.get("when", ()))}) for use in more.get("looks", ()))
         lists = {key: tuple(more.get(key, ())) for key in ("makes", "makes_if")}
         schemas_found[name] = replace(schemas_found[name], **more | lists | {"looks": looks, "paper": paper})

@@ -44,20 +44,20 @@ def judge_headlines(headlines: Iterable[Headline], judges: Judges, *, confidence
     return tables.make_table(list(rows.values()), "synthesis_judge_headlines")
 
 
-def _estimates_by_headline(headlines: Iterable[Headline], confidence: float) -> dict[tuple, dict[str, Any]]:
+def _estimates_by_headline(headlines: Iterable[Headline], confidence: float) -> dict[tuple, dict[Any, Any]]:
     """Return the rows of headlines by their judge, each with its verdict, by paper, model, headline and group."""
     by_key = {_key(one): one for one in headlines}
     unannotated = tables.make_table([], "precision_ratings")
     table = estimates(by_key.values(), unannotated, confidence=confidence)
     judged = table[table["estimator"] == JUDGE].to_dict("records")
-    rows = {}
+    rows: dict[tuple, dict[Any, Any]] = {}
     for (key, one), row in zip(by_key.items(), judged, strict=True):
         low, high = (row[end] - one.base for end in ("ci_low", "ci_high"))
         clusters = one.cells.loc[(one.cells["n"] > 0) & (one.cells["coefficient"] != 0), "cluster"].nunique()
         few = one.clusters_random and clusters < stats.min_units(stats.significance(confidence), "t")
         verdict = formatting.direction(low, high, ABOVE, BELOW, NOT_SIGNIFICANT)
         verdict = INCONCLUSIVE if few or not np.isfinite(high - low) else verdict
-        rows[key] = row | {"balanced": one.base, "verdict": verdict}
+        rows[key] = {**row, "balanced": one.base, "verdict": verdict}
     return rows
 
 
@@ -108,9 +108,9 @@ def _agreement(people: pd.DataFrame, draws: Mapping[str, Any]) -> dict[str, Any]
     both = people.dropna(subset=["judged", "other"])
     equal = (both["judged"] == both["other"]).groupby([both["source"], both["image_id"]]).agg(["sum", "size"])
     share = stats.clustered_share(equal["sum"], equal["size"], draws["confidence"])
-    labels = [both[name].map(_LABELS).to_numpy(object) for name in ("judged", "other")]
-    kappa = agreement.cohen_kappa(*labels, GENDERS, **draws)
-    row = {"percent": 100 * share.value, "ci_low": 100 * share.ci_low, "ci_high": 100 * share.ci_high}
+    first, second = (both[name].map(_LABELS).to_numpy(object) for name in ("judged", "other"))
+    kappa = agreement.cohen_kappa(first, second, GENDERS, **draws)
+    row: dict[str, Any] = {"percent": 100 * share.value, "ci_low": 100 * share.ci_low, "ci_high": 100 * share.ci_high}
     row |= {"kappa": kappa.value, "kappa_ci_low": kappa.ci_low, "kappa_ci_high": kappa.ci_high}
     row |= {"percent_female": 100 * both["other"].mean(), "percent_female_reference": 100 * both["judged"].mean()}
     row |= {"n": len(both), "n_people": len(people), "reason": kappa.reason}
