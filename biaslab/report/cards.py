@@ -142,15 +142,17 @@ def by_judge(run_dir: Path, run: dict[str, Any]) -> dict[tuple[str, str, str], l
     if run.get("sweep"):
         return found
     headlines, agreements = (_rows(run_dir, run, name) for name in _JUDGES_TABLES)
-    by_key = {(*_key(row), row["judge"]): row for row in headlines if row["group"] == "all"}
-    for agreement in (row for row in agreements if row["subset"] == "all"):
-        key, names = _key(agreement), {name: agreement[name] for name in ("judge", "reference")}
-        judged, first = (by_key.get((*key, name)) for name in names.values())
-        if judged and first:
-            texts = {"value": _value(judged), "agreement": _agreement(agreement), "change": ""}
-            if _float(judged["changes_verdict"]) == 1:
-                texts["change"] = " and ".join(f"{_verdict(one)} by {one['judge']}" for one in (first, judged))
-            found[key].append(names | texts)
+    overall = {(*_key(row), row["judge"]): row for row in headlines if row["group"] == "all"}
+    agreement = {(*_key(row), row["judge"]): _agreement(row) for row in agreements if row["subset"] == "all"}
+    for (*_, judge), row in overall.items():
+        first = overall.get((*_key(row), row["reference"]))
+        if first is None or judge == row["reference"]:
+            continue
+        line = {"judge": judge, "reference": row["reference"], "value": _value(row), "change": ""}
+        line["agreement"] = agreement.get((*_key(row), judge), "not estimated")
+        if _float(row["changes_verdict"]) == 1:
+            line["change"] = " and ".join(f"{_verdict(one)} by {one['judge']}" for one in (first, row))
+        found[_key(row)].append(line)
     return found
 
 

@@ -20,6 +20,8 @@ Judges = Mapping[tuple[str, str], Iterable[Headline]]
 ABOVE, BELOW, NOT_SIGNIFICANT, INCONCLUSIVE = "above", "below", "not_significant", "inconclusive"
 MAX_GROUPS = 12
 """Groups of a headline up to which agreement is reported for each of them."""
+_NO_ESTIMATE: dict[str, Any] = dict.fromkeys(("estimate", "ci_low", "ci_high"), np.nan)
+_NO_ESTIMATE |= {"n": 0, "verdict": INCONCLUSIVE, "reason": "the judge labels no person in a part of the headline"}
 _LABELS = {1.0: GENDERS[0], 0.0: GENDERS[1]}
 
 
@@ -28,18 +30,21 @@ def judge_headlines(headlines: Iterable[Headline], judges: Judges, *, confidence
 
     ``headlines`` are those of the reference judge, and ``judges`` has the same headlines by others. Estimates and
     intervals are those of the judge alone in :func:`biaslab.analyses.precision.estimates`, at ``confidence`` (0–1).
-    The verdict compares the interval with the value at equal shares. It is ``above``, ``below``, ``not_significant``,
-    or ``inconclusive``: without an interval, or with fewer clusters than a t test takes. It is not adjusted over a
-    report. ``changes_verdict`` is 1 or 0, and missing where either verdict is inconclusive.
+    The verdict compares the interval with the value at equal shares. It is ``above``, ``below``,
+    ``not_significant``, or ``inconclusive``: without an interval, or with fewer clusters than a t test takes. It is
+    not adjusted over a report. ``changes_verdict`` is 1 or 0, and missing where either verdict is inconclusive. A
+    headline that a judge's labels do not give has no estimate.
     """
-    first, rows = _estimates_by_headline(headlines, confidence), {}
+    # Values that papers print are of no people whom another judge could label.
+    first = _estimates_by_headline((one for one in headlines if len(one.people)), confidence)
+    rows = {}
     for (reference, judge), others in judges.items():
-        for key, other in _estimates_by_headline(others, confidence).items():
-            if key not in first:
-                continue
-            both = first[key]["verdict"], other["verdict"]
+        by_key = _estimates_by_headline(others, confidence)
+        for key, own in first.items():
+            other = by_key.get(key, own | _NO_ESTIMATE)
+            both = own["verdict"], other["verdict"]
             changes = np.nan if INCONCLUSIVE in both else float(both[0] != both[1])
-            rows[*key, reference] = first[key] | {"judge": reference, "reference": reference, "changes_verdict": 0}
+            rows[*key, reference] = own | {"judge": reference, "reference": reference, "changes_verdict": 0}
             rows[*key, judge] = other | {"judge": judge, "reference": reference, "changes_verdict": changes}
     return tables.make_table(list(rows.values()), "synthesis_judge_headlines")
 

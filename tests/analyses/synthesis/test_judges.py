@@ -1,5 +1,7 @@
 """Headlines by several judges and their agreement, by hand; and the same images judged once more."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -51,9 +53,19 @@ def test_judge_headlines_equal_side_is_no_change():
 
 def test_judge_headlines_without_labels_is_inconclusive():
     first = labelled({"nurse": {"female": 18, "male": 2}})
-    table = synthesis.judge_headlines(*compared(first, labelled({"nurse": {"": 20}}))).set_index("judge")
+    table = synthesis.judge_headlines(*compared(first, labelled({"nurse": {"": 20}})))
+    table = table[table["group"] == "all"].set_index("judge")
     assert table.loc["b", "verdict"] == "inconclusive" and np.isnan(table.loc["b", "changes_verdict"])
     assert synthesis.judge_headlines(list(custom.headlines(first)), {}).empty
+
+
+def test_judge_headlines_absent_from_another_judge_has_no_estimate():
+    first = labelled({"nurse": {"female": 18, "male": 2}})
+    table = synthesis.judge_headlines(list(custom.headlines(first)), {("a", "b"): []}).set_index(["group", "judge"])
+    row = table.loc[("all", "b")]
+    assert np.isnan(row["estimate"]) and row["n"] == 0 and row["verdict"] == "inconclusive" and row["reason"]
+    printed = [replace(one, people=one.people.head(0)) for one in custom.headlines(first)]
+    assert synthesis.judge_headlines(printed, {("a", "b"): []}).empty
 
 
 @pytest.mark.parametrize(("professions", "verdict"), [(4, "inconclusive"), (12, "above")])
