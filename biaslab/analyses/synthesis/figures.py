@@ -1,4 +1,4 @@
-"""Figures of the specification curve, and of headlines by several judges."""
+"""The figure of the specification curve."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from biaslab.metrics.headline import MEAN
 from biaslab.plots import forms, style
 from biaslab.schema import tables
 
@@ -56,14 +55,3 @@ def specification_curve(curve: pd.DataFrame) -> Figure:
     below.set(xlim=(-2, len(curve) + 1), ylim=(len(choices) - 0.4, -0.6))
     below.set_xlabel("Specifications, sorted by estimate")
     return figure
-
-
-def judge_headlines(table: pd.DataFrame) -> Figure:
-    """Draw headlines by each judge, one panel per headline (``synthesis_judge_headlines``)."""
-    rows = table.assign(panel=table["headline"] + " (" + table["unit"] + ")")
-    named = rows["group"].where(rows["group"] != MEAN, "over all")
-    rows["row"] = rows["model"] + ": " + named if rows["model"].nunique() > 1 else named
-    return forms.estimates(
-        rows, "estimate", row="row", color="judge", panel="panel", reference=None,
-        label="Estimate, in the unit of its panel", columns=2,
-    )  # fmt: skip
