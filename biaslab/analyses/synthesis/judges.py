@@ -31,8 +31,8 @@ def judge_headlines(headlines: Iterable[Headline], judges: Judges, *, confidence
     ``headlines`` are those of the reference judge, and ``judges`` has the same headlines by others. Estimates and
     intervals are those of the judge alone in :func:`biaslab.analyses.precision.estimates`, at ``confidence`` (0–1).
     The verdict compares the interval with the value at equal shares. It is ``above``, ``below``,
-    ``not_significant``, or ``inconclusive``: without an interval, or with fewer clusters than a t test takes. It is
-    not adjusted over a report. ``changes_verdict`` is 1 or 0, and missing where either verdict is inconclusive. A
+    ``not_significant``, or ``inconclusive``: without an interval of positive width, or with fewer clusters than a
+    t test takes. It is not adjusted over a report. ``changes_verdict`` is 1 or 0, and missing where either verdict is inconclusive. A
     headline that a judge's labels do not give has no estimate.
     """
     # Values that papers print are of no people whom another judge could label.
@@ -61,7 +61,7 @@ def _estimates_by_headline(headlines: Iterable[Headline], confidence: float) -> 
         clusters = one.cells.loc[(one.cells["n"] > 0) & (one.cells["coefficient"] != 0), "cluster"].nunique()
         few = one.clusters_random and clusters < stats.min_units(stats.significance(confidence), "t")
         verdict = formatting.direction(low, high, ABOVE, BELOW, NOT_SIGNIFICANT)
-        verdict = INCONCLUSIVE if few or not np.isfinite(high - low) else verdict
+        verdict = verdict if high > low and not few else INCONCLUSIVE
         rows[key] = {**row, "balanced": one.base, "verdict": verdict}
     return rows
 
@@ -118,6 +118,7 @@ def _agreement(people: pd.DataFrame, draws: Mapping[str, Any]) -> dict[str, Any]
     row: dict[str, Any] = {"percent": 100 * share.value, "ci_low": 100 * share.ci_low, "ci_high": 100 * share.ci_high}
     row |= {"kappa": kappa.value, "kappa_ci_low": kappa.ci_low, "kappa_ci_high": kappa.ci_high}
     row |= {"percent_female": 100 * both["other"].mean(), "percent_female_reference": 100 * both["judged"].mean()}
-    row |= {"n": len(both), "n_people": len(people), "reason": kappa.reason}
+    reason = kappa.reason.replace("annotator a", "the reference").replace("annotator b", "the judge")
+    row |= {"n": len(both), "n_people": len(people), "reason": reason}
     classified = {"percent_classified": "other", "percent_classified_reference": "judged"}
     return row | {name: 100 * people[column].notna().mean() for name, column in classified.items()}
