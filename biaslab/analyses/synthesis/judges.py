@@ -30,9 +30,9 @@ def judge_headlines(headlines: Iterable[Headline], judges: Judges, *, confidence
 
     ``headlines`` are those of the reference judge, and ``judges`` has the same headlines by others. Estimates and
     intervals are those of the judge alone in :func:`biaslab.analyses.precision.estimates`, at ``confidence`` (0–1).
-    The verdict compares the interval with the value at equal shares. It is ``above``, ``below``,
-    ``not_significant``, or ``inconclusive``: without an interval of positive width, or with fewer clusters than a
-    t test takes. It is not adjusted over a report. ``changes_verdict`` is 1 or 0, and missing where either verdict is inconclusive. A
+    The verdict compares the interval with the value at equal shares. It is ``above``, ``below``, ``not_significant``,
+    or ``inconclusive``: without an interval of positive width, or with fewer clusters than a t test takes. It is not
+    adjusted over a report. ``changes_verdict`` is 1 or 0, and missing where either verdict is inconclusive. A
     headline that a judge's labels do not give has no estimate.
     """
     # Values that papers print are of no people whom another judge could label.
