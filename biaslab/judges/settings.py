@@ -91,6 +91,11 @@ class JudgeSettings(Group):
     dtype: Literal[DTYPES] = field("auto", "Precision of the gender classifier's image encoder.")
     batch_size: Integer = field(0, "Images per batch; 0 selects it. Results differ by rounding only.", "images", ge=0)
 
+    @property
+    def is_compared(self) -> bool:
+        """Whether annotators or extra judges label images as well."""
+        return bool(self.annotations or self.extra_judges)
+
     @model_validator(mode="after")
     def _no_old_prefix(self) -> Self:
         named = [("gender", self.gender), *(("extra_judges", name) for name in self.extra_judges)]

@@ -71,6 +71,7 @@ class Answer:
     main: bool = False  # Whether the paper's part of the report opens with it.
     card: int = 0  # Its place among the cards of the report, from 1.
     card_printed: int = 0  # The same where all models are printed ones.
+    headline: str = ""  # The measure of the paper's headline that it is about, whose values by other judges cards show.
     columns: tuple[str, ...] = ()  # Columns that texts name beyond those of the table.
     min_attainable_p: str = ""  # Of a counted answer, the column of the smallest p that could be.
     fallback: Mapping[str, Any] = field(default_factory=dict)  # Fields that differ for rows that it does not take.
@@ -211,6 +212,7 @@ class Answer:
             self._text(answer, row),
             row.get("model", ""),
             figure=self.figure,
+            headline=self.headline,
             reference=self._line(),
             reference_name=self.reference_name,
             details=tuple(details),

@@ -55,6 +55,7 @@ class Finding:
     n: float = nan  # How many observations it rests on; NaN where that is not known.
     n_unit: str = ""  # What ``n`` counts: ``occupations``, ``images``, …
     figure: str = ""  # Name of the figure that shows it.
+    headline: str = ""  # The measure of the headline that it is about, as ``synthesis_judge_headlines`` names it.
     details: tuple[str, ...] = ()  # Sentences below it: what else belongs to it, and what it does not show.
     marks: tuple[Mark, ...] = ()  # What its small figure draws; where empty, the estimate itself.
     reference: float | None = 0.0  # Where that figure draws a line, in the unit of the estimates; None draws none.

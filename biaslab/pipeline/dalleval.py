@@ -222,6 +222,12 @@ class DallEval(Part):
         s = self._pipeline.settings
         return not s.dalleval.vqa and "vqa" in s.dalleval.model_fields_set and bool(s.judging.gender)
 
+    @property
+    def headline_judge(self) -> str:
+        """The model that answers the question about gender, or the judge of gender in its place."""
+        s = self._pipeline.settings
+        return s.judging.gender if self.gender_is_judged else s.dalleval.vqa
+
     @cached_method
     def judged_people(self, kind: str) -> pd.DataFrame:
         """Return the table of :meth:`people` with the columns of :meth:`biaslab.pipeline.Stages.judged`."""

@@ -29,6 +29,8 @@ from biaslab.schema.genders import GENDERS
 # What is asked for, and FairCritic's rounds after it: faircritic_1, faircritic_2, …
 KINDS = ("single", "paired", "controls", "three", "intervention")
 ROUND = "faircritic_"
+# On which headlines rest; their prompts do not depend on what judges say.
+HEADLINE_KINDS = ("single", "paired")
 # Of each list, the occupations that section 5's intervention is tried on.
 TOP = 5
 
@@ -42,7 +44,8 @@ class Paired(Part):
     def kinds(self) -> tuple[str, ...]:
         """The kinds of prompts that the settings ask for, in order."""
         s = self._pipeline.settings
-        kinds = [k for k in KINDS if k != "three" or s.paired.three_person_prompts]
+        possible = HEADLINE_KINDS if self._pipeline.headlines_only else KINDS
+        kinds = [k for k in possible if k != "three" or s.paired.three_person_prompts]
         if self._pipeline.custom.folder is not None:
             # Of pictures that are there, what some of them were asked for.
             made_by = self._pipeline.image_model("paired")
@@ -187,7 +190,7 @@ class Paired(Part):
 
     def judge_people(self, kind: str, judge: Judge) -> pd.DataFrame:
         """Return the same by another judge of perceived gender."""
-        if not judge.needs_images:
+        if not judge.needs_images and not self._pipeline.headlines_only:
             self.check_ratings(judge)
         requested = self.requested_people(kind)
         columns = ["image_id", "position", "phrase"]

@@ -76,6 +76,11 @@ class Part:
         self._kept: dict[Any, Any] = {}
 
     @property
+    def headline_judge(self) -> str:
+        """The name of the judge on whose labels the paper's headlines rest."""
+        return self._pipeline.settings.judging.gender
+
+    @property
     def has_truth(self) -> bool:
         """Whether there are pictures of known truth of the kind that the model makes."""
         return self._pipeline.find_ground_truth(self.prompt_set) is not None
@@ -114,6 +119,8 @@ class Stages:
         self.progress_file = progress_file
         # Which share of the work is this pipeline's, as in biaslab.cache.result_cache.ResultCache.
         self.share: tuple[int, int] | None = None
+        # Whether only the images that headlines rest on are judged.
+        self.headlines_only = False
         self._kept: dict[Any, Any] = {}
 
     @property
@@ -125,7 +132,7 @@ class Stages:
         """Return one with another model (empty: the same) or other settings by group (``generation={"steps": 20}``)."""
         progress = {"progress": self.progress, "progress_file": self.progress_file}
         made = type(self)(model or self.model, self._given.changed(**changes), seed=self.seed, **progress)
-        made.share = self.share
+        made.share, made.headlines_only = self.share, self.headlines_only
         return made
 
     @cached_property

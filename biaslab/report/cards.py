@@ -13,12 +13,15 @@ from typing import Any
 from biaslab.hub import registry
 from biaslab.report.dotplots import draw_rows
 from biaslab.report.pages import file_inside
+from biaslab.schema import formatting
 
 FEWEST, MOST = 3, 5
 """Cards that a page opens with."""
 # The table of measures of models, and its columns of numbers.
 _MODELS_TABLE = "synthesis_models"
 _MODELS_NUMBERS = ("estimate", "estimate_corrected", "ci_low", "ci_high", "null_mean")
+_JUDGES_TABLES = "synthesis_judge_headlines", "synthesis_judge_agreement"
+_VERDICTS = {"above": "above {}", "below": "below {}", "not_significant": "not significantly different from {}"}
 # Rows that the small figure of a card has at most; the figure it links to has them all.
 _ROWS = 10
 # Different answers that a card gives at most.
@@ -116,22 +119,81 @@ def first(cards: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def measures(run_dir: Path, run: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Return what a run measured of models, from the table that holds it: by measure, a row a model."""
-    named = [entry for entry in entries(run, "tables") if entry["name"] == _MODELS_TABLE]
-    path = file_inside(run_dir, named[0]["file"]) if named else None
     groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    if path is None:
-        return groups
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            numbers = {key: _float(row.get(key)) for key in _MODELS_NUMBERS}
-            # The interval belongs to the corrected estimate; a printed one has neither.
-            corrected = numbers.pop("estimate_corrected")
-            if corrected is not None and isfinite(corrected):
-                numbers["estimate"] = corrected
-            # Of a measure with a sign chance gives 0, where the line is.
-            numbers["null_mean"] = numbers["null_mean"] or None
-            groups[row["measure"]].append(row | numbers | {"name": row["model"]})
+    for row in _rows(run_dir, run, _MODELS_TABLE):
+        numbers = {key: _float(row.get(key)) for key in _MODELS_NUMBERS}
+        # The interval belongs to the corrected estimate; a printed one has neither.
+        corrected = numbers.pop("estimate_corrected")
+        if corrected is not None and isfinite(corrected):
+            numbers["estimate"] = corrected
+        # Of a measure with a sign chance gives 0, where the line is.
+        numbers["null_mean"] = numbers["null_mean"] or None
+        groups[row["measure"]].append(row | numbers | {"name": row["model"]})
     return groups
+
+
+def by_judge(run_dir: Path, run: dict[str, Any]) -> dict[tuple[str, str, str], list[dict[str, str]]]:
+    """Return what cards show of other judges, from the tables that hold it, by paper, model and headline.
+
+    ``judge`` and ``reference`` are names, ``value`` is the headline by the judge, ``agreement`` that of both judges,
+    and ``change`` states both verdicts where they differ. A sweep has none, as its variants share these names.
+    """
+    found: dict[tuple[str, str, str], list[dict[str, str]]] = defaultdict(list)
+    if run.get("sweep"):
+        return found
+    headlines, agreements = (_rows(run_dir, run, name) for name in _JUDGES_TABLES)
+    overall = {(*_key(row), row["judge"]): row for row in headlines if row["group"] == "all"}
+    agreement = {(*_key(row), row["judge"]): _agreement(row) for row in agreements if row["subset"] == "all"}
+    for (*_, judge), row in overall.items():
+        first = overall.get((*_key(row), row["reference"]))
+        if first is None or judge == row["reference"]:
+            continue
+        line = {"judge": judge, "reference": row["reference"], "value": _value(row), "change": ""}
+        line["agreement"] = agreement.get((*_key(row), judge), "not estimated")
+        if _float(row["changes_verdict"]) == 1:
+            line["change"] = " and ".join(f"{_verdict(one)} by {one['judge']}" for one in (first, row))
+        found[_key(row)].append(line)
+    return found
+
+
+def _key(row: dict[str, str]) -> tuple[str, str, str]:
+    return row["paper"], row["model"], row["headline"]
+
+
+def _value(row: dict[str, str]) -> str:
+    """Return a headline by a judge in words: ``45.0 % (25.9 to 65.7; n = 20 people), as judged``."""
+    estimate = _float(row["estimate"])
+    if estimate is None or not isfinite(estimate):
+        return "no estimate"
+    limits = {end: float(row[end] or "nan") for end in ("ci_low", "ci_high")}
+    n = formatting.format_count(float(row["n"]), "person", "people")
+    value = f"{formatting.format_number(estimate)} {row['unit']}"
+    return f"{value} ({formatting.format_interval(limits)}; n = {n}), as judged"
+
+
+def _agreement(row: dict[str, str]) -> str:
+    """Return the agreement of two judges in words: ``93 % (kappa 0.85; n = 30 people)``."""
+    n, kappa = float(row["n"]), _float(row["kappa"])
+    if not n:
+        return "no person is classified by both"
+    about = f"n = {formatting.format_count(n, 'person', 'people')}"
+    about = f"kappa {kappa:.2f}; {about}" if kappa is not None and isfinite(kappa) else about
+    return f"{float(row['percent']):.0f} % ({about})"
+
+
+def _verdict(row: dict[str, str]) -> str:
+    unit = " %" if row["unit"] == "%" else ""
+    return _VERDICTS[row["verdict"]].format(f"{float(row['balanced']):g}{unit}")
+
+
+def _rows(run_dir: Path, run: dict[str, Any], name: str) -> list[dict[str, str]]:
+    """Return the rows of a table of a run; none where it has no such table."""
+    named = [entry for entry in entries(run, "tables") if entry["name"] == name]
+    path = file_inside(run_dir, named[0]["file"]) if named else None
+    if path is None:
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def _float(text: str | None) -> float | None:

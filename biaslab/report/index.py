@@ -83,7 +83,10 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         return pages.get((key, str(entry["variant"]))) or pages.get((key, None))
 
     ids: Counter[str] = Counter()
-    question_cards = cards.by_question(run)
+    question_cards, by_judge = cards.by_question(run), cards.by_judge(run_dir, run)
+    for card in question_cards:
+        for row in card["rows"]:
+            row["judges"] = by_judge.get((card["paper"], row["model"], row["headline"]), [])
     # First what is left out last: the figures behind what a page and each of its papers open with.
     first_cards = [
         card
@@ -120,6 +123,7 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         "started_iso": run.get("started"),
         "seconds": run.get("seconds"),
         "cards": opened,
+        "agreement": anchors.get("synthesis_judge_agreement"),
         "words": _words(opened, glossary),
         "verdicts": _verdicts(run),
         "models": introduced,

@@ -55,6 +55,11 @@ class Column:
     labels: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
+_BY_JUDGE = (
+    Column("judge", "The judge whose labels these are.", key=True, text=True),
+    Column("reference", "The judge of the run's headlines.", key=True, text=True),
+)
+
 # Whether a table is nothing without a judge, needs one of several, or says less where one is not named.
 NEEDED, ONE_OF, IF_NAMED = "needed", "one of several", "if named"
 
@@ -103,6 +108,7 @@ class Schema:
     looks: tuple[ClassifierUse, ...] = ()
     prompts: str = ""  # On which prompts it rests.
     rated: bool = False  # Whether a file of ratings gives it.
+    by_judge_of: str = ""  # The table that it has once for each of ``judging.extra_judges``, with two columns more.
 
     @property
     def keys(self) -> list[str]:
@@ -209,6 +215,11 @@ def _schemas(declared_in: tuple[tuple[Path, str], ...]) -> dict[str, Schema]:
             whole = {"prompts": prompts, "paper": paper} | declared | {"columns": columns}
             schemas_found[name], by[name] = Schema(name, **whole), package
     for name, (paper, more) in measured.items():
+        if of := more.get("by_judge_of"):
+            whole, title = schemas_found[of], f"{schemas_found[of].title}, by judge"
+            text = "The same once for each judge that `judging.extra_judges` names."
+            columns = tuple({c.name: c for c in (*whole.columns, *_BY_JUDGE)}.values())
+            schemas_found[name] = Schema(name, title, text, columns, prompts=whole.prompts)
         looks = tuple(ClassifierUse(**use | {"when": tuple(use.get("when", ()))}) for use in more.get("looks", ()))
         lists = {key: tuple(more.get(key, ())) for key in ("makes", "makes_if")}
         schemas_found[name] = replace(schemas_found[name], **more | lists | {"looks": looks, "paper": paper})

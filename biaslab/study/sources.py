@@ -322,8 +322,25 @@ def _functions(room: str) -> dict[str, Callable]:
     return found
 
 
-# What is printed; what measures with a pipeline.
-_published, _pipeline = partial(_functions, "printed"), partial(_functions, "measure")
+# What is printed.
+_published = partial(_functions, "printed")
+
+
+@cache
+def _pipeline() -> dict[str, Callable]:
+    """Return what measures with a pipeline, by the table that it fills; of tables by judge, for each judge."""
+    found = _functions("measure")
+    by_judge = ((name, one.by_judge_of) for name, one in tables.schemas().items() if one.by_judge_of)
+    return found | {name: partial(_by_judge, name, found[of]) for name, of in by_judge}
+
+
+def _by_judge(name: str, measure: Callable, pipeline: Pipeline) -> pd.DataFrame:
+    """Return what a function measures with each of the pipelines in which another judge labels the same images."""
+    from biaslab.pipeline import by_judge
+
+    reference, others = by_judge.pipelines(pipeline, tables.schema(name).paper)
+    frames = [measure(other).assign(judge=judge, reference=reference) for judge, other in others.items()]
+    return tables.join_tables(frames, name)
 
 
 def _modules_of(room: str) -> list[str]:

@@ -233,6 +233,57 @@ def test_measures_of_models_are_drawn_from_their_table(tmp_path):
     assert measures[0].find(class_="null_mean")["x1"] == "20.00%"
 
 
+JUDGED = """paper,model,headline,group,judge,reference,estimate,ci_low,ci_high,unit,balanced,n,verdict,changes_verdict
+custom,m,share,all,a,a,70,60,80,%,50,80,above,0
+custom,m,share,all,b,a,{estimate},{low},{high},%,50,75,{verdict},{changes}
+custom,m,share,nurse,b,a,1,1,1,%,50,9,below,1
+"""
+AGREED = """paper,model,headline,judge,reference,subset,group,percent,ci_low,ci_high,kappa,n,n_people
+custom,m,share,b,a,all,all,{percent},80,97,{kappa},{n},90
+custom,m,share,b,a,group,nurse,50,40,60,,5,9
+"""
+
+
+def _judged_page(folder, headline="share", **values):
+    values = {"verdict": "above", "changes": 0, "percent": 93, "kappa": 0.85, "n": 72} | values
+    values = {"estimate": 65, "low": 54, "high": 75} | values
+    texts = {"synthesis_judge_headlines": JUDGED, "synthesis_judge_agreement": AGREED}
+    for name, text in texts.items():
+        (folder / f"{name}.csv").write_text(text.format(**values), encoding="utf-8")
+    tables = [{"name": name, "file": f"{name}.csv", "rows": 2, "notebooks": ["custom/1"]} for name in texts]
+    about = {"model": "m", "notebook": "custom/1", "headline": headline}
+    return _minimal(folder, tables=tables, findings=_findings(about))
+
+
+def test_card_shows_the_headline_by_another_judge_with_its_agreement(tmp_path):
+    page = _judged_page(tmp_path)
+    line = page.article.find(class_="judge")
+    assert line.get_text() == (
+        "By b: 65.0 % (54.0 to 75.0; n = 75 people), as judged. Agreement with a: 93 % (kappa 0.85; n = 72 people)."
+    )
+    assert page.find(id=line.a["href"].removeprefix("#")) is not None
+    assert len(page.article(class_="judge")) == 1 and not page(class_="change")
+
+
+def test_card_marks_a_verdict_that_changes_with_the_judge(tmp_path):
+    page = _judged_page(tmp_path, estimate=52, low=41, high=62, verdict="not_significant", changes=1)
+    assert page.article.find(class_="change").get_text() == (
+        "The verdict changes with the judge: above 50 % by a and not significantly different from 50 % by b."
+    )
+
+
+def test_card_of_a_judge_without_labels_has_no_estimate(tmp_path):
+    values = dict.fromkeys(("estimate", "low", "high", "changes", "percent", "kappa"), "")
+    page = _judged_page(tmp_path, verdict="inconclusive", n=0, **values)
+    assert page.article.find(class_="judge").get_text() == (
+        "By b: no estimate. Agreement with a: no person is classified by both."
+    )
+
+
+def test_card_without_a_headline_shows_no_other_judge(tmp_path):
+    assert not _judged_page(tmp_path, headline="")(class_="judge")
+
+
 def test_findings_of_a_sweep_name_their_variant(tmp_path):
     variants = ["model=SD 1.4", "model=SD 1.5", IMAGE]
     page = _minimal(

@@ -6,7 +6,6 @@ No paper's: what an auditor asks of any model, or of pictures that are there. Fu
 # ruff: noqa: F401
 from biaslab.analyses.custom import figures
 from biaslab.analyses.custom.analysis import (
-    agreement,
     answer_shares,
     corrected,
     differences,

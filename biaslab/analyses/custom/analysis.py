@@ -524,36 +524,6 @@ def _labelled(headline: Headline, reference: pd.DataFrame) -> pd.DataFrame:
     return people.assign(weight=weight)
 
 
-def agreement(judges: pd.DataFrame, *, seed: int = 0, confidence: float = 0.95) -> pd.DataFrame:
-    """Return how often the first judge and each other say the same, as ``custom_agreement``.
-
-    Takes ``custom_judges``. The test of whether one says female more often flips the signs of the difference of whole
-    images (McNemar's exact test where each shows one person).
-    """
-    rows = []
-    for model, whole in judges.groupby("model", sort=False):
-        names = list(dict.fromkeys(whole["judge"]))
-        judged = whole.assign(gender=whole["gender"].where(whole["gender"].isin(GENDERS)))
-        wide = judged.pivot(index=["group", "image_id", "position"], columns="judge", values="gender")
-        for other in names[1:]:
-            pair = wide[[names[0], other]].dropna(how="all").set_axis(["judge", "other"], axis=1)
-            for group, pair_rows in [(ALL, pair), *pair.groupby(level="group", sort=False)]:
-                rows.append([model, names[0], other, group, *_agreed(pair_rows, seed, confidence)])
-    return tables.make_table(rows, "custom_agreement")
-
-
-def _agreed(pair: pd.DataFrame, seed: int, confidence: float) -> tuple:
-    both = pair.dropna().reset_index()
-    images = _people_of(both, both["judge"] == both["other"])
-    share = stats.clustered_share(images["count"], images["n"], confidence)
-    female = [both[name] == GENDERS[0] for name in ("judge", "other")]
-    percent = [float(100 * side.mean()) for side in female]
-    more = (female[0].astype(int) - female[1].astype(int)).groupby(both["image_id"]).sum()
-    p = stats.sign_flip(more, seed=seed).p
-    limits = 100 * share.ci_low, 100 * share.ci_high
-    return 100 * share.value, *limits, share.n, len(images), len(pair), *percent, p
-
-
 def _seen(people: pd.DataFrame) -> pd.DataFrame:
     """Return the people of whom a judge said something, with ``answer``: one of :data:`ANSWERS`."""
     seen = people[people["status"].isin([JUDGED, UNCERTAIN])]

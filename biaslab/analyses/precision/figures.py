@@ -34,13 +34,16 @@ def components(table: pd.DataFrame) -> Figure:
     return forms.stacked(rows, "percent", row="row", part="part", styles=PARTS, label="Part of the variance (%)")
 
 
-def estimates(table: pd.DataFrame) -> Figure:
-    """Draw headlines by judge, annotations and both, one panel per headline (``precision_estimates``)."""
+def estimates(table: pd.DataFrame, by: str = "estimator") -> Figure:
+    """Draw headlines by judge, annotations and both (``precision_estimates``), one panel per headline.
+
+    ``by`` is the column of what differs: of headlines by several judges (``synthesis_judge_headlines``) ``judge``.
+    """
     rows = table.assign(panel=table["headline"] + " (" + table["unit"] + ")")
     several = rows["model"].nunique() > 1
     named = rows["group"].where(rows["group"] != MEAN, "over all")
     rows["row"] = rows["model"] + ": " + named if several else named
     return forms.estimates(
-        rows, "estimate", row="row", color="estimator", panel="panel", styles=ESTIMATORS, reference=None,
-        label="Estimate, in the unit of its panel", columns=2,
+        rows, "estimate", row="row", color=by, panel="panel", styles=ESTIMATORS if by == "estimator" else forms.PLAIN,
+        reference=None, label="Estimate, in the unit of its panel", columns=2,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Across papers: the specification curve, and models side by side.
+"""Across papers: the specification curve, models side by side, and headlines by several judges.
 
 All of it is computed from the papers' tables.
 """
@@ -6,6 +6,7 @@ All of it is computed from the papers' tables.
 # ruff: noqa: F401
 from biaslab.analyses.synthesis import figures
 from biaslab.analyses.synthesis.curve import exclusion_by_measure, extremes, judge_errors, specification_curve
+from biaslab.analyses.synthesis.judges import judge_agreement, judge_headlines
 from biaslab.analyses.synthesis.models import by_pair, model_differences, models, units
 from biaslab.papers.answers import read
 

@@ -56,6 +56,7 @@ def _judged(pipeline: Pipeline, *, made: bool = True) -> Iterator[tuple[str, str
     Unless ``made``, of training images alone.
     """
     wanted = pipeline.settings.captions.approaches
+    wanted = [a for a in wanted if a == "naive"] if pipeline.headlines_only else wanted
     selected = [a for a in wanted if a in SELECTED]
     if selected:
         # First what may be missing: a corpus without images says so before any is generated.
@@ -66,7 +67,7 @@ def _judged(pipeline: Pipeline, *, made: bool = True) -> Iterator[tuple[str, str
             yield approach, "training", chosen[chosen["approach"] == approach].merge(training, on=_KEYS)
             if generated is not None:
                 yield approach, "generated", generated
-    for kind, approaches in _kinds(pipeline):
+    for kind, approaches in () if pipeline.headlines_only else _kinds(pipeline):
         images = {"training": _own_images(pipeline)}
         if made:
             images["generated"] = pipeline.judgements(kind)
@@ -76,13 +77,16 @@ def _judged(pipeline: Pipeline, *, made: bool = True) -> Iterator[tuple[str, str
 
 
 def rated_images(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the images of the naive approach that ``judging.annotations`` rates, as judged; none where it is empty."""
-    file, frames = pipeline.settings.judging.annotations, []
-    named = annotated.read(file)["image_id"] if file else pd.Series(dtype=object)
-    naive = file and "naive" in pipeline.settings.captions.approaches
+    """Return the judged images of the naive approach that ``judging.annotations`` rates, or extra judges label.
+
+    With ``judging.extra_judges`` these are all images, without either setting none.
+    """
+    s, frames = pipeline.settings.judging, []
+    named = annotated.read(s.annotations)["image_id"] if s.annotations else pd.Series(dtype=object)
+    naive = s.is_compared and "naive" in pipeline.settings.captions.approaches
     for approach, source, rows in _judged(pipeline) if naive else ():
         if approach == "naive":
-            own = rows[rows["image_id"].map(normalize).isin(named)]
+            own = rows if s.extra_judges else rows[rows["image_id"].map(normalize).isin(named)]
             own = own.assign(source=source, model=pipeline.label, is_female=encode_gender(own["gender"]))
             frames.append(own.drop_duplicates(["source", "occupation", "prompt", "image_id"]))
         # Approaches that follow have other images, which nobody needs here.

@@ -255,15 +255,6 @@ def test_tones_of_several_people_have_the_interval_of_images():
     assert row[["ci_low", "ci_high"]].tolist() == pytest.approx([max(1, known[0]), min(10, known[1])])
 
 
-def test_agreement_of_several_people_flips_signs_of_images():
-    own = couples({2: 6, 1: 4})
-    judges = pd.concat([own.assign(judge="a"), own.assign(judge="b", gender="male")], ignore_index=True)
-    row = custom.agreement(judges).set_index("group").loc["all"]
-    # b calls everyone male: 4 of 20 people are called the same, and all ten images differ one way.
-    assert row[["percent", "n", "n_images"]].tolist() == [20, 20, 10]
-    assert row["p"] == pytest.approx(2 / 2**10)
-
-
 def test_outcomes_of_several_people_have_the_interval_of_images():
     people = couples({2: 20, 0: 5})
     people["status"] = np.where(people["gender"] == "female", "judged", "no_face")
@@ -430,21 +421,6 @@ def test_judges_of_annotations_carry_probability(tmp_path):
     (tmp_path / "r.csv").write_text("image,probability,annotator,label\na,1.5,r,female\n")
     with pytest.raises(InputError, match=r"probability is '1\.5'"):
         custom.judges(pipeline)
-
-
-def test_agreement_is_of_people_whom_both_call_female_or_male():
-    # By what annotators and the judge say, and how many people of each group.
-    said = {("g", "female", "female"): 6, ("g", "male", "female"): 3, ("h", "male", "male"): 8}
-    said |= {("h", "female", "male"): 1, ("h", "male", "unsure"): 2, ("g", "unsure", "female"): 1, ("g", "", ""): 4}
-    judges = _judged(said)
-    table = custom.agreement(judges).set_index("group")
-    assert table["percent"].to_dict() == pytest.approx({"all": 100 * 14 / 18, "g": 100 * 6 / 9, "h": 100 * 8 / 9})
-    # Three more are of one judge alone; of four nobody says anything.
-    assert table.loc["all", ["n", "n_people"]].tolist() == [18, 21]
-    assert table.loc["all", ["percent_female", "percent_female_other"]].tolist() == pytest.approx([50, 100 * 7 / 18])
-    # McNemar: of the four whom they call otherwise, three are female to the judge.
-    assert table.loc["all", "p"] == pytest.approx(scipy_stats.binomtest(3, 4).pvalue)
-    assert custom.agreement(judges[judges["judge"] == "eye"]).empty
 
 
 @pytest.mark.parametrize("counts", [{2: 15, 0: 10}, {2: 8, 1: 9, 0: 8}, {1: 12, 2: 7, 0: 6}])
