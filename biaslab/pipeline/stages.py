@@ -161,16 +161,19 @@ class Stages:
         place = {"device": self.device, "cache": self.cache.root, "classes": CLASS_NAMES}
         return JudgeOptions(s.judging, s.vision, s.endpoint, **finder, **place)
 
-    @cached_method
     def judge(self, setting: str, name: str = "", network: str = "") -> Judge | None:
         """Return the judge that a setting names, or of ``name``; None where the setting is empty.
 
         ``network`` is the key of a network in ``triplets.similarity``.
         """
         name = name or ("" if network else attrgetter(setting)(self.settings))
+        return self._parsed(setting, name, network) if name or network else None
+
+    @cached_method
+    def _parsed(self, setting: str, name: str, network: str) -> Judge:
         if network:
             return similarity.embedding(network, name, self.judge_options)
-        return judging.parse(name, setting, self.judge_options) if name else None
+        return judging.parse(name, setting, self.judge_options)
 
     @property
     def gender_judge(self) -> Judge | None:

@@ -5,7 +5,9 @@ import pytest
 from biaslab.errors import MissingInputError, ParameterError
 from biaslab.judges import defaults, pinned
 from biaslab.judges.defaults import CLIP
+from biaslab.judges.judge import Judge
 from biaslab.judges.pinned import DLIB, PINNED, YUNET
+from biaslab.judges.zero_shot import ClipJudge
 
 
 @pytest.fixture
@@ -13,13 +15,13 @@ def available(monkeypatch):
     """Return a set of the judges that can be had."""
     names = {YUNET, DLIB, CLIP}
 
-    def look_up(name, kind):
-        assert kind == ("detector" if name == YUNET else "clip")
-        if name not in names:
-            raise MissingInputError(f"{name} is missing.")
-        return []
+    class Found(Judge):
+        def files(self):
+            if self.name not in names:
+                raise MissingInputError(f"{self.name} is missing.")
+            return []
 
-    monkeypatch.setattr(defaults.lookup, "look_up", look_up)
+    monkeypatch.setattr(defaults, "parse", lambda name, setting: Found(name))
     return names
 
 
@@ -39,11 +41,11 @@ def test_default_gender_judge_is_the_first_available(available, missing, gender,
 
 
 def test_missing_library_counts_as_not_available(monkeypatch):
-    def look_up(name, kind):
+    def files(self):
         raise ModuleNotFoundError("No module named 'open_clip'", name="open_clip")
 
-    monkeypatch.setattr(defaults.lookup, "look_up", look_up)
-    assert defaults.find_problem(CLIP, "clip") == "No module named 'open_clip'"
+    monkeypatch.setattr(ClipJudge, "files", files)
+    assert defaults.find_problem(CLIP) == "No module named 'open_clip'"
 
 
 @pytest.mark.parametrize(

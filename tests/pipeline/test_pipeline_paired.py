@@ -479,7 +479,7 @@ def test_images_that_were_never_made_are_nobodys_failure(bought):
 )
 def test_order_of_people_is_judged_by_an_additional_open_clip_model(monkeypatch, gender, roles):
     def judge_people(self, kind, judge):
-        other = judge == "ViT-L-14:openai"
+        other = judge.name == "ViT-L-14:openai"
         people = {"gender": "male" if other else "female", "role": "correct" if other else "", "role_p": 1.0}
         return pd.DataFrame([people] * 2)
 

@@ -26,7 +26,7 @@ def checked(root, *names, overrides=(), **how):
 def judges(monkeypatch):
     """Return a set of default judges that cannot be had."""
     missing = set()
-    monkeypatch.setattr(defaults, "find_problem", lambda name, kind: f"No {name}." if name in missing else "")
+    monkeypatch.setattr(defaults, "find_problem", lambda name, *_: f"No {name}." if name in missing else "")
     return missing
 
 
