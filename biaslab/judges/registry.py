@@ -33,7 +33,15 @@ def _by_prefix(*judges: type[Judge]) -> dict[str, Callable[..., Judge]]:
 
 
 # The judges of each role by the beginning of their names; names that begin otherwise are those of "".
-GENDER = _by_prefix(VisionJudge, AnnotationJudge, PluginJudge, FairFaceJudge, VqaJudge, DlibJudge, ClipJudge)
+GENDER = _by_prefix(
+    VisionJudge,
+    AnnotationJudge,
+    PluginJudge,
+    FairFaceJudge,
+    VqaJudge,
+    DlibJudge,
+    ClipJudge,
+)
 FACES = _by_prefix(faces.WholeImage, faces.YuNetFaces, faces.MediaPipeFaces, faces.HubFaces)
 TONES = _by_prefix(skin_tone.PixelTones, skin_tone.NoTones, VisionJudge, PluginTones)
 QUESTIONS = _by_prefix(VisionJudge, VqaJudge)

@@ -47,7 +47,8 @@ class JudgeSettings(Group):
         "",
         "Classifier of perceived gender: an open_clip model (folder, hub name or `ARCHITECTURE:TAG`), `dlib` "
         "(photographs), `fairface:FILE`, `annotations:FILE` (people's labels, without face detection), "
-        "`endpoint:NAME` (see `vision`), `plugin:NAME`, or, for pairs of people, `vqa:NAME`.",
+        "`endpoint:NAME` (see `vision`), `vqa:NAME`, `classifier:NAME` (a transformers image classifier) or "
+        "`plugin:NAME`.",
     )
     extra_judges: Annotated[Texts, Place()] = field(
         (),
