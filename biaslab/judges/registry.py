@@ -18,6 +18,7 @@ from biaslab.judges.annotations import AnnotationJudge
 from biaslab.judges.dlib_gender import DlibJudge
 from biaslab.judges.fairface import FairFaceJudge
 from biaslab.judges.features import FeaturesJudge
+from biaslab.judges.image_classifier import ClassifierJudge
 from biaslab.judges.inception import InceptionJudge
 from biaslab.judges.judge import Judge, JudgeOptions
 from biaslab.judges.objects import ObjectDetector
@@ -39,6 +40,7 @@ GENDER = _by_prefix(
     PluginJudge,
     FairFaceJudge,
     VqaJudge,
+    ClassifierJudge,
     DlibJudge,
     ClipJudge,
 )
