@@ -48,12 +48,6 @@ _ENTRIES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding
 PINNED = {name: Pinned(**entry) for name, entry in _ENTRIES.items()}
 
 
-def find_pinned(name: str, kind: str) -> Pinned | None:
-    """Return the file that a name stands for as a model of some kind; None where it stands for none."""
-    pin = PINNED.get(name)
-    return pin if pin and pin.kind == kind else None
-
-
 def look_up(name: str) -> Located:
     """Return where the file of a name in :data:`PINNED` is: in its package where that is installed, else on the hub.
 
