@@ -5,9 +5,10 @@ import photographed
 import pytest
 from photographed import needs
 
-from biaslab.judges import faces, photographs
-from biaslab.judges.judge import JudgeSettings
+from biaslab.judges import photographs
 from biaslab.judges.pinned import DLIB, YUNET
+from biaslab.judges.registry import parse
+from biaslab.judges.settings import JudgeSettings
 
 NAME = "faces_of_photographs"
 pytest.importorskip("cv2", reason="judging needs the extra 'models'")
@@ -18,8 +19,8 @@ def test_yunet_counts_the_people_of_photographs_as_reports_say(root):
     needs(YUNET)
     module = photographed.benchmark(root, NAME)
     table, images = module.labelled(photographed.pictures(module))
-    found = faces.load(YUNET).faces(images)
-    figures = module.n_unit(table, np.array([len(seen) for seen in found]))
+    found = parse(YUNET, "judging.faces").faces(images)
+    figures = module.counted(table, np.array([len(seen) for seen in found]))
     assert {k: list(figures[k]) for k in ("groups", "alone")} == photographs.error_rates()["faces"][YUNET]
     # The least that it was chosen for: groups within one face, and nine of ten portraits.
     assert figures["groups"][0] >= 16 and figures["alone"][0] >= 0.9 * figures["alone"][1]
