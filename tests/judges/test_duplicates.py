@@ -101,9 +101,7 @@ def test_find_black_and_unreadable_images_are_no_copies(tmp_path):
     assert status_of(found) == statuses | dict.fromkeys(("c.png", "d.png", "f.png"), ("", ""))
     distinct = duplicates.DistinctImages(images, found)
     assert list(distinct.table["status"]) == [BLACK, BLACK, "ok", "ok", BLACK, "ok"]
-    rows = [
-        open_image(i, image) for i, image in zip("adf", distinct.read(["a.png", "d.png", "f.png"]), strict=True)
-    ]
+    rows = [open_image(i, image) for i, image in zip("adf", distinct.read(["a.png", "d.png", "f.png"]), strict=True)]
     assert [(row["status"], row["reason"]) for row in rows] == [(BLACK, ""), ("unreadable", "not an image"), ("", "")]
 
 

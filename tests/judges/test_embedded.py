@@ -20,7 +20,10 @@ def test_clear_people_are_judged_right_and_nobody_is_nobody(tmp_path):
     people, rng = held_out(120), np.random.default_rng(2024)
     scenes = [sample_scene(rng, genders=(), occupations=(), decoy=decoy) for decoy in np.resize(list(DECOYS), 30)]
     things = ArrayImages([np.ascontiguousarray(render(scene)[:, :, :3]) for scene in scenes])
-    judges, cache = (parse("mini-clip", "judging.gender"), parse("mini-detector", "judging.faces")), ResultCache(tmp_path)
+    judges, cache = (
+        (parse("mini-clip", "judging.gender"), parse("mini-detector", "judging.faces")),
+        ResultCache(tmp_path),
+    )
     judged, nobody = (
         judge_people(images, images.table[["image_id"]].assign(position=1), *judges, cache=cache, progress=False)
         for images in (people, things)
