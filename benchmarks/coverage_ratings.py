@@ -108,7 +108,7 @@ def told(name: str, studies: list) -> None:
     """Print a row."""
     truth = np.array([truth for _, truth in studies])
     cells = []
-    for which in ("both", "annotations", "judge"):
+    for which in ("both", "ratings", "judge"):
         some = np.array([getattr(found, which)[:3] for found, _ in studies])
         held = (some[:, 1] <= truth) & (truth <= some[:, 2])
         cells.append((100 * held.mean(), 100 * np.sqrt(np.mean((some[:, 0] - truth) ** 2))))
