@@ -33,8 +33,8 @@ def confusion(judgements: pd.DataFrame, truth: pd.Series) -> pd.DataFrame:
     """Count what each image shows by the reference against what the judge said.
 
     ``judgements`` are as of :func:`biaslab.judges.people.judge_people` with an occupation; an image of several counts
-    once among all. ``truth`` is what each image shows, by image_id: ``female``, ``male``, or ``neither``, as any other label
-    is read; images that it lacks are left out.
+    once among all. ``truth`` is what each image shows, by image_id: ``female``, ``male``, or ``neither``, as any other
+    label is read; images that it lacks are left out.
 
     Returns group (``all``, then each occupation), truth, judged (``female``, ``male``, or why not), n: a row a
     combination that occurs.
