@@ -25,9 +25,10 @@ from biaslab import stats
 from biaslab.analyses import custom, precision
 from biaslab.analyses.ratings import sample
 from biaslab.errors import MissingInputError
-from biaslab.judges import error, judge
-from biaslab.judges.judge import JudgeSettings
+from biaslab.judges import error
+from biaslab.judges.people import judge_arrays
 from biaslab.judges.pinned import DLIB, YUNET
+from biaslab.judges.registry import parse
 from biaslab.stats.prediction_powered import PPIResult
 
 GROUPS, EACH = 10, 60
@@ -107,7 +108,7 @@ def told(name: str, studies: list) -> None:
     """Print a row."""
     truth = np.array([truth for _, truth in studies])
     cells = []
-    for which in ("both", "annotations", "judge"):
+    for which in ("both", "ratings", "judge"):
         some = np.array([getattr(found, which)[:3] for found, _ in studies])
         held = (some[:, 1] <= truth) & (truth <= some[:, 2])
         cells.append((100 * held.mean(), 100 * np.sqrt(np.mean((some[:, 0] - truth) ** 2))))
@@ -126,9 +127,8 @@ def photographs(draws: int, ratings: int = 40) -> None:
     table = labels(path)
     table = table[table["file"].str.startswith("portraits/")]
     images = [np.asarray(Image.open(path / file).convert("RGB")) for file in table["file"]]
-    settings = JudgeSettings(faces=YUNET, gender=DLIB)
-    both = judge.load(settings, "cpu")
-    seen = judge.judge_images(table["file"].tolist(), images, both, settings)
+    judges = parse(DLIB, "judging.gender"), parse(YUNET, "judging.faces")
+    seen = judge_arrays(table["file"].tolist(), images, *judges)
     known = {"female": 1.0, "male": 0.0}
     f = np.array([known.get(g, np.nan) for g in seen["gender"]])
     rng = np.random.default_rng(0)
@@ -221,15 +221,15 @@ def main() -> None:
     given = parser.parse_args()
     print(f"{'':<58}{'covers: both':>12} ratings  judge    rmse: both  ratings   judge   ratio   worth")
     for name, how in REPORTED.items():
-        if given.select_groups in name + ", as reported":
+        if given.only in name + ", as reported":
             as_reported(name, np.random.default_rng(1), given.studies, **how)
     for small, errors in ((10, (0.25, 0.03)), (100, (0.25, 0.03)), (20, (0.4, 0.0))):
-        if given.select_groups in "custom.corrected":
+        if given.only in "custom.corrected":
             corrections(np.random.default_rng(1), given.studies, small=small, errors=errors)
     for each, spread in ((10, 0.0), (10, 0.1), (20, 0.1)):
-        if given.select_groups in "occupations":
+        if given.only in "occupations":
             occupations(np.random.default_rng(1), given.studies, each=each, spread=spread)
-    if given.select_groups:
+    if given.only:
         return
     for accuracy in (0.99, 0.9, 0.7):
         for ratings in (20, 40, 100, 200):

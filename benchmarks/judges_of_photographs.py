@@ -25,16 +25,18 @@ from PIL import Image
 
 from biaslab.errors import MissingInputError
 from biaslab.hub import registry
-from biaslab.judges import faces, judge
 from biaslab.judges.faces import Face
+from biaslab.judges.judge import Judge, JudgeOptions
 from biaslab.judges.judge_labels import PIXELS
+from biaslab.judges.people import judge_arrays
 from biaslab.judges.photographs import TONES
 from biaslab.judges.pinned import DLIB, YUNET
-from biaslab.judges.settings import JudgeSettings
+from biaslab.judges.registry import parse
 from biaslab.judges.skin_tone import face_tones
 from biaslab.schema.genders import GENDERS
 
 MAX_FACES = 8
+CPU = JudgeOptions(device="cpu")
 BLAZE_FACE = "mediapipe:blaze_face_short_range.tflite"
 
 
@@ -85,11 +87,13 @@ def face_counts(table: pd.DataFrame, detected: Sequence[Sequence[Face]]) -> dict
     return counts(table[portrait], n[portrait] == 1, n[portrait] > 0) | {"groups": groups}
 
 
-def gender_counts(table: pd.DataFrame, images: Sequence[np.ndarray], settings: JudgeSettings) -> dict[str, list[int]]:
+def gender_counts(
+    table: pd.DataFrame, images: Sequence[np.ndarray], judge: Judge, detector: Judge
+) -> dict[str, list[int]]:
     """Return how often a judge agrees on the gender of portraits in which the face detector detects one face."""
     portraits = np.flatnonzero(table["portrait"] & table["gender"].isin(GENDERS))
     files, chosen = table["file"].iloc[portraits].tolist(), [images[k] for k in portraits]
-    rows = judge.judge_images(files, chosen, judge.load(settings, "cpu"), settings)
+    rows = judge_arrays(files, chosen, judge, detector)
     judged = rows["probability_female"].notna().to_numpy()
     rows, labelled = rows[judged], table.iloc[portraits[judged]]
     classified = (rows["status"] == "judged").to_numpy()
@@ -123,13 +127,14 @@ def main() -> None:
     measured: dict[str, dict] = {"faces": {}, "gender": {}, "skin_tone": {}}
     for name in names:
         try:
-            detector = BlazeFace() if name == BLAZE_FACE else faces.load(name)
+            detector = BlazeFace() if name == BLAZE_FACE else parse(name, "judging.faces", CPU)
             measured["faces"][name] = face_counts(table, detector.faces(images))
         except (ImportError, MissingInputError) as error:
             print(f"# {name} is not measured: {error}")
     try:
-        measured["gender"][DLIB] = gender_counts(table, images, JudgeSettings(faces=YUNET, gender=DLIB))
-        measured["skin_tone"][PIXELS] = tone_counts(tones(table, images, faces.load(YUNET).faces(images)))
+        detector = parse(YUNET, "judging.faces", CPU)
+        measured["gender"][DLIB] = gender_counts(table, images, parse(DLIB, "judging.gender", CPU), detector)
+        measured["skin_tone"][PIXELS] = tone_counts(tones(table, images, detector.faces(images)))
     except MissingInputError as error:
         print(f"# Gender and skin tone are not measured: {error}")
     print(yaml.safe_dump(measured, sort_keys=False, default_flow_style=None, width=120))

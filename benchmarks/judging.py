@@ -22,21 +22,23 @@ from pathlib import Path
 import numpy as np
 
 from biaslab.hub import registry
-from biaslab.judges import faces as detectors
-from biaslab.judges.faces import WholeImage, gate, large_enough
-from biaslab.judges.judge import Judge, JudgeSettings, judge_images
-from biaslab.judges.zero_shot import GENDER_TEXTS, ZeroShot, ZeroShotGender
+from biaslab.judges.faces import FaceDetector, HubFaces, WholeImage
+from biaslab.judges.judge import JudgeOptions
+from biaslab.judges.people import gate, judge_arrays, large_enough
+from biaslab.judges.settings import JudgeSettings
+from biaslab.judges.zero_shot import GENDER_TEXTS, ClipJudge, ZeroShot, ZeroShotGender
 
 
-class AlwaysOne:
+class AlwaysOne(WholeImage):
     """Runs a detector, and then takes every image for one face."""
 
-    def __init__(self, inner) -> None:
+    def __init__(self, inner: FaceDetector) -> None:
+        super().__init__(self.prefix)
         self.inner = inner
 
     def faces(self, images):
         self.inner.faces(images)
-        return WholeImage().faces(images)
+        return super().faces(images)
 
 
 def drawn_people(n: int, size: int) -> list[np.ndarray]:
@@ -98,15 +100,16 @@ def _place(name: str) -> tuple[str, str | None]:
 
 
 def passes(faces, width: int, height: int) -> bool:
-    return not gate(faces) and large_enough(*faces[0][:4], width, height)
+    return not gate(faces, 1) and large_enough(*faces[0][:4], width, height)
 
 
-def one_at_a_time(images, judges: Judge, clip: ZeroShot, transform, tokenizer, *, texts_too: bool) -> None:
+def one_at_a_time(images, finder: FaceDetector, clip: ZeroShot, transform, tokenizer, *, texts_too: bool) -> None:
     """Take each image alone through the libraries' own calls."""
     import torch
     from PIL import Image
 
-    detector = judges.faces.inner if isinstance(judges.faces, AlwaysOne) else judges.faces
+    always = isinstance(finder, AlwaysOne)
+    detector = (finder.inner if always else finder).model
     model, processor, device = detector.model, detector.processor, detector.device
     tokens = tokenizer(list(GENDER_TEXTS)).to(device)
     with torch.inference_mode():
@@ -118,7 +121,7 @@ def one_at_a_time(images, judges: Judge, clip: ZeroShot, transform, tokenizer, *
                 model(**inputs), threshold=detector.min_score, target_sizes=[picture.size[::-1]]
             )[0]
             boxes = detector._of_one({k: v.float().cpu() for k, v in found.items()}, *picture.size)
-            if not isinstance(judges.faces, AlwaysOne) and not passes(boxes, *picture.size):
+            if not always and not passes(boxes, *picture.size):
                 continue
             pixels = transform(picture).unsqueeze(0).to(device, clip._dtype)
             if texts_too:
@@ -158,30 +161,31 @@ def main() -> None:
     clip, transform, tokenizer = clip_of(options)
     with tempfile.TemporaryDirectory() as folder:
         named = random_detector(folder) if options.arch and options.faces == "mini-detector" else options.faces
-        finder = detectors.load(named, device=options.device, batch_size=options.batch)
+        settings = JudgeOptions(JudgeSettings(batch_size=options.batch), device=options.device)
+        finder, judge = HubFaces(named, settings), ClipJudge(options.gender, settings)
+        # It is loaded as long as its folder exists.
+        _ = finder.model
     if options.arch:
         images = list(np.random.default_rng(0).integers(0, 256, (options.images, size, size, 3), dtype=np.uint8))
         finder = AlwaysOne(finder)
     else:
         images = drawn_people(options.images, size)
-    judges = Judge(finder, ZeroShotGender(clip))
+    judge.model, judge.classifier = ZeroShotGender(clip), None
     step = options.batch or (128 if options.device == "cpu" else 512)
-    settings = JudgeSettings()
 
     def ours(some):
-        parts = [some[k : k + step] for k in range(0, len(some), step)]
-        return sum(
-            int(judge_images(["x"] * len(p), p, judges, settings)["probability_female"].notna().sum()) for p in parts
-        )
+        ids, parts = list(map(str, range(step))), [some[k : k + step] for k in range(0, len(some), step)]
+        rows = [judge_arrays(ids[: len(part)], part, judge, finder) for part in parts]
+        return sum(int(row["probability_female"].notna().sum()) for row in rows)
 
     few = images[: options.peer_images]
-    for warm in (ours, lambda some: one_at_a_time(some, judges, clip, transform, tokenizer, texts_too=True)):
+    for warm in (ours, lambda some: one_at_a_time(some, finder, clip, transform, tokenizer, texts_too=True)):
         warm(images[: 2 * step] if warm is ours else images[:8])
     judged = ours(few)
     rate = timed(lambda: ours(images), len(images))
-    alone = timed(lambda: judges.gender.probability_female(images), len(images))
+    alone = timed(lambda: judge.model.probability_female(images), len(images))
     peer, with_texts = (
-        timed(lambda t=t: one_at_a_time(few, judges, clip, transform, tokenizer, texts_too=t), len(few))
+        timed(lambda t=t: one_at_a_time(few, finder, clip, transform, tokenizer, texts_too=t), len(few))
         for t in (False, True)
     )
 

@@ -11,7 +11,6 @@ import pickle
 import time
 from functools import partial
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 
@@ -20,8 +19,10 @@ from biaslab.cache.result_cache import Stage
 from biaslab.generation import images
 from biaslab.generation.generator import image_seed
 from biaslab.generation.models import DiffusersModel
-from biaslab.judges import judge, people
-from biaslab.judges.faces import Face
+from biaslab.hub import registry
+from biaslab.judges import people
+from biaslab.judges.faces import Face, FaceDetector
+from biaslab.judges.judge import Answer
 from biaslab.pipeline import Pipeline, Settings
 
 READY, ERR = "ready", "err"
@@ -59,26 +60,26 @@ def drawn(model, settings, *, device):
     return Drawing(settings)
 
 
-class Looks:
+class Looks(FaceDetector):
     """Both judges, by two pixels: no face or as many as it is wide enough for, and who it looks like."""
+
+    domain, needs_faces = registry.ANY, True
 
     def faces(self, images):
         return [[FACES[k] for k in range(1 + (i.shape[1] > 16))] if i[0, 0, 0] > 40 else [] for i in images]
 
     def answers(self, people):
-        return [(float(person.image[0, 0, 1] > 127), "") for person in people]
-
-
-def looked(settings, device, *, gender=True):
-    return judge.Judge(Looks(), Looks())
+        return [Answer(float(person.image[0, 0, 1] > 127)) for person in people.persons]
 
 
 class Light(Pipeline):
+    def judge(self, setting, name="", network=""):
+        return Looks(setting, self.judge_options)
+
     def run(self, work, *given, **more):
         if isinstance(getattr(work, "__self__", None), DiffusersModel):
             more["load"] = drawn
-        with mock.patch.object(judge, "load", looked):
-            return super().run(work, *given, **more)
+        return super().run(work, *given, **more)
 
 
 def watched(log, seconds, workers, stage, work, rows):
@@ -94,7 +95,7 @@ def watched(log, seconds, workers, stage, work, rows):
 
 
 # How small pieces are: modules, what they call it, and the value here.
-PIECES = ((images, "SHARD", 8), (judge, "_SHARD_ROWS", 16), (people, "_SHARD_ROWS", 16))
+PIECES = ((images, "SHARD", 8), (people, "_SHARD_ROWS", 16))
 
 
 def cut(put=setattr):
@@ -134,7 +135,7 @@ def main(root, out, engine, workers, seconds):
     Stage.compute_iter = slowly
     run = images_of(root, engine, workers)
     Path(out, READY).touch()
-    tables = run.judgements("generated"), *(run.people.people(kind) for kind in ("single", "paired"))
+    tables = run.judgements("generated"), *(run.paired.people(kind) for kind in ("single", "paired"))
     Path(out, "tables.pickle").write_bytes(pickle.dumps(tables))
 
 

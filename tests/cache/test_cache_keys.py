@@ -137,7 +137,8 @@ from biaslab.generation.images import GeneratedImages
 from biaslab.generation.models import open_model
 from biaslab.generation.settings import GenerationSettings
 from biaslab.hub.image_sources import FolderImages
-from biaslab.judges.judge import JudgeSettings, judge
+from biaslab.judges.people import judge_people
+from biaslab.judges.registry import parse
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.cache.result_cache import ResultCache, Stage
 
@@ -150,11 +151,13 @@ store, asked = ResultCache(folder / "store"), []
 class AskedError(Exception):
     pass
 
-def computed(stage, *_, **__):
+def computed(stage, *given, **how):
+    if stage.key["name"] == "faces":
+        return compute_iter(stage, *given, **how)
     asked.append(stage.digest)
     raise AskedError
 
-Stage.compute_iter = computed
+compute_iter, Stage.compute_iter = Stage.compute_iter, computed
 
 def stage(call, *given, **how):
     try:
@@ -173,15 +176,16 @@ def keys():
     how = {"endpoint": EndpointSettings(), "corpus": lambda: world, "device": "cpu"}
     drawn = open_model("world", GenerationSettings(), **how)
     made = GeneratedImages(prompts, "mini-sd", GenerationSettings(), seed=0, cache=store)
-    by = JudgeSettings(faces="whole image", gender="ViT-B-32:openai")
+    judges = parse("ViT-B-32:openai", "judging.gender"), parse("whole image", "judging.faces")
     pictures = FolderImages(folder / "pictures")
+    requested = pictures.table[["image_id"]].assign(position=1)
     return {
         "captions of the world": world.digest,
         "triplets' captions of the world": open_corpus("depictions", max_captions=10).digest,
         "images drawn": drawn.generate(prompts, seed=0, cache=store).digest,
         "search over the world's captions": stage(search, world, ["nurse"], per_term=1, seed=0),
         "search over a file": stage(search, file, ["nurse"], per_term=1, seed=0),
-        "judgements of a folder": stage(judge, pictures, by),
+        "judgements of a folder": stage(judge_people, pictures, requested, *judges),
         "images generated": made.digest,
         "published paradox": notebook("paradox/4_baseline"),
         "published triplets": notebook("triplets/7_1_one_prompt"),

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import tiny_repositories as tiny
-from biaslab.judges.judge_names import WHOLE_IMAGE
 from PIL import Image
 
 from biaslab import cli
 from biaslab.execution import kernels
+from biaslab.judges.faces import WholeImage
 from biaslab.judges.pinned import PINNED, YUNET
 from biaslab.prompts import paired
 from biaslab.runs import params
@@ -54,7 +54,7 @@ def stand_apart(stocked_for_all, monkeypatch, tmp_path):
 
 
 # Random networks draw no faces: by a detector nobody in their images could be judged. With these, everybody is.
-FACES = {"judging.faces": WHOLE_IMAGE}
+FACES = {"judging.faces": WholeImage.prefix}
 
 
 @pytest.fixture

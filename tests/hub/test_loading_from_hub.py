@@ -13,7 +13,8 @@ from biaslab.generation.generator import load
 from biaslab.generation.settings import GenerationSettings
 from biaslab.hub import huggingface as hub_names
 from biaslab.hub import repositories
-from biaslab.judges import lookup, zero_shot
+from biaslab.judges import zero_shot
+from biaslab.judges.registry import parse
 from biaslab_world.brought import WEIGHTS
 
 NAME = "owner/tiny"
@@ -182,18 +183,18 @@ def siglip(hub, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("file", "said", "kind"),
+    ("file", "said", "setting"),
     [
-        ("open_clip_config.json", {"model_cfg": {"text_cfg": {"hf_model_name": "owner/other"}}}, "clip"),
-        ("config.json", {"model_type": "detr", "backbone_config": {"backbone": "hf-hub:owner/other"}}, "detector"),
+        ("open_clip_config.json", {"model_cfg": {"text_cfg": {"hf_model_name": "owner/other"}}}, "judging.gender"),
+        ("config.json", {"model_type": "detr", "backbone_config": {"backbone": "hf-hub:owner/other"}}, "judging.faces"),
     ],
 )
-def test_a_model_that_names_another_is_refused_before_its_weights_are_fetched(hub, tmp_path, file, said, kind):
+def test_a_model_that_names_another_is_refused_before_its_weights_are_fetched(hub, tmp_path, file, said, setting):
     (tmp_path / "open_clip_model.safetensors").write_bytes(b"weights")
     (tmp_path / file).write_text(json.dumps(said))
     hub.serve(NAME, tmp_path)
     with pytest.raises(ParameterError, match=rf"{NAME} holds {file}, .*, another model"):
-        lookup.look_up(NAME, kind)
+        parse(NAME, setting).files()
     assert hub.fetched() == 0 and not any("owner/other" in request.path for request in hub.log)
 
 

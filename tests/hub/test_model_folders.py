@@ -248,8 +248,8 @@ def encoder(folder):
 LOADERS = {
     "text-to-image": lambda name: load(name, GenerationSettings(steps=1)),
     "clip": ZeroShot,
-    "detector": faces.load,
-    "vqa": lambda name: blip.load(f"vqa:{name}"),
+    "detector": faces.DetectorFaces,
+    "vqa": blip.load,
     "captioner": lambda name: blip.load(name, "captioner"),
     "encoder": lambda name: Encoder(name).encode(["a nurse"]),
 }

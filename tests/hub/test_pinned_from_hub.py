@@ -8,8 +8,9 @@ from huggingface_hub import constants
 
 from biaslab.errors import MissingInputError, ParameterError
 from biaslab.hub import huggingface as hub_names
-from biaslab.judges import faces, lookup, pinned
+from biaslab.judges import pinned
 from biaslab.judges.pinned import PINNED, YUNET
+from biaslab.judges.registry import parse
 
 DATA = b"a network of the hub"
 COMMIT, OTHER = "1" * 40, "2" * 40
@@ -33,9 +34,8 @@ def repository(hub, tmp_path, monkeypatch):
 
 
 def test_it_is_looked_up_without_its_bytes_and_fetched_alone(hub, repository):
-    (located,) = lookup.look_up(YUNET, "detector")
+    (located,) = parse(YUNET, "judging.faces").files()
     assert (located.size, located.download, located.repository.commit) == (len(DATA), len(DATA), COMMIT)
-    lookup.check_faces(located)
     assert hub.fetched(FILE) == 0
     assert pinned.content(YUNET) == DATA
     files = {asked.path for asked in hub.log if asked.method == "GET" and "/resolve/" in asked.path}
@@ -51,7 +51,7 @@ def test_it_is_looked_up_without_its_bytes_and_fetched_alone(hub, repository):
 def test_a_file_of_another_size_is_refused_before_it_is_fetched(hub, repository):
     repository.commits[COMMIT][FILE].write_bytes(DATA * 1000)
     with pytest.raises(ParameterError, match=r"20,000 bytes .*'yunet'"):
-        lookup.look_up(YUNET, "detector")
+        parse(YUNET, "judging.faces").files()
     assert hub.fetched(FILE) == 0
 
 
@@ -59,13 +59,13 @@ def test_a_file_of_other_bytes_is_refused_when_it_is_loaded(repository):
     repository.commits[COMMIT][FILE].write_bytes(DATA.upper())
     pytest.importorskip("cv2", reason="judging needs the extra 'models'")
     with pytest.raises(ParameterError, match="is not the file of 'yunet'"):
-        faces.load(YUNET)
+        parse(YUNET, "judging.faces").load()
 
 
 @pytest.mark.parametrize("closed", ["private", "gated"])
 def test_a_hub_that_does_not_give_it_is_told_with_the_package_that_does(repository, closed):
     repository.closed = closed
     with pytest.raises(MissingInputError) as missing:
-        lookup.look_up(YUNET, "detector")
+        parse(YUNET, "judging.faces").files()
     assert NAME in str(missing.value)
     assert f"Or install the package that has it: {pinned.install_command(YUNET)}." in str(missing.value)

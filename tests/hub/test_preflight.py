@@ -21,7 +21,7 @@ from biaslab.errors import ParameterError
 from biaslab.execution import kernels, processor
 from biaslab.generation import loading
 from biaslab.hub import huggingface as hub_names
-from biaslab.judges.judge_names import WHOLE_IMAGE
+from biaslab.judges.faces import WholeImage
 from biaslab.pipeline import Pipeline, Settings, preflight, probes
 from biaslab.pipeline.probes import Trial
 from biaslab.pipeline.requirements import ModelUse
@@ -37,7 +37,11 @@ LEAST = {
     "dalleval": {"n_scenes": 1, "n_professions": 1, "social_images": 1, "calibration_images": 10},
     "generation": {"height": 32, "width": 32, "steps": 1},
 }
-JUDGES = {"judging.faces": WHOLE_IMAGE, "judging.gender": "ViT-B-32:openai", "judging.extra_judges": f"vqa:{tiny.VQA}"}
+JUDGES = {
+    "judging.faces": WholeImage.prefix,
+    "judging.gender": "ViT-B-32:openai",
+    "judging.extra_judges": f"vqa:{tiny.VQA}",
+}
 NOTEBOOKS = ("paired/4_4_overall", "paired/b_d_judges", "dalleval/4_1_paintskills")
 
 
@@ -254,7 +258,7 @@ def shop():
 
 
 def audit(root, tmp_path, shop, does) -> int:
-    given = {"judging.faces": WHOLE_IMAGE, "judging.gender": f"plugin:picky:{does}", "bootstrap_replicates": 200}
+    given = {"judging.faces": WholeImage.prefix, "judging.gender": f"plugin:picky:{does}", "bootstrap_replicates": 200}
     given |= {f"paired.{name}": value for name, value in LEAST["paired"].items()} | {"paired.n_occupations": 2}
     given |= {"endpoint.url": shop.url, "endpoint.price": 0.01, "endpoint.cost_limit": 10}
     given |= {"endpoint.api_key_env": "''", "jobs": 1}

@@ -10,7 +10,7 @@ import pytest
 import tiny_repositories as tiny
 
 from biaslab.errors import BiaslabError
-from biaslab.judges.judge_names import WHOLE_IMAGE
+from biaslab.judges.faces import WholeImage
 from biaslab.runs import audit, jobs, params, runner
 
 
@@ -79,7 +79,7 @@ def planned(root, tmp_path, role: Role, name: str) -> None:
     """Plan a run of one notebook, in which a role is a name's and all others are filled as they should be."""
     captions = tmp_path / "captions.csv"
     captions.write_text("image_id,text\n1,a nurse\n2,a pilot\n")
-    sets = {"judging.faces": WHOLE_IMAGE, "judging.gender": "ViT-B-32:openai", "dalleval.captions": captions}
+    sets = {"judging.faces": WholeImage.prefix, "judging.gender": "ViT-B-32:openai", "dalleval.captions": captions}
     sets |= {"dalleval.captioner": tiny.CAPTIONER}
     given = filled({"notebooks": [role.notebook]}, sets)
     overrides = [f"{role.setting}={name}"]

@@ -8,7 +8,7 @@ import pytest
 
 from biaslab.errors import BiaslabError, InputError
 from biaslab.io import reading
-from biaslab.judges import judge_names, segmentation
+from biaslab.judges import segmentation
 from biaslab.ratings import annotations, shares
 from biaslab.request import Request
 from biaslab.runs import compare
@@ -55,7 +55,7 @@ READERS = {
     "shares": shares.read,
     "vocabulary": lambda path: segmentation.words(str(path)),
     "instances": segmentation.read,
-    "digest": judge_names.file_digest,
+    "digest": reading.file_digest,
     "record of a run": lambda path: compare.make_record(path.parent),
     "source": lambda path: sources.digest(Request(str(path.parent))),
 }

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from photographed import needs
 
-from biaslab.judges import judge
-from biaslab.judges.dlib_gender import POINTS, SIDE, DlibGender, aligned, similarity
-from biaslab.judges.judge import JudgeSettings
+from biaslab.judges.dlib_gender import POINTS, SIDE, DlibJudge, aligned, similarity
+from biaslab.judges.faces import WholeImage
+from biaslab.judges.judge import People
+from biaslab.judges.people import judge_arrays
 from biaslab.judges.person import Person, whole_image
+from biaslab.judges.registry import parse
 
 cv2 = pytest.importorskip("cv2", reason="judging needs the extra 'models'")
 
@@ -52,15 +54,17 @@ def test_without_five_points_it_is_a_square_of_the_box():
 
 def test_it_answers_a_probability_about_everybody():
     needs("dlib")
-    settings = JudgeSettings(faces="whole image", gender="dlib")
-    judges = judge.load(settings)
-    network = judges.gender
-    assert isinstance(network, DlibGender) and network.answers([]) == []
+    judge = parse("dlib", "judging.gender")
+
+    def asked(*images):
+        return [answer.probability_female for answer in judge.answers(People(None, list(map(whole_image, images))))]
+
+    assert isinstance(judge, DlibJudge) and asked() == []
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (h, w, 3), dtype=np.uint8) for h, w in ((40, 30), (32, 32), (64, 200))]
-    found = np.array([p for p, _ in network.answers(list(map(whole_image, images)))])
+    found = np.array(asked(*images))
     assert found.shape == (3,) and ((found >= 0) & (found <= 1)).all()
     # Each by itself, however many are asked about.
-    np.testing.assert_allclose([network.answers([whole_image(image)])[0][0] for image in images], found, atol=1e-5)
-    rows = judge.judge_images(list("abc"), images, judges, settings)
+    np.testing.assert_allclose([asked(image)[0] for image in images], found, atol=1e-5)
+    rows = judge_arrays(list("abc"), images, judge, WholeImage("whole image"))
     np.testing.assert_allclose(rows["probability_female"].astype(float), found, atol=1e-6)

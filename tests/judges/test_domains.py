@@ -11,7 +11,7 @@ from biaslab.errors import ParameterError
 from biaslab.hub import registry
 from biaslab.hub.image_sources import CaptionImages, DescribedImages, FolderImages, Subset, domain_of
 from biaslab.hub.registry import ANY, DRAWINGS, PHOTOGRAPHS
-from biaslab.judges import domains
+from biaslab.judges.registry import JUDGES, parse
 from biaslab.pipeline import Pipeline, Settings, requirements
 
 # By role a judge of photographs that no file has to be there for, one of drawings, and a measured table that takes it.
@@ -30,8 +30,9 @@ NAMES, DRAWN, TABLES = (dict(zip(ROLES, column, strict=True)) for column in zip(
 
 def check(model, given, names):
     """Refuse judges that do not know what they are to look at."""
-    for use in requirements.uses_of_tables(Pipeline(model, given, progress=False), names):
-        requirements.check_domain(use)
+    pipeline = Pipeline(model, given, progress=False)
+    for use in requirements.uses_of_tables(pipeline, names):
+        requirements.check_domain(use, pipeline)
 
 
 def settings(**changes):
@@ -73,8 +74,8 @@ def test_a_judge_that_is_not_named_is_asked_for_by_name(role, folders):
     with pytest.raises(ParameterError) as refused:
         check(folders("sd1"), Settings.from_mapping(given), {TABLES[role]})
     told = str(refused.value)
-    assert told.startswith(f"{role} is empty, but ") and f"a model that {domains.ROLES[role].does}" in told
-    assert domains.ROLES[role].example in told and told.count(".") <= 4 + domains.ROLES[role].example.count(".")
+    assert told.startswith(f"{role} is empty, but ") and f"a model that {JUDGES[role].does}" in told
+    assert JUDGES[role].example in told and told.count(".") <= 4 + JUDGES[role].example.count(".")
     # Nobody is asked for where nothing is looked at.
     check(folders("sd1"), Settings.from_mapping(given), {"paradox_indicators", "dalleval_skill_prompts"})
 
@@ -82,34 +83,36 @@ def test_a_judge_that_is_not_named_is_asked_for_by_name(role, folders):
 @pytest.mark.parametrize(
     ("known", "judges"),
     [
-        (ANY, "whole image detector, annotations:people.csv clip, truth segmenter, found.parquet segmenter"),
-        (PHOTOGRAPHS, "mediapipe:face.tflite detector, yunet detector, dlib clip, fairface:face.safetensors clip"),
-        (PHOTOGRAPHS, "ViT-L-14:openai clip, owner/name clip, grounded:owner/a+owner/b+owner/c segmenter"),
-        (DRAWINGS, "mini-clip clip, mini detector, vqa:mini-vqa vqa"),
-        (DRAWINGS, "grounded:mini-clip+mini-detector+mini-segmenter segmenter"),
-        (DRAWINGS, "grounded:mini-clip+mini-detector+none segmenter"),
+        (ANY, "whole image judging.faces, annotations:people.csv judging.gender, endpoint:eye judging.gender"),
+        (ANY, "truth triplets.objects, found.parquet triplets.objects, pixels judging.skin_tone"),
+        (PHOTOGRAPHS, "mediapipe:face.tflite judging.faces, yunet judging.faces, dlib judging.gender"),
+        (PHOTOGRAPHS, "fairface:face.safetensors judging.gender, ViT-L-14:openai judging.gender"),
+        (PHOTOGRAPHS, "owner/name judging.gender, grounded:owner/a+owner/b+owner/c triplets.objects"),
+        (DRAWINGS, "mini-clip judging.gender, mini judging.faces, vqa:mini-vqa judging.gender"),
+        (DRAWINGS, "grounded:mini-clip+mini-detector+mini-segmenter triplets.objects"),
+        (DRAWINGS, "grounded:mini-clip+mini-detector+none triplets.objects"),
     ],
 )
 def test_what_judges_know_by_their_names(known, judges):
     for judge in judges.split(", "):
-        assert domains.known_domain(*judge.rsplit(" ", 1)) == known
+        assert parse(*judge.rsplit(" ", 1)).domain == known
 
 
 def test_a_copy_of_a_judge_says_what_it_knows(tmp_path):
     """The folder says it, so that no copy under another name looks at photographs."""
     where = registry.resolve("mini-clip", "clip")
     copy = shutil.copytree(where, tmp_path / "my-clip")
-    assert domains.known_domain(str(copy), "clip") == DRAWINGS
+    assert parse(str(copy), "judging.gender").domain == DRAWINGS
     # The file is no part of what the model computes.
     assert registry.digest(copy) == registry.digest(where)
     (copy / registry.DOMAIN_FILE).unlink()
-    assert domains.known_domain(str(copy), "clip") == PHOTOGRAPHS and registry.digest(copy) == registry.digest(where)
+    assert parse(str(copy), "judging.gender").domain == PHOTOGRAPHS and registry.digest(copy) == registry.digest(where)
     (copy / registry.DOMAIN_FILE).write_text(json.dumps({"pictures": "cartoons"}))
     with pytest.raises(ParameterError, match="one of drawings, photographs, any"):
-        domains.known_domain(str(copy), "clip")
+        _ = parse(str(copy), "judging.gender").domain
     # Parts of a judge know the same.
     with pytest.raises(ParameterError, match="parts that know drawings and parts that know photographs"):
-        domains.known_domain("grounded:mini-clip+owner/grounding+owner/masks", "segmenter")
+        _ = parse("grounded:mini-clip+owner/grounding+owner/masks", "triplets.objects").domain
 
 
 @pytest.fixture
@@ -132,12 +135,13 @@ def test_a_folder_of_pictures_is_of_photographs_unless_it_says_otherwise(picture
 def test_a_notebook_is_refused_what_a_run_is_refused(pictures):
     """Without a run nobody checks before: the stage itself looks at source and judge."""
     images, stages = FolderImages(pictures), Pipeline("mini", Settings(), progress=False)
-    asked = pd.DataFrame({"image_id": ["a.png"], "position": ["alone"], "phrase": ["nurse"]})
+    asked = pd.DataFrame({"image_id": ["a.png"], "position": [1], "phrase": ["nurse"]})
+    judges = [parse(name, "judging.gender") for name in ("mini-clip", "vqa:mini-vqa")]
 
     for look in (
         lambda: stages.judge_images(images),
-        lambda: stages.paired.judge_images_of_people(images, asked, "mini-clip"),
-        lambda: stages.paired.judge_images_of_people(images, asked, "vqa:mini-vqa"),
+        lambda: stages.judge_people(images, asked, judges[0]),
+        lambda: stages.judge_people(images, asked, judges[1]),
         lambda: stages.dalleval.detections(images),
         lambda: stages.dalleval.describe(images, ["a.png"]),
         lambda: stages.triplets.find_instances(images),

@@ -16,10 +16,10 @@ from biaslab.analyses import custom
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError
 from biaslab.hub.image_sources import FolderImages, UnreadableImage
-from biaslab.judges import duplicates, judge
+from biaslab.judges import duplicates, people, skin_tone
 from biaslab.judges.judge_labels import BLACK, DUPLICATE
-from biaslab.judges.people import COLUMNS
-from biaslab.pipeline import Pipeline, paired, stages
+from biaslab.judges.people import judge_people, open_image
+from biaslab.pipeline import Pipeline
 from biaslab.pipeline import image_counts as asked_for
 from biaslab.runs import generated_images
 from biaslab.settings import Settings
@@ -101,9 +101,7 @@ def test_find_black_and_unreadable_images_are_no_copies(tmp_path):
     assert status_of(found) == statuses | dict.fromkeys(("c.png", "d.png", "f.png"), ("", ""))
     distinct = duplicates.DistinctImages(images, found)
     assert list(distinct.table["status"]) == [BLACK, BLACK, "ok", "ok", BLACK, "ok"]
-    rows = [
-        judge.open_images(i, image) for i, image in zip("adf", distinct.read(["a.png", "d.png", "f.png"]), strict=True)
-    ]
+    rows = [open_image(i, image) for i, image in zip("adf", distinct.read(["a.png", "d.png", "f.png"]), strict=True)]
     assert [(row["status"], row["reason"]) for row in rows] == [(BLACK, ""), ("unreadable", "not an image"), ("", "")]
 
 
@@ -218,18 +216,20 @@ def person(gender, seed):
     return image
 
 
-def look(images, asked, *_, **__):
-    """Judge people by the first pixel of their image."""
+def look(images, asked, judge, *detector, **options):
+    """Judge people by the first pixel of their image, where no annotators have done so."""
+    if not judge.needs_images:
+        return judge_people(images, asked, judge, *detector, **options)
     answers = {red: gender for gender, red in SHOWN.items()}
     rows = []
     for image_id, image in zip(asked["image_id"], images.read(list(asked["image_id"])), strict=True):
-        row = judge.open_images(image_id, image)
+        row = open_image(image_id, image)
         if not row["status"]:
             gender = answers[int(image[0, 0, 0])]
             row["gender"] = gender
             row["status"] = {"": "no_face", "unsure": "uncertain"}.get(gender, "judged")
         rows.append(row)
-    return judge.frame(pd.DataFrame(rows).assign(position=1, role=""), COLUMNS)
+    return people.frame(pd.DataFrame(rows).assign(position=1, role="", answer=""))
 
 
 def tones(images, seen, *_, **__):
@@ -256,9 +256,9 @@ def portraits(tmp_path_factory):
 
 def judged_by_pixels(patch):
     """Judge images by their first pixel, which no network does."""
-    patch.setattr(paired, "judge_people", look)
-    patch.setattr(stages.skin_tone, "judge_skin_tones", tones)
-    patch.setattr(Pipeline, "check_gate", lambda *_: None)
+    patch.setattr(people, "judge_people", look)
+    patch.setattr(skin_tone, "judge_skin_tones", tones)
+    patch.setattr(Pipeline, "check_judge", lambda *_: None)
 
 
 def estimates(root, rated, store):

@@ -6,7 +6,8 @@ from array_images import ArrayImages
 
 from biaslab.cache.result_cache import ResultCache
 from biaslab.judges.error import judge_error
-from biaslab.judges.judge import JudgeSettings, judge
+from biaslab.judges.people import judge_people
+from biaslab.judges.registry import parse
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -19,9 +20,13 @@ def test_clear_people_are_judged_right_and_nobody_is_nobody(tmp_path):
     people, rng = held_out(120), np.random.default_rng(2024)
     scenes = [sample_scene(rng, genders=(), occupations=(), decoy=decoy) for decoy in np.resize(list(DECOYS), 30)]
     things = ArrayImages([np.ascontiguousarray(render(scene)[:, :, :3]) for scene in scenes])
-    settings = JudgeSettings(faces="mini-detector", gender="mini-clip")
+    judges, cache = (
+        (parse("mini-clip", "judging.gender"), parse("mini-detector", "judging.faces")),
+        ResultCache(tmp_path),
+    )
     judged, nobody = (
-        judge(images, settings, cache=ResultCache(tmp_path), progress=False) for images in (people, things)
+        judge_people(images, images.table[["image_id"]].assign(position=1), *judges, cache=cache, progress=False)
+        for images in (people, things)
     )
     clear = people.table[~people.table["ambiguous"]].set_index("image_id")["truth_gender"]
     assert len(clear) > 60

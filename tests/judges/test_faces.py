@@ -10,8 +10,17 @@ import pytest
 from photographed import needs
 
 from biaslab.errors import InputError, MissingInputError, ParameterError
-from biaslab.judges import faces, lookup, pinned
-from biaslab.judges.faces import DetectorFaces, Face, MediaPipeFaces, YuNetFaces, gate, large_enough
+from biaslab.judges import faces, pinned
+from biaslab.judges.faces import DetectorFaces, Face, MediaPipeFaces, WholeImage
+from biaslab.judges.judge import JudgeOptions
+from biaslab.judges.people import gate, large_enough
+from biaslab.judges.registry import parse
+from biaslab.judges.settings import JudgeSettings
+
+
+def parsed(name, min_score=None):
+    """Return a face detector by its name and the least score of a face."""
+    return parse(name, "judging.faces", JudgeOptions(JudgeSettings(min_face_score=min_score), device="cpu"))
 
 
 def face(width, height, score=0.9):
@@ -19,14 +28,15 @@ def face(width, height, score=0.9):
 
 
 def test_the_gate_wants_one_face_of_a_tenth_of_each_side():
-    assert gate([]) == "no_face" and gate([face(50, 50), face(2, 2)]) == "several_faces" and gate([face(1, 1)]) == ""
+    assert [gate(seen, 1) for seen in ([], [face(50, 50), face(2, 2)])] == ["no_face", "several_faces"]
+    assert gate([face(1, 1)], 1) == ""
     # An image of 200 x 100: a face must be at least 20 wide and 10 high.
     for size, large in (((20, 10), True), ((19.9, 10), False), ((20, 9.9), False)):
         assert large_enough(*face(*size)[:4], 200, 100) == large
     # In floating point 0.1 + 0.2 - 0.2 is a hair below 0.1: a face of just the limit counts all the same.
     assert large_enough(0.2, 0.2, 0.2 + 0.1 * 64, 0.2 + 0.1 * 64, 64, 64)
     # Without a gate every image passes.
-    assert faces.load(faces.WHOLE_IMAGE).faces([np.zeros((30, 40, 3))]) == [[Face(0.0, 0.0, 40.0, 30.0, 1.0)]]
+    assert WholeImage("whole image").faces([np.zeros((30, 40, 3))]) == [[Face(0.0, 0.0, 40.0, 30.0, 1.0)]]
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -85,7 +95,7 @@ def test_what_detects_no_faces_is_refused(tmp_path, detector_folder, clip_folder
     for size in (10**9, -3):
         file.write_text(json.dumps(json.loads(file.read_text()) | {"size": {"height": size, "width": size}}))
         with pytest.raises(ParameterError, match=f"detector: its configuration gives {size} as a side of images"):
-            faces.load(str(folder))
+            parsed(str(folder)).faces([])
 
 
 class FakeDetector:
@@ -136,11 +146,11 @@ def tflite(tmp_path):
 
 @pytest.mark.usefixtures("fake_mediapipe")
 def test_mediapipes_boxes_become_corners_within_the_image(tflite):
-    (found,) = faces.load(f"mediapipe:{tflite}").faces([np.zeros((100, 100, 3), np.uint8)])
+    (found,) = parsed(f"mediapipe:{tflite}").faces([np.zeros((100, 100, 3), np.uint8)])
     # (50, 60) and 80 x 90 reach beyond 100 x 100; (-5, 10) and 20 x 30 begin before it. Best first.
     near = Face(50.0, 60.0, 100.0, 100.0, 0.95, ((10.0, 20.0),))
     assert found == [near, Face(0.0, 10.0, 15.0, 40.0, 0.6)]
-    (sure,) = MediaPipeFaces(tflite, min_score=0.9).faces([np.zeros((100, 100, 3), np.uint8)])
+    (sure,) = parsed(f"mediapipe:{tflite}", 0.9).faces([np.zeros((100, 100, 3), np.uint8)])
     assert [f.score for f in sure] == [0.95]
 
 
@@ -149,15 +159,15 @@ def test_mediapipes_boxes_become_corners_within_the_image(tflite):
 def test_mediapipe_refuses_what_is_no_model_with_what_to_take_instead(tflite, content, why):
     tflite.write_bytes(content)
     with pytest.raises(ParameterError, match=rf"as a face detector: .*{why}.*'yunet', which takes no file"):
-        MediaPipeFaces(tflite)
+        MediaPipeFaces(f"mediapipe:{tflite}").load()
 
 
 def test_mediapipe_says_what_is_missing(tflite, monkeypatch):
     with pytest.raises(ParameterError, match=r"no file .*blaze_face_short_range\.tflite"):
-        lookup.look_up(f"mediapipe:{tflite}x", "detector")
-    monkeypatch.setattr(lookup, "find_spec", lambda name: None)
+        parsed(f"mediapipe:{tflite}x").files()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingInputError, match="pip install mediapipe"):
-        lookup.look_up(f"mediapipe:{tflite}", "detector")
+        parsed(f"mediapipe:{tflite}").files()
 
 
 class FakeYuNet:
@@ -201,36 +211,36 @@ def coloured(height, width):
 
 
 def test_yunets_boxes_come_back_to_the_images_own_pixels(fake_yunet):
-    (found,) = faces.load("yunet").faces([coloured(104, 208)])
+    (found,) = parsed("yunet").faces([coloured(104, 208)])
     points = ((20.0, 25.0), (30.0, 25.0), (25.0, 30.0), (22.5, 35.0), (27.5, 35.0))
     # Halved: (10, 15) and 30 x 40; (-5, 75) and 20 x 50 reach out of the image; (250, 5) lies beyond it. Best first.
     assert [face[:4] for face in found] == [(0.0, 75.0, 15.0, 104.0), (10.0, 15.0, 40.0, 55.0)]
     assert [face.score for face in found] == pytest.approx([0.9, 0.7]) and found[0].landmarks == points
     # A least score is the detector's own where none is given.
-    assert len(YuNetFaces(min_score=0.2).faces([coloured(104, 208)])[0]) == 3
+    assert len(parsed("yunet", 0.2).faces([coloured(104, 208)])[0]) == 3
     images = [coloured(*size) for size in ((1, 1), (1, 900), (2000, 3), (512, 512), (416, 100))]
-    assert faces.load("yunet", min_score=0.95).faces(images) == [[]] * 5
+    assert parsed("yunet", 0.95).faces(images) == [[]] * 5
     fake_yunet.rows = [[float("nan")] * 14 + [0.9]]
     with pytest.raises(InputError, match="yunet gives numbers that are not finite"):
-        faces.load("yunet").faces(images[:1])
+        parsed("yunet").faces(images[:1])
 
 
 def test_yunet_itself_finds_nothing_where_nobody_is():
     needs("yunet")
-    detector = faces.load("yunet")
+    detector = parsed("yunet")
     grey = [np.full((h, w, 3), 128, np.uint8) for h, w in ((1, 1), (5, 3000), (64, 48), (1024, 1024))]
     rng = np.random.default_rng(0)
     noise = [rng.integers(0, 256, (512, 512, 3), dtype=np.uint8)]
     assert detector.faces([*grey, *noise]) == [[]] * 5
     with pytest.raises(ParameterError, match="no detector model named 'yunett'"):
-        faces.load("yunett")
+        parsed("yunett").files()
 
 
 def test_yunet_is_given_no_thin_image(fake_yunet):
     # One face from 40, 1 to 80, 5, without landmarks, and one that lies in what was filled up.
     fake_yunet.rows = [[40, 1, 40, 4, *[0] * 10, 0.9], [40, 20, 40, 4, *[0] * 10, 0.8]]
     # 832 x 20 becomes 416 x 10, which OpenCV would fill up to 32: 4.10 answers of that with what the memory holds.
-    (found,) = faces.load("yunet").faces([coloured(20, 832)])
+    (found,) = parsed("yunet").faces([coloured(20, 832)])
     (image,) = fake_yunet.seen
     assert image.shape == (64, 416, 3) and (image[:10] == (30, 20, 10)).all() and not image[10:].any()
     assert [tuple(face)[:4] for face in found] == [(80, 2, 160, 10)]

@@ -71,7 +71,7 @@ def masks(model, image):
 
 
 VQA, CAPTIONS = ((ask, partial(vqa.load, kind=kind, device="cpu")) for kind in ("vqa", "captioner"))
-FACES = (lambda model, image: model.faces([image]), partial(faces.load, device="cpu"))
+FACES = (lambda model, image: model.faces([image]), partial(faces.DetectorFaces, device="cpu"))
 OBJECTS = (detect, lambda of: objects.Detector(of, {"dog": []}, device="cpu"))
 REGIONS = (segment, lambda of: segmenters.Segmenter(of, LOW, device="cpu"))
 TAGS = (lambda model, image: list(model([image])), tagger)

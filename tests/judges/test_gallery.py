@@ -42,7 +42,7 @@ def test_words_say_what_colours_say():
         ("female 0.97", style.FEMALE),
         ("male 0.96", style.MALE),  # the probability of what was judged: 1 - 0.04
         ("unsure (f 0.55)", style.ORANGE),
-        *((word, style.GREY) for word in ("multiple faces", "no face", "unreadable")),
+        *((word, style.GREY) for word in ("several faces", "no face", "unreadable")),
     ]
     assert verdict(pd.Series(judged("uncertain", "unsure")))[0] == "unsure"
 
@@ -57,7 +57,7 @@ def test_each_image_has_its_boxes_title_and_caption(images):
     assert (line.get_x(), line.get_y(), line.get_width(), line.get_height()) == (1.5, 2.5, 6, 6)
     assert to_hex(line.get_edgecolor()).upper() == style.FEMALE and line.get_linestyle() == "-"
     assert boxes[3][1].get_linestyle() != "-"
-    assert [ax.get_title(loc="left") for ax in figure.axes][3:] == ["multiple faces", "no face", "unreadable"]
+    assert [ax.get_title(loc="left") for ax in figure.axes][3:] == ["several faces", "no face", "unreadable"]
     assert [ax.texts[-1].get_text() for ax in figure.axes] == [f"caption {k}" for k in range(6)]
     assert figure.axes[5].texts[0].get_text() == "truncated"
     with pytest.raises(ValueError, match="0 images, 6 judgements and 0 captions"):

@@ -9,7 +9,8 @@ from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
 from biaslab.hub.image_sources import UnreadableImage
 from biaslab.judges import objects
-from biaslab.judges.objects import LEAST, Detector, columns, detect
+from biaslab.judges.judge import JudgeOptions
+from biaslab.judges.objects import LEAST, Detector, ObjectDetector, columns, detect
 
 LABELS = {0: "N/A", 1: "Dog", 2: "fire_hydrant", 3: "bicycle"}
 SIZE = {"height": 32, "width": 32}
@@ -124,16 +125,17 @@ def shown():
 
 @pytest.fixture
 def look(monkeypatch):
-    def _look(images, named, store, told, classes=TWO, **options):
+    def _look(images, named, store, told, classes=TWO, device="cpu"):
         monkeypatch.setattr(objects, "Detector", told)
-        return detect(images, str(named), classes, cache=ResultCache(store), progress=False, **options)
+        judge = ObjectDetector(str(named), JudgeOptions(classes=classes, device=device))
+        return detect(images, judge, cache=ResultCache(store), progress=False)
 
     return _look
 
 
 def test_what_is_seen_comes_image_by_image_and_best_first(look, shown, named, tmp_path):
     told = Told()
-    found, images = look(shown, named, tmp_path, told, device="cpu")
+    found, images = look(shown, named, tmp_path, told)
     # By hand: the third query's best, 0.0099, is less than a hundredth; the others go by their best class.
     assert LEAST == 0.01
     assert found["image_id"].tolist() == ["four"] * 3 + ["two"] * 2
@@ -155,7 +157,7 @@ def test_what_is_seen_comes_image_by_image_and_best_first(look, shown, named, tm
 def test_images_are_looked_at_once_and_what_else_is_asked_anew(look, shown, named, tmp_path):
     first = look(shown, named, tmp_path, Told())
     unused = Told()
-    for a, b in zip(first, look(shown, named, tmp_path, unused, device="cpu"), strict=True):
+    for a, b in zip(first, look(shown, named, tmp_path, unused, device="auto"), strict=True):
         pd.testing.assert_frame_equal(a, b)
     assert unused.loaded == [] and unused.looked == []
     other = tmp_path / "other"

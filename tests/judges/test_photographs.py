@@ -7,10 +7,10 @@ import pytest
 import yaml
 from photographed import needs
 
-from biaslab.judges import faces, photographs
-from biaslab.judges.judge import JudgeSettings
+from biaslab.judges import photographs
 from biaslab.judges.judge_labels import PIXELS
 from biaslab.judges.pinned import DLIB, YUNET
+from biaslab.judges.registry import parse
 
 pytest.importorskip("cv2", reason="judging needs the extra 'models'")
 
@@ -27,7 +27,7 @@ def labelled(benchmark):
     """The labelled images, and what YuNet detects in them."""
     needs(YUNET)
     table, images = benchmark.read(photographed.pictures(benchmark))
-    return table, images, faces.load(YUNET).faces(images)
+    return table, images, parse(YUNET, "judging.faces").faces(images)
 
 
 def committed(role, name):
@@ -56,7 +56,7 @@ def test_yunet_on_labelled_photographs_gives_the_committed_counts(benchmark, lab
 def test_dlib_on_labelled_photographs_gives_the_committed_counts(benchmark, labelled):
     needs(DLIB)
     table, images, _ = labelled
-    counts = benchmark.gender_counts(table, images, JudgeSettings(faces=YUNET, gender=DLIB))
+    counts = benchmark.gender_counts(table, images, parse(DLIB, "judging.gender"), parse(YUNET, "judging.faces"))
     assert counts == committed("gender", DLIB)
 
 

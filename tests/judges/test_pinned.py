@@ -4,12 +4,12 @@ import hashlib
 import sys
 
 import pytest
-from biaslab.judges.judge_names import files_digest
 
 from biaslab.errors import MissingInputError, ParameterError
 from biaslab.hub import huggingface
-from biaslab.judges import lookup, pinned
+from biaslab.judges import pinned
 from biaslab.judges.pinned import DLIB, PINNED, YUNET, Pinned
+from biaslab.judges.registry import parse
 
 pytest.importorskip("cv2", reason="judging needs the extra 'models'")
 DATA = b"a network"
@@ -35,8 +35,8 @@ def test_a_file_is_taken_from_its_package_which_is_not_imported(package):
     assert (located.size, located.download, located.repository.commit) == (len(DATA), 0, "")
     assert located.repository.file(*located.weights) == package
     # Rehearsals find it so, and keys of results hold its digest.
-    assert lookup.look_up(YUNET, "detector") == [located]
-    assert files_digest(YUNET, "detector") == hashlib.sha256(DATA).hexdigest()
+    judge = parse(YUNET, "judging.faces")
+    assert judge.files() == [located] and judge.digest() == hashlib.sha256(DATA).hexdigest()
 
 
 @pytest.mark.parametrize("data", [b"", b"A network", DATA + b" that is larger"])
@@ -52,24 +52,22 @@ def test_other_bytes_are_refused_before_they_are_read(package, data):
 def test_a_package_that_is_not_there_is_told_with_how_it_is_installed(package, monkeypatch):
     package.unlink()
     with pytest.raises(MissingInputError, match=r"weights/network\.onnx .*--no-deps"):
-        lookup.look_up(YUNET, "detector")
+        parse(YUNET, "judging.faces").files()
     # Without OpenCV nothing runs them.
     monkeypatch.setattr(pinned, "find_spec", lambda name: None)
     with pytest.raises(MissingInputError, match="pip install opencv-python-headless"):
-        lookup.look_up(YUNET, "detector")
+        parse(YUNET, "judging.faces").files()
 
 
 def test_a_name_stands_for_one_kind_of_judge(package):
-    assert pinned.find_pinned(YUNET, "detector") and pinned.find_pinned(DLIB, "clip")
-    for name, kind in ((YUNET, "clip"), (DLIB, "detector"), ("yunett", "detector")):
-        assert pinned.find_pinned(name, kind) is None
+    assert parse(YUNET, "judging.faces").files()
+    gender, faces = ("judging.gender", "clip"), ("judging.faces", "detector")
+    for name, (setting, kind) in ((YUNET, gender), (DLIB, faces), ("yunett", faces)):
         with pytest.raises(ParameterError, match=f"no {kind} model named '{name}'"):
-            lookup.look_up(name, kind)
-    # It finds faces, and no chairs.
-    (located,) = lookup.look_up(YUNET, "detector")
-    lookup.check_faces(located)
-    with pytest.raises(ParameterError, match="chair"):
-        lookup.check_classes(located, {"chair": ()})
+            parse(name, setting).files()
+    # It detects faces, and no chairs.
+    with pytest.raises(ParameterError, match="no detector model named 'yunet'"):
+        parse(YUNET, "dalleval.detector").files()
 
 
 def test_opencv_warns_again_afterwards(package):

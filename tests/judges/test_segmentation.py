@@ -10,8 +10,9 @@ from array_images import ArrayImages
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.hub.image_sources import UnreadableImage
-from biaslab.judges import grounded_sam, lookup, segmentation, segmenters
-from biaslab.judges.judge_names import files_digest
+from biaslab.judges import grounded_sam, segmentation, segmenters
+from biaslab.judges.judge import JudgeOptions
+from biaslab.judges.registry import parse
 from biaslab.judges.segmenters import Instance
 from biaslab.judges.settings import Thresholds
 from biaslab.metrics.instances import BOX, COLUMNS, encode, masks
@@ -214,7 +215,7 @@ def test_a_box_is_of_the_tag_whose_words_name_it():
 def test_parts_of_another_kind_are_refused_by_name(parts, message, tiny):
     names = [tiny(n) if n != "none" else n for n in parts]
     with pytest.raises(ParameterError, match=message):
-        lookup.look_up(f"grounded:{'+'.join(names)}", "segmenter")
+        parse(f"grounded:{'+'.join(names)}", "triplets.objects").files()
 
 
 def test_a_zero_shot_tagger_needs_a_vocabulary_and_there_must_be_three_parts(tiny):
@@ -222,7 +223,7 @@ def test_a_zero_shot_tagger_needs_a_vocabulary_and_there_must_be_three_parts(tin
         grounded_sam.Grounded(tiny("siglip"), tiny("grounding_dino"), "none", LOW, device="cpu")
     for parts in ("", "a/b", "a/b+c/d", "a/b++c/d", "a/b+c/d+e/f+g/h"):
         with pytest.raises(ParameterError, match="TAGGER"):
-            files_digest(f"grounded:{parts}", "segmenter")
+            parse(f"grounded:{parts}", "triplets.objects").digest()
 
 
 # -- the stage ---------------------------------------------------------------------------------------------
@@ -234,8 +235,8 @@ class Told:
     def __init__(self):
         self.loaded, self.looked = [], 0
 
-    def __call__(self, name, thresholds, words, **options):
-        self.loaded.append((name, words))
+    def load(self, judge):
+        self.loaded.append((judge.name, judge.vocabulary))
         return self
 
     def segment(self, images):
@@ -258,9 +259,14 @@ def test_each_image_has_its_instances_best_first_and_is_looked_at_once(named, tm
     words = tmp_path / "words.txt"
     words.write_text("Dog\n\ncoffee_cup\ndog\n")
     told, store = Told(), ResultCache(tmp_path / "store")
-    monkeypatch.setattr(segmentation, "load", told)
-    given = {"vocabulary": str(words), "cache": store, "progress": False, "device": "cpu"}
-    found = segmentation.find_instances(source, str(named), **given)
+    monkeypatch.setattr(segmentation.InstanceJudge, "load", lambda judge: told.load(judge))
+
+    def find(images, **options):
+        given = JudgeOptions(vocabulary_file=str(words), device="cpu", **options)
+        judge = parse(str(named), "triplets.objects", given)
+        return segmentation.find_instances(images, judge, cache=store, progress=False)
+
+    found = find(source)
     assert list(found.objects) == list(COLUMNS)
     assert found.objects[["image_id", "instance"]].to_numpy().tolist() == [["a", 0], ["a", 1], ["a", 2], ["d", 0]]
     np.testing.assert_allclose(found.objects["score"], [0.3, 0.2, 0.1, 0.1])
@@ -270,15 +276,15 @@ def test_each_image_has_its_instances_best_first_and_is_looked_at_once(named, tm
     looked = [["a", "", ""], ["b", "unreadable", "truncated"], ["c", "", ""], ["d", "", ""]]
     assert found.images.to_numpy().tolist() == looked
     assert told.loaded == [(str(named), ("dog", "coffee cup"))] and told.looked == 3
-    again = segmentation.find_instances(source, str(named), **given)
+    again = find(source)
     pd.testing.assert_frame_equal(again.objects, found.objects)
     assert told.looked == 3
     # Another threshold is another look.
-    segmentation.find_instances(source, str(named), thresholds=Thresholds(box=0.3), **given)
+    find(source, thresholds=Thresholds(box=0.3))
     assert told.looked == 6
     # No image and no object are empty tables.
     for images in ([], [picture(0)]):
-        found = segmentation.find_instances(ArrayImages(images), str(named), **given)
+        found = find(ArrayImages(images))
         assert found.objects.empty and list(found.objects) == list(COLUMNS) and len(found.images) == len(images)
 
 
@@ -368,4 +374,5 @@ def test_a_column_a_file_or_a_size_that_is_missing_is_named(tmp_path):
         with pytest.raises(InputError, match=f"no column '{column}'"):
             segmentation.read(written(tmp_path, drop=[column]), IDS)
     with pytest.raises(MissingInputError, match=r"none\.csv"):
-        segmentation.find_instances(ArrayImages([]), str(tmp_path / "none.csv"), cache=ResultCache(tmp_path))
+        judge = parse(str(tmp_path / "none.csv"), "triplets.objects")
+        segmentation.find_instances(ArrayImages([]), judge, cache=ResultCache(tmp_path))

@@ -10,7 +10,8 @@ from biaslab.errors import ParameterError, UnknownNameError
 from biaslab.hub.image_sources import UnreadableImage
 from biaslab.judges import similarity
 from biaslab.judges.features import Features
-from biaslab.judges.similarity import METRICS, compare
+from biaslab.judges.judge import JudgeOptions
+from biaslab.judges.similarity import METRICS, compare, embedding
 from biaslab.judges.zero_shot import ZeroShot
 from biaslab.metrics.similarity import diff_pix, luma, ssim, ssim_maps
 
@@ -34,8 +35,9 @@ def images():
 def compared(images, tmp_path):
     """Compare pairs of the images by something."""
 
-    def _compared(*by, pairs=PAIRS):
-        return compare(images, pairs, *by, cache=ResultCache(tmp_path), device="cpu", progress=False)
+    def _compared(by, name="", pairs=PAIRS):
+        judge = embedding(by, name, JudgeOptions(device="cpu")) if name else None
+        return compare(images, pairs, by, judge, cache=ResultCache(tmp_path), progress=False)
 
     return _compared
 
@@ -64,7 +66,7 @@ def test_pixels_of_each_pair(images, compared, monkeypatch):
 @pytest.mark.parametrize("by", ["resnet", "clip", "dino"])
 def test_embedded_networks_see_each_image_once_and_keep_what_they_saw(images, compared, monkeypatch, by):
     kind = ZeroShot if by == "clip" else Features
-    network = kind(similarity.network(by, "mini"), device="cpu")
+    network = kind(embedding(by, "mini").name, device="cpu")
     seen = []
     whole = kind.image_embeddings
     monkeypatch.setattr(kind, "image_embeddings", lambda self, some: seen.append(len(some)) or whole(self, some))
@@ -84,8 +86,8 @@ def test_embedded_networks_see_each_image_once_and_keep_what_they_saw(images, co
 def test_split_products_by_a_named_network(images, compared, monkeypatch, name):
     monkeypatch.setitem(similarity._AT_ONCE, "cpu", 3)  # three pairs at a time
     found = wide(compared("split_product", name))
-    network = similarity.network("split_product", name)
-    places = {i: Features(network, device="cpu").places(images.read([i]))[0] for i in ("a", "b")}
+    network = Features(embedding("split_product", name).name, device="cpu")
+    places = {i: network.places(images.read([i]))[0] for i in ("a", "b")}
     a, b = places["a"].astype(float), places["b"].astype(float)
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     assert found.loc[("a", "b"), "split_product"] == pytest.approx(((a * b).sum(axis=1) / lengths).max(), abs=1e-5)

@@ -11,7 +11,8 @@ from biaslab.cache.result_cache import ResultCache
 from biaslab.hub.image_sources import UnreadableImage
 from biaslab.hub.registry import DRAWINGS
 from biaslab.judges import skin_tone
-from biaslab.judges.skin_tone import judge_skin_tones
+from biaslab.judges.registry import parse
+from biaslab.judges.skin_tone import PixelTones, default_judge, judge_skin_tones
 from biaslab.metrics.skin_tone import swatch_rgb
 from biaslab_world import pairs, render
 
@@ -106,13 +107,13 @@ def test_judged_people_are_looked_at_once(rendered, tmp_path, monkeypatch):
     people = people.sample(frac=1, random_state=0)
     people.iloc[3, 2:] = np.nan
     source.image_domain = DRAWINGS
-    how = {"cache": ResultCache(tmp_path), "progress": False}
-    found = judge_skin_tones(source, people, **how)
+    judge, options = PixelTones("pixels"), {"cache": ResultCache(tmp_path), "progress": False}
+    found = judge_skin_tones(source, people, judge, **options)
     assert list(found["image_id"]) == list(people["image_id"]) and found["reason"][3] == "no face"
     direct = face_tones(images, people[["x0", "y0", "x1", "y1"]], [int(k[1:]) for k in people["image_id"]])
     pd.testing.assert_frame_equal(found[COLUMNS], direct, check_dtype=False)
     monkeypatch.setattr(skin_tone, "face_tones", lambda *_, **__: pytest.fail("looked again"))
-    pd.testing.assert_frame_equal(judge_skin_tones(source, people, **how), found)
+    pd.testing.assert_frame_equal(judge_skin_tones(source, people, judge, **options), found)
 
 
 def test_photographs_are_read_where_it_is_asked_for(tmp_path):
@@ -126,8 +127,9 @@ def test_photographs_are_read_where_it_is_asked_for(tmp_path):
     ):
         source.image_domain = pictures
         for name in names:
-            found = judge_skin_tones(source, people, name, **how)[["tone", "reason", "judge"]].astype(object)
+            judge = parse(name or default_judge(pictures), "judging.skin_tone")
+            found = judge_skin_tones(source, people, judge, **how)[["tone", "reason", "judge"]].astype(object)
             assert tuple(found.where(found.notna(), None).iloc[0]) == read
     source.image_domain = "photographs"
-    nobody = judge_skin_tones(source, people.iloc[:0], **how)
+    nobody = judge_skin_tones(source, people.iloc[:0], PixelTones("pixels"), **how)
     assert nobody.empty and list(nobody) == ["image_id", *COLUMNS, "judge"]

@@ -1,7 +1,6 @@
 """A vision model as judge: what it is shown and asked, what counts as an answer, what it costs, and what is kept."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -16,10 +15,13 @@ from biaslab.endpoints.purchases import summary
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.hub.image_sources import UnreadableImage
-from biaslab.judges import domains, skin_tone, vision
+from biaslab.judges import people, skin_tone, vision
+from biaslab.judges.answers import ask_about, question_units
+from biaslab.judges.judge import Judge, JudgeOptions
+from biaslab.judges.people import judge_people
 from biaslab.judges.questions import IMAGE, read_questions
-from biaslab.judges.settings import JudgeSettings, VisionSettings
-from biaslab.judges.vision import Vision, ask_about, chosen, judge_people
+from biaslab.judges.settings import VisionSettings
+from biaslab.judges.vision import VisionJudge, chosen
 from biaslab.pipeline import Pipeline, requirements
 from biaslab.settings import Settings
 
@@ -31,11 +33,16 @@ def loopback(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
-def model(server, *, price=0.0, limit=0.0, person_view="position", concurrency=4, **more):
-    at = {"url": server.url, "api_key_env": "", "timeout": 5.0}
-    at["concurrency"] = concurrency
-    settings = VisionSettings(person_view=person_view, **more)
-    return Vision(EndpointSettings(model="eye", price=price, cost_limit=limit, **at), settings)
+@pytest.fixture
+def model(tmp_path):
+    """Return a judge behind an endpoint, by its settings."""
+
+    def _model(server, *, price=0.0, limit=0.0, person_view="position", concurrency=4, key_env="", **more):
+        at = EndpointSettings(url=server.url, api_key_env=key_env, timeout=5.0, concurrency=concurrency)
+        settings = VisionSettings(person_view=person_view, price=price, cost_limit=limit, **more)
+        return VisionJudge("endpoint:eye", JudgeOptions(vision=settings, endpoint=at, cache=tmp_path))
+
+    return _model
 
 
 def coloured(*reds):
@@ -57,9 +64,9 @@ def asked_of(n, positions=1):
 
 @pytest.fixture
 def judged_by(tmp_path):
-    def _judged(vision, images, n, positions=1):
-        how = {"cache": ResultCache(tmp_path), "progress": False}
-        return judge_people(ArrayImages(images), asked_of(n, positions), vision, JudgeSettings(), **how)
+    def _judged(judge, images, n, positions=1):
+        detector, options = Judge("given"), {"cache": ResultCache(tmp_path), "progress": False}
+        return judge_people(ArrayImages(images), asked_of(n, positions), judge, detector, **options)
 
     return _judged
 
@@ -68,10 +75,10 @@ def judged_by(tmp_path):
 def ask_once(tmp_path):
     """Ask a model one question about one image."""
     units = pd.DataFrame({"image_id": ["0"], "question": "?"})
-    return lambda vision: ask_about(ArrayImages(coloured(0)), units, vision, cache=ResultCache(tmp_path))
+    return lambda judge: ask_about(ArrayImages(coloured(0)), units, judge, cache=ResultCache(tmp_path))
 
 
-def test_each_person_is_a_closed_question_that_tells_no_word_of_the_prompt(judged_by):
+def test_each_person_is_a_closed_question_that_tells_no_word_of_the_prompt(judged_by, model):
     answers = ["female", "male", "unclear", "nobody"]
     with FakeVision(lambda picture, text, form: answers[red(picture)]).running() as server:
         judged = judged_by(model(server), coloured(0, 1, 2, 3), 4)
@@ -84,7 +91,7 @@ def test_each_person_is_a_closed_question_that_tells_no_word_of_the_prompt(judge
     assert schema["properties"]["answer"]["enum"] == answers and server.requests[0]["temperature"] == 0
 
 
-def test_of_two_people_it_is_told_the_place_or_shown_the_part(tmp_path):
+def test_of_two_people_it_is_told_the_place_or_shown_the_part(model, tmp_path):
     picture = np.zeros((40, 80, 3), np.uint8)
     picture[:, 40:] = (200, 100, 200)
     boxes = {1: (10, 5, 30, 25), 2: (50, 5, 70, 25)}
@@ -92,11 +99,12 @@ def test_of_two_people_it_is_told_the_place_or_shown_the_part(tmp_path):
     whom.columns = ["image_id", "position", "x0", "y0", "x1", "y1", "image_width"]
     images = ArrayImages([picture])
     with FakeVision(lambda *_: "unclear").running() as server:
-        for shown in ("position", "crop"):
-            units = vision.question_units(whom, vision.GENDER, ("female", "male"), shown)
-            ask_about(images, units, model(server, person_view=shown), cache=ResultCache(tmp_path))
+        for view in ("position", "crop"):
+            judge = model(server, person_view=view)
+            units = question_units(whom, vision.GENDER, ("female", "male"), judge)
+            ask_about(images, units, judge, cache=ResultCache(tmp_path))
     whom = pd.DataFrame({"image_id": "0", "position": [1, 2, 3, 4]})
-    asked = vision.question_units(whom, "A hat?", ("yes", "no"), "position")["question"]
+    asked = question_units(whom, "A hat?", ("yes", "no"), model(server))["question"]
     assert asked[3] == "About the person, number 4 from the left, in the picture: A hat?"
     messages = [r["messages"][0] for r in server.requests]
     texts = [m["content"][0]["text"].partition(":")[0] for m in messages[:2]]
@@ -108,12 +116,13 @@ def test_of_two_people_it_is_told_the_place_or_shown_the_part(tmp_path):
     assert parts[0].max() < 30 and parts[1][:, :, 0].min() > 170
 
 
-def test_people_are_cut_out_where_the_gate_lets_them_pass(judged_by, monkeypatch):
+def test_people_are_cut_out_where_the_gate_lets_them_pass(judged_by, model, monkeypatch):
     # Two faces, the right one named first; one face for two people; none; an image that cannot be read.
     boxes = [[50.0, 5.0, 70.0, 25.0, 10.0, 5.0, 30.0, 25.0], [10.0, 5.0, 30.0, 25.0], [], []]
     found = pd.DataFrame({"image_id": list("0123"), "boxes": boxes, "n_faces": [2, 1, 0, np.nan], "reason": ""})
-    found = found.assign(status=["several_faces", "", "no_face", "unreadable"], image_width=80.0, image_height=40.0)
-    monkeypatch.setattr(vision.judge, "find_faces", lambda *_, **__: found)
+    found = found.assign(status=["", "", "", "unreadable"], image_width=80.0, image_height=40.0)
+    found["landmarks"] = [f"[{', '.join(['[]'] * (len(box) // 4))}]" for box in boxes]
+    monkeypatch.setattr(people, "find_faces", lambda *_, **__: found)
     picture = np.zeros((40, 80, 3), np.uint8)
     picture[:, 40:] = (200, 100, 200)
     with FakeVision(lambda *_: "female").running() as server:
@@ -144,7 +153,7 @@ def test_an_answer_is_one_of_the_list():
         assert chosen(json.dumps({"answer": answer}), form) == chosen(answer, form) == answer
 
 
-def test_what_is_no_answer_is_asked_again_and_then_counted_with_why(judged_by):
+def test_what_is_no_answer_is_asked_again_and_then_counted_with_why(judged_by, model):
     refused = 200, {}, json.dumps({"choices": [REFUSAL]})
     replies = {0: completion("A person."), 1: refused, 2: failure(413, "too large")}
     with FakeVision(lambda picture, *_: replies.get(red(picture), "male")).running() as server:
@@ -158,7 +167,7 @@ def test_what_is_no_answer_is_asked_again_and_then_counted_with_why(judged_by):
     pd.testing.assert_frame_equal(judged, again)
 
 
-def test_a_question_costs_its_price_and_no_more_than_the_limit_is_spent(judged_by, tmp_path):
+def test_a_question_costs_its_price_and_no_more_than_the_limit_is_spent(judged_by, model, tmp_path):
     with FakeVision(lambda *_: "female").running() as server:
         with pytest.raises(RunError, match=r"limit of cost, 0\.5: 0\.5 is spent"):
             judged_by(model(server, price=0.1, limit=0.5), TEN, 10)
@@ -173,7 +182,7 @@ def test_a_question_costs_its_price_and_no_more_than_the_limit_is_spent(judged_b
 @pytest.mark.parametrize(
     ("price", "limit", "said"), [(None, 1.0, "is not known: set vision.price"), (0.5, 0.1, "one question costs 0.5")]
 )
-def test_without_a_price_or_room_for_one_question_nothing_is_asked(ask_once, price, limit, said):
+def test_without_a_price_or_room_for_one_question_nothing_is_asked(ask_once, model, price, limit, said):
     with FakeVision(lambda *_: "female").running() as server:
         poor = model(server, price=price, limit=limit)
         for ask in (poor.check, lambda: ask_once(poor)):
@@ -190,7 +199,7 @@ def test_without_a_price_or_room_for_one_question_nothing_is_asked(ask_once, pri
     ],
     ids=["one of them", "most of them"],
 )
-def test_a_server_that_fails_stops_the_work_and_keeps_what_it_said(judged_by, reply, fails, said):
+def test_a_server_that_fails_stops_the_work_and_keeps_what_it_said(judged_by, model, reply, fails, said):
     broken = {"is": True}
     with FakeVision(lambda picture, *_: reply if broken["is"] and fails(red(picture)) else "male").running() as server:
         # One after the other: where nothing has been answered yet, what fails is told otherwise.
@@ -203,7 +212,7 @@ def test_a_server_that_fails_stops_the_work_and_keeps_what_it_said(judged_by, re
     assert (judged["gender"] == "male").all() and len(server.requests) - before == sum(map(fails, range(1, 11)))
 
 
-def test_other_ways_of_asking_are_other_answers(ask_once):
+def test_other_ways_of_asking_are_other_answers(ask_once, model):
     with FakeVision(lambda *_: "female").running() as server:
         for more in ({}, {"max_side": 32}, {"temperature": None}, {"detail": "low"}):
             ask_once(model(server, **more))
@@ -212,13 +221,12 @@ def test_other_ways_of_asking_are_other_answers(ask_once):
     assert server.requests[3]["messages"][0]["content"][1]["image_url"]["detail"] == "low"
 
 
-def test_skin_tones_are_of_the_scale_or_have_a_reason(tmp_path):
+def test_skin_tones_are_of_the_scale_or_have_a_reason(model, tmp_path):
     answers = ["3", "10", "unclear", "nobody"]
-    people = asked_of(4).assign(**dict.fromkeys(("x0", "y0", "x1", "y1"), np.nan))
+    whom = asked_of(4).assign(**dict.fromkeys(("x0", "y0", "x1", "y1"), np.nan))
     with FakeVision(lambda picture, *_: answers[red(picture)]).running() as server:
-        tones = skin_tone.judge_skin_tones(
-            ArrayImages(coloured(0, 1, 2, 3)), people, "endpoint:eye", vision=model(server), cache=ResultCache(tmp_path)
-        )
+        images, cache = ArrayImages(coloured(0, 1, 2, 3)), ResultCache(tmp_path)
+        tones = skin_tone.judge_skin_tones(images, whom, model(server), cache=cache)
     assert tones["tone"].tolist()[:2] == [3.0, 10.0] and tones["tone"].isna().tolist() == [False] * 2 + [True] * 2
     assert tones["reason"].tolist() == ["", "", "unclear", "nobody"] and set(tones["judge"]) == {"endpoint:eye"}
 
@@ -256,7 +264,7 @@ def test_files_that_hold_no_questions_are_refused_with_the_fix(tmp_path, text, s
     assert said in str(error.value)
 
 
-def test_an_image_that_several_things_are_asked_about_is_packed_once(tmp_path, monkeypatch):
+def test_an_image_that_several_things_are_asked_about_is_packed_once(model, tmp_path, monkeypatch):
     packed, whole = [], chat.image_message
     monkeypatch.setattr(chat, "image_message", lambda *given, **how: packed.append(1) or whole(*given, **how))
     units = pd.DataFrame({"image_id": ["0", "0", "1", "0"], "question": list("abcd")})
@@ -266,14 +274,12 @@ def test_an_image_that_several_things_are_asked_about_is_packed_once(tmp_path, m
     assert len(packed) == 2 and len(server.requests) == 4 and found["answer"].notna().all()
 
 
-def test_answers_that_are_kept_need_no_key_and_no_room_for_more(ask_once, monkeypatch):
+def test_answers_that_are_kept_need_no_key_and_no_room_for_more(ask_once, model, monkeypatch):
     monkeypatch.setenv("EYE_KEY", "sk-test-1234567890")
     with FakeVision(lambda *_: "yes").running() as server:
-        paid = model(server, price=1.0, limit=1.0)
-        paid = replace(paid, endpoint=paid.endpoint.changed(api_key_env="EYE_KEY"))
-        first = ask_once(paid)
+        first = ask_once(model(server, price=1.0, limit=1.0, key_env="EYE_KEY"))
         monkeypatch.delenv("EYE_KEY")
-        bare = replace(paid, endpoint=paid.endpoint.changed(cost_limit=0.0, price=None))
+        bare = model(server, price=None, key_env="EYE_KEY")
         pd.testing.assert_frame_equal(ask_once(bare), first)
     assert len(server.requests) == 1
 
@@ -281,6 +287,5 @@ def test_answers_that_are_kept_need_no_key_and_no_room_for_more(ask_once, monkey
 @pytest.mark.parametrize("setting", ["judging.faces", "dalleval.detector", "triplets.objects", "triplets.similarity"])
 def test_what_looks_for_things_is_no_model_behind_an_endpoint(setting):
     pipeline = Pipeline("endpoint:maker", Settings(vision={"url": "http://127.0.0.1:9", "price": 0}), progress=False)
-    with pytest.raises(ParameterError, match=r"only answer questions: try") as error:
-        requirements.look_up(requirements.ModelUse(setting, "endpoint:eye", domains.ROLES[setting].kind), pipeline)
-    assert setting in str(error.value)
+    with pytest.raises(ParameterError, match=r"no judge of that kind"):
+        requirements.look_up(requirements.ModelUse(setting, "endpoint:eye"), pipeline)

@@ -12,9 +12,13 @@ from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
 from biaslab.hub.image_sources import UnreadableImage
 from biaslab.judges import blip as blips
-from biaslab.judges import vqa
+from biaslab.judges import people
+from biaslab.judges.answers import ask_about
+from biaslab.judges.judge import JudgeOptions
+from biaslab.judges.people import judge_people
 from biaslab.judges.questions import question, read_answer, read_yes_no
-from biaslab.judges.vqa import ask_about, judge_people_vqa
+from biaslab.judges.registry import parse
+from biaslab.judges.vqa import VqaJudge
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -92,7 +96,7 @@ ASKED = pd.DataFrame(
 def run(monkeypatch):
     def _run(images, asked, name, store, told):
         monkeypatch.setattr(blips, "load", lambda *_, **__: told)
-        return judge_people_vqa(images, asked, f"vqa:{name}", cache=ResultCache(store), progress=False)
+        return judge_people(images, asked, VqaJudge(f"vqa:{name}"), cache=ResultCache(store), progress=False)
 
     return _run
 
@@ -100,7 +104,7 @@ def run(monkeypatch):
 def test_every_person_has_a_row_in_the_order_asked(run, images, named, tmp_path):
     told = Told()
     found = run(images, ASKED, named, tmp_path, told)
-    assert list(found) == list(vqa.COLUMNS)
+    assert list(found) == list(people.COLUMNS)
     pd.testing.assert_frame_equal(found[["image_id", "position"]], ASKED[["image_id", "position"]], check_dtype=False)
     assert list(found["status"]) == [*["judged"] * 2, *["uncertain"] * 2, "judged", "unreadable", "blocked"]
     assert list(found["gender"]) == ["male", "male", "unsure", "unsure", "female", "", ""]
@@ -109,8 +113,8 @@ def test_every_person_has_a_row_in_the_order_asked(run, images, named, tmp_path)
     assert list(found["reason"][2:]) == ["answer says both genders", "answer says no gender", "", "truncated", ""]
     assert found[["image_width", "image_height"]].dropna().to_numpy().tolist() == [[9, 6]] * 5
     assert found[["probability_female", "n_faces", "x0", "y0", "x1", "y1", "role_p"]].isna().all(axis=None)
-    # Each image is shown once, whatever number of people it is asked about.
-    assert told.shown == 3 and [k for k, _ in told.asked[0]] == [0, 1, 2, 2, 1]
+    # Each image is shown once, and its people are asked about one after the other.
+    assert told.shown == 3 and [k for k, _ in told.asked[0]] == [0, 1, 1, 2, 2]
     assert told.asked[0][0] == (0, "What gender is the pilot in the picture?")
 
 
@@ -126,7 +130,7 @@ def test_answers_are_kept(run, images, named, tmp_path, monkeypatch):
     run(images, ASKED.assign(phrase="pilot"), named, tmp_path, told)
     run(ArrayImages([picture(0, 0)], ["one"]), ASKED[:1], named, tmp_path, told)
     assert len(told.asked) == 3
-    monkeypatch.setattr(vqa, "_SHARD_ROWS", 2)
+    monkeypatch.setattr(people, "_SHARD_ROWS", 2)
     pd.testing.assert_frame_equal(run(images, ASKED, named, tmp_path, Told()), first)
 
 
@@ -169,21 +173,22 @@ def test_texts_are_transformers_own_in_any_batch(which, kind, of_class, prompt, 
     assert len(set(expected)) >= 3, "the random model must tell images and questions apart"
     # Captions have the whole length that they may have, which is more than an answer's.
     assert kind == "vqa" or max(len(text.split()) for text in expected) > 20
-    model = blips.load(f"vqa:{folder}", kind, device="cpu")
+    model = blips.load(folder, kind, device="cpu")
     assert model.ask(photos, OF, questions) == expected
     assert model.ask(photos[:1], [0], questions[:1]) == expected[:1]
 
 
-def described(photos, name, store, kind="captioner"):
+def described(photos, name, store, setting="dalleval.captioner"):
     images = ArrayImages([np.require(photo, requirements="W") for photo in photos])
     units = pd.DataFrame({"image_id": ["0", "1"], "question": ""})
-    found = ask_about(images, units, str(name), cache=ResultCache(store), kind=kind, device="cpu", progress=False)
+    judge = parse(name, setting, JudgeOptions(device="cpu"))
+    found = ask_about(images, units, judge, cache=ResultCache(store), progress=False)
     return found["answer"].tolist()
 
 
 def test_a_sentence_is_no_answer_of_the_same_model(tiny, photos, tmp_path):
     """BLIP-2 does both: an empty question about an image is another text than none."""
-    answered, said = (described(photos, tiny("opt"), tmp_path, kind) for kind in ("vqa", "captioner"))
+    answered, said = (described(photos, tiny("opt"), tmp_path, f"dalleval.{of}") for of in ("vqa", "captioner"))
     assert said != answered
     assert said == described(photos, tiny("opt"), tmp_path / "apart")
 
@@ -224,7 +229,7 @@ def test_models_for_something_else_are_refused(tiny, detector_folder, photos, tm
     with pytest.raises(ParameterError, match="'mini-vqa' is a vqa model"):
         described(photos, "mini-vqa", tmp_path)
     with pytest.raises(ParameterError, match="'mini-captioner' is a captioner model"):
-        blips.located("vqa:mini-captioner")
+        parse("vqa:mini-captioner", "judging.gender").files()
 
 
 def test_buffers_of_old_releases_are_no_other_part(tiny, photos, tmp_path):

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from biaslab.errors import ParameterError
-from biaslab.judges import lookup
 from biaslab.judges.fairface import FairFaceGender
 from biaslab.judges.model_loading import Batches, Pixels
 from biaslab.judges.person import Person, face_of
+from biaslab.judges.registry import parse
 from biaslab.judges.zero_shot import ZeroShot, ZeroShotGender
 
 torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
@@ -178,10 +178,10 @@ def test_fairface_says_what_is_missing_or_wrong(tmp_path):
     from safetensors.torch import save_file
 
     with pytest.raises(ParameterError, match=r"res34_fair_align_multi_7_20190809\.pt"):
-        lookup.look_up(f"fairface:{tmp_path / 'none.safetensors'}", "clip")
+        parse(f"fairface:{tmp_path / 'none.safetensors'}", "judging.gender").files()
     (tmp_path / "a.pt").write_bytes(b"\x80")
     with pytest.raises(ParameterError, match=r"is not \.safetensors.*save_file"):
-        lookup.look_up(f"fairface:{tmp_path / 'a.pt'}", "clip")
+        parse(f"fairface:{tmp_path / 'a.pt'}", "judging.gender").files()
     save_file({"fc.weight": torch.zeros(9, 512)}, tmp_path / "c.safetensors")
     with pytest.raises(ParameterError, match="cannot be loaded as FairFace's ResNet-34"):
         FairFaceGender(tmp_path / "c.safetensors")

@@ -24,7 +24,7 @@ from biaslab.runs import shards
 pytestmark = pytest.mark.long
 needs_dask = pytest.mark.skipif(find_spec("dask_jobqueue") is None, reason="needs the extra 'dask'")
 KILLS = 8
-SHARDS = {"generated": 28, "fingerprints": 3, "judgements": 4, "people": 10}
+SHARDS = {"generated": 28, "fingerprints": 3, "faces": 14, "people": 13}
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +235,7 @@ def test_shares_of_images_make_the_run(drawings, tmp_path, monkeypatch):
         if not said[-1]:
             break
     left = {text for one in said for text in one}
-    for stage, half, whole in (("generated", 4, 8), ("judgements", 2, 4)):
+    for stage, half, whole in (("generated", 4, 8), ("faces", 2, 4)):
         assert f"{stage}: this shard is done; {half} of {whole} pieces remain for the others." in left
     # Each share is called for each stage, at most.
     assert len(said) <= 10

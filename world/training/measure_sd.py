@@ -11,6 +11,11 @@ import pandas as pd
 from biaslab import lexicons, stats
 from biaslab.generation.generator import load
 from biaslab.generation.settings import GenerationSettings
+from biaslab.judges.judge import Judge, JudgeOptions
+from biaslab.judges.people import judge_arrays
+from biaslab.judges.registry import parse
+from biaslab.judges.settings import JudgeSettings
+from biaslab.judges.zero_shot import ZeroShot
 from biaslab_world import captions, pairs, world
 from biaslab_world.brought import mini
 from training import autoencoder
@@ -26,19 +31,14 @@ def measure(folder: Path, *, per_occupation: int = 8, guidance_scale: float = 3.
     There are ``per_occupation`` images for each occupation and kind of prompt. A guidance scale of 1 is none. Metrics
     are as :data:`training.cards.METRICS` says; ``amplification`` is about the paper's first prompt, in points.
     """
-    from biaslab.judges import judge
-    from biaslab.judges.zero_shot import ZeroShot
-
-    names = world.occupations()
-    how = judge.JudgeSettings(**mini.settings["judging"])
-    judges = judge.load(how)
+    names, judges = world.occupations(), _judges()
     generator = load(str(folder), GenerationSettings(steps=steps, guidance_scale=guidance_scale))
     template = next(iter(lexicons.load("paradox_prompts").values()))
 
     def judged(texts: Sequence[str], kind: str) -> tuple[list, pd.DataFrame]:
         keys = [(f"{kind}-{text}", i) for i, text in enumerate(texts)]
         images = generator.images(texts, keys, _SEED)
-        return images, judge.judge_images([k for k, _ in keys], images, judges, how)
+        return images, judge_arrays([f"{key}-{i}" for key, i in keys], images, *judges)
 
     plain = [lexicons.fill(template, o) for o in names for _ in range(per_occupation)]
     words = [f"a photo of a {g} {o}" for o in names for g in ("female", "male")]
@@ -62,6 +62,13 @@ def measure(folder: Path, *, per_occupation: int = 8, guidance_scale: float = 3.
         share("occupation_renders", np.array(names)[drawn] == rows["truth_occupation"]),
         _amplification(plain_found["gender"].to_numpy(), truth, names),
     ]
+
+
+def _judges() -> list[Judge]:
+    """Return the embedded judge of perceived gender and the embedded face detector."""
+    settings = JudgeSettings(**mini.settings["judging"])
+    names = {"judging.gender": settings.gender, "judging.faces": settings.faces}
+    return [parse(name, setting, JudgeOptions(settings)) for setting, name in names.items()]
 
 
 def _amplification(gender: np.ndarray, truth: np.ndarray, names: Sequence[str]) -> Measured:
@@ -106,16 +113,13 @@ def measure_pairs(folder: Path, n: int, *, guidance_scale: float = 1.5, steps: i
 
 def _shown(folder: Path, n: int, count: int, guidance_scale: float, steps: int) -> pd.DataFrame:
     """Return what the judges make of each person, with what the text tells and the world's share."""
-    from biaslab.judges import judge, people
-
     rows = [pairs.draw(_SEED, i, count=count) for i in range(n)]
     aspect = pairs.ASPECT if count == 2 else 1.0
     settings = GenerationSettings(steps=steps, guidance_scale=guidance_scale, aspect=aspect)
     ids, texts = [f"people-{count}-{i}" for i in range(n)], [row.text for row in rows]
     images = load(str(folder), settings).images(texts, [(i, 0) for i in ids], _SEED)
-    how = judge.JudgeSettings(**mini.settings["judging"])
     phrases = [[person.phrase for person in row.asked.people] for row in rows]
-    found = people.judge_people_images(ids, phrases, images, judge.load(how), how)
+    found = judge_arrays(ids, images, *_judges(), phrases)
     asked = [(row.asked, k) for row in rows for k in range(count)]
     stereotypes = [a.people[k].stereotype for a, k in asked]
     shares = [a.probability_female(k) for a, k in asked]

@@ -132,7 +132,8 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
     import tempfile
 
     from biaslab.cache.result_cache import ResultCache
-    from biaslab.judges import segmentation as finding
+    from biaslab.judges.registry import parse
+    from biaslab.judges.segmentation import find_instances
     from biaslab.metrics.instances import match
 
     asked = pd.DataFrame(
@@ -144,7 +145,8 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
     if decoded is not None:
         made = truthful.Renders("card", "card decoded", made.table, made.scene, SIZE, decoded=decoded)
     with tempfile.TemporaryDirectory() as where:
-        found = finding.find_instances(made, str(folder), cache=ResultCache(where), progress=False).objects
+        judge = parse(str(folder), "triplets.objects")
+        found = find_instances(made, judge, cache=ResultCache(where), progress=False).objects
     matched = match(found, shown)
     things = matched[matched["object"].isin(world.OBJECTS)]
     here, there = things["found"] != "truth", things["found"] != "finder"

@@ -110,7 +110,8 @@ def right(folder: Path, n: int, seed: int, scale: float = GUIDANCE[-1]) -> pd.Da
 
 
 def _people_right(generator, n: int) -> list[Measured]:
-    from biaslab.judges import blip, vqa
+    from biaslab.judges import blip
+    from biaslab.judges.questions import read_answer
     from biaslab.judges.zero_shot import ZeroShot
 
     asked = prompts.social(1)
@@ -123,7 +124,7 @@ def _people_right(generator, n: int) -> list[Measured]:
     texts = [lexicons.fill("A photo of a/an [OCCUPATION]", name.lower()) for name in names]
     shown = ZeroShot("mini-clip").probabilities(images, texts).argmax(1)
     words = asked["prompt"].iloc[told]
-    right = [vqa.read_answer(t)[0] == GENDERED[word] for t, word in zip(said, words, strict=True)]
+    right = [read_answer(t)[0] == GENDERED[word] for t, word in zip(said, words, strict=True)]
     return [
         share("social_gender_word", right),
         share("social_profession", np.array(names)[shown] == asked["profession"]),

@@ -13,7 +13,7 @@ import pandas as pd
 from biaslab.cache.result_cache import ResultCache
 from biaslab.captions.corpus import open_corpus
 from biaslab.hub.image_sources import DescribedImages
-from biaslab.judges.judge import decide
+from biaslab.judges.people import decide
 from biaslab.settings import Settings
 from biaslab_world import scene, truthful, world
 

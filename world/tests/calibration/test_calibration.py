@@ -8,8 +8,9 @@ from ideal import OCCUPATIONS, IdealPipeline
 from scipy import stats as scipy_stats
 
 from biaslab.errors import MissingInputError
-from biaslab.judges.faces import WholeImage
-from biaslab.judges.judge import Judge
+from biaslab.judges.faces import HubFaces, WholeImage
+from biaslab.judges.judge import Answer
+from biaslab.judges.zero_shot import ClipJudge
 from biaslab.pipeline import Pipeline, Settings
 from biaslab.schema import tables
 from biaslab_world import calibration, world
@@ -398,8 +399,9 @@ def test_quality_says_what_was_not_measured(tmp_path):
 
 
 def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
-    judge = Judge(WholeImage(), SimpleNamespace(answers=lambda people: [(0.97, "")] * len(people)))
-    monkeypatch.setattr("biaslab.judges.judge.load", lambda *_, **__: judge)
+    monkeypatch.setattr(ClipJudge, "answers", lambda judge, people: [Answer(0.97)] * len(people.persons))
+    monkeypatch.setattr(ClipJudge, "classifier", None)
+    monkeypatch.setattr(HubFaces, "faces", WholeImage.faces)
     asked = {"occupations": ["nurse", "mechanic"], "approaches": ["naive", "no_indicators"], "max_captions": 4096}
     more = {
         "world_images": 5,

@@ -83,8 +83,7 @@ def test_the_segmenter_learns_from_labels_of_all_pixels(tmp_path):
     few = {"pool_size": 6, "held_out": 4, "steps": 2, "batch": 2}
     trained = segmenter.train(tmp_path, compiled=False, progress=False, decoded=VAE, **few)
     assert 0 <= trained["iou"] <= 1 and 0 <= trained["pixels"] <= 1
-    from biaslab.judges import segmentation
-    from biaslab.judges.settings import Thresholds
+    from biaslab.judges.registry import parse
 
-    finder = segmentation.load(str(tmp_path), Thresholds())
+    finder = parse(str(tmp_path), "triplets.objects")
     assert len(finder.segment(list(images))) == 3

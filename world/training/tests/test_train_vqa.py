@@ -84,7 +84,7 @@ def test_the_trained_folder_answers_questions(asked_model):
     assert quality["vqa_gender"] * 8 == pytest.approx(round(quality["vqa_gender"] * 8))
     data = train_vqa.pool(3, 11)
     of, questions = [0, 0, 1, 2], train_vqa.questions()[:3] + train_vqa.questions()[-1:]
-    said = blip.load(f"vqa:{folder}", device="cpu").ask(list(data.images), of, questions)
+    said = blip.load(str(folder), device="cpu").ask(list(data.images), of, questions)
     # By transformers' own generation, one question at a time.
     model = BlipForQuestionAnswering.from_pretrained(folder).eval()
     processor = AutoProcessor.from_pretrained(folder)
