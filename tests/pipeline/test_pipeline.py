@@ -174,7 +174,8 @@ def test_paths_in_settings_do_not_depend_on_the_folder(tmp_path, monkeypatch):
 )
 def test_images_and_texts_are_compared_by_an_open_clip_model_among_the_judges(gender, extra_judges, judge, setting):
     p = Pipeline("owner/name", Settings(judging={"gender": gender, "extra_judges": extra_judges}))
-    assert (p.clip_judge, p.clip_setting, p.has_clip) == (judge, (setting,), bool(judge))
+    clip = p.clip_judge.name if p.clip_judge else ""
+    assert (clip, p.clip_setting, p.has_clip) == (judge, (setting,), bool(judge))
     if not judge:
         with pytest.raises(MissingInputError, match=r"neither judging\.gender nor judging\.extra_judges names"):
             p.text_embeddings(["a photo"])
