@@ -153,13 +153,13 @@ def _load_excel(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
     frame = pd.DataFrame([[*map(_cell_text, row), *[""] * (width - len(row))] for row in rows], dtype=str)
     # A column that was formatted once and is empty is none.
     frame = frame.loc[(frame != "").any(axis=1), (frame != "").any()]
-    header, dates = frame.iloc[0], {}
+    header, dates = list(frame.iloc[0]), dict[str, str]()
     for cell in itertools.chain.from_iterable(rows):
         if isinstance(cell.value, datetime.date):
             text = f"a date in cell {cell.coordinate} ({cell.value:%Y-%m-%d}), as Excel reads a name like 1-2"
             dates.setdefault(header[cell.column - 1], text)
-    frame = frame[1:].set_axis(list(header), axis=1).reset_index(drop=True)
-    return frame.loc[:, ~frame.columns.isin(list(dates))], dates
+    frame = frame[1:].set_axis(header, axis=1).reset_index(drop=True)
+    return frame.loc[:, [name not in dates for name in header]], dates
 
 
 def _sheets(path: Path) -> dict[str, list[list[Any]]]:

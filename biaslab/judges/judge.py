@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
@@ -95,7 +95,7 @@ class Judge:
     needs_faces: bool = True
     """Whether a person's face has to be detected first."""
     needs_images: ClassVar[bool] = True
-    """False for annotators and files, who have seen the images already; these are not probed."""
+    """False for annotations and other files: they are not probed, and images are not read for them."""
     classifier: Any = None
     """The zero-shot model that also compares people with the phrases of a prompt, for judges that have one."""
     is_charged: ClassVar[bool] = False
@@ -117,6 +117,11 @@ class Judge:
     def argument(self) -> str:
         """The name without its prefix, such as a file or the model of an endpoint."""
         return self.name.removeprefix(self.prefix)
+
+    @property
+    def path(self) -> Path:
+        """The name without its prefix as the path of a file."""
+        return Path(self.argument).expanduser()
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -190,7 +195,7 @@ class HubJudge(Judge):
 
 
 class PinnedJudge(Judge):
-    """A judge whose network is one of :mod:`biaslab.judges.pinned`, whose name is its prefix."""
+    """A judge by a network of :mod:`biaslab.judges.pinned`; its name is its prefix."""
 
     def files(self) -> list[Located]:
         """Return the file of the network; errors as of :func:`biaslab.judges.pinned.look_up`."""
@@ -206,12 +211,8 @@ class FileJudge(Judge):
 
     where: ClassVar[str] = ""
     """Where the file is published, for errors."""
-    is_available = Path.is_file
-
-    @property
-    def path(self) -> Path:
-        """The path of the file."""
-        return Path(self.argument).expanduser()
+    is_available: ClassVar[Callable[[Path], bool]] = Path.is_file
+    """Whether a path is of the right kind."""
 
     def files(self) -> list[Located]:
         """Return nothing, as the file is not downloaded. Raises ParameterError where it is missing."""

@@ -668,7 +668,7 @@ class Stages:
         there are no images. UnknownNameError: There is no such kind.
         """
         source = self.images(images).source if isinstance(images, str) else images
-        judge = judge or self.check_judge(*self.clip_setting, source, self._require_clip())
+        judge = judge or self.check_judge(*self.clip_setting, source, self.require_clip())
         return self.run(similarity.embed_images, source, image_ids, judge)
 
     def text_embeddings(self, texts: Iterable[str]) -> np.ndarray:
@@ -676,9 +676,10 @@ class Stages:
 
         Raises MissingInputError: No judge of gender is an open_clip model.
         """
-        return self._require_clip().classifier.text_embeddings(list(texts))
+        return self.require_clip().classifier.text_embeddings(list(texts))
 
-    def _require_clip(self) -> Judge:
+    def require_clip(self) -> Judge:
+        """Return :attr:`clip_judge`; MissingInputError where there is none."""
         if self.clip_judge is None:
             raise MissingInputError(
                 "Similarity takes an open_clip model, which neither judging.gender nor judging.extra_judges names."

@@ -19,7 +19,7 @@ def ratings(pipeline: Pipeline) -> pd.DataFrame:
     file = pipeline.settings.judging.annotations
     if not file:
         return tables.make_table([], "precision_ratings")
-    frame = annotated.read(file, annotated.LABELS | dict.fromkeys(ATTRIBUTES, annotated.YES_NO))
+    frame = annotated.read(file, {**annotated.LABELS, **dict.fromkeys(ATTRIBUTES, annotated.YES_NO)})
     # Estimates are of perceived gender and of attributes, whose answers are yes and no.
     frame = frame[(frame["question"] == "") | frame["label"].isin(("", *annotated.YES_NO))]
     rated = annotated.votes(frame, ["model", "source", "image_id", "position", "question"])

@@ -573,7 +573,7 @@ def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
             row(captions, f"bias_at_{k}", retrieval_bias(similarity, female, k), -1, 1)
             row(captions, f"recall_at_{k}", 100 * recall_at(similarity, k), 0, 100)
         row(captions, "bias_at_all", 1 - 2 * female, -1, 1)
-    about = {"judge": pipeline.clip_judge.name, "reason": f"{len(table)} captioned images"}
+    about = {"judge": pipeline.require_clip().name, "reason": f"{len(table)} captioned images"}
     return tables.make_table([judge_rows | about for judge_rows in rows], "dalleval_gender_judges")
 
 
