@@ -35,3 +35,18 @@ class AnnotationJudge(FileJudge):
         columns = (rows[name] for name in ("gender", "status", "reason"))
         each = zip(*columns, strict=True)
         return [Answer(gender=gender, status=status, reason=reason) for gender, status, reason in each]
+
+
+class AnnotationTones(AnnotationJudge):
+    """The skin tone that most annotators of a person name, by the question ``skin tone``."""
+
+    task = "tones"
+
+    def tones(self, people: People) -> list[tuple[float, str]]:
+        """Return the tone of each person (Monk scale, 1 to 10, or NaN) and a reason; raises as :meth:`answers`."""
+        person = ["image_id", "position"]
+        labels = {annotated.TONES: annotated.LABELS[annotated.TONES]}
+        frame = annotated.read(self.path, labels, people=people.table)
+        votes = people.table[person].merge(annotated.votes(frame, person), "left", on=person)["label"]
+        votes = votes.astype(object).fillna("unannotated")
+        return [(float(vote), "") if vote.isdecimal() else (float("nan"), vote) for vote in votes]

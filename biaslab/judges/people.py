@@ -102,8 +102,8 @@ def judge_people(
     sizes = (people[name].astype(float) for name in (*BOX, "image_width", "image_height"))
     too_small = (people["status"] == "") & ~large_enough(*sizes, criteria.min_face_size, people["people"])
     too_small &= judge.needs_faces
-    asked = people[(people["status"] == "") & ~(too_small & judge.is_charged)]
-    answers = _ask(images, asked, judge, cache, progress).set_index(["image_id", "position"])
+    included = people[(people["status"] == "") & ~(too_small & judge.is_charged)]
+    answers = _ask(images, included, judge, cache, progress).set_index(["image_id", "position"])
     answers = answers.reindex(pd.MultiIndex.from_frame(people[["image_id", "position"]])).reset_index(drop=True)
     return _finish(people, answers, too_small, criteria.threshold)
 

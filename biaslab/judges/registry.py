@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from biaslab.errors import ParameterError
 from biaslab.hub import registry as hub
 from biaslab.judges import faces, segmentation, skin_tone
-from biaslab.judges.annotations import AnnotationJudge
+from biaslab.judges.annotations import AnnotationJudge, AnnotationTones
 from biaslab.judges.dlib_gender import DlibJudge
 from biaslab.judges.fairface import FairFaceJudge
 from biaslab.judges.features import FeaturesJudge
@@ -45,7 +45,7 @@ GENDER = _by_prefix(
     ClipJudge,
 )
 FACES = _by_prefix(faces.WholeImage, faces.YuNetFaces, faces.MediaPipeFaces, faces.HubFaces)
-TONES = _by_prefix(skin_tone.PixelTones, skin_tone.NoTones, VisionJudge, PluginTones)
+TONES = _by_prefix(skin_tone.PixelTones, skin_tone.NoTones, VisionJudge, PluginTones, AnnotationTones)
 QUESTIONS = _by_prefix(VisionJudge, VqaJudge)
 OBJECTS = _by_prefix(segmentation.GroundTruthObjects, segmentation.GroundedJudge) | {"": segmentation.instance_judge}
 

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, model_validator
 
 from biaslab.endpoints.settings import Url, Variable
 from biaslab.errors import ParameterError
-from biaslab.judges.judge_labels import DTYPES, GENDER_TEXTS
+from biaslab.judges.judge_labels import DTYPES, GENDER_TEXTS, NOT_READ, PIXELS
 from biaslab.schema import old_names
 from biaslab.schema.groups import Folder, Group, Integer, NameOrPath, Place, Texts, field
 
@@ -60,9 +60,10 @@ class JudgeSettings(Group):
         "File, or folder of files, with human annotations of a subset of the images. Estimates then combine "
         "classifier labels and annotations (prediction-powered inference).",
     )
-    skin_tone: str = field(
+    skin_tone: Annotated[str, Place(words=(PIXELS, NOT_READ))] = field(
         "",
-        "Skin-tone estimator: `pixels` (color of the face), `none`, `endpoint:NAME` or `plugin:NAME`. Empty is "
+        "Skin-tone estimator: `pixels` (color of the face), `none`, `endpoint:NAME`, `annotations:FILE` (answers to "
+        "the question `skin tone`) or `plugin:NAME`. Empty is "
         "`pixels` for drawings and `none` for photographs, where `pixels` labels most light skin medium.",
     )
     questions_file: Folder = field(

@@ -207,7 +207,7 @@ class PixelTones(Judge):
 
 
 class NoTones(Judge):
-    """No skin tones."""
+    """No skin tones, so that each person has the reason ``not read``."""
 
     prefix, domain, needs_faces, needs_images = NOT_READ, hub.ANY, False, False
 
@@ -235,9 +235,11 @@ def judge_skin_tones(
     Raises InputError where an image is not in the source's table, else as ``tones`` of the judge.
     """
     rows = people.reset_index(drop=True)
-    if rows.empty or not judge.needs_images:
-        tones = _unread(len(rows), "not read")
-    else:
+    tones = _unread(len(rows), "not read")
+    if len(rows) and not judge.needs_images and hasattr(judge, "tones"):
+        people = rows.assign(position=rows.get("position", 1))
+        tones[["tone", "reason"]] = judge.tones(People(people))
+    elif len(rows) and judge.needs_images:
         tones = _read_tones(images, rows, judge, cache, progress)
     names = [c for c in ("image_id", "position") if c in people]
     called = TONE_BY_PIXELS if isinstance(judge, PixelTones) else judge.name

@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 # Settings that may be paths; and, in groups or by themselves, those that say what is read beside the model.
 PLACES = groups.places(Settings)
 _READ = (".".join(name.split(".")[:2]) for name in PLACES if not name.startswith("compute."))
-_MORE = ("captions.max_captions", "captions.columns", "captions.synthetic_bias", "judging.skin_tone")
+_MORE = ("captions.max_captions", "captions.columns", "captions.synthetic_bias")
 INPUTS = tuple(dict.fromkeys((*_READ, *_MORE)))
 # On what prompts measured tables rest, as they declare it; `nouns` are triplets whose nouns are looked for.
 PROMPTS = ("captions", "people", "scenes", "captioned", "triplets", "nouns")

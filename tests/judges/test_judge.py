@@ -16,6 +16,7 @@ from biaslab.judges.judge import JudgeOptions
 from biaslab.judges.people import count_statuses, judge_arrays, judge_people
 from biaslab.judges.registry import parse
 from biaslab.judges.settings import JudgeSettings
+from biaslab.judges.skin_tone import judge_skin_tones
 
 
 @pytest.fixture
@@ -108,11 +109,11 @@ def test_settings_refuse_what_cannot_be():
 
 
 def test_parse_skin_tone_judge_unknown_name_lists_allowed():
-    for name in ("pixel", "annotations:tones.csv"):
-        message = rf"judging.skin_tone is '{name}', but no judge .*'pixels', 'none', endpoint:NAME, plugin:NAME"
-        with pytest.raises(ParameterError, match=message):
+    allowed = "'pixels', 'none', endpoint:NAME, plugin:NAME, annotations:NAME"
+    for name in ("pixel", "vqa:owner/name"):
+        with pytest.raises(ParameterError, match=rf"judging.skin_tone is '{name}', but no judge .*{allowed}"):
             parse(name, "judging.skin_tone")
-    for name in ("pixels", "none", "plugin:anything"):
+    for name in ("pixels", "none", "plugin:anything", "annotations:tones.csv"):
         assert parse(name, "judging.skin_tone").name == name
 
 
@@ -136,6 +137,20 @@ def test_raters_as_the_judge(tmp_path):
     assert list(found["reason"]) == ["", "", "unsure", "tie", "", "", "not in the file"]
     counts = count_statuses(found.assign(prompt="1"), ["prompt"]).set_index("status")["n"]
     assert counts["unannotated"] == 2 and counts["uncertain"] == 2 and counts["judged"] == 3
+
+
+def test_skin_tones_of_annotators_are_those_that_most_name(tmp_path):
+    path = tmp_path / "tones.csv"
+    rows = ["a,1,ana,7", "a,1,ben,7", "a,1,cid,2", "a,2,ana,1", "a,2,ben,3", "b,1,ana,unsure", "c,1,ana,10"]
+    texts = [row.replace(",", ",skin tone,", 1) for row in rows]
+    path.write_text("\n".join(["image_id,question,position,annotator,label", *texts, "c,,1,ana,female"]) + "\n")
+    people = pd.DataFrame({"image_id": list("aabcd"), "position": [1, 2, 1, 1, 1]})
+    images = ArrayImages([np.zeros((4, 4, 3), np.uint8)] * 4, list("abcd"))
+    judge = parse(f"annotations:{path}", "judging.skin_tone")
+    tones = judge_skin_tones(images, people, judge, cache=ResultCache(tmp_path / "cache"))
+    np.testing.assert_array_equal(tones["tone"].astype(float), [7, np.nan, np.nan, 10, np.nan])
+    assert tones["reason"].tolist() == ["", "tie", "unsure", "", "unannotated"]
+    assert set(tones["judge"]) == {judge.name}
 
 
 def test_ratings_of_a_folder_are_told_apart_by_names_and_contents(tmp_path):
