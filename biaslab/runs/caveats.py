@@ -25,7 +25,7 @@ LIMITS = (
     "which differences are harmful, and to whom.",
 )
 # The settings that name the judges of people.
-_JUDGES = ("judging.faces", "judging.gender", "judging.extra_judges", "judging.skin_tone")
+_JUDGES = ("judging.faces", "judging.gender", "judging.extra_judges", "judging.skin_tone", "dalleval.vqa")
 
 
 def limits_of_run(
@@ -89,8 +89,8 @@ def _of_settings(settings: pd.DataFrame) -> list[str]:
     described = [*genders, *([] if any(judge.is_charged for judge in genders) else faces)]
     judged = [registry.describe(judge.name, "limits", judge.kind) for judge in described]
     genders = [*genders, *judges["judging.extra_judges"]]
-    faces = faces if any(judge.needs_images for judge in genders) else []
-    roles = {"faces": faces, "gender": genders, "skin_tone": judges["judging.skin_tone"]}
+    faces = faces if any(judge.needs_faces for judge in genders) else []
+    roles = {"faces": faces, "gender": [*genders, *judges["dalleval.vqa"]], "skin_tone": judges["judging.skin_tone"]}
     erred = [photographs.describe_error(role, judge.name) for role, named in roles.items() for judge in named]
     return list(dict.fromkeys(filter(None, [*made, *judged, *erred])))
 
