@@ -161,7 +161,7 @@ def annotator_agreement(
             estimate = statistic(ratings.to_numpy(object), used, **draws)
             if len(annotations.annotators) > ratings.shape[1]:  # The columns are not annotators.
                 estimate = estimate._replace(n_annotators=len(annotations.annotators))
-        rows.append([name, labels, *estimate])
+        rows.append([name, labels, *estimate[:6]])
     return tables.make_table(rows, "ratings_agreement")
 
 
