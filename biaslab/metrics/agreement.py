@@ -78,6 +78,7 @@ def fleiss_kappa(
     there. ``clusters``, shape (items,), are resampled with all of their items, such as images with their people. Other
     arguments and NaN cases as there. Raises InputError: As :func:`krippendorff_alpha`.
     """
+    ratings, clusters = align((0,), ratings=ratings, clusters=clusters)
     counts, n_annotators = _rated(ratings, labels)
     columns = np.shape(ratings)[1]
     complete = (counts.sum(axis=1) == columns) & (columns >= 2)
@@ -116,7 +117,7 @@ def cohen_kappa(
     one of the annotators uses a single label. Other arguments as in :func:`fleiss_kappa`. Raises InputError: As
     :func:`krippendorff_alpha`, or shapes differ.
     """
-    a, b = align(a=a, b=b)
+    a, b, clusters = align(a=a, b=b, clusters=clusters)
     first, second = _codes(a, labels, ndim=1), _codes(b, labels, ndim=1)
     if first.shape != second.shape:
         raise InputError(f"a {first.shape} and b {second.shape} must label the same items.")

@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 import tiny_checkpoints
 import tiny_repositories as tiny
-from biaslab.judges.judge_names import WHOLE_IMAGE
 from fake_endpoint import FakeEndpoint, drawn
 from huggingface_hub import constants
 from PIL import Image
@@ -22,6 +21,7 @@ from biaslab.errors import ParameterError
 from biaslab.execution import kernels, processor
 from biaslab.generation import loading
 from biaslab.hub import huggingface as hub_names
+from biaslab.judges.judge_names import WHOLE_IMAGE
 from biaslab.pipeline import Pipeline, Settings, preflight, probes
 from biaslab.pipeline.probes import Trial
 from biaslab.pipeline.requirements import ModelUse

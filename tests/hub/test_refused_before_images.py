@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import pytest
 import tiny_repositories as tiny
-from biaslab.judges.judge_names import WHOLE_IMAGE
 
 from biaslab.errors import BiaslabError
+from biaslab.judges.judge_names import WHOLE_IMAGE
 from biaslab.runs import audit, jobs, params, runner
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from array_images import ArrayImages
-from biaslab.judges.judge_names import files_digest
 
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.hub.image_sources import UnreadableImage
 from biaslab.judges import grounded_sam, lookup, segmentation, segmenters
+from biaslab.judges.judge_names import files_digest
 from biaslab.judges.segmenters import Instance
 from biaslab.judges.settings import Thresholds
 from biaslab.metrics.instances import BOX, COLUMNS, encode, masks

@@ -72,7 +72,7 @@ def test_ratings_may_be_a_frame_with_pandas_missing_values():
     expected = krippendorff_alpha(frame.to_numpy(dtype=object), seed=0, replicates=50)
     for ratings in (frame, frame.astype("string"), frame.astype("category")):
         result = krippendorff_alpha(ratings, seed=0, replicates=50)
-        assert result == expected
+        assert result[:6] == expected[:6]
     assert expected.n_items == 3
 
 
@@ -145,7 +145,7 @@ def test_one_label_is_nan_with_a_reason():
     for measure in (krippendorff_alpha, fleiss_kappa):
         result = measure(ratings, seed=0)
         assert np.isnan(result[:3]).all()
-        assert result[3:] == (10, 3, "all ratings are one label: male")
+        assert result[3:6] == (10, 3, "all ratings are one label: male")
     # not corrected for chance: full agreement, which no resample can vary
     result = percent_agreement(ratings, seed=0)
     assert result.value == 100

@@ -123,7 +123,7 @@ CALLS = {
 }
 # What is no pair of columns with a value for each unit, and why.
 OTHERS = {
-    agreement.percentile_interval: "takes replicates",
+    agreement.fleiss_kappa: "takes a table of labels",
     checks.mean_where: "takes arrays that functions here have made",
     resampling.small_sample_bias: "takes arrays that functions here have made",
     resampling.cross: "takes matrices",

@@ -77,8 +77,9 @@ def judge_agreement(
 
     It is of the people behind each headline over all groups, each person once: the percentage of equal labels
     (Wilson's interval) and Cohen's kappa (a bootstrap of ``replicates`` from ``seed``), both with the image as the
-    unit, among people whom both label female or male. Subsets are everybody, sources of images, groups (where there are at
-    most :data:`MAX_GROUPS`), and people by the reference judge's label. ``confidence`` is that of intervals, 0–1.
+    unit, among people whom both label female or male. Subsets are everybody, sources of images, groups (where there
+    are at most :data:`MAX_GROUPS`), and people by the reference judge's label. ``confidence`` is that of intervals,
+    0–1.
     """
     draws: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
     first, rows = {_key(one): one for one in headlines if one.group == MEAN}, []

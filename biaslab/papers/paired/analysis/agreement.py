@@ -106,7 +106,7 @@ def _cells(table: pd.DataFrame, given: dict, work: Callable, options: dict[str, 
 
 def _cohen(cell: pd.DataFrame, options: dict[str, Any]) -> tuple[agreement.AgreementEstimate, int]:
     """Return the kappa of two labels of each person, and the number of annotators."""
-    images = cell["image_id"].to_numpy()
+    images = cell["image_id"]
     return agreement.cohen_kappa(cell["said"], cell["said_known"], GENDERS, clusters=images, **options), 2
 
 
