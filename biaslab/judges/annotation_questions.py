@@ -5,7 +5,7 @@ Sources: paired paper, Table 6; DALL-Eval paper, section 5.2, Table 3 and append
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any

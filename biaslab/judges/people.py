@@ -108,34 +108,6 @@ def judge_people(
     return _finish(people, answers, too_small, criteria.threshold)
 
 
-def judge_arrays(
-    image_ids: Sequence[str],
-    images: Sequence[np.ndarray | UnreadableImage],
-    judge: Judge,
-    detector: Judge | None = None,
-    phrases: Sequence[Sequence[str]] | None = None,
-) -> pd.DataFrame:
-    """Judge the people of images in memory, as :func:`judge_people`: by default one person per image.
-
-    ``phrases`` are each image's people from left to right.
-    """
-    phrases = phrases or [["person"]] * len(images)
-    rows = [(i, at + 1, text) for i, texts in zip(image_ids, phrases, strict=True) for at, text in enumerate(texts)]
-    people = _with_counts(pd.DataFrame(rows, columns=["image_id", "position", "phrase"]))
-    opened = [open_image(i, image) for i, image in zip(image_ids, images, strict=True)]
-    if judge.needs_faces:
-        opened = _detect(image_ids, images, detector)
-    people = _place(people, frame(opened, _FACES), with_faces=judge.needs_faces)
-    criteria = judge.options.judging
-    sizes = (people[name].astype(float) for name in (*BOX, "image_width", "image_height"))
-    too_small = (people["status"] == "") & ~large_enough(*sizes, criteria.min_face_size, people["people"])
-    pixels = dict(zip(image_ids, images, strict=True))
-    answers = frame(_answer(_units(people[people["status"] == ""]), pixels, judge, "photographs"), _ANSWERED)
-    keys = ["image_id", "position"]
-    answers = answers.set_index(keys).reindex(pd.MultiIndex.from_frame(people[keys])).reset_index(drop=True)
-    return _finish(people, answers, too_small & judge.needs_faces, criteria.threshold)
-
-
 def locate_people(
     images: ImageSource,
     requested: pd.DataFrame,
@@ -233,15 +205,14 @@ def _with_counts(requested: pd.DataFrame) -> pd.DataFrame:
     return people.assign(people=people.groupby("image_id")["position"].transform("max"))
 
 
-def _place(people: pd.DataFrame, faces: pd.DataFrame, *, with_faces: bool = True) -> pd.DataFrame:
+def _place(people: pd.DataFrame, faces: pd.DataFrame) -> pd.DataFrame:
     """Return people with the face of each: faces count from left to right."""
     by_image = {row["image_id"]: row for row in faces.to_dict("records")}
     rows = []
     for image_id, position, n in zip(people["image_id"], people["position"], people["people"], strict=True):
         image = by_image[image_id]
         row = {name: image[name] for name in _LOCATED if name in image} | {"landmarks": [], "part": None}
-        row["boxes"] = image["boxes"] if with_faces else []
-        if not row["status"] and with_faces:
+        if not row["status"]:
             boxes = np.reshape(image["boxes"], (-1, 4))
             landmarks = json.loads(image["landmarks"])
             standing = [Face(*box, 1.0, tuple(map(tuple, at))) for box, at in zip(boxes, landmarks, strict=True)]
