@@ -42,7 +42,7 @@ class AnnotatedImages:
     shares: pd.DataFrame
     """Model (empty: of all), occupation, source, prompt, n_images, images by :data:`OUTCOMES` (NaN for counted shares),
     n, percent_female."""
-    notes: pd.DataFrame  # What the file contains, how it was understood and what was left out: item, n, detail.
+    notes: pd.DataFrame  # Table ``ratings_input``: what was read, how it was understood and what was left out.
 
     @property
     def percent_female(self) -> pd.DataFrame:

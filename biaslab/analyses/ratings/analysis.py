@@ -97,11 +97,6 @@ RULES: dict[str, tuple[str, str, Callable]] = {
 # -- tables ----------------------------------------------------------------------------------------------
 
 
-def contents(annotations: AnnotatedImages) -> pd.DataFrame:
-    """Return what was read, how it was understood and what was left out, as ``ratings_input``."""
-    return tables.make_table(annotations.notes, "ratings_input")
-
-
 def outcomes(annotations: AnnotatedImages, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return the outcomes of the vote and the shares with Wilson intervals, as ``ratings_outcomes``."""
     return with_limits(annotations.outcomes.rename(columns={OTHER: "neither"}), "ratings_outcomes", confidence)

@@ -280,7 +280,7 @@ def with_questions() -> pd.DataFrame:
 
 
 def test_a_file_without_perceived_gender_is_refused_with_what_reads_it(read):
-    with pytest.raises(InputError, match="no annotation of perceived gender.*question_shares"):
+    with pytest.raises(InputError, match=r"no annotation of perceived gender.*question_shares"):
         read(with_questions().query("question == 'hat'"))
 
 
