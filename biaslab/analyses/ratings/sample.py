@@ -102,7 +102,7 @@ def simulate(
         raise ParameterError(f"error is {error!r}, unsure {unsure!r}; both are 0 to 1, and so is their sum.")
     shows = sampled["image_id"].map(truth.to_dict()).fillna("")
     other = shows.replace({"female": "male", "male": "female"})
-    items = {"position": 1, "question": "", "model": "", "probability": np.nan}
+    items: dict[str, Any] = {"position": 1, "question": "", "model": "", "probability": np.nan}
     rows = sampled.assign(**{name: value for name, value in items.items() if name not in sampled})
     rows["image_id"], frames = rows["image_id"].map(normalize), []
     for k, chance in enumerate(np.random.default_rng(seed).random((annotators, len(sampled)))):
@@ -146,7 +146,8 @@ def collect(
             table = table[table["model"].isin(["", model])]
         by = format_count(len(annotated.annotators(table)), "annotator", "annotators")
         return CollectedAnnotations(table, "annotations", f"Annotations come from {Path(file).name}: {by}.")
-    known = 0 if truth is None else sampled["image_id"].isin(truth.index).sum()
+    truth = pd.Series(dtype=object) if truth is None else truth
+    known = sampled["image_id"].isin(truth.index).sum()
     if not known or not simulated:
         none = f"No annotations yet: the sample has {len(sampled)} images to annotate."
         return CollectedAnnotations(pd.DataFrame(columns=list(annotated.COLUMNS)), "annotations", none)
