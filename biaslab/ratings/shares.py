@@ -104,9 +104,10 @@ def _annotated(path: Path) -> AnnotatedImages:
             "without a question. biaslab.analyses.ratings.question_shares summarizes the answers to other questions."
         )
     images = annotated.votes(frame)
-    shares = percent_female(images, images["label"] == "female", images["label"] == "male")
-    each = pd.get_dummies(pd.Categorical(images["label"], OUTCOMES), dtype=int).assign(n_images=1)
-    each = each.groupby([images[name] for name in _CELL[:3]]).sum().reset_index()
+    counts = pd.get_dummies(pd.Categorical(images["label"], OUTCOMES), dtype=int).assign(n_images=1)
+    counts = counts.groupby([images[name] for name in _CELL[:3]]).sum().reset_index()
+    decided = counts["female"] + counts["male"]
+    percent = 100 * counts["female"] / decided.where(decided > 0)
     labels, n = frame["label"][given].value_counts(), images["label"].value_counts().reindex(OUTCOMES, fill_value=0)
     empty = sorted(set(frame["annotator"]) - {"", *names})
     few = len(names) <= MOST_COLUMNS
@@ -128,19 +129,8 @@ def _annotated(path: Path) -> AnnotatedImages:
         ("images left out: tie", n["tie"], "no rating has more than the others"),
         ("images left out: unannotated", n["unannotated"], ""),
     ]
-    return AnnotatedImages(frame, images, shares.merge(each, on=_CELL[:3]), pd.DataFrame(notes))
-
-
-def percent_female(images: pd.DataFrame, female: np.ndarray | pd.Series, male: np.ndarray | pd.Series) -> pd.DataFrame:
-    """Return the share of female among decided images by model, occupation and source.
-
-    ``female`` and ``male`` say how much each row of ``images`` counts as either, (images,), 0 to 1. ``n`` is the sum of
-    both, the share NaN where it is 0.
-    """
-    weighed = images[_CELL[:3]].assign(female=np.asarray(female), n=np.add(female, male))
-    summed = weighed.groupby(_CELL[:3], as_index=False).sum()
-    percent = 100 * summed.pop("female") / summed["n"].where(summed["n"] > 0)
-    return summed.assign(percent_female=percent, prompt="annotations")
+    shares = counts.assign(prompt="annotations", n=decided, percent_female=percent)
+    return AnnotatedImages(frame, images, shares, pd.DataFrame(notes))
 
 
 def for_each_model(shares: pd.DataFrame) -> pd.DataFrame:

@@ -22,7 +22,7 @@ from biaslab.papers.answers import Answer, read
 from biaslab.papers.paradox.analysis.amplification import amplification, is_significant, overall
 from biaslab.papers.paradox.analysis.groups import with_limits
 from biaslab.ratings.annotations import GENDER_LABELS, OTHER, SOURCES, annotators, label_matrix
-from biaslab.ratings.shares import UNNAMED, AnnotatedImages, for_each_model, percent_female
+from biaslab.ratings.shares import UNNAMED, AnnotatedImages, for_each_model
 from biaslab.schema import tables
 from biaslab.schema.formatting import format_count
 
@@ -185,7 +185,11 @@ def sensitivity(
 
 def _amplified(images: pd.DataFrame, weights: Weights, draws: dict) -> pd.DataFrame:
     """Return amplification of weighed images, computed as in table ``paradox_amplification``."""
-    shares = for_each_model(percent_female(images, *weights))
+    female, male = weights
+    keys = ["model", "occupation", "source"]
+    counted = images[keys].assign(female=female, n=female + male).groupby(keys, as_index=False).sum()
+    percent = 100 * counted["female"] / counted["n"].where(counted["n"] > 0)
+    shares = for_each_model(counted.assign(prompt="annotations", percent_female=percent))
     n_images = shares.groupby("model")["n"].sum()
     frame = amplification(shares, **draws)
     # Models of which no image counts have rows without a value, but for those without one of the sources.
