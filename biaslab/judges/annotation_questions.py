@@ -5,7 +5,7 @@ Sources: paired paper, Table 6; DALL-Eval paper, section 5.2, Table 3 and append
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -96,15 +96,13 @@ def ask(people: pd.DataFrame, questions: Sequence[Question]) -> pd.DataFrame:
                 f"The question {one.name!r} applies to none of these images, of which it needs: {needs}. Choose other "
                 "images with --paper or --subset, or other questions with --questions."
             )
-        frames.append(rows.assign(words=[_words(one, row) for row in rows.to_dict("records")]))
+        rows["place"] = [place(k, n) if of_person else "" for k, n in zip(rows["position"], rows["n"], strict=True)]
+        rows["words"] = [fill(one.question, {**row, "text": row["prompt"]}) for row in rows.to_dict("records")]
+        if "place" not in one.placeholders:
+            about = "About the person" + rows["place"].str.rstrip(",") + ": "
+            rows["words"] = about.where(rows["place"] != "", "") + rows["words"]
+        frames.append(rows)
     return pd.concat(frames).sort_values("picture", kind="stable", ignore_index=True)
-
-
-def _words(one: Question, row: Mapping[str, Any]) -> str:
-    where = place(row["position"], row["n"]) if one.of == PERSON else ""
-    words = fill(one.question, {**row, "place": where, "text": row["prompt"]})
-    is_placed = not where or "place" in one.placeholders
-    return words if is_placed else f"About the person{where.rstrip(',')}: {words}"
 
 
 def describe(one: Question) -> dict[str, Any]:

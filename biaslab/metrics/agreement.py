@@ -37,6 +37,7 @@ class AgreementEstimate(NamedTuple):
     n_items: int  # items the value rests on
     n_annotators: float  # annotators with at least one rating among the labels; NaN where nobody says how many
     reason: str  # why the value or the limits are NaN; "" otherwise
+    resamples: np.ndarray  # the values of the resamples, (replicates,); NaN where undefined; none without a value
 
 
 def krippendorff_alpha(
@@ -63,18 +64,27 @@ def krippendorff_alpha(
 
 
 def fleiss_kappa(
-    ratings: ArrayLike, labels: Sequence[str] = LABELS, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
+    ratings: ArrayLike,
+    labels: Sequence[str] = LABELS,
+    *,
+    seed: int | np.random.Generator,
+    replicates: int = 2_000,
+    confidence: float = 0.95,
+    clusters: ArrayLike | None = None,
 ) -> AgreementEstimate:
     """Return Fleiss' kappa over the complete items: those that every annotator gave one of the labels.
 
     Setting labels aside (``labels=("female", "male")``) so keeps the easier items: prefer :func:`krippendorff_alpha`
-    there. Arguments and NaN cases as there. Raises InputError: As :func:`krippendorff_alpha`.
+    there. ``clusters``, shape (items,), are resampled with all of their items, such as images with their people. Other
+    arguments and NaN cases as there. Raises InputError: As :func:`krippendorff_alpha`.
     """
+    ratings, clusters = align((0,), ratings=ratings, clusters=clusters)
     counts, n_annotators = _rated(ratings, labels)
     columns = np.shape(ratings)[1]
-    counts = counts[counts.sum(axis=1) == columns] if columns >= 2 else counts[:0]
-    reason = _without_value(counts, labels, "a label by each of two or more annotators")
-    return _estimate(fleiss, counts, n_annotators, reason, seed, replicates, confidence)
+    complete = (counts.sum(axis=1) == columns) & (columns >= 2)
+    reason = _without_value(counts[complete], labels, "a label by each of two or more annotators")
+    clusters = None if clusters is None else np.asarray(clusters)[complete]
+    return _estimate(_fleiss, counts[complete], n_annotators, reason, seed, replicates, confidence, clusters)
 
 
 def percent_agreement(
@@ -96,28 +106,31 @@ def cohen_kappa(
     b: ArrayLike,
     labels: Sequence[str] = LABELS,
     *,
-    seed: int,
+    seed: int | np.random.Generator,
     replicates: int = 2_000,
     confidence: float = 0.95,
+    clusters: ArrayLike | None = None,
 ) -> AgreementEstimate:
     """Return Cohen's kappa of two annotators, over the items that both gave one of the labels.
 
     ``a`` and ``b`` are the two annotators' labels, shape (items,). NaN with a reason where no item has both ratings, or
-    one of the annotators uses a single label. Other arguments as in :func:`krippendorff_alpha`. Raises InputError: As
+    one of the annotators uses a single label. Other arguments as in :func:`fleiss_kappa`. Raises InputError: As
     :func:`krippendorff_alpha`, or shapes differ.
     """
-    a, b = align(a=a, b=b)
+    a, b, clusters = align(a=a, b=b, clusters=clusters)
     first, second = _codes(a, labels, ndim=1), _codes(b, labels, ndim=1)
     if first.shape != second.shape:
         raise InputError(f"a {first.shape} and b {second.shape} must label the same items.")
     both = np.stack([first, second], axis=1)
     n_annotators = int((both >= 0).any(axis=0).sum())
-    pairs = both[(both >= 0).all(axis=1)]
+    labelled = (both >= 0).all(axis=1)
+    pairs = both[labelled]
     reason = "" if len(pairs) else "no item has a label by both annotators"
     for name, codes in zip("ab", pairs.T, strict=True):
         if not reason and (codes == codes[0]).all():
             reason = f"annotator {name} uses one label only: {labels[codes[0]]}"
-    return _estimate(cohen, pairs, n_annotators, reason, seed, replicates, confidence)
+    clusters = None if clusters is None else np.asarray(clusters)[labelled]
+    return _estimate(_cohen, pairs, n_annotators, reason, seed, replicates, confidence, clusters)
 
 
 def _codes(ratings: ArrayLike, labels: Sequence[str], ndim: int) -> np.ndarray:
@@ -171,8 +184,7 @@ def _percent(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
     return 100 * (weights @ _pair_agreement(patterns)) / weights.sum(axis=-1)
 
 
-def fleiss(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
-    """Return Fleiss' kappa of ratings (patterns, labels), by weights (replicates, patterns): (replicates,)."""
+def _fleiss(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
     totals = (weights @ patterns).astype(float)
     agreed = weights @ _pair_agreement(patterns) / weights.sum(axis=-1)
     by_chance = (totals**2).sum(axis=-1) / totals.sum(axis=-1) ** 2
@@ -180,8 +192,7 @@ def fleiss(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
     return ratio(agreed - by_chance, np.where(one_label, 0.0, 1 - by_chance))
 
 
-def cohen(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
-    """Return Cohen's kappa of two annotators (patterns, 2), by weights (replicates, patterns): (replicates,)."""
+def _cohen(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
     labels = np.arange(patterns.max() + 1)
     n = weights.sum(axis=-1)
     first, second = (weights @ (patterns[:, [annotator]] == labels) / n[..., None] for annotator in (0, 1))
@@ -196,28 +207,39 @@ def _estimate(
     items: np.ndarray,
     n_annotators: int,
     reason: str,
-    seed: int,
+    seed: int | np.random.Generator,
     replicates: int,
     confidence: float,
+    clusters: np.ndarray | None = None,
 ) -> AgreementEstimate:
-    """Return a coefficient of ``items`` (items, columns), which are what is resampled, with its interval."""
+    """Return a coefficient of ``items`` (items, columns) with its interval: items, or ``clusters``, are resampled."""
     confidence, replicates = confidence_level(confidence), int(check_whole(replicates, "replicates", least=1))
     n = len(items)
     if reason:
-        return AgreementEstimate(np.nan, np.nan, np.nan, n, n_annotators, reason)
-    patterns, frequency = np.unique(items, axis=0, return_counts=True)
-    rng = np.random.default_rng(seed)
+        return AgreementEstimate(np.nan, np.nan, np.nan, n, n_annotators, reason, np.empty(0))
+    patterns, which, counts = np.unique(items, axis=0, return_inverse=True, return_counts=True)
+    frequency, kinds = counts, None
+    if clusters is not None:
+        by_cluster = pd.crosstab(pd.factorize(clusters)[0], which.reshape(-1)).to_numpy()
+        kinds, frequency = np.unique(by_cluster, axis=0, return_counts=True)
+    rng, total = np.random.default_rng(seed), frequency.sum()
     block = max(1, _BLOCK // len(patterns))
     sizes = [min(block, replicates - start) for start in range(0, replicates, block)]
-    values = np.concatenate([coefficient(rng.multinomial(n, frequency / n, size=size), patterns) for size in sizes])
-    values = values[~np.isnan(values)]
-    undefined = replicates - len(values)
-    low = high = np.nan
-    if undefined > _MOST_UNDEFINED * replicates:
-        reason = f"no interval: undefined in {undefined} of {replicates} resamples (one label only)"
-    elif np.ptp(values) < 1e-12:
-        reason = "no interval: all resamples give the same value"
-    else:
-        tail = (1 - confidence) / 2
-        low, high = (float(limit) for limit in np.quantile(values, [tail, 1 - tail]))
-    return AgreementEstimate(float(coefficient(frequency[None], patterns)[0]), low, high, n, n_annotators, reason)
+    drawn = (rng.multinomial(total, frequency / total, size=size) for size in sizes)
+    values = np.concatenate([coefficient(one if kinds is None else one @ kinds, patterns) for one in drawn])
+    value = float(coefficient(counts[None], patterns)[0])
+    low, high, reason = percentile_interval(values, confidence)
+    return AgreementEstimate(value, low, high, n, n_annotators, reason, values)
+
+
+def percentile_interval(resamples: np.ndarray, confidence: float = 0.95) -> tuple[float, float, str]:
+    """Return the limits of the percentile interval of ``resamples`` (replicates,), or NaN and why there are none."""
+    values = resamples[~np.isnan(resamples)]
+    undefined = len(resamples) - len(values)
+    if undefined > _MOST_UNDEFINED * len(resamples):
+        return np.nan, np.nan, f"no interval: undefined in {undefined} of {len(resamples)} resamples (one label only)"
+    if np.ptp(values) < 1e-12:
+        return np.nan, np.nan, "no interval: all resamples give the same value"
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(values, [tail, 1 - tail])
+    return float(low), float(high), ""

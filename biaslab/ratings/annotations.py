@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.errors import InputError, name_help
-from biaslab.io import cells
+from biaslab.io import cells, delimited
 from biaslab.io.plaintext import casefold_name, normalize
 from biaslab.metrics import agreement
 from biaslab.schema import old_names
@@ -69,6 +69,8 @@ _LABEL_NAMES = {
     "annotator": ("annotator_id", "rater_id", "worker", "worker_id", "workerid", "participant", "responseid"),
     "label": ("gender", "perceived_gender", "rating", "annotation", "sex", "answer.gender", "answer.label"),
 }
+MOST_COLUMNS = 30
+"""More annotators are a crowd, each with few of the images: a column for each would be mostly empty."""
 ITEM = ["image_id", "position", "question", "model", "source", "occupation"]
 """The columns that name an item: what one annotator labels once."""
 COLUMNS = (*ITEM, "annotator", "label", "probability")
@@ -346,6 +348,30 @@ def votes(frame: pd.DataFrame, by: Sequence[str] = ITEM) -> pd.DataFrame:
     label = np.where((number == most[:, None]).sum(axis=1) > 1, "tie", np.array(labels, object)[number.argmax(axis=1)])
     found = frame.groupby(by, sort=False, observed=True)["probability"].first().reset_index()
     return found.assign(label=np.where(most == 0, "unannotated", label), n_annotators=number.sum(axis=1))
+
+
+def annotators(frame: pd.DataFrame) -> list[str]:
+    """Return the annotators who labelled an item, in order of the file."""
+    labelled = set(frame["annotator"][frame["label"] != ""])
+    return [name for name in frame["annotator"].unique() if name in labelled]
+
+
+def label_matrix(frame: pd.DataFrame, items: pd.DataFrame) -> pd.DataFrame:
+    """Return labels of perceived gender of ``items`` (:data:`ITEM`), one row each, missing where not labelled.
+
+    There is a column for each annotator. With more than :data:`MOST_COLUMNS` of them the columns are an item's first,
+    second, … label. Raises InputError where the matrix has too many cells.
+    """
+    given, columns = frame[frame["label"] != ""], annotators(frame)
+    column = given["annotator"]
+    if len(columns) > MOST_COLUMNS:
+        number = given.groupby(ITEM, sort=False).cumcount() + 1
+        columns, column = [str(k + 1) for k in range(number.max())], number.astype(str)
+    if len(items) * len(columns) > delimited.MOST_CELLS:
+        raise InputError(f"{len(items)} images with {len(columns)} annotations each exceed the memory.")
+    wide = given.assign(column=column).pivot(index=ITEM, columns="column", values="label")
+    wide = wide.reindex(index=pd.MultiIndex.from_frame(items[ITEM]), columns=columns)
+    return wide.reset_index(drop=True).astype(pd.CategoricalDtype(list(GENDER_LABELS)))
 
 
 def weights(annotated: pd.DataFrame) -> np.ndarray | None:

@@ -15,16 +15,14 @@ import numpy as np
 import pandas as pd
 
 from biaslab.errors import InputError, unknown_name
-from biaslab.io import cells, delimited
+from biaslab.io import cells
 from biaslab.ratings import annotations as annotated
-from biaslab.ratings.annotations import GENDER_LABELS, ITEM, OTHER, SOURCES
+from biaslab.ratings.annotations import COLUMNS, GENDER_LABELS, MOST_COLUMNS, OTHER, SOURCES, annotators
 from biaslab.schema import old_names
 
 OUTCOMES = ("female", "male", OTHER, "tie", "unsure", "unannotated")
 UNNAMED = "unnamed"
 """The model's name where the file gives none."""
-MOST_COLUMNS = 30
-"""More annotators are a crowd, each with few of the images: a column for each would be mostly empty."""
 
 _COLUMNS = ("occupation", "source", "percent_female", "n")
 _OPTIONAL = ("model", "prompt")
@@ -39,36 +37,12 @@ _MOST_IMAGES = 1_000_000_000
 class AnnotatedImages:
     """Annotated images, or counted shares: one label per image, and shares by model, occupation and source."""
 
-    table: pd.DataFrame | None  # As of :func:`biaslab.ratings.annotations.read`; ``None`` for counted shares.
-    images: pd.DataFrame  # The vote on each image (:func:`biaslab.ratings.annotations.votes`); no rows for shares.
+    table: pd.DataFrame  # As of :func:`biaslab.ratings.annotations.read`; no rows for counted shares.
+    images: pd.DataFrame  # The vote on each image (:func:`biaslab.ratings.annotations.votes`).
     shares: pd.DataFrame
     """Model (empty: of all), occupation, source, prompt, n_images, images by :data:`OUTCOMES` (NaN for counted shares),
     n, percent_female."""
-    notes: pd.DataFrame  # What the file contains, how it was understood and what was left out: item, n, detail.
-
-    @property
-    def annotators(self) -> tuple[str, ...]:
-        """The annotators who labelled an image, in order of the file."""
-        if self.table is None:
-            return ()
-        labelled = set(self.table["annotator"][self.table["label"] != ""])
-        return tuple(name for name in self.table["annotator"].unique() if name in labelled)
-
-    def ratings(self) -> pd.DataFrame:
-        """Return labels of images, one row each: a column per annotator, missing where not labelled.
-
-        With more than :data:`MOST_COLUMNS` annotators the columns are an image's first, second, … label.
-        """
-        given = self.table[self.table["label"] != ""]
-        columns, column = list(self.annotators), given["annotator"]
-        if len(columns) > MOST_COLUMNS:
-            number = given.groupby(ITEM, sort=False).cumcount() + 1
-            columns, column = [str(k + 1) for k in range(number.max())], number.astype(str)
-        if len(self.images) * len(columns) > delimited.MOST_CELLS:
-            raise InputError(f"{len(self.images)} images with {len(columns)} annotations each exceed the memory.")
-        wide = given.assign(column=column).pivot(index=ITEM, columns="column", values="label")
-        wide = wide.reindex(index=pd.MultiIndex.from_frame(self.images[ITEM]), columns=columns)
-        return wide.reset_index(drop=True).astype(pd.CategoricalDtype(list(GENDER_LABELS)))
+    notes: pd.DataFrame  # Table ``ratings_input``: what was read, how it was understood and what was left out.
 
     @property
     def percent_female(self) -> pd.DataFrame:
@@ -95,7 +69,7 @@ class AnnotatedImages:
         if model == "all":
             return self
         parts = {name: getattr(self, name) for name in ("table", "images", "shares")}
-        parts = {name: table[table["model"].isin(["", model])] for name, table in parts.items() if table is not None}
+        parts = {name: table[table["model"].isin(["", model])] for name, table in parts.items()}
         return replace(self, **{name: table.reset_index(drop=True) for name, table in parts.items()})
 
 
@@ -110,42 +84,44 @@ def read(path: str | Path) -> AnnotatedImages:
     path = cells.file_path(path)
     table, left_out = cells.load(path, {*_COLUMNS, *_OPTIONAL})
     if not {"annotator", "label"} & {*table} and difflib.get_close_matches("percent_female", map(str, table)):
-        return _counted(table, left_out, path)
-    return _annotated(path)
-
-
-def read_images(path: str | Path) -> AnnotatedImages:
-    """Read annotations of images as :func:`read`, where counted shares are an InputError, too."""
-    found = read(path)
-    if found.table is None:
-        raise InputError(f"{path} contains shares; give annotations, one row per image.")
-    return found
+        images = _counted(table, left_out, path)
+    else:
+        images = _annotated(path)
+    sources = images.shares.groupby("occupation")["source"].nunique()
+    alone = sorted(sources.index[sources < len(SOURCES)])
+    more = [("occupations", len(sources), ""), ("occupations with one source only", len(alone), "; ".join(alone))]
+    notes = pd.concat([images.notes, pd.DataFrame(more)]).set_axis(["item", "n", "detail"], axis=1)
+    return replace(images, notes=notes[notes["n"] > 0].reset_index(drop=True))
 
 
 def _annotated(path: Path) -> AnnotatedImages:
     frame = annotated.read(path, {"": GENDER_LABELS}, needed=("source", "occupation"))
     frame["model"] = _models(frame, path)
-    given, notes = frame["label"] != "", list(frame.attrs["notes"])
+    given, names = frame["label"] != "", annotators(frame)
     if not given.any():
-        raise InputError(f"{path} contains no annotation: all cells are empty. Allowed are {', '.join(GENDER_LABELS)}.")
+        raise InputError(
+            f"{path} contains no annotation of perceived gender. Allowed are {', '.join(GENDER_LABELS)}, in rows "
+            "without a question. biaslab.analyses.ratings.question_shares summarizes the answers to other questions."
+        )
     images = annotated.votes(frame)
-    shares = percent_female(images, images["label"] == "female", images["label"] == "male")
-    each = pd.get_dummies(pd.Categorical(images["label"], OUTCOMES), dtype=int).assign(n_images=1)
-    each = each.groupby([images[name] for name in _CELL[:3]]).sum().reset_index()
-    found = AnnotatedImages(frame, images, shares.merge(each, on=_CELL[:3]), pd.DataFrame())
+    counts = pd.get_dummies(pd.Categorical(images["label"], OUTCOMES), dtype=int).assign(n_images=1)
+    counts = counts.groupby([images[name] for name in _CELL[:3]]).sum().reset_index()
+    decided = counts["female"] + counts["male"]
+    percent = 100 * counts["female"] / decided.where(decided > 0)
     labels, n = frame["label"][given].value_counts(), images["label"].value_counts().reindex(OUTCOMES, fill_value=0)
-    empty = sorted(set(frame["annotator"]) - {"", *found.annotators})
-    few = len(found.annotators) <= MOST_COLUMNS
-    partial = images["n_annotators"].between(1, len(found.annotators) - 1).sum()
+    empty = sorted(set(frame["annotator"]) - {"", *names})
+    few = len(names) <= MOST_COLUMNS
+    partial = images["n_annotators"].between(1, len(names) - 1).sum()
     places = images[["image_id", "source", "occupation"]].drop_duplicates()
-    names = places.loc[places["image_id"].duplicated(), "image_id"].drop_duplicates()
-    detail = f"counted as another image in each; if it is one image, correct the file: {cells.join_values(names)}"
-    notes += [
-        ("annotators", len(found.annotators), ", ".join(found.annotators) if few else "too many to name"),
+    ids = places.loc[places["image_id"].duplicated(), "image_id"].drop_duplicates()
+    detail = f"counted as another image in each; if it is one image, correct the file: {cells.join_values(ids)}"
+    notes = [
+        *frame.attrs["notes"],
+        ("annotators", len(names), ", ".join(names) if few else "too many to name"),
         ("annotators without a rating", len(empty), ", ".join(empty)),
         ("ratings", given.sum(), ", ".join(f"{labels[label]} {label}" for label in GENDER_LABELS if label in labels)),
         ("images", len(images), ""),
-        ("images under several sources or occupations", len(names), detail),
+        ("images under several sources or occupations", len(ids), detail),
         ("images with a rating missing", partial if few else 0, ""),
         ("images decided female or male", n["female"] + n["male"], "they make the shares"),
         ("images of the class other", n[OTHER], "in addition to the shares"),
@@ -153,19 +129,8 @@ def _annotated(path: Path) -> AnnotatedImages:
         ("images left out: tie", n["tie"], "no rating has more than the others"),
         ("images left out: unannotated", n["unannotated"], ""),
     ]
-    return _with_notes(found, notes)
-
-
-def percent_female(images: pd.DataFrame, female: np.ndarray | pd.Series, male: np.ndarray | pd.Series) -> pd.DataFrame:
-    """Return the share of female among decided images by model, occupation and source.
-
-    ``female`` and ``male`` say how much each row of ``images`` counts as either, (images,), 0 to 1. ``n`` is the sum of
-    both, the share NaN where it is 0.
-    """
-    weighed = images[_CELL[:3]].assign(female=np.asarray(female), n=np.add(female, male))
-    summed = weighed.groupby(_CELL[:3], as_index=False).sum()
-    percent = 100 * summed.pop("female") / summed["n"].where(summed["n"] > 0)
-    return summed.assign(percent_female=percent, prompt="annotations")
+    shares = counts.assign(prompt="annotations", n=decided, percent_female=percent)
+    return AnnotatedImages(frame, images, shares, pd.DataFrame(notes))
 
 
 def for_each_model(shares: pd.DataFrame) -> pd.DataFrame:
@@ -222,19 +187,8 @@ def _counted(frame: pd.DataFrame, left_out: dict[str, str], path: Path) -> Annot
         )
     notes += [("images decided female or male", n.sum(), "they make the shares")]
     shares = frame[[*_CELL, "percent_female", "n"]].assign(n_images=np.nan, **dict.fromkeys(OUTCOMES, np.nan))
-    return _with_notes(AnnotatedImages(None, pd.DataFrame(columns=[*ITEM, "label"]), shares, pd.DataFrame()), notes)
-
-
-def _with_notes(found: AnnotatedImages, notes: list[tuple[str, float, str]]) -> AnnotatedImages:
-    """Return the same with the notes that count anything."""
-    sources = found.shares.groupby("occupation")["source"].nunique()
-    alone = sorted(sources.index[sources < len(SOURCES)])
-    notes = [
-        *notes,
-        ("occupations", len(sources), ""),
-        ("occupations with one source only", len(alone), "; ".join(alone)),
-    ]
-    return replace(found, notes=pd.DataFrame([note for note in notes if note[1]], columns=["item", "n", "detail"]))
+    table = pd.DataFrame(columns=list(COLUMNS))
+    return AnnotatedImages(table, annotated.votes(table), shares, pd.DataFrame(notes))
 
 
 def _models(frame: pd.DataFrame, path: Path) -> pd.Series:

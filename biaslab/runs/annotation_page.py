@@ -132,7 +132,6 @@ def annotate(
     if paper and not is_run:
         raise ParameterError(f"--paper is {paper!r}, and {folder} is no run; leave it out.")
     target = Path(output) if output else Path(outputs) / f"annotate-{folder.resolve().name}.html"
-    _check_place(target)
     if is_run:
         subset = subset or ("skills" if any(one.skills for one in chosen) else "")
         table, sources, left_out, tagger = _of_run(folder, paper, subset, show_faces, overrides)
@@ -171,7 +170,7 @@ def write(
         private: Texts that the page must not hold: folders of this machine.
         questions: What is asked; by default perceived gender.
     """
-    _check_place(target)
+    check_target(target, partial(is_page, title="Annotate images"), "annotation page", "--output")
     questions = questions or find_questions()
     given = {"model": "", "position": 1, "phrase": PERSON, "prompt": "", "skill": "", "object": None, "noun": None}
     drawn = drawn.assign(**{name: value for name, value in given.items() if name not in drawn})
@@ -214,11 +213,6 @@ def rendered(data: dict[str, Any]) -> str:
 
 def _counted(reasons: Mapping[str, int]) -> str:
     return ", ".join(f"{n} {reason}" for reason, n in sorted(reasons.items()))
-
-
-def _check_place(target: Path) -> None:
-    """Refuse to replace a file that is not such a page (ParameterError)."""
-    check_target(target, partial(is_page, title="Annotate images"), "annotation page", "--output")
 
 
 # -- images to annotate ------------------------------------------------------------------------------------
@@ -283,14 +277,13 @@ def _of_run(folder: Path, paper: str, subset: str, show_faces: bool, overrides: 
     """Return images that a run generated, and those behind its captions."""
     if not (folder / runner.PARAMS).is_file():
         raise ParameterError(f"{folder} has no {runner.PARAMS}, so its images are not known: run it again.")
-    heads = {name: head.rated.split() for name, head in tables.papers().items() if head.rated}
-    if paper and paper not in heads:
-        raise unknown_name("paper whose images are annotated", paper, heads)
-    pairs = [(name, kind) for name, kinds in heads.items() for kind in kinds]
-    pairs = [(name, kind) for name, kind in pairs if paper in ("", name) and subset in ("", kind)]
+    every = [(name, kind) for name, head in tables.papers().items() for kind in head.rated.split()]
+    if paper and paper not in dict(every):
+        raise unknown_name("paper whose images are annotated", paper, dict(every))
+    of_paper = [(name, kind) for name, kind in every if paper in ("", name)]
+    pairs = [(name, kind) for name, kind in of_paper if subset in ("", kind)]
     if not pairs:
-        subsets = heads[paper] if paper else [one for kinds in heads.values() for one in kinds]
-        raise unknown_name("subset of images to annotate", subset, subsets)
+        raise unknown_name("subset of images to annotate", subset, [kind for _, kind in of_paper])
     planned = jobs.plan(params.load(folder / runner.PARAMS, overrides=overrides))
     requests = dry_run.image_requests(jobs.pipelines(planned))
     by_pair = ([one for one in requests if (one.paper, one.kind) == pair] for pair in pairs)

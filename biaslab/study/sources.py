@@ -194,9 +194,7 @@ def check_all(request: Request) -> None:
     elif source == "annotations":
         from biaslab.ratings import shares
 
-        models = set(shares.read(request.annotations).percent_female["model"])
-        if model not in ("all", *models):
-            raise unknown_name("model in the annotations", model, sorted(models))
+        shares.read(request.annotations).of_model(model)
     elif source not in names():
         held = [name for name in _readable() if has_table(name, source=source)]
         if not held:

@@ -15,7 +15,7 @@ from biaslab.judges.faces import Face, FaceDetector
 from biaslab.judges.fairface import FairFaceGender
 from biaslab.judges.judge import Judge, JudgeOptions
 from biaslab.judges.judge_labels import STATUSES
-from biaslab.judges.people import gate, judge_arrays, judge_people, order, parts
+from biaslab.judges.people import gate, judge_people, order, parts
 from biaslab.judges.person import Person, head_and_shoulders, wider
 from biaslab.judges.registry import parse
 from biaslab.judges.settings import JudgeSettings
@@ -243,7 +243,7 @@ def test_the_gate_holds_at_its_limit_and_parts_end_between_faces():
 
 @pytest.mark.parametrize("kind", [PaintedModel, PaintedFaceModel])
 @pytest.mark.parametrize("case", [0, 3, 5, 7])
-def test_no_crop_shows_a_neighbours_face(kind, case):
+def test_no_crop_shows_a_neighbours_face(kind, case, tmp_path):
     """Faces of a made-up detector, each painted in its own blue, are looked for in what the gender model is shown."""
     faces, _ = CASES[case]
     standing = sorted(faces, key=lambda f: f.x0)
@@ -258,7 +258,9 @@ def test_no_crop_shows_a_neighbours_face(kind, case):
     roles.logits = lambda images, texts: gender.shown.extend(images) or np.zeros((len(images), len(texts)))
     made = PaintedGender(network=gender, classifier=roles), PaintedFaces({7: faces})
     image[0, 0] = 7
-    judge_arrays(["a"], [image], *made, [["x", "y", "z"][: len(faces)]])
+    positions = range(1, len(faces) + 1)
+    requested = pd.DataFrame({"image_id": "a", "position": positions, "phrase": ["x", "y", "z"][: len(faces)]})
+    judge_people(ArrayImages([image], ["a"]), requested, *made, cache=ResultCache(tmp_path), progress=False)
     # One crop of each person for the gender, one for the role.
     assert len(gender.shown) == 2 * len(faces)
     for k, crop in enumerate(gender.shown):

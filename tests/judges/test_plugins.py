@@ -13,7 +13,7 @@ from biaslab.errors import InputError, ParameterError, UnknownNameError
 from biaslab.hub.image_sources import UnreadableImage
 from biaslab.judges.faces import Face, FaceDetector, WholeImage
 from biaslab.judges.judge import JudgeOptions
-from biaslab.judges.people import judge_arrays, judge_people
+from biaslab.judges.people import judge_people
 from biaslab.judges.plugins import PluginJudge, PluginTones
 from biaslab.judges.skin_tone import judge_skin_tones
 
@@ -81,14 +81,19 @@ def test_a_judge_may_answer_about_people(installed, tmp_path, says, outcome, gen
     assert row["probability_female"] == pytest.approx(p, nan_ok=True)
 
 
-def test_it_is_told_whom_it_is_asked_about(installed, tmp_path):
+def test_it_is_told_whom_it_is_asked_about(installed, tmp_path, monkeypatch):
     """Face, its points, place and phrase of each of two people, in one image."""
     eyes = ((12.0, 8.0), (14.0, 8.0))
     faces = [Face(30.0, 4.0, 40.0, 14.0, 0.9), Face(10.0, 4.0, 20.0, 14.0, 0.8, eyes)]
     judge, detector = PluginJudge("plugin:asked", CPU), FaceDetector("both", CPU)
     detector.model = types.SimpleNamespace(faces=lambda images: [faces for _ in images])
     image, phrases = np.zeros((24, 48, 3), np.uint8), ["nurse", "pilot"]
-    found = judge_arrays(["i"], [image], judge, detector, [phrases])
+    monkeypatch.setattr(judge, "fresh", lambda: judge)
+    monkeypatch.setattr(detector, "fresh", lambda: detector)
+    monkeypatch.setattr(detector, "digest", lambda: "both")
+    requested = pd.DataFrame({"image_id": "i", "position": [1, 2], "phrase": phrases})
+    cache = ResultCache(tmp_path / "store")
+    found = judge_people(ArrayImages([image], ["i"]), requested, judge, detector, cache=cache, progress=False)
     first, second = judge.model.asked
     assert (first.box, first.landmarks, first.position, first.phrase) == ((10, 4, 20, 14), eyes, 1, "nurse")
     assert (second.box, second.landmarks, second.position, second.people) == ((30, 4, 40, 14), (), 2, 2)

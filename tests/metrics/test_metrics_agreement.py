@@ -14,9 +14,9 @@ from biaslab.errors import InputError
 from biaslab.metrics.agreement import (
     LABELS,
     _alpha,
-    cohen,
+    _cohen,
+    _fleiss,
     cohen_kappa,
-    fleiss,
     fleiss_kappa,
     krippendorff_alpha,
     percent_agreement,
@@ -72,7 +72,7 @@ def test_ratings_may_be_a_frame_with_pandas_missing_values():
     expected = krippendorff_alpha(frame.to_numpy(dtype=object), seed=0, replicates=50)
     for ratings in (frame, frame.astype("string"), frame.astype("category")):
         result = krippendorff_alpha(ratings, seed=0, replicates=50)
-        assert result == expected
+        assert result[:6] == expected[:6]
     assert expected.n_items == 3
 
 
@@ -83,8 +83,8 @@ def test_a_resample_of_one_label_is_undefined():
     counts = np.array([[3, 0], [0, 3]])
     weights = np.array([[5, 0], [0, 5], [3, 2]])
     np.testing.assert_array_equal(np.isnan(_alpha(weights, counts)), [True, True, False])
-    np.testing.assert_array_equal(np.isnan(fleiss(weights, counts)), [True, True, False])
-    np.testing.assert_array_equal(np.isnan(cohen(weights, np.array([[0, 0], [1, 1]]))), [True, True, False])
+    np.testing.assert_array_equal(np.isnan(_fleiss(weights, counts)), [True, True, False])
+    np.testing.assert_array_equal(np.isnan(_cohen(weights, np.array([[0, 0], [1, 1]]))), [True, True, False])
 
 
 # --- intervals ---
@@ -121,7 +121,7 @@ def test_blocks_of_replicates_change_nothing(monkeypatch):
     ratings = _ratings(np.random.default_rng(22))
     whole = fleiss_kappa(ratings, seed=5, replicates=300)
     monkeypatch.setattr("biaslab.metrics.agreement._BLOCK", 100)
-    assert fleiss_kappa(ratings, seed=5, replicates=300) == whole
+    assert fleiss_kappa(ratings, seed=5, replicates=300)[:6] == whole[:6]
 
 
 # --- degenerate ratings ---
@@ -145,7 +145,7 @@ def test_one_label_is_nan_with_a_reason():
     for measure in (krippendorff_alpha, fleiss_kappa):
         result = measure(ratings, seed=0)
         assert np.isnan(result[:3]).all()
-        assert result[3:] == (10, 3, "all ratings are one label: male")
+        assert result[3:6] == (10, 3, "all ratings are one label: male")
     # not corrected for chance: full agreement, which no resample can vary
     result = percent_agreement(ratings, seed=0)
     assert result.value == 100

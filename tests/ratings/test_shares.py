@@ -9,7 +9,7 @@ import pytest
 from biaslab.analyses import ratings as rating
 from biaslab.analyses.ratings import analysis
 from biaslab.errors import InputError
-from biaslab.ratings import shares
+from biaslab.ratings import annotations, shares
 from biaslab.schema import tables
 
 # Votes by hand: a is female (2 of 3), b a tie of female and male, c unsure (2 of 3), d unannotated, e male (one
@@ -63,7 +63,7 @@ def cell(rated: shares.AnnotatedImages, source: str, occupation: str = "nurse") 
 
 def test_annotations_are_resolved_with_ties_unsure_and_unannotated_counted(write):
     rated = shares.read(write(WIDE))
-    assert rated.annotators == ("r1", "r2", "r3")
+    assert annotations.annotators(rated.table) == ["r1", "r2", "r3"]
     assert rated.images["label"].tolist() == ["female", "tie", "unsure", "unannotated", "male", "female", "male"]
     training = cell(rated, "training")
     assert training[["n_images", *shares.OUTCOMES, "n"]].tolist() == [5, 1, 1, 0, 1, 1, 1, 2]  # no other
@@ -82,13 +82,14 @@ def test_a_crowd_of_annotators_is_packed_into_few_columns(write):
     rows = [(f"i{i}", "generated", "nurse", f"w{i + k}", "female") for i in range(60) for k in range(1 + i % 3)]
     frame = pd.DataFrame(rows, columns=["image", "source", "occupation", "annotator", "label"])
     rated = shares.read(write(frame.to_csv(index=False)))
-    assert len(rated.annotators) == 62 and rated.ratings().shape == (60, 3)
-    assert rated.ratings().notna().sum(axis=1).tolist() == [1, 2, 3] * 20
+    labels = annotations.label_matrix(rated.table, rated.images)
+    assert len(annotations.annotators(rated.table)) == 62 and labels.shape == (60, 3)
+    assert labels.notna().sum(axis=1).tolist() == [1, 2, 3] * 20
 
 
 def test_shares_keep_their_values_and_n(write):
     rated = shares.read(write(SHARES))
-    assert rated.table is None and rated.images.empty and rated.annotators == ()
+    assert rated.table.empty and rated.images.empty and annotations.annotators(rated.table) == []
     got = rated.percent_female.set_index(["occupation", "source"])[["percent_female", "n"]]
     assert got.loc[("nurse", "generated")].tolist() == [97.5, 40]
     assert got.loc[("carpenter", "training")].tolist() == [5, 100]
@@ -104,13 +105,13 @@ def test_shares_keep_their_values_and_n(write):
 def test_other_spellings_of_labels_are_reported(write):
     content = "image,source,occupation,r1,r2,r3\na,training,nurse,F,Woman,not  sure\nb,training,nurse,m,N/A,?\n"
     rated = shares.read(write(content))
-    assert rated.ratings().loc[0].tolist() == ["female", "female", "unsure"]
+    assert annotations.label_matrix(rated.table, rated.images).loc[0].tolist() == ["female", "female", "unsure"]
     assert note(rated, "read 'woman' as female") == 1 and note(rated, "read 'n/a' as not rated") == 1
 
 
 def test_a_nameless_index_and_unused_columns_are_reported(write):
     rated = shares.read(write(",image,source,occupation,r1,r2,prompt\n0,a,training,nurse,female,,a nurse\n"))
-    assert rated.annotators == ("r1",)
+    assert annotations.annotators(rated.table) == ["r1"]
     assert note(rated, "columns not used") == 2 and note(rated, "annotators without a rating") == 1
     rated = shares.read(write(SHARES.replace("n\n", "n,note\n", 1).replace("0\n", "0,x\n")))
     notes = rated.notes.set_index("item")
@@ -238,17 +239,15 @@ def workbook(path, **sheets):
 @pytest.mark.long
 def test_semicolons_excel_and_usual_names_say_the_same(write, tmp_path):
     expected = shares.read(write(LONG))
-    assert expected.images["label"].tolist() == ["female", "female", "unannotated"] and expected.annotators == (
-        "x",
-        "y",
-        "z",
-    )
+    assert expected.images["label"].tolist() == ["female", "female", "unannotated"] and annotations.annotators(
+        expected.table
+    ) == ["x", "y", "z"]
     named = LONG.replace("image,source,occupation,annotator,label", "File,Source,Profession,Annotator ID,Gender")
     files = [write(named.replace(",", ";"), "semicolons.csv"), write(named.replace(",", "\t"), "tabs.tsv")]
     files.append(write(LONG.replace("annotator,label", "worker-id,Perceived Gender"), "other.csv"))
     for path in files:
         rated = shares.read(path)
-        assert rated.annotators == expected.annotators
+        assert annotations.annotators(rated.table) == annotations.annotators(expected.table)
         pd.testing.assert_frame_equal(rated.images, expected.images)
     for text, name in ((LONG, "long"), (named, "named"), (WIDE, "wide"), (SHARES, "shares")):
         rated = shares.read(workbook(tmp_path / f"{name}.xlsx", Sheet1=text, Empty=""))

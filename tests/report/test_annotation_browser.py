@@ -101,9 +101,9 @@ def test_page_by_keyboard_gives_a_file_that_is_read_back(visit, tmp_path):
     for key in ("m", "m"):
         given[press(page, key)] = "male"
     page.wait_for_selector("#done:not([hidden])")
-    read = shares.read_images(download(page, "Enter", tmp_path))
-    assert read.annotators == ("ana",) and len(given) == 5
-    assert dict(sample.votes(read)) == {ids[image]: label for image, label in given.items()}
+    read = shares.read(download(page, "Enter", tmp_path))
+    assert annotations.annotators(read.table) == ["ana"] and len(given) == 5
+    assert dict(sample.votes(read.table)) == {ids[image]: label for image, label in given.items()}
     # From the end a way leads back, and after a reload the end is there again.
     page.keyboard.press("b")
     assert page.locator("#rating").is_visible() and page.locator("#count").text_content() == "Image 5 of 5"
@@ -258,8 +258,8 @@ def test_raters_who_share_a_browser_have_answers_of_their_own(visit, tmp_path):
     assert page.locator("#bar").evaluate("bar => bar.value") == 0
     for _ in range(2):
         press(page, "m")
-    read = shares.read_images(download(page, "Enter", tmp_path))
-    assert read.annotators == ("ben",) and set(read.votes()) == {"male"}
+    read = shares.read(download(page, "Enter", tmp_path))
+    assert annotations.annotators(read.table) == ["ben"] and set(read.images["label"]) == {"male"}
     # Ratings of a page of other images are not mixed with these.
     write(tmp_path / "rate.html", 3)
     page.reload()
@@ -301,7 +301,7 @@ def test_a_browser_that_keeps_nothing_says_so_and_downloads(visit, tmp_path):
     begin(page)
     assert page.locator("#unsaved").is_visible()
     press(page, "u")
-    assert set(sample.votes(shares.read_images(download(page, "Enter", tmp_path)))) == {"unsure"}
+    assert set(sample.votes(shares.read(download(page, "Enter", tmp_path)).table)) == {"unsure"}
     page.evaluate("onbeforeunload = null")  # it would ask before the page closes
 
 
@@ -322,7 +322,7 @@ def test_2000_images_are_one_at_a_time(visit, tmp_path):
         for (let k = 0; k < 1993; k++) document.dispatchEvent(new KeyboardEvent("keydown", { key: "m", code: "KeyM" }));
     }""")
     page.wait_for_selector("#done:not([hidden])")
-    read = shares.read_images(download(page, "Enter", tmp_path))
+    read = shares.read(download(page, "Enter", tmp_path))
     assert len(read.images) == 2000 and (read.images["label"] == "male").sum() == 2 + 1993
 
 
@@ -354,7 +354,7 @@ def test_a_folder_with_hostile_names(visit, tmp_path):
         page.keyboard.press("f")
     page.wait_for_selector("#done:not([hidden])")
     path = download(page, "Enter", tmp_path)
-    assert dict(sample.votes(shares.read_images(path))) == dict.fromkeys(jobs, "female")
+    assert dict(sample.votes(shares.read(path).table)) == dict.fromkeys(jobs, "female")
     # A spreadsheet runs none of it.
     cells = path.read_text().replace("\n", ",").split(",")
     assert not any(cell.strip('"').startswith("=") for cell in cells)

@@ -222,8 +222,8 @@ def test_what_comes_back_judges_the_people_of_the_folder(save, tmp_path):
     assert people["gender"].to_dict() == answers
     assert people["status"].to_dict() == dict(zip(answers, ("judged", "uncertain", "judged"), strict=True))
     # The ids are those of shares by occupation as well.
-    read = shares.read_images(tmp_path / "ratings-ana.csv")
-    assert dict(sample.votes(read)) == answers and set(read.images["occupation"]) == {"nurse", "pilot"}
+    read = shares.read(tmp_path / "ratings-ana.csv")
+    assert dict(sample.votes(read.table)) == answers and set(read.images["occupation"]) == {"nurse", "pilot"}
 
 
 def test_a_folder_of_several_models_is_rated_with_their_names(save, tmp_path):
@@ -515,14 +515,18 @@ def test_the_files_of_several_raters_are_read_from_their_folder(tmp_path):
     (tmp_path / "ana.csv").write_text(LONG + "a,generated,nurse,m,ana,female\nb,generated,nurse,m,ana,male\n")
     (tmp_path / "ben.csv").write_text(LONG + "a,generated,nurse,m,ben,female\nb,generated,nurse,m,ben,f\n")
     (tmp_path / "notes.txt").write_text("not read")
-    read = shares.read_images(tmp_path)
-    assert read.annotators == ("ana", "ben") and dict(sample.votes(read)) == {"a": "female", "b": "tie"}
+    read = shares.read(tmp_path)
+    assert annotations.annotators(read.table) == ["ana", "ben"]
+    assert dict(sample.votes(read.table)) == {
+        "a": "female",
+        "b": "tie",
+    }
     (tmp_path / "cid.csv").write_text("image,source,occupation,cid\na,generated,nurse,male\n")
     with pytest.raises(InputError, match=r"cid\.csv and ana\.csv .* only one has 'annotator'"):
-        shares.read_images(tmp_path)
+        shares.read(tmp_path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="holds no file"):
-        shares.read_images(tmp_path / "empty")
+        shares.read(tmp_path / "empty")
 
 
 def test_of_several_models_the_judged_one_is_compared(tmp_path):

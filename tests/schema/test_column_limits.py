@@ -45,7 +45,7 @@ def test_ratings(tmp_path):
         return pd.DataFrame(rows, columns=["image", "source", "occupation", *annotators])
 
     wide(MOST).to_csv(path, index=False)
-    assert len(shares.read(path).annotators) == MOST - 3
+    assert len(annotations.annotators(shares.read(path).table)) == MOST - 3
     wide(MOST + 1).to_csv(path, index=False)
     wide(MOST + 1).to_parquet(parquet := tmp_path / "a.parquet")
     for file in (path, parquet):

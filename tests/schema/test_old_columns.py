@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from biaslab.errors import InputError
-from biaslab.ratings import shares
+from biaslab.ratings import annotations, shares
 from biaslab.schema import old_names, tables
 
 
@@ -36,4 +36,4 @@ def test_shares_with_an_old_prompt_give_the_new_one(tmp_path):
 def test_annotations_with_the_columns_of_annotation_tools_are_read(tmp_path, called):
     text = f"image,source,occupation,{called},label\na,generated,nurse,Ann,female\nb,training,nurse,Ben,male\n"
     (path := tmp_path / "a.csv").write_text(text)
-    assert shares.read(path).annotators == ("Ann", "Ben")
+    assert annotations.annotators(shares.read(path).table) == ["Ann", "Ben"]

@@ -123,8 +123,7 @@ CALLS = {
 }
 # What is no pair of columns with a value for each unit, and why.
 OTHERS = {
-    agreement.fleiss: "takes replicates and patterns",
-    agreement.cohen: "takes replicates and patterns",
+    agreement.fleiss_kappa: "takes a table of labels",
     checks.mean_where: "takes arrays that functions here have made",
     resampling.small_sample_bias: "takes arrays that functions here have made",
     resampling.cross: "takes matrices",

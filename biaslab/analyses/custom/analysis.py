@@ -106,7 +106,9 @@ def _note(groups: pd.DataFrame, low: float, high: float, *, differs: bool) -> st
 
 
 def _by_image(rows: pd.DataFrame, counted: pd.Series) -> pd.DataFrame:
-    """Return one row per group and image: group, prompt, image_id, ``n`` people and the ``count`` of those counted."""
+    """Return one row per image: group and prompt where ``rows`` have them, image_id, ``n`` people and the ``count`` of
+    those counted.
+    """
     keys = [name for name in ("group", "prompt") if name in rows]
     sums = rows[[*keys, "image_id"]].assign(count=counted.astype(int), n=1)
     return sums.groupby([*keys, "image_id"], sort=False, as_index=False).sum()
@@ -396,17 +398,13 @@ def outcomes(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
         for group, subset in [(ALL, whole), *whole.groupby("group")]:
             present = set(subset["status"])
             for outcome in (name for name in STATUSES if name in present):
-                images = _people_of(subset, subset["status"] == outcome)
+                # People of an image may be of several groups.
+                images = _by_image(subset[["image_id"]], subset["status"] == outcome)
                 share = stats.clustered_share(images["count"], images["n"], confidence)
                 limits = 100 * share.ci_low, 100 * share.ci_high
                 counts = images["count"].sum(), share.n, len(images)
                 rows.append([model, group, outcome, *counts, 100 * share.value, *limits])
     return tables.make_table(rows, "custom_outcomes")
-
-
-def _people_of(rows: pd.DataFrame, counted: pd.Series) -> pd.DataFrame:
-    """Return one row per image, whichever groups its people are of: ``n`` people and the ``count`` of those counted."""
-    return pd.DataFrame({"count": counted.astype(int), "n": 1}).groupby(rows["image_id"].to_numpy(), sort=False).sum()
 
 
 def tones(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:

@@ -6,7 +6,6 @@ from biaslab.analyses.ratings.analysis import (
     annotator_agreement,
     answers,
     by_definition,
-    contents,
     describe_file,
     headline,
     outcomes,

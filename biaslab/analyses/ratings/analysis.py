@@ -21,8 +21,8 @@ from biaslab.metrics.amplification import DEFINITIONS
 from biaslab.papers.answers import Answer, read
 from biaslab.papers.paradox.analysis.amplification import amplification, is_significant, overall
 from biaslab.papers.paradox.analysis.groups import with_limits
-from biaslab.ratings.annotations import GENDER_LABELS, OTHER, SOURCES
-from biaslab.ratings.shares import UNNAMED, AnnotatedImages, for_each_model, percent_female
+from biaslab.ratings.annotations import GENDER_LABELS, OTHER, SOURCES, annotators, label_matrix
+from biaslab.ratings.shares import UNNAMED, AnnotatedImages, for_each_model
 from biaslab.schema import tables
 from biaslab.schema.formatting import format_count
 
@@ -97,11 +97,6 @@ RULES: dict[str, tuple[str, str, Callable]] = {
 # -- tables ----------------------------------------------------------------------------------------------
 
 
-def contents(annotations: AnnotatedImages) -> pd.DataFrame:
-    """Return what was read, how it was understood and what was left out, as ``ratings_input``."""
-    return tables.make_table(annotations.notes, "ratings_input")
-
-
 def outcomes(annotations: AnnotatedImages, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return the outcomes of the vote and the shares with Wilson intervals, as ``ratings_outcomes``."""
     return with_limits(annotations.outcomes.rename(columns={OTHER: "neither"}), "ratings_outcomes", confidence)
@@ -151,17 +146,15 @@ def annotator_agreement(
 ) -> pd.DataFrame:
     """Return the agreement of all annotators over all images, for both sets of labels, as ``ratings_agreement``."""
     draws: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
-    rows, sets = [], LABEL_SETS
-    ratings = None if annotations.table is None else annotations.ratings()
-    if ratings is not None and (ratings == OTHER).any(axis=None):
+    rows, table, sets = [], annotations.table, LABEL_SETS
+    ratings, n_annotators = label_matrix(table, annotations.images), len(annotators(table))
+    if (table["label"] == OTHER).any():
         sets = {"female/male/other/unsure": GENDER_LABELS, **LABEL_SETS}
     for (name, statistic), (labels, used) in product(STATISTICS.items(), sets.items()):
-        estimate = (np.nan, np.nan, np.nan, 0, 0, NO_RATINGS)
-        if ratings is not None:
-            estimate = statistic(ratings.to_numpy(object), used, **draws)
-            if len(annotations.annotators) > ratings.shape[1]:  # The columns are not annotators.
-                estimate = estimate._replace(n_annotators=len(annotations.annotators))
-        rows.append([name, labels, *estimate])
+        estimate = statistic(ratings.to_numpy(object), used, **draws)
+        if n_annotators > ratings.shape[1]:  # The columns are not annotators.
+            estimate = estimate._replace(n_annotators=n_annotators)
+        rows.append([name, labels, *estimate[:5], NO_RATINGS if table.empty else estimate.reason])
     return tables.make_table(rows, "ratings_agreement")
 
 
@@ -173,13 +166,13 @@ def sensitivity(
     Intervals of a rule that divides votes resample the nearest whole number of images.
     """
     draws: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
-    if annotations.table is None:
+    if annotations.table.empty:
         return tables.make_table([], "ratings_sensitivity")
-    images, ratings = annotations.images, annotations.ratings()
+    images, ratings = annotations.images, label_matrix(annotations.table, annotations.images)
     votes = np.stack([(ratings == label).sum(axis=1) for label in GENDER_LABELS], axis=1)
     ways = [(name, kind, meaning, rule(votes, images)) for name, (kind, meaning, rule) in RULES.items()]
     alone = "this annotator's ratings alone; unsure images do not count"
-    for annotator in ratings if len(annotations.annotators) == ratings.shape[1] else ():
+    for annotator in ratings if len(annotators(annotations.table)) == ratings.shape[1] else ():
         own = ratings[annotator].to_numpy(object)
         weights = (own == "female").astype(float), (own == "male").astype(float)
         ways.append((f"annotator {annotator}", "annotator", alone, weights))
@@ -192,7 +185,11 @@ def sensitivity(
 
 def _amplified(images: pd.DataFrame, weights: Weights, draws: dict) -> pd.DataFrame:
     """Return amplification of weighed images, computed as in table ``paradox_amplification``."""
-    shares = for_each_model(percent_female(images, *weights))
+    female, male = weights
+    keys = ["model", "occupation", "source"]
+    counted = images[keys].assign(female=female, n=female + male).groupby(keys, as_index=False).sum()
+    percent = 100 * counted["female"] / counted["n"].where(counted["n"] > 0)
+    shares = for_each_model(counted.assign(prompt="annotations", percent_female=percent))
     n_images = shares.groupby("model")["n"].sum()
     frame = amplification(shares, **draws)
     # Models of which no image counts have rows without a value, but for those without one of the sources.
@@ -220,15 +217,15 @@ def describe_file(annotations: AnnotatedImages, file: str) -> pd.DataFrame:
     def counted(n: float, noun: str) -> str:
         return format_count(n, noun, f"{noun}s")
 
-    rows = annotations.shares if annotations.table is None else annotations.images
+    rows = annotations.shares if annotations.table.empty else annotations.images
     occupations = counted(rows["occupation"].nunique(), "occupation")
     models = [model for model in sorted(set(annotations.outcomes["model"])) if model != UNNAMED]
     more = [f"Models: {', '.join(models)}."] if models else []
-    if annotations.table is None:
+    if annotations.table.empty:
         words = f"Shares of {occupations} from {counted(annotations.shares['n'].sum(), 'image')}."
     else:
         sources = ", ".join(f"{(annotations.images['source'] == source).sum():,} {source}" for source in SOURCES)
         more.insert(0, f"Images: {sources}.")
-        by = counted(len(annotations.annotators), "annotator")
+        by = counted(len(annotators(annotations.table)), "annotator")
         words = f"{counted(len(annotations.images), 'image')} of {occupations}, annotated by {by}."
     return pd.DataFrame({"file": [file], "words": [words], "more": [" ".join(more)]})

@@ -37,12 +37,13 @@ def percent_female(outcomes: pd.DataFrame) -> Figure:
     """Draw each occupation's share perceived as female by source, a panel a model (``ratings_outcomes``)."""
     prompts = outcomes.groupby("source")["prompt"].transform("nunique") > 1
     hue = outcomes["source"] + " images" + (", " + outcomes["prompt"].map(plain)).where(prompts, "")
-    table = _by_training_share(_panels(outcomes.assign(hue=hue)))
+    named = outcomes.assign(hue=hue, model=outcomes["model"].map(lambda model: plain(model, 60)))
+    table, panel = forms.panel_by_model(_by_training_share(named))
     n = table.groupby(["model", "occupation", "source"])["n"].sum()
     whom = zip(table["model"], table["occupation"], strict=True)
     rows = [_with_n(name, (n.get((model, name, source), 0) for source in SOURCES)) for model, name in whom]
     return forms.estimates(
-        table.assign(row=rows), "percent_female", row="row", color="hue", styles=_SOURCES, panel="panel", reference=50,
+        table.assign(row=rows), "percent_female", row="row", color="hue", styles=_SOURCES, panel=panel, reference=50,
         label="Perceived as female among decided images (%)", xlim=(-2, 102),
     )  # fmt: skip
 
@@ -91,12 +92,6 @@ def plain(text: str, most: int = 48) -> str:
 
 def _with_n(name: str, n: Iterable[float]) -> str:
     return f"{plain(name)}  ({' / '.join(f'{count:,.0f}' for count in n)})"
-
-
-def _panels(table: pd.DataFrame) -> pd.DataFrame:
-    """Return rows with ``panel``: the model's name where there are several, else none."""
-    several = table["model"].nunique() > 1
-    return table.assign(panel=table["model"].map(lambda model: plain(model, 60) if several else ""))
 
 
 def _by_training_share(outcomes: pd.DataFrame) -> pd.DataFrame:

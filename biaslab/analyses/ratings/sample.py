@@ -6,7 +6,6 @@ judgements equal to the majority vote.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -16,14 +15,13 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
-from biaslab.errors import ParameterError
+from biaslab.errors import ParameterError, unknown_name
 from biaslab.io.plaintext import normalize
 from biaslab.judges.judge_labels import JUDGED
 from biaslab.metrics import agreement as measures
 from biaslab.ratings import annotations as annotated
-from biaslab.ratings.annotations import OTHER, SOURCES
-from biaslab.ratings.shares import OUTCOMES, AnnotatedImages, read_images
-from biaslab.schema import tables
+from biaslab.ratings.annotations import GENDER_LABELS, OTHER, SOURCES
+from biaslab.ratings.shares import OUTCOMES
 from biaslab.schema.formatting import format_count
 from biaslab.schema.genders import GENDERS
 
@@ -97,25 +95,28 @@ def simulate(
     ``error`` the other gender and with probability ``unsure`` that they are unsure, independently of one another, while
     people err together on the same hard images. Images whose truth is not known stay unannotated.
 
-    Returns image, source, occupation, model (where known), and columns ``simulated-1``, …. Raises ParameterError where
-    probabilities are out of their range.
+    Returns a table as of :func:`biaslab.ratings.annotations.read`, with the annotators ``simulated-1``, …. Raises
+    ParameterError where probabilities are out of their range.
     """
     if not (0 <= error <= 1 and 0 <= unsure <= 1 and error + unsure <= 1):
         raise ParameterError(f"error is {error!r}, unsure {unsure!r}; both are 0 to 1, and so is their sum.")
-    out = sampled.rename(columns={"image_id": "image"})
-    shows = out["image"].map(truth.to_dict()).fillna("")
+    shows = sampled["image_id"].map(truth.to_dict()).fillna("")
     other = shows.replace({"female": "male", "male": "female"})
+    items: dict[str, Any] = {"position": 1, "question": "", "model": "", "probability": np.nan}
+    rows = sampled.assign(**{name: value for name, value in items.items() if name not in sampled})
+    rows["image_id"], frames = rows["image_id"].map(normalize), []
     for k, chance in enumerate(np.random.default_rng(seed).random((annotators, len(sampled)))):
         answers = [shows == "", (shows == "neither") | (chance < unsure), chance < unsure + error]
-        out[f"simulated-{k + 1}"] = np.select(answers, ["", "unsure", other], shows)
-    return out
+        label = np.select(answers, ["", "unsure", other], shows)
+        frames.append(rows.assign(annotator=f"simulated-{k + 1}", label=label))
+    return pd.concat(frames, ignore_index=True)[list(annotated.COLUMNS)]
 
 
 class CollectedAnnotations(NamedTuple):
-    """Ratings and where they come from."""
+    """Annotations and where they come from."""
 
-    annotations: AnnotatedImages | None  # The ratings; ``None`` where nothing is rated.
-    kind: str  # ``ratings`` of people, or ``simulated``.
+    annotations: pd.DataFrame  # As of :func:`biaslab.ratings.annotations.read`; no rows where nothing is annotated.
+    kind: str  # ``annotations`` of people, or ``simulated``.
     note: str  # The same in words.
 
 
@@ -130,34 +131,33 @@ def collect(
     error: float = 0.02,
     unsure: float = 0.01,
 ) -> CollectedAnnotations:
-    """Return the ratings to report of a sample: those in ``file``, else simulated ones where the truth of some images
-    is known.
+    """Return the annotations to report of a sample: those in ``file``, else simulated ones where the truth of some
+    images is known.
 
-    Of ratings of several models' images those of ``model`` count, for models share the ids of their images. Raises
-    InputError where the file cannot be read as ratings, UnknownNameError where it rates several models and none of
+    Of annotations of several models' images those of ``model`` count, for models share the ids of their images. Raises
+    InputError where the file cannot be read as annotations, UnknownNameError where it has several models and none is
     ``model``, and as :func:`simulate`.
     """
     if file:
-        annotations = read_images(file)
-        if len(set(annotations.percent_female["model"])) > 1:
-            annotations = annotations.of_model(model)
-        by = format_count(len(annotations.annotators), "annotator", "annotators")
-        return CollectedAnnotations(annotations, "annotations", f"Annotations come from {Path(file).name}: {by}.")
+        table = annotated.read(file, {"": GENDER_LABELS}, needed=("source", "occupation"))
+        if len(models := set(table["model"]) - {""}) > 1 and model != "all":
+            if model not in models:
+                raise unknown_name("model in the annotations", model, sorted(models))
+            table = table[table["model"].isin(["", model])]
+        by = format_count(len(annotated.annotators(table)), "annotator", "annotators")
+        return CollectedAnnotations(table, "annotations", f"Annotations come from {Path(file).name}: {by}.")
     truth = pd.Series(dtype=object) if truth is None else truth
     known = sampled["image_id"].isin(truth.index).sum()
     if not known or not simulated:
-        return CollectedAnnotations(
-            None, "annotations", f"No annotations yet: the sample has {len(sampled)} images to annotate."
-        )
+        none = f"No annotations yet: the sample has {len(sampled)} images to annotate."
+        return CollectedAnnotations(pd.DataFrame(columns=list(annotated.COLUMNS)), "annotations", none)
     made = simulate(sampled, truth, simulated, seed=seed, error=error, unsure=unsure)
     note = (
         f"SIMULATED annotations, not by people: {simulated} simulated annotators see the ground truth of {known} of "
-        f"{len(made)} images and err independently ({100 * error:g} % the other gender, {100 * unsure:g} % unsure). "
+        f"{len(sampled)} images and err independently ({100 * error:g} % the other gender, {100 * unsure:g} % unsure). "
         "They illustrate the tables and are no evidence about people."
     )
-    with tempfile.TemporaryDirectory() as folder:
-        annotations = read_images(tables.write(made, Path(folder) / "simulated.csv"))
-    return CollectedAnnotations(annotations, "simulated", note)
+    return CollectedAnnotations(made, "simulated", note)
 
 
 def truth(judgements: Mapping[str, pd.DataFrame]) -> pd.Series:
@@ -169,17 +169,15 @@ def truth(judgements: Mapping[str, pd.DataFrame]) -> pd.Series:
     return found.where(found.isin(GENDERS), "neither")
 
 
-def votes(annotations: AnnotatedImages | None) -> pd.Series:
-    """Return the majority on each image that somebody rated, by id in plain form; InputError where an image stands in
-    several rows.
+def votes(annotations: pd.DataFrame) -> pd.Series:
+    """Return the majority on each annotated image, by id in plain form; InputError where an image stands in several
+    rows.
     """
-    if annotations is None or annotations.table is None:
-        return pd.Series(dtype=object)
-    found = annotated.votes(annotations.table, ["image_id"]).set_index("image_id")["label"]
+    found = annotated.votes(annotations, ["image_id"]).set_index("image_id")["label"]
     return found[found != "unannotated"]
 
 
-def outcomes(sampled: pd.DataFrame, annotations: AnnotatedImages | None) -> pd.DataFrame:
+def outcomes(sampled: pd.DataFrame, annotations: pd.DataFrame) -> pd.DataFrame:
     """Return how the votes on the sample ended, by source: the rows of table ``judging_rated``."""
     vote = sampled["image_id"].map(normalize).map(votes(annotations).to_dict()).astype(object).fillna("unannotated")
     outcomes = [o for o in OUTCOMES if o != OTHER or (vote == OTHER).any()]
@@ -190,7 +188,7 @@ def outcomes(sampled: pd.DataFrame, annotations: AnnotatedImages | None) -> pd.D
 
 
 def agreement(
-    annotations: AnnotatedImages | None,
+    annotations: pd.DataFrame,
     judgements: pd.DataFrame,
     *,
     seed: int,
@@ -202,36 +200,34 @@ def agreement(
     ratings rows have no values.
     """
     draws: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
-    pairs = judged_and_voted(annotations, judgements)
-    rows = []
+    pairs, items, rows = judged_and_voted(annotations, judgements), annotated.votes(annotations), []
+    labels_given = annotated.label_matrix(annotations, items)
     statistics = ("krippendorff_alpha", "judge_agreement")
     for statistic, subset, labels in product(statistics, ("all", *SOURCES), LABEL_SETS):
-        found = (np.nan, np.nan, np.nan, 0, 0, NO_RATINGS)
-        if annotations is not None:
-            here, rows_of = ((t["source"] == subset) | (subset == "all") for t in (pairs, annotations.images))
-            matrix, used = annotations.ratings()[rows_of].to_numpy(object), LABEL_SETS[labels]
-            if statistic == "krippendorff_alpha":
-                found = measures.krippendorff_alpha(matrix, used, **draws)
-            else:
-                both = pairs[here & pairs["gender"].isin(used) & pairs["vote"].isin(used)]
-                n, same = len(both), int((both["gender"] == both["vote"]).sum())
-                reason = "" if n else "no image has both a judgement and a majority"
-                percent = map(float, stats.percent(same, n, confidence))
-                found = (*percent, n, int(pd.notna(matrix).any(axis=0).sum()), reason)
+        here, rows_of = ((t["source"] == subset) | (subset == "all") for t in (pairs, items))
+        matrix, used = labels_given[rows_of].to_numpy(object), LABEL_SETS[labels]
+        if statistic == "krippendorff_alpha":
+            *found, reason, _ = measures.krippendorff_alpha(matrix, used, **draws)
+        else:
+            both = pairs[here & pairs["gender"].isin(used) & pairs["vote"].isin(used)]
+            n, same = len(both), int((both["gender"] == both["vote"]).sum())
+            reason = "" if n else "no image has both a judgement and a majority"
+            percent = map(float, stats.percent(same, n, confidence))
+            found = [*percent, n, int(pd.notna(matrix).any(axis=0).sum())]
         printed = PUBLISHED.get((statistic, labels), np.nan) if subset == "all" else np.nan
-        rows.append([statistic, labels, subset, *found[:5], printed, found[5]])
+        rows.append([statistic, labels, subset, *found, printed, NO_RATINGS if annotations.empty else reason])
     names = ["statistic", "labels", "subset", "value", "ci_low", "ci_high", "n_items", "n_annotators"]
     return pd.DataFrame(rows, columns=[*names, "paper_text_value", "reason"])
 
 
-def judged_and_voted(annotations: AnnotatedImages | None, judgements: pd.DataFrame) -> pd.DataFrame:
+def judged_and_voted(annotations: pd.DataFrame, judgements: pd.DataFrame) -> pd.DataFrame:
     """Return the judgements of rated images, one row each, with a column ``vote``; none where nothing is rated."""
     once = judgements.drop_duplicates("image_id")
     once = once.assign(vote=once["image_id"].map(normalize).map(votes(annotations).to_dict()).astype(object))
     return once.dropna(subset="vote").reset_index(drop=True)
 
 
-def disagreements(annotations: AnnotatedImages | None, judgements: pd.DataFrame) -> pd.DataFrame:
+def disagreements(annotations: pd.DataFrame, judgements: pd.DataFrame) -> pd.DataFrame:
     """Return judged images whose annotators' majority is another, those that the judge was surest of first."""
     pairs = judged_and_voted(annotations, judgements)
     wrong = pairs[(pairs["status"] == JUDGED) & (pairs["gender"] != pairs["vote"])]

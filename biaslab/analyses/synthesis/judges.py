@@ -76,9 +76,10 @@ def judge_agreement(
     """Return the agreement of each other judge with the reference judge, as ``synthesis_judge_agreement``.
 
     It is of the people behind each headline over all groups, each person once: the percentage of equal labels
-    (Wilson's interval with the image as the unit) and Cohen's kappa (a bootstrap of ``replicates`` from ``seed``),
-    among people whom both label female or male. Subsets are everybody, sources of images, groups (where there are at
-    most :data:`MAX_GROUPS`), and people by the reference judge's label. ``confidence`` is that of intervals, 0–1.
+    (Wilson's interval) and Cohen's kappa (a bootstrap of ``replicates`` from ``seed``), both with the image as the
+    unit, among people whom both label female or male. Subsets are everybody, sources of images, groups (where there
+    are at most :data:`MAX_GROUPS`), and people by the reference judge's label. ``confidence`` is that of intervals,
+    0–1.
     """
     draws: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
     first, rows = {_key(one): one for one in headlines if one.group == MEAN}, []
@@ -111,10 +112,11 @@ def _subsets(first: Headline, other: Headline) -> Iterator[tuple[str, str, pd.Da
 def _agreement(people: pd.DataFrame, draws: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns of one subset of people (``judged`` and ``other``: 1 female, 0 male, NaN neither)."""
     both = people.dropna(subset=["judged", "other"])
-    equal = (both["judged"] == both["other"]).groupby([both["source"], both["image_id"]]).agg(["sum", "size"])
+    images = both.groupby(["source", "image_id"]).ngroup()
+    equal = (both["judged"] == both["other"]).groupby(images).agg(["sum", "size"])
     share = stats.clustered_share(equal["sum"], equal["size"], draws["confidence"])
     first, second = (both[name].map(_LABELS).to_numpy(object) for name in ("judged", "other"))
-    kappa = agreement.cohen_kappa(first, second, GENDERS, **draws)
+    kappa = agreement.cohen_kappa(first, second, GENDERS, clusters=images, **draws)
     row: dict[str, Any] = {"percent": 100 * share.value, "ci_low": 100 * share.ci_low, "ci_high": 100 * share.ci_high}
     row |= {"kappa": kappa.value, "kappa_ci_low": kappa.ci_low, "kappa_ci_high": kappa.ci_high}
     row |= {"percent_female": 100 * both["other"].mean(), "percent_female_reference": 100 * both["judged"].mean()}

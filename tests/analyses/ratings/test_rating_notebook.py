@@ -145,7 +145,8 @@ def test_a_person_who_runs_it_gets_a_page_whose_answers_it_reads(execute, tmp_pa
     data = json.loads(block)
     # Faces of people that training images show are on it where they are asked for alone.
     wanted = space["drawn"] if show_faces else space["drawn"].query("source == 'generated'")
-    assert data["header"] == ["image", "source", "occupation", "probability"] and len(data["pictures"]) == len(wanted)
+    header = ["image_id", "position", "question", "probability", "source", "occupation"]
+    assert data["header"] == header and len(data["pictures"]) == len(wanted)
     assert [row[0] for row in data["rows"]] == list(wanted["image_id"])
     if show_faces:
         return
@@ -153,4 +154,4 @@ def test_a_person_who_runs_it_gets_a_page_whose_answers_it_reads(execute, tmp_pa
     folder.mkdir()
     rows = [",".join([*row, "ana", "female"]) for row in data["rows"]]
     (folder / "ana.csv").write_text("\n".join([",".join([*data["header"], "annotator", "label"]), *rows]))
-    assert execute(annotations_file=str(folder))["collected"].annotations.annotators == ("ana",)
+    assert execute(annotations_file=str(folder))["collected"].annotations["annotator"].unique() == ["ana"]

@@ -11,7 +11,7 @@ from statsmodels.stats.proportion import proportion_confint
 from biaslab.analyses import ratings
 from biaslab.analyses.ratings import figures
 from biaslab.analyses.ratings.analysis import RULES
-from biaslab.errors import UnknownNameError
+from biaslab.errors import InputError, UnknownNameError
 from biaslab.papers import paradox
 from biaslab.ratings.shares import AnnotatedImages
 from biaslab.study import Study
@@ -273,6 +273,17 @@ def unsure() -> pd.DataFrame:
     return frame.iloc[:5].assign(r1="unsure", r2="unsure")
 
 
+def with_questions() -> pd.DataFrame:
+    """Return the same images with answers to a second question, one row for each annotation."""
+    long = unsure().melt(["image", "source", "occupation"], var_name="annotator", value_name="label")
+    return pd.concat([long.assign(question=""), long.assign(question="hat", label="yes")])
+
+
+def test_a_file_without_perceived_gender_is_refused_with_what_reads_it(read):
+    with pytest.raises(InputError, match=r"no annotation of perceived gender.*question_shares"):
+        read(with_questions().query("question == 'hat'"))
+
+
 @pytest.mark.long
 def test_without_a_decided_image_nothing_is_found(read):
     opened = read(unsure())
@@ -297,11 +308,12 @@ SHARES += "nurse,generated,90,20,A\nnurse,generated,70,30,B\n"
     ("content", "first", "lacking"),
     [
         (unsure(), "5 images of 1 occupation, annotated by 2 annotators.", "amplification"),
+        (with_questions(), "5 images of 1 occupation, annotated by 2 annotators.", "amplification"),
         # 30 training, 40 of A and 40 of B.
         (two_models(), "110 images of 4 occupations, annotated by 2 annotators.", ""),
         (SHARES, "Shares of 1 occupation from 60 images.", ""),
     ],
-    ids=["all unsure", "two models", "shares"],
+    ids=["all unsure", "questions", "two models", "shares"],
 )
 def test_the_notebook_runs_through_and_names_its_file_first(read, tmp_path, notebook, content, first, lacking):
     read(content)

@@ -9,7 +9,7 @@ import pytest
 from biaslab.analyses.ratings import sample
 from biaslab.analyses.ratings.sample import agreement, candidates, draw
 from biaslab.errors import InputError, ParameterError
-from biaslab.ratings import shares
+from biaslab.ratings import annotations
 from biaslab.schema import tables
 
 OCCUPATIONS = ("nurse", "pilot", "baker")
@@ -63,7 +63,8 @@ def test_made_up_raters_err_as_often_as_they_are_told(judgements):
     truth = pd.Series("female", index=drawn["image_id"])
     truth.iloc[:4] = "neither"
     made = sample.simulate(drawn, truth.iloc[:30], 60, seed=0, error=0.2, unsure=0.1)
-    table = made[[f"simulated-{k}" for k in range(1, 61)]].to_numpy()
+    assert made["annotator"].unique().tolist() == [f"simulated-{k}" for k in range(1, 61)]
+    table = made["label"].to_numpy().reshape(60, 34).T
     assert set(table[:4].flat) == {"unsure"} and set(table[30:].flat) == {""}
     counts = Counter(table[4:30].flat)
     n = 26 * 60
@@ -78,18 +79,18 @@ def test_ratings_come_from_the_file_then_from_made_up_raters(drawn, tmp_path):
     truth = pd.Series("female", index=drawn["image_id"])[:5]
     for none in ({}, {"truth": truth, "simulated": 0}):
         found = sample.collect(drawn, seed=1, **none)
-        assert found.annotations is None and found.note.startswith("No annotations yet: the sample has 12")
+        assert found.annotations.empty and found.note.startswith("No annotations yet: the sample has 12")
     made = sample.collect(drawn, truth=truth, seed=1, simulated=3, error=0, unsure=0)
     assert made.kind == "simulated" and made.note.startswith(
         "SIMULATED annotations, not by people: 3 simulated annotators"
     )
-    assert "5 of 12 images" in made.note and len(made.annotations.annotators) == 3
+    assert "5 of 12 images" in made.note and made.annotations["annotator"].nunique() == 3
     assert (sample.votes(made.annotations) == "female").sum() == 5 and len(sample.votes(made.annotations)) == 5
     path = tmp_path / "r.csv"
     path.write_text("image,source,occupation,x,y\nt1,training,nurse,female,male\n")
     assert sample.collect(drawn, path, truth, seed=1).note == "Annotations come from r.csv: 2 annotators."
     path.write_text("occupation,source,percent_female,n\nnurse,generated,50,2\nnurse,training,50,2\n")
-    with pytest.raises(InputError, match="contains shares"):
+    with pytest.raises(InputError, match="no column 'image_id'"):
         sample.collect(drawn, path, seed=1)
 
 
@@ -103,7 +104,7 @@ def test_truth_as_a_notebook_gives_it(judgements):
 
 def write(path, *rows):
     path.write_text("\n".join(["image,source,occupation,ana,ben,cid", *rows, ""]))
-    return shares.read(path)
+    return annotations.read(path)
 
 
 def test_agreement_by_hand(every, tmp_path):
@@ -136,10 +137,11 @@ def test_agreement_by_hand(every, tmp_path):
 
 
 def test_nothing_rated_gives_rows_with_a_reason(drawn, every, tmp_path):
-    found = tables.check(agreement(None, every, seed=0), "judging_agreement")
+    nothing = sample.collect(drawn, seed=0).annotations
+    found = tables.check(agreement(nothing, every, seed=0), "judging_agreement")
     assert len(found) == 12 and (found["reason"] == sample.NO_RATINGS).all()
-    assert sample.votes(None).empty and sample.disagreements(None, every).empty
-    counts = tables.check(sample.outcomes(drawn, None), "judging_rated").set_index(["source", "vote"])
+    assert sample.votes(nothing).empty and sample.disagreements(nothing, every).empty
+    counts = tables.check(sample.outcomes(drawn, nothing), "judging_rated").set_index(["source", "vote"])
     assert counts.loc[("training", "unannotated"), "n"] + counts.loc[("generated", "unannotated"), "n"] == 12
     rated = write(tmp_path / "r.csv", ",".join([*drawn.loc[0, ["image_id", "source", "occupation"]], "f,,"]))
     counts = sample.outcomes(drawn, rated).groupby("vote")["n"].sum()

@@ -154,12 +154,12 @@ def shown() -> str:
 
 def rated(folder: Path) -> list:
     """Return what raters said in a sitting of an earlier version, in the file that it kept beside its own."""
-    from biaslab.ratings import shares
+    from biaslab.ratings import annotations, shares
 
-    found = shares.read_images(folder / "sitting" / "ratings.csv")
+    found = shares.read(folder / "sitting" / "ratings.csv")
     rows = found.images[["image_id", "source", "occupation"]].astype(object)
-    rows = rows.join(found.ratings().astype(object).fillna(""))
-    return [*found.annotators, *rows.to_numpy().tolist()]
+    rows = rows.join(annotations.label_matrix(found.table, found.images).astype(object).fillna(""))
+    return [*annotations.annotators(found.table), *rows.to_numpy().tolist()]
 
 
 FOUND = {

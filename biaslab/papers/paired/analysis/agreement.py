@@ -24,8 +24,6 @@ AGREEMENT_COLUMNS = (
 
 _KEYS = ["image_id", "position"]
 _CELL = ["aspect", "setting"]
-# Above this share of resamples in which kappa is undefined, limits from the others would mislead.
-_MOST_UNDEFINED = 0.05
 
 
 def agreement_tables(
@@ -56,7 +54,7 @@ def agreement_tables(
     (``n_annotators``). n_missing are the others of the cell. With two or more aspects ``average`` is the mean over
     them, as in Table 7. What is not defined is NaN with a reason.
     """
-    options: dict[str, Any] = {"rng": np.random.default_rng(seed), "replicates": replicates, "confidence": confidence}
+    options: dict[str, Any] = {"seed": np.random.default_rng(seed), "replicates": replicates, "confidence": confidence}
     references = {}
     if truth is not None:
         references["truth"] = _labelled(truth)
@@ -69,10 +67,10 @@ def agreement_tables(
         for reference, known in references.items():
             both = seen.merge(known[[*_KEYS, "said"]], on=_KEYS, how="left", suffixes=("", "_known"))
             given = {"judge": judge, "reference": reference, "statistic": "cohen_kappa"}
-            rows += _cells(both, given, _cohen, **options)
+            rows += _cells(both, given, _cohen, options)
     if annotated is not None:
         given = {"judge": ANNOTATORS, "reference": ANNOTATORS, "statistic": "fleiss_kappa"}
-        rows += _cells(references[ANNOTATORS], given, _fleiss, **options)
+        rows += _cells(references[ANNOTATORS], given, _fleiss, options)
     return pd.DataFrame(rows, columns=list(AGREEMENT_COLUMNS))
 
 
@@ -82,33 +80,23 @@ def _labelled(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(said=table["gender"].astype(object).where(table["gender"].isin(GENDERS)))
 
 
-def _cells(
-    table: pd.DataFrame,
-    given: dict,
-    work: Callable,
-    rng: np.random.Generator,
-    replicates: int,
-    confidence: float,
-) -> list[dict]:
+def _cells(table: pd.DataFrame, given: dict, work: Callable, options: dict[str, Any]) -> list[dict]:
     """Return one row per aspect and setting of ``table``, then the mean over aspects for each setting."""
-    rows, drawn, nothing = [], {}, {"ci_low": np.nan, "ci_high": np.nan}
+    rows, drawn = [], {}
     for at, cell in table.groupby(_CELL, sort=False, observed=True):
-        found, coefficient, items, images = work(cell)
-        n, reason = len(items), found.reason if np.isnan(found.value) else ""
-        row = {**dict(zip(_CELL, at, strict=True)), **given, "value": found.value, "n": n, **nothing}
-        if not reason:
-            drawn[at] = _redrawn(coefficient, items, images, rng, replicates)
-            row["ci_low"], row["ci_high"], reason = _limits(drawn[at], confidence)
-        n_annotators = 2 if given["statistic"] == "cohen_kappa" else items.sum(axis=1).max(initial=2)
-        rows.append({**row, "n_missing": len(cell) - n, "n_annotators": n_annotators, "reason": reason})
+        estimate, n_annotators = work(cell, options)
+        drawn[at] = estimate.resamples
+        row = {**dict(zip(_CELL, at, strict=True)), **given, **estimate._asdict(), "n": estimate.n_items}
+        rows.append({**row, "n_missing": len(cell) - estimate.n_items, "n_annotators": n_annotators})
     whole = pd.DataFrame(rows, columns=list(AGREEMENT_COLUMNS))
     for setting, parts in whole.groupby("setting", sort=False):
         if len(parts) < 2:
             continue
         value, limits = np.nan, (np.nan, np.nan, "an aspect has no value")
-        if all((aspect, setting) in drawn for aspect in parts["aspect"]):
+        if parts["value"].notna().all():
             value = float(parts["value"].mean())
-            limits = _limits(np.mean([drawn[a, setting] for a in parts["aspect"]], axis=0), confidence)
+            means = np.mean([drawn[aspect, setting] for aspect in parts["aspect"]], axis=0)
+            limits = agreement.percentile_interval(means, options["confidence"])
         n, n_annotators = parts[["n", "n_missing"]].sum(), parts["n_annotators"].unique()
         mean = {"aspect": "average", "setting": setting, **given, "value": value, **n}
         mean |= dict(zip(("ci_low", "ci_high", "reason"), limits, strict=True))
@@ -116,50 +104,22 @@ def _cells(
     return rows
 
 
-def _cohen(cell: pd.DataFrame) -> tuple:
-    """Return kappa, how it is computed from patterns, each person's pattern, and their images."""
-    pair = cell[["said", "said_known"]]
-    # One replicate: its interval, over people, is not used.
-    found = agreement.cohen_kappa(pair["said"], pair["said_known"], GENDERS, seed=0, replicates=1)
-    both = cell[pair.notna().all(axis=1)]
-    items = np.stack([(both[c] == "male").to_numpy(int) for c in pair], axis=1)
-    return found, agreement.cohen, items, both["image_id"]
+def _cohen(cell: pd.DataFrame, options: dict[str, Any]) -> tuple[agreement.AgreementEstimate, int]:
+    """Return the kappa of two labels of each person, and the number of annotators."""
+    images = cell["image_id"]
+    return agreement.cohen_kappa(cell["said"], cell["said_known"], GENDERS, clusters=images, **options), 2
 
 
-def _fleiss(cell: pd.DataFrame) -> tuple:
-    """Return the same of the annotators' kappa, from the number of annotations with each label."""
-    labels = agreement.LABELS
-    counts = cell[list(labels)].to_numpy(int)
+def _fleiss(cell: pd.DataFrame, options: dict[str, Any]) -> tuple[agreement.AgreementEstimate, int]:
+    """Return the annotators' kappa, from the number of annotations with each label, and their number for each person.
+
+    That is the number of annotations that most people have, the larger of two; who gave them may differ.
+    """
+    counts = cell[list(agreement.LABELS)].to_numpy(int)
     given = counts.sum(axis=1)
-    how_many = np.bincount(given[given >= 2], minlength=3)
-    # The number of ratings that most people have, the larger of two; who gave them may differ.
-    usual = len(how_many) - 1 - int(np.argmax(how_many[::-1])) if how_many.any() else 2
-    items = counts[given == usual]
-    named = np.array([np.repeat(labels, row) for row in items], dtype=object).reshape(len(items), usual)
-    found = agreement.fleiss_kappa(named, labels, seed=0, replicates=1)
-    return found, agreement.fleiss, items, cell["image_id"][given == usual]
-
-
-def _redrawn(
-    coefficient: Callable, items: np.ndarray, images: pd.Series, rng: np.random.Generator, replicates: int
-) -> np.ndarray:
-    """Return the coefficient over redrawn images with all of their people, (replicates,); NaN where undefined."""
-    patterns, which = np.unique(items, axis=0, return_inverse=True)
-    per_image = pd.crosstab(pd.factorize(images)[0], which.reshape(-1)).to_numpy()
-    kinds, frequency = np.unique(per_image, axis=0, return_counts=True)
-    drawn = rng.multinomial(len(per_image), frequency / len(per_image), size=replicates)
-    return coefficient(drawn @ kinds, patterns)
-
-
-def _limits(drawn: np.ndarray, confidence: float) -> tuple[float, float, str]:
-    """Return the limits of a percentile interval, or why there are none."""
-    defined = drawn[~np.isnan(drawn)]
-    undefined = len(drawn) - len(defined)
-    if undefined > _MOST_UNDEFINED * len(drawn):
-        why = f"no interval: undefined in {undefined} of {len(drawn)} resamples (one label only)"
-        return np.nan, np.nan, why
-    if np.ptp(defined) < 1e-12:
-        return np.nan, np.nan, "no interval: all resamples give the same value"
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(defined, [tail, 1 - tail])
-    return float(low), float(high), ""
+    n_people = np.bincount(given[given >= 2], minlength=3)
+    usual = len(n_people) - 1 - int(np.argmax(n_people[::-1])) if n_people.any() else 2
+    usable = given == usual
+    named = [np.repeat(agreement.LABELS, row) for row in counts[usable]]
+    ratings = np.array(named, dtype=object).reshape(len(named), usual)
+    return agreement.fleiss_kappa(ratings, clusters=cell["image_id"].to_numpy()[usable], **options), usual
