@@ -520,11 +520,11 @@ def _read_parquet(path: Path, size: int, groups: Sequence[int] | None = None) ->
 
 
 # Readers by the end of a file's name: each yields tables of up to so many rows.
-_TEXT_READERS = {".csv": _read_csv, ".tsv": _read_csv, ".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".txt": _read_text}
+_TEXTUAL = {".csv": _read_csv, ".tsv": _read_csv, ".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".txt": _read_text}
 _READERS: dict[str, Callable[[Path, int], _Read]] = {
     ".parquet": _read_parquet,
-    **_TEXT_READERS,
-    **{f"{ending}.gz": reader for ending, reader in _TEXT_READERS.items()},
+    **_TEXTUAL,
+    **{f"{ending}.gz": reader for ending, reader in _TEXTUAL.items()},
 }
 
 
@@ -539,7 +539,7 @@ def _reader(path: Path) -> Callable[[Path, int], _Read]:
     if not ending:
         raise InputError(
             f"{path} is of no known kind; captions are read from files that end in .parquet, or in "
-            f"{', '.join(_TEXT_READERS)}, plain or compressed as .gz."
+            f"{', '.join(_TEXTUAL)}, plain or compressed as .gz."
         )
     return _READERS[ending]
 

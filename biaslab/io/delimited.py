@@ -62,9 +62,9 @@ def open_text(path: Path) -> Iterator[Any]:
 def lines(path: Path, *, ends: str = "\n", strict: bool = False) -> Iterator[str]:
     """Yield the lines of a file of text, with their ends.
 
-    It is UTF-8, or UTF-16 or UTF-32 that begins with the mark of its byte order; plain, or compressed as ``.gz``. ``ends``
-    is what ends a line: a line feed, or with ``""`` a carriage return, too. Bytes that are none of the encoding become
-    U+FFFD.
+    It is UTF-8, or UTF-16 or UTF-32 that begins with the mark of its byte order; plain, or compressed as ``.gz``.
+    ``ends`` is what ends a line: a line feed, or with ``""`` a carriage return, too. Bytes that are none of the
+    encoding become U+FFFD.
 
     Raises InputError: A line is longer than 16 million characters, the file breaks off, is UTF-16 without a mark, or,
     with ``strict``, it is not of its encoding.

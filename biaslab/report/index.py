@@ -8,7 +8,7 @@ import io
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +111,7 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         paper["strips"] = [strip for strip in paper["strips"] if strip not in opening]
     opened = cards.first(page_cards)
     glossary = cards.words("glossary")["terms"]
+    shown = json.dumps([[card[key] for key in ("question", "answers", "marks")] for card in opened], default=str)
     return lists | {
         "run": {key: run.get(key) for key in ("run", "status")},
         "title": str(run.get("title") or run.get("run") or "Report"),
@@ -124,7 +125,7 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         "seconds": run.get("seconds"),
         "cards": opened,
         "agreement": anchors.get("synthesis_judge_agreement"),
-        "words": _words(opened, glossary),
+        "words": [word for word in glossary if re.search(rf"\b{re.escape(word)}s?\b", shown) and len(word) > 1],
         "verdicts": _verdicts(run),
         "models": introduced,
         "strips": opening,
@@ -159,12 +160,6 @@ def _verdicts(run: dict[str, Any]) -> dict[str, Any]:
     return texts | {"level": format_level(counts["alpha"]), "any": counts["headlines"] > 0}
 
 
-def _words(opened: Sequence[dict[str, Any]], glossary: Mapping[str, str]) -> list[str]:
-    """Return the words of the glossary that the first cards use."""
-    text = json.dumps([[card[key] for key in ("question", "answers", "marks")] for card in opened], default=str)
-    return [word for word in glossary if re.search(rf"\b{re.escape(word)}s?\b", text) and len(word) > 1]
-
-
 def _description(text: str) -> dict[str, Any]:
     """Return the first sentence of a run's description, and what follows, by paragraphs, which the page folds."""
     first, *parts = [" ".join(part.split()) for part in re.split(r"\n\s*\n", text.strip())]
@@ -196,7 +191,10 @@ def _papers(**items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         pictures = sorted(part["figures"], key=lambda item: item is not lead)
         entry = {"key": key, "anchor": "paper-" + (_plain(key) or "unnamed"), "main": main, "more": more}
         entry["stacked"] = bool(pictures and not _fits(pictures[0], height=False))
-        entry |= {"lead": [_small(pictures[0])] if pictures else [], "figures": pictures[1:]}
+        entry |= {"lead": pictures[:1], "figures": pictures[1:]}
+        if pictures and (size := pictures[0]["size"]):
+            # As small as its words can be read.
+            entry["lead"] = [pictures[0] | {"size": tuple(round(pictures[0]["least"] * side) for side in size)}]
         whole.append(about | entry | {key: part[key] for key in ("tables", "notebooks", "strips")})
     return whole
 
@@ -207,13 +205,6 @@ def _fits(figure: dict[str, Any], *, height: bool = True) -> bool:
         return True
     wide, high = (figure["least"] * side for side in figure["size"])
     return wide <= _WIDEST and (high <= _HIGHEST or not height)
-
-
-def _small(figure: dict[str, Any]) -> dict[str, Any]:
-    """Return a figure as small as its words can be read."""
-    if not figure["size"]:
-        return figure
-    return figure | {"size": tuple(round(figure["least"] * side) for side in figure["size"])}
 
 
 def _strips(run: dict[str, Any], run_dir: Path) -> list[dict[str, Any]]:
@@ -384,7 +375,11 @@ def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any)
         most = ROWS_SHOWN if cells_left > 0 else ROWS_PREVIEW
         table = read_table(path, whole_up_to=most, otherwise=ROWS_PREVIEW, told=meanings)
         cells_left -= table.shown * len(table.header)
-        packed = _packed(path, bytes_left)
+        packed = ""
+        # For download without the folder.
+        if path is not None and path.stat().st_size <= TABLE_FILE_BYTES:
+            packed = base64.b64encode(gzip.compress(path.read_bytes(), mtime=0)).decode()
+            packed = packed if len(packed) <= bytes_left else ""
         bytes_left -= len(packed)
         columns = [
             defaultdict(str, meanings.get(column, {}), name=column, numeric=numeric)
@@ -410,14 +405,6 @@ def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any)
             }
         )
     return tables
-
-
-def _packed(path: Path | None, allowed: int) -> str:
-    """Return a table's file as base64 of its gzip, for download without the folder; "" if it is too large."""
-    if path is None or path.stat().st_size > TABLE_FILE_BYTES:
-        return ""
-    packed = base64.b64encode(gzip.compress(path.read_bytes(), mtime=0)).decode()
-    return packed if len(packed) <= allowed else ""
 
 
 def _coverage(run: dict[str, Any], page_of: Any, anchors: dict[str, Any]) -> dict[str, Any]:

@@ -44,9 +44,7 @@ def read(corpus, size=2):
 KINDS = ("csv", "tsv", "jsonl", "ndjson", "txt")
 
 
-@pytest.mark.parametrize(
-    "ending", ["parquet", *KINDS, *(kind + ".gz" for kind in ("csv", "jsonl", "txt"))]
-)
+@pytest.mark.parametrize("ending", ["parquet", *KINDS, *(kind + ".gz" for kind in ("csv", "jsonl", "txt"))])
 def test_every_kind_of_file_gives_the_same(tmp_path, ending):
     corpus = open_corpus(str(write(tmp_path / f"some.{ending}")))
     table = read(corpus)
