@@ -105,7 +105,10 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
     introduced = cards.introduce([*named, *(name for measure in measures for name in measure["models"])])
     strips = _strips(run, run_dir)
     papers = _papers(cards=page_cards, figures=figures, tables=tables, notebooks=notebooks, strips=strips)
-    opening = _opening(strips)
+    # The first paper's; of a few groups, such as three genders of prompts, none is left out.
+    opening = [strip for strip in strips if strip["paper"] == strips[0]["paper"]][:_STRIPS]
+    most = max(_ROWS // max(len(opening), 1), 1)
+    opening = [s if len(s["rows"]) <= 3 else s | {"rows": evenly(s["rows"], most)} for s in opening]
     for paper in papers:
         # What the page opens with is not shown again, unless it was shortened.
         paper["strips"] = [strip for strip in paper["strips"] if strip not in opening]
@@ -232,14 +235,6 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
     fields = ("source", "marks", "group", "prompt", "said", "alt")
     pictures = [{key: image[key] for key in fields} for image in row["pictures"] if EMBEDDED.fullmatch(image["source"])]
     return {"group": row["group"], "share": share, "pictures": pictures}
-
-
-def _opening(strips: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the strips that a page opens with: the first paper's, so few groups of each model that cards follow."""
-    first = [strip for strip in strips if strip["paper"] == strips[0]["paper"]][:_STRIPS]
-    most = max(_ROWS // max(len(first), 1), 1)
-    # Of a few groups, such as three genders of prompts, none is left out.
-    return [strip if len(strip["rows"]) <= 3 else strip | {"rows": evenly(strip["rows"], most)} for strip in first]
 
 
 def _measures(run_dir: Path, run: dict[str, Any]) -> list[dict[str, Any]]:

@@ -99,21 +99,15 @@ def write(folder: Path, asked: Sequence[ImageRequest]) -> list[dict]:
         page = f"{IMAGE_PAGES}/model-{k}.html"
         counts = image_pages.write_model(folder / page, model, of, index="../index.html")
         models.append({"model": model, "page": page, **counts})
-    whole = {
-        "digest": digest,
-        "models": models,
-        "strips": image_pages.strips(_first([one for of in by_model.values() for one in of])),
-    }
+    # The first kind of each paper and model, in the order in which papers name their kinds.
+    papers, first = tables.papers(), {}
+    of_models = [one for of in by_model.values() for one in of]
+    for one in sorted(of_models, key=lambda one: list(papers[one.paper].drawn).index(one.kind)):
+        first.setdefault((one.paper, one.model), one)
+    strips = image_pages.strips(sorted(first.values(), key=lambda one: list(papers).index(one.paper)))
+    whole = {"digest": digest, "models": models, "strips": strips}
     result_cache.replace(place, json.dumps(whole, ensure_ascii=False).encode(errors="replace"))
     return models
-
-
-def _first(drawn: list[image_pages.ModelImages]) -> list[image_pages.ModelImages]:
-    """Return the first kind of each paper and model, in the order in which papers name their kinds."""
-    papers, first = tables.papers(), {}
-    for one in sorted(drawn, key=lambda one: list(papers[one.paper].drawn).index(one.kind)):
-        first.setdefault((one.paper, one.model), one)
-    return sorted(first.values(), key=lambda one: list(papers).index(one.paper))
 
 
 def _digest(drawn: list[image_pages.ModelImages]) -> str:
