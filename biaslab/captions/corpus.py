@@ -138,7 +138,13 @@ def open_corpus(
         return HubCorpus(name.removeprefix("hf:"), columns, max_captions)
     folder = Path(os.path.expanduser(name))
     if os.path.isdir(folder):
-        paths = _of_captions(folder)
+        available = folders.files(folder, tuple(_READERS))
+        # Next to tables, texts are about them, and so are LICENSE and README.
+        texts = [path for path in available if _READERS[_ending(Path(path))] is _read_text]
+        kept = folders.without_notes(texts) if len(texts) == len(available) else []
+        if aside := [path for path in texts if path not in set(kept)]:
+            _log.warning("%s: read as no captions: %s.", folder, _listed(aside))
+        paths = [path for name, path in available.items() if name not in set(aside)]
     else:
         paths = [Path(p) for p in sorted(glob.glob(str(folder), recursive=True)) if os.path.isfile(p)]
     if paths:
@@ -152,17 +158,6 @@ def open_corpus(
         f"There is no corpus {name!r}. {hint}A corpus is a Parquet, CSV, TSV, JSONL or text file (or a "
         "folder of them, or a pattern), or a dataset on the Hugging Face Hub: 'owner/name' or 'hf:NAME:CONFIG@SPLIT'."
     )
-
-
-def _of_captions(folder: Path) -> list[Path]:
-    """Return the files of captions in a folder: beside tables, texts are about them, and so are LICENSE and README."""
-    there = folders.files(folder, tuple(_READERS))
-    texts = [path for path in there if _READERS[_ending(Path(path))] is _read_text]
-    kept = folders.without_notes(texts) if len(texts) == len(there) else []
-    aside = [path for path in texts if path not in set(kept)]
-    if aside:
-        _log.warning("%s: read as no captions: %s.", folder, _listed(aside))
-    return [path for name, path in there.items() if name not in set(aside)]
 
 
 class _Columns(NamedTuple):

@@ -99,7 +99,11 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
     failed = [notebook for notebook in notebooks if notebook["status"] not in ("ok", "skipped")]
     anchors = {name: item for item in [*tables, *figures] for name in item["names"]}
     page_cards = [card | {"page": page_of(card), "figure": anchors.get(str(card["figure"]))} for card in question_cards]
-    measures = _measures(run_dir, run)
+    measures = []
+    for measure, rows in cards.measures(run_dir, run).items():
+        if marks := draw_rows(rows, unit=rows[0].get("unit", "")):
+            models = [row["model"] for row in rows if row["estimate"] is not None]
+            measures.append({"name": measure, "marks": marks, "models": models})
     lists = {key: run.get(key) or [] for key in ("problems", "limits", "notes", "left_out")}
     named = [str(row["model"]) for card in page_cards for row in card["rows"]]
     introduced = cards.introduce([*named, *(name for measure in measures for name in measure["models"])])
@@ -235,16 +239,6 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
     fields = ("source", "marks", "group", "prompt", "said", "alt")
     pictures = [{key: image[key] for key in fields} for image in row["pictures"] if EMBEDDED.fullmatch(image["source"])]
     return {"group": row["group"], "share": share, "pictures": pictures}
-
-
-def _measures(run_dir: Path, run: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the measures of models, each with its name, marks and models, from the table that holds them."""
-    measures = []
-    for measure, rows in cards.measures(run_dir, run).items():
-        if marks := draw_rows(rows, unit=rows[0].get("unit", "")):
-            models = [row["model"] for row in rows if row["estimate"] is not None]
-            measures.append({"name": measure, "marks": marks, "models": models})
-    return measures
 
 
 def _value(value: object) -> str:

@@ -82,7 +82,13 @@ def write(folder: Path, asked: Sequence[ImageRequest]) -> list[dict]:
     drawn = list(draw_images(asked))
     place = folder / STRIPS
     before = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
-    digest = _digest(drawn)
+    # Strips whose intervals took people for the unit are written anew.
+    whole = hashlib.sha256(b"images are the unit")
+    for one in drawn:
+        plain = one.people.drop(columns=[c for c in one.people if one.people[c].map(type).isin([list, dict]).any()])
+        rows = pd.util.hash_pandas_object(plain.astype(str), index=False)
+        whole.update(f"{one[:4]} {one.images.digest} {int(rows.sum())} {len(rows)}".encode())
+    digest = whole.hexdigest()
     if before and (not drawn or before["digest"] == digest):
         return before["models"]
     if not drawn:
@@ -105,17 +111,6 @@ def write(folder: Path, asked: Sequence[ImageRequest]) -> list[dict]:
     for one in sorted(of_models, key=lambda one: list(papers[one.paper].drawn).index(one.kind)):
         first.setdefault((one.paper, one.model), one)
     strips = image_pages.strips(sorted(first.values(), key=lambda one: list(papers).index(one.paper)))
-    whole = {"digest": digest, "models": models, "strips": strips}
-    result_cache.replace(place, json.dumps(whole, ensure_ascii=False).encode(errors="replace"))
+    record = {"digest": digest, "models": models, "strips": strips}
+    result_cache.replace(place, json.dumps(record, ensure_ascii=False).encode(errors="replace"))
     return models
-
-
-def _digest(drawn: list[image_pages.ModelImages]) -> str:
-    """Return what pictures rest on: images, what was judged of them, and how they are shown."""
-    # Strips whose intervals took people for the unit are written anew.
-    whole = hashlib.sha256(b"images are the unit")
-    for one in drawn:
-        plain = one.people.drop(columns=[c for c in one.people if one.people[c].map(type).isin([list, dict]).any()])
-        rows = pd.util.hash_pandas_object(plain.astype(str), index=False)
-        whole.update(f"{one[:4]} {one.images.digest} {int(rows.sum())} {len(rows)}".encode())
-    return whole.hexdigest()
