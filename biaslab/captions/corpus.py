@@ -110,8 +110,8 @@ def open_corpus(
     """Open the captions called ``name``; nothing is read yet beyond what identifies them.
 
     Args:
-        name: What an installed package brings (``biaslab.corpora``); a Parquet, Arrow, CSV, TSV, JSONL or text file (in
-            which a line is a caption), a folder of files or a pattern such as ``"part-*.parquet"``; or a dataset of the
+        name: What an installed package brings (``biaslab.corpora``); a Parquet, CSV, TSV, JSONL or text file (in which
+            a line is a caption), a folder of files or a pattern such as ``"part-*.parquet"``; or a dataset of the
             Hugging Face Hub, streamed, as ``"owner/name"`` or ``"hf:NAME:CONFIG@SPLIT"`` (both may be left out).
         max_captions: Maximum number of captions, from the start; 0 reads all.
         seed, synthetic_bias: Seed of synthetic captions, and the bias planted in them; other corpora ignore both.
@@ -138,7 +138,13 @@ def open_corpus(
         return HubCorpus(name.removeprefix("hf:"), columns, max_captions)
     folder = Path(os.path.expanduser(name))
     if os.path.isdir(folder):
-        paths = _of_captions(folder)
+        available = folders.files(folder, tuple(_READERS))
+        # Next to tables, texts are about them, and so are LICENSE and README.
+        texts = [path for path in available if _READERS[_ending(Path(path))] is _read_text]
+        kept = folders.without_notes(texts) if len(texts) == len(available) else []
+        if aside := [path for path in texts if path not in set(kept)]:
+            _log.warning("%s: read as no captions: %s.", folder, _listed(aside))
+        paths = [path for name, path in available.items() if name not in set(aside)]
     else:
         paths = [Path(p) for p in sorted(glob.glob(str(folder), recursive=True)) if os.path.isfile(p)]
     if paths:
@@ -149,20 +155,9 @@ def open_corpus(
     near = near_matches(name, brought)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     raise MissingInputError(
-        f"There is no corpus {name!r}. {hint}A corpus is a Parquet, CSV, JSONL or text file (or a folder of "
-        "them, or a pattern), or a dataset on the Hugging Face Hub: 'owner/name' or 'hf:NAME:CONFIG@SPLIT'."
+        f"There is no corpus {name!r}. {hint}A corpus is a Parquet, CSV, TSV, JSONL or text file (or a "
+        "folder of them, or a pattern), or a dataset on the Hugging Face Hub: 'owner/name' or 'hf:NAME:CONFIG@SPLIT'."
     )
-
-
-def _of_captions(folder: Path) -> list[Path]:
-    """Return the files of captions in a folder: beside tables, texts are about them, and so are LICENSE and README."""
-    there = folders.files(folder, tuple(_READERS))
-    texts = [path for path in there if _READERS[_ending(Path(path))] is _read_text]
-    kept = folders.without_notes(texts) if len(texts) == len(there) else []
-    aside = [path for path in texts if path not in set(kept)]
-    if aside:
-        _log.warning("%s: read as no captions: %s.", folder, _listed(aside))
-    return [path for name, path in there.items() if name not in set(aside)]
 
 
 class _Columns(NamedTuple):
@@ -519,23 +514,12 @@ def _read_parquet(path: Path, size: int, groups: Sequence[int] | None = None) ->
         raise InputError(f"{path} cannot be read as Parquet: {error}") from None
 
 
-def _read_arrow(path: Path, size: int) -> _Read:
-    """Read a file that the library datasets saved (``save_to_disk``)."""
-    try:
-        with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
-            names = _flat_columns(stream.schema, str(path))
-            for batch in stream:
-                yield from _plain(batch, names)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path} cannot be read as Arrow: {error}") from None
-
-
 # Readers by the end of a file's name: each yields tables of up to so many rows.
-_PACKABLE = {".csv": _read_csv, ".tsv": _read_csv, ".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".txt": _read_text}
+_TEXTUAL = {".csv": _read_csv, ".tsv": _read_csv, ".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".txt": _read_text}
 _READERS: dict[str, Callable[[Path, int], _Read]] = {
     ".parquet": _read_parquet,
-    ".arrow": _read_arrow,
-    **{ending + packed: reader for ending, reader in _PACKABLE.items() for packed in ("", *delimited.PACKED)},
+    **_TEXTUAL,
+    **{f"{ending}.gz": reader for ending, reader in _TEXTUAL.items()},
 }
 
 
@@ -549,8 +533,8 @@ def _reader(path: Path) -> Callable[[Path, int], _Read]:
     ending = _ending(path)
     if not ending:
         raise InputError(
-            f"{path} is of no known kind; captions come from files that end in .parquet or .arrow, or in "
-            f"{', '.join(_PACKABLE)}, these also packed ({', '.join(delimited.PACKED)})."
+            f"{path} is of no known kind; captions are read from files that end in .parquet, or in "
+            f"{', '.join(_TEXTUAL)}, plain or compressed as .gz."
         )
     return _READERS[ending]
 

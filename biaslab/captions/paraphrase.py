@@ -187,7 +187,11 @@ def paraphrase(text: str, occupation: str, seed: int = 0) -> str:
     digest = hashlib.blake2b(key, digest_size=8).digest()
     rng = random.Random(int.from_bytes(digest))
     text = normalize(text)
-    new = _swapped(_replaced(text, occupation.strip(), rng), rng)
+    new = _replaced(text, occupation.strip(), rng)
+    parts = new.split(", ")
+    is_swappable = len(parts) == 2 and min(map(len, parts)) >= 3 and not re.search(r"[:.|]|\d", new)
+    if is_swappable and rng.random() < 0.5:
+        new = ", ".join(reversed(parts))
     return new if new != text else _opened(text, occupation.strip(), rng)
 
 
@@ -224,12 +228,6 @@ def _replaced(text: str, occupation: str, rng: random.Random) -> str:
         return article + new
 
     return _phrases().sub(other, text)
-
-
-def _swapped(text: str, rng: random.Random) -> str:
-    parts = text.split(", ")
-    plain = len(parts) == 2 and min(map(len, parts)) >= 3 and not re.search(r"[:.|]|\d", text)
-    return ", ".join(reversed(parts)) if plain and rng.random() < 0.5 else text
 
 
 def _opened(text: str, occupation: str, rng: random.Random) -> str:

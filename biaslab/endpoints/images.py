@@ -202,7 +202,9 @@ class _Buying(Requests):
             if address and not address.startswith("data:"):
                 data = self._fetch_image(address)
             else:
-                data = _decoded((image or address).rpartition(",")[2])
+                # Base64 in either alphabet, with or without its padding.
+                text = "".join((image or address).rpartition(",")[2].split()).rstrip("=").translate(_OF_URLS)
+                data = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
         except Failed as failed:
             if failed.outcome in _NO_IMAGE:
                 return PurchasedImage("not_an_image", failed.outcome.replace("_", " "), **said)
@@ -277,12 +279,6 @@ class _Buying(Requests):
             mend += "contain the images."
         why = last.detail or OUTCOMES[last.outcome]
         return RunError(f"{self.where} gives no images: {why}. {STAYS}; {mend}")
-
-
-def _decoded(text: str) -> bytes:
-    """Return the bytes of base64, in either alphabet and with or without its padding; ValueError where it is none."""
-    text = "".join(text.split()).rstrip("=").translate(_OF_URLS)
-    return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
 
 
 def _money(amount: Decimal) -> str:

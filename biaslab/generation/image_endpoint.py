@@ -74,7 +74,11 @@ class EndpointImages(GeneratedSource):
             with purchases.buying():
                 # Another process may have bought them meanwhile.
                 if missing := self._missing():
-                    failed = buy(missing, settings, purchases, pairs=self._pairs(), progress=progress)
+                    # Each prompt of two images or more, and the keys of its first two.
+                    first = self._units.assign(key=self._keys).query("index_ < 2").sort_values("index_", kind="stable")
+                    prompts = (rows for _, rows in first.groupby("prompt_id", sort=False) if len(rows) == 2)
+                    pairs = [(rows["text"].iloc[0], *rows["key"]) for rows in prompts]
+                    failed = buy(missing, settings, purchases, pairs=pairs, progress=progress)
         nothing = PurchasedImage("not_bought")
         found = [purchases.done[k] if purchases.is_purchased(k) else failed.get(k, nothing) for k in self._keys]
         units, ids = self._units, image_ids_of(self._units)
@@ -117,12 +121,6 @@ class EndpointImages(GeneratedSource):
             return UnreadableImage("missing")
         same = hashlib.sha256(data).hexdigest() == bought.sha256
         return decode(data) if same else UnreadableImage("damaged")
-
-    def _pairs(self) -> list[tuple[str, str, str]]:
-        """Return each prompt of two images or more, and the keys of its first two."""
-        first = self._units.assign(key=self._keys).query("index_ < 2")
-        prompts = (rows for _, rows in first.groupby("prompt_id", sort=False) if len(rows) == 2)
-        return [(rows["text"].iloc[0], *rows.sort_values("index_")["key"]) for rows in prompts]
 
     def _missing(self) -> dict[str, dict[str, Any]]:
         """Return the images that are not there, by key: prompt_id, prompt and index."""

@@ -122,20 +122,17 @@ def _pipeline(repository: Repository, safety_checker: bool) -> LocatedFiles:
         # What has weights has a config.json; schedulers and tokenizers have files of other names.
         if f"{part}/config.json" in repository.files:
             if not whole and not (repository.on_hub and repository.folder):
-                raise _no_weights(repository, part)
+                others = sorted(p for p in repository.files if p.startswith(f"{part}/") and p.endswith(_ANY_WEIGHTS))
+                without = "Set generation.safety_checker to off, or choose" if part == "safety_checker" else "Choose"
+                problem = f"{repository.name} does not have all its weights as .safetensors: {part} has "
+                fix = f"{without} a copy that has them."
+                raise safety.not_safetensors(problem + (", ".join(others) or "none"), fix)
             _check_quantised(repository, part)
     located = repository.with_weights([glob.escape(path) for path in files])
     if variants:
         listed = ", ".join(f"{part} ({variant})" for part, variant in variants.items())
         located = replace(located, remarks=(f"{name} has weights of a variant alone for {listed}.",))
     return LocatedFiles(located, variants, spared)
-
-
-def _no_weights(repository: Repository, part: str) -> ParameterError:
-    others = sorted(p for p in repository.files if p.startswith(f"{part}/") and p.endswith(_ANY_WEIGHTS))
-    without = "Set generation.safety_checker to off, or choose" if part == "safety_checker" else "Choose"
-    problem = f"{repository.name} does not have all its weights as .safetensors: {part} has "
-    return safety.not_safetensors(problem + (", ".join(others) or "none"), f"{without} a copy that has them.")
 
 
 def _check_quantised(repository: Repository, part: str) -> None:

@@ -7,17 +7,15 @@ than the header, are errors that name the line.
 
 from __future__ import annotations
 
-import bz2
 import codecs
 import contextlib
 import csv
 import gzip
 import io
 import itertools
-import lzma
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,38 +48,23 @@ _MARKS = {
 }
 
 
-def _open_zst(path: Path, mode: str) -> Any:
-    import pyarrow as pa
-
-    return io.BufferedReader(pa.input_stream(str(path), compression="zstd"))
-
-
-PACKED: dict[str, Callable[[Path, str], Any]] = {
-    ".gz": gzip.open,
-    ".bz2": bz2.open,
-    ".xz": lzma.open,
-    ".zst": _open_zst,
-}
-"""What opens packed files, by the end of their names."""
-
-
 @contextlib.contextmanager
 def open_text(path: Path) -> Iterator[Any]:
-    """Open a file's bytes, unpacked where its name says that it is packed; one that breaks off is an InputError."""
+    """Open a file's bytes, decompressed where its name ends in ``.gz``; one that breaks off is an InputError."""
     try:
         reading.check(path)
-        with PACKED.get(path.suffix.lower(), Path.open)(path, "rb") as file:
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
             yield file
-    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+    except (EOFError, OSError, zlib.error) as error:
         raise InputError(f"{path} cannot be read to its end: {error}") from None
 
 
 def lines(path: Path, *, ends: str = "\n", strict: bool = False) -> Iterator[str]:
     """Yield the lines of a file of text, with their ends.
 
-    It is UTF-8, or UTF-16 or UTF-32 that begins with the mark of its byte order; plain, or packed by its name. ``ends``
-    is what ends a line: a line feed, or with ``""`` a carriage return, too. Bytes that are none of the encoding become
-    U+FFFD.
+    It is UTF-8, or UTF-16 or UTF-32 that begins with the mark of its byte order; plain, or compressed as ``.gz``.
+    ``ends`` is what ends a line: a line feed, or with ``""`` a carriage return, too. Bytes that are none of the
+    encoding become U+FFFD.
 
     Raises InputError: A line is longer than 16 million characters, the file breaks off, is UTF-16 without a mark, or,
     with ``strict``, it is not of its encoding.

@@ -89,18 +89,15 @@ def find_duplicates(
     found = found if len(found) else pd.DataFrame(columns=list(_COLUMNS), dtype=object)
     found = found.assign(group=groups.astype(str).to_numpy(), status="", copy_of="")
     shown = found[(found["pixels"] != "") & ~found["is_black"].astype(bool)]
-    shown = shown.sort_values("image_id", key=_numbered, kind="stable")
+    # By the number at their end, so that ``nurse/2`` comes before ``nurse/10``.
+    numbered = shown["image_id"].astype(str).str.replace(r"\d{1,9}$", lambda end: end[0].zfill(9), regex=True)
+    shown = shown.loc[numbered.sort_values(kind="stable").index]
     first = shown.groupby(["group", "pixels"], sort=False)["image_id"].transform("first")
     copies = first[first != shown["image_id"]]
     found.loc[found["is_black"].astype(bool), "status"] = BLACK
     found.loc[copies.index, "status"] = DUPLICATE
     found.loc[copies.index, "copy_of"] = copies
     return found.drop(columns="is_black")
-
-
-def _numbered(image_ids: pd.Series) -> pd.Series:
-    """Return ids that sort by the number at their end, so that ``nurse/2`` comes before ``nurse/10``."""
-    return image_ids.astype(str).str.replace(r"\d{1,9}$", lambda found: found[0].zfill(9), regex=True)
 
 
 def _fingerprints(images: ImageSource, shard: pd.DataFrame) -> pd.DataFrame:
@@ -202,16 +199,14 @@ def check_descriptions(found: pd.DataFrame, told: pd.DataFrame, where: str) -> N
     named = found[found["pixels"].ne("") & found["pixels"].duplicated(keep=False)].sort_values("image_id")
     by_image = dict(list(told.groupby("image_id", sort=False)))
     for _, copies in named.groupby("pixels", sort=False):
-        texts = {image_id: _descriptions(by_image[image_id]) for image_id in copies["image_id"] if image_id in by_image}
+        texts = {}
+        for image_id in filter(by_image.__contains__, copies["image_id"]):
+            people = by_image[image_id].sort_values("position")[["prompt", "group"]].drop_duplicates()
+            texts[image_id] = "; ".join(f"prompt {p!r}, group {g!r}" for p, g in people.itertuples(index=False))
         first = next(iter(texts), "")
         for image_id, text in texts.items():
             if text != texts[first]:
                 raise InputError(_contradiction((first, texts[first]), (image_id, text), where))
-
-
-def _descriptions(rows: pd.DataFrame) -> str:
-    people = rows.sort_values("position")[["prompt", "group"]].drop_duplicates()
-    return "; ".join(f"prompt {prompt!r}, group {group!r}" for prompt, group in people.itertuples(index=False))
 
 
 def _contradiction(first: tuple[str, str], second: tuple[str, str], where: str) -> str:

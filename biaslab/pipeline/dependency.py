@@ -230,7 +230,8 @@ class Dependency(Part):
         places = []
         for image_id in table["image_id"]:
             (word_map,) = true.word_maps([image_id])
-            seen = [(w, self._kind(w), m > 0) for w, m in zip(word_map.words, word_map.maps, strict=True)]
+            kinds = [naming.PERSON if w in naming.PEOPLE else self._truth.kind(w) for w in word_map.words]
+            seen = [(w, kind, m > 0) for w, kind, m in zip(word_map.words, kinds, word_map.maps, strict=True)]
             seen = [row for row in seen if row[1] and row[2].any()]
             for k, (word, kind, mask) in enumerate(seen):
                 shuffled = {"shuffled": seen[(k + 1) % len(seen)][2]} if len(seen) > 1 else {}
@@ -245,7 +246,3 @@ class Dependency(Part):
     @property
     def _truth(self) -> GroundTruth:
         return self._pipeline.require_ground_truth("where words belong", "triplets")
-
-    def _kind(self, word: str) -> str:
-        """Return what kind of thing a word of a caption names; empty where it is none to be seen."""
-        return naming.PERSON if word in naming.PEOPLE else self._truth.kind(word)

@@ -26,7 +26,11 @@ def unmatched(pipelines: Iterable[Pipeline]) -> list[str]:
     own = [one for one in pipelines if one.custom.has_prompts_or_images]
     found = [*_benchmarks(own), *_annotations(own)]
     for one in own:
-        found += [*_prompts(one), *_tables(one)]
+        found += _prompts(one)
+        folder = one.custom.folder
+        if folder is not None and (left := folder.undescribed_images):
+            images = formatting.format_count(len(left), "image, which is", "images, which are")
+            found.append(f"The table of {folder.name} does not name {images} left out: {cells.join_values(left)}.")
     return list(dict.fromkeys(found))
 
 
@@ -70,14 +74,6 @@ def _prompts(pipeline: Pipeline) -> Iterator[str]:
             f"{len(others):,} of {len(of_images):,} images in {folder.name} have prompts that are not in {name}, and "
             f"are left out: {asking.listed(dict.fromkeys(others), missing)}."
         )
-
-
-def _tables(pipeline: Pipeline) -> Iterator[str]:
-    """Yield which images of a folder its table does not name."""
-    folder = pipeline.custom.folder
-    if folder is not None and (left := folder.undescribed_images):
-        images = formatting.format_count(len(left), "image, which is", "images, which are")
-        yield f"The table of {folder.name} does not name {images} left out: {cells.join_values(left)}."
 
 
 def _annotations(pipelines: Sequence[Pipeline]) -> Iterator[str]:

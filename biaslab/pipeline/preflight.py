@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -122,7 +122,10 @@ def run_preflight(
     if todo or bought:
         _check_disk(todo.values())
         if say:
-            say(_describe_start(todo.values(), bought))
+            size, names = download_size(todo.values()), " and ".join(trial.request.model for trial in bought)
+            fetched = f", after {formatting.format_bytes(size)} of weights are fetched" if size else ""
+            purchase = f"; then one image of {names} is bought" if names else ""
+            say(f"Preflight check: {len(todo)} models are run on one image{fetched}{purchase}.")
         results_found = _perform(list(todo.values()), bought, progress=say is not None)
         results = dict(zip(todo, results_found, strict=True))
         if problems := [tried.problem for tried in results_found if tried.problem]:
@@ -220,12 +223,3 @@ def _describe_progress(todo: list[Trial], number: int, log: Path) -> str:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return f"{name} {last:.60}".strip()
-
-
-def _describe_start(parts: Collection[Trial], purchases: list[Trial]) -> str:
-    """Return what is about to be done, in words."""
-    size = download_size(parts)
-    fetched = f", after {formatting.format_bytes(size)} of weights are fetched" if size else ""
-    names = " and ".join(trial.request.model for trial in purchases)
-    bought = f"; then one image of {names} is bought" if names else ""
-    return f"Preflight check: {len(parts)} models are run on one image{fetched}{bought}."

@@ -116,20 +116,14 @@ def perform(trials: Sequence[Trial], purchases: Sequence[Trial], under_way: Path
     if any(tried.problem for tried in results):
         return results
     for purchase in purchases:
-        image = _buy_first_image(purchase)
-        for number, look in looks.items() if image is not None else ():
+        request = purchase.image_request
+        options = {"seed": request.pipeline.seed, "cache": request.pipeline.cache, "progress": False}
+        made = request.image_model.generate(request.prompts.iloc[:1].assign(n_images=1), **options)
+        (image,) = made.read(list(made.table["image_id"]))
+        for number, look in looks.items() if not isinstance(image, UnreadableImage) else ():
             if problem := _problem(trials[number], lambda look=look, image=image: look(image)):
                 results[number] = replace(results[number], problem=problem)
     return results
-
-
-def _buy_first_image(purchase: Trial) -> np.ndarray | None:
-    """Return the first image, bought where it was not before; None where there is none."""
-    request = purchase.image_request
-    options = {"seed": request.pipeline.seed, "cache": request.pipeline.cache, "progress": False}
-    made = request.image_model.generate(request.prompts.iloc[:1].assign(n_images=1), **options)
-    (image,) = made.read(list(made.table["image_id"]))
-    return None if isinstance(image, UnreadableImage) else image
 
 
 def _try(trial: Trial, held: Ready | None) -> tuple[TrialResult, Probe | None, Ready | None]:

@@ -39,7 +39,6 @@ from biaslab.hub.image_sources import CaptionImages, DescribedImages, ImageSourc
 from biaslab.judges import answers, duplicates, people, similarity, skin_tone
 from biaslab.judges import registry as judging
 from biaslab.judges.judge import Judge, JudgeOptions
-from biaslab.mitigation.settings import CriticSettings
 from biaslab.prompts import word_files
 from biaslab.prompts.dalleval import CLASS_NAMES
 from biaslab.prompts.word_files import Words, slug
@@ -475,7 +474,8 @@ class Stages:
         setting, model, urls = "captions.paraphraser", "endpoint.model", "endpoint.url"
         if use == "critic":
             setting, model, urls = "critic.kind", "critic.model", "endpoint.url or critic.url"
-            shared = shared.changed(model=critic.model, **_groups_by_text(critic))
+            elsewhere = {name: value for name in ("url", "api_key_env") if (value := getattr(critic, name))}
+            shared = shared.changed(model=critic.model, **elsewhere)
         if not shared.url or not shared.model:
             raise ParameterError(
                 f"{setting} is 'endpoint', which needs {urls} (such as 'http://localhost:8000/v1') and {model}."
@@ -731,11 +731,6 @@ def image_ids(prompts: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of prompts once for each image of theirs, made or not, with its ``image_id``."""
     each = prompts.loc[prompts.index.repeat(prompts["n_images"])].reset_index(drop=True)
     return each.assign(image_id=each["prompt_id"] + "/" + each.groupby("prompt_id").cumcount().astype(str))
-
-
-def _groups_by_text(group: CriticSettings) -> dict[str, str]:
-    """Return where a model is that is not at the endpoint of all."""
-    return {name: value for name in ("url", "api_key_env") if (value := getattr(group, name))}
 
 
 _PROMPT_COLUMNS = ["prompt_id", "approach", "occupation", "prompt", "text", "n_images"]

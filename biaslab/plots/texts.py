@@ -26,12 +26,10 @@ def figures() -> dict[str, dict[str, str]]:
 
 @cache
 def _figures(held_in: tuple[tuple[Path, str], ...]) -> dict[str, dict[str, str]]:
-    import yaml
-
     found: dict[str, dict[str, str]] = {}
     by: dict[str, str] = {}
     for path, package in held_in:
-        figures = yaml.safe_load(path.read_text(encoding="utf-8"))["figures"]
+        figures = tables.load_yaml(path)["figures"]
         for name in sorted(figures.keys() & found):
             raise InputError(
                 f"{by[name]} and {package} both have a text of the figure {name!r}; one has to call it otherwise, or "

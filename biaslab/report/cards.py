@@ -14,6 +14,7 @@ from biaslab.hub import registry
 from biaslab.report.dotplots import draw_rows
 from biaslab.report.pages import file_inside
 from biaslab.schema import formatting
+from biaslab.schema.tables import load_yaml
 
 FEWEST, MOST = 3, 5
 """Cards that a page opens with."""
@@ -31,9 +32,7 @@ _ANSWERS = 3
 @cache
 def words(name: str) -> dict[str, Any]:
     """Return the texts of a packaged YAML file of ``biaslab/report``."""
-    import yaml
-
-    return yaml.safe_load(Path(__file__).with_name(f"{name}.yaml").read_text(encoding="utf-8"))
+    return load_yaml(Path(__file__).with_name(f"{name}.yaml"))
 
 
 def entries(run: dict[str, Any], key: str) -> list[dict[str, Any]]:
@@ -151,7 +150,9 @@ def by_judge(run_dir: Path, run: dict[str, Any]) -> dict[tuple[str, str, str], l
         line = {"judge": judge, "reference": row["reference"], "value": _value(row), "change": ""}
         line["agreement"] = agreement.get((*_key(row), judge), "not estimated")
         if _float(row["changes_verdict"]) == 1:
-            line["change"] = " and ".join(f"{_verdict(one)} by {one['judge']}" for one in (first, row))
+            balanced = f"{float(row['balanced']):g}{' %' if row['unit'] == '%' else ''}"
+            verdicts = (f"{_VERDICTS[one['verdict']].format(balanced)} by {one['judge']}" for one in (first, row))
+            line["change"] = " and ".join(verdicts)
         found[_key(row)].append(line)
     return found
 
@@ -179,11 +180,6 @@ def _agreement(row: dict[str, str]) -> str:
     about = f"n = {formatting.format_count(n, 'person', 'people')}"
     about = f"kappa {kappa:.2f}; {about}" if kappa is not None and isfinite(kappa) else about
     return f"{float(row['percent']):.0f} % ({about})"
-
-
-def _verdict(row: dict[str, str]) -> str:
-    unit = " %" if row["unit"] == "%" else ""
-    return _VERDICTS[row["verdict"]].format(f"{float(row['balanced']):g}{unit}")
 
 
 def _rows(run_dir: Path, run: dict[str, Any], name: str) -> list[dict[str, str]]:

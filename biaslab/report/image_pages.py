@@ -110,7 +110,13 @@ def write_model(path: Path, model: str, drawn: Sequence[ModelImages], *, index: 
 
 def _rows(people: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the groups of a strip, each with what was judged in it and the ids of its pictures in order."""
-    lean = _lean(people)
+    # How much each person is perceived as female (0 to 1, and little more), missing where no person was judged.
+    gender = people["gender"] if "gender" in people else people["group"].map(lambda _: "")
+    lean = gender.map({"female": 1.0, "male": 0.0})
+    lean = lean.where(lean.notna() | (people["status"] != UNCERTAIN), 0.5)
+    if "probability_female" in people:
+        # The judge's own probability orders those of one answer.
+        lean += 0.001 * people["probability_female"].astype(float).fillna(0)
     by_image = people.assign(_lean=lean).groupby(["group", "image_id"], sort=False)["_lean"].mean()
     # Of those whose rows pictures fill, as far as there are enough of these.
     images = by_image.groupby(level="group", sort=False).size()
@@ -126,19 +132,6 @@ def _rows(people: pd.DataFrame) -> list[dict[str, Any]]:
         share = _share(people[people["group"] == group])
         rows.append({"group": str(group), "share": share, "ids": evenly(list(images.index), SIDE_BY_SIDE)})
     return rows
-
-
-def _lean(people: pd.DataFrame) -> pd.Series:
-    """Return how much each is perceived as female (0 to 1, and little more), missing where nobody was judged."""
-    seen = people["gender"] if "gender" in people else people["group"].map(lambda _: "")
-    lean = seen.map({"female": 1.0, "male": 0.0})
-    lean = lean.where(lean.notna() | (people["status"] != UNCERTAIN), 0.5)
-    # The judge's own probability orders those of one answer.
-    return (
-        lean
-        if "probability_female" not in people
-        else lean + 0.001 * people["probability_female"].astype(float).fillna(0)
-    )
 
 
 def _share(people: pd.DataFrame) -> dict[str, Any]:

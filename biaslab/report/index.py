@@ -8,7 +8,7 @@ import io
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,18 +99,26 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
     failed = [notebook for notebook in notebooks if notebook["status"] not in ("ok", "skipped")]
     anchors = {name: item for item in [*tables, *figures] for name in item["names"]}
     page_cards = [card | {"page": page_of(card), "figure": anchors.get(str(card["figure"]))} for card in question_cards]
-    measures = _measures(run_dir, run)
+    measures = []
+    for measure, rows in cards.measures(run_dir, run).items():
+        if marks := draw_rows(rows, unit=rows[0].get("unit", "")):
+            models = [row["model"] for row in rows if row["estimate"] is not None]
+            measures.append({"name": measure, "marks": marks, "models": models})
     lists = {key: run.get(key) or [] for key in ("problems", "limits", "notes", "left_out")}
     named = [str(row["model"]) for card in page_cards for row in card["rows"]]
     introduced = cards.introduce([*named, *(name for measure in measures for name in measure["models"])])
     strips = _strips(run, run_dir)
     papers = _papers(cards=page_cards, figures=figures, tables=tables, notebooks=notebooks, strips=strips)
-    opening = _opening(strips)
+    # The first paper's; of a few groups, such as three genders of prompts, none is left out.
+    opening = [strip for strip in strips if strip["paper"] == strips[0]["paper"]][:_STRIPS]
+    most = max(_ROWS // max(len(opening), 1), 1)
+    opening = [s if len(s["rows"]) <= 3 else s | {"rows": evenly(s["rows"], most)} for s in opening]
     for paper in papers:
         # What the page opens with is not shown again, unless it was shortened.
         paper["strips"] = [strip for strip in paper["strips"] if strip not in opening]
     opened = cards.first(page_cards)
     glossary = cards.words("glossary")["terms"]
+    shown = json.dumps([[card[key] for key in ("question", "answers", "marks")] for card in opened], default=str)
     return lists | {
         "run": {key: run.get(key) for key in ("run", "status")},
         "title": str(run.get("title") or run.get("run") or "Report"),
@@ -124,7 +132,7 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         "seconds": run.get("seconds"),
         "cards": opened,
         "agreement": anchors.get("synthesis_judge_agreement"),
-        "words": _words(opened, glossary),
+        "words": [word for word in glossary if re.search(rf"\b{re.escape(word)}s?\b", shown) and len(word) > 1],
         "verdicts": _verdicts(run),
         "models": introduced,
         "strips": opening,
@@ -159,12 +167,6 @@ def _verdicts(run: dict[str, Any]) -> dict[str, Any]:
     return texts | {"level": format_level(counts["alpha"]), "any": counts["headlines"] > 0}
 
 
-def _words(opened: Sequence[dict[str, Any]], glossary: Mapping[str, str]) -> list[str]:
-    """Return the words of the glossary that the first cards use."""
-    text = json.dumps([[card[key] for key in ("question", "answers", "marks")] for card in opened], default=str)
-    return [word for word in glossary if re.search(rf"\b{re.escape(word)}s?\b", text) and len(word) > 1]
-
-
 def _description(text: str) -> dict[str, Any]:
     """Return the first sentence of a run's description, and what follows, by paragraphs, which the page folds."""
     first, *parts = [" ".join(part.split()) for part in re.split(r"\n\s*\n", text.strip())]
@@ -196,7 +198,10 @@ def _papers(**items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         pictures = sorted(part["figures"], key=lambda item: item is not lead)
         entry = {"key": key, "anchor": "paper-" + (_plain(key) or "unnamed"), "main": main, "more": more}
         entry["stacked"] = bool(pictures and not _fits(pictures[0], height=False))
-        entry |= {"lead": [_small(pictures[0])] if pictures else [], "figures": pictures[1:]}
+        entry |= {"lead": pictures[:1], "figures": pictures[1:]}
+        if pictures and (size := pictures[0]["size"]):
+            # As small as its words can be read.
+            entry["lead"] = [pictures[0] | {"size": tuple(round(pictures[0]["least"] * side) for side in size)}]
         whole.append(about | entry | {key: part[key] for key in ("tables", "notebooks", "strips")})
     return whole
 
@@ -207,13 +212,6 @@ def _fits(figure: dict[str, Any], *, height: bool = True) -> bool:
         return True
     wide, high = (figure["least"] * side for side in figure["size"])
     return wide <= _WIDEST and (high <= _HIGHEST or not height)
-
-
-def _small(figure: dict[str, Any]) -> dict[str, Any]:
-    """Return a figure as small as its words can be read."""
-    if not figure["size"]:
-        return figure
-    return figure | {"size": tuple(round(figure["least"] * side) for side in figure["size"])}
 
 
 def _strips(run: dict[str, Any], run_dir: Path) -> list[dict[str, Any]]:
@@ -241,24 +239,6 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
     fields = ("source", "marks", "group", "prompt", "said", "alt")
     pictures = [{key: image[key] for key in fields} for image in row["pictures"] if EMBEDDED.fullmatch(image["source"])]
     return {"group": row["group"], "share": share, "pictures": pictures}
-
-
-def _opening(strips: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the strips that a page opens with: the first paper's, so few groups of each model that cards follow."""
-    first = [strip for strip in strips if strip["paper"] == strips[0]["paper"]][:_STRIPS]
-    most = max(_ROWS // max(len(first), 1), 1)
-    # Of a few groups, such as three genders of prompts, none is left out.
-    return [strip if len(strip["rows"]) <= 3 else strip | {"rows": evenly(strip["rows"], most)} for strip in first]
-
-
-def _measures(run_dir: Path, run: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the measures of models, each with its name, marks and models, from the table that holds them."""
-    measures = []
-    for measure, rows in cards.measures(run_dir, run).items():
-        if marks := draw_rows(rows, unit=rows[0].get("unit", "")):
-            models = [row["model"] for row in rows if row["estimate"] is not None]
-            measures.append({"name": measure, "marks": marks, "models": models})
-    return measures
 
 
 def _value(value: object) -> str:
@@ -384,7 +364,11 @@ def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any)
         most = ROWS_SHOWN if cells_left > 0 else ROWS_PREVIEW
         table = read_table(path, whole_up_to=most, otherwise=ROWS_PREVIEW, told=meanings)
         cells_left -= table.shown * len(table.header)
-        packed = _packed(path, bytes_left)
+        packed = ""
+        # For download without the folder.
+        if path is not None and path.stat().st_size <= TABLE_FILE_BYTES:
+            packed = base64.b64encode(gzip.compress(path.read_bytes(), mtime=0)).decode()
+            packed = packed if len(packed) <= bytes_left else ""
         bytes_left -= len(packed)
         columns = [
             defaultdict(str, meanings.get(column, {}), name=column, numeric=numeric)
@@ -410,14 +394,6 @@ def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any)
             }
         )
     return tables
-
-
-def _packed(path: Path | None, allowed: int) -> str:
-    """Return a table's file as base64 of its gzip, for download without the folder; "" if it is too large."""
-    if path is None or path.stat().st_size > TABLE_FILE_BYTES:
-        return ""
-    packed = base64.b64encode(gzip.compress(path.read_bytes(), mtime=0)).decode()
-    return packed if len(packed) <= allowed else ""
 
 
 def _coverage(run: dict[str, Any], page_of: Any, anchors: dict[str, Any]) -> dict[str, Any]:

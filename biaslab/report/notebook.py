@@ -79,12 +79,8 @@ def render_notebook(
         "style": (style := pages.asset("report.css")),
         "policy": pages.content_security_policy(style=style),
     }
-    return pages.write_page(html_path, _rendered(notebook, page, ipynb_path))
-
-
-def _rendered(notebook: Any, page: dict[str, Any], path: Path) -> str:
-    resources = {"metadata": {"path": str(path.parent), "name": path.stem}, "page": page}
-    return _exporter().from_notebook_node(notebook, resources=resources)[0]
+    resources = {"metadata": {"path": str(ipynb_path.parent), "name": ipynb_path.stem}, "page": page}
+    return pages.write_page(html_path, _exporter().from_notebook_node(notebook, resources=resources)[0])
 
 
 @cache

@@ -108,7 +108,9 @@ def _shown(names: list[str], columns: list[list[str]], told: Mapping[str, Mappin
     # Of several intervals of a value the first declared stands beside it.
     beside = {of: pair[:2] for of, pair in ends.items() if len(pair) > 1}
     inside = {name for of in beside for name in ends[of]}
-    whys = _reasons(names, columns)
+    reasons = [c for name, c in zip(names, columns, strict=True) if re.search(r"(^|_)reason$", name, re.IGNORECASE)]
+    whys = ["; ".join(t for t in texts if not _is_missing(t)) for texts in zip(*reasons, strict=True)]
+    whys = whys or [""] * len(columns[0])
     shown = []
     for name, column in zip(names, columns, strict=True):
         if name in inside:
@@ -137,13 +139,6 @@ def _shown(names: list[str], columns: list[list[str]], told: Mapping[str, Mappin
         ]
         shown.append(_Column(name, numeric, html))
     return shown
-
-
-def _reasons(names: list[str], columns: list[list[str]]) -> list[str]:
-    """Return what each row says of why a value is missing."""
-    reasons = [c for name, c in zip(names, columns, strict=True) if re.search(r"(^|_)reason$", name, re.IGNORECASE)]
-    whys = ["; ".join(t for t in texts if not _is_missing(t)) for texts in zip(*reasons, strict=True)]
-    return whys or [""] * len(columns[0])
 
 
 def _cut(text: str) -> str:

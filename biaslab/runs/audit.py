@@ -85,7 +85,13 @@ def params_of(
         content["settings"] = photographs = {}
     settings = _merged(content["settings"], chosen, {} if drawn else photographs)
     if not drawn:
-        settings["judging"] = _default_judges(set_here, compares=not is_custom)
+        unset = [setting for setting in defaults.SETTINGS if setting not in set_here]
+        by_setting = defaults.choose_defaults(unset)
+        judges: dict[str, Any] = {setting.removeprefix("judging."): one.name for setting, one in by_setting.items()}
+        settings["judging"] = judges
+        # Where images and texts are compared, an open_clip model is one of the judges if it is available.
+        if not is_custom and judges.get("gender", defaults.CLIP) != defaults.CLIP:
+            judges |= {"extra_judges": [defaults.CLIP]} if not defaults.find_problem(defaults.CLIP) else {}
     if is_custom and folders:
         of_pictures = (ImageFolder(pattern.removeprefix(IMAGES)).people["prompt"] for pattern in folders)
         for paper in asking.papers_of(chain.from_iterable(of_pictures)):
@@ -124,18 +130,6 @@ def params_of(
         "notebooks": notebooks,
         "jobs": 0,
     }
-
-
-def _default_judges(set_here: Collection[str], *, compares: bool) -> dict[str, Any]:
-    """Return the default judges of photographs by setting of the group ``judging``, where a command sets none.
-
-    Where images and texts are compared, an open_clip model is one of them if it can be had.
-    """
-    chosen = defaults.choose_defaults(setting for setting in defaults.SETTINGS if setting not in set_here)
-    judges: dict[str, Any] = {setting.removeprefix("judging."): default.name for setting, default in chosen.items()}
-    if compares and judges.get("gender", defaults.CLIP) != defaults.CLIP:
-        judges |= {"extra_judges": [defaults.CLIP]} if not defaults.find_problem(defaults.CLIP) else {}
-    return judges
 
 
 def describe_defaults(parameters: Mapping[str, Any]) -> list[str]:

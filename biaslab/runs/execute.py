@@ -167,18 +167,14 @@ def print_aside(text: str) -> None:
 def _progress_line(attempt: Path) -> str:
     """Return a notebook and how far its stage is, of those the one that said so last; empty where none did just now."""
     logs = []
-    for log in _found(attempt, PROGRESS):
+    # Folders may vanish meanwhile, at which ``rglob`` would fail.
+    for log in (Path(folder, PROGRESS) for folder, _, files in os.walk(attempt) if PROGRESS in files):
         # A notebook takes its file away whenever a stage ends, also while this looks for it.
         with contextlib.suppress(FileNotFoundError):
             line = log.read_text(encoding="utf-8", errors="replace").strip()
             logs.append((log.stat().st_mtime, f"{log.parent.relative_to(attempt).as_posix()}: {line}"))
     when, said = max(logs, default=(0.0, ""))
     return said if abs(time.time() - when) <= 60 else ""
-
-
-def _found(attempt: Path, name: str) -> list[Path]:
-    """Return the files of a name; folders that vanish meanwhile, which ``rglob`` would fail at, hold none."""
-    return [Path(folder, name) for folder, _, files in os.walk(attempt) if name in files]
 
 
 def execute(job: Job, running: kernels.Kernels) -> dict:

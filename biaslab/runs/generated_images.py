@@ -82,7 +82,13 @@ def write(folder: Path, asked: Sequence[ImageRequest]) -> list[dict]:
     drawn = list(draw_images(asked))
     place = folder / STRIPS
     before = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
-    digest = _digest(drawn)
+    # Strips whose intervals took people for the unit are written anew.
+    whole = hashlib.sha256(b"images are the unit")
+    for one in drawn:
+        plain = one.people.drop(columns=[c for c in one.people if one.people[c].map(type).isin([list, dict]).any()])
+        rows = pd.util.hash_pandas_object(plain.astype(str), index=False)
+        whole.update(f"{one[:4]} {one.images.digest} {int(rows.sum())} {len(rows)}".encode())
+    digest = whole.hexdigest()
     if before and (not drawn or before["digest"] == digest):
         return before["models"]
     if not drawn:
@@ -99,29 +105,12 @@ def write(folder: Path, asked: Sequence[ImageRequest]) -> list[dict]:
         page = f"{IMAGE_PAGES}/model-{k}.html"
         counts = image_pages.write_model(folder / page, model, of, index="../index.html")
         models.append({"model": model, "page": page, **counts})
-    whole = {
-        "digest": digest,
-        "models": models,
-        "strips": image_pages.strips(_first([one for of in by_model.values() for one in of])),
-    }
-    result_cache.replace(place, json.dumps(whole, ensure_ascii=False).encode(errors="replace"))
-    return models
-
-
-def _first(drawn: list[image_pages.ModelImages]) -> list[image_pages.ModelImages]:
-    """Return the first kind of each paper and model, in the order in which papers name their kinds."""
+    # The first kind of each paper and model, in the order in which papers name their kinds.
     papers, first = tables.papers(), {}
-    for one in sorted(drawn, key=lambda one: list(papers[one.paper].drawn).index(one.kind)):
+    of_models = [one for of in by_model.values() for one in of]
+    for one in sorted(of_models, key=lambda one: list(papers[one.paper].drawn).index(one.kind)):
         first.setdefault((one.paper, one.model), one)
-    return sorted(first.values(), key=lambda one: list(papers).index(one.paper))
-
-
-def _digest(drawn: list[image_pages.ModelImages]) -> str:
-    """Return what pictures rest on: images, what was judged of them, and how they are shown."""
-    # Strips whose intervals took people for the unit are written anew.
-    whole = hashlib.sha256(b"images are the unit")
-    for one in drawn:
-        plain = one.people.drop(columns=[c for c in one.people if one.people[c].map(type).isin([list, dict]).any()])
-        rows = pd.util.hash_pandas_object(plain.astype(str), index=False)
-        whole.update(f"{one[:4]} {one.images.digest} {int(rows.sum())} {len(rows)}".encode())
-    return whole.hexdigest()
+    strips = image_pages.strips(sorted(first.values(), key=lambda one: list(papers).index(one.paper)))
+    record = {"digest": digest, "models": models, "strips": strips}
+    result_cache.replace(place, json.dumps(record, ensure_ascii=False).encode(errors="replace"))
+    return models

@@ -123,7 +123,14 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
             f"The run {record['run']!r} has no images of people that a headline rests on: it reads printed numbers, or "
             "its notebooks measure none. Plan from one of 'biaslab audit', such as of --preset quick."
         )
-    chosen, cannot = _chosen(planned, points, confidence)
+    # The images per prompt by setting for the half-width, at least the current ones.
+    chosen, cannot = {}, []
+    for one in planned:
+        n, why = one.choose_size(points, confidence)
+        if n and one.setting:
+            chosen[one.setting] = max(n, one.size, chosen.get(one.setting, 0))
+        else:
+            cannot.append(f"{one.name}: {why or 'no setting says how many images there are'}.")
     yield from _table(planned, confidence, sorted({*POINTS, points}, reverse=True))
     for (model, measure), parts in components.dropna(subset="percent").groupby(["model", "headline"], sort=False):
         each = zip(parts["part"], parts["percent"], strict=True)
@@ -135,18 +142,6 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
         sets = [word for name, n in chosen.items() for word in ("--set", f"{name}={n}")]
         run = f"run={record['run']}-{points:g}"
         yield shlex.join(["biaslab", "run", str(folder / PARAMS), *sets, "--set", run])
-
-
-def _chosen(planned: Iterable[Planned], points: float, confidence: float) -> tuple[dict[str, int], list[str]]:
-    """Return the images per prompt by setting for a half-width, at least the current ones, and what cannot have it."""
-    found, cannot = {}, []
-    for one in planned:
-        n, why = one.choose_size(points, confidence)
-        if n and one.setting:
-            found[one.setting] = max(n, one.size, found.get(one.setting, 0))
-        else:
-            cannot.append(f"{one.name}: {why or 'no setting says how many images there are'}.")
-    return found, cannot
 
 
 def _table(planned: Iterable[Planned], confidence: float, points: Iterable[float]) -> list[str]:

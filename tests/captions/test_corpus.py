@@ -1,10 +1,8 @@
 """Captions from the embedded world, files and datasets, behind one contract."""
 
-import bz2
 import gzip
 import json
 import logging
-import lzma
 import pickle
 import tracemalloc
 
@@ -21,12 +19,7 @@ from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.io import delimited
 from biaslab.pipeline import Pipeline, Settings
 
-PACK = {
-    ".gz": gzip.compress,
-    ".bz2": bz2.compress,
-    ".xz": lzma.compress,
-    ".zst": lambda data: pa.compress(data, codec="zstd", asbytes=True),
-}
+PACK = {".gz": gzip.compress}
 ROWS = [("a nurse", 1), ('comma, "quoted"\nline', 2), ("", 3), ("café =1+1", 4), ("last", 5)]
 
 
@@ -51,9 +44,7 @@ def read(corpus, size=2):
 KINDS = ("csv", "tsv", "jsonl", "ndjson", "txt")
 
 
-@pytest.mark.parametrize(
-    "ending", ["parquet", *KINDS, *(kind + packed for kind in ("csv", "jsonl", "txt") for packed in PACK)]
-)
+@pytest.mark.parametrize("ending", ["parquet", *KINDS, *(kind + ".gz" for kind in ("csv", "jsonl", "txt"))])
 def test_every_kind_of_file_gives_the_same(tmp_path, ending):
     corpus = open_corpus(str(write(tmp_path / f"some.{ending}")))
     table = read(corpus)
@@ -463,26 +454,6 @@ def test_a_dataset_has_configurations_and_splits(tmp_path, datasets):
         read(open_corpus(f"hf:{folder}:big@vall"))
 
 
-def test_a_dataset_that_was_saved_is_a_folder_of_files(tmp_path, datasets, caplog):
-    frame = pd.DataFrame(ROWS, columns=["TEXT", "n"])
-    frame["boxes"] = [[i] for i in range(5)]
-    whole = datasets.Dataset.from_pandas(frame)
-    whole.save_to_disk(str(tmp_path / "one"), num_shards=2)
-    both = datasets.DatasetDict({"train": whole, "test": whole.select([1, 3])})
-    both.save_to_disk(str(tmp_path / "both"))
-    corpus = open_corpus(str(tmp_path / "one"))
-    assert corpus.parts == 2
-    table = read(corpus)
-    assert table["text"].tolist() == [t for t, _ in ROWS]
-    pd.testing.assert_frame_equal(table, parts_of(corpus))
-    assert list(table) == ["caption_id", "text", "n"]
-    assert "not carried along: boxes" in caplog.text
-    assert read(open_corpus(str(tmp_path / "both" / "test")))["n"].tolist() == [2, 4]
-    (tmp_path / "one" / "data-00000-of-00002.arrow").write_bytes(b"no arrow")
-    with pytest.raises(InputError, match="cannot be read as Arrow"):
-        read(open_corpus(str(tmp_path / "one")))
-
-
 def test_a_dataset_that_breaks_off_is_named(tmp_path, datasets):
     (tmp_path / "train.jsonl").write_text('{"text": "a"}\n{"text": ')
     with pytest.raises(InputError, match="cannot be read to its end"):
@@ -495,19 +466,18 @@ def test_bad_input_is_named(tmp_path):
     with pytest.raises(MissingInputError, match=r"no corpus 'captions/\*.parquet'"):
         open_corpus("captions/*.parquet")
     (tmp_path / "x.doc").write_text("x")
-    with pytest.raises(InputError, match=r"x.doc is of no known kind; .*\.parquet"):
-        open_corpus(str(tmp_path / "x.doc"))
+    (tmp_path / "x.csv.xz").write_bytes(b"x")
+    for name in ("x.doc", "x.csv.xz"):
+        with pytest.raises(InputError, match=rf"{name} is of no known kind; .*\.parquet, or in \.csv, .* as \.gz\."):
+            open_corpus(str(tmp_path / name))
     for name, content, message in (
         ("z.csv", b"text,n\na,1\na, b,2\n", r"z.csv cannot be read as CSV: line 3 has 3 cells and the first row has 2"),
         ("x.jsonl", b'{"text": "a"}\n{"text":', "x.jsonl, line 2 is not JSON"),
         ("y.jsonl", b"[1]\n", "y.jsonl, line 1 holds list"),
         ("x.parquet", b"PAR1", "x.parquet cannot be read as Parquet"),
         ("x.csv", b"", "x.csv cannot be read as CSV"),
-        *(
-            (f"x.txt{end}", pack(b"line\n" * 1000)[:-20], f"x.txt{end} cannot be read to its end")
-            for end, pack in PACK.items()
-        ),
-        *((f"y.txt{end}", b"not packed at all", f"y.txt{end} cannot be read to its end") for end in PACK),
+        ("x.txt.gz", gzip.compress(b"line\n" * 1000)[:-20], "x.txt.gz cannot be read to its end"),
+        ("y.txt.gz", b"not packed at all", "y.txt.gz cannot be read to its end"),
     ):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=message):
