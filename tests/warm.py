@@ -43,7 +43,7 @@ class _OfOneRun:
         pass
 
     @contextlib.contextmanager
-    def one(self, folder: Path, log: Path) -> Iterator[KernelManager]:
+    def acquire(self, folder: Path, log: Path) -> Iterator[KernelManager]:
         self._shared.environment = self._environment
         with self._shared.acquire(folder, log) as manager:
             yield manager

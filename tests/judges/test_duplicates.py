@@ -282,7 +282,7 @@ def estimates(root, rated, store):
         "differences": custom.differences(people_, replicates=200),
         "tones": custom.tones(people_),
         "intersections": custom.intersections(custom.wide_answers(people_), [pair]),
-        "judges": judges,
+        "corrected": custom.corrected(judges),
     }
 
 

@@ -233,10 +233,10 @@ def test_a_judge_that_was_never_named_is_asked_for_where_it_is_needed(root, fold
     (job,) = plan("dalleval/5_3_skin_tone")
     assert job.reason == "" and set(job.omissions.tables) == {"dalleval_average_gender"}
     for notebook, setting in (("dalleval/5_3_gender", "dalleval.vqa"), ("dalleval/4_1_*", "dalleval.detector")):
-        with pytest.raises(ParameterError, match=f"{setting} names nothing .* To do without, set it to ''"):
+        with pytest.raises(ParameterError, match=f"{setting} is empty, but .* To do without, set it to ''"):
             plan(notebook)
     # All that it has would be found in images.
-    with pytest.raises(ParameterError, match=r"triplets\.objects names nothing"):
+    with pytest.raises(ParameterError, match=r"triplets\.objects is empty, but"):
         plan("triplets/5_*")
 
 

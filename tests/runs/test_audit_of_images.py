@@ -106,11 +106,10 @@ def test_a_vision_model_that_leans_where_a_picture_is_hard_to_tell_is_told_and_p
         # Each picture is shown once for gender, and once for its style.
         assert (asked_for := len(server.requests)) == 240 + rehearsed
         assert cli.main([*command, "--no-progress", "--overwrite"]) == 0 and len(server.requests) == asked_for
-    tables = {name: pd.read_csv(tmp_path / f"eye/tables/custom_{name}.csv") for name in ("corrected", "agreement")}
-    row = tables["corrected"].set_index("group").loc["all"]
+    row = pd.read_csv(tmp_path / "eye/tables/custom_corrected.csv").set_index("group").loc["all"]
     # 60 % are women; a third of them are called male.
     assert row["percent_female"] < 45 and row["ci_low"] < 60 < row["ci_high"]
-    assert tables["agreement"].set_index("group").loc["all", "p"] < 0.001
+    assert 50 < row["sensitivity"] < 80
     answered = pd.read_csv(tmp_path / "eye/tables/custom_answer_shares.csv").set_index(["group", "answer"])
     assert answered.loc[("nurse", "drawing"), ["percent", "n"]].tolist() == [100.0, 120]
     page = (tmp_path / "eye/index.html").read_text()

@@ -37,7 +37,7 @@ class Pipe:
     occupations = OCCUPATIONS
     templates = ("1", "2")
     kinds = Stages.kinds
-    headlines_only = False
+    headlines_only = fetches_images = False
 
     class corpus:
         name = "six captions"
