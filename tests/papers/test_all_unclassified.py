@@ -49,7 +49,7 @@ SMALL = {
 }
 # What rests on no image of these: texts and latents, and what the model's folder says of less training data.
 OF_NO_IMAGES = {"triplets/4_disparities", "triplets/7_1_one_prompt", "triplets/beyond_noise", "dalleval/5_2_skills"}
-OUTCOMES = {"unseen": {"no_face", "blocked", "unreadable"}, "neither": {"uncertain"}}
+OUTCOMES = {"unseen": {"black", "blocked", "unreadable"}, "neither": {"uncertain"}}
 
 
 @pytest.fixture(scope="module")
