@@ -72,8 +72,8 @@ def detect(
         rows, values = [], [np.empty(0, np.float32)] * len(shard)
         # Few images at a time: large ones would fill the memory.
         for batch in people.read_ahead(images, list(shard["image_id"]), detector):
-            opened, found = people.classify_images(*batch, detector.detect)
-            for k, (scores, boxes) in found.items():
+            opened, detections = people.classify_images(*batch, detector.detect)
+            for k, (scores, boxes) in detections.items():
                 seen = scores.max(axis=1) >= LEAST
                 kept = np.concatenate([boxes[seen], scores[seen]], axis=1, dtype=np.float32)
                 values[len(rows) + k] = kept.ravel()
@@ -85,8 +85,8 @@ def detect(
     stage = cache.stage("objects", {"images": images.digest} | detector.inputs, work)
     kept = stage.compute(units, shard_rows=_SHARD_ROWS, gpu=detector.options.device != "cpu", **bar)
     kept = kept.reindex(columns=["image_id", "status", "reason", "found"])
-    found = [np.asarray(values, np.float32).reshape(-1, len(columns)) for values in kept["found"]]
-    parted = [(values[:, len(BOX) :], values[:, : len(BOX)]) for values in found]
+    each = [np.asarray(values, np.float32).reshape(-1, len(columns)) for values in kept["found"]]
+    parted = [(values[:, len(BOX) :], values[:, : len(BOX)]) for values in each]
     return table(list(kept["image_id"]), parted, classes), kept[["image_id", "status", "reason"]]
 
 

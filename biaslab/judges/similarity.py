@@ -118,8 +118,8 @@ def _compare_pairs(
     if by == "pixels" or not len(usable):
         return out
     place = {image: i for i, image in enumerate(dict.fromkeys(i for k in usable for i in sides[k]))}
-    found = judge.embed([read[i] for i in place])
-    first, second = (found[[place[sides[k][side]] for k in usable]] for side in (0, 1))
+    embeddings = judge.embed([read[i] for i in place])
+    first, second = (embeddings[[place[sides[k][side]] for k in usable]] for side in (0, 1))
     if by == "split_product":
         out.loc[usable, "split_product"] = measures.split_product(first, second)
         out.loc[usable, "split_product_dcr"] = measures.split_product(first, second, dcr=True)

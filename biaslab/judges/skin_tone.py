@@ -291,6 +291,6 @@ def _ask_judge(
         elif not (judge.needs_faces and np.isnan([row[c] for c in _BOX]).any()):
             persons[k] = cut_out(image, row)
     if persons:
-        asked = People(people.iloc[list(persons)], list(persons.values()), image_domain)
-        tones.loc[list(persons), ["tone", "reason"]] = judge.tones(asked)
+        shown = People(people.iloc[list(persons)], list(persons.values()), image_domain)
+        tones.loc[list(persons), ["tone", "reason"]] = judge.tones(shown)
     return tones

@@ -53,8 +53,8 @@ class VqaJudge(HubJudge):
 
     def answers(self, people: People) -> list[Answer]:
         """Return the perceived gender of each person, read from the answer to the paper's question."""
-        asked = [question(person.phrase, person.position, person.people) for person in people.persons]
-        replies = self.ask([person.image for person in people.persons], asked)
+        questions = [question(person.phrase, person.position, person.people) for person in people.persons]
+        replies = self.ask([person.image for person in people.persons], questions)
         answers = []
         for reply in replies:
             gender, reason = read_answer(reply.answer)

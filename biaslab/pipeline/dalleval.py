@@ -150,8 +150,8 @@ class DallEval(Part):
         judge = pipeline.check_judge("dalleval.vqa", images)
         gender, yes = json.dumps([*GENDERS, UNCLEAR]), json.dumps(["yes", "no", UNCLEAR])
         units["answers"] = np.where(rows["attribute"] == "", gender, yes)
-        said = pipeline.ask(judge, images.source, units)
-        return rows.assign(**{c: said[c].to_numpy() for c in ("status", "reason", "answer")})
+        replies = pipeline.ask(judge, images.source, units)
+        return rows.assign(**{c: replies[c].to_numpy() for c in ("status", "reason", "answer")})
 
     @cached_method
     def captioned(self) -> Captioned:
@@ -213,8 +213,8 @@ class DallEval(Part):
         """
         judge = self._pipeline.check_judge("dalleval.captioner", images)
         units = pd.DataFrame({"image_id": list(image_ids), "question": judge.description}, dtype=object)
-        said = self._pipeline.ask(judge, images, units, unit="images")
-        return said.rename(columns={"answer": "caption"})[["image_id", "status", "reason", "caption"]]
+        replies = self._pipeline.ask(judge, images, units, unit="images")
+        return replies.rename(columns={"answer": "caption"})[["image_id", "status", "reason", "caption"]]
 
     @property
     def gender_is_judged(self) -> bool:

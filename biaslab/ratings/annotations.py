@@ -293,11 +293,11 @@ def judgements(requested: pd.DataFrame, path: str | Path) -> pd.DataFrame:
     people = requested[[name for name in (*_PERSON, "aspect", "setting") if name in requested]]
     people = people.reset_index(drop=True).astype({"image_id": str, "position": int})
     frame = read(path, {"": GENDER_LABELS}, people=people)
-    found = votes(frame, _PERSON).join(_counts(frame, _PERSON, GENDER_LABELS))
-    found = people.merge(found, "left", on=_PERSON)
-    label = found.pop("label").astype(object).fillna("not in the file")
+    rows = votes(frame, _PERSON).join(_counts(frame, _PERSON, GENDER_LABELS))
+    rows = people.merge(rows, "left", on=_PERSON)
+    label = rows.pop("label").astype(object).fillna("not in the file")
     sure, divided = label.isin(GENDERS), label.isin(("unsure", "tie", OTHER))
-    return found.fillna(dict.fromkeys(GENDER_LABELS, 0)).assign(
+    return rows.fillna(dict.fromkeys(GENDER_LABELS, 0)).assign(
         status=np.select([sure, divided], ["judged", "uncertain"], "unannotated"),
         gender=label.where(sure, np.where(divided, "unsure", "")),
         reason=label.where(~sure & (label != "unannotated"), ""),
@@ -346,8 +346,8 @@ def votes(frame: pd.DataFrame, by: Sequence[str] = ITEM) -> pd.DataFrame:
     number = _counts(frame, by, labels).to_numpy()
     most = number.max(axis=1)
     label = np.where((number == most[:, None]).sum(axis=1) > 1, "tie", np.array(labels, object)[number.argmax(axis=1)])
-    found = frame.groupby(by, sort=False, observed=True)["probability"].first().reset_index()
-    return found.assign(label=np.where(most == 0, "unannotated", label), n_annotators=number.sum(axis=1))
+    table = frame.groupby(by, sort=False, observed=True)["probability"].first().reset_index()
+    return table.assign(label=np.where(most == 0, "unannotated", label), n_annotators=number.sum(axis=1))
 
 
 def annotators(frame: pd.DataFrame) -> list[str]:
