@@ -71,6 +71,8 @@ def on_files(files: Files, config) -> Files:
 
     for name, place in PLACES.items():
         add(place, _linked((ROOT / name).read_text(encoding="utf-8"), Path(name).parent))
+    # The README links to it as a file.
+    add("CITATION.cff", (ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     for path in _notebooks():
         add(f"notebooks/{path.parent.name}/{path.stem}.md", _notebook(path))
     for name, packages in REFERENCE.items():

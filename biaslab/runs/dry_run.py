@@ -236,7 +236,8 @@ def _margins(requests: Iterable[ImageRequest], confidence: float) -> list[str]:
     lines = {}
     for request in requests:
         n = request.prompts["n_images"]
-        if request.kind in names and len(n):
+        shows_people = request.kind in names and "skill" not in request.prompts
+        if shows_people and len(n):
             ends = int(n.max()), int(n.min())
             widths = (stats.Design(1, 1, size, 100, clusters_random=False).half_width(confidence) for size in ends)
             sizes = f"{format_range(*reversed(ends), '{:,}')} image{'s' * (ends[0] > 1)}"

@@ -128,9 +128,11 @@ def test_each_table_takes_the_images_and_the_judges_that_were_told(name, store, 
     assert sorted(made) == sorted(told)
     assert taken == declared(whole, name)
     assert {use.setting for use in requirements.uses_of_tables(whole, {name})} - {"model"} == taken
-    # No other judge makes a difference, whether it is there or not.
+    # No other judge makes a difference, whether it is there or not. Without extra judges nothing is compared.
     taken.clear()
-    alone = of_all_judges(store, **without(*{*JUDGES} - declared(whole, name) - {requirements.ENCODER}))
+    kept = {"judging.extra_judges"} if name == "paradox_rated_images" else set()
+    others = {*JUDGES} - declared(whole, name) - {requirements.ENCODER} - kept
+    alone = of_all_judges(store, **without(*others))
     assert not requirements.missing_settings(alone, name) and not requirements.partial_settings(alone, name)
     again = sources.load_measured(name, source="pipeline", pipeline=alone)
     # Who judges is what these tell.
@@ -271,6 +273,7 @@ def test_margins_of_error_are_of_a_share_of_one_half_by_wilson(tmp_path):
     found = list(
         image_counts.requests_for_tables(asks, ["custom_people", "dalleval_social_images", "dalleval_skill_verdicts"])
     )
+    assert {"custom", "social", "skills"} == {one.kind for one in found}
     head, custom, dalleval, _ = dry_run._margins(found, 0.95)
     low, high = stats.wilson_interval([20, 5], [40, 10])
     assert head == "Expected margin of error (95 %) of a share of 50 % over the images of one prompt:"
