@@ -654,7 +654,7 @@ def full(*_):
 tables.write = full
 """
     record = project({"paradox/a": code("ceo"), "paradox/b": fills + code("nurse")})
-    assert [n["status"] for n in record["notebooks"]] == ["ok", "failed"]
+    assert [n["status"] for n in record["notebooks"]] == ["ok", "failed"], record["notebooks"][0].get("reason")
     said = record["notebooks"][1]["reason"]
     assert said.startswith("RunError: No space left to write ") and "free some space and run it again" in said
     # The run's own files.
