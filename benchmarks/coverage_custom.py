@@ -191,15 +191,17 @@ def clustered(rng, studies, *, groups: int, images: int, persons: int, matching:
         }
 
 
-def corrections(rng, studies, *, people: int, rated: int, share: float, lean: float, slips: float) -> Iterator[dict]:
+def corrections(
+    rng, studies, *, people: int, rated: int, share: float, women_as_male: float, slips: float
+) -> Iterator[dict]:
     """Yield whether the interval of the share corrected for the judge's errors covers the truth, and the judged share.
 
-    Annotators label ``rated`` people drawn at random. The judge labels a share ``lean`` of the women as male, errs on
-    a share ``slips`` of all people in addition, and leaves one in twenty unclear.
+    Annotators label a random sample of ``rated`` people. The judge labels a share ``women_as_male`` of the women as
+    male, errs on a share ``slips`` of all people in addition, and leaves one in twenty unclear.
     """
     for _ in range(studies):
         truth = np.where(rng.random(people) < share, "female", "male")
-        said = np.where((truth == "female") & (rng.random(people) < lean), "male", truth)
+        said = np.where((truth == "female") & (rng.random(people) < women_as_male), "male", truth)
         wrong = rng.random(people) < slips
         said = np.where(wrong, np.where(said == "female", "male", "female"), said)
         said = np.where(rng.random(people) < 0.05, "unsure", said)
@@ -255,9 +257,9 @@ ROWS = [
         for away in (0.0, 0.2)
     ),
     *(
-        (corrections, {"people": 240, "rated": rated, "share": 0.6, "lean": lean, "slips": 0.03})
+        (corrections, {"people": 240, "rated": rated, "share": 0.6, "women_as_male": errors, "slips": 0.03})
         for rated in (60, 120)
-        for lean in (0.0, 0.2, 0.4)
+        for errors in (0.0, 0.2, 0.4)
     ),
 ]
 

@@ -169,7 +169,7 @@ def _sheets(path: Path) -> dict[str, list[list[Any]]]:
     """
     import openpyxl
 
-    found = {}
+    rows_by_sheet = {}
     values, formulas = (openpyxl.load_workbook(path, read_only=True, data_only=one) for one in (True, False))
     for sheet in (*values.worksheets, *formulas.worksheets):
         # What a sheet says of its size may be wrong.
@@ -186,8 +186,8 @@ def _sheets(path: Path) -> dict[str, list[list[Any]]]:
             while row and row[-1].value in (None, ""):
                 row.pop()
         if any(rows):
-            found[sheet.title] = rows
-    return found
+            rows_by_sheet[sheet.title] = rows
+    return rows_by_sheet
 
 
 def _cell_text(cell: Any) -> str:

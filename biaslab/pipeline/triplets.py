@@ -146,8 +146,8 @@ class Triplets(Part):
         for judge in self.networks.values():
             if judge:
                 pipeline.check_judge("triplets.similarity", given[0], judge)
-        found = [pipeline.run(similarity.compare, *given, by, judge) for by, judge in self.networks.items()]
-        return pd.concat(found, ignore_index=True)
+        similarities = [pipeline.run(similarity.compare, *given, by, judge) for by, judge in self.networks.items()]
+        return pd.concat(similarities, ignore_index=True)
 
     @property
     def object_judge(self) -> Judge | None:
@@ -205,9 +205,11 @@ class Triplets(Part):
         images = images.assign(position=1)
         labels = {f"{annotated.OBJECT}*": annotated.YES_NO}
         frame = annotated.read(file, labels, people=images, strict=True)
-        found = annotated.votes(frame[frame["label"].isin(annotated.YES_NO)], ["image_id", "question"])
-        shown = np.where(found["label"] == "yes", "yes", "no")
-        return found[["image_id"]].assign(object=found["question"].str.removeprefix(annotated.OBJECT), shown=shown)
+        majority = annotated.votes(frame[frame["label"].isin(annotated.YES_NO)], ["image_id", "question"])
+        shown = np.where(majority["label"] == "yes", "yes", "no")
+        return majority[["image_id"]].assign(
+            object=majority["question"].str.removeprefix(annotated.OBJECT), shown=shown
+        )
 
     def _image_ids(self) -> list[str]:
         """Return the ids of all images, made or not."""

@@ -101,7 +101,7 @@ def read(
         strict: Whether annotations of others, and no annotation of ``people``, are errors.
         needed: Columns beyond the form's own that must be there and filled, such as source.
 
-    Returns :data:`COLUMNS`, indexed by the row of the file (0 is the first below the header): image_id (in plain form,
+    Returns :data:`COLUMNS`, indexed by the row of the file (0 is the first below the header): image_id (normalized,
     or as in ``people``), position (1 is the leftmost), question (empty is perceived gender), model (empty: of any),
     source, occupation, annotator, label (in its usual spelling), probability (at which the image was drawn, 0–1, NaN
     where the file has none). ``attrs`` has ``notes`` (what was read and how it was understood: item, n, detail) and
@@ -207,7 +207,7 @@ def _melted(table: pd.DataFrame, columns: list[str], name: str) -> pd.DataFrame:
 
 
 def _positions(frame: pd.DataFrame, path: Path, people: pd.DataFrame | None) -> pd.Series:
-    """Return positions from the left, 0 where a word means nobody in the image."""
+    """Return positions from the left, 0 where a word names no person of the image."""
     text = frame["position"].str.strip().str.lower().replace({"center": "middle", "centre": "middle"})
     last, places = pd.Series(1, index=frame.index), ()
     if people is not None:

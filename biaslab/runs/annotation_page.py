@@ -334,8 +334,8 @@ def _generated(one: ImageRequest) -> tuple[ImageSource, pd.DataFrame]:
         with contextlib.suppress(UnfinishedError):
             # Objects that the run found; none is looked for now.
             if pipeline.settings.triplets.objects:
-                found = read_only_pipeline(pipeline).triplets.objects().objects
-                table["object"] = table["image_id"].map(found.groupby("image_id")["object"].agg(list))
+                instances = read_only_pipeline(pipeline).triplets.objects().objects
+                table["object"] = table["image_id"].map(instances.groupby("image_id")["object"].agg(list))
                 columns.append("object")
     elif one.kind == "skills":
         images, position = pipeline.dalleval.images(one.kind), 0
@@ -395,10 +395,10 @@ def encoded(image: np.ndarray) -> str:
 
 def _readable(items: pd.DataFrame) -> list[list[str]]:
     """Return header and rows of the file that annotators will download, without annotator and label."""
-    known = [name for name in AFTER if name in items and (items[name].astype(str) != "").any()]
+    filled = [name for name in AFTER if name in items and (items[name].astype(str) != "").any()]
     label = np.where(items["question"] == "", "female", "yes")
     with tempfile.TemporaryDirectory() as folder:
-        path = tables.write(items[[*BEFORE, *known]].assign(annotator="1", label=label), Path(folder) / "file.csv")
+        path = tables.write(items[[*BEFORE, *filled]].assign(annotator="1", label=label), Path(folder) / "file.csv")
         try:
             labels = {name: ("yes",) if name else ("female",) for name in items["question"].unique()}
             annotated.read(path, labels, needed=("source", "occupation"))

@@ -327,9 +327,9 @@ _published = partial(_functions, "printed")
 @cache
 def _pipeline() -> dict[str, Callable]:
     """Return what measures with a pipeline, by the table that it fills; of tables by judge, for each judge."""
-    found = _functions("measure")
+    measures = _functions("measure")
     by_judge = ((name, one.by_judge_of) for name, one in tables.schemas().items() if one.by_judge_of)
-    return found | {name: partial(_by_judge, name, found[of]) for name, of in by_judge}
+    return measures | {name: partial(_by_judge, name, measures[of]) for name, of in by_judge}
 
 
 def _by_judge(name: str, measure: Callable, pipeline: Pipeline) -> pd.DataFrame:

@@ -62,7 +62,7 @@ def told():
 @pytest.mark.parametrize("what", asked.FOUND)
 def test_all_of_it_is_found_again(folder, told, what):
     if what in ("images", "critiques") and asked.shown() != told["shown to the critic"]:
-        pytest.skip("this version of Pillow packs pictures otherwise, so that a critic's questions are other ones")
+        pytest.skip("this version of Pillow encodes images differently, so the critic's requests differ")
     found = asked.FOUND[what](folder)
     assert found and found == told[what]
     # Nothing of the old store is changed, and a second run copies nothing twice.

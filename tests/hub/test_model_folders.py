@@ -153,7 +153,7 @@ def test_no_library_asks_whether_to_run_code(tmp_path, code, monkeypatch):
     assert input() == "y" and sys.stdin.readline() == "y\n"
 
 
-@pytest.mark.skipif(os.name != "posix", reason="named pipes are another thing on Windows")
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no POSIX named pipes")
 def test_what_is_no_file_or_too_large_is_not_read(folder):
     """A pipe that nobody writes to would be waited for, and a terabyte of nothing would not fit."""
     for name in ("config.json", "tokenizer.json", "unet/model.safetensors"):
@@ -191,7 +191,7 @@ def test_libraries_that_are_none_of_the_two(tmp_path, library):
         pipeline_class(folder, "it")
 
 
-@pytest.mark.skipif(os.name != "posix", reason="links need rights on Windows")
+@pytest.mark.skipif(os.name != "posix", reason="Windows requires administrator rights for symbolic links")
 def test_links_that_lead_out_of_the_folder(tmp_path):
     other = pipeline(tmp_path / "other")
     (other / "unet" / "diffusers.py").write_text("raise SystemExit")
@@ -211,7 +211,7 @@ def test_links_that_lead_out_of_the_folder(tmp_path):
     assert registry.resolve(str(tmp_path / "short"), "text-to-image") == str(tmp_path / "short")
 
 
-@pytest.mark.skipif(os.name != "posix", reason="links need rights on Windows")
+@pytest.mark.skipif(os.name != "posix", reason="Windows requires administrator rights for symbolic links")
 def test_the_hubs_cache_links_to_its_own_blobs(tmp_path):
     cache = tmp_path / "models--owner--tiny"
     folder = pipeline(cache / "snapshots" / "0123abcd")

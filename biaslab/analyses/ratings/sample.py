@@ -147,15 +147,15 @@ def collect(
         by = format_count(len(annotated.annotators(table)), "annotator", "annotators")
         return CollectedAnnotations(table, "annotations", f"Annotations come from {Path(file).name}: {by}.")
     truth = pd.Series(dtype=object) if truth is None else truth
-    known = sampled["image_id"].isin(truth.index).sum()
-    if not known or not simulated:
+    n_with_truth = sampled["image_id"].isin(truth.index).sum()
+    if not n_with_truth or not simulated:
         none = f"No annotations yet: the sample has {len(sampled)} images to annotate."
         return CollectedAnnotations(pd.DataFrame(columns=list(annotated.COLUMNS)), "annotations", none)
     made = simulate(sampled, truth, simulated, seed=seed, error=error, unsure=unsure)
     note = (
-        f"SIMULATED annotations, not by people: {simulated} simulated annotators see the ground truth of {known} of "
-        f"{len(sampled)} images and err independently ({100 * error:g} % the other gender, {100 * unsure:g} % unsure). "
-        "They illustrate the tables and are no evidence about people."
+        f"SIMULATED annotations, not by people: {simulated} simulated annotators see the ground truth of "
+        f"{n_with_truth} of {len(sampled)} images and err independently ({100 * error:g} % the other gender, "
+        f"{100 * unsure:g} % unsure). They illustrate the tables and are no evidence about people."
     )
     return CollectedAnnotations(made, "simulated", note)
 
@@ -170,11 +170,11 @@ def truth(judgements: Mapping[str, pd.DataFrame]) -> pd.Series:
 
 
 def votes(annotations: pd.DataFrame) -> pd.Series:
-    """Return the majority on each annotated image, by id in plain form; InputError where an image stands in several
+    """Return the majority on each annotated image, by normalized id. Raises InputError: An image has several
     rows.
     """
-    found = annotated.votes(annotations, ["image_id"]).set_index("image_id")["label"]
-    return found[found != "unannotated"]
+    majority = annotated.votes(annotations, ["image_id"]).set_index("image_id")["label"]
+    return majority[majority != "unannotated"]
 
 
 def outcomes(sampled: pd.DataFrame, annotations: pd.DataFrame) -> pd.DataFrame:
@@ -207,15 +207,15 @@ def agreement(
         here, rows_of = ((t["source"] == subset) | (subset == "all") for t in (pairs, items))
         matrix, used = labels_given[rows_of].to_numpy(object), LABEL_SETS[labels]
         if statistic == "krippendorff_alpha":
-            *found, reason, _ = measures.krippendorff_alpha(matrix, used, **draws)
+            *estimate, reason, _ = measures.krippendorff_alpha(matrix, used, **draws)
         else:
             both = pairs[here & pairs["gender"].isin(used) & pairs["vote"].isin(used)]
             n, same = len(both), int((both["gender"] == both["vote"]).sum())
             reason = "" if n else "no image has both a judgement and a majority"
             percent = map(float, stats.percent(same, n, confidence))
-            found = [*percent, n, int(pd.notna(matrix).any(axis=0).sum())]
+            estimate = [*percent, n, int(pd.notna(matrix).any(axis=0).sum())]
         printed = PUBLISHED.get((statistic, labels), np.nan) if subset == "all" else np.nan
-        rows.append([statistic, labels, subset, *found, printed, NO_RATINGS if annotations.empty else reason])
+        rows.append([statistic, labels, subset, *estimate, printed, NO_RATINGS if annotations.empty else reason])
     names = ["statistic", "labels", "subset", "value", "ci_low", "ci_high", "n_items", "n_annotators"]
     return pd.DataFrame(rows, columns=[*names, "paper_text_value", "reason"])
 

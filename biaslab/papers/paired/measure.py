@@ -159,9 +159,9 @@ def renders(pipeline: Pipeline) -> pd.DataFrame:
     frames = []
     judges = _judges(pipeline)[0]
     for name, label in redact.unique_names(judges).items():
-        found = pipeline.judge_people(source, asked, judges[name])
-        seen = found[["status", "gender", "n_faces"]].set_axis(truth.index)
-        order, tone = found["role"].to_numpy(), _skin_tones(pipeline, source, found)
+        judgements = pipeline.judge_people(source, asked, judges[name])
+        seen = judgements[["status", "gender", "n_faces"]].set_axis(truth.index)
+        order, tone = judgements["role"].to_numpy(), _skin_tones(pipeline, source, judgements)
         frames.append(truth.assign(judge=label, role_order=order, skin_tone=tone, **seen))
     return tables.join_tables(frames, "paired_renders")
 
@@ -188,10 +188,10 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
     for judge in looking:
         said = known[known["judge"] == names[judge]]
         truth = said.assign(gender=said["truth_gender"])
-        found = agreement_tables({judge: said}, truth, seed=seed)
+        agreement = agreement_tables({judge: said}, truth, seed=seed)
         # A judge that was made for this world, as its gate was, is compared with more.
         made = registry.find_plugin(pipeline.settings.judging.faces, "detector") and registry.find_plugin(judge, "clip")
-        frames.append(found.assign(reference=TRUTH if made else DRAWINGS))
+        frames.append(agreement.assign(reference=TRUTH if made else DRAWINGS))
     # Annotators of one file need no name.
     labels = redact.unique_names(judge.argument for judge in files.values())
     annotators = {name: f"{ANNOTATORS}: {labels[judge.argument]}" for name, judge in files.items()}
@@ -203,12 +203,12 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
             pipeline.paired.check_ratings(judge)
             rated = annotated.judgements(pipeline.paired.requested_people(kind), judge.path)
             if rated[list(annotated.GENDER_LABELS)].any(axis=None):
-                found = agreement_tables(said, annotated=rated, seed=seed)
-                frames.append(found.replace({c: {ANNOTATORS: annotators[file]} for c in ("judge", "reference")}))
+                agreement = agreement_tables(said, annotated=rated, seed=seed)
+                frames.append(agreement.replace({c: {ANNOTATORS: annotators[file]} for c in ("judge", "reference")}))
         if not files and len(looking) > 1:
             first, *others = looking
-            found = agreement_tables({j: said[j] for j in others}, said[first], seed=seed)
-            frames.append(found.assign(reference=first))
+            agreement = agreement_tables({j: said[j] for j in others}, said[first], seed=seed)
+            frames.append(agreement.assign(reference=first))
     whole = _table(pipeline, frames, "paired_judge_agreement")
     return whole.replace(dict.fromkeys(("judge", "reference"), names))
 
