@@ -14,8 +14,8 @@ from _simulations import asked, summed
 from scipy.stats import binom
 
 from biaslab import stats
-from biaslab.mitigation.counts import test_shares
 from biaslab.papers.paired.analysis import dependence, means, scores
+from biaslab.papers.paired.mitigation.counts import test_shares
 
 STUDIES, LEVEL = 2000, 0.05
 LISTS = dependence.LISTS

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from biaslab.judges import blip
-from biaslab.prompts.dalleval import ATTRIBUTES, GENDER_QUESTION, attribute_question
+from biaslab.papers.dalleval.prompts import ATTRIBUTES, GENDER_QUESTION, attribute_question
 
 SIZE = 224
 QUESTIONS = [GENDER_QUESTION, *map(attribute_question, ATTRIBUTES)]

@@ -148,7 +148,7 @@ def resolve_parameters(parameters: Mapping[str, Any], start: Path | None = None)
         out["annotations"] = str((start / os.path.expanduser(out["annotations"])).resolve())
     out["source"] = "published" if out["source"] is None else out["source"]
     if makes_images(out["source"]):
-        from biaslab.pipeline.validation import resolve_paths
+        from biaslab.pipeline.paths import resolve_paths
 
         model, settings = resolve_paths(out.get("model", "all"), out.get("settings", {}), start)
         out |= {name: value for name, value in (("model", model), ("settings", settings)) if name in out}

@@ -12,8 +12,7 @@ from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import ParameterError, name_help
 from biaslab.generation.settings import GenerationSettings
 from biaslab.judges.settings import JudgeSettings, VisionSettings
-from biaslab.mitigation.settings import CriticSettings
-from biaslab.prompts.settings import CustomDesign, DallEvalDesign, PairedDesign, TripletsDesign
+from biaslab.prompts.settings import CriticSettings, CustomDesign, DallEvalDesign, PairedDesign, TripletsDesign
 from biaslab.schema import old_names, values
 from biaslab.schema.groups import Folder, Group, Integer, Numbers, Place, Texts, field
 

@@ -23,11 +23,19 @@ from biaslab.hub import registry
 from biaslab.judges import people
 from biaslab.judges.faces import Face, FaceDetector
 from biaslab.judges.judge import Answer
+from biaslab.papers.paired.stages import Paired
 from biaslab.pipeline import Pipeline, Settings
 
 READY, ERR = "ready", "err"
 # What a run imports, read once for all of them.
-IMPORTS = ("survivor", "pandas", "pyarrow.parquet", "PIL.Image", "biaslab_world.captions", "biaslab.pipeline.paired")
+IMPORTS = (
+    "survivor",
+    "pandas",
+    "pyarrow.parquet",
+    "PIL.Image",
+    "biaslab_world.captions",
+    "biaslab.papers.paired.stages",
+)
 compute_iter = Stage.compute_iter
 
 
@@ -135,7 +143,7 @@ def main(root, out, engine, workers, seconds):
     Stage.compute_iter = slowly
     run = images_of(root, engine, workers)
     Path(out, READY).touch()
-    tables = run.judgements("generated"), *(run.paired.people(kind) for kind in ("single", "paired"))
+    tables = run.judgements("generated"), *(run.part(Paired).people(kind) for kind in ("single", "paired"))
     Path(out, "tables.pickle").write_bytes(pickle.dumps(tables))
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial, wraps
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -35,12 +35,13 @@ from biaslab.execution.workers import Workers
 from biaslab.generation.models import ImageModel, open_model
 from biaslab.hub import ground_truth, registry
 from biaslab.hub.ground_truth import GroundTruth
+from biaslab.hub.image_folder import ImageFolder
 from biaslab.hub.image_sources import CaptionImages, DescribedImages, ImageSource, Subset, domain_of
 from biaslab.judges import answers, duplicates, people, similarity, skin_tone
 from biaslab.judges import registry as judging
 from biaslab.judges.judge import Judge, JudgeOptions
+from biaslab.judges.object_classes import CLASS_NAMES
 from biaslab.prompts import word_files
-from biaslab.prompts.dalleval import CLASS_NAMES
 from biaslab.prompts.word_files import Words, slug
 from biaslab.settings import Settings
 
@@ -70,7 +71,7 @@ class Part:
 
     prompt_set: ClassVar[str] = ""  # What its prompts ask for, one of :data:`PROMPT_SETS`.
 
-    def __init__(self, pipeline: Stages) -> None:
+    def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._kept: dict[Any, Any] = {}
 
@@ -90,8 +91,11 @@ class Part:
         return self._pipeline.image_model(self.prompt_set).truthful
 
 
-class Stages:
-    """The stages from captions to judgements.
+P = TypeVar("P", bound=Part)
+
+
+class Pipeline:
+    """The stages that papers share, from captions to judgements; :meth:`part` has those of one paper.
 
     Args:
         model: The text-to-image model, as :func:`biaslab.generation.models.open_model` takes it.
@@ -122,10 +126,21 @@ class Stages:
         self.headlines_only = False
         self._kept: dict[Any, Any] = {}
 
+    def part(self, kind: type[P]) -> P:
+        """Return the stages of one paper, by the class that has them; made once for each pipeline."""
+        if kind not in self._kept:
+            self._kept[kind] = kind(self)
+        return self._kept[kind]
+
     @property
     def label(self) -> str:
         """What tables call the model."""
         return self.image_model().label
+
+    @cached_property
+    def image_folder(self) -> ImageFolder | None:
+        """The folder whose images stand for the model; None where a model makes images."""
+        return getattr(self.image_model(), "folder", None)
 
     def changed(self, model: str = "", **changes: Any) -> Self:
         """Return one with another model (empty: the same) or other settings by group (``generation={"steps": 20}``)."""
@@ -187,6 +202,18 @@ class Stages:
         s = self.settings.judging
         names = dict.fromkeys(filter(None, (s.gender, *s.extra_judges)))
         return [self.judge("judging.gender" if name == s.gender else "judging.extra_judges", name) for name in names]
+
+    @property
+    def all_judges(self) -> tuple[str, ...]:
+        """The settings of all judges whose agreement on people is measured."""
+        further = ["judging.extra_judges"] if self.settings.judging.extra_judges else []
+        return ("judging.gender", *further, *self.face_settings(self.gender_judges or [None]))
+
+    def face_settings(self, judges: Collection[Judge | None]) -> tuple[str, ...]:
+        """Return the settings of the face detector and of the judge of skin tones, where some judge needs faces."""
+        if not any(judge is None or judge.needs_faces for judge in judges):
+            return ()
+        return ("judging.faces", *(["judging.skin_tone"] if self.has_skin_tone_judge else []))
 
     def check_judge(self, setting: str, images: ImageSource, judge: Judge | None = None) -> Judge:
         """Return a judge, by default the one that a setting names; ParameterError where images are not its domain."""
@@ -524,7 +551,7 @@ class Stages:
 
     def image_remarks(self, made: ImageSource) -> list[str]:
         """Return sentences on images of :meth:`made`: copies, black images, and files of a folder that are left out."""
-        folder = getattr(self.image_model(), "folder", None)
+        folder = self.image_folder
         return [*(folder.remarks if folder is not None else ()), *duplicates.remarks(made)]
 
     def image_model(self, prompt_set: str = "captions", *, several: bool = False) -> ImageModel:
@@ -738,7 +765,7 @@ _PROMPT_COLUMNS = ["prompt_id", "approach", "occupation", "prompt", "text", "n_i
 _ALL = 10**12
 
 
-def check_search_result(pipeline: Stages, captions: pd.DataFrame, n_corpus: int) -> None:
+def check_search_result(pipeline: Pipeline, captions: pd.DataFrame, n_corpus: int) -> None:
     """Look at captions found. Raises InputError: The corpus has none, none names an occupation, or two have one id."""
     where, names = f"The corpus {pipeline.corpus.name!r}", pipeline.occupations
     if not n_corpus:

@@ -1,4 +1,4 @@
-"""Settings of your own prompts, the Paired Stereotype Test, DALL-Eval and the gender triplets."""
+"""Settings of your own prompts, the Paired Stereotype Test with FairCritic, DALL-Eval and the gender triplets."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from biaslab.endpoints.settings import Url, Variable
 from biaslab.errors import ParameterError
 from biaslab.judges.settings import Thresholds
 from biaslab.schema.groups import Folder, Group, Integer, NameOrPath, field
@@ -63,6 +64,25 @@ class PairedDesign(Group):
         le=10,
     )
     image_size: str = field("", "Image size sent to an images endpoint for several people; empty is `endpoint.size`.")
+
+
+class CriticSettings(Group):
+    """FairCritic's critic (paired paper, section 5)."""
+
+    kind: Literal["counts", "endpoint"] = field(
+        "counts",
+        "FairCritic's critic: `counts` (rules on the judged counts), or `endpoint`, the vision model `critic.model` "
+        "at `critic.url` as in the paper.",
+    )
+    rounds: Integer = field(1, "FairCritic rounds (paper: 1); 0 skips FairCritic.", "rounds", ge=0, le=10)
+    images_per_request: Integer = field(8, "Images in one request to the vision model.", "images", ge=1, le=64)
+    model: str = field("", "Name of the vision model (paper: gpt-4-vision-preview).")
+    url: Url = field("", "Base URL of the critic's endpoint; empty is `endpoint.url`.", secret=True)
+    api_key_env: Variable = field(
+        "",
+        "Environment variable that holds the API key for the critic's endpoint; empty is `endpoint.api_key_env`.",
+        secret=True,
+    )
 
 
 class Failures(Group):

@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import redact
+from biaslab.analyses.custom.stages import Custom
 from biaslab.analyses.ratings import sample
 from biaslab.cache.result_cache import UnfinishedError, check_target, explain_errors
 from biaslab.errors import InputError, ParameterError, unknown_name
@@ -35,9 +36,12 @@ from biaslab.io.plaintext import normalize
 from biaslab.judges import annotation_questions
 from biaslab.judges.annotation_questions import IMAGE_KEYS, find_questions
 from biaslab.judges.questions import PERSON, Question
+from biaslab.papers.dalleval.stages import DallEval
+from biaslab.papers.paired.stages import Paired
+from biaslab.papers.triplets import nouns
+from biaslab.papers.triplets.stages import Triplets
 from biaslab.pipeline import KINDS
-from biaslab.pipeline.image_counts import ImageRequest, read_only_pipeline
-from biaslab.prompts import nouns
+from biaslab.planning.image_counts import ImageRequest, read_only_pipeline
 from biaslab.prompts.settings import TripletsDesign
 from biaslab.ratings import annotations as annotated
 from biaslab.ratings.annotations import SOURCES
@@ -318,33 +322,33 @@ def _generated(one: ImageRequest) -> tuple[ImageSource, pd.DataFrame]:
     columns = ["image_id", "occupation", "prompt", "position", "phrase"]
     if one.prompt_set == "captions" and one.kind not in KINDS:
         # Prompts of one's own.
-        images = pipeline.custom.images()
+        images = pipeline.part(Custom).images()
         table = images.table.loc[images.table.index.repeat(images.table["people"])]
         position = table.groupby("image_id").cumcount() + 1
     elif one.prompt_set == "captions":
         images = pipeline.images(one.kind)
         table = images.table
-    elif one.prompt_set == pipeline.paired.prompt_set:
-        images, table = pipeline.paired.images(one.kind), pipeline.paired.requested_people(one.kind)
+    elif one.prompt_set == Paired.prompt_set:
+        images, table = pipeline.part(Paired).images(one.kind), pipeline.part(Paired).requested_people(one.kind)
         table = table.merge(images.table[["image_id", "text"]], on="image_id")
         position = table["position"]
-    elif one.prompt_set == pipeline.triplets.prompt_set:
-        images, position = pipeline.triplets.images(), 0
+    elif one.prompt_set == Triplets.prompt_set:
+        images, position = pipeline.part(Triplets).images(), 0
         table = images.table.assign(occupation=images.table["prompt_gender"])
         with contextlib.suppress(UnfinishedError):
             # Objects that the run found; none is looked for now.
             if pipeline.settings.triplets.objects:
-                instances = read_only_pipeline(pipeline).triplets.objects().objects
+                instances = read_only_pipeline(pipeline).part(Triplets).objects().objects
                 table["object"] = table["image_id"].map(instances.groupby("image_id")["object"].agg(list))
                 columns.append("object")
     elif one.kind == "skills":
-        images, position = pipeline.dalleval.images(one.kind), 0
+        images, position = pipeline.part(DallEval).images(one.kind), 0
         pairs = zip(images.table["object"], images.table["other"], strict=True)
         named = pd.Series([list(filter(None, pair)) for pair in pairs], index=images.table.index)
         table = images.table.assign(occupation=images.table["skill"], object=named, noun=named)
         columns += ["skill", "object", "noun"]
     else:
-        images = pipeline.dalleval.images(one.kind)
+        images = pipeline.part(DallEval).images(one.kind)
         # A prompt that names a gender asks for no perception of it.
         table = images.table[images.table["prompt"] == "person"].rename(columns={"profession": "occupation"})
     table = table.drop(columns="prompt", errors="ignore").rename(columns={"text": "prompt"})

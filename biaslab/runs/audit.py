@@ -12,13 +12,13 @@ from typing import Any
 import yaml
 
 from biaslab import plugins
+from biaslab.analyses.custom import prompts as asking
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import ParameterError, name_help
 from biaslab.hub import checkpoints, registry
 from biaslab.hub.image_folder import IMAGES, MIXED, ImageFolder
 from biaslab.io import model_names
 from biaslab.judges import defaults
-from biaslab.prompts import custom as asking
 from biaslab.runs.params import run_name
 from biaslab.schema import tables
 

@@ -11,18 +11,20 @@ from typing import Any
 import pandas as pd
 
 from biaslab import stats
+from biaslab.analyses.custom import prompts as asking
+from biaslab.analyses.custom.stages import Custom
 from biaslab.errors import InputError, ParameterError
 from biaslab.execution import processor
 from biaslab.generation.images import image_ids_of
 from biaslab.io import cells
 from biaslab.io.plaintext import normalize
 from biaslab.judges.vision import READINGS
-from biaslab.pipeline import Pipeline, preflight
-from biaslab.pipeline.image_counts import Cost, ImageRequest, request_for_captions, requests_for_tables
-from biaslab.pipeline.preflight import Preflight
-from biaslab.pipeline.probes import Trial
-from biaslab.prompts import custom as asking
-from biaslab.prompts.dalleval import ATTRIBUTES
+from biaslab.papers.dalleval.prompts import ATTRIBUTES
+from biaslab.pipeline import Pipeline
+from biaslab.planning import preflight
+from biaslab.planning.image_counts import Cost, ImageRequest, request_for_captions, requests_for_tables
+from biaslab.planning.preflight import Preflight
+from biaslab.planning.probes import Trial
 from biaslab.ratings import annotations as annotated
 from biaslab.runs import execute, jobs
 from biaslab.schema import tables
@@ -66,7 +68,7 @@ def check_cached(request: ImageRequest, run: str) -> None:
 
 
 def run_preflight(planned: list[jobs.Job], progress: bool = False, **options: Any) -> Preflight:
-    """Run the preflight check of jobs (:func:`biaslab.pipeline.preflight.run_preflight`); report with
+    """Run the preflight check of jobs (:func:`biaslab.planning.preflight.run_preflight`); report with
     ``progress``.
     """
     opened, say = jobs.pipelines(planned), execute.print_aside if progress else None
@@ -126,7 +128,7 @@ def check_ratings(requests: Iterable[ImageRequest]) -> list[str]:
 
 def _image_ids(asks: ImageRequest) -> set[str] | None:
     """Return the ids, in their plain form, of the images asked for; None where captions are not searched yet."""
-    if folder := asks.pipeline.custom.folder:
+    if folder := asks.pipeline.image_folder:
         return set(folder.people["image_id"].map(normalize))
     if asks.at_most:
         return None
@@ -220,7 +222,8 @@ def _questions(preflight: Preflight) -> list[str]:
     for name, by_setting in pipelines_by_judge.items():
         n = 0
         for setting, pipeline in by_setting.items():
-            n_questions = len(pipeline.custom.questions()) if setting == pipeline.custom.question_model[0] else 0
+            custom = pipeline.part(Custom)
+            n_questions = len(custom.questions()) if setting == custom.question_model[0] else 0
             n += people * (n_questions + (1 + len(ATTRIBUTES) if setting == "dalleval.vqa" else 1))
         s = pipeline.settings.vision
         price = n * s.price

@@ -15,7 +15,7 @@ import pandas as pd
 
 from biaslab.cache import result_cache
 from biaslab.errors import BiaslabError, MissingInputError
-from biaslab.pipeline.image_counts import ImageRequest, read_only_pipeline
+from biaslab.planning.image_counts import ImageRequest, read_only_pipeline
 from biaslab.report import image_pages
 from biaslab.runs import dry_run, jobs, listing
 from biaslab.runs.collect import IMAGE_PAGES, STRIPS

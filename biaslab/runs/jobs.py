@@ -111,7 +111,7 @@ def plan(params: RunParams) -> list[Job]:
                 "--baselines published, or select a paper's notebooks."
             )
         if whole.makes_images:
-            from biaslab.pipeline import validation
+            from biaslab.planning import validation
 
             _check_used(params.set_here, doing, whole)
             needed = set().union(*(job.notebook.required_tables for job in doing))
@@ -131,7 +131,7 @@ _OF_CORPUS = (
 def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) -> None:
     """Refuse settings that a command sets, and that nothing of a run takes (ParameterError)."""
     from biaslab.judges.registry import named_judges
-    from biaslab.pipeline.validation import PROMPTS
+    from biaslab.planning.validation import PROMPTS
     from biaslab.settings import COUNTS
 
     settings, papers = request.filled_settings, tables.papers()
@@ -247,7 +247,7 @@ def unmatched(opened: Iterable[OpenPipeline]) -> list[str]:
     pipelines = [one for own in opened for one in (own.pipeline, *own.pipeline.baseline_pipelines)]
     if not pipelines:
         return []
-    from biaslab.pipeline import matching
+    from biaslab.analyses.custom import matching
 
     return matching.unmatched(pipelines)
 
@@ -304,7 +304,7 @@ def pipelines(jobs: Iterable[Job], *, progress: bool = False) -> list[OpenPipeli
 
 def judges(jobs: Iterable[Job]) -> dict[str, dict[str, str]]:
     """Return digests of the judges that each job takes, by its slug."""
-    from biaslab.pipeline import requirements
+    from biaslab.planning import requirements
 
     known: dict[str, str] = {}
     return {
@@ -336,7 +336,7 @@ def input_of(job: Job) -> str:
     if request is None or request.source == "published":
         return ""
     if request.makes_images:
-        from biaslab.pipeline.validation import INPUTS
+        from biaslab.pipeline.paths import INPUTS
 
         settings = dotted(job.parameters_given.get("settings") or {})
         given = (f"{name} {settings[name]}" for name in INPUTS if name in settings)

@@ -12,7 +12,7 @@ from biaslab import plugins
 from biaslab.cache import result_cache
 from biaslab.errors import BiaslabError
 from biaslab.judges import duplicates
-from biaslab.pipeline.image_counts import ImageRequest, read_only_pipeline
+from biaslab.planning.image_counts import ImageRequest, read_only_pipeline
 from biaslab.runs.collect import IMAGES, PROMPTS
 from biaslab.schema import tables
 

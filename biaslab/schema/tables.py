@@ -82,7 +82,7 @@ class Paper:
 
     order: int = 99  # Its place in reports.
     title: str = ""  # What limits of a run call it; empty for what is no paper.
-    prompts: str = ""  # On which prompts its measured tables rest (:data:`biaslab.pipeline.validation.PROMPTS`).
+    prompts: str = ""  # On which prompts its measured tables rest (:data:`biaslab.planning.validation.PROMPTS`).
     rated: str = ""  # The kinds of its images that people may annotate, one person at an occupation first.
     # The kinds of its images that reports show, with what they are called: of the first that a run has, strips of
     # pictures by group. Its ``measure.people_in_images(pipeline, kind)`` says who is in them.

@@ -109,7 +109,7 @@ def printed_models(name: str, frame: pd.DataFrame) -> list[str]:
 def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
     import pandas as pd
 
-    from biaslab.pipeline import preflight
+    from biaslab.planning import preflight
 
     own, baselines = _pipeline().get(name), None
     if "published" in pipeline.settings.baselines:
@@ -188,7 +188,7 @@ def check_all(request: Request) -> None:
     """
     source, model = request.source, request.model
     if request.makes_images:
-        from biaslab.pipeline import validation
+        from biaslab.planning import validation
 
         validation.check(request.opened)
     elif source == "annotations":
@@ -236,7 +236,7 @@ def find_omissions(takes: Collection[str], needs: Collection[str], pipeline: Pip
 
     One that needs none needs those that judges make, where all of these are missing.
     """
-    from biaslab.pipeline import requirements
+    from biaslab.planning import requirements
 
     each, names = (pipeline, *pipeline.baseline_pipelines), set(takes) & set(_pipeline())
     lacks = {name: [requirements.missing_settings(one, name) for one in each] for name in sorted(names)}
@@ -253,7 +253,7 @@ def find_omissions(takes: Collection[str], needs: Collection[str], pipeline: Pip
 
 def why_lacking(name: str, pipeline: Pipeline) -> str:
     """Say why a pipeline cannot measure a table, and what to do; empty where it can."""
-    from biaslab.pipeline import requirements
+    from biaslab.planning import requirements
 
     lacks = requirements.missing_settings(pipeline, name)
     return requirements.explain_missing(name, lacks) if lacks else ""
@@ -281,7 +281,7 @@ def digest(request: Request) -> str:
     if source == "published":
         return "published"
     if request.makes_images:
-        from biaslab.pipeline import validation
+        from biaslab.planning import validation
 
         return validation.digest(request.opened)
     if source == "annotations":
@@ -334,7 +334,7 @@ def _pipeline() -> dict[str, Callable]:
 
 def _by_judge(name: str, measure: Callable, pipeline: Pipeline) -> pd.DataFrame:
     """Return what a function measures with each of the pipelines in which another judge labels the same images."""
-    from biaslab.pipeline import by_judge
+    from biaslab.planning import by_judge
 
     reference, others = by_judge.pipelines(pipeline, tables.schema(name).paper)
     frames = [measure(other).assign(judge=judge, reference=reference) for judge, other in others.items()]

@@ -12,7 +12,7 @@ from biaslab.captions.search import Matcher
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import ParameterError, RunError
 from biaslab.pipeline import Pipeline, Settings
-from biaslab.pipeline.validation import check
+from biaslab.planning.validation import check
 
 
 @pytest.mark.parametrize(

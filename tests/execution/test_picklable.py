@@ -10,6 +10,9 @@ from PIL import Image
 from biaslab.execution.workers import Memoized, Workers
 from biaslab.hub.image_sources import FolderImages, Subset
 from biaslab.judges import duplicates
+from biaslab.papers.dalleval.stages import DallEval
+from biaslab.papers.paired.stages import Paired
+from biaslab.papers.triplets.stages import Triplets
 from biaslab.pipeline import Pipeline, Settings
 
 
@@ -40,11 +43,11 @@ def test_renders_travel(world):
     for source in (
         world.images("generated").source,
         world.images("training").source,
-        world.paired.images("paired").source,
-        world.dalleval.images("skills").source,
-        world.dalleval.images("social").source,
-        world.triplets.images().source,
-        world.triplets.drawings(),
+        world.part(Paired).images("paired").source,
+        world.part(DallEval).images("skills").source,
+        world.part(DallEval).images("social").source,
+        world.part(Triplets).images().source,
+        world.part(Triplets).drawings(),
     ):
         same_images(source)
 

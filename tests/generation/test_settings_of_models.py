@@ -4,7 +4,8 @@ import pytest
 
 from biaslab.errors import ParameterError
 from biaslab.papers import paradox
-from biaslab.pipeline import Pipeline, Settings, validation
+from biaslab.pipeline import Pipeline, Settings
+from biaslab.planning import validation
 from biaslab.runs import params
 from biaslab.study import Study, sources
 

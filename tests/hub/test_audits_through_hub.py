@@ -15,7 +15,7 @@ from biaslab import cli
 from biaslab.execution import kernels
 from biaslab.judges.faces import WholeImage
 from biaslab.judges.pinned import PINNED, YUNET
-from biaslab.prompts import paired
+from biaslab.papers.paired import prompts as paired_prompts
 from biaslab.runs import params
 
 pytestmark = pytest.mark.long
@@ -47,8 +47,10 @@ OCCUPATIONS = ("nurse", "engineer")
 def stand_apart(stocked_for_all, monkeypatch, tmp_path):
     """Stand in a folder of the run's own, with an empty store."""
     # The occupations whose roles of power are asked for: each takes eight images of a run, which are no other case.
-    few, sampled = paired.with_power()[::6], paired.sampled_roles
-    monkeypatch.setattr(paired, "sampled_roles", lambda *of: {k: v for k, v in sampled(*of).items() if k[1] in few})
+    few, sampled = paired_prompts.with_power()[::6], paired_prompts.sampled_roles
+    monkeypatch.setattr(
+        paired_prompts, "sampled_roles", lambda *of: {k: v for k, v in sampled(*of).items() if k[1] in few}
+    )
     monkeypatch.delenv("BIASLAB_CACHE", raising=False)
     monkeypatch.chdir(tmp_path)
 

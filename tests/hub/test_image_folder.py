@@ -8,14 +8,15 @@ import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from biaslab.analyses.custom.stages import Custom, prompts_of
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import InputError, MissingInputError
 from biaslab.generation.models import open_model
 from biaslab.generation.settings import GenerationSettings
 from biaslab.hub.image_folder import ImageFolder, prompt_in
-from biaslab.pipeline import Pipeline, validation
-from biaslab.pipeline import image_counts as asked_of
-from biaslab.pipeline.custom import prompts_of
+from biaslab.pipeline import Pipeline
+from biaslab.planning import image_counts as asked_of
+from biaslab.planning import validation
 from biaslab.settings import Settings
 
 PROMPT = "a photo of a nurse"
@@ -169,7 +170,7 @@ def test_pictures_of_one_prompt_are_counted_for_the_group_of_each(tmp_path):
     for group, n in (("Kenya", 2), ("Peru", 3)):
         for k in range(n):
             draw(tmp_path / group / f"{k}.png", **written(parameters=WEB_UI))
-    own = pipeline(tmp_path).custom
+    own = pipeline(tmp_path).part(Custom)
     assert own.prompts()["n_images"].tolist() == [2, 3] and own.groups() == ["Kenya", "Peru"]
     counts = own.images().table.groupby("group")["image_id"].agg(["size", "first"])
     assert counts.to_numpy().tolist() == [[2, "Kenya/0.png"], [3, "Peru/0.png"]]
@@ -182,7 +183,7 @@ def test_a_file_says_which_prompts_count_and_for_whom(tmp_path):
         draw(tmp_path / "pictures" / name / "1.png")
     file = tmp_path / "mine.csv"
     file.write_text("prompt,group\nNurse,care\na pilot,travel\n")
-    table = pipeline(tmp_path / "pictures", prompts_file=str(file)).custom.images().table
+    table = pipeline(tmp_path / "pictures", prompts_file=str(file)).part(Custom).images().table
     assert table[["image_id", "group"]].to_numpy().tolist() == [["nurse/1.png", "care"]]
     file.write_text("prompt\na pilot\n")
     with pytest.raises(InputError, match=r"'a pilot'.*'chef', 'nurse'"):

@@ -22,9 +22,11 @@ from biaslab.execution import kernels, processor
 from biaslab.generation import loading
 from biaslab.hub import huggingface as hub_names
 from biaslab.judges.faces import WholeImage
-from biaslab.pipeline import Pipeline, Settings, preflight, probes
-from biaslab.pipeline.probes import Trial
-from biaslab.pipeline.requirements import ModelUse
+from biaslab.papers.dalleval.stages import DallEval
+from biaslab.pipeline import Pipeline, Settings
+from biaslab.planning import preflight, probes
+from biaslab.planning.probes import Trial
+from biaslab.planning.requirements import ModelUse
 from biaslab.request import Request
 from biaslab.runs import dry_run, jobs, params, runner
 from biaslab.study import sources
@@ -330,7 +332,7 @@ def test_a_run_whose_images_are_there_tries_nothing(root, tmp_path, monkeypatch)
     (opened,) = jobs.pipelines(jobs.plan(checked))
     with pytest.raises(TypeError):
         dry_run.run_preflight(jobs.plan(checked))
-    opened.pipeline.dalleval.images("skills")
+    opened.pipeline.part(DallEval).images("skills")
     assert dry_run.run_preflight(jobs.plan(checked)).trials == []
 
 

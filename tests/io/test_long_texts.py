@@ -11,9 +11,9 @@ from biaslab.captions import indicators, paraphrase
 from biaslab.errors import InputError
 from biaslab.judges import questions
 from biaslab.metrics import captioning
-from biaslab.mitigation import endpoint
 from biaslab.papers import findings
-from biaslab.prompts import triplets
+from biaslab.papers.paired.mitigation import endpoint
+from biaslab.papers.triplets import prompts as triplet_prompts
 from biaslab.report import notebook
 from biaslab.runs import params
 from biaslab_world import pairs
@@ -44,7 +44,7 @@ def test_captions(caption):
     assert isinstance(paraphrase.paraphrase(caption, "nurse", 0), str)
     assert questions.read_answer(caption) and questions.read_yes_no(caption)
     assert isinstance(captioning.split_words(caption), str)
-    assert triplets._swap(f"a{BLANK}person {caption}") and triplets.words(caption)
+    assert triplet_prompts._swap(f"a{BLANK}person {caption}") and triplet_prompts.words(caption)
 
 
 def test_what_findings_say():

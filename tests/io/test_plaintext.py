@@ -15,7 +15,7 @@ from biaslab.errors import InputError
 from biaslab.hub.image_sources import CaptionImages
 from biaslab.io import plaintext
 from biaslab.judges.questions import read_answer, read_yes_no
-from biaslab.prompts import triplets
+from biaslab.papers.triplets import prompts as triplet_prompts
 from biaslab.ratings import annotations
 from biaslab.ratings.shares import read
 from biaslab.study import sources
@@ -89,7 +89,7 @@ def test_indicators_see_words_as_people_do(text, indicator, spans):
 
 def test_what_is_put_in_the_place_of_a_word_takes_its_marks():
     assert remove_gender([f"A wo{SOFT}man at work"]) == ["A person at work"]
-    made = triplets.triplets(pd.DataFrame({"text": [f"a per{SOFT}son smiles", "caf\u00e9 with people"]}), "mine")
+    made = triplet_prompts.triplets(pd.DataFrame({"text": [f"a per{SOFT}son smiles", "caf\u00e9 with people"]}), "mine")
     assert made["text"].tolist()[1] == "a woman smiles" and made["text"].tolist()[4] == "caf\u00e9 with women"
     for text in ("Photo of a police\u2011officer, smiling", f"Photo of a police offi{SOFT}cer, smiling"):
         assert paraphrase._pattern_of("police officer").search(paraphrase.paraphrase(text, "police officer", seed=1))

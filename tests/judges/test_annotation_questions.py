@@ -8,7 +8,7 @@ from biaslab.errors import InputError, ParameterError, UnknownNameError
 from biaslab.judges.annotation_questions import IMAGE_KEYS, ask, built_in, describe, find_questions
 from biaslab.judges.questions import IMAGE, PERSON, Question, question, read_questions
 from biaslab.metrics.skin_tone import MONK_SWATCHES
-from biaslab.prompts.dalleval import ATTRIBUTES, attribute_question
+from biaslab.papers.dalleval.prompts import ATTRIBUTES, attribute_question
 
 # Image a shows a nurse and a pilot, b a scene of one skill, and c a person whose prompt is not known.
 PEOPLE = pd.DataFrame(

@@ -12,7 +12,10 @@ from biaslab.hub import registry
 from biaslab.hub.image_sources import CaptionImages, DescribedImages, FolderImages, Subset, domain_of
 from biaslab.hub.registry import ANY, DRAWINGS, PHOTOGRAPHS
 from biaslab.judges.registry import JUDGES, parse
-from biaslab.pipeline import Pipeline, Settings, requirements
+from biaslab.papers.dalleval.stages import DallEval
+from biaslab.papers.triplets.stages import Triplets
+from biaslab.pipeline import Pipeline, Settings
+from biaslab.planning import requirements
 
 # By role a judge of photographs that no file has to be there for, one of drawings, and a measured table that takes it.
 ROLES = {
@@ -142,9 +145,9 @@ def test_a_notebook_is_refused_what_a_run_is_refused(pictures):
         lambda: stages.judge_images(images),
         lambda: stages.judge_people(images, asked, judges[0]),
         lambda: stages.judge_people(images, asked, judges[1]),
-        lambda: stages.dalleval.detections(images),
-        lambda: stages.dalleval.describe(images, ["a.png"]),
-        lambda: stages.triplets.find_instances(images),
+        lambda: stages.part(DallEval).detections(images),
+        lambda: stages.part(DallEval).describe(images, ["a.png"]),
+        lambda: stages.part(Triplets).find_instances(images),
         lambda: stages.image_embeddings(images, ["a.png"]),
     ):
         with pytest.raises(ParameterError, match="which is made for drawings"):

@@ -13,6 +13,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from biaslab.analyses import custom
+from biaslab.analyses.custom.stages import Custom
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError
 from biaslab.hub.image_sources import FolderImages, UnreadableImage
@@ -20,7 +21,7 @@ from biaslab.judges import duplicates, people, skin_tone
 from biaslab.judges.judge_labels import BLACK, DUPLICATE
 from biaslab.judges.people import judge_people, open_image
 from biaslab.pipeline import Pipeline
-from biaslab.pipeline import image_counts as asked_for
+from biaslab.planning import image_counts as asked_for
 from biaslab.runs import generated_images
 from biaslab.settings import Settings
 
@@ -197,9 +198,9 @@ def test_folder_table_that_differs_for_copies_stops_the_run(tmp_path, rows, is_r
     if is_refused:
         match = r"a\.png and b\.png are copies .*pictures\.csv says prompt 'nurse', group 'nurse' .* group 'chef'"
         with pytest.raises(InputError, match=match):
-            pipeline.custom.images()
+            pipeline.part(Custom).images()
     else:
-        outcomes = pipeline.custom.images().table.set_index("image_id")["status"]
+        outcomes = pipeline.part(Custom).images().table.set_index("image_id")["status"]
         assert outcomes.to_dict() == {"a.png": "ok", "b.png": DUPLICATE, "c.png": "ok"}
 
 
@@ -351,7 +352,7 @@ def test_run_reports_copies_and_files_that_are_not_read(tmp_path):
     asked = list(asked_for.requests_for_tables(pipeline, ["custom_people"]))
     # Nothing is computed for the page: without results of the run there is nothing to say.
     assert generated_images.remarks(asked) == []
-    pipeline.custom.images()
+    pipeline.part(Custom).images()
     assert generated_images.remarks(asked) == [
         "pics: Images in formats that are not read (.heic) are left out: 1, such as nurse/5.heic. "
         "Convert them to PNG or JPEG.",

@@ -22,7 +22,8 @@ from biaslab.judges.people import judge_people
 from biaslab.judges.questions import IMAGE, read_questions
 from biaslab.judges.settings import VisionSettings
 from biaslab.judges.vision import VisionJudge, chosen
-from biaslab.pipeline import Pipeline, requirements
+from biaslab.pipeline import Pipeline
+from biaslab.planning import requirements
 from biaslab.settings import Settings
 
 REFUSAL = {"message": {"role": "assistant", "content": None, "refusal": "I will not."}, "finish_reason": "stop"}

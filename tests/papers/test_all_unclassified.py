@@ -20,8 +20,8 @@ from biaslab.generation.images import GeneratedImages
 from biaslab.hub.image_sources import DescribedImages, UnreadableImage
 from biaslab.judges import blip, faces, objects, segmenters, zero_shot
 from biaslab.papers.findings import Finding
-from biaslab.pipeline.stages import Stages
-from biaslab.prompts import paired
+from biaslab.papers.paired import prompts as paired_prompts
+from biaslab.pipeline import Pipeline
 from biaslab.runs import jobs, params
 from biaslab.schema import tables
 
@@ -67,7 +67,7 @@ def unseen(image_id, image):
 
 def show(monkeypatch, case, instead):
     """Let each image that is made, and each behind a caption, be what ``instead`` makes of it."""
-    complete, read, training = GeneratedImages.complete, GeneratedImages.read, Stages._training_source
+    complete, read, training = GeneratedImages.complete, GeneratedImages.read, Pipeline._training_source
 
     def shown(ids, images):
         return [instead(one, image) for one, image in zip(ids, images, strict=True)]
@@ -86,7 +86,7 @@ def show(monkeypatch, case, instead):
 
     monkeypatch.setattr(GeneratedImages, "complete", completed)
     monkeypatch.setattr(GeneratedImages, "read", lambda self, ids: shown(ids, read(self, ids)))
-    monkeypatch.setattr(Stages, "_training_source", replaced)
+    monkeypatch.setattr(Pipeline, "_training_source", replaced)
 
 
 def answer_neither(monkeypatch):
@@ -120,9 +120,9 @@ def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, r
     if case == "neither":
         answer_neither(monkeypatch)
     # The occupations whose roles of power are asked for: each takes eight images, which are no other case.
-    few, sampled = paired.with_power()[::6], paired.sampled_roles
+    few, sampled = paired_prompts.with_power()[::6], paired_prompts.sampled_roles
     monkeypatch.setattr(
-        paired, "sampled_roles", lambda *of: {k: roles for k, roles in sampled(*of).items() if k[1] in few}
+        paired_prompts, "sampled_roles", lambda *of: {k: roles for k, roles in sampled(*of).items() if k[1] in few}
     )
     # Of drawings whose truth is known, on which judges are tried.
     monkeypatch.setattr("biaslab.papers.paired.measure.RENDERS", 20)

@@ -17,7 +17,8 @@ from biaslab.captions.embeddings import Encoder
 from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError, UnreachableHubError
 from biaslab.hub import registry
 from biaslab.papers.paradox import measure
-from biaslab.pipeline import Pipeline, Settings, requirements, stages, validation
+from biaslab.pipeline import Pipeline, Settings, paths, stages
+from biaslab.planning import requirements, validation
 from biaslab.schema import tables
 from biaslab.study import Study, sources
 
@@ -146,18 +147,18 @@ def test_paths_in_settings_do_not_depend_on_the_folder(tmp_path, monkeypatch):
         "judging": {"faces": "mediapipe:face.tflite", "gender": "mini-clip"},
         "compute": {"cache": "kept"},
     }
-    model, found = validation.resolve_paths("owner/name", given)
+    model, found = paths.resolve_paths("owner/name", given)
     assert model == "owner/name"
     assert found == {
         "captions": {"corpus": str(tmp_path / "caps/*.csv")},
         "judging": {"faces": f"mediapipe:{tmp_path / 'face.tflite'}", "gender": "mini-clip"},
         "compute": {"cache": str(tmp_path / "kept")},
     }
-    assert validation.resolve_paths("caps", {})[0] == str(tmp_path / "caps")
+    assert paths.resolve_paths("caps", {})[0] == str(tmp_path / "caps")
     # A folder that happens to be called like a known judge is not meant by its name.
     (tmp_path / "yunet").mkdir()
     known = {"judging": {"faces": "yunet", "gender": "dlib"}}
-    assert validation.resolve_paths("owner/name", known)[1] == known
+    assert paths.resolve_paths("owner/name", known)[1] == known
     # Tables name a folder by its last part, so that they do not tell where it lies.
     assert Pipeline(str(tmp_path / "caps"), Settings()).label == "caps"
     assert Pipeline("owner/name", Settings()).label == "owner/name"
@@ -494,7 +495,7 @@ def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, pictures, tmp
     # It is a word and no folder.
     monkeypatch.chdir(tmp_path)
     given = {"captions": {"training_images": "download"}}
-    assert validation.resolve_paths("owner/name", given) == ("owner/name", given)
+    assert paths.resolve_paths("owner/name", given) == ("owner/name", given)
 
 
 @pytest.mark.parametrize("kind", ["files", "webdataset"])

@@ -78,19 +78,13 @@ def test_imports_across_modules_name_public_names_that_exist():
 # -- papers --------------------------------------------------------------------------------------------------
 
 # Rooms of the papers themselves: what they measure, ask and print, and the stages for their prompts.
-_OF_PAPERS = (
-    "papers",
-    "analyses",
-    "prompts",
-    "reference",
-    *(f"pipeline.{n}" for n in ("paired", "dalleval", "triplets", "custom")),
-)
+_OF_PAPERS = ("papers", "analyses", "prompts", "reference")
 # What prompts ask for, which gives a group of settings its name; lexicons of words.
 _NAMED = {
     "biaslab.pipeline.stages": {"paired", "dalleval", "triplets", "paradox_occupations", "paradox_prompts"},
-    "biaslab.pipeline.validation": {"paired", "triplets"},
-    "biaslab.pipeline.dependency": {"triplets"},
-    "biaslab.pipeline.image_counts": {"paired", "triplets", "custom"},
+    "biaslab.planning.requirements": {"paired", "dalleval", "triplets", "custom"},
+    "biaslab.planning.validation": {"paired", "triplets"},
+    "biaslab.planning.image_counts": {"paired", "triplets", "custom"},
     "biaslab.settings": {"paired", "triplets"},
     "biaslab.runs.audit": {"custom"},
     "biaslab.runs.jobs": {"paired"},

@@ -100,11 +100,11 @@ def test_the_papers_numbers_are_computed(python, biaslab, root):
 
 def test_a_model_in_a_folder_is_audited_by_a_judge_of_another_package(python, biaslab, monkeypatch):
     tiny = pytest.importorskip("tiny_pipelines")
-    from biaslab.prompts import paired
+    from biaslab.papers.paired import prompts as paired_prompts
 
     few = {"per_list": 1}
-    asked = [paired.single(**few), paired.controls(**few)]
-    asked += [paired.paired(setting=setting, **few) for setting in ("paired", "intervention")]
+    asked = [paired_prompts.single(**few), paired_prompts.controls(**few)]
+    asked += [paired_prompts.paired(setting=setting, **few) for setting in ("paired", "intervention")]
     texts = " ".join(text for prompts in asked for text in prompts.texts["text"]).lower()
     monkeypatch.setattr(tiny, "WORDS", tuple(dict.fromkeys(re.findall(r"\w+|[^\w\s]", texts))))
     monkeypatch.setattr(tiny, "LENGTH", 60)

@@ -5,8 +5,13 @@ import pytest
 
 from biaslab.captions.indicators import indicators
 from biaslab.errors import InputError, ParameterError
-from biaslab.pipeline import Pipeline, validation
-from biaslab.prompts import dalleval, paired, word_files
+from biaslab.papers.dalleval import prompts as dalleval_prompts
+from biaslab.papers.dalleval.stages import DallEval
+from biaslab.papers.paired import prompts as paired_prompts
+from biaslab.papers.paired.stages import Paired
+from biaslab.pipeline import Pipeline
+from biaslab.planning import validation
+from biaslab.prompts import word_files
 from biaslab.settings import Settings
 
 GERMAN = """
@@ -60,7 +65,7 @@ def test_templates_take_the_forms_that_a_file_says(write):
     texts = made.prompts("generated").set_index("prompt_id")["text"]
     assert texts["p1-bäckerin"] == "Ein Foto von einer Bäckerin" and texts["p2-koch"] == "Porträt: Koch"
     assert len(texts) == 2 * 4 and texts.index.is_unique
-    social = made.dalleval.prompts("social").set_index(["prompt", "profession"])["text"]
+    social = made.part(DallEval).prompts("social").set_index(["prompt", "profession"])["text"]
     assert social["woman", "Koch"] == "eine Frau, die als Köchin arbeitet" and len(social) == 3 * 5
     assert social["man", "(none)"] == "ein Mann"
     # A part of a file's occupations.
@@ -76,20 +81,20 @@ def test_pairs_follow_the_lists_of_a_file(write):
     file = write(GERMAN)
     # More of each list than it has is all of it: a size may ask for five.
     made = pipeline(file, n_occupations=5, power_samples=1, three_person_prompts=24)
-    pairs = made.paired.prompts("paired").texts.set_index("prompt_id")["text"]
+    pairs = made.part(Paired).prompts("paired").texts.set_index("prompt_id")["text"]
     assert pairs["paired-koch-ärztin"] == "Ein Bild von einem Koch links und einer Ärztin rechts."
     assert pairs["paired-r1-chef_bäckerin-lehrling"] == "Ein Bild von Chef (Bäckerin) links und Lehrling rechts."
     # Two by two in both orders, and roles of three occupations in both orders.
     assert len(pairs) == 2 * 2 * 2 + 3 * 2
     for kind in ("single", "controls", "three"):
-        texts = made.paired.prompts(kind).texts
+        texts = made.part(Paired).prompts(kind).texts
         assert texts["prompt_id"].is_unique and len(texts)
-    people = made.paired.prompts("single").people
+    people = made.part(Paired).prompts("single").people
     assert set(people.loc[people["occupation"] == "Ärztin", "stereotype"]) == {"female"}
-    words = made.paired.words
-    told = paired.sentence(["Koch", "Bäckerin"], ["female", ""], words)
+    words = made.part(Paired).words
+    told = paired_prompts.sentence(["Koch", "Bäckerin"], ["female", ""], words)
     assert told == "Zeige Koch als Frau."
-    lists = paired.word_lists(file).set_index(["list", "part"])["entries"]
+    lists = paired_prompts.word_lists(file).set_index(["list", "part"])["entries"]
     assert lists["paired_occupations", "male"] == "Koch, Pförtner"
     assert lists["paired_powerless", "occupations"] == "Ärztin" and lists["paired_roles", "low"] == "Lehrling"
 
@@ -97,9 +102,9 @@ def test_pairs_follow_the_lists_of_a_file(write):
 def test_a_table_of_occupations_goes_into_the_papers_templates(write):
     file = write("Occupation;Stereotype\nnurse;female\nengineer;male\nmidwife;female\npilot;male\n", "own.csv")
     words = word_files.read(file, "paired.vocabulary_file")
-    texts = paired.single(words=words, runs=20).texts["text"]
+    texts = paired_prompts.single(words=words, runs=20).texts["text"]
     assert "Generate a picture of one midwife." in set(texts) and "one pilot manager" in " ".join(texts)
-    social = dalleval.social(1, word_files.read(file, "dalleval.vocabulary_file"))["text"].tolist()
+    social = dalleval_prompts.social(1, word_files.read(file, "dalleval.vocabulary_file"))["text"].tolist()
     assert "a woman who works as an engineer" in social and len(social) == 3 * 5
     found = pipeline(file).prompts("generated")
     assert "A photo of an engineer smiling" in set(found["text"]) and len(found) == 4 * 4

@@ -11,7 +11,7 @@ from PIL import Image
 
 from biaslab.analyses.ratings import sample
 from biaslab.judges.annotation_questions import describe, find_questions
-from biaslab.prompts import nouns
+from biaslab.papers.triplets import nouns
 from biaslab.ratings import annotations, shares
 from biaslab.runs import annotation_page
 

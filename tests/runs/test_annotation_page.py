@@ -15,10 +15,12 @@ import pytest
 from PIL import Image
 
 from biaslab import cli
+from biaslab.analyses.custom.stages import Custom
 from biaslab.analyses.ratings import sample
 from biaslab.errors import BiaslabError, InputError, ParameterError
 from biaslab.generation import generator
 from biaslab.hub.image_sources import CaptionImages
+from biaslab.papers.triplets.stages import Triplets
 from biaslab.pipeline import Pipeline
 from biaslab.ratings import annotations, shares
 from biaslab.runs import annotation_page, dry_run, jobs
@@ -218,7 +220,7 @@ def test_what_comes_back_judges_the_people_of_the_folder(save, tmp_path):
     frame.assign(label=frame["image_id"].map(answers)).to_csv(tmp_path / "ratings-ana.csv", index=False)
     judging = {"gender": f"annotations:{tmp_path / 'ratings-ana.csv'}"}
     settings = Settings(judging=judging, compute={"cache": str(tmp_path / "store")}, baselines=("none",))
-    people = Pipeline(folder, settings, progress=False).custom.people().set_index("image_id")
+    people = Pipeline(folder, settings, progress=False).part(Custom).people().set_index("image_id")
     assert people["gender"].to_dict() == answers
     assert people["status"].to_dict() == dict(zip(answers, ("judged", "uncertain", "judged"), strict=True))
     # The ids are those of shares by occupation as well.
@@ -484,7 +486,7 @@ def test_annotate_triplets_asks_about_objects_of_the_run_and_nouns_of_the_prompt
     assert names[0] == names[1] and "person" in names[0]
     assert Counter(row["occupation"] for row in nouns).keys() == {"feminine", "masculine", "neutral"}
     (opened,) = {one.pipeline for one in dry_run.image_requests(jobs.pipelines(jobs.plan(load(params))))}
-    found = opened.triplets.objects().objects
+    found = opened.part(Triplets).objects().objects
     rows, _ = held(annotation_page.annotate(**given, paper="triplets", questions="object"))
     pairs = {(row["image_id"], row["question"].removeprefix("object: ")) for row in rows}
     seen = set(found[["image_id", "object"]].itertuples(index=False, name=None))

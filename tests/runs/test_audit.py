@@ -9,7 +9,10 @@ from PIL import Image
 from biaslab import cli, redact
 from biaslab.errors import BiaslabError, ParameterError
 from biaslab.judges import defaults
-from biaslab.pipeline import Pipeline, Settings, validation
+from biaslab.papers.dalleval.stages import DallEval
+from biaslab.papers.paired.stages import Paired
+from biaslab.pipeline import Pipeline, Settings, paths
+from biaslab.planning import validation
 from biaslab.runs import audit, dry_run, jobs, params, runner
 from biaslab.study import sources
 from biaslab_world.model import WorldModel
@@ -59,11 +62,11 @@ def test_the_papers_size_is_that_of_the_papers(root):
     given = checked(root, "world", preset="paper", corpus="mini").values["settings"]
     world = Pipeline("world", Settings.from_mapping(given), progress=False)
     # 2,325, 2,160 and 2,700 scenes; 252 social prompts of 9 images; 62 occupations, 4 templates, 500 images.
-    assert len(world.dalleval.prompts("skills")) == 7185
-    assert world.dalleval.prompts("social")["n_images"].sum() == 2268
+    assert len(world.part(DallEval).prompts("skills")) == 7185
+    assert world.part(DallEval).prompts("social")["n_images"].sum() == 2268
     assert world.texts("generated")["n_images"].sum() == 124_000
     # As params/paired-endpoint.yaml counts the paper's design.
-    assert world.paired.n_images() == 2738
+    assert world.part(Paired).n_images() == 2738
 
 
 @pytest.mark.parametrize("name", ["CompVis/stable-diffusion-v1-4", "endpoint:dall-e-3", "images:photos"])
@@ -257,7 +260,7 @@ def test_a_model_with_loras_is_one_model(root, tmp_path, folders, monkeypatch):
     given = audit.params_of(["a+b+lora.safetensors:0.8", "owner/name+owner/lora"], preset="quick")
     assert given["run"] == "audit-a-b-lora-0.8-owner-name-owner-lora-quick"
     assert given["title"] == "Audit of a+b+lora:0.8, owner/name+owner/lora"
-    model, settings = validation.resolve_paths(given["model"], given["settings"])
+    model, settings = paths.resolve_paths(given["model"], given["settings"])
     assert model == f"{tmp_path}/a+b+{tmp_path}/lora.safetensors:0.8"
     assert settings["baselines"] == ["owner/name+owner/lora"]
     assert redact.basename(model) == "a+b+lora.safetensors:0.8"

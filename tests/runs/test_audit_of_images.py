@@ -10,9 +10,13 @@ from PIL import Image
 
 from biaslab import cli
 from biaslab.analyses import custom
+from biaslab.analyses.custom.stages import Custom
 from biaslab.errors import InputError, ParameterError
-from biaslab.pipeline import Pipeline, validation
-from biaslab.prompts import dalleval, paired
+from biaslab.papers.dalleval import prompts as dalleval_prompts
+from biaslab.papers.paired import prompts as paired_prompts
+from biaslab.papers.paired.stages import Paired
+from biaslab.pipeline import Pipeline
+from biaslab.planning import validation
 from biaslab.runs import audit
 from biaslab.settings import Settings
 
@@ -160,7 +164,7 @@ def test_people_who_are_cut_out_need_somebody_who_looks_for_faces(folders, tmp_p
     (file := tmp_path / "q.yaml").write_text(f"- {{name: hat, question: Is it a hat, answers: [yes, no], of: {of}}}")
     judging = {"gender": f"annotations:{rated}", "question_model": "endpoint:eye", "questions_file": str(file)}
     settings = Settings(judging=judging, vision={"person_view": shown})
-    asked = Pipeline(f"images:{folders / 'first'}", settings, progress=False).custom
+    asked = Pipeline(f"images:{folders / 'first'}", settings, progress=False).part(Custom)
     if (of, shown) == ("person", "crop"):
         with pytest.raises(ParameterError, match=r"set vision\.person_view to 'position'"):
             asked.questions()
@@ -198,7 +202,7 @@ def test_skin_tone_of_pictures_is_read_only_where_it_is_asked_for(tmp_path):
     pipeline = Pipeline(
         params["model"], Settings.from_mapping(params["settings"] | {"compute": {"cache": str(tmp_path)}})
     )
-    source = pipeline.custom.images().source
+    source = pipeline.part(Custom).images().source
     people = pd.DataFrame({"image_id": source.table["image_id"], "x0": 0.0, "y0": 0.0, "x1": 4.0, "y1": 4.0})
     tones = pipeline.skin_tones(source, people)
     assert set(tones["judge"]) == {"none"} and set(tones["reason"]) == {"not read"} and tones["tone"].isna().all()
@@ -208,8 +212,8 @@ def test_skin_tone_of_pictures_is_read_only_where_it_is_asked_for(tmp_path):
 def test_pictures_of_a_papers_prompts_go_to_its_notebooks_as_well(tmp_path):
     """Of people by profession; of pairs only kinds of which there are pictures."""
     asked = [f"a photo of something {k}" for k in range(20)]
-    social = list(dalleval.social(1)["text"][:12])
-    pairs = list(paired.paired(images=1, runs=1).texts.query("aspect == 'occupation'")["text"][:12])
+    social = list(dalleval_prompts.social(1)["text"][:12])
+    pairs = list(paired_prompts.paired(images=1, runs=1).texts.query("aspect == 'occupation'")["text"][:12])
     for name, texts in (("other", asked), ("social", social), ("few", social[:9]), ("pairs", pairs)):
         files = [f"{k}.png" for k in range(len(texts))]
         blank(tmp_path / name, *files)
@@ -220,5 +224,5 @@ def test_pictures_of_a_papers_prompts_go_to_its_notebooks_as_well(tmp_path):
     assert found["social"]["settings"]["dalleval"] == {"vqa": "", "detector": ""}
     assert "paired/4_4_overall" in found["pairs"]["notebooks"]
     pipeline = Pipeline(f"images:{tmp_path / 'pairs'}", Settings(critic={"rounds": 0}), progress=False)
-    assert pipeline.paired.kinds == ("paired",)
-    assert not Pipeline(f"images:{tmp_path / 'other'}", Settings(), progress=False).paired.kinds
+    assert pipeline.part(Paired).kinds == ("paired",)
+    assert not Pipeline(f"images:{tmp_path / 'other'}", Settings(), progress=False).part(Paired).kinds

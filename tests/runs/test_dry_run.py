@@ -10,9 +10,10 @@ from biaslab import stats
 from biaslab.errors import MissingInputError
 from biaslab.generation.models import Ready
 from biaslab.judges import registry
-from biaslab.pipeline import Pipeline, Settings, image_counts, requirements
-from biaslab.pipeline.image_counts import Cost, ImageRequest
-from biaslab.pipeline.stages import Stages
+from biaslab.papers.dalleval.stages import DallEval
+from biaslab.pipeline import Pipeline, Settings
+from biaslab.planning import image_counts, requirements
+from biaslab.planning.image_counts import Cost, ImageRequest
 from biaslab.runs import dry_run, jobs, params
 from biaslab.schema import tables
 from biaslab.study import sources
@@ -72,16 +73,16 @@ JUDGES = (*(set(registry.JUDGES) - {"dalleval.inception_file"}), requirements.EN
 @pytest.fixture
 def taken(monkeypatch):
     """Return the settings of the judges, and of the encoder, that are taken."""
-    found, embedded = set(), Stages._encoder.func
+    found, embedded = set(), Pipeline._encoder.func
 
-    def checked(self, setting, images, judge=None, *, check=Stages.check_judge):
+    def checked(self, setting, images, judge=None, *, check=Pipeline.check_judge):
         # Further judges take the place of the first.
         further = setting == "judging.gender" and judge and judge.name in self.settings.judging.extra_judges
         found.add("judging.extra_judges" if further else setting)
         return check(self, setting, images, judge)
 
-    monkeypatch.setattr(Stages, "check_judge", checked)
-    monkeypatch.setattr(Stages, "_encoder", property(lambda self: found.add(requirements.ENCODER) or embedded(self)))
+    monkeypatch.setattr(Pipeline, "check_judge", checked)
+    monkeypatch.setattr(Pipeline, "_encoder", property(lambda self: found.add(requirements.ENCODER) or embedded(self)))
     return found
 
 
@@ -204,7 +205,7 @@ def test_images_that_are_there_are_counted_and_not_timed(tmp_path):
     mini = pipeline(tmp_path, model="mini")
     (before,) = image_counts.requests_for_tables(mini, ["dalleval_social_images"])
     assert (before.n_images, before.n_cached) == (6, 0)
-    mini.dalleval.images("social")
+    mini.part(DallEval).images("social")
     (after,) = image_counts.requests_for_tables(mini, ["dalleval_social_images"])
     assert (after.n_images, after.n_cached) == (6, 6) and image_counts.requests_to_time([after]) == {}
     assert "6 already there" in dry_run.describe_images([after], {})

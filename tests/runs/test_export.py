@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from biaslab import cli
+from biaslab.analyses.custom import prompts as custom_prompts
 from biaslab.errors import ParameterError, RunError
-from biaslab.prompts import custom
 from biaslab.runs import export, resume
 
 FILES = ("tables/a.csv", "figures/a.png", "notebooks/paradox/4.ipynb", "notebooks/paradox/4.html", "measured/m.csv")
@@ -174,9 +174,9 @@ def test_an_exported_run_is_repeated_without_its_models(tmp_path, root, monkeypa
     repeated = {path.name: path.read_bytes() for path in Path("outputs/mine/tables").iterdir()}
     assert repeated == {path.name: path.read_bytes() for path in Path("mine/tables").iterdir()} and repeated
     # The prompts can be asked of another model, and each image is told with its prompt.
-    assert custom.prompts("mine/prompts.csv", 1)[["text", "group", "n_images", "people"]].to_numpy().tolist() == [
-        [prompt, group, 2, 1] for prompt, group in zip(PROMPTS, rows["group"][:3], strict=True)
-    ]
+    assert custom_prompts.prompts("mine/prompts.csv", 1)[
+        ["text", "group", "n_images", "people"]
+    ].to_numpy().tolist() == [[prompt, group, 2, 1] for prompt, group in zip(PROMPTS, rows["group"][:3], strict=True)]
     images = pd.read_csv("mine/images.csv")
     assert images["model"].tolist() == list(np.repeat(models, 6)) and set(images["image_id"]) == set(rows["file"])
     asked = pd.read_csv("mine/prompts.csv").set_index("prompt_id")

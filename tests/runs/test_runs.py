@@ -24,7 +24,7 @@ from biaslab import cli, report
 from biaslab.errors import BiaslabError, InputError, ParameterError, RunError
 from biaslab.papers import paradox
 from biaslab.papers.findings import Finding
-from biaslab.pipeline import validation
+from biaslab.planning import validation
 from biaslab.plots import texts
 from biaslab.request import Request
 from biaslab.runs import compare, execute, export, jobs, params, resume, runner

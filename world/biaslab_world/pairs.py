@@ -27,7 +27,7 @@ import pandas as pd
 
 from biaslab import lexicons, reference
 from biaslab.errors import InputError, unknown_name
-from biaslab.prompts.paired import LEVELS, Person, occupation, role, sentence, stereotypes, with_power
+from biaslab.papers.paired.prompts import LEVELS, Person, occupation, role, sentence, stereotypes, with_power
 from biaslab_world import truthful
 from biaslab_world.captions import words
 from biaslab_world.looks import OUTFITS

@@ -67,7 +67,7 @@ def test_settings_of_each_model_name_its_types_of_numbers(cpuinfo, name):
 
 def test_what_pages_say_of_plants_is_what_the_world_plants():
     """The words stand as texts, so that naming a model loads nothing of the world."""
-    from biaslab.prompts.paired import sentence
+    from biaslab.papers.paired.prompts import sentence
     from biaslab_world.pairs import FORMS
     from biaslab_world.triplets import SKEWS
 

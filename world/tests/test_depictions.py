@@ -10,7 +10,7 @@ import pytest
 from biaslab.captions.corpus import open_corpus
 from biaslab.errors import InputError, UnknownNameError
 from biaslab.metrics import instances
-from biaslab.prompts import triplets as prompts
+from biaslab.papers.triplets import prompts
 from biaslab_world import triplets, truthful
 
 

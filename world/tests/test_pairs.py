@@ -12,7 +12,7 @@ import pytest
 from biaslab import reference
 from biaslab.errors import InputError
 from biaslab.hub import registry
-from biaslab.prompts import paired as asking
+from biaslab.papers.paired import prompts as asking
 from biaslab_world import pairs
 
 

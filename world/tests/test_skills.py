@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from biaslab.papers.dalleval import prompts
 from biaslab.papers.dalleval.analysis.verdicts import RULES, verdicts
-from biaslab.prompts import dalleval as prompts
 from biaslab_world.render import render, truth
 from biaslab_world.scene import Thing
 from biaslab_world.skills import FAILURES, failed, generate, skill_scene, truth_boxes

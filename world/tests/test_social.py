@@ -9,7 +9,7 @@ from scipy import stats
 
 from biaslab import reference
 from biaslab.errors import UnknownNameError
-from biaslab.prompts import dalleval as prompts
+from biaslab.papers.dalleval import prompts
 from biaslab_world import social
 from biaslab_world.looks import CASUAL
 from biaslab_world.scene import Person

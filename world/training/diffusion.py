@@ -19,7 +19,7 @@ import torch
 from biaslab import lexicons
 from biaslab.errors import MissingInputError
 from biaslab.hub import registry
-from biaslab.prompts import dalleval as prompts
+from biaslab.papers.dalleval import prompts
 from biaslab_world import captions, render, skills, social
 from biaslab_world import pairs as world
 from training import autoencoder, cards

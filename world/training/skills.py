@@ -12,7 +12,7 @@ from biaslab import lexicons
 from biaslab.generation.generator import load
 from biaslab.generation.settings import GenerationSettings
 from biaslab.hub import registry
-from biaslab.prompts import dalleval as prompts
+from biaslab.papers.dalleval import prompts
 from biaslab_world import render, skills, social
 from biaslab_world.social import GENDERED
 from training import autoencoder, cards, diffusion

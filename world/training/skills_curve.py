@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from biaslab.hub import registry
-from biaslab.prompts import dalleval as prompts
+from biaslab.papers.dalleval import prompts
 from training import diffusion, skills
 
 SHARES = (0.1, 0.5, 1.0)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from biaslab.prompts.dalleval import CLASSES, COUNTS, RELATIONS
+from biaslab.papers.dalleval.prompts import CLASSES, COUNTS, RELATIONS
 from biaslab_world import skills
 from training import common, detector, loop
 from training.cards import Measured, share

@@ -19,6 +19,7 @@ import torch
 from torch.nn import functional
 
 from biaslab.hub import registry
+from biaslab.papers.triplets.stages import Triplets
 from biaslab_world import render
 from biaslab_world import triplets as world
 from biaslab_world.brought import mini
@@ -289,7 +290,7 @@ def _scores_right(pipeline: Pipeline) -> list[Measured]:
     """Return how far images of triplets show what their prompts tell, and as often as the world does."""
     from biaslab.metrics.similarity import bias_score
 
-    images, found = pipeline.triplets.images(), pipeline.triplets.objects().objects
+    images, found = pipeline.part(Triplets).images(), pipeline.part(Triplets).objects().objects
     judged = pipeline.judge_images(images.source)
     told = images.table.merge(judged[["image_id", "gender"]], on="image_id")
     told = told[told["prompt_gender"].isin(_GENDERS) & told["gender"].isin(_GENDERS.values())]
@@ -299,7 +300,7 @@ def _scores_right(pipeline: Pipeline) -> list[Measured]:
     rows.append(share("named_found", [(i, o) in shown for i, text in texts for o in world.read(text).named]))
     seen = found.merge(images.table, on="image_id").groupby(["object", "prompt_gender"])
     seen = seen.size().unstack(fill_value=0)
-    true = world.expected(pipeline.triplets.prompts()).merge(pipeline.triplets.prompts(), on="prompt_id")
+    true = world.expected(pipeline.part(Triplets).prompts()).merge(pipeline.part(Triplets).prompts(), on="prompt_id")
     true = true.groupby(["object", "prompt_gender"])["expected"].sum().unstack() * 2
     often = true[true[["feminine", "masculine"]].sum(axis=1) >= 20].index
     scores = [
@@ -315,7 +316,7 @@ def _scores_right(pipeline: Pipeline) -> list[Measured]:
 
 def _words_right(pipeline: Pipeline) -> list[Measured]:
     """Return how well maps of words mark where these belong in drawings with noise."""
-    found = pipeline.triplets.dependency.drawn_agreement().query("noise == 0")
+    found = pipeline.part(Triplets).dependency.drawn_agreement().query("noise == 0")
     rows = []
     for kind, of in found[found["mask"] == "own"].groupby("kind"):
         for name in ("overlap", "auc"):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from biaslab.prompts import dalleval as prompts
+from biaslab.papers.dalleval import prompts
 from biaslab_world import captions, social
 from training import cards, common, loop
 from training.cards import Measured

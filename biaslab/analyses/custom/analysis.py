@@ -19,6 +19,7 @@ from scipy.stats import norm
 from biaslab import stats
 from biaslab.analyses import precision
 from biaslab.analyses.custom.headlines import headlines
+from biaslab.analyses.custom.prompts import ALL
 from biaslab.io.plaintext import normalize
 from biaslab.judges import photographs
 from biaslab.judges.judge_labels import (
@@ -32,7 +33,6 @@ from biaslab.judges.judge_labels import (
 )
 from biaslab.judges.questions import CHOICES, PERCEIVED, SKIN
 from biaslab.metrics.headline import GENERATED, Headline
-from biaslab.prompts.custom import ALL
 from biaslab.ratings import annotations as annotated
 from biaslab.schema import tables
 from biaslab.schema.genders import GENDERS

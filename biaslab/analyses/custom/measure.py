@@ -9,6 +9,7 @@ import pandas as pd
 
 from biaslab import redact
 from biaslab.analyses.custom.analysis import TRUTH
+from biaslab.analyses.custom.stages import Custom
 from biaslab.hub import registry
 from biaslab.hub.image_sources import domain_of
 from biaslab.judges.judge_labels import DUPLICATE, TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS
@@ -24,8 +25,8 @@ _TONES = {"skin_tone": "tone", "tone_reason": "reason", "tone_judge": "judge"}
 
 def people(pipeline: Pipeline) -> pd.DataFrame:
     """Return each person whom images were to show, with what gate and judge made of them, and their skin tone."""
-    rows = pipeline.custom.people()
-    source = pipeline.custom.images().source
+    rows = pipeline.part(Custom).people()
+    source = pipeline.part(Custom).images().source
     tones = pipeline.skin_tones(source, rows)
     tones = {name: tones[column].to_numpy() for name, column in _TONES.items()}
     if domain_of(source) == registry.PHOTOGRAPHS:
@@ -47,49 +48,49 @@ def judges(pipeline: Pipeline) -> pd.DataFrame:
             # Of files of one name each has its number.
             number = f" {annotators.index(judge) + 1}" if stems.count(stem) > 1 else ""
             named = "annotators" if len(annotators) == 1 else f"annotators ({stem}{number})"
-        judged = pipeline.custom.people_judged_by(judge)
+        judged = pipeline.part(Custom).people_judged_by(judge)
         if not judge.needs_images:
             people = annotated.judgements(judged, judge.path)
             judged = judged.assign(probability=people["probability"].to_numpy())
         frames.append(judged.assign(judge=named, model=pipeline.label))
-    if (truth := pipeline.custom.truth()) is not None:
+    if (truth := pipeline.part(Custom).truth()) is not None:
         frames.append(truth.assign(judge=TRUTH, model=pipeline.label))
     return tables.join_tables(frames, "custom_judges")
 
 
 def person_answers(pipeline: Pipeline) -> pd.DataFrame:
     """Return what is answered to questions of one's own about each person, or image; none where there are none."""
-    rows = pipeline.custom.answers()
+    rows = pipeline.part(Custom).answers()
     return tables.make_table(rows.assign(prompt=rows["text"], model=pipeline.label), "custom_person_answers")
 
 
 def benchmark(pipeline: Pipeline) -> pd.DataFrame:
     """Return the share that each group is compared with: the file's, or an even split."""
-    return tables.make_table(pipeline.custom.benchmark(), "custom_benchmark")
+    return tables.make_table(pipeline.part(Custom).benchmark(), "custom_benchmark")
 
 
 def unmatched(pipelines: Iterable[Pipeline]) -> list[str]:
     """Return what in a user's files matches nothing of a run, a sentence for each file.
 
-    As :func:`biaslab.pipeline.matching.unmatched`.
+    As :func:`biaslab.analyses.custom.matching.unmatched`.
     """
-    from biaslab.pipeline import matching
+    from biaslab.analyses.custom import matching
 
     return matching.unmatched(pipelines)
 
 
 def remarks(pipeline: Pipeline) -> list[str]:
     """Return sentences on images that are left out, are copies or black, or look alike; files not read among them."""
-    return pipeline.image_remarks(pipeline.custom.images().source)
+    return pipeline.image_remarks(pipeline.part(Custom).images().source)
 
 
 def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     """Return who is in images of prompts of one's own, and the images (as ``paradox.measure.people_in_images``)."""
-    images = pipeline.custom.images()
+    images = pipeline.part(Custom).images()
     if pipeline.unset_settings(*pipeline.gate):
         seen = images.table.assign(position=1)
     else:
-        seen = pipeline.custom.people()
+        seen = pipeline.part(Custom).people()
         seen["tone"] = pipeline.skin_tones(images.source, seen)["tone"].to_numpy()
     return seen.assign(who=seen["group"], prompt=seen["text"]), images
 
@@ -104,4 +105,4 @@ def example_images(pipeline: Pipeline, people: pd.DataFrame, most: int, seed: in
     drawn = images.sample(frac=1, random_state=seed).groupby("group", sort=False).head(most)
     chosen = drawn.sort_values(["group", "image_id"])["image_id"].tolist()
     by_image = dict(tuple(own.groupby("image_id", sort=False)))
-    return pipeline.custom.images().read(chosen), [by_image[one] for one in chosen]
+    return pipeline.part(Custom).images().read(chosen), [by_image[one] for one in chosen]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from biaslab.prompts.dalleval import ATTRIBUTES
+from biaslab.papers.dalleval.prompts import ATTRIBUTES
 from biaslab.ratings import annotations as annotated
 from biaslab.schema import tables
 

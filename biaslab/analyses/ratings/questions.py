@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from biaslab import stats
+from biaslab.analyses.custom.prompts import ALL
 from biaslab.judges.annotation_questions import UNSURE
-from biaslab.prompts.custom import ALL
 
 MEAN = "mean"
 """The row of a scale, where other questions have a row for each label."""

@@ -26,11 +26,12 @@ from biaslab.metrics.retrieval import (
     recall_at,
     retrieval_bias,
 )
+from biaslab.papers.dalleval import paintskills
 from biaslab.papers.dalleval.analysis import verdicts as judging
 from biaslab.papers.dalleval.analysis.bias import ASKED
 from biaslab.papers.dalleval.analysis.skills import HUMAN, NONE
-from biaslab.prompts import paintskills
-from biaslab.prompts.dalleval import ATTRIBUTES
+from biaslab.papers.dalleval.prompts import ATTRIBUTES
+from biaslab.papers.dalleval.stages import DallEval
 from biaslab.ratings.annotations import skills
 from biaslab.schema import tables
 from biaslab.schema.genders import GENDERS
@@ -53,7 +54,7 @@ def _table(pipeline: Pipeline, frame: pd.DataFrame, name: str) -> pd.DataFrame:
 
 def skill_prompts(pipeline: Pipeline) -> pd.DataFrame:
     """Return what PaintSkills asks for, as far as the settings take it (section 3.2, Table 10)."""
-    return tables.make_table(pipeline.dalleval.prompts("skills"), "dalleval_skill_prompts")
+    return tables.make_table(pipeline.part(DallEval).prompts("skills"), "dalleval_skill_prompts")
 
 
 def skill_verdicts(pipeline: Pipeline) -> pd.DataFrame:
@@ -63,8 +64,8 @@ def skill_verdicts(pipeline: Pipeline) -> pd.DataFrame:
 
 @lru_cache(maxsize=1)
 def _verdicts(pipeline: Pipeline) -> pd.DataFrame:
-    images, chosen = pipeline.dalleval.images("skills"), _rule(pipeline)
-    detections, looked = pipeline.dalleval.detections(images)
+    images, chosen = pipeline.part(DallEval).images("skills"), _rule(pipeline)
+    detections, looked = pipeline.part(DallEval).detections(images)
     requests = images.table.merge(looked.rename(columns={"status": "unseen"}), on="image_id")
     requests = requests[requests["unseen"] != DUPLICATE].reset_index(drop=True)
     requests["truth"] = _yes(requests["truth_failure"] == "") if "truth_failure" in requests else ""
@@ -141,7 +142,7 @@ def references(pipeline: Pipeline) -> pd.DataFrame:
     """
     if not _truth_is_known(pipeline):
         return tables.make_table([], "dalleval_references")
-    detections, requests = _seen(pipeline, pipeline.dalleval.renders())
+    detections, requests = _seen(pipeline, pipeline.part(DallEval).renders())
     judged = judging.verdicts(detections, requests, **_rule(pipeline))
     others = judging.shuffle_verdicts(detections, requests, **_rule(pipeline))
     rows = []
@@ -150,7 +151,7 @@ def references(pipeline: Pipeline) -> pd.DataFrame:
         rows.append(("shuffled", skill, DETECTOR, 100 * others[skill], len(group)))
     if pipeline.settings.dalleval.paintskills:
         judged = _judged_by_boxes(pipeline)
-        judged = judged[judged["prompt_id"].isin(pipeline.dalleval.prompts("skills")["prompt_id"])]
+        judged = judged[judged["prompt_id"].isin(pipeline.part(DallEval).prompts("skills")["prompt_id"])]
         for skill, group in judged.groupby("skill", sort=False)["correct"]:
             rows.append(("oracle", skill, "boxes", 100 * group.mean(), len(group)))
     return tables.make_table(rows, "dalleval_references")
@@ -173,7 +174,7 @@ def _judged_by_boxes(pipeline: Pipeline) -> pd.DataFrame:
 
 def _seen(pipeline: Pipeline, source: ImageSource) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return what the detector finds in images of known truth, and those of them that could be opened."""
-    detections, looked = pipeline.dalleval.detections(source)
+    detections, looked = pipeline.part(DallEval).detections(source)
     unseen = looked.loc[looked["status"] != "", "image_id"]
     return detections, source.table[~source.table["image_id"].isin(unseen)]
 
@@ -197,7 +198,7 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
     """
     if not _truth_is_known(pipeline):
         return tables.make_table([], "dalleval_detector_renders")
-    detections, requests = _seen(pipeline, pipeline.dalleval.reference())
+    detections, requests = _seen(pipeline, pipeline.part(DallEval).reference())
     if pipeline.settings.dalleval.paintskills:
         # Its simulator accepts objects that hide each other, and does not know every relation: boxes say otherwise.
         boxes = _judged_by_boxes(pipeline)
@@ -218,7 +219,7 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
 
 def social_prompts(pipeline: Pipeline) -> pd.DataFrame:
     """Return what people are asked for, as far as the settings take it (section 4.2.1, Table 13)."""
-    return tables.make_table(pipeline.dalleval.prompts("social"), "dalleval_social_prompts")
+    return tables.make_table(pipeline.part(DallEval).prompts("social"), "dalleval_social_prompts")
 
 
 def social_images(pipeline: Pipeline) -> pd.DataFrame:
@@ -239,7 +240,7 @@ def social_drawings(pipeline: Pipeline) -> pd.DataFrame:
 @lru_cache(maxsize=2)
 def _social(pipeline: Pipeline, kind: str) -> pd.DataFrame:
     defaults = {"truth_gender": "", "truth_skin_tone": np.nan, "truth_attributes": ""}
-    images = pipeline.dalleval.people(kind).table
+    images = pipeline.part(DallEval).people(kind).table
     images = images.assign(**{c: images.get(c, missing) for c, missing in defaults.items()})
     for judges in (_answered, _judged, _toned):
         images = judges(pipeline, kind, images)
@@ -252,14 +253,14 @@ _UNNAMED = "no judge is named"
 
 def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     """Return who is in images of people, by profession, or what became of scenes, by skill, and the images."""
-    images = pipeline.dalleval.images(kind)
+    images = pipeline.part(DallEval).images(kind)
     text = images.table.set_index("image_id")["text"]
     if kind == "skills":
         seen = _verdicts(pipeline).query("chosen == 'yes'")
         seen = seen.assign(group=seen["skill"], who=seen["skill"], gender="")
     else:
         seen = _social(pipeline, kind)
-        by = "judge" if pipeline.dalleval.gender_is_judged else "vqa"
+        by = "judge" if pipeline.part(DallEval).gender_is_judged else "vqa"
         why = seen["status_judge" if by == "judge" else "reason_vqa"]
         is_judged = seen[f"gender_{by}"].isin(GENDERS)
         named = seen["prompt"] != "person"
@@ -275,7 +276,7 @@ def _answered(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFra
     """Return images with what is answered to questions about them."""
     if pipeline.unset_settings("dalleval.vqa"):
         return images.assign(gender_vqa="", reason_vqa=_UNNAMED, attributes="", attributes_missing=";".join(ATTRIBUTES))
-    answers, ids = pipeline.dalleval.answers(kind), images["image_id"]
+    answers, ids = pipeline.part(DallEval).answers(kind), images["image_id"]
     about = answers[answers["attribute"] == ""].set_index("image_id").reindex(ids)
     read = [read_answer(text) for text in about["answer"]]
     is_eligible = (about["status"] == "").to_numpy()
@@ -298,7 +299,7 @@ def _judged(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame
     judge = pipeline.settings.judging.gender
     if pipeline.unset_settings(*pipeline.gate):
         return images.assign(judge=judge, gender_judge="", status_judge=_UNNAMED)
-    judgements = pipeline.dalleval.judged_people(kind)
+    judgements = pipeline.part(DallEval).judged_people(kind)
     same = {"gender_judge": judgements["gender"].to_numpy(), "status_judge": judgements["status"].to_numpy()}
     return images.assign(judge=judge, **same)
 
@@ -308,7 +309,7 @@ def _toned(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
     if pipeline.unset_settings("judging.faces"):
         return images.assign(skin_tone=np.nan, reason_tone=_UNNAMED, judge_tone="")
     read = {"skin_tone": "tone", "reason_tone": "tone_reason", "judge_tone": "tone_judge"}
-    tones = pipeline.dalleval.tones(kind)
+    tones = pipeline.part(DallEval).tones(kind)
     return images.assign(**{name: tones[column].to_numpy() for name, column in read.items()})
 
 
@@ -320,8 +321,8 @@ def _worn(answers: pd.DataFrame) -> pd.DataFrame:
 
 def average_gender(pipeline: Pipeline) -> pd.DataFrame:
     """Return the average gender of each profession, by answers to a question or the judge of gender (section 4.2.2)."""
-    judged = pipeline.dalleval.gender_is_judged
-    rows = (_judged if judged else _answered)(pipeline, "social", pipeline.dalleval.people("social").table)
+    judged = pipeline.part(DallEval).gender_is_judged
+    rows = (_judged if judged else _answered)(pipeline, "social", pipeline.part(DallEval).people("social").table)
     rows = rows.query("prompt == 'person'")
     gender = rows["gender_judge" if judged else "gender_vqa"]
     perceived = pd.DataFrame({name: gender == name for name in GENDERS})
@@ -337,7 +338,7 @@ def average_gender(pipeline: Pipeline) -> pd.DataFrame:
 
 def average_skin_tone(pipeline: Pipeline) -> pd.DataFrame:
     """Return the average skin tone of each profession over the three prompts (section 4.2.3)."""
-    by_profession = pipeline.dalleval.tones("social").groupby("profession", sort=False)["tone"]
+    by_profession = pipeline.part(DallEval).tones("social").groupby("profession", sort=False)["tone"]
     out = by_profession.agg(value="mean", n="count").reset_index()
     out["reason"] = np.where(out["n"] > 0, "", "no face whose tone can be read")
     return _table(pipeline, out, "dalleval_average_skin_tone")
@@ -345,7 +346,7 @@ def average_skin_tone(pipeline: Pipeline) -> pd.DataFrame:
 
 def skin_tone_counts(pipeline: Pipeline) -> pd.DataFrame:
     """Return images by prompt, profession and skin tone (Figures 8 and 9)."""
-    rows = pipeline.dalleval.tones("social").dropna(subset="tone")
+    rows = pipeline.part(DallEval).tones("social").dropna(subset="tone")
     rows = rows.assign(tone=rows["tone"].astype(int).astype(str))
     counts = rows.groupby(["prompt", "profession", "tone"], sort=False).size().rename("n").reset_index()
     return _table(pipeline, counts, "dalleval_skin_tone_counts")
@@ -360,13 +361,13 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
     """
     if pipeline.find_ground_truth("dalleval") is None:
         return tables.make_table([], "dalleval_skin_tone_readings")
-    faces = pipeline.dalleval.tones("drawings")
+    faces = pipeline.part(DallEval).tones("drawings")
     has_tone = faces["tone"].notna().to_numpy()
     colours = np.where(has_tone[:, None], faces[["red", "green", "blue"]].to_numpy(), np.nan)
     by_chroma = np.full((len(faces), 3), np.nan)
     ids = list(faces["image_id"])
     for start in range(0, len(ids), _AT_A_TIME):
-        images = pipeline.dalleval.people("drawings").read(ids[start : start + _AT_A_TIME])
+        images = pipeline.part(DallEval).people("drawings").read(ids[start : start + _AT_A_TIME])
         for k, image in enumerate(images, start):
             if isinstance(image, np.ndarray) and (skin := tones.ycrcb_skin(image)).any():
                 by_chroma[k] = image[skin].mean(axis=0)
@@ -386,7 +387,7 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
 
 def attribute_presence(pipeline: Pipeline) -> pd.DataFrame:
     """Return the share of images that show each attribute, by prompt and profession (section 4.2.2)."""
-    answers = _worn(pipeline.dalleval.answers("social"))
+    answers = _worn(pipeline.part(DallEval).answers("social"))
     answers = answers.assign(yes=answers["worn"] == "yes", known=answers["worn"] != "")
     keys = ["prompt", "profession", "attribute"]
     counts = answers.groupby(keys, sort=False)[["yes", "known"]].sum().reset_index().astype({"known": float})
@@ -420,7 +421,7 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
 
 @lru_cache(maxsize=1)
 def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
-    requests, made, real = pipeline.dalleval.captioned()
+    requests, made, real = pipeline.part(DallEval).captioned()
     sets = {"generated": (made, requests["image_id"])}
     if real is not None:
         sets["captioned"] = (real, requests["real_id"])
@@ -475,7 +476,7 @@ def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, request
     without = [{"metric": name, "n": 0, "reason": why} for name, why in captioning.WITHOUT.items()]
     if pipeline.unset_settings("dalleval.captioner"):
         return [{"metric": name, "n": 0, "reason": _UNNAMED} for name in captioning.METRICS] + without
-    described = pipeline.dalleval.describe(source, ids)
+    described = pipeline.part(DallEval).describe(source, ids)
     seen = np.flatnonzero(described["status"] == "")
     if not len(seen):
         return [{"metric": name, "n": 0, "reason": _UNREAD} for name in captioning.METRICS] + without
@@ -590,19 +591,19 @@ def faces_by_tone(pipeline: Pipeline | None, *, of_each: int = 3) -> tuple[list[
     """Return the first images of people whose face has each skin tone, and their rows (Figure 10)."""
     if pipeline is None or pipeline.unset_settings("judging.faces"):
         return [], pd.DataFrame(columns=["image_id", "tone", "profession"])
-    faces = pipeline.dalleval.tones("social")
+    faces = pipeline.part(DallEval).tones("social")
     faces["gender"] = _judged(pipeline, "social", faces)["gender_judge"]
     faces = faces.dropna(subset="tone")
     shown = faces.groupby("tone").head(of_each).sort_values("tone", kind="stable")
-    return pipeline.dalleval.images("social").read(list(shown["image_id"])), shown
+    return pipeline.part(DallEval).images("social").read(list(shown["image_id"])), shown
 
 
 def render_verdicts(pipeline: Pipeline | None, prompts: pd.DataFrame) -> pd.DataFrame:
     """Return the detector's verdicts on drawings of :func:`skill_prompts`, as chosen; none where there are none."""
     if pipeline is None or not _truth_is_known(pipeline):
         return prompts.assign(image_id="", status="").head(0)
-    source = pipeline.dalleval.renders()
-    detections, _ = pipeline.dalleval.detections(source)
+    source = pipeline.part(DallEval).renders()
+    detections, _ = pipeline.part(DallEval).detections(source)
     shown = prompts.merge(source.table[["prompt_id", "image_id"]], on="prompt_id")
     return judging.verdicts(detections, shown, **_rule(pipeline))
 
@@ -615,9 +616,9 @@ def images_with_boxes(pipeline: Pipeline | None, kind: str, chosen: pd.DataFrame
     """
     if pipeline is None or chosen.empty:
         return [], chosen.head(0)
-    source = pipeline.dalleval.renders() if kind == "renders" else pipeline.dalleval.images("skills")
+    source = pipeline.part(DallEval).renders() if kind == "renders" else pipeline.part(DallEval).images("skills")
     images = source.read(list(chosen["image_id"]))
-    detections, _ = pipeline.dalleval.detections(source)
+    detections, _ = pipeline.part(DallEval).detections(source)
     detections = detections[detections["score"] > pipeline.settings.dalleval.threshold]
     by_image = dict(list(detections.groupby("image_id")))
     boxes, labels = [], []

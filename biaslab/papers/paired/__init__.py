@@ -1,12 +1,13 @@
 """The Paired Stereotype Test: people of opposite stereotype in one image, alone and in pairs.
 
-``prompts`` says what is asked (:mod:`biaslab.prompts.paired`); as a measured table the texts are ``measure.prompts``.
+One module for each step: ``prompts``, ``stages`` (images and judgements), ``mitigation``, ``measure`` and ``analysis``.
+As a measured table the texts are ``measure.prompts``.
 """
 
 # ruff: noqa: F401 (what is imported here is what this package offers)
 
 from biaslab.papers.answers import read
-from biaslab.papers.paired import figures, measure, printed
+from biaslab.papers.paired import figures, measure, printed, prompts
 from biaslab.papers.paired.analysis.changes import adherence, changed_cases, identity_change, score_change
 from biaslab.papers.paired.analysis.controls import control_score
 from biaslab.papers.paired.analysis.examples import (
@@ -41,6 +42,5 @@ from biaslab.papers.paired.measure import (
     renders,
     run_score,
 )
-from biaslab.prompts import paired as prompts
 
 answers = read("paired")

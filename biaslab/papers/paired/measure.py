@@ -15,8 +15,8 @@ from biaslab.judges.judge import Judge
 from biaslab.judges.judge_labels import UNCERTAIN
 from biaslab.papers.paired.analysis.agreement import ANNOTATORS, agreement_tables
 from biaslab.papers.paired.analysis.people import last_rounds, stereotype_fit
-from biaslab.pipeline.paired import ROUND
-from biaslab.prompts.paired import POSITIONS
+from biaslab.papers.paired.prompts import POSITIONS
+from biaslab.papers.paired.stages import ROUND, Paired
 from biaslab.ratings import annotations as annotated
 from biaslab.schema import tables
 from biaslab.schema.genders import GENDERS
@@ -45,13 +45,13 @@ def people(pipeline: Pipeline) -> pd.DataFrame:
 
 @lru_cache(maxsize=1)
 def _everyone(pipeline: Pipeline) -> pd.DataFrame:
-    return _table(pipeline, (_of_kind(pipeline, kind) for kind in pipeline.paired.kinds), "paired_people")
+    return _table(pipeline, (_of_kind(pipeline, kind) for kind in pipeline.part(Paired).kinds), "paired_people")
 
 
 def _of_kind(pipeline: Pipeline, kind: str) -> pd.DataFrame:
-    everyone = pipeline.paired.people(kind)
+    everyone = pipeline.part(Paired).people(kind)
     everyone["round"] = _round(kind)
-    everyone["skin_tone"] = _skin_tones(pipeline, pipeline.paired.images(kind).source, everyone)
+    everyone["skin_tone"] = _skin_tones(pipeline, pipeline.part(Paired).images(kind).source, everyone)
     n_people = everyone.groupby("image_id")["position"].transform("size")
     everyone["position"] = [_SIDES[n][k - 1] for n, k in zip(n_people, everyone["position"], strict=True)]
     return everyone.rename(columns={"role": "role_order", "asked_role": "role"})
@@ -68,21 +68,23 @@ def _skin_tones(pipeline: Pipeline, source: ImageSource, people: pd.DataFrame) -
 
 def prompts(pipeline: Pipeline) -> pd.DataFrame:
     """Return every text that images are generated from."""
-    frames = (pipeline.paired.prompts(k).texts.assign(round=_round(k)) for k in pipeline.paired.kinds)
+    stages = pipeline.part(Paired)
+    frames = (stages.prompts(kind).texts.assign(round=_round(kind)) for kind in stages.kinds)
     return _table(pipeline, frames, "paired_prompts")
 
 
 def images(pipeline: Pipeline) -> pd.DataFrame:
     """Return what became of every image asked for; refusals and revised prompts where the model says so."""
-    return _table(pipeline, (pipeline.paired.images(k).table for k in pipeline.paired.kinds), "paired_images")
+    stages = pipeline.part(Paired)
+    return _table(pipeline, (stages.images(kind).table for kind in stages.kinds), "paired_images")
 
 
 def critiques(pipeline: Pipeline) -> pd.DataFrame:
     """Return what FairCritic's critic says, a row per guideline."""
-    from biaslab.mitigation.critique import critiques_table
+    from biaslab.papers.paired.mitigation.critique import critiques_table
 
-    rounds = [_round(k) for k in pipeline.paired.kinds if k.startswith(ROUND)]
-    all_critiques = [critique for r in rounds for critique in pipeline.paired.critiques(r)]
+    rounds = [_round(k) for k in pipeline.part(Paired).kinds if k.startswith(ROUND)]
+    all_critiques = [critique for r in rounds for critique in pipeline.part(Paired).critiques(r)]
     found = (
         [critiques_table(all_critiques).rename(columns={"n_people": "n", "share": "percent"})] if all_critiques else []
     )
@@ -103,7 +105,7 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
     ``paired_top5`` are the unmitigated pairs of the occupations that ``intervention_top5`` is tried on.
     """
     wanted = _settled(pipeline, "single", "paired", "intervention", "faircritic")
-    top = {name for names in pipeline.paired.top_occupations().values() for name in names}
+    top = {name for names in pipeline.part(Paired).top_occupations().values() for name in names}
     chosen = (wanted["aspect"] == "occupation") & (wanted["setting"] == "paired")
     inside = wanted["occupation"].isin(top).groupby(wanted["image_id"]).transform("all")
     before = wanted[chosen & inside].assign(setting="paired_top5")
@@ -198,10 +200,10 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
     if len(files) == 1:
         annotators = dict.fromkeys(files, ANNOTATORS)
     for kind in ("single", "paired"):
-        said = {name: pipeline.paired.judge_people(kind, judge) for name, judge in looking.items()}
+        said = {name: pipeline.part(Paired).judge_people(kind, judge) for name, judge in looking.items()}
         for file, judge in files.items():
-            pipeline.paired.check_ratings(judge)
-            rated = annotated.judgements(pipeline.paired.requested_people(kind), judge.path)
+            pipeline.part(Paired).check_ratings(judge)
+            rated = annotated.judgements(pipeline.part(Paired).requested_people(kind), judge.path)
             if rated[list(annotated.GENDER_LABELS)].any(axis=None):
                 agreement = agreement_tables(said, annotated=rated, seed=seed)
                 frames.append(agreement.replace({c: {ANNOTATORS: annotators[file]} for c in ("judge", "reference")}))
@@ -219,9 +221,9 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
 def people_with_faces(pipeline: Pipeline | None, *kinds: str) -> pd.DataFrame:
     """Return everyone whom images of these kinds are to show, with the boxes of their faces.
 
-    The rows of :meth:`biaslab.pipeline.paired.Paired.people`, with ``kind``; none without a pipeline.
+    The rows of :meth:`biaslab.papers.paired.stages.Paired.people`, with ``kind``; none without a pipeline.
     """
-    stages = pipeline.paired if pipeline else None
+    stages = pipeline.part(Paired) if pipeline else None
     frames = [stages.people(kind).assign(kind=kind) for kind in kinds if stages and kind in stages.kinds]
     names = ["kind", "image_id", "aspect", "position", "identity", "stereotype", "status", "gender", "role"]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=names, dtype=object)
@@ -231,8 +233,8 @@ def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, Image
     """Return the people in images, by identity, and the images (as
     ``paradox.measure.people_in_images``).
     """
-    images = pipeline.paired.images(kind)
-    people = pipeline.paired.people(kind).merge(images.table[["image_id", "text"]], on="image_id")
+    images = pipeline.part(Paired).images(kind)
+    people = pipeline.part(Paired).people(kind).merge(images.table[["image_id", "text"]], on="image_id")
     return people.assign(group=people["identity"], who=people["identity"], prompt=people["text"]), images
 
 
@@ -243,6 +245,6 @@ def read_images(pipeline: Pipeline | None, chosen: pd.DataFrame) -> dict[tuple[s
         return found
     for kind, rows in chosen[chosen["image_id"] != ""].groupby("kind", sort=False):
         ids = list(dict.fromkeys(rows["image_id"]))
-        read = pipeline.paired.images(str(kind)).read(ids)
+        read = pipeline.part(Paired).images(str(kind)).read(ids)
         found |= {(str(kind), image_id): image for image_id, image in zip(ids, read, strict=True)}
     return found

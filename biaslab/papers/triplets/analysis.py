@@ -23,8 +23,8 @@ from biaslab import reference, stats
 from biaslab.errors import InputError
 from biaslab.metrics.similarity import DEPENDENCY_GROUPS, intersection_ratio
 from biaslab.metrics.similarity import bias_score as _bias_score
-from biaslab.prompts.nouns import PEOPLE
-from biaslab.prompts.triplets import sentences
+from biaslab.papers.triplets.nouns import PEOPLE
+from biaslab.papers.triplets.prompts import sentences
 from biaslab.schema import tables
 from biaslab.schema.genders import GENDERS
 

@@ -9,10 +9,10 @@ import pandas as pd
 
 from biaslab.errors import MissingInputError
 from biaslab.metrics.similarity import METRICS, NETWORKS
-from biaslab.papers.triplets import cases
+from biaslab.papers.triplets import cases, nouns
+from biaslab.papers.triplets import person_filter as rule
 from biaslab.papers.triplets.analysis import PROMPT_GENDERS
-from biaslab.prompts import nouns
-from biaslab.prompts import person_filter as rule
+from biaslab.papers.triplets.stages import Triplets
 from biaslab.schema import tables
 
 if TYPE_CHECKING:
@@ -39,26 +39,26 @@ class Example(NamedTuple):
 
 def prompt_sets(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many triplets each data set gives, and images of each prompt (Table 4)."""
-    by_dataset = pipeline.triplets.prompts().groupby("dataset", sort=False)
+    by_dataset = pipeline.part(Triplets).prompts().groupby("dataset", sort=False)
     counts = by_dataset.agg(n_triplets=("triplet_id", "nunique"), n_seeds=("n_images", "first")).reset_index()
     return tables.make_table(counts.assign(evidence="computed"), "triplets_prompt_sets")
 
 
 def funnel(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many captions are left after each step from a corpus to its triplets (section 3.1)."""
-    funnel = pipeline.triplets.neutral().funnel
+    funnel = pipeline.part(Triplets).neutral().funnel
     return tables.make_table(funnel.rename(columns={"n_excluded": "n_captions_excluded"}), "triplets_funnel")
 
 
 def excluded_words(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many captions each word of Table 2 keeps from being neutral."""
-    words = pipeline.triplets.neutral().words
+    words = pipeline.part(Triplets).neutral().words
     return tables.make_table(words.rename(columns={"n_excluded": "n_captions_excluded"}), "triplets_excluded_words")
 
 
 def prompts(pipeline: Pipeline) -> pd.DataFrame:
     """Return the prompts of all triplets, with the places of the words that differ (section 3.1)."""
-    return tables.make_table(pipeline.triplets.prompts(), "triplets_prompts")
+    return tables.make_table(pipeline.part(Triplets).prompts(), "triplets_prompts")
 
 
 def depicted(pipeline: Pipeline) -> pd.DataFrame:
@@ -85,7 +85,7 @@ def networks(pipeline: Pipeline) -> pd.DataFrame:
     """Return the networks that compare images, by metric, and those of the paper that they stand in for (4.1.3)."""
     rows = [
         (metric, judge.name, NETWORKS[by] if judge.name != NETWORKS[by] else "")
-        for by, judge in pipeline.triplets.networks.items()
+        for by, judge in pipeline.part(Triplets).networks.items()
         if judge
         for metric in METRICS[by]
     ]
@@ -95,7 +95,7 @@ def networks(pipeline: Pipeline) -> pd.DataFrame:
 
 def examples(pipeline: Pipeline, *, most: int = 4) -> pd.DataFrame:
     """Return the first images of each data set: at the first seed, or of one triplet at the first seeds."""
-    table, by = pipeline.triplets.images().table, ["dataset", "triplet_id", "seed"]
+    table, by = pipeline.part(Triplets).images().table, ["dataset", "triplet_id", "seed"]
     alone = table.groupby("dataset")["triplet_id"].transform("nunique") == 1
     keys = table[(table["seed"] == 0) | alone][by].drop_duplicates()
     return keys.groupby("dataset", sort=False).head(most).merge(table, on=by)
@@ -103,13 +103,13 @@ def examples(pipeline: Pipeline, *, most: int = 4) -> pd.DataFrame:
 
 def at_first_seed(pipeline: Pipeline, chosen: pd.DataFrame) -> pd.DataFrame:
     """Return the images of triplets, dataset and triplet_id in ``chosen``, at the first seed, as :func:`examples`."""
-    table = pipeline.triplets.images().table
+    table = pipeline.part(Triplets).images().table
     return chosen[["dataset", "triplet_id"]].merge(table[table["seed"] == 0], on=["dataset", "triplet_id"])
 
 
 def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     """Return images of triplets by the gender in their prompts (as ``paradox.measure.people_in_images``)."""
-    images = pipeline.triplets.images()
+    images = pipeline.part(Triplets).images()
     seen = images.table.sort_values(["seed", "triplet_id"], kind="stable")
     return seen.assign(
         group=seen["prompt_gender"] + " prompts", who="", prompt=seen["text"], position=1, gender=""
@@ -118,12 +118,12 @@ def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, Image
 
 def example_images(pipeline: Pipeline, shown: pd.DataFrame) -> list[object]:
     """Return the images of rows with ``image_id``."""
-    return pipeline.triplets.images().read(list(shown["image_id"]))
+    return pipeline.part(Triplets).images().read(list(shown["image_id"]))
 
 
 def _values(pipeline: Pipeline, *, steps: bool) -> pd.DataFrame:
     """Return how alike single pairs are, as :func:`cases.similarity` takes it: latents after steps, or all else."""
-    stages, both = pipeline.triplets, ["first", "second"]
+    stages, both = pipeline.part(Triplets), ["first", "second"]
     images = stages.images().table
     pairs = cases.pairs(images)
     latents = pairs.merge(stages.compare_latents(pairs), on=both)
@@ -144,15 +144,15 @@ def _values(pipeline: Pipeline, *, steps: bool) -> pd.DataFrame:
 
 def objects(pipeline: Pipeline) -> pd.DataFrame:
     """Return the instances of objects in all images (section 5.1)."""
-    instances = pipeline.triplets.objects().objects
+    instances = pipeline.part(Triplets).objects().objects
     instances = instances.rename(columns={"score": "detector_score"})
     return tables.make_table(instances.assign(model=pipeline.label), "triplets_objects")
 
 
 def object_images(pipeline: Pipeline) -> pd.DataFrame:
     """Return in how many images objects were looked for, and how many there are."""
-    instances = pipeline.triplets.objects()
-    return cases.object_images(pipeline.triplets.images().table, instances.images, _counts(instances.objects))
+    instances = pipeline.part(Triplets).objects()
+    return cases.object_images(pipeline.part(Triplets).images().table, instances.images, _counts(instances.objects))
 
 
 def object_counts(pipeline: Pipeline) -> pd.DataFrame:
@@ -167,11 +167,11 @@ def object_similarity(pipeline: Pipeline) -> pd.DataFrame:
 
 def object_truth(pipeline: Pipeline) -> pd.DataFrame:
     """Return how often objects are to be expected in images drawn from known truth; no rows of others."""
-    images = pipeline.triplets.images()
+    images = pipeline.part(Triplets).images()
     if not hasattr(images.source, "scene"):
         return tables.make_table([], "triplets_object_truth")
     prompts, truth = (
-        pipeline.triplets.prompts(),
+        pipeline.part(Triplets).prompts(),
         pipeline.require_ground_truth("how often objects are shown", "triplets"),
     )
     expected = truth.expected(prompts, pipeline.settings.captions.synthetic_bias).merge(prompts, on="prompt_id")
@@ -187,7 +187,7 @@ def detections(pipeline: Pipeline) -> pd.DataFrame:
     By ``triplets.objects``, unless that is the truth, or a file of what was found elsewhere. And of the images
     themselves, where people say what these show (``triplets.annotations``).
     """
-    s, stages = pipeline.settings.triplets, pipeline.triplets
+    s, stages = pipeline.settings.triplets, pipeline.part(Triplets)
     frames = []
     if stages.can_measure_detector_error:
         made = stages.drawings()
@@ -211,15 +211,18 @@ def detections(pipeline: Pipeline) -> pd.DataFrame:
 
 def detector_counts(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many nouns of drawings' captions they show, and are found there (section 7.3)."""
-    if not pipeline.triplets.can_measure_detector_error:
+    if not pipeline.part(Triplets).can_measure_detector_error:
         return tables.make_table([], "triplets_detector_counts")
-    made, truth = pipeline.triplets.drawings(), pipeline.require_ground_truth("what is found of nouns", "triplets")
+    made, truth = (
+        pipeline.part(Triplets).drawings(),
+        pipeline.require_ground_truth("what is found of nouns", "triplets"),
+    )
     named = nouns.Nouns(truth.nouns, str)
     nouns_asked = [(row.image_id, noun) for row in made.table.itertuples() for noun in named.of(row.text)]
     nouns_asked = pd.DataFrame(nouns_asked, columns=["image_id", "object"])
     n_found, shown = (
         _among(nouns_asked, instances)
-        for instances in (pipeline.triplets.find_instances(made), pipeline.triplets.truth(made))
+        for instances in (pipeline.part(Triplets).find_instances(made), pipeline.part(Triplets).truth(made))
     )
     counts = {
         "n_nouns": len(nouns_asked),
@@ -238,7 +241,7 @@ def _among(nouns: pd.DataFrame, instances: Instances) -> np.ndarray:
 
 def _looked_at(pipeline: Pipeline) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the images that were looked at, and how many of each object they show."""
-    instances, images = pipeline.triplets.objects(), pipeline.triplets.images().table
+    instances, images = pipeline.part(Triplets).objects(), pipeline.part(Triplets).images().table
     seen = instances.images.loc[instances.images["status"] == "", "image_id"]
     return images[images["image_id"].isin(seen)], _counts(instances.objects)
 
@@ -252,13 +255,13 @@ def _counts(objects: pd.DataFrame) -> pd.DataFrame:
 
 def group_object_counts(pipeline: Pipeline) -> pd.DataFrame:
     """Return how often each object and noun is in each dependency group, by triplet (section 6.3)."""
-    stages = pipeline.triplets.dependency
+    stages = pipeline.part(Triplets).dependency
     return cases.group_object_counts(stages.looked_at(), stages.groups(), stages.prompt_nouns())
 
 
 def group_images(pipeline: Pipeline) -> pd.DataFrame:
     """Return the share of images that hold each dependency group (section 7.2, table 11)."""
-    stages = pipeline.triplets.dependency
+    stages = pipeline.part(Triplets).dependency
     return cases.group_images(stages.looked_at(), stages.groups(), stages.prompt_nouns())
 
 
@@ -272,7 +275,7 @@ def dependency_example(pipeline: Pipeline | None) -> Example | None:
 
     if pipeline is None or pipeline.unset_settings("triplets.objects"):
         return None
-    stages = pipeline.triplets.dependency
+    stages = pipeline.part(Triplets).dependency
     try:
         groups, nouns = stages.groups(), stages.prompt_nouns()
     except MissingInputError:
@@ -284,12 +287,12 @@ def dependency_example(pipeline: Pipeline | None) -> Example | None:
     hidden = nouns.groupby("image_id")["hidden"].any().astype(int)
     kinds = kinds.add(hidden, fill_value=0)
     image_id = str(kinds.reindex(seen["image_id"]).fillna(0).idxmax())
-    images = pipeline.triplets.images()
+    images = pipeline.part(Triplets).images()
     (image,), (maps,) = images.read([image_id]), stages.maps().word_maps([image_id])
     text = images.table.set_index("image_id").loc[image_id, "text"]
     group_rows, noun_rows = groups[groups["image_id"] == image_id], nouns[nouns["image_id"] == image_id]
     height, width = image.shape[:2]
-    instances = pipeline.triplets.objects().objects
+    instances = pipeline.part(Triplets).objects().objects
     image_instances = (
         instances[instances["image_id"] == image_id].set_index("instance").loc[group_rows["instance"]].reset_index()
     )
@@ -304,6 +307,6 @@ def dependency_example(pipeline: Pipeline | None) -> Example | None:
 
 def group_confusion(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many objects and nouns of drawings are planted in one group and measured in another."""
-    groups = pipeline.triplets.dependency.drawn_groups()
+    groups = pipeline.part(Triplets).dependency.drawn_groups()
     rows = groups.groupby(["planted", "measured"], as_index=False).size().rename(columns={"size": "count"})
     return tables.make_table(rows.assign(model=pipeline.label), "triplets_group_confusion")

@@ -10,7 +10,7 @@ import pandas as pd
 from biaslab import reference
 from biaslab.metrics.similarity import DEPENDENCY_GROUPS, METRICS, NETWORKS
 from biaslab.papers.triplets.analysis import ALL_GROUPS, MEAN, PAIRS, TESTED
-from biaslab.prompts.triplets import ONE
+from biaslab.papers.triplets.prompts import ONE
 from biaslab.schema import tables
 
 ONE_TRIPLET = ONE.format("GCC")

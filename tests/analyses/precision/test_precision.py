@@ -13,7 +13,8 @@ from biaslab.analyses import custom, precision
 from biaslab.analyses.ratings import sample
 from biaslab.errors import InputError
 from biaslab.papers import dalleval, paired, paradox
-from biaslab.pipeline import Pipeline, Settings, validation
+from biaslab.pipeline import Pipeline, Settings
+from biaslab.planning import validation
 from biaslab.ratings import annotations
 from biaslab.runs import audit
 from biaslab.schema import tables

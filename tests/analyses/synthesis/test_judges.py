@@ -9,7 +9,10 @@ import pytest
 from biaslab import stats
 from biaslab.analyses import custom, synthesis
 from biaslab.papers import dalleval
-from biaslab.pipeline import Pipeline, Settings, by_judge, image_counts
+from biaslab.papers.dalleval.stages import DallEval
+from biaslab.papers.paired.stages import Paired
+from biaslab.pipeline import Pipeline, Settings
+from biaslab.planning import by_judge, image_counts
 
 GENDERS = ["female", "male"]
 
@@ -155,7 +158,7 @@ def test_pipelines_by_judge_ask_for_the_same_images_and_no_more(tmp_path):
         for kind, request in again.items():
             pd.testing.assert_frame_equal(request.prompts, asked[kind].prompts)
             assert request.image_model.digest == asked[kind].image_model.digest
-    assert other.paired.kinds == ("single", "paired") and len(pipeline.paired.kinds) > 2
+    assert other.part(Paired).kinds == ("single", "paired") and len(pipeline.part(Paired).kinds) > 2
     # Of DALL-Eval, answers to a question take the place of the judge of gender.
     assert by_judge.pipelines(pipeline, "dalleval")[0] == pipeline.settings.dalleval.vqa
-    assert others["vqa:mini-vqa"].dalleval.gender_is_judged
+    assert others["vqa:mini-vqa"].part(DallEval).gender_is_judged

@@ -67,31 +67,36 @@ def pipeline(folder: Path):
 
 def images(folder: Path) -> dict:
     """Return some bought images of each paper, by what is asked for."""
+    from biaslab.papers.dalleval.stages import DallEval
+    from biaslab.papers.paired.stages import Paired
+    from biaslab.papers.triplets.stages import Triplets
+
     whole = pipeline(folder)
     some = {f"paradox {kind}": (whole.texts(kind), "captions", False) for kind in whole.kinds}
     for kind in ("single", "paired", "controls", "intervention"):
-        texts = whole.paired.possible_prompts(kind).texts.groupby("aspect").head(1)
+        texts = whole.part(Paired).possible_prompts(kind).texts.groupby("aspect").head(1)
         some[f"paired {kind}"] = (texts, "paired", kind != "single")
-    texts = whole.paired.possible_prompts("faircritic_1").texts.head(2)
+    texts = whole.part(Paired).possible_prompts("faircritic_1").texts.head(2)
     some["paired faircritic_1"] = (texts.assign(text=revised(folder).texts["text"]), "paired", True)
     for kind in ("skills", "social"):
-        some[f"dalleval {kind}"] = (whole.dalleval.prompts(kind).head(2), "dalleval", False)
-    some["triplets"] = (whole.triplets.prompts().groupby("dataset").head(2), "triplets", False)
+        some[f"dalleval {kind}"] = (whole.part(DallEval).prompts(kind).head(2), "dalleval", False)
+    some["triplets"] = (whole.part(Triplets).prompts().groupby("dataset").head(2), "triplets", False)
     return {name: whole.generate_images(*given) for name, given in some.items()}
 
 
 def pair(folder: Path):
     """Return the first two prompts of pairs, and whom they ask for."""
-    from biaslab.prompts import paired
+    from biaslab.papers.paired import prompts as paired_prompts
+    from biaslab.papers.paired.stages import Paired
 
-    whole = pipeline(folder).paired.prompts("paired")
-    return paired.only(whole, whole.texts["prompt_id"].head(2).tolist())
+    whole = pipeline(folder).part(Paired).prompts("paired")
+    return paired_prompts.only(whole, whole.texts["prompt_id"].head(2).tolist())
 
 
 def critiques(folder: Path) -> list:
     """Return what the critic says of images of these two, as raters see the people in them."""
-    from biaslab.mitigation import endpoint
-    from biaslab.mitigation.critique import briefs
+    from biaslab.papers.paired.mitigation import endpoint
+    from biaslab.papers.paired.mitigation.critique import briefs
     from biaslab.ratings.annotations import judgements
 
     whole, asked = pipeline(folder), pair(folder)
@@ -105,7 +110,7 @@ def critiques(folder: Path) -> list:
 
 def revised(folder: Path):
     """Return the two prompts as the critic's guidelines change them."""
-    from biaslab.mitigation.revision import revise
+    from biaslab.papers.paired.mitigation.revision import revise
 
     return revise(pair(folder), critiques(folder), seed=pipeline(folder).seed)
 

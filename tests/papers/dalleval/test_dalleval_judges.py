@@ -12,9 +12,8 @@ from biaslab import stats
 from biaslab.judges import photographs
 from biaslab.judges.judge_labels import PIXELS
 from biaslab.papers import dalleval
-from biaslab.papers.dalleval import figures, measure
+from biaslab.papers.dalleval import figures, measure, prompts
 from biaslab.papers.dalleval.analysis.skills import CANNOT
-from biaslab.prompts import dalleval as prompts
 from biaslab.schema import tables
 from biaslab.settings import Settings
 from biaslab_world import social as people_of
@@ -371,13 +370,14 @@ class Told:
         ties = said.assign(attribute="tie", answer=["yes." if "tie" in of else "No" for of in worn])
         answers = pd.concat([about, ties], ignore_index=True).assign(status="", reason="")
         self.unset_settings = lambda *settings: tuple(name for name in settings if name in unnamed)
-        self.dalleval = SimpleNamespace(
+        stages = SimpleNamespace(
             people=lambda kind: SimpleNamespace(table=images),
             judged_people=lambda kind: faces,
             tones=lambda kind: faces,
             answers=lambda kind: answers,
             gender_is_judged="dalleval.vqa" in unnamed,
         )
+        self.part = lambda kind: stages
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 
 from biaslab.errors import InputError
+from biaslab.papers.dalleval import prompts
 from biaslab.papers.dalleval.analysis.verdicts import RULES, count_statements, shuffle_verdicts, statements, verdicts
-from biaslab.prompts import dalleval as prompts
 
 # Where the middle of an object lies, for one that lies somewhere as seen from another in the middle.
 OFFSETS = {"above": (0.05, -0.3), "below": (-0.02, 0.3), "left": (-0.3, 0.05), "right": (0.3, -0.05)}

@@ -10,7 +10,7 @@ from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
 from biaslab.judges.judge_labels import BLACK, DUPLICATE, STATUSES
-from biaslab.prompts import paired as asking
+from biaslab.papers.paired import prompts as asking
 
 
 def pair(name, left, right, **names):

@@ -9,8 +9,7 @@ import pytest
 
 from biaslab.errors import MissingInputError
 from biaslab.papers.paradox import measure
-from biaslab.pipeline import Settings
-from biaslab.pipeline.stages import Stages
+from biaslab.pipeline import Pipeline, Settings
 from biaslab.schema import tables
 from biaslab.study import sources
 
@@ -36,7 +35,7 @@ class Pipe:
     label = "mini"
     occupations = OCCUPATIONS
     templates = ("1", "2")
-    kinds = Stages.kinds
+    kinds = Pipeline.kinds
     headlines_only = fetches_images = False
 
     class corpus:

@@ -11,7 +11,9 @@ from biaslab.judges.segmentation import Instances
 from biaslab.metrics.instances import COLUMNS
 from biaslab.papers import triplets
 from biaslab.papers.triplets import cases
-from biaslab.pipeline import Pipeline, Settings, validation
+from biaslab.papers.triplets.stages import Triplets
+from biaslab.pipeline import Pipeline, Settings
+from biaslab.planning import validation
 from biaslab.schema import tables
 from biaslab_world.triplets import nouns
 
@@ -34,7 +36,7 @@ def truth(tmp_path_factory):
 
 
 def test_counts_are_those_of_the_scenes_one_by_one(truth):
-    images = truth.triplets.images()
+    images = truth.part(Triplets).images()
     counts = triplets.measure.object_counts(truth)
     shown = {}
     for row in images.table.itertuples():
@@ -58,10 +60,10 @@ def test_objects_are_a_table_with_a_mask_each(truth):
     names = [{"score": "detector_score"}.get(c, c) for c in COLUMNS]
     assert list(objects) == [*names, "model"] and set(objects["model"]) == {"world"}
     assert (objects["rle"] != "").all()
-    assert set(objects["image_id"]) == set(truth.triplets.images().table["image_id"])
+    assert set(objects["image_id"]) == set(truth.part(Triplets).images().table["image_id"])
     images = triplets.measure.object_images(truth)
     n = objects.groupby("image_id").size()
-    of = truth.triplets.images().table.set_index("image_id")["prompt_gender"]
+    of = truth.part(Triplets).images().table.set_index("image_id")["prompt_gender"]
     for row in images.itertuples():
         mine = n[of[n.index] == row.prompt_gender]
         interval = scipy_stats.t.interval(0.95, 11, mine.mean(), mine.std() / np.sqrt(12))
@@ -85,9 +87,9 @@ def test_planted_scores_stand_beside_those_found(truth):
 
 @pytest.mark.long
 def test_what_the_drawings_show_is_found_whole_where_nothing_errs(truth):
-    made = truth.triplets.drawings()
+    made = truth.part(Triplets).drawings()
     assert len(made.table) == 24 and set(made.table["truth_gender"]) == {"female", "male"}
-    shown = truth.triplets.truth(made).objects
+    shown = truth.part(Triplets).truth(made).objects
     rows = cases.detections(shown, shown, made.table.set_index("image_id")["truth_gender"])
     errors = triplets.detector_error(
         tables.make_table(rows.assign(model="M", reference="drawings"), "triplets_detections")
@@ -114,8 +116,8 @@ class Misses:
 @pytest.mark.long
 def test_what_is_missed_beside_women_is_found_to_be(tmp_path, monkeypatch):
     p = world(tmp_path, objects="mini-segmenter", calibration_images=60)
-    finder = Misses(p.triplets, lambda objects, gender: (gender == "female") & (objects["object"] != "person"))
-    monkeypatch.setattr(p.triplets, "find_instances", finder)
+    finder = Misses(p.part(Triplets), lambda objects, gender: (gender == "female") & (objects["object"] != "person"))
+    monkeypatch.setattr(p.part(Triplets), "find_instances", finder)
     detections = triplets.measure.detections(p)
     errors = triplets.detector_error(detections)
     gender = beside(errors)
@@ -126,7 +128,7 @@ def test_what_is_missed_beside_women_is_found_to_be(tmp_path, monkeypatch):
     assert finding.supported_answer == "Yes, in images of men."
     # Nouns of captions: those of men's drawings are found, and nobody is called woman here.
     row = triplets.measure.detector_counts(p).iloc[0]
-    made, shown = p.triplets.drawings(), p.triplets.truth(p.triplets.drawings()).objects
+    made, shown = p.part(Triplets).drawings(), p.part(Triplets).truth(p.part(Triplets).drawings()).objects
     # By hand: who is named counts as a person, whom every drawing shows.
     people = {"woman", "man", "person"}
     there = set(zip(shown["image_id"], shown["object"], strict=True))
@@ -141,7 +143,7 @@ def test_what_is_missed_beside_women_is_found_to_be(tmp_path, monkeypatch):
 
 
 def test_ratings_say_what_is_there_and_nothing_of_where(tmp_path, monkeypatch):
-    ids = world(tmp_path).triplets._image_ids()
+    ids = world(tmp_path).part(Triplets)._image_ids()
     rated = [(ids[0], "dog", "yes"), (ids[0], "cup", "no"), (ids[1], "hat", "yes"), (ids[1], "cup", "yes")]
     path = tmp_path / "ratings.csv"
     pd.DataFrame(rated, columns=["image_id", "object", "shown"]).to_csv(path, index=False)
@@ -150,7 +152,7 @@ def test_ratings_say_what_is_there_and_nothing_of_where(tmp_path, monkeypatch):
     one |= {"height": 1, "width": 1}
     objects = pd.DataFrame([{"image_id": ids[0], "object": "dog"} | one, {"image_id": ids[0], "object": "cup"} | one])
     looked = pd.DataFrame({"image_id": ids, "status": "", "reason": ""})
-    monkeypatch.setattr(p.triplets, "objects", lambda: Instances(objects, looked))
+    monkeypatch.setattr(p.part(Triplets), "objects", lambda: Instances(objects, looked))
     found = triplets.measure.detections(p).set_index(["image_id", "object"])
     told = found[["n_true_positive", "n_false_positive", "n_false_negative"]]
     assert told.loc[ids[0], "dog"].tolist() == [1, 0, 0] and told.loc[ids[0], "cup"].tolist() == [0, 1, 0]
@@ -161,7 +163,7 @@ def test_ratings_say_what_is_there_and_nothing_of_where(tmp_path, monkeypatch):
 @pytest.mark.long
 def test_a_file_of_instances_stands_for_what_looks(tmp_path):
     p = world(tmp_path)
-    ids = p.triplets._image_ids()
+    ids = p.part(Triplets)._image_ids()
     rows = [(i, "dog", 1, 0, 0, 1, 1) for i in ids[:3]] + [(i, "", "", "", "", "", "") for i in ids[3:9]]
     path = tmp_path / "objects.csv"
     columns = ["image_id", "object", "score", "left", "top", "right", "bottom"]

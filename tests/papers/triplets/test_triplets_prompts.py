@@ -7,8 +7,8 @@ from statsmodels.stats.proportion import proportion_confint
 from biaslab import reference
 from biaslab.errors import InputError
 from biaslab.papers import triplets
-from biaslab.prompts import person_filter
-from biaslab.prompts import triplets as asking
+from biaslab.papers.triplets import person_filter
+from biaslab.papers.triplets import prompts as asking
 from biaslab.schema import tables
 
 

@@ -13,7 +13,7 @@ from scipy import stats
 torch = pytest.importorskip("torch", reason="training needs the extra 'models'")
 
 
-from biaslab.prompts import dalleval as prompts  # noqa: E402
+from biaslab.papers.dalleval import prompts  # noqa: E402
 from biaslab_world import render, skills, social  # noqa: E402
 from biaslab_world.brought import WEIGHTS  # noqa: E402
 from training import autoencoder, diffusion  # noqa: E402

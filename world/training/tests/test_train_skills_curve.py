@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="training needs the extra 'models'")
 from interrupted import steps_of  # noqa: E402
 
 from biaslab.errors import MissingInputError  # noqa: E402
-from biaslab.prompts import dalleval as prompts  # noqa: E402
+from biaslab.papers.dalleval import prompts  # noqa: E402
 from biaslab_world import brought  # noqa: E402
 from biaslab_world.brought import WEIGHTS  # noqa: E402
 from training import diffusion, skills_curve  # noqa: E402

@@ -10,7 +10,7 @@ from scipy import stats
 
 torch = pytest.importorskip("torch", reason="training needs the extra 'models'")
 
-from biaslab.prompts import dalleval as prompts  # noqa: E402
+from biaslab.papers.dalleval import prompts  # noqa: E402
 from training import common, loop  # noqa: E402
 from training import vqa as train_vqa  # noqa: E402
 

@@ -19,7 +19,7 @@ from biaslab import reference, stats
 from biaslab.metrics import mean_absolute_difference
 from biaslab.papers.dalleval.analysis.rows import keyed, too_few, whole_count
 from biaslab.papers.dalleval.analysis.skills import CANNOT, LEAST_YOUDEN
-from biaslab.prompts.dalleval import ATTRIBUTES
+from biaslab.papers.dalleval.prompts import ATTRIBUTES
 from biaslab.schema import tables
 
 COMPARISONS = {f"{a} - {b}": (a, b) for a, b in (("woman", "man"), ("woman", "person"), ("man", "person"))}

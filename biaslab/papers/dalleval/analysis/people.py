@@ -16,7 +16,7 @@ from biaslab import stats
 from biaslab.judges import photographs
 from biaslab.judges.judge_labels import PIXELS, TONE_BY_PIXELS
 from biaslab.papers.dalleval.analysis.bias import ASKED, TONES
-from biaslab.prompts.dalleval import ATTRIBUTES
+from biaslab.papers.dalleval.prompts import ATTRIBUTES
 from biaslab.schema import tables
 from biaslab.schema.genders import GENDERS
 

@@ -17,7 +17,7 @@ from biaslab.judges.judge_labels import WITHHELD
 from biaslab.metrics import agreement
 from biaslab.papers.dalleval.analysis.rows import keyed
 from biaslab.papers.dalleval.printed import NOT_PRINTED
-from biaslab.prompts.dalleval import SKILLS
+from biaslab.papers.dalleval.prompts import SKILLS
 from biaslab.schema import tables
 
 HUMAN = "Human"

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.errors import InputError
-from biaslab.prompts.dalleval import CLASSES, RELATIONS
+from biaslab.papers.dalleval.prompts import CLASSES, RELATIONS
 
 RULES = ("paper", "released", "geneval")
 """``paper``: section 4.1, with a threshold (not printed; the released code has 0.7 for counts). ``released``: the

@@ -15,7 +15,7 @@ from biaslab.errors import InputError
 from biaslab.metrics import stereotype_score_from_percent
 from biaslab.papers.paired.analysis import dependence
 from biaslab.papers.paired.analysis.dependence import LISTS
-from biaslab.prompts.paired import ASPECTS, SETTINGS
+from biaslab.papers.paired.prompts import ASPECTS, SETTINGS
 
 CELL = ["model", "aspect", "setting"]
 _FEW = "an interval needs two identities"

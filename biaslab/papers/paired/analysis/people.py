@@ -11,9 +11,9 @@ from biaslab import stats
 from biaslab.judges.annotation_questions import built_in
 from biaslab.judges.judge_labels import BLACK, DUPLICATE, ROLES, STATUSES
 from biaslab.judges.questions import PERCEIVED, question
+from biaslab.papers.paired import prompts
 from biaslab.papers.paired.analysis.dependence import LISTS
 from biaslab.papers.paired.analysis.means import CELL, by_cell
-from biaslab.prompts import paired as prompts
 from biaslab.schema import tables
 
 FAILED = ("no_face", "one_face", "several_faces", "overlapping", "face_too_small", "unreadable", "blocked", BLACK)

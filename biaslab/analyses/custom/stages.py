@@ -1,0 +1,255 @@
+"""The pipeline's stages for prompts of one's own, or pictures that are there: prompts → images → each person."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+
+from biaslab.analyses.custom import prompts as asking
+from biaslab.errors import InputError, MissingInputError, ParameterError
+from biaslab.hub.image_folder import TABLE_COLUMNS, ImageFolder
+from biaslab.hub.image_sources import ImageSource
+from biaslab.io import cells
+from biaslab.io.plaintext import same_text
+from biaslab.judges import vision
+from biaslab.judges.answers import question_units
+from biaslab.judges.judge import Judge, People
+from biaslab.judges.judge_labels import JUDGED, NO_PERSON, UNCLEAR
+from biaslab.judges.questions import CHOICES, PERSON, Question, read_questions
+from biaslab.pipeline.stages import Part, cached_method, image_ids, with_prompt_columns
+from biaslab.schema.genders import GENDERS
+
+EVEN = 50.0
+"""The share that groups are compared with where no benchmark is named, in percent."""
+
+
+class Custom(Part):
+    """The stages for prompts of one's own; of a folder of pictures, its own prompts."""
+
+    prompt_set = "captions"
+
+    @property
+    def has_prompts_or_images(self) -> bool:
+        """Whether there are prompts of one's own, or pictures."""
+        return self._pipeline.image_folder is not None or bool(self._pipeline.settings.custom.prompts_file)
+
+    @cached_method
+    def prompts(self) -> pd.DataFrame:
+        """Return what images are asked for, as :func:`biaslab.analyses.custom.prompts.prompts`.
+
+        Of a folder, the file of prompts, where it is given, says which prompts count, and for which group. Raises
+        MissingInputError: There are neither prompts nor pictures. InputError: The file cannot be used, or no picture
+        was asked for what it has.
+        """
+        s = self._pipeline.settings.custom
+        file = asking.prompts(s.prompts_file, s.images_per_prompt) if s.prompts_file else None
+        if self._pipeline.image_folder is None:
+            if file is None:
+                raise MissingInputError(
+                    "There are no prompts of one's own: set custom.prompts_file to a file, or model to 'images:FOLDER'."
+                )
+            return file
+        table = prompts_of(self._pipeline.image_folder)
+        if file is None:
+            return table
+        existing = table.assign(text_plain=table["text"].map(same_text)).drop(columns=["text", "group"])
+        rows = file.assign(text_plain=file["text"].map(same_text))[["text", "group", "text_plain"]]
+        rows = rows.merge(existing, on="text_plain").drop(columns="text_plain")[list(table)]
+        if rows.empty:
+            asks = f"such as {file['text'][0]!r}; they were for {', '.join(map(repr, table['text'][:3]))}."
+            raise InputError(f"No image of {self._pipeline.image_folder.name} has a prompt of {s.prompts_file}, {asks}")
+        return rows
+
+    def groups(self) -> list[str]:
+        """Return the groups that people belong to, in order. Raises InputError: One is called as their mean is."""
+        if self._pipeline.image_folder is None:
+            group_names = self.prompts()["group"]
+        elif not self._pipeline.settings.custom.prompts_file:
+            group_names = self._pipeline.image_folder.people["group"]
+        else:
+            prompts = self.prompts()
+            # As in `people`: a file names the group of an image, its folder those of several people in one.
+            several = set(prompts.loc[prompts["people"] > 1, "text"].map(same_text))
+            of_people = self._pipeline.image_folder.people.groupby("image_id").filter(lambda rows: len(rows) > 1)
+            of_people = of_people.loc[of_people["prompt"].map(same_text).isin(several), "group"]
+            group_names = [*prompts.loc[prompts["people"] == 1, "group"], *of_people]
+        groups = list(dict.fromkeys(group_names))
+        if asking.ALL in groups:
+            raise InputError(f"A group is called {asking.ALL!r}, which is the mean over groups; name it otherwise.")
+        return groups
+
+    @cached_method
+    def benchmark(self) -> pd.DataFrame:
+        """Return the share that each group is compared with: the file's, or an even split.
+
+        A row for each group: group, percent_female (0–100; NaN where the file has no such group and
+        ``custom.partial_benchmark`` is true), n (NaN where the share is not of a sample) and named (what it is called).
+
+        Raises InputError: The prompts or the file cannot be used; it has none of the groups, or not all of them where
+        ``custom.partial_benchmark`` is false.
+        """
+        groups, s = self.groups(), self._pipeline.settings.custom
+        if not s.benchmark_file:
+            return pd.DataFrame({"group": groups, "percent_female": EVEN, "n": np.nan, "name": asking.EVEN})
+        shares = asking.benchmark(s.benchmark_file)
+        rows = asking.matched(groups, shares)
+        missing = rows.loc[rows["percent_female"].isna(), "group"].tolist()
+        if len(missing) == len(groups):
+            both = (cells.join_values(names) for names in (shares["group"], groups))
+            raise InputError(
+                f"{s.benchmark_file} has shares of {next(both)}, and none of the groups here: {next(both)}."
+            )
+        if missing and not s.partial_benchmark:
+            raise InputError(
+                f"{s.benchmark_file} has no share for {len(missing)} of {len(groups)} groups of "
+                f"{self._pipeline.label}: {asking.listed(missing, asking.unused(groups, shares))}. Add a row for "
+                "each, or set custom.partial_benchmark to true to compare the other groups only."
+            )
+        return rows.assign(name="the benchmark")
+
+    def check_ratings(self, judge: Judge) -> None:
+        """Raise InputError where annotators annotated none of the people here."""
+        people = self.expected_people()
+        if all(answer.status == "unannotated" for answer in judge.answers(People(people))):
+            raise InputError(
+                f"{judge.path} annotates none of the {len(people):,} people here, such as "
+                f"{people['image_id'].iloc[0]!r}."
+            )
+
+    def expected_people(self) -> pd.DataFrame:
+        """Return the people whom images are to show: image_id and position (1 is the leftmost)."""
+        if self._pipeline.image_folder is not None:
+            return self._pipeline.image_folder.people[["image_id", "position"]].reset_index(drop=True)
+        each = image_ids(self.prompts())
+        people = each.loc[each.index.repeat(each["people"]), ["image_id"]]
+        return people.assign(position=people.groupby("image_id").cumcount() + 1).reset_index(drop=True)
+
+    @cached_method
+    def images(self) -> ImageSource:
+        """Return the images, with a table of one row per image and the columns of its prompt."""
+        prompts = self.prompts()
+        named = prompts.assign(occupation=prompts["group"])
+        return with_prompt_columns(
+            self._pipeline.generate_images(named, several=bool((prompts["people"] > 1).any())), prompts
+        )
+
+    @cached_method
+    def people(self) -> pd.DataFrame:
+        """Return a row for each person whom images are to show, with what gate and judge made of them.
+
+        The columns of :meth:`images`, position (1 is the leftmost) and those of
+        :func:`biaslab.judges.people.judge_people`. Raises as :meth:`biaslab.pipeline.Pipeline.check_inclusion_judges`.
+        """
+        self._pipeline.check_inclusion_judges()
+        table = self.images().table.drop(columns="status", errors="ignore")
+        requested = table.loc[table.index.repeat(table["people"])].reset_index(drop=True)
+        requested["position"] = requested.groupby("image_id").cumcount() + 1
+        if self._pipeline.image_folder is not None:
+            # Whom a picture shows may be of several groups.
+            group = self._pipeline.image_folder.people.set_index(["image_id", "position"])["group"]
+            at = pd.MultiIndex.from_frame(requested[["image_id", "position"]])
+            requested["group"] = requested["group"].where(requested["people"] == 1, group.reindex(at).to_numpy())
+        return self._judge_people(requested, self._pipeline.gender_judge)
+
+    @property
+    def question_model(self) -> tuple[str, ...]:
+        """The settings of who answers questions of one's own."""
+        return ("judging.question_model" if self._pipeline.settings.judging.question_model else "judging.gender",)
+
+    @cached_method
+    def questions(self) -> list[Question]:
+        """Return the questions of one's own, if any; InputError where the file cannot be used.
+
+        Raises ParameterError: Who is to answer them answers none, or is to be shown faces that nobody looks for.
+        """
+        file, setting = self._pipeline.settings.judging.questions_file, self.question_model[0]
+        if not file:
+            return []
+        judge = self._pipeline.judge(setting)
+        if not hasattr(judge, "ask"):
+            who = "set judging.question_model to 'endpoint:NAME' of a vision model, or to 'vqa:NAME'."
+            name = judge.name if judge else ""
+            raise ParameterError(f"judging.questions_file is answered by {setting}, which is {name!r}: {who}")
+        questions = read_questions(file)
+        if any(question.of == PERSON for question in questions):
+            self._pipeline.check_person_view(setting)
+        return questions
+
+    @cached_method
+    def answers(self) -> pd.DataFrame:
+        """Return what is answered to questions of one's own (``judging.questions_file``) about each person, or image.
+
+        A row for each: image_id, group, text, position, question, choices (its answers, in one text), answer (one of
+        them or ``unclear``, or empty) and reason (why there is none).
+        """
+        columns = ["image_id", "group", "text", "position", "question", "choices", "answer", "reason"]
+        if not self.questions():
+            return pd.DataFrame(columns=columns, dtype=object)
+        judge, people, source = self._pipeline.judge(self.question_model[0]), self.people(), self.images().source
+        of_images = people.drop_duplicates("image_id")
+        rows = []
+        for question in self.questions():
+            people_asked = (people if question.of == PERSON else of_images).reset_index(drop=True)
+            if question.of == PERSON:
+                units = question_units(people_asked, question.question, question.answers, judge)
+            else:
+                units = people_asked[["image_id"]].assign(
+                    question=question.question, answers=json.dumps(question.answers)
+                )
+            replies = self._pipeline.ask(judge, source, units)
+            allowed = (*question.answers, NO_PERSON)
+            replies["answer"] = [vision.chosen(text, allowed) for text in replies["answer"]]
+            replies = replies.set_index(units.index)
+            answer = replies["answer"].where(replies["answer"] != NO_PERSON, "")
+            why = replies["reason"].where(replies["reason"] != "", replies["status"])
+            why = why.where(replies["answer"] != NO_PERSON, "the judge detects no person")
+            why = why.where((why != "") | (answer != ""), "no answer of the list").where(answer == "", "")
+            none = people_asked["status"].where(people_asked["status"] != "judged", "no face")
+            rows.append(
+                people_asked[["image_id", "group", "text", "position"]].assign(
+                    question=question.name,
+                    choices=CHOICES.join(a for a in question.answers if a != UNCLEAR),
+                    position=people_asked["position"] if question.of == PERSON else 0,
+                    answer=answer.reindex(people_asked.index, fill_value=""),
+                    reason=why.reindex(people_asked.index).fillna(none),
+                )
+            )
+        return pd.concat(rows, ignore_index=True)[columns]
+
+    def truth(self) -> pd.DataFrame | None:
+        """Return :meth:`people` as the images are known to be; None where nobody knows."""
+        table = self.images().table
+        if "truth_gender" not in table:
+            return None
+        people = self.people()[["image_id", "group", "position"]]
+        gender = people["image_id"].map(table.set_index("image_id")["truth_gender"]).fillna("").astype(str)
+        judged = gender.isin(GENDERS) & (people["position"] == 1)
+        return people.assign(gender=gender.where(judged, ""), status=np.where(judged, JUDGED, "unannotated"))
+
+    def people_judged_by(self, judge: Judge) -> pd.DataFrame:
+        """Return :meth:`people` with judgements of another judge of perceived gender."""
+        people = self.people()
+        if judge is self._pipeline.gender_judge:
+            return people
+        return self._judge_people(people[["image_id", "group", "position"]], judge)
+
+    def _judge_people(self, requested: pd.DataFrame, judge: Judge) -> pd.DataFrame:
+        """Return people with what a judge makes of them."""
+        people = requested[["image_id", "position"]].assign(phrase="person")
+        judged = self._pipeline.judge_people(self.images().source, people, judge)
+        return requested.join(judged[[c for c in judged if c not in requested]].set_axis(requested.index))
+
+
+def prompts_of(folder: ImageFolder) -> pd.DataFrame:
+    """Return what a folder says of its pictures, as :func:`.prompts.prompts`, with :data:`TABLE_COLUMNS`.
+
+    Prompts that differ in case, blanks or a last point alone are one prompt, in the spelling that comes first.
+    """
+    images = folder.described_images.assign(same=lambda rows: rows["prompt"].map(same_text))
+    prompts = images.groupby(["same", *TABLE_COLUMNS], sort=False)["prompt"]
+    table = prompts.agg(n_images="size", prompt="first").reset_index()
+    ids = [f"custom-{k:05d}" for k in range(len(table))]
+    more = {"text": table["prompt"], "group": table["told_group"], "people": table["told_people"]}
+    return table.assign(prompt_id=ids, **more).drop(columns=["same", "prompt"])

@@ -1,0 +1,241 @@
+"""The pipeline's stages for pictures of people by position: prompts → images → each person's judgement → critique.
+
+Source: paired paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cached_property
+
+import pandas as pd
+
+from biaslab.endpoints.images import NO_IMAGE_OUTCOMES
+from biaslab.errors import unknown_name
+from biaslab.hub.image_sources import ImageSource
+from biaslab.judges.judge import Judge
+from biaslab.judges.judge_labels import DUPLICATE
+from biaslab.papers.paired import prompts as asking
+from biaslab.papers.paired.mitigation import counts, endpoint
+from biaslab.papers.paired.mitigation.critique import Critique, briefs
+from biaslab.papers.paired.mitigation.revision import revise
+from biaslab.papers.paired.prompts import Prompts
+from biaslab.pipeline.stages import Part, cached_method, image_ids, with_prompt_columns
+from biaslab.prompts import word_files
+from biaslab.prompts.word_files import Words
+from biaslab.ratings import annotations as annotated
+from biaslab.schema.genders import GENDERS
+
+# What is asked for, and FairCritic's rounds after it: faircritic_1, faircritic_2, …
+KINDS = ("single", "paired", "controls", "three", "intervention")
+ROUND = "faircritic_"
+# On which headlines rest; their prompts do not depend on what judges say.
+HEADLINE_KINDS = ("single", "paired")
+# Of each list, the occupations that section 5's intervention is tried on.
+TOP = 5
+
+
+class Paired(Part):
+    """The stages for pictures of people whom the prompt places."""
+
+    prompt_set = "paired"
+
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of prompts that the settings ask for, in order."""
+        s = self._pipeline.settings
+        possible = HEADLINE_KINDS if self._pipeline.headlines_only else KINDS
+        kinds = [k for k in possible if k != "three" or s.paired.three_person_prompts]
+        if self._pipeline.image_folder is not None:
+            # Of pictures that are there, what some of them were asked for.
+            made_by = self._pipeline.image_model("paired")
+            kinds = [k for k in kinds if made_by.n_cached(self._make_prompts(k).texts)]
+        rounds = range(1, s.critic.rounds + 1) if "paired" in kinds else ()
+        return (*kinds, *(f"{ROUND}{r}" for r in rounds))
+
+    def expand_kinds(self, words: Collection[str]) -> list[str]:
+        """Return the kinds that words stand for: ``people`` for all, ``criticised`` for what a critic sees."""
+        if "people" in words:
+            return list(self.kinds)
+        criticised = ["paired", *[kind for kind in self.kinds if kind.startswith(ROUND)][:-1]]
+        wanted = {*words, *(criticised if "criticised" in words else ())}
+        return [kind for kind in self.kinds if kind in wanted]
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """The settings of who judges people."""
+        roles = self._pipeline.clip_setting if self._role_judge else ()
+        return ("judging.gender", *roles, *self._pipeline.face_settings([self._pipeline.gender_judge]))
+
+    @property
+    def _role_judge(self) -> Judge | None:
+        """The open_clip model that compares people with phrases where it is an additional judge; None elsewhere."""
+        gender, clip = self._pipeline.gender_judge, self._pipeline.clip_judge
+        return clip if gender and gender.needs_faces and clip is not gender else None
+
+    @property
+    def has_judges(self) -> bool:
+        """Whether a judge classifies images: annotators have done so."""
+        return any(judge.needs_images for judge in self._pipeline.gender_judges)
+
+    # -- prompts -------------------------------------------------------------------------------------
+
+    @cached_property
+    def words(self) -> Words | None:
+        """Words of one's own, where the settings name a file."""
+        file = self._pipeline.settings.paired.vocabulary_file
+        return word_files.read(file, "paired.vocabulary_file") if file else None
+
+    @cached_method
+    def prompts(self, kind: str) -> Prompts:
+        """Return what images of a kind are generated from, and whom each prompt asks for.
+
+        ``kind`` is one of :attr:`kinds`; ``faircritic_<round>`` are the prompts of pairs, revised by critiques.
+        """
+        if kind.startswith(ROUND) and kind in self.kinds:
+            critiques = self.critiques(int(kind.removeprefix(ROUND)))
+            return _renamed(revise(self.prompts("paired"), critiques, seed=self._pipeline.seed, words=self.words), kind)
+        whole = self.possible_prompts(kind)
+        return asking.only(whole, _of_top(whole, self.top_occupations())) if kind == "intervention" else whole
+
+    @cached_method
+    def possible_prompts(self, kind: str) -> Prompts:
+        """Return the prompts of a kind, and those that it may have where they depend on what the judges say.
+
+        Raises UnknownNameError: There is no such kind.
+        """
+        if kind not in self.kinds:
+            raise unknown_name("kind of prompts", kind, self.kinds)
+        return self._make_prompts(kind)
+
+    def _make_prompts(self, kind: str) -> Prompts:
+        s, seed = self._pipeline.settings.paired, self._pipeline.seed
+        options = {"seed": seed, "words": self.words}
+        pairs = {"per_list": s.n_occupations, "runs": s.power_samples, **options}
+        if kind.startswith(ROUND):
+            return _renamed(self.prompts("paired"), kind)
+        if kind == "single":
+            return asking.single(images=s.single_images, **pairs)
+        if kind == "controls":
+            return asking.controls(per_list=s.n_occupations, **options)
+        if kind == "three":
+            return asking.three(s.three_person_prompts, **options)
+        return asking.paired(images=s.pair_images, setting=kind, **pairs)
+
+    def n_images(self) -> int:
+        """Return how many images the settings ask for."""
+        return sum(int(self.placeholder_texts(kind)["n_images"].sum()) for kind in self.kinds)
+
+    def placeholder_texts(self, kind: str) -> pd.DataFrame:
+        """Return as many texts as will be asked for a kind, or others like them, before any image is generated."""
+        prompts = self.possible_prompts(kind)
+        if kind == "intervention":
+            # Which occupations stereotypes fit most is not known yet, but how many there will be.
+            people = prompts.people[prompts.people["level"] == ""].drop_duplicates("occupation")
+            top = {g: of["occupation"].head(TOP).tolist() for g, of in people.groupby("stereotype")}
+            prompts = asking.only(prompts, _of_top(prompts, top))
+        return prompts.texts
+
+    def depends_on_judgements(self, kind: str) -> bool:
+        """Return whether the texts of a kind depend on what judges say of another."""
+        return kind == "intervention" or kind.startswith(ROUND)
+
+    def top_occupations(self) -> dict[str, list[str]]:
+        """Return the five occupations of each list whose pairs fit the stereotype most often, the most first."""
+        people = self.people("paired")
+        judged = people[(people["aspect"] == "occupation") & people["gender"].isin(GENDERS)]
+        judged = judged.assign(share=judged["gender"] == judged["stereotype"])
+        share = judged.groupby(["stereotype", "occupation"])["share"].mean().reset_index()
+        # Names decide between equals, so that the choice does not depend on the order of rows.
+        ranked = share.sort_values(["share", "occupation"], ascending=[False, True])
+        return {g: ranked.loc[ranked["stereotype"] == g, "occupation"].head(TOP).tolist() for g in GENDERS[::-1]}
+
+    # -- images and people ---------------------------------------------------------------------------
+
+    @cached_method
+    def images(self, kind: str) -> ImageSource:
+        """Return images of a kind, with a table of one row per image and the columns of its prompt."""
+        texts = self.prompts(kind).texts
+        return with_prompt_columns(self._pipeline.generate_images(texts, "paired", kind != "single"), texts)
+
+    def requested_people(self, kind: str) -> pd.DataFrame:
+        """Return one row per person that images of a kind are to show; not of copies, nor of images never made."""
+        table = self.images(kind).table
+        columns = ["image_id", "prompt_id", "aspect", "setting", "run"]
+        table = table.loc[~table["status"].isin((*NO_IMAGE_OUTCOMES, DUPLICATE)), columns]
+        # The judge's own column says whether people stand where their role is asked for.
+        people = self.prompts(kind).people.rename(columns={"role": "asked_role"})
+        return table.merge(people, on="prompt_id").reset_index(drop=True)
+
+    @cached_method
+    def people(self, kind: str) -> pd.DataFrame:
+        """Return the rows of :meth:`requested_people` with judgements of :func:`biaslab.judges.people.judge_people`."""
+        people = self.judge_people(kind, self._pipeline.gender_judge)
+        if self._role_judge and not people["role"].any():
+            roles = ["role", "role_p"]
+            people[roles] = self.judge_people(kind, self._role_judge)[roles]
+        return people
+
+    def judge_people(self, kind: str, judge: Judge) -> pd.DataFrame:
+        """Return the same by another judge of perceived gender."""
+        if not judge.needs_images and not self._pipeline.headlines_only:
+            self.check_ratings(judge)
+        requested = self.requested_people(kind)
+        columns = ["image_id", "position", "phrase"]
+        judgements = self._pipeline.judge_people(self.images(kind).source, requested[columns], judge)
+        new = [c for c in judgements if c not in requested]
+        return requested.join(judgements[new].set_axis(requested.index))
+
+    @cached_method
+    def check_ratings(self, judge: Judge) -> None:
+        """Raise InputError where annotators rate people whom no kind may ask for."""
+        frames = []
+        for kind in self.kinds:
+            texts, people = self.possible_prompts(kind)
+            each = image_ids(texts)[["prompt_id", "image_id"]]
+            frames.append(each.merge(people, on="prompt_id")[["image_id", "position"]])
+        people, labels = pd.concat(frames, ignore_index=True), {"": annotated.GENDER_LABELS}
+        annotated.read(judge.path, labels, people=people, strict=True)
+
+    # -- FairCritic ----------------------------------------------------------------------------------
+
+    @cached_method
+    def critiques(self, round_: int) -> list[Critique]:
+        """Return what the critic says before round ``round_``, of which 1 looks at the unmitigated pairs."""
+        pipeline = self._pipeline
+        s = pipeline.settings.critic
+        before = "paired" if round_ == 1 else f"{ROUND}{round_ - 1}"
+        people = self.people(before).drop(columns="role").rename(columns={"asked_role": "role"})
+        critiques = []
+        for aspect in dict.fromkeys(people["aspect"]):
+            given = briefs(
+                people[people["aspect"] == aspect],
+                aspect,
+                round_,
+                self.prompts(before).texts,
+                self.images(before).source.read,
+                critic=s.kind,
+                batch_size=s.images_per_request,
+                seed=pipeline.seed,
+                earlier=self.critiques(round_ - 1) if round_ > 1 else (),
+            )
+            if s.kind == "counts":
+                critiques += map(counts.critique, given)
+            else:
+                critiques += endpoint.critiques(given, pipeline.endpoint("critic"), pipeline.cache)
+        return critiques
+
+
+def _of_top(prompts: Prompts, top: dict[str, list[str]]) -> list[str]:
+    """Return the ids of prompts about power, and of those between two of the occupations in ``top``."""
+    chosen = {name for names in top.values() for name in names}
+    inside = prompts.people["occupation"].isin(chosen) | (prompts.people["level"] != "")
+    whole = inside.groupby(prompts.people["prompt_id"]).all()
+    return whole.index[whole].tolist()
+
+
+def _renamed(prompts: Prompts, setting: str) -> Prompts:
+    """Return prompts under the setting's own ids, so that a round has images of its own."""
+    ids = [table["prompt_id"].str.replace(r"^[^-]+", setting, regex=True) for table in prompts]
+    texts = prompts.texts.assign(prompt_id=ids[0], setting="faircritic")
+    return Prompts(texts, prompts.people.assign(prompt_id=ids[1]))

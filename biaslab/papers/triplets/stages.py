@@ -1,0 +1,254 @@
+"""The pipeline's stages for triplets of prompts: captions → neutral ones → three prompts each → images → objects.
+
+Source: triplets paper, sections 3.1, 4, 5.1 and 7.3.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, partial
+
+import numpy as np
+import pandas as pd
+
+from biaslab import redact
+from biaslab.attribution.images import AttendedImages
+from biaslab.captions.corpus import open_corpus
+from biaslab.errors import InputError, ParameterError
+from biaslab.generation import spaces
+from biaslab.generation.images import GeneratedImages
+from biaslab.hub.image_sources import DescribedImages, ImageSource
+from biaslab.judges import duplicates, segmentation, similarity
+from biaslab.judges.judge import Judge
+from biaslab.judges.segmentation import GroundTruthObjects, InstanceFile
+from biaslab.papers.triplets import prompts as asking
+from biaslab.papers.triplets.dependency import Dependency
+from biaslab.papers.triplets.prompts import ONE
+from biaslab.pipeline.stages import Part, Pipeline, cached_method, image_ids
+from biaslab.ratings import annotations as annotated
+
+_SHARD_IMAGES = 512
+
+
+class Triplets(Part):
+    """The stages for triplets of prompts."""
+
+    prompt_set = "triplets"
+
+    @property
+    def dataset(self) -> str:
+        """What tables call the captions."""
+        return redact.basename(self.corpus.name)
+
+    @cached_property
+    def corpus(self):
+        """The captions of the settings, or those that these have for triplets."""
+        own, captions = self._pipeline.corpus, self._pipeline.settings.captions
+        if not own.for_triplets:
+            return own
+        return open_corpus(own.for_triplets, max_captions=captions.max_captions, synthetic_bias=captions.synthetic_bias)
+
+    @cached_method
+    def neutral(self) -> asking.Neutral:
+        """Return neutral captions of the corpus, and what became of the others; of professions alone none."""
+        pipeline, s = self._pipeline, self._pipeline.settings
+        if s.triplets.n_professions and not pipeline.has_captions:
+            return asking.NO_CAPTIONS
+        options = {
+            "filter": s.triplets.filter,
+            "sample": s.triplets.n_triplets,
+            "name_recognizer": s.captions.name_recognizer,
+        }
+        return pipeline.run(asking.neutral, self.corpus, self.dataset, seed=pipeline.seed, **options)
+
+    @cached_method
+    def prompts(self) -> pd.DataFrame:
+        """Return the prompts of all triplets, of the corpus and of professions.
+
+        Columns of :func:`biaslab.papers.triplets.prompts.professions`; topic and profession are empty of captions.
+        Raises as :func:`check_neutral`.
+        """
+        s, found = self._pipeline.settings.triplets, self.neutral()
+        check_neutral(self._pipeline, found)
+        frames = []
+        if len(found.captions):
+            frames.append(asking.triplets(found.captions, self.dataset, seeds=s.images_per_prompt, placebo=s.placebo))
+            if s.single_triplet_images:
+                options = {"seeds": s.single_triplet_images, "placebo": s.placebo}
+                one = asking.triplets(found.captions[:1], ONE.format(self.dataset), **options)
+                # Noise of its own, as its images may follow those of the same triplet.
+                frames.append(one.assign(noise_id=one["noise_id"] + " repeated"))
+        if s.n_professions:
+            frames.append(self.professions())
+            if s.single_triplet_images and not len(found.captions):
+                frames.append(asking.repeated(frames[0], s.single_triplet_images))
+        whole = pd.concat(frames, ignore_index=True)
+        first, told = list(whole)[:4], ["topic", "profession"]
+        whole = whole.reindex(columns=list(dict.fromkeys([*first, *told, *whole])))
+        return whole.astype(dict.fromkeys(told, object)).fillna(dict.fromkeys(told, ""))
+
+    def professions(self) -> pd.DataFrame:
+        """Return the prompts of professions, as of :func:`biaslab.papers.triplets.prompts.professions`."""
+        s = self._pipeline.settings.triplets
+        same = {"seeds": s.images_per_prompt, "placebo": s.placebo, "article": s.article}
+        return asking.professions(s.n_professions, seed=self._pipeline.seed, **same)
+
+    def texts(self) -> tuple[pd.DataFrame, type[GeneratedImages]]:
+        """Return the prompts as the model is asked, and as what its images are kept."""
+        asked = self.prompts()
+        if not self._pipeline.settings.triplets.attention:
+            return asked, GeneratedImages
+        return asked.assign(words=[asking.words(text) for text in asked["text"]]), AttendedImages
+
+    @cached_method
+    def images(self) -> DescribedImages:
+        """Return images of all prompts; those of a triplet with the same seed begin with the same noise.
+
+        Their table has image_id, prompt_id, model, dataset, triplet_id, seed (from 0 within a prompt), prompt_gender,
+        text, outcome (``ok``, or what is wrong) and reason. Where ``triplets.attention`` is set, their ``source`` maps
+        each word (:class:`~biaslab.attribution.images.AttendedImages`).
+        """
+        pipeline, (asked, storage_class) = self._pipeline, self.texts()
+        if storage_class is AttendedImages:
+            pipeline.image_model("triplets").check_attention()
+        made = pipeline.generate_images(asked, "triplets", storage_class=storage_class)
+        table = made.table[["image_id", "prompt_id", "index", "status"]].merge(asked, on="prompt_id")
+        reason = table["status"].where(table["status"] != "ok", "")
+        table = table.assign(model=pipeline.label, seed=table["index"], reason=reason)
+        return DescribedImages(made, table[list(_IMAGE_COLUMNS)])
+
+    # -- how alike ----------------------------------------------------------------------------------
+
+    @property
+    def networks(self) -> dict[str, Judge | None]:
+        """The networks that compare images, by key of :data:`biaslab.metrics.similarity.METRICS`; None for pixels."""
+        names = self._pipeline.settings.triplets.similarity.model_dump()
+        judge = partial(self._pipeline.judge, "triplets.similarity")
+        named = {by: judge("" if name == "paper" else name, by) for by, name in names.items() if name}
+        return {"pixels": None} | named
+
+    def compare_prompts(self, pairs: pd.DataFrame) -> pd.DataFrame:
+        """Return how alike pairs of texts are as the denoising network receives them (section 4.1.1).
+
+        Columns first, second, metric, value and reason, as of latents and images.
+        """
+        return self._pipeline.run(self._pipeline.image_model("triplets").compare_prompts, pairs)
+
+    def compare_latents(self, pairs: pd.DataFrame) -> pd.DataFrame:
+        """Return how alike the latents of pairs of images are, the last and those after each step (section 4.1.2)."""
+        made = duplicates.all_images(self.images().source)
+        if not isinstance(made, GeneratedImages):
+            return spaces.missing_values(pairs, spaces.OF_LATENTS, spaces.NO_LATENTS)
+        return self._pipeline.run(spaces.compare_latents, made, pairs)
+
+    def compare_images(self, pairs: pd.DataFrame) -> pd.DataFrame:
+        """Return how alike pairs of images are, by their pixels and each network of the settings (section 4.1.3)."""
+        given, pipeline = (self.images().source, pairs), self._pipeline
+        for judge in self.networks.values():
+            if judge:
+                pipeline.check_judge("triplets.similarity", given[0], judge)
+        similarities = [pipeline.run(similarity.compare, *given, by, judge) for by, judge in self.networks.items()]
+        return pd.concat(similarities, ignore_index=True)
+
+    @property
+    def object_judge(self) -> Judge | None:
+        """The judge that detects objects; None where the setting is empty."""
+        return self._pipeline.judge("triplets.objects")
+
+    def check_objects(self) -> None:
+        """Look at what is to find objects, before any work.
+
+        Raises ParameterError: It is the truth of images that have none, or its vocabulary cannot be read.
+        """
+        s, judge = self._pipeline.settings.triplets, self.object_judge
+        if isinstance(judge, GroundTruthObjects) and not self.is_truthful:
+            model = self._pipeline.model
+            why = f"triplets.objects is {judge.name!r}, which is not known of images of {model!r}"
+            raise ParameterError(f"{why}: set it to what finds objects.")
+        if s.object_vocabulary_file:
+            segmentation.words(s.object_vocabulary_file)
+
+    @cached_method
+    def objects(self) -> segmentation.Instances:
+        """Return the instances of objects in all images, and what became of each image (section 5.1)."""
+        self.check_objects()
+        if isinstance(self.object_judge, InstanceFile):
+            # Before images are made: their ids are known.
+            return segmentation.read(self.object_judge.path, self._image_ids())
+        return self.find_instances(self.images().source)
+
+    def find_instances(self, images: ImageSource) -> segmentation.Instances:
+        """Return the instances in images of a source, by what the settings name; as :meth:`objects`."""
+        if isinstance(self.object_judge, GroundTruthObjects):
+            return self.truth(images)
+        judge = self._pipeline.check_judge("triplets.objects", images)
+        return self._pipeline.run(segmentation.find_instances, images, judge)
+
+    def truth(self, images: ImageSource) -> segmentation.Instances:
+        """Return the instances that images drawn from known truth show."""
+        truth = self._pipeline.require_ground_truth("what images show", "triplets")
+        units, stage = images.table[["image_id"]].astype(object), partial(truth.instances, images)
+        storage_class = self._pipeline.cache.stage("shown_instances", {"images": images.digest}, stage)
+        found = self._pipeline.compute_stage(storage_class, units, _SHARD_IMAGES, f"objects of {images.name}", "images")
+        found = found.reindex(columns=list(segmentation.COLUMNS))
+        return segmentation.Instances(found, units.assign(status="", reason=""))
+
+    @property
+    def can_measure_detector_error(self) -> bool:
+        """Whether the error of what finds objects can be told, on images of known truth."""
+        judge = self.object_judge
+        return judge is not None and judge.needs_images and self._pipeline.find_ground_truth("triplets") is not None
+
+    @cached_method
+    def annotations(self) -> pd.DataFrame:
+        """Return whether most annotators see an object: image_id, object and shown (``yes``, else ``no``)."""
+        file, images = self._pipeline.settings.triplets.annotations, pd.DataFrame({"image_id": self._image_ids()})
+        images = images.assign(position=1)
+        labels = {f"{annotated.OBJECT}*": annotated.YES_NO}
+        frame = annotated.read(file, labels, people=images, strict=True)
+        majority = annotated.votes(frame[frame["label"].isin(annotated.YES_NO)], ["image_id", "question"])
+        shown = np.where(majority["label"] == "yes", "yes", "no")
+        return majority[["image_id"]].assign(
+            object=majority["question"].str.removeprefix(annotated.OBJECT), shown=shown
+        )
+
+    def _image_ids(self) -> list[str]:
+        """Return the ids of all images, made or not."""
+        return list(image_ids(self.prompts())["image_id"])
+
+    @cached_method
+    def drawings(self) -> ImageSource:
+        """Return pictures of known truth, on which the error of what finds objects is measured (section 7.3).
+
+        No object goes with a gender there: what is found less often beside women or men is no other object. Table as of
+        :meth:`biaslab.hub.ground_truth.GroundTruth.depictions`.
+        """
+        pipeline = self._pipeline
+        n, vae = pipeline.settings.triplets.calibration_images, pipeline.image_model("triplets").autoencoder
+        truth = pipeline.require_ground_truth("the error of what finds objects", "triplets")
+        return truth.depictions(n, seed=pipeline.seed + 4, decoded=vae)
+
+    @cached_property
+    def dependency(self) -> Dependency:
+        """The stages for what words guide: dependency groups of objects (section 6)."""
+        return Dependency(self._pipeline, self)
+
+
+_IMAGE_COLUMNS = (
+    *("image_id", "prompt_id", "model", "dataset", "triplet_id", "seed", "prompt_gender", "text"),
+    *("status", "reason"),
+)
+
+
+def check_neutral(pipeline: Pipeline, found: asking.Neutral) -> None:
+    """Look at the captions found. Raises InputError: There is no triplet, nor are others asked for."""
+    if len(found.captions) or pipeline.settings.triplets.n_professions:
+        return
+    n, where = found.funnel["n_captions"].iloc[0], f"corpus {pipeline.part(Triplets).corpus.name!r}"
+    if not n:
+        raise InputError(f"The {where} holds no captions; set captions.corpus to one that does.")
+    step = found.funnel[found.funnel["n_captions"] == 0].iloc[0]
+    raise InputError(
+        f"None of the {n:,} captions of the {where} gives a triplet: the last were excluded at the step "
+        f"{step['step']!r} ({step['excluded_by']}). Set captions.corpus to captions that name a person or people, "
+        "triplets.filter to 'paper', or triplets.n_professions to 1 or more."
+    )

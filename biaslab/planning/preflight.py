@@ -1,0 +1,225 @@
+"""The preflight check of a run: every model and judge is used on one image before any is generated or bought.
+
+What fails is told together; at an endpoint one image is bought after that, and looked at by all judges. It happens in a
+process of its own, which gives all memory back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from biaslab.errors import ParameterError
+from biaslab.execution import kernels
+from biaslab.execution.workers import THREADS
+from biaslab.hub import huggingface
+from biaslab.planning import image_counts as asked_for
+from biaslab.planning import probes, requirements, validation
+from biaslab.planning.image_counts import Cost, ImageRequest
+from biaslab.planning.probes import Trial, TrialResult
+from biaslab.request import Request
+from biaslab.schema import formatting
+
+if TYPE_CHECKING:
+    from biaslab.pipeline import Pipeline
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What a run uses, and what became of its trial."""
+
+    requests: list[ImageRequest]
+    trials: list[Trial]
+    costs: Mapping[tuple, Cost] = field(default_factory=dict)  # What an image takes, by ``Asked.alike``.
+    left_out: Sequence[str] = ()  # What the run does without, in sentences.
+
+
+def check_table(pipeline: Pipeline, table: str) -> None:
+    """Check what a measured table takes of a pipeline, before it is measured outside of a run."""
+    if os.environ.get(kernels.PREFLIGHT_DONE):
+        return
+    requests = list(asked_for.requests_for_tables(pipeline, [table]))
+    if not (made := [probes.make_trial(request) for request in requests if request.n_remaining > 0]):
+        return
+    judged = [
+        Trial(use, Request.from_pipeline(pipeline))
+        for use in requirements.uses_of_tables(pipeline, {table})
+        if use.setting != "model"
+    ]
+    # Nothing is looked up again that has answered here.
+    if _answered.issuperset(trial.key for trial in [*made, *judged]):
+        return
+    if problems := validation.check_models(pipeline, {table}):
+        raise requirements.combine_problems(problems)
+    run_preflight(requests, [(pipeline, {table})])
+
+
+# The trials that this process has seen answer.
+_answered: set[str] = set()
+
+
+def run_preflight(
+    requests: list[ImageRequest],
+    pipelines: Iterable[tuple[Pipeline, set[str]]],
+    *,
+    fetch: bool = True,
+    buy: bool = True,
+    always: bool = False,
+    time: bool = False,
+    say: Callable[[str], object] | None = None,
+) -> Preflight:
+    """Try what pipelines use for measured tables, before the images ``requests`` for are made.
+
+    Nothing is tried where all images are there, unless ``always``, or another process of this run has done so. ``time``
+    finds out what images of all kinds take; ``fetch`` and ``buy`` say whether weights are fetched, and the first image
+    of each model at an endpoint is bought. ``say`` is told what is done. Raises ParameterError: Something does not
+    answer, or an input cannot be used: all of it in one message.
+    """
+    remaining = [request for request in requests if request.n_remaining > 0]
+    done = bool(os.environ.get(kernels.PREFLIGHT_DONE))
+    if not always and (done or not remaining):
+        return Preflight(requests, [])
+    # What a model cannot do is said before it is fetched; how strong guidance is does not matter for that.
+    for request in {request.image_model.cost_key: request for request in remaining}.values():
+        request.image_model.look_up()
+    timed = asked_for.requests_to_time(requests)
+    if not time:
+        # Each model once, and one image of it.
+        once = {
+            (request.model, request.prompt_set, request.storage_class): key
+            for key, (request, _) in reversed(timed.items())
+        }
+        timed = {key: (timed[key][0], 1) for key in once.values()}
+    parts = _parts(pipelines)
+    # One model after the other, so that each is loaded once for all that it makes.
+    of_key = {}
+    for key, (request, n) in sorted(timed.items(), key=lambda item: item[1][0].image_model.cost_key):
+        of_key[key] = replace(probes.make_trial(request, n), located=tuple(request.image_model.look_up()))
+        parts.append(of_key[key])
+    purchases = {
+        request.model: probes.make_trial(request) for request in reversed(remaining) if request.price is not None
+    }
+    todo: dict[str, Trial] = {}
+    for part in parts if not done else ():
+        # What workers of a cluster have, this machine may not.
+        compute = part.request.settings.compute
+        if compute.engine == "dask":
+            continue
+        if (fetch or part.is_local) and (time or part.key not in _answered):
+            todo.setdefault(part.key, part)
+    bought = purchases.values() if buy and not done else ()
+    bought = [trial for trial in bought if trial.key not in _answered]
+    results: dict[str, TrialResult] = {}
+    if todo or bought:
+        _check_disk(todo.values())
+        if say:
+            size, names = download_size(todo.values()), " and ".join(trial.request.model for trial in bought)
+            fetched = f", after {formatting.format_bytes(size)} of weights are fetched" if size else ""
+            purchase = f"; then one image of {names} is bought" if names else ""
+            say(f"Preflight check: {len(todo)} models are run on one image{fetched}{purchase}.")
+        results_found = _perform(list(todo.values()), bought, progress=say is not None)
+        results = dict(zip(todo, results_found, strict=True))
+        if problems := [tried.problem for tried in results_found if tried.problem]:
+            raise requirements.combine_problems(problems)
+        # What a model has done once, it does for all that is asked of it.
+        _answered.update((*todo, *(probes.make_trial(request).key for request in remaining)))
+    costs = {key: tried.cost for key, p in of_key.items() if (tried := results.get(p.key)) and tried.cost}
+    parts = [replace(part, result=results.get(part.key)) for part in (*parts, *purchases.values())]
+    return Preflight(requests, parts, costs)
+
+
+def download_size(parts: Iterable[Trial]) -> int:
+    """Return how many bytes of models are not here."""
+    return sum({at.repository.name: at.download for part in parts for at in part.located}.values())
+
+
+def free_space() -> tuple[int, Path]:
+    """Return how many bytes are free where models are fetched to, and where that is."""
+    cache = huggingface.cached("").parent
+    return shutil.disk_usage(next(path for path in (cache, *cache.parents) if path.exists())).free, cache
+
+
+def _check_disk(parts: Iterable[Trial]) -> None:
+    """Refuse to fetch what the disk does not hold."""
+    if not (size := download_size(parts)):
+        return
+    room, cache = free_space()
+    if size > room:
+        raise ParameterError(
+            f"{formatting.format_bytes(size)} of weights are to be fetched to {cache}, where "
+            f"{formatting.format_bytes(room)} are free. Free some space, or set HF_HOME to a folder on a larger disk."
+        )
+
+
+def _parts(pipelines: Iterable[tuple[Pipeline, set[str]]]) -> list[Trial]:
+    """Return the judges that pipelines take for measured tables, with their files."""
+    trials: dict[tuple, Trial] = {}
+    for pipeline, tables in pipelines:
+        for use in requirements.uses_of_tables(pipeline, tables):
+            trial = Trial(use, Request.from_pipeline(pipeline))
+            if use.setting != "model" and (use.setting, trial.key) not in trials:
+                trials[use.setting, trial.key] = replace(trial, located=tuple(requirements.look_up(use, pipeline)))
+    return list(trials.values())
+
+
+def _perform(todo: list[Trial], purchases: list[Trial], *, progress: bool) -> list[TrialResult]:
+    """Return what becomes of trials, in a process of their own; ParameterError where that was killed at one."""
+    from tqdm import tqdm
+
+    environment = kernels.environment() | {huggingface.COMMITS: json.dumps(huggingface.commits())}
+    environment[kernels.PREFLIGHT_DONE] = "1"
+    # It has the processors for itself, whatever is left to a process of the run.
+    threads = int(environment[THREADS[0]])
+    with contextlib.ExitStack() as stack:
+        modules = probes.__name__, *kernels.MODEL_MODULES
+        running = stack.enter_context(kernels.Kernels(1, environment, modules))
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        bar = tqdm(total=len(todo), unit="model", desc="Preflight check", disable=not progress, file=sys.stderr)
+        stack.enter_context(bar)
+        log, under_way = Path(folder, "log"), Path(folder, "under_way")
+        coming = pool.submit(running.call, log, probes.perform, todo, purchases, under_way, threads)
+        shown = None
+        try:
+            while not coming.done():
+                wait([coming], timeout=1)
+                if (now := (_number(under_way), _describe_progress(todo, _number(under_way), log))) != shown:
+                    bar.n, shown = now[0], now
+                    bar.set_postfix_str(now[1])
+            results = coming.result()
+        except EOFError:
+            trial = (todo or purchases)[min(_number(under_way), len(todo or purchases) - 1)]
+            problem = f"{trial.use.setting} is {trial.use.name!r}: its process was killed, likely because "
+            raise ParameterError(problem + probes.too_large(trial)) from None
+        except BaseException:
+            running.kill()
+            raise
+        bar.n = len(todo)
+        bar.set_postfix_str("")
+        return results
+
+
+def _number(under_way: Path) -> int:
+    """Return the number of the trial that is made."""
+    try:
+        return int(under_way.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 0
+
+
+def _describe_progress(todo: list[Trial], number: int, log: Path) -> str:
+    """Return which trial is made, and the end of what is said meanwhile, such as how much was fetched."""
+    name, lines = todo[number].use.name if number < len(todo) else "", []
+    with contextlib.suppress(OSError):
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f"{name} {last:.60}".strip()

@@ -1,0 +1,213 @@
+"""Each model and judge of a run tried on one picture, before the first image is made or bought."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from biaslab.captions.embeddings import Encoder
+from biaslab.errors import BiaslabError
+from biaslab.execution import processor
+from biaslab.generation.models import Ready
+from biaslab.hub.image_sources import UnreadableImage
+from biaslab.hub.repositories import Located
+from biaslab.pipeline import Pipeline
+from biaslab.planning import requirements
+from biaslab.planning.image_counts import Cost, ImageRequest, measure_cost
+from biaslab.planning.requirements import ModelUse
+from biaslab.request import Request
+
+# Asks a judge about an image.
+Probe = Callable[[np.ndarray], object]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A model that a run uses, to be tried once, as another process can have it."""
+
+    use: ModelUse
+    request: Request
+    image_request: ImageRequest | None = None  # Of what makes images: which.
+    n_remaining: int = 0  # How many of these, and of others that take alike, are left to be made.
+    located: tuple[Located, ...] = ()  # Its files.
+    result: TrialResult | None = None  # None where its weights are not here, and not to be fetched.
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The pipeline that it is of."""
+        return self.image_request.pipeline if self.image_request else self.request.opened
+
+    @property
+    def description(self) -> str:
+        """By which settings it makes images, of what makes some."""
+        return self.image_request.image_model.describe_settings() if self.image_request else ""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether nothing is to be fetched."""
+        return not any(located.missing for located in self.located)
+
+    @property
+    def key(self) -> str:
+        """The same for all trials of one model that is given the same."""
+        use, settings = self.use, self.request.settings
+        if self.image_request:
+            model = self.image_request.image_model.cost_key, self.image_request.storage_class
+            return repr((*model, settings.paired.image_size, settings.endpoint, self.request.seed))
+        # A judge is probed once for all settings that name it, and a service once for all settings at all.
+        judge = use.judge(self.pipeline)
+        if judge is not None and judge.is_charged:
+            return repr((use.name, settings.vision, settings.endpoint))
+        judging = settings.judging.changed(gender="", extra_judges=())
+        finder = settings.triplets.thresholds, settings.triplets.object_vocabulary_file
+        who = (type(judge).__name__, judge.argument) if judge else (use.setting, use.name)
+        return repr((*who, use.network, judging, settings.compute.device, finder))
+
+
+def make_trial(request: ImageRequest, n_remaining: int = 0) -> Trial:
+    """Return the trial of a model by images that are asked of it."""
+    use = ModelUse("model", request.pipeline.model)
+    return Trial(use, Request.from_pipeline(request.pipeline), request, n_remaining or request.n_remaining)
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """What became of a trial."""
+
+    problem: str = ""  # What is wrong, and what to do; empty where it has answered.
+    cost: Cost | None = None  # What an image takes, of what makes images.
+    memory: int = 0  # Bytes that it took of this machine's memory, or of the GPU's, as long as it was there.
+    device: str = ""  # Where it ran.
+
+
+def test_image(side: int = 256) -> np.ndarray:
+    """Return what judges are tried on: ``uint8 (side, side, 3)``, an oval of a skin's colour before a gradient."""
+    rows, columns = np.mgrid[:side, :side] / side
+    image = np.stack([90 + 60 * rows, 130 + 50 * columns, 170 - 40 * rows], axis=-1)
+    image[((rows - 0.42) / 0.24) ** 2 + ((columns - 0.5) / 0.18) ** 2 <= 1] = (205, 160, 130)
+    return image.astype(np.uint8)
+
+
+def perform(trials: Sequence[Trial], purchases: Sequence[Trial], under_way: Path, threads: int) -> list[TrialResult]:
+    """Return what becomes of trials, in order; where all have answered, buy images, and let the judges look at them.
+
+    ``purchases`` are models at endpoints, of each of which the first image is bought. Only where there are some, judges
+    are held after their trial. ``under_way`` is a file for the number of the trial that is made, for whoever finds this
+    process killed. ``threads`` are torch's.
+    """
+    # Judges at endpoints do without.
+    with contextlib.suppress(ImportError):
+        import torch
+
+        torch.set_num_threads(threads)
+    results, looks, held = [], {}, None
+    for number, trial in enumerate(trials):
+        under_way.write_text(str(number), encoding="ascii")
+        tried, look, held = _try(trial, held)
+        results.append(tried)
+        if look and purchases:
+            looks[number] = look
+        gc.collect()
+    if any(tried.problem for tried in results):
+        return results
+    for purchase in purchases:
+        request = purchase.image_request
+        options = {"seed": request.pipeline.seed, "cache": request.pipeline.cache, "progress": False}
+        made = request.image_model.generate(request.prompts.iloc[:1].assign(n_images=1), **options)
+        (image,) = made.read(list(made.table["image_id"]))
+        for number, look in looks.items() if not isinstance(image, UnreadableImage) else ():
+            if problem := _problem(trials[number], lambda look=look, image=image: look(image)):
+                results[number] = replace(results[number], problem=problem)
+    return results
+
+
+def _try(trial: Trial, held: Ready | None) -> tuple[TrialResult, Probe | None, Ready | None]:
+    """Return what becomes of a trial, and what is kept of it: what asks a judge about another image, or a model."""
+    made: dict = {}
+
+    def work() -> None:
+        if trial.image_request:
+            made["ready"] = trial.image_request.image_model.ready(held)
+            made["cost"] = measure_cost(trial.image_request, trial.n_remaining, made["ready"])
+        elif look := _load_probe(trial):
+            look(test_image())
+            made["look"] = look
+
+    where = _where(trial)
+    before = _memory_in_use(where)
+    problem = _problem(trial, work)
+    tried = TrialResult(problem, made.get("cost"), max(_memory_in_use(where, peak=True) - before, 0), where)
+    return tried, made.get("look"), made.get("ready")
+
+
+def _problem(trial: Trial, work: Callable[[], object]) -> str:
+    """Return what goes wrong with work on a trial; empty where nothing does."""
+    what = f"{trial.use.setting} is {trial.use.name!r}"
+    try:
+        work()
+    except BiaslabError as error:
+        return requirements.problem(trial.use, error)
+    # A judge of another package may raise anything.
+    except Exception as error:
+        kind, message = type(error).__name__, " ".join(str(error).split())
+        # torch has an error of its own.
+        is_memory = isinstance(error, MemoryError) or kind == "OutOfMemoryError"
+        return f"{what}: {too_large(trial)}" if is_memory else f"{what}, which fails: {kind}: {message:.400}"
+    return ""
+
+
+def too_large(trial: Trial) -> str:
+    """Return what to say of a model that does not fit in memory: what it needs, what there is, and what would fit."""
+    try:
+        size = sum(located.size for located in requirements.look_up(trial.use, trial.pipeline))
+    except BiaslabError:
+        size = 0
+    where = _where(trial)
+    free, whole = processor.memory(where)
+    memory_name = "the GPU's memory" if where != "cpu" else "memory"
+    needs = f" Its weights alone are {size / 1e9:.1f} GB." if size else ""
+    fits = ["close what else uses it", "choose a smaller model"]
+    if where != "cpu" and size < processor.memory("cpu")[0]:
+        fits.append("set compute.device to cpu, where it fits and is slow")
+    if trial.use.setting == "model" and size / 2 < free:
+        fits.insert(0, "set generation.dtype to bfloat16, which takes half of float32")
+    return (
+        f"it does not fit in {memory_name}, of which {free / 1e9:.1f} of {whole / 1e9:.1f} GB are free.{needs} "
+        "To make it fit, "
+        f"{', or '.join(fits)}."
+    )
+
+
+def _where(trial: Trial) -> str:
+    device = trial.request.settings.compute.device
+    return processor.accelerator() if device == "auto" else device
+
+
+def _memory_in_use(where: str, *, peak: bool = False) -> int:
+    """Return how many bytes of memory this process has taken on a device: now, or on a GPU at most since then."""
+    if where.startswith("cuda"):
+        import torch
+
+        if peak:
+            return torch.cuda.max_memory_allocated(where)
+        torch.cuda.reset_peak_memory_stats(where)
+        return torch.cuda.memory_allocated(where)
+    return psutil.Process().memory_info().rss
+
+
+def _load_probe(trial: Trial) -> Probe | None:
+    """Return the judge of a trial as a function of an image; None where it uses no images."""
+    use, pipeline = trial.use, trial.pipeline
+    judge = use.judge(pipeline)
+    if judge is not None:
+        return judge.fresh().probe if judge.needs_images else None
+    if use.setting == requirements.ENCODER:
+        options = {"device": pipeline.device, "dtype": pipeline.settings.captions.encoder_dtype}
+        Encoder(use.name, **options).encode(["a photo of a nurse"])
+    return None

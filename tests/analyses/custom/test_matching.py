@@ -1,0 +1,213 @@
+"""Names in a user's files are matched with those of a run, and what does not match is named before the run."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from biaslab import cli
+from biaslab.analyses import custom
+from biaslab.analyses.custom import matching
+from biaslab.analyses.custom import prompts as asking
+from biaslab.analyses.custom.stages import Custom
+from biaslab.errors import InputError
+from biaslab.pipeline import Pipeline
+from biaslab.planning import validation
+from biaslab.runs import dry_run
+from biaslab.schema import tables
+from biaslab.settings import Settings
+
+LABOUR = "group,percent_female\nnurse ,87\npilots,6\nCHEF,30\nflight   attendant,75\n"
+
+
+def images(folder, *names):
+    """Write images of which no two are alike."""
+    for k, name in enumerate(names):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((4, 4, 3), 20 + 3 * k, np.uint8)).save(folder / name)
+    return folder
+
+
+def written(folder, text, name="labour.csv"):
+    (folder / name).write_text(text, encoding="utf-8")
+    return str(folder / name)
+
+
+def pipeline(folder, judging=None, **settings):
+    whole = Settings.from_mapping({"custom": settings, "judging": judging or {}, "captions": {"approaches": []}})
+    return Pipeline(f"images:{folder}", whole, progress=False)
+
+
+@pytest.fixture
+def four(tmp_path):
+    """Return a folder of images in four groups."""
+    return images(tmp_path / "four", "Nurse/0.png", "Flight attendant/0.png", "chef/0.png", "pilot/0.png")
+
+
+# -- groups and a benchmark ----------------------------------------------------------------------------------
+
+
+def test_matched_names_in_other_case_and_blanks_have_their_shares(tmp_path):
+    shares = asking.benchmark(written(tmp_path, LABOUR))
+    rows = asking.matched(["Nurse", " Flight attendant", "chef", "pilot"], shares)
+    assert rows["group"].tolist() == ["Nurse", " Flight attendant", "chef", "pilot"]
+    np.testing.assert_array_equal(rows["percent_female"], [87, 75, 30, np.nan])
+    assert asking.unused(["Nurse", "flight attendant", "chef"], shares) == ["pilots"]
+
+
+def test_listed_many_names_gives_five_their_near_matches_and_a_number():
+    assert asking.listed(["pilot"], ["chef", "pilots"]) == "'pilot' (near match: 'pilots')"
+    assert asking.listed([*"abcdefg"], ["xyz"]) == "'a', 'b', 'c', 'd', 'e' and 2 more"
+
+
+def test_benchmark_missing_group_is_refused_before_work_with_its_near_match(four, tmp_path):
+    file = written(tmp_path, LABOUR)
+    with pytest.raises(InputError, match=r"no share for 1 of 4 groups of four: 'pilot' \(near match: 'pilots'\)"):
+        validation.check(pipeline(four, benchmark_file=file))
+    validation.check(pipeline(four, benchmark_file=file, partial_benchmark=True))
+
+
+def test_benchmark_missing_group_allowed_has_a_row_without_a_share(four, tmp_path):
+    rows = custom.benchmark(pipeline(four, benchmark_file=written(tmp_path, LABOUR), partial_benchmark=True))
+    shares = rows.set_index("group")["percent_female"]
+    np.testing.assert_array_equal(shares[["Flight attendant", "Nurse", "chef", "pilot"]], [75, 87, 30, np.nan])
+
+
+def test_benchmark_without_any_group_is_refused_even_where_some_may_be_missing(four, tmp_path):
+    file = written(tmp_path, "group,percent_female\ndentist,40\n")
+    with pytest.raises(InputError, match="none of the groups"):
+        pipeline(four, benchmark_file=file, partial_benchmark=True).part(Custom).benchmark()
+
+
+def test_benchmark_table_without_samples_is_read_as_it_was_written(four, tmp_path):
+    rows = custom.benchmark(pipeline(four, benchmark_file=written(tmp_path, LABOUR), partial_benchmark=True))
+    path = tables.write(rows, tmp_path / "custom_benchmark.csv")
+    pd.testing.assert_frame_equal(tables.read(path, "custom_benchmark"), rows, check_dtype=False)
+
+
+def test_distance_group_without_a_share_is_left_out_of_the_mean():
+    rows = [("chef", "female")] * 3 + [("chef", "male")] + [("pilot", "male")] * 5
+    people = pd.DataFrame(rows, columns=["group", "gender"])
+    people = people.assign(model="A", prompt=people["group"], status="judged", position=1, image_id=range(9))
+    shares = {"group": ["chef", "pilot"], "percent_female": [25.0, np.nan], "n": np.nan, "name": "the benchmark"}
+    table = custom.distance(people, pd.DataFrame(shares)).set_index("group")
+    assert table.index.tolist() == ["all", "chef", "pilot"]
+    assert table.loc["pilot", "reason"] == "the benchmark has no share of this group"
+    # 3 of 4 chefs: 75 - 25.
+    assert table.loc["all", ["difference", "n", "n_groups"]].tolist() == [50, 4, 1]
+
+
+def test_groups_of_a_file_and_of_people_who_share_an_image_are_all_compared(tmp_path):
+    folder = images(tmp_path / "both", "a.png", "b.png", "c.png")
+    rows = "file,prompt,group,position\na.png,a chef,cook,\nb.png,two people,nurse,left\nb.png,two people,pilot,right\n"
+    written(folder, rows + "c.png,a dog,dog,\n")
+    prompts = written(tmp_path, "prompt,group\nA chef,kitchen\nTwo people,pair\n", "mine.csv")
+    # Of two people in an image the folder says who is who, and the file who is alone.
+    assert pipeline(folder, prompts_file=prompts).part(Custom).groups() == ["kitchen", "nurse", "pilot"]
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_images_whose_prompts_differ_in_spelling_alone_are_all_kept(tmp_path, own):
+    folder = images(tmp_path / "both", "a.png", "b.png")
+    written(folder, "file,prompt,group\na.png,a chef,cook\nb.png,a chef.,cook\n")
+    file = written(tmp_path, "prompt,group\nA Chef,cook\n", "mine.csv")
+    table = pipeline(folder, prompts_file=file if own else "").part(Custom).images().table
+    assert table["image_id"].tolist() == ["a.png", "b.png"]
+    assert set(table["text"]) == {"A Chef" if own else "a chef"} and set(table["group"]) == {"cook"}
+
+
+# -- what is said before the run ----------------------------------------------------------------------------
+
+
+def test_unmatched_groups_are_named_in_both_directions(four, tmp_path):
+    said = matching.unmatched([pipeline(four, benchmark_file=written(tmp_path, LABOUR), partial_benchmark=True)])
+    assert said == [
+        "labour.csv has no share for 1 of 4 groups: 'pilot' (near match: 'pilots'). The comparison with it covers 3 of "
+        "4 groups.",
+        "1 of 4 groups in labour.csv match no group of this run: 'pilots' (near match: 'pilot').",
+    ]
+    whole = written(tmp_path, "group,percent_female\nnurse,87\npilot,6\nchef,30\nflight attendant,75\n")
+    assert matching.unmatched([pipeline(four, benchmark_file=whole)]) == []
+
+
+def test_unmatched_groups_of_several_models_count_together(four, tmp_path):
+    file = written(tmp_path, "group,percent_female\nnurse,87\npilot,6\nchef,30\nflight attendant,75\nclerk,60\n")
+    other = images(tmp_path / "other", "clerk/0.png")
+    each = [pipeline(folder, benchmark_file=file) for folder in (four, other)]
+    assert matching.unmatched(each) == [] and len(matching.unmatched(each[:1])) == 1
+
+
+def test_unmatched_prompts_of_a_file_and_a_folder_are_named(four, tmp_path):
+    file = written(tmp_path, "prompt\nnurse\nChef.\npilots\n", "mine.csv")
+    assert matching.unmatched([pipeline(four, prompts_file=file)]) == [
+        "four has no image for 1 of 3 prompts in mine.csv: 'pilots' (near match: 'pilot').",
+        "2 of 4 images in four have prompts that are not in mine.csv, and are left out: 'Flight attendant', 'pilot' "
+        "(near match: 'pilots').",
+    ]
+
+
+def test_unmatched_images_that_a_folders_table_lacks_are_named(tmp_path):
+    folder = images(tmp_path / "some", "a.png", "b.png")
+    written(folder, "file,group\na.png,chef\n")
+    said = "The table of some does not name 1 image, which is left out: 'b.png'."
+    assert matching.unmatched([pipeline(folder)]) == [said]
+
+
+def test_unmatched_people_in_annotations_are_named(four, tmp_path):
+    file = written(tmp_path, "image_id,gender\nNurse/0.png,female\nNurse/9.png,male\n", "rated.csv")
+    judged = pipeline(four, judging={"gender": f"annotations:{file}"})
+    (said,) = matching.unmatched([judged])
+    assert said == "rated.csv annotates 1 person who is not in this run, in the images 'Nurse/9.png'."
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (["a,chef/0.png", "a,chef/9.png"], "1 of 2 annotated images in r.csv are not in this run: 'chef/9.png'."),
+        (["a,chef/0.png", "aa,chef/0.png"], "r.csv annotates images of models that are not in this run: 'aa'"),
+        ([",chef/0.png"], None),
+        (["b,chef/0.png"], InputError),
+        (["a,x.png"], InputError),
+    ],
+)
+def test_check_ratings_other_images_and_models_are_named_or_refused(tmp_path, rows, said):
+    folder = images(tmp_path / "a", "chef/0.png")
+    text = "\n".join(["model,image,annotator,label", *(f"{row},r,female" for row in rows)])
+    one = pipeline(folder, judging={"annotations": written(tmp_path, text, "r.csv")})
+    asked = [SimpleNamespace(pipeline=one, at_most=False, prompts=None)]
+    if said is InputError:
+        with pytest.raises(InputError, match=r"r\.csv (annotates|rates)"):
+            dry_run.check_ratings(asked)
+    else:
+        found = dry_run.check_ratings(asked)
+        assert len(found) == (said is not None) and all(one.startswith(said) for one in found)
+
+
+def test_a_run_names_what_does_not_match_in_the_dry_run_and_in_its_record(four, root, tmp_path, capsys, inline):
+    pytest.importorskip("torch", reason="models need the extra 'models'")
+    rated = ["image_id,gender", "Nurse/0.png,female", "Flight attendant/0.png,female", "chef/0.png,male"]
+    rated = written(tmp_path, "\n".join([*rated, "pilot/0.png,male"]), "rated.csv")
+    command = ["audit", f"images:{four}", "--benchmark", written(tmp_path, LABOUR), "--name", "mine", "--no-progress"]
+    command += ["--notebooks-dir", str(root / "notebooks"), "--outputs", str(tmp_path / "outputs")]
+    sets = [
+        f"judging.gender=annotations:{rated}",
+        "judging.faces=",
+        "judging.skin_tone=none",
+        "notebooks=[custom/shares]",
+    ]
+    command += [text for one in sets for text in ("--set", one)]
+    assert cli.main([*command, "--dry-run"]) == 2
+    assert "'pilot' (near match: 'pilots')" in capsys.readouterr().err
+    command += ["--set", "custom.partial_benchmark=true"]
+    said = "The comparison with it covers 3 of 4 groups."
+    assert cli.main([*command, "--dry-run"]) == 0
+    assert said in capsys.readouterr().out
+    assert cli.main(command) == 0, capsys.readouterr().err
+    assert said in capsys.readouterr().out
+    assert any(said in text for text in json.loads((tmp_path / "outputs/mine/run.json").read_text())["left_out"])
+    assert said in (tmp_path / "outputs/mine/index.html").read_text()
+    distance = pd.read_csv(tmp_path / "outputs/mine/tables/custom_distance.csv").set_index("group")
+    assert distance.loc["all", "n_groups"] == 3 and distance.loc["pilot", "reason"].startswith("the benchmark has no")

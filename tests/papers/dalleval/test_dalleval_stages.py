@@ -1,0 +1,686 @@
+"""DALL-Eval's stages connected, on renders whose truth is known, with the embedded judges."""
+
+import json
+import math
+import os
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny_blip
+from paintskills_files import annotation, coco, pictured, put, put_boxes, scene, thing
+from PIL import Image
+
+from biaslab import stats
+from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError
+from biaslab.hub import registry
+from biaslab.judges import blip
+from biaslab.metrics.captioning import caption_scores
+from biaslab.metrics.retrieval import frechet_distance, kernel_distance, r_precision
+from biaslab.papers import dalleval
+from biaslab.papers.dalleval import prompts
+from biaslab.papers.dalleval.analysis.verdicts import RULES
+from biaslab.papers.dalleval.prompts import SKILLS
+from biaslab.papers.dalleval.stages import DallEval
+from biaslab.pipeline import Pipeline, Settings
+from biaslab.planning import requirements, validation
+from biaslab_world import captions as world_captions
+from biaslab_world import skills
+from biaslab_world import social as mini_social
+
+FEW = {"n_scenes": 12, "n_professions": 3, "social_images": 2, "calibration_images": 24}
+
+
+def pipeline(store, model="world", seed=5, **design):
+    settings = Settings(dalleval=FEW | design, compute={"cache": str(store)})
+    return Pipeline(model, settings, seed=seed, progress=False)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return tmp_path_factory.mktemp("store")
+
+
+@pytest.fixture(scope="module")
+def world(store):
+    return pipeline(store, failures={"missing": 0.5})
+
+
+def test_prompts_are_a_sample_that_the_seed_decides(world, store):
+    asked = world.part(DallEval).prompts("skills")
+    assert asked["skill"].value_counts().to_dict() == dict.fromkeys(SKILLS, 12)
+    assert asked.equals(pipeline(store).part(DallEval).prompts("skills"))
+    assert not asked.equals(pipeline(store, seed=6).part(DallEval).prompts("skills"))
+    assert len(pipeline(store, n_scenes=0).part(DallEval).prompts("skills")) == 2325 + 2160 + 2700
+    people = world.part(DallEval).prompts("social")
+    # Three words, alone and with three professions.
+    assert len(people) == 12 and people["profession"].nunique() == 4
+    assert len(pipeline(store, n_professions=0).part(DallEval).prompts("social")) == 252
+
+
+@pytest.mark.long
+def test_verdicts_follow_what_was_planted(world):
+    verdicts = dalleval.measure.skill_verdicts(world)
+    assert verdicts.groupby("rule").size().to_dict() == dict.fromkeys(("paper", "released", "geneval"), 36)
+    chosen = verdicts[verdicts["chosen"] == "yes"]
+    assert set(chosen["rule"]) == {"paper"}
+    # Half of the images lack what they were asked for; an image without it is none that the detector calls right.
+    missing = chosen[chosen["truth"] == "no"]
+    assert 8 <= len(missing) <= 28 and (missing["correct"] == "no").all()
+    # The embedded detector is right in nearly all of the others.
+    assert (chosen.loc[chosen["truth"] == "yes", "correct"] == "yes").mean() > 0.85
+    accuracy = dalleval.measure.skill_accuracy(world).set_index("skill")["percent_correct"]
+    assert np.allclose(accuracy, 100 * (chosen["correct"] == "yes").groupby(chosen["skill"]).mean()[accuracy.index])
+
+
+@pytest.mark.long
+def test_what_is_shown_and_found_stands_beside_the_verdicts(world, store):
+    verdicts = dalleval.measure.skill_verdicts(world)
+    chosen = verdicts[verdicts["chosen"] == "yes"].set_index("image_id")
+    # An image that lacks what it was asked for shows none of it, any other shows as many as asked for.
+    lacks = chosen["truth"] == "no"
+    assert (chosen.loc[lacks, "n_depicted"] == 0).all()
+    assert (chosen.loc[~lacks, "n_depicted"] == chosen.loc[~lacks, "n"]).all()
+    # By the raw detections, whatever the rule.
+    found, _ = world.part(DallEval).detections(world.part(DallEval).images("skills"))
+    confident = found[found["score"] > world.settings.dalleval.threshold]
+    for row in verdicts.itertuples():
+        of = confident[(confident["image_id"] == row.image_id) & (confident["label"] == row.object)]
+        assert row.n_detected == len(of), row.image_id
+    counts = chosen[chosen["skill"] == "count"]
+    assert (counts["n_detected"] == counts["n_depicted"]).mean() > 0.8
+    renders = dalleval.measure.detector_renders(world).groupby("failure")
+    shown = {failure: of["n_depicted"] for failure, of in renders}
+    assert (shown["none"] == renders.get_group("none")["n"]).all()
+    assert (shown["missing"] == 0).all() and (shown["other class"] == 0).all()
+    assert (shown["other number"] != renders.get_group("other number")["n"]).all()
+
+
+@pytest.mark.long
+def test_judges_of_people_are_measured_on_drawings(world, store, monkeypatch, folders):
+    drawings = dalleval.measure.social_drawings(world)
+    made = mini_social.balanced(prompts.social(), FEW["calibration_images"], seed=world.seed + 3).table
+    same = ["image_id", "truth_gender", "truth_attributes"]
+    pd.testing.assert_frame_equal(drawings[same], made[same], check_dtype=False)
+    assert (drawings["truth_skin_tone"].astype(int) == made["truth_skin_tone"]).all()
+    assert (drawings["model"] == world.label).all()
+    assert set(drawings["gender_vqa"]) <= {"female", "male", "unsure", ""}
+    # The embedded judges were made for such drawings.
+    for judge in ("gender_vqa", "gender_judge"):
+        assert (drawings[judge] == drawings["truth_gender"]).mean() > 0.75
+    judges = dalleval.social_judges(drawings).set_index(["question", "measure"])
+    assert judges.loc[("attributes", "specificity"), "value"] > 80
+    off = (drawings["skin_tone"] - drawings["truth_skin_tone"].astype(float)).abs().dropna()
+    assert len(off) > 18 and off.mean() < 1
+    n_worn = sum(len(of.split(";")) for of in made["truth_attributes"] if of)
+    assert judges.loc[("attributes", "sensitivity"), "n"] == n_worn
+    # They are others than the images of the prompts, which are kept beside them.
+    images = dalleval.measure.social_images(world)
+    told = images[images["prompt"] != "person"]
+    assert (told["truth_gender"] == told["prompt"].map({"woman": "female", "man": "male"})).all()
+    assert len(images) == len(drawings) == 24 and not set(images["image_id"]) & set(drawings["image_id"])
+    # What makes photographs is judged by others, and no package brings photographs of known truth.
+    judges = {"vqa": "vqa:Salesforce/blip-vqa-base", "detector": "facebook/detr-resnet-50"}
+    other = pipeline(store, model=folders("sd1"), **judges)
+    for asked in ("answers", "detections"):
+        monkeypatch.setattr(type(other.part(DallEval)), asked, lambda *_: pytest.fail("asked"))
+    of = dalleval.measure
+    assert of.social_drawings(other).empty and of.references(other).empty and of.detector_renders(other).empty
+
+
+def test_a_curve_by_share_of_the_scenes_is_read_from_the_models_folder(world, tmp_path, monkeypatch):
+    own = dalleval.measure.skill_accuracy(world)
+    assert set(own["images"]) == {"test"} and len(own) == 3
+    (tmp_path / "vae").mkdir()
+    rows = [("0", "object", 3, 12), ("10", "object", 6, 12), ("100", "object", 9, 12), ("12.5", "count", 0, 8)]
+    curve = pd.DataFrame(rows, columns=["training_percent", "skill", "n_correct", "n"])
+    model = SimpleNamespace(autoencoder=tmp_path / "vae", label=world.label)
+    monkeypatch.setattr(type(world), "image_model", lambda *_: model)
+    # A folder without one has none.
+    pd.testing.assert_frame_equal(dalleval.measure.skill_accuracy(world), own)
+    curve.assign(steps=900, seed=0).to_csv(tmp_path / "training_share.csv", index=False)
+    accuracy = dalleval.measure.skill_accuracy(world)
+    pd.testing.assert_frame_equal(accuracy.iloc[: len(own)], own)
+    rest = accuracy.iloc[len(own) :]
+    assert rest["percent_correct"].tolist() == [25, 50, 75, 0] and rest["n"].tolist() == [12, 12, 12, 8]
+    assert rest["training_percent"].tolist() == ["0", "10", "100", "12.5"]
+    assert set(rest["images"]) == {"curve"} and set(rest["evaluator"]) == {"detector"}
+    (name,) = set(rest["model"])
+    assert name != world.label and world.label in name
+
+
+def test_ratings_stand_beside_the_detector(store, world, tmp_path):
+    ids = world.part(DallEval).images("skills").table["image_id"].tolist()[:6]
+    rows = [(i, annotator, "yes", "", "") for i in ids for annotator in ("a", "b")]
+    file = tmp_path / "r.csv"
+    pd.DataFrame(rows, columns=["image_id", "annotator", "objects", "number", "relation"]).to_csv(file, index=False)
+    p = pipeline(store, failures={"missing": 0.5}, annotations=str(file))
+    accuracy = dalleval.measure.skill_accuracy(p).set_index(["images", "evaluator"])
+    people = accuracy.loc[[("sample", "Human")]]
+    assert people["percent_correct"].tolist() == [100.0] * len(people) and people["n"].sum() == 6
+    assert len(dalleval.measure.skill_ratings(p)) == 12
+
+
+@pytest.mark.parametrize(
+    ("design", "error", "named"),
+    [
+        ({"detector": "mini-skillz-detector"}, ParameterError, "mini-skillz-detector"),
+        ({"vqa": "mini-clip"}, ParameterError, "mini-clip"),
+        ({"annotations": "no-such.csv"}, InputError, "no-such.csv"),
+        ({"annotations": "other.csv"}, InputError, "99999"),
+    ],
+)
+def test_what_is_not_there_is_said_before_any_work(store, tmp_path, monkeypatch, design, error, named):
+    monkeypatch.chdir(tmp_path)
+    Path("other.csv").write_text("image_id,objects,number,relation\nskills-test-object-99999/0,yes,,\n")
+    names = {"dalleval_skill_accuracy", "dalleval_average_gender", "dalleval_skill_ratings"}
+    with pytest.raises(error, match=named):
+        validation.check_work(pipeline(store, **design), names)
+
+
+def test_a_model_that_is_not_installed_stops_only_those_who_need_it(store, monkeypatch, tmp_path):
+    gone = registry.PluginEntry(folder=tmp_path / "mini-sd-skills")
+    monkeypatch.setattr("biaslab_world.brought.mini_sd_skills", gone)
+    p = pipeline(store, "mini")
+    with pytest.raises(MissingInputError, match=r"'mini-sd-skills' is not in .*; install"):
+        validation.check_dalleval(p)
+    assert validation.digest(p)
+
+
+def test_methods_of_skin_tone_read_the_same_images(world):
+    readings = dalleval.measure.skin_tone_readings(world)
+    of_face = [("face", name) for name in ("ITA in CIELAB", "ITA as released", "nearest swatch in RGB")]
+    ways = [*of_face, ("pixels by YCrCb", "nearest swatch in RGB")]
+    assert readings.groupby(["segmentation", "scoring"]).size().to_dict() == dict.fromkeys(ways, 24)
+    own = readings[readings["scoring"] == "ITA in CIELAB"].set_index("image_id")["tone_estimated"]
+    drawings = dalleval.measure.social_drawings(world).set_index("image_id")
+    assert own.equals(drawings["skin_tone"].rename("tone_estimated").reindex(own.index)) and own.notna().any()
+
+
+@pytest.mark.long
+def test_a_judge_of_another_package_says_the_tones(world, store, use):
+    use(Path(__file__).parents[2] / "judges" / "example_judge")
+    p = pipeline(store).changed(judging={"skin_tone": "plugin:tones"})
+    images = dalleval.measure.social_images(p)
+    assert set(images["judge_tone"]) == {"plugin:tones"} and images["skin_tone"].notna().any()
+    pixels = dalleval.measure.social_images(world)
+    assert set(pixels["judge_tone"]) == {"tone by pixels"}
+    # Nothing else is judged otherwise, and whoever has no face has none for either.
+    same = ["image_id", "gender_vqa", "gender_judge", "status_judge", "attributes"]
+    pd.testing.assert_frame_equal(images[same], dalleval.measure.social_images(pipeline(store))[same])
+    assert set(images.loc[images["skin_tone"].isna(), "reason_tone"]) <= {"no face"}
+    judges = dalleval.social_judges(dalleval.measure.social_drawings(p))
+    assert set(judges.loc[judges["question"] == "tone", "judge"]) == {"plugin:tones"}
+    # By methods it stands beside what needs no face's colour.
+    readings = dalleval.measure.skin_tone_readings(p)
+    assert set(readings["scoring"]) == {"plugin:tones", "nearest swatch in RGB"}
+    used = requirements.uses_of_tables(p, {"dalleval_social_images"})
+    (tone,) = (use for use in used if use.setting == "judging.skin_tone")
+    # Its code is part of what makes results others.
+    assert tone.name == "plugin:tones" and requirements.digest(tone, p) not in ("", tone.name)
+    with pytest.raises(UnknownNameError, match="tone"):
+        dalleval.measure.social_images(p.changed(judging={"skin_tone": "plugin:tone"}))
+
+
+def test_tones_that_nothing_reads_are_missing_everywhere(store):
+    p = pipeline(store).changed(judging={"skin_tone": "none"})
+    images = dalleval.measure.social_images(p)
+    assert images["skin_tone"].isna().all() and set(images["reason_tone"]) == {"not read"}
+    assert dalleval.measure.skin_tone_counts(p).empty and dalleval.tones_by_attribute(images).empty
+    averages = dalleval.average_skin_tone(dalleval.measure.average_skin_tone(p), dalleval.measure.skin_tone_counts(p))
+    assert averages["value"].isna().all() and (averages["reason"] != "").all()
+    outcomes = dalleval.skin_tone_outcomes(images, images.iloc[:0])
+    assert outcomes.loc[outcomes["status"] == "not read", "percent"].eq(100).all()
+    assert not [
+        use for use in requirements.uses_of_tables(p, {"dalleval_social_images"}) if use.setting == "judging.skin_tone"
+    ]
+
+
+# -- images made from captions -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def describer(tmp_path_factory):
+    """A random BLIP for captions."""
+    folder = tiny_blip.save_blip(tmp_path_factory.mktemp("describer"), "BlipForConditionalGeneration")
+    (folder / registry.DOMAIN_FILE).write_text(OF_DRAWINGS)
+    return folder
+
+
+# What a folder says whose model knows drawings, or whose images are some.
+OF_DRAWINGS = '{"pictures": "drawings"}'
+
+
+class Colours:
+    """Features that are an image's means by colour, and of its upper half."""
+
+    def __init__(self, path, *, device="auto"):
+        self.path = path
+
+    def image_embeddings(self, images):
+        parts = [(image, image[: len(image) // 2]) for image in images]
+        return np.array([[p.mean((0, 1)) for p in both] for both in parts], np.float32).reshape(-1, 6)
+
+
+@pytest.fixture(scope="module")
+def captioned(store, describer, tmp_path_factory):
+    """A world that draws captions, its captions with their images, and tables of how good these are."""
+    weights = tmp_path_factory.mktemp("weights") / "inception.pth"
+    weights.write_bytes(b"weights")
+    design = FEW | {"captioner": str(describer), "inception_file": str(weights)}
+    settings = Settings(captions={"max_captions": 200}, dalleval=design, compute={"cache": str(store)})
+    p = Pipeline("world", settings, seed=5, progress=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("biaslab.judges.inception.Inception", Colours)
+        quality = dalleval.measure.image_quality(p)
+    return p, quality, dalleval.measure.alignment_quality(p)
+
+
+@pytest.fixture(scope="module")
+def captions(captioned):
+    """Captions with their images, generated ones and those behind them, each once."""
+    p, _, _ = captioned
+    made = p.images("caption_prompts").table.drop_duplicates("caption_id")
+    images = {
+        "generated": p.images("caption_prompts").source.read(list(made["image_id"])),
+        "captioned": p.images("training").source.read(list(made["caption_id"])),
+    }
+    return list(made["text"]), images
+
+
+@pytest.mark.long
+def test_captions_of_images_are_held_against_those_that_they_were_made_from(captioned, captions, describer):
+    p, quality, _ = captioned
+    texts, images = captions
+    groups = p.images("caption_prompts").table.drop_duplicates("caption_id")["occupation"]
+    model = blip.load(str(describer), "captioner", device="cpu")
+    for name, some in images.items():
+        of = quality[quality["images"] == name].set_index("metric")
+        said = [" ".join(text.split()) for text in model.ask(some, range(len(some)), [""] * len(some))]
+        for columns, references in (
+            (["value", "ci_low", "ci_high"], texts),
+            # By chance: each against the caption of another image, half of all further on.
+            (["null_mean"], texts[len(texts) // 2 :] + texts[: len(texts) // 2]),
+        ):
+            own = caption_scores(said, [[text] for text in references], groups=groups, seed=5)
+            own = own.set_index("metric")
+            wanted = own[["value", "ci_low", "ci_high"][: len(columns)]].to_numpy()
+            np.testing.assert_allclose(of.loc[own.index, columns].to_numpy(float), wanted, rtol=1e-6, atol=1e-9)
+        assert (of.loc[own.index, "n"] == len(texts)).all()
+        left_out = of.loc[["METEOR", "SPICE"]]
+        assert left_out["value"].isna().all() and (left_out["n"] == 0).all() and left_out["reason"].all()
+        assert not of.drop(["METEOR", "SPICE"])["reason"].any()
+
+
+@pytest.mark.long
+def test_distances_are_on_the_features_that_they_name(captioned, captions):
+    _, quality, _ = captioned
+    _, images = captions
+    of = quality.set_index(["images", "metric"])
+    features = [Colours("").image_embeddings(images[name]) for name in ("generated", "captioned")]
+    for metric, distance in (("FID", frechet_distance), ("KID", kernel_distance)):
+        row = of.loc[("generated", f"{metric}, Inception features")]
+        assert row["value"] == pytest.approx(distance(*features), rel=1e-6)
+        assert row["n"] == len(images["generated"])
+        clip = of.loc[("generated", f"{metric}, CLIP features"), "value"]
+        assert math.isfinite(clip) and clip != pytest.approx(row["value"])
+        # They are of two sets, and so stand once.
+        assert not any(metric in name for name in quality.loc[quality["images"] == "captioned", "metric"])
+    assert len(quality) == 2 * 6 + 4
+
+
+def test_what_belongs_to_an_occupation_is_one_observation_of_quality(captioned):
+    p, quality, _ = captioned
+    made = p.images("caption_prompts").table.drop_duplicates("caption_id")
+    vectors = [
+        np.stack(list(p.image_embeddings(source, made[ids])["vector"]))
+        for source, ids in ((p.images("caption_prompts").source, "image_id"), ("training", "caption_id"))
+    ]
+    of = quality[quality["images"] == "generated"].set_index("metric")
+    for metric, distance in (("FID", frechet_distance), ("KID", kernel_distance)):
+        rng = np.random.default_rng([5, 73])
+        squared = distance is kernel_distance
+        expected = stats.halves_interval(vectors, [made["occupation"]] * 2, distance, squared=squared, seed=rng)
+        row = of.loc[f"{metric}, CLIP features"]
+        assert row[["value", "ci_high"]].tolist() == pytest.approx([expected.value, expected.ci_high], rel=1e-5)
+        # A distance is 0 or more, though KID's estimate may be less.
+        assert row["ci_low"] == pytest.approx(min(max(expected.ci_low, 0), expected.value), rel=1e-5)
+    each = r_precision(vectors[0] @ p.text_embeddings(made["text"]).T, distractors=min(99, len(made) - 1))
+    expected = stats.clustered_mean(each, made["occupation"])
+    limits = of.loc["R-precision", ["value", "ci_low", "ci_high"]].to_numpy(float)
+    assert limits == pytest.approx([100 * one for one in expected[:3]])
+
+
+def test_bias_in_retrieval_is_the_mean_of_captions_by_occupation(captioned):
+    p, _, _ = captioned
+    table = dalleval.measure.gender_judges(p).set_index(["captions", "metric"])
+    images = p.images("training").table.drop_duplicates("caption_id")
+    images = images[images["truth_gender"].isin(["female", "male"])]
+    assert (table["n"] == len(images)).all()
+    # What all images show does not depend on captions, and is between -1 and 1.
+    lean = np.where(images["truth_gender"] == "male", 1.0, -1.0)
+    expected = stats.clustered_mean((lean + 1) / 2, images["occupation"])
+    for captions in ("original", "ungendered"):
+        found = table.loc[(captions, "bias_at_all"), ["value", "ci_low", "ci_high"]].to_numpy(float)
+        assert found == pytest.approx([2 * of - 1 for of in expected[:3]])
+    low, high = (table[name].to_numpy(float) for name in ("ci_low", "ci_high"))
+    recall = table.index.get_level_values("metric").str.startswith("recall")
+    assert (low >= np.where(recall, 0, -1)).all() and (high <= np.where(recall, 100, 1)).all()
+    assert ((low <= table["value"]) & (table["value"] <= high)).all()
+
+
+def test_what_is_measured_here_shares_no_rank_with_printed_values(captioned):
+    _, quality, alignment = captioned
+    assert set(alignment["metric"]).isdisjoint(dalleval.printed.alignment_quality()["metric"])
+    distances = alignment["metric"].str.contains("features")
+    assert alignment["better"].tolist() == np.where(distances, "lower", "higher").tolist()
+    generated = quality[(quality["images"] == "generated") & quality["value"].notna()]
+    assert alignment["value"].tolist() == generated["value"].tolist()
+
+
+def test_weights_of_inception_are_looked_at_before_any_work(store, describer, tmp_path, monkeypatch):
+    def opened(name):
+        return pipeline(store, captioner=str(describer), inception_file=str(tmp_path / name))
+
+    def digests():
+        whole = opened("whole.pth")
+        used = requirements.uses_of_tables(whole, {"dalleval_image_quality"})
+        return [requirements.digest(use, whole) for use in used if use.setting == "dalleval.inception_file"]
+
+    (tmp_path / "whole.pth").write_bytes(b"weights")
+    (tmp_path / "w-00000000.pth").write_bytes(b"weights")
+    (first,) = digests()
+    (tmp_path / "whole.pth").write_bytes(b"other weights")
+    assert digests() != [first]
+    for name in ("no-such.pth", "w-00000000.pth"):
+        (said,) = validation.check_models(opened(name), {"dalleval_image_quality"})
+        assert name in said
+    assert validation.check_models(opened("whole.pth"), {"dalleval_image_quality"}) == []
+    (said,) = validation.check_models(pipeline(store, captioner="mini-vqa"), {"dalleval_alignment_quality"})
+    assert "'mini-vqa' is a vqa model, and a captioner model is needed" in said
+
+
+@pytest.fixture
+def of_my_own(tmp_path):
+    """A file of captions, two of every other image, and a folder with the images of all but the last."""
+    corpus = world_captions.Corpus(rows=12, seed=9)
+    rows, images = corpus.rows_at(range(12)), tmp_path / "images"
+    images.mkdir()
+    (images / registry.DOMAIN_FILE).write_text(OF_DRAWINGS)
+    drawn = corpus.read(rows["caption_id"])
+    lines = []
+    for k, text in enumerate(rows["text"]):
+        lines += [(f"photo-{k}", one) for one in (text, *["A nurse at work"] * (k % 2))]
+        if k < 11:
+            Image.fromarray(drawn[k]).save(images / f"photo-{k}.png")
+    pd.DataFrame(lines, columns=["image_id", "text"]).to_csv(tmp_path / "captions.csv", index=False)
+    return tmp_path, list(rows["text"])
+
+
+def own_captions(store, describer, folder, **design):
+    captions = {"captions": str(folder / "captions.csv"), "image_folder": str(folder / "images")}
+    return pipeline(store, model="mini", captioner=str(describer), **captions | design)
+
+
+@pytest.mark.long
+def test_captions_of_ones_own_are_prompts_and_references(store, describer, of_my_own):
+    folder, texts = of_my_own
+    p = own_captions(store, describer, folder).changed(generation={"steps": 1})
+    validation.check_alignment(p)
+    asked, made, _ = p.part(DallEval).captioned()
+    # The first caption of an image is its prompt, all of them are references.
+    assert list(asked["text"]) == texts and list(asked["references"].str.len()) == [1, 2] * 6
+    assert list(asked["real_id"]) == [f"photo-{k}" for k in range(12)]
+    assert made.read(list(asked["image_id"]))[0].shape == (64, 64, 3)
+    quality = dalleval.measure.image_quality(p).set_index(["images", "metric"])
+    assert quality.loc[("generated", "CIDEr"), "n"] == 12 and quality.loc[("captioned", "CIDEr"), "n"] == 11
+    assert quality.loc[("generated", "FID, CLIP features"), "value"] > 0
+    some = own_captions(store, describer, folder, max_captions=5).part(DallEval).caption_prompts()
+    assert len(some) == 5 and set(some["text"]) < set(texts)
+
+
+def test_captions_that_cannot_be_used_are_refused_before_any_work(store, describer, of_my_own):
+    folder, _ = of_my_own
+    pd.DataFrame({"text": ["A nurse at work"]}).to_csv(folder / "texts.csv", index=False)
+    pd.DataFrame({"image_id": ["one"], "text": ["xylophonic quagmire"]}).to_csv(folder / "odd.csv", index=False)
+    for error, name, design in (
+        (ParameterError, r"dalleval\.captions", {"captions": ""}),
+        (ParameterError, r"dalleval\.captions", {"captions": "", "image_folder": "", "max_captions": 5}),
+        (InputError, "image_id", {"captions": str(folder / "texts.csv")}),
+        (MissingInputError, "no-such", {"captions": str(folder / "no-such.csv")}),
+        (ParameterError, "no-such", {"image_folder": str(folder / "no-such")}),
+        (ParameterError, "xylophonic", {"captions": str(folder / "odd.csv")}),
+    ):
+        with pytest.raises(error, match=name):
+            validation.check_alignment(own_captions(store, describer, folder, **design))
+
+
+@pytest.mark.parametrize("name", ["captions.csv", "captions.parquet", "floats.parquet", "captions.jsonl"])
+def test_ids_of_numbers_are_whole_where_some_are_missing(store, tmp_path, caplog, name):
+    ids, text = [7, None, 12, 7, 3], ["A nurse at work"] * 4 + [""]
+    dtype = "float" if name == "floats.parquet" else "Int64"
+    rows = pd.DataFrame({"image_id": pd.array(ids, dtype=dtype), "text": text})
+    write = {"csv": rows.to_csv, "parquet": rows.to_parquet, "jsonl": rows.to_json}[name.split(".")[1]]
+    how = {"orient": "records", "lines": True} if name.endswith("jsonl") else {"index": False}
+    write(tmp_path / name, **how)
+    p = pipeline(store, model="mini", captions=str(tmp_path / name))
+    asked = p.part(DallEval).caption_prompts()
+    assert asked["real_id"].tolist() == ["7", "12"] and asked["references"].str.len().tolist() == [2, 1]
+    # One has no id and one no text.
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert name in said and " 2 " in said
+
+
+def test_images_that_are_not_there_are_told_before_any_work(store, describer, of_my_own, caplog):
+    folder, _ = of_my_own
+    validation.check_alignment(own_captions(store, describer, folder))
+    # All are there but the last.
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert all(part in said for part in (str(folder / "images"), "1 of 12", "photo-11"))
+    rows = pd.read_csv(folder / "captions.csv")
+    # A name may have its ending, and nothing else.
+    for ending in (".png", ".jpg"):
+        rows.assign(image_id=rows["image_id"] + ending).to_csv(folder / f"files{ending}.csv", index=False)
+    validation.check_alignment(own_captions(store, describer, folder, captions=str(folder / "files.png.csv")))
+    # A name that was asked for, and one that is there.
+    with pytest.raises(InputError, match=r"files\.jpg\.csv.*'photo-0\.jpg'.*'photo-0\.png'"):
+        validation.check_alignment(own_captions(store, describer, folder, captions=str(folder / "files.jpg.csv")))
+
+
+def test_without_images_behind_the_captions_distances_have_a_reason(store, describer, of_my_own):
+    folder, _ = of_my_own
+    p = own_captions(store, describer, folder, image_folder="").changed(generation={"steps": 1})
+    quality = dalleval.measure.image_quality(p)
+    distances = quality[quality["metric"].str.match("FID|KID")]
+    assert len(distances) == 2 and (distances["n"] == 0).all() and distances["value"].isna().all()
+    assert (distances["reason"] != "").all() and set(quality["images"]) == {"generated"}
+
+
+# -- PaintSkills as its authors distribute it --------------------------------------------------------
+
+
+SIMULATORS = {
+    "bicycle": "bike",
+    "person": "humanSophie",
+    "fire hydrant": "fireHydrant",
+    "stop sign": "stopSign",
+    "traffic light": "trafficLight",
+    "potted plant": "pottedPlant",
+}
+
+
+def written(folder, rows, seed=8, size=64):
+    """Write drawings of the embedded world as PaintSkills' authors write theirs."""
+    drawn = skills.generate(rows.assign(n_images=1), seed=seed)
+    for skill, of in rows.groupby("skill"):
+        (folder / skill / "images").mkdir(parents=True)
+        scenes, images, boxes = [], [], []
+        for k, row in enumerate(of.to_dict("records")):
+            name, shape, other = row["prompt_id"], *(SIMULATORS.get(row[c], row[c]) for c in ("object", "other"))
+            objects = [thing(other), thing(shape, f"{row['relation']}_0", 1)] if other else [thing(shape)] * row["n"]
+            scenes.append(scene(name, *objects, skill=skill, text=row["text"]))
+            images.append(pictured(k, f"image_{name}.png", size, size))
+            Image.fromarray(drawn.read([f"{name}/0"])[0]).save(folder / skill / "images" / f"image_{name}.png")
+            for box in skills.truth_boxes(drawn.scene(f"{name}/0"), name, size=size).to_dict("records"):
+                left, top, right, bottom = (size * box[side] for side in ("left", "top", "right", "bottom"))
+                category = list(prompts.CLASSES).index(box["label"])
+                boxes.append(annotation(k, category, [left, top, right - left, bottom - top]))
+        classes = [{"id": k, "name": SIMULATORS.get(c, c)} for k, c in enumerate(prompts.CLASSES)]
+        put(folder, skill, scenes)
+        put_boxes(folder, skill, coco(*boxes, images=images, categories=classes))
+
+
+PAIRS = [("dog", "car"), ("car", "bench"), ("person", "fire hydrant"), ("bicycle", "bird"), ("boat", "boat")]
+
+
+@pytest.fixture(scope="module")
+def drawn_scenes():
+    """Forty of the paper's scenes of each skill; of counts and relations so that each class has every one."""
+    whole = prompts.skills()
+    pairs = pd.Series(list(zip(whole["object"], whole["other"], strict=True)), index=whole.index)
+    counts = whole[(whole["skill"] == "count") & whole["object"].isin([one for one, _ in PAIRS])]
+    of = [
+        whole[whole["skill"] == "object"].groupby("object").head(3).head(40),
+        # Five classes and four numbers, five pairs and four relations, each in two texts.
+        counts.groupby(["object", "n"]).head(2),
+        whole[pairs.isin(PAIRS)].groupby(["object", "relation"]).head(2),
+    ]
+    assert [len(rows) for rows in of] == [40] * 3
+    return pd.concat(of, ignore_index=True)
+
+
+@pytest.fixture(scope="module")
+def paintskills_folder(tmp_path_factory, drawn_scenes):
+    folder = tmp_path_factory.mktemp("paintskills")
+    written(folder, drawn_scenes)
+    (folder / registry.DOMAIN_FILE).write_text(OF_DRAWINGS)
+    return folder
+
+
+@pytest.fixture
+def copied(paintskills_folder, tmp_path):
+    return shutil.copytree(paintskills_folder, tmp_path / "paintskills")
+
+
+@pytest.fixture(scope="module")
+def other_detector(tmp_path_factory):
+    """The embedded detector under a name that does not tell that it was made for drawings."""
+    folder = tmp_path_factory.mktemp("detectors") / "somebodys"
+    return str(shutil.copytree(registry.resolve("mini-skills-detector", "detector"), folder))
+
+
+@pytest.fixture(scope="module")
+def of_authors(store, paintskills_folder, other_detector):
+    design = {"paintskills": str(paintskills_folder), "detector": other_detector, "n_scenes": 30}
+    return pipeline(store, failures={"other_class": 0.5}, calibration_images=40, **design)
+
+
+@pytest.mark.long
+def test_what_is_asked_for_is_what_the_authors_ask_for(of_authors, drawn_scenes, store, paintskills_folder):
+    asked = of_authors.part(DallEval).prompts("skills")
+    assert asked["skill"].value_counts().to_dict() == dict.fromkeys(SKILLS, 30)
+    columns = ["prompt_id", "skill", "text", "object", "n", "relation", "other"]
+    given = drawn_scenes.set_index("prompt_id", drop=False).loc[asked["prompt_id"], columns]
+    assert asked[columns].to_numpy().tolist() == given.to_numpy().tolist()
+    whole = pipeline(store, paintskills=str(paintskills_folder), n_scenes=0).part(DallEval).prompts("skills")
+    assert set(whole["prompt_id"]) == set(drawn_scenes["prompt_id"])
+    assert len(dalleval.measure.skill_prompts(of_authors)) == 90
+
+
+@pytest.mark.long
+def test_images_of_the_authors_are_the_upper_end_of_the_scale(of_authors):
+    found = dalleval.measure.references(of_authors).set_index(["reference", "judge", "measure"])
+    for skill in SKILLS:
+        # Boxes are of what is drawn, and the embedded detector was made for such drawings.
+        assert found.loc[("oracle", "boxes", skill), ["value", "n"]].tolist() == [100, 30]
+        own = found.loc[("oracle", dalleval.measure.DETECTOR, skill)]
+        assert own["value"] > 80 and own["n"] == 30
+        assert found.loc[("shuffled", dalleval.measure.DETECTOR, skill), "value"] < 35
+    assert len(found) == 9
+
+
+@pytest.mark.long
+def test_boxes_say_the_same_by_every_rule(store, paintskills_folder):
+    for rule in RULES:
+        found = dalleval.measure.references(pipeline(store, paintskills=str(paintskills_folder), rule=rule))
+        of = found[found["judge"] == "boxes"]
+        assert of["value"].tolist() == [100] * 3 and of["measure"].tolist() == list(SKILLS)
+
+
+@pytest.mark.long
+def test_a_detectors_error_is_measured_on_the_authors_images(of_authors, drawn_scenes):
+    renders = dalleval.measure.detector_renders(of_authors)
+    assert len(renders) == 120 and renders["image_id"].is_unique
+    assert set(renders["image_id"]) == set("image_" + drawn_scenes["prompt_id"])
+    assert {skill: of.value_counts().to_dict() for skill, of in renders.groupby("skill")["failure"]} == {
+        "object": {"none": 20, "other class": 20},
+        "count": {"none": 20, "other class": 10, "other number": 10},
+        "spatial": {"none": 20, "other class": 10, "other relation": 10},
+    }
+    # By hand: an image shows as many as its scene has, whatever was asked for.
+    scenes = drawn_scenes.set_index("image_" + drawn_scenes["prompt_id"])
+    shown = scenes.loc[renders["image_id"], "n"].where((renders["failure"] != "other class").to_numpy(), 0)
+    assert renders["n_depicted"].tolist() == shown.tolist()
+    errors = dalleval.detector_error(renders)
+    errors = errors[errors["object"] == "all"].set_index(["skill", "measure"])["value"]
+    for skill in SKILLS:
+        of = renders[renders["skill"] == skill]
+        shows, said = of["failure"] == "none", of["correct"] == "yes"
+        assert errors[(skill, "sensitivity")] == pytest.approx(100 * said[shows].mean())
+        assert errors[(skill, "specificity")] == pytest.approx(100 * (~said[~shows]).mean())
+        assert errors[(skill, "sensitivity")] > 75 and errors[(skill, "specificity")] > 85
+
+
+@pytest.mark.long
+def test_images_that_contradict_their_boxes_or_cannot_be_opened_say_nothing_of_a_detector(store, copied, drawn_scenes):
+    names = {skill: rows["prompt_id"].tolist() for skill, rows in drawn_scenes.groupby("skill")}
+    # One object of a count is hidden, and the box of an object is that of another class; relations have no boxes.
+    wrong = {"count": names["count"][1], "object": names["object"][5]}
+    for skill, name in wrong.items():
+        path = copied / skill / f"{skill}_val_bounding_boxes.json"
+        said = json.loads(path.read_text())
+        (at,) = [one["id"] for one in said["images"] if one["file_name"] == f"image_{name}.png"]
+        mine = [one for one in said["annotations"] if one["image_id"] == at]
+        if skill == "count":
+            said["annotations"].remove(mine[0])
+        else:
+            mine[0]["category_id"] = (mine[0]["category_id"] + 1) % len(said["categories"])
+        path.write_text(json.dumps(said))
+    (copied / "spatial" / "spatial_val_bounding_boxes.json").unlink()
+    gone, broken = [f"image_{name}" for name in names["object"][:3]], f"image_{names['count'][0]}"
+    for name in gone:
+        (copied / "object" / "images" / f"{name}.png").unlink()
+    (copied / "count" / "images" / f"{broken}.png").write_bytes(b"GIF89a")
+    p = pipeline(store, paintskills=str(copied), n_scenes=0, calibration_images=40)
+    validation.check_dalleval(p)
+    _, looked = p.part(DallEval).detections(p.part(DallEval).renders())
+    looked = looked.set_index("image_id")
+    unseen = looked[looked["status"] != ""]
+    assert set(unseen.index) == {*gone, broken} and (unseen["status"] == "unreadable").all()
+    assert (unseen.loc[gone, "reason"] == "missing").all()
+    found = dalleval.measure.references(p)
+    n = found[found["judge"] == dalleval.measure.DETECTOR].groupby("measure")["n"].agg(set).to_dict()
+    assert n == {"object": {37}, "count": {39}, "spatial": {40}}
+    renders = dalleval.measure.detector_renders(p)
+    expected = {f"image_{name}" for of in names.values() for name in of if name not in wrong.values()}
+    assert set(renders["image_id"]) == expected - set(unseen.index) and len(renders) == 118 - 4
+    assert set(renders["truth_images"]) == {dalleval.measure.truth(p)}
+
+
+def test_whatever_changes_in_the_folder_is_another_run(store, copied):
+    def seen():
+        return validation.digest(pipeline(store, paintskills=str(copied)))
+
+    digests = [seen()]
+    assert seen() == digests[0] != validation.digest(pipeline(store))
+    picture, boxes = next((copied / "object/images").iterdir()), copied / "spatial/spatial_val_bounding_boxes.json"
+    picture.write_bytes(picture.read_bytes() + b"\0")
+    digests.append(seen())
+    # As long as before, and from the same moment.
+    state = boxes.stat()
+    boxes.write_text(boxes.read_text().replace(": 0", ": 1", 1))
+    os.utime(boxes, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert len({*digests, seen()}) == 3

@@ -1,0 +1,333 @@
+"""The pipeline's stages for triplets of prompts: captions in a file, images, and the tables measured from them."""
+
+import re
+
+import numpy as np
+import pytest
+
+from biaslab.attribution.images import AttendedImages
+from biaslab.errors import InputError, MissingInputError, ParameterError
+from biaslab.generation.generator import image_seed
+from biaslab.generation.images import GeneratedImages
+from biaslab.judges import duplicates
+from biaslab.papers import triplets
+from biaslab.papers.triplets.prompts import STEPS, sentences, words
+from biaslab.papers.triplets.stages import Triplets
+from biaslab.pipeline import Pipeline, Settings
+from biaslab.planning import validation
+from biaslab_world import triplets as world
+
+CAPTIONS = [
+    "a person riding a horse",
+    "two people walking in the rain",
+    "a person and a man",  # a gender word
+    "people with their kids",  # a plural
+    "a dog on a lawn",  # neither word
+    "a person riding a horse",  # the same again
+    "fashion of person",  # nobody is shown
+    "A PERSON with a hat and his dog",  # a gender word
+]
+
+
+NETWORKS = ("resnet", "clip", "dino", "split_product")
+BY_PIXELS = dict.fromkeys(NETWORKS, "")
+
+
+def settings(folder, captions=CAPTIONS, *, of=None, **design):
+    folder.mkdir(exist_ok=True)
+    (folder / "captions.txt").write_text("".join(f"{caption}\n" for caption in captions))
+    corpus = {"corpus": str(folder / "captions.txt")} | (of or {})
+    return Settings(captions=corpus, triplets=design, compute={"cache": str(folder / "store")})
+
+
+def pipeline(folder, captions=CAPTIONS, seed=5, **design):
+    return Pipeline("mini", settings(folder, captions, **design), seed=seed, progress=False)
+
+
+def left(p):
+    return dict(triplets.measure.funnel(p)[["step", "n_captions"]].itertuples(index=False))
+
+
+def test_prompts_of_captions_and_of_professions_stand_in_one_table(tmp_path):
+    p = pipeline(tmp_path, n_professions=2, images_per_prompt=3)
+    prompts = triplets.measure.prompts(p)
+    of = prompts[prompts["dataset"] == "captions.txt"]
+    assert of["text"].tolist() == [
+        *("a person riding a horse", "a woman riding a horse", "a man riding a horse"),
+        *("two people walking in the rain", "two women walking in the rain", "two men walking in the rain"),
+    ]
+    assert (of[["topic", "profession"]] == "").all(axis=None)
+    asked = prompts[prompts["dataset"] == "Profession"]
+    assert asked.groupby(["topic", "profession"]).ngroups == 2
+    known = sentences().groupby(["topic", "profession"])["text"].agg(set)
+    for name, rows in asked[asked["prompt_gender"] == "neutral"].groupby(["topic", "profession"]):
+        assert set(rows["text"]) == known[name]
+    assert prompts["prompt_id"].is_unique and (prompts["n_images"] == 3).all()
+    # The three of a triplet share their noise, and no other triplet has it.
+    assert (prompts.groupby("noise_id")["prompt_gender"].agg(list).str.len() == 3).all()
+    assert prompts.groupby("noise_id")["triplet_id"].nunique().eq(1).all()
+    sets = triplets.measure.prompt_sets(p).set_index("dataset")
+    assert sets["n_triplets"].to_dict() == {"captions.txt": 2, "Profession": len(asked) // 3}
+    assert (sets["n_seeds"] == 3).all() and set(sets["evidence"]) == {"computed"}
+
+
+NOBODY = ["a dog on a lawn", "a man on a lawn", "a person and a woman"]
+
+
+@pytest.mark.parametrize(
+    ("captions", "said"),
+    [
+        (NOBODY, r"None of the 3 captions .* 'gender' \(a gender word"),
+        (NOBODY[:2], r"None of the 2 captions .* 'person or people' \(neither"),
+        (["fashion of person"], r"'depicted' .*triplets\.filter to 'paper'"),
+    ],
+)
+def test_captions_without_triplets_are_refused_before_any_work(tmp_path, captions, said):
+    p = pipeline(tmp_path, captions)
+    with pytest.raises(InputError, match=said):
+        triplets.measure.prompts(p)
+    # It is looked at for whoever reads the prompts, and for nobody else.
+    with pytest.raises(InputError, match=said):
+        validation.check_work(p, {"triplets_prompts"})
+    validation.check_work(p, {"synthesis_x", "pipeline_settings"})
+    # What became of them can be read all the same, and professions need no caption.
+    assert left(p)["sampled"] == 0
+    p = pipeline(tmp_path, captions, n_professions=1)
+    validation.check_triplets(p)
+    assert set(triplets.measure.prompts(p)["dataset"]) == {"Profession"}
+
+
+def test_of_many_captions_the_first_are_looked_at(tmp_path, monkeypatch):
+    monkeypatch.setattr(validation, "LOOKED_AT", 2)
+    # Further ones may give triplets.
+    validation.check_triplets(pipeline(tmp_path, NOBODY))
+    # Of these two there are no more, as the settings have it.
+    with pytest.raises(InputError, match="None of the 2 captions"):
+        validation.check_triplets(pipeline(tmp_path, NOBODY, of={"max_captions": 2}))
+    with pytest.raises(InputError, match="no captions"):
+        validation.check_triplets(pipeline(tmp_path, []))
+
+
+def test_without_captions_there_are_the_professions(tmp_path, folders):
+    given = Settings.from_mapping(
+        {
+            "triplets": {
+                "n_professions": 2,
+                "images_per_prompt": 3,
+                "single_triplet_images": 5,
+                "objects": "mini-segmenter",
+            },
+            "generation": {"image_domain": "drawings"},
+            "compute": {"cache": str(tmp_path)},
+        }
+    )
+    p = Pipeline(folders("sd1"), given, seed=5, progress=False)
+    assert not p.has_captions and not p.has_images
+    prompts = triplets.measure.prompts(p)
+    once, repeated = (rows for _, rows in prompts.groupby("dataset", sort=False))
+    assert set(once["dataset"]) == {"Profession"} and set(repeated["dataset"]) == {"Profession (one triplet)"}
+    # The first triplet once more, from noise of its own.
+    assert repeated["text"].tolist() == once["text"].tolist()[:3] and set(repeated["n_images"]) == {5}
+    assert prompts["prompt_id"].is_unique and not set(repeated["noise_id"]) & set(once["noise_id"])
+    for empty in (triplets.measure.funnel(p), triplets.measure.excluded_words(p)):
+        assert empty.empty
+    # Nobody asks for captions that nothing needs; what needs them asks, before the work.
+    names = {"triplets_prompts", "paradox_percent_female", "dalleval_image_quality"}
+    p = Pipeline(p.model, given.changed(judging={"faces": "whole image", "gender": "mini-clip"}), progress=False)
+    validation.check_work(p, names, needed={"triplets_prompts"})
+    with pytest.raises(MissingInputError, match=r"captions\.corpus names no captions"):
+        validation.check_work(p, names)
+    with pytest.raises(MissingInputError, match=r"captions\.corpus names no captions"):
+        Pipeline(p.model, given.changed(triplets={"n_professions": 0})).part(Triplets).prompts()
+    # They are beyond the embedded model, which knows its own captions.
+    with pytest.raises(ParameterError, match="does not know"):
+        validation.check_triplets(Pipeline("mini", given), images=True)
+
+
+# -- images ------------------------------------------------------------------------------------------
+
+PEOPLE = ["a photo of a person", "the face of a person", "a nurse of a person, blurry"]
+SMALL = {"steps": 2, "guidance_scale": 3.0, "height": 32, "width": 32, "dtype": "float32"}
+
+
+def asked_of(model, folder, **design):
+    """Return a pipeline that has every person of PEOPLE made by a model, ``seeds`` times."""
+    # As the world's own models bring it; the tiny ones bring nothing.
+    alike = dict.fromkeys(NETWORKS, "mini") | design.pop("similarity", {})
+    design = {"objects": "mini-segmenter", "noun_tagger": "world", "similarity": alike} | design
+    given = settings(folder, PEOPLE, filter="paper", n_triplets=0, **design)
+    given = given.changed(generation=SMALL | {"image_domain": "drawings"})
+    return Pipeline(model, given, seed=5, progress=False)
+
+
+def test_images_of_a_triplet_share_their_noise(folders, tmp_path):
+    p = asked_of(folders("sd1"), tmp_path, images_per_prompt=2)
+    images = p.part(Triplets).images()
+    table = images.table
+    assert len(table) == 3 * 3 * 2 and set(table["model"]) == {p.label} and (table["status"] == "ok").all()
+    generated = duplicates.all_images(images.source)
+    assert type(generated) is GeneratedImages and (table["reason"] == "").all()
+    # The noise of an image follows from the triplet and the number of the seed, whoever of the three it shows.
+    made = generated.table.set_index("image_id")["seed"]
+    for row in table.itertuples():
+        assert made[row.image_id] == image_seed(5, row.triplet_id, row.seed)
+    of = table.groupby(["triplet_id", "seed"])["prompt_gender"].agg(list)
+    assert of.tolist() == [["neutral", "feminine", "masculine"]] * 6
+    texts = table.drop_duplicates("prompt_id").set_index(["triplet_id", "prompt_gender"])["text"].unstack()
+    for row in texts.itertuples():
+        assert row.feminine == row.neutral.replace("person", "woman")
+
+
+@pytest.mark.long
+def test_images_can_be_kept_with_where_they_attend(folders, tmp_path):
+    plain = asked_of(folders("sd1"), tmp_path, images_per_prompt=1).part(Triplets).images()
+    attended = asked_of(folders("sd1"), tmp_path, images_per_prompt=1, attention=True).part(Triplets).images()
+    assert type(duplicates.all_images(attended.source)) is AttendedImages
+    ids = attended.table["image_id"].tolist()
+    texts = attended.table["text"].tolist()
+    for maps, text in zip(duplicates.all_images(attended.source).word_maps(ids), texts, strict=True):
+        assert list(maps.words) == list(dict.fromkeys(re.findall("[a-z]+", text)))
+    for one, other in zip(plain.read(ids), attended.read(ids), strict=True):
+        assert (one == other).all()
+
+
+def test_words_of_a_prompt():
+    assert words("A man's T-shirt, a 2nd 'shirt' of the man") == [
+        *("A", "man's", "T-shirt", "a", "2nd", "shirt", "of", "the", "man")
+    ]
+
+
+@pytest.mark.long
+def test_the_world_draws_triplets(tmp_path):
+    for corpus, skew in (("mini", "default"), ("mini", "off"), ("depictions", "off")):
+        given = Settings(
+            captions={"corpus": corpus, "synthetic_bias": skew},
+            triplets={"n_triplets": 2},
+            compute={"cache": str(tmp_path)},
+        )
+        found = Pipeline("world", given, seed=5, progress=False).part(Triplets).images()
+        assert found.table["seed"].tolist() == [0, 1] * 6 and set(found.table["model"]) == {"world"}
+        assert found.table["image_id"].is_unique and set(found.table["dataset"]) == {"depictions"}
+        shown = found.source.table["truth_gender"].to_numpy().reshape(2, 3, 2)
+        assert (shown[:, 1] == "female").all() and (shown[:, 2] == "male").all()
+        asked = found.table.drop_duplicates("prompt_id")[["prompt_id", "text"]].assign(n_images=2)
+        noise = found.table.drop_duplicates("prompt_id")["triplet_id"].to_numpy()
+        again = world.generate(asked.assign(noise_id=noise), seed=5, skew=skew)
+        for name in found.table["image_id"]:
+            assert again.scene(name) == found.source.scene(name)
+
+
+def test_attention_of_a_model_elsewhere_is_refused_before_any_work(tmp_path):
+    p = asked_of("endpoint:painter", tmp_path, attention=True)
+    p = p.changed(endpoint={"url": "http://localhost:1/v1", "price": 0.0})
+    with pytest.raises(ParameterError, match=r"triplets\.attention"):
+        p.part(Triplets).images()
+
+
+# -- how alike ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_three_spaces_from_captions_to_gaps(folders, tmp_path):
+    p = asked_of(folders("sd1"), tmp_path, images_per_prompt=2, similarity={"resnet": "", "split_product": ""})
+    images = p.part(Triplets).images()
+    table = triplets.measure.similarity(p)
+    assert set(table["space"]) == {"prompt", "denoising", "image"}
+    metrics = "t t_pooled t_words z0 ssim diff_pix diff_pix_fixed clip dino"
+    assert set(table["metric"]) == set(metrics.split())
+    # One value of a triplet by hand: the mean over both seeds of the cosine of the last latents.
+    ids = images.table.set_index(["triplet_id", "prompt_gender", "seed"])["image_id"]
+    first = images.table["triplet_id"].iloc[0]
+    cosines = []
+    for seed in (0, 1):
+        pair = [ids[first, gender, seed] for gender in ("neutral", "masculine")]
+        one, other = (found.final.astype(float).ravel() for found in duplicates.all_images(images.source).latents(pair))
+        cosines.append(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
+    row = table[(table["metric"] == "z0") & (table["pair"] == "neutral-masculine") & (table["case"] == first)]
+    assert row["value"].tolist() == pytest.approx([np.mean(cosines)]) and row["n"].tolist() == [2]
+    # A prompt is compared once, whatever the number of seeds.
+    assert set(table.loc[table["metric"] == "t", "n"]) == {1}
+    assert table.loc[table["metric"] == "t_pooled", "reason"].str.contains("one vector").all()
+    steps = triplets.gap_by_step(triplets.measure.step_similarity(p))
+    gap = triplets.disparity_gap(table).set_index("metric")["gap"]
+    assert steps["denoising_step"].tolist() == [1, 2] and steps["gap"].iloc[-1] == pytest.approx(gap["z0"], abs=1e-3)
+    null_mean = triplets.null_similarity(table, triplets.measure.reference_similarity(p))
+    assert set(null_mean["reference"]) == {"neutral-another_seed"} and "t" not in set(null_mean["metric"])
+    networks = triplets.measure.networks(p)
+    assert networks[["metric", "network", "replaces"]].to_numpy().tolist() == [
+        ["clip", "mini-clip", "ViT-B-32:openai"],
+        ["dino", "mini-segmenter", "vit_small_patch16_224.dino"],
+    ]
+    said = triplets.figures.replacement_note(networks)
+    assert said.endswith("CLIP by mini-clip; DINO by mini-segmenter.")
+    assert triplets.figures.replacement_note(triplets.printed.networks()) == ""
+
+
+@pytest.mark.long
+def test_one_triplet_is_a_data_set_whose_cases_are_seeds(folders, tmp_path):
+    p = asked_of(folders("sd1"), tmp_path, images_per_prompt=1, single_triplet_images=3, similarity=BY_PIXELS)
+    table = p.part(Triplets).images().table
+    one = table[table["dataset"] == "captions.txt (one triplet)"]
+    assert len(one) == 9 and one["triplet_id"].nunique() == 1 and len(table) == 9 + 9
+    # Its noise is its own, where the same triplet is among the others.
+    seeds = p.part(Triplets).images().source.table.groupby("seed").size()
+    assert seeds.tolist() == [3] * 6
+    gap = triplets.disparity_gap(triplets.measure.similarity(p))
+    found = gap[gap["sample"] == "seeds"].set_index("metric")
+    assert found.loc["ssim", "n"] == 3 and found.loc["t", "n"] == 1 and np.isnan(found.loc["t", "ci_low"])
+    sizes = triplets.measure.prompt_sets(p).set_index("dataset")
+    assert sizes.loc["captions.txt (one triplet)", ["n_triplets", "n_seeds"]].tolist() == [1, 3]
+
+
+def test_a_model_without_texts_and_latents_has_rows_with_a_reason(tmp_path):
+    design = {"n_triplets": 2, "images_per_prompt": 1, "similarity": BY_PIXELS}
+    given = Settings(captions={"max_captions": 2000}, triplets=design, compute={"cache": str(tmp_path)})
+    p = Pipeline("world", given, seed=5, progress=False)
+    table = triplets.measure.similarity(p)
+    before = table[table["space"] != "image"]
+    assert set(before["metric"]) == {"t", "t_pooled", "t_words", "z0"}
+    assert before["value"].isna().all() and (before["reason"] != "").all()
+    assert table.loc[table["metric"] == "ssim", "value"].notna().all()
+    assert triplets.measure.step_similarity(p).empty
+    gap = triplets.disparity_gap(table).set_index("metric")
+    assert np.isnan(gap.loc["z0", "gap"]) and gap.loc["z0", "reason"] != ""
+
+
+@pytest.mark.parametrize(
+    ("design", "said"), [({"resnet": "resnet5o.tv_in1k"}, "resnet5o"), ({"clip": "nowhere/at:all"}, "nowhere")]
+)
+def test_networks_are_looked_up_before_any_work(folders, tmp_path, design, said):
+    p = asked_of(folders("sd1"), tmp_path, similarity=design)
+    assert any(said in problem for problem in validation.check_models(p, {"triplets_similarity"}))
+    # Who compares no images needs none.
+    assert validation.check_models(p, {"triplets_prompts"}) == []
+
+
+def test_pictures_are_those_of_the_table(folders, tmp_path):
+    p = asked_of(folders("sd1"), tmp_path, images_per_prompt=2, single_triplet_images=2)
+    shown = triplets.measure.examples(p, most=2)
+    assert shown.groupby("dataset", sort=False)["image_id"].size().to_dict() == {
+        "captions.txt": 2 * 3,
+        "captions.txt (one triplet)": 2 * 3,
+    }
+    assert shown.loc[shown["dataset"] == "captions.txt", "seed"].eq(0).all()
+    chosen = shown.tail(3)[["dataset", "triplet_id"]].drop_duplicates()
+    assert triplets.measure.at_first_seed(p, chosen)["prompt_gender"].tolist() == [
+        *("neutral", "feminine", "masculine")
+    ]
+    pictures = triplets.measure.example_images(p, shown)
+    figure = triplets.figures.examples(pictures, shown)
+    assert len(figure.axes) == 12 and [ax.get_title(loc="left") for ax in figure.axes][:2] == ["neutral", "feminine"]
+    np.testing.assert_array_equal(figure.axes[4].images[0].get_array(), pictures[4])
+
+
+def test_the_funnel_and_the_words_of_a_file_by_hand(tmp_path):
+    p = pipeline(tmp_path)
+    assert list(left(p)) == list(STEPS) and list(left(p).values()) == [8, 7, 5, 5, 5, 4, 3, 3, 3, 2, 2]
+    # Tables name the corpus and no folder of this machine.
+    assert set(triplets.measure.funnel(p)["dataset"]) == {"captions.txt"}
+    words = triplets.measure.excluded_words(p).set_index("word")["n_captions_excluded"]
+    assert len(words) == 104 and words[words > 0].to_dict() == {"man": 1, "his": 1, "kid": 1}
+    # By the paper's rule alone nothing more is asked of a caption.
+    paper = left(pipeline(tmp_path, filter="paper"))
+    assert paper["sampled"] == 3 and "depicted" not in paper
