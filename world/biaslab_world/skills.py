@@ -42,7 +42,7 @@ _PAPER_NAMES = MappingProxyType({world: paper for paper, world in _WORLD_NAMES.i
 def skill_scene(rng: np.random.Generator, asked: Mapping[str, object]) -> Scene:
     """Return a scene that shows what a prompt of PaintSkills asks for, everything else at random.
 
-    ``asked`` is a row of ``prompts.dalleval.skills``: ``skill``, ``object``, ``n`` (0 to 4), ``relation``, ``other``.
+    ``asked`` is a row of ``dalleval.prompts.skills``: ``skill``, ``object``, ``n`` (0 to 4), ``relation``, ``other``.
     """
     skill, n, relation = asked["skill"], int(asked["n"]), asked["relation"]
     names = [asked["object"]] * n + [asked["other"]] * (skill == "spatial")
@@ -140,7 +140,7 @@ def generate(
 ) -> Renders:
     """Return images for prompts of PaintSkills that show what is asked, but for failures that are planted.
 
-    ``prompts`` are rows of ``prompts.dalleval.skills`` with ``n_images``; ``failures`` says with what probability (at
+    ``prompts`` are rows of ``dalleval.prompts.skills`` with ``n_images``; ``failures`` says with what probability (at
     most 1 in all) an image fails in each of :data:`FAILURES`. They are as of :func:`biaslab_world.truthful.renders`,
     with ``truth_failure`` (one of :data:`FAILURES`, or empty) and ``truth_n`` (how many objects of the class asked for
     it shows; of two of a class in relation, one).

@@ -86,7 +86,7 @@ def presence() -> Mapping[str, Mapping[str, float]]:
 def social_scene(rng: np.random.Generator, asked: Mapping[str, object], *, tones: str = "uniform") -> Scene:
     """Return a scene that a social prompt shows: one person, of the profession if there is one.
 
-    ``asked`` is a row of ``prompts.dalleval.social`` (``prompt``, ``profession``). Skin tones are ``uniform``, or
+    ``asked`` is a row of ``dalleval.prompts.social`` (``prompt``, ``profession``). Skin tones are ``uniform``, or
     ``skewed``: tone 1 three times as often as tone 10, with equal steps between. Raises UnknownNameError (there is no
     such profession).
     """
@@ -178,7 +178,7 @@ _TRUTH: Mapping[str, Callable[[Person], object]] = {
 def generate(prompts: pd.DataFrame, *, seed: int, tones: str = "uniform", size: int = 64) -> Renders:
     """Return images for social prompts that keep this world's truth: a generator without a model.
 
-    ``prompts`` are rows of ``prompts.dalleval.social``; ``seed``, with the prompt's id and the image's number, decides
+    ``prompts`` are rows of ``dalleval.prompts.social``; ``seed``, with the prompt's id and the image's number, decides
     an image. As of :func:`biaslab_world.truthful.renders`, with ``truth_gender``, ``truth_skin_tone`` (1–10) and
     ``truth_attributes`` (joined by semicolons). Raises UnknownNameError as :func:`social_scene`.
     """
