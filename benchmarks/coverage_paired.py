@@ -15,7 +15,7 @@ from scipy.stats import binom
 
 from biaslab import stats
 from biaslab.papers.paired.analysis import dependence, means, scores
-from biaslab.papers.paired.mitigation.counts import test_shares
+from biaslab.papers.paired.faircritic.counts import test_shares
 
 STUDIES, LEVEL = 2000, 0.05
 LISTS = dependence.LISTS

@@ -8,6 +8,8 @@ import logging
 import os
 from collections.abc import Collection, Iterable
 
+import biaslab.papers.dalleval.paintskills as paintskills
+import biaslab.papers.triplets.nouns as nouns
 from biaslab.analyses.custom.stages import Custom
 from biaslab.captions import fetched
 from biaslab.captions.corpus import FileCorpus, open_corpus
@@ -18,10 +20,8 @@ from biaslab.generation import generator
 from biaslab.hub.image_sources import CaptionImages, FolderImages
 from biaslab.io import cells, reading
 from biaslab.judges import defaults
-from biaslab.papers.dalleval import paintskills
 from biaslab.papers.dalleval.stages import KINDS, DallEval
 from biaslab.papers.paired.stages import Paired
-from biaslab.papers.triplets import nouns
 from biaslab.papers.triplets.prompts import neutral
 from biaslab.papers.triplets.stages import Triplets, check_neutral
 from biaslab.pipeline import Pipeline

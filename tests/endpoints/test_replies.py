@@ -12,7 +12,7 @@ from test_chat import answers
 
 from biaslab.endpoints import replies
 from biaslab.errors import ParameterError
-from biaslab.papers.paired.mitigation.endpoint import _read
+from biaslab.papers.paired.faircritic.endpoint import _read
 
 
 def bought(server, store, n=1, **more):

@@ -12,7 +12,7 @@ from biaslab.errors import InputError
 from biaslab.judges import questions
 from biaslab.metrics import captioning
 from biaslab.papers import findings
-from biaslab.papers.paired.mitigation import endpoint
+from biaslab.papers.paired.faircritic import endpoint
 from biaslab.papers.triplets import prompts as triplet_prompts
 from biaslab.report import notebook
 from biaslab.runs import params

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab.analyses.custom import prompts as asking
+import biaslab.analyses.custom.prompts as asking
 from biaslab.analyses.custom.stages import Custom
 from biaslab.io import cells
 from biaslab.io.plaintext import same_text

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+import biaslab.papers.dalleval.prompts as dalleval_prompts
+import biaslab.papers.paired.prompts as paired_prompts
 from biaslab.errors import InputError, near_matches
 from biaslab.io import cells, reading
 from biaslab.io.plaintext import is_printable, same_name, same_text
-from biaslab.papers.dalleval import prompts as dalleval_prompts
-from biaslab.papers.paired import prompts as paired_prompts
 
 COLUMNS = ("prompt", "group", "n", "people")
 ALL = "all"

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pandas as pd
 
-from biaslab.analyses.custom import prompts as asking
+import biaslab.analyses.custom.prompts as asking
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.hub.image_folder import TABLE_COLUMNS, ImageFolder
 from biaslab.hub.image_sources import ImageSource

@@ -76,12 +76,13 @@ def scenes(folder: str | Path) -> pd.DataFrame:
     number over 4, a relation or an id that is none.
     """
     where = Path(folder).expanduser()
-    files = {skill: where / skill / "scenes" / f"{skill}_val.json" for skill in SKILLS}
-    there = {skill: file for skill, file in files.items() if file.is_file()}
+    by_skill = {skill: where / skill / "scenes" / f"{skill}_val.json" for skill in SKILLS}
+    there = {skill: file for skill, file in by_skill.items() if file.is_file()}
     if not there:
+        example = by_skill["object"].relative_to(where).as_posix()
         raise InputError(
-            f"{where} has no scenes of PaintSkills, such as {files['object'].relative_to(where).as_posix()}; give the "
-            "folder that holds object, count and spatial."
+            f"{where} has no scenes of PaintSkills, such as {example}; give the folder that holds object, count and "
+            "spatial."
         )
     rows = [_row(skill, one, file) for skill, file in there.items() for one in _read(file, _Scenes).data]
     columns = ["prompt_id", "skill", "template", "text", "object", "n", "relation", "other"]

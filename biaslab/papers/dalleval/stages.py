@@ -14,14 +14,14 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+import biaslab.papers.dalleval.paintskills as paintskills
+import biaslab.papers.dalleval.prompts as asking
 from biaslab.captions.corpus import open_corpus
 from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.hub.image_sources import CaptionImages, DescribedImages, ImageSource
 from biaslab.judges import objects
 from biaslab.judges.judge_labels import UNCLEAR
 from biaslab.judges.people import BOX, locate_people
-from biaslab.papers.dalleval import paintskills
-from biaslab.papers.dalleval import prompts as asking
 from biaslab.pipeline.stages import Part, cached_method, with_prompt_columns
 from biaslab.prompts import word_files
 from biaslab.schema.genders import GENDERS

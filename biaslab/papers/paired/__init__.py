@@ -1,6 +1,6 @@
 """The Paired Stereotype Test: people of opposite stereotype in one image, alone and in pairs.
 
-One module for each step: ``prompts``, ``stages`` (images and judgements), ``mitigation``, ``measure`` and ``analysis``.
+One module for each step: ``prompts``, ``stages`` (images and judgements), ``faircritic``, ``measure`` and ``analysis``.
 As a measured table the texts are ``measure.prompts``.
 """
 

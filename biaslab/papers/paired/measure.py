@@ -81,7 +81,7 @@ def images(pipeline: Pipeline) -> pd.DataFrame:
 
 def critiques(pipeline: Pipeline) -> pd.DataFrame:
     """Return what FairCritic's critic says, a row per guideline."""
-    from biaslab.papers.paired.mitigation.critique import critiques_table
+    from biaslab.papers.paired.faircritic.critique import critiques_table
 
     rounds = [_round(k) for k in pipeline.part(Paired).kinds if k.startswith(ROUND)]
     all_critiques = [critique for r in rounds for critique in pipeline.part(Paired).critiques(r)]

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+import biaslab.papers.triplets.nouns as naming
+import biaslab.papers.triplets.prompts as asking
 from biaslab.attribution import dependency
 from biaslab.attribution.images import AttendedImages
 from biaslab.attribution.maps import THRESHOLD, WordMaps, on_image
@@ -24,8 +26,6 @@ from biaslab.judges import duplicates
 from biaslab.judges.segmentation import InstanceFile
 from biaslab.metrics.instances import map_auc, mask_overlap
 from biaslab.metrics.similarity import dependency_groups_of_largest
-from biaslab.papers.triplets import nouns as naming
-from biaslab.papers.triplets import prompts as asking
 from biaslab.pipeline.stages import Part, Pipeline, cached_method
 
 NO_MAPS = "Attention to the words of prompts was not saved. Set triplets.attention to true."

@@ -95,8 +95,8 @@ def pair(folder: Path):
 
 def critiques(folder: Path) -> list:
     """Return what the critic says of images of these two, as raters see the people in them."""
-    from biaslab.papers.paired.mitigation import endpoint
-    from biaslab.papers.paired.mitigation.critique import briefs
+    from biaslab.papers.paired.faircritic import endpoint
+    from biaslab.papers.paired.faircritic.critique import briefs
     from biaslab.ratings.annotations import judgements
 
     whole, asked = pipeline(folder), pair(folder)
@@ -110,7 +110,7 @@ def critiques(folder: Path) -> list:
 
 def revised(folder: Path):
     """Return the two prompts as the critic's guidelines change them."""
-    from biaslab.papers.paired.mitigation.revision import revise
+    from biaslab.papers.paired.faircritic.revision import revise
 
     return revise(pair(folder), critiques(folder), seed=pipeline(folder).seed)
 

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from biaslab.papers.paired import prompts as asking
-from biaslab.papers.paired.mitigation import counts
-from biaslab.papers.paired.mitigation.critique import briefs
-from biaslab.papers.paired.mitigation.revision import revise
+from biaslab.papers.paired.faircritic import counts
+from biaslab.papers.paired.faircritic.critique import briefs
+from biaslab.papers.paired.faircritic.revision import revise
 from biaslab.papers.paired.prompts import Person
 from biaslab_world import pairs
 

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from biaslab.papers.paired.mitigation.critique import briefs
+from biaslab.papers.paired.faircritic.critique import briefs
 
 
 @pytest.fixture

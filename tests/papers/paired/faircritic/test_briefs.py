@@ -3,7 +3,7 @@
 import pytest
 
 from biaslab.papers.paired import prompts as asking
-from biaslab.papers.paired.mitigation.critique import Counts, Critique, Guideline, briefs
+from biaslab.papers.paired.faircritic.critique import Counts, Critique, Guideline, briefs
 
 
 def read(image_ids):

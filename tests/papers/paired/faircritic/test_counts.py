@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from biaslab.papers.paired.mitigation.counts import critique as criticised
-from biaslab.papers.paired.mitigation.counts import share_to_tell, shrink_share
-from biaslab.papers.paired.mitigation.critique import Counts, critiques_table
+from biaslab.papers.paired.faircritic.counts import critique as criticised
+from biaslab.papers.paired.faircritic.counts import share_to_tell, shrink_share
+from biaslab.papers.paired.faircritic.critique import Counts, critiques_table
 
 
 def by_identity(critique):

@@ -13,7 +13,7 @@ import numpy as np
 
 from biaslab.endpoints.chat import OUTCOMES, Answer, Message, ask_until, image_message
 from biaslab.endpoints.settings import EndpointSettings
-from biaslab.papers.paired.mitigation.critique import JUDGED, NO_JUDGEMENT, Brief, Critique, Guideline, name_identity
+from biaslab.papers.paired.faircritic.critique import JUDGED, NO_JUDGEMENT, Brief, Critique, Guideline, name_identity
 
 if TYPE_CHECKING:
     from biaslab.cache.result_cache import ResultCache

@@ -12,9 +12,9 @@ from PIL import Image
 from biaslab.cache.result_cache import ResultCache
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.hub.image_sources import UnreadableImage
-from biaslab.papers.paired.mitigation import endpoint
-from biaslab.papers.paired.mitigation.critique import Counts, Critique, Guideline, briefs, critiques_table
-from biaslab.papers.paired.mitigation.endpoint import READINGS, SCHEMA
+from biaslab.papers.paired.faircritic import endpoint
+from biaslab.papers.paired.faircritic.critique import Counts, Critique, Guideline, briefs, critiques_table
+from biaslab.papers.paired.faircritic.endpoint import READINGS, SCHEMA
 
 
 @pytest.fixture

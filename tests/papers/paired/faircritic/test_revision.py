@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from biaslab.papers.paired import prompts as asking
-from biaslab.papers.paired.mitigation.critique import Counts, Critique, Guideline
-from biaslab.papers.paired.mitigation.revision import revise
+from biaslab.papers.paired.faircritic.critique import Counts, Critique, Guideline
+from biaslab.papers.paired.faircritic.revision import revise
 from biaslab.papers.paired.prompts import Prompts
 from biaslab_world import pairs
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from biaslab import lexicons
-from biaslab.papers.paired.mitigation.critique import (
+from biaslab.papers.paired.faircritic.critique import (
     JUDGED,
     NO_JUDGEMENT,
     Brief,

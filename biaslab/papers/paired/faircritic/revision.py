@@ -8,14 +8,14 @@ from collections.abc import Hashable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from biaslab.papers.paired import prompts as asking
-from biaslab.papers.paired.mitigation.critique import draw_batches
+import biaslab.papers.paired.prompts as asking
+from biaslab.papers.paired.faircritic.critique import draw_batches
 from biaslab.papers.paired.prompts import Prompts
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from biaslab.papers.paired.mitigation.critique import Critique, Guideline
+    from biaslab.papers.paired.faircritic.critique import Critique, Guideline
     from biaslab.prompts.word_files import Words
 
 
