@@ -24,7 +24,14 @@ class InputError(BiaslabError, ValueError):
 
 
 class MissingInputError(InputError):
-    """A source that does not hold what a notebook needs: the notebook is skipped, with this reason."""
+    """A source that does not hold what a notebook needs: the notebook is skipped, with this reason.
+
+    ``settings`` are the dotted names of the settings that are empty, where these are the reason.
+    """
+
+    def __init__(self, message: str, settings: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.settings = tuple(settings)
 
 
 class ParameterError(BiaslabError, ValueError):

@@ -8,6 +8,7 @@ what has a lasting outcome is not fetched again, and a stopped run loses at most
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 import threading
 from collections import defaultdict
@@ -20,13 +21,14 @@ from typing import Any
 
 import pandas as pd
 
-from biaslab.cache.result_cache import explain_errors, locked
+from biaslab.cache.result_cache import ResultCache, explain_errors, locked
 from biaslab.captions import fetched
 from biaslab.captions.fetched import FetchedImages
-from biaslab.captions.settings import JPEG_QUALITY, DownloadSettings
+from biaslab.captions.settings import DOWNLOAD, JPEG_QUALITY, DownloadSettings
 from biaslab.endpoints import fetch
 from biaslab.endpoints.endpoint import Failed, retrying
 from biaslab.errors import RunError
+from biaslab.execution.progress import ATTEMPT
 from biaslab.io import image_files
 
 CONCURRENCY, PER_HOST, SHARD = 16, 2, 100
@@ -87,6 +89,22 @@ def download(
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
     return FetchedImages(folder, images)
+
+
+def fetch_images(
+    captions: pd.DataFrame, folder: str, settings: DownloadSettings, *, cache: ResultCache, progress: bool = True
+) -> FetchedImages:
+    """Return the images behind captions (caption_id and url), as :func:`download` keeps them in ``cache``.
+
+    Where ``folder`` is an output of img2dataset, they are its images, and nothing is fetched.
+    """
+    images = captions[["caption_id", "url"]].drop_duplicates("caption_id")
+    if folder != DOWNLOAD:
+        return FetchedImages(folder, images)
+    attempt = os.path.basename(os.environ.get(ATTEMPT, ""))
+    # Fetched images are kept for every corpus alike.
+    kept = cache.root / "downloads" / settings.digest
+    return download(images, kept, settings, attempt=attempt, progress=progress)
 
 
 def _host(url: str) -> str:

@@ -143,6 +143,11 @@ def embed(texts: Sequence[str], encoder: Encoder, stage: Stage, *, progress: boo
     return stacked[place[codes]]
 
 
+def embed_texts(texts: Sequence[str], encoder: Encoder, *, cache: ResultCache, progress: bool = True) -> np.ndarray:
+    """Return :func:`embed` of texts, whose vectors ``cache`` keeps."""
+    return embed(texts, encoder, embedding_stage(cache, encoder), progress=progress)
+
+
 def _embed_rows(encoder: Encoder, rows: pd.DataFrame) -> pd.DataFrame:
     vectors = encoder.encode(rows["text"].tolist())
     return pd.DataFrame({"vector": [v.tobytes() for v in vectors]})

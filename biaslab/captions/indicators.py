@@ -23,18 +23,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib import resources
 from itertools import chain, repeat, takewhile
 from operator import attrgetter, itemgetter
 from types import MappingProxyType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import pandas as pd
 
 from biaslab import lexicons
 from biaslab.errors import InputError, ParameterError, name_help
 from biaslab.io.plaintext import character_map, normalize
+
+if TYPE_CHECKING:
+    from biaslab.cache.result_cache import ResultCache
 
 # In which ways 430 captions of GCC's validation split were measured, and what these are called: against which labels,
 # in which capitals, and with persons' names put back.
@@ -47,6 +50,7 @@ WAYS = {
     ("label", "headline", True): "with names, as headlines",
     ("any_word", "none", False): "as in the file, against any word",
 }
+_SHARD_CAPTIONS = 8192
 _TARGETS = {"any": "any indicator", "female": "female", "male": "male", "name": "persons' names"}
 INDICATORS = ("none", "female", "male", "both")
 _WORD = re.compile(r"[^\W_]+")
@@ -139,6 +143,22 @@ def indicators(
 def indicate(name_recognizer: str, words: Mapping[str, Sequence[str]], captions: pd.DataFrame) -> pd.DataFrame:
     """Return indicator and spans of captions (column text), as :func:`indicators` does."""
     return indicators(captions["text"].tolist(), name_recognizer=name_recognizer, words=words)
+
+
+def find_indicators(
+    captions: pd.DataFrame,
+    name_recognizer: str,
+    words: Mapping[str, Sequence[str]],
+    *,
+    cache: ResultCache,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """Return indicator and spans of captions (column text), as :func:`indicators`; earlier results are read."""
+    inputs = {"name_recognizer": name_recognizer, **words}
+    stage = cache.stage("indicators", inputs, partial(indicate, name_recognizer, words))
+    options = {"label": "gender indicators", "unit": "captions", "progress": progress}
+    found = stage.compute(captions[["text"]], shard_rows=_SHARD_CAPTIONS, **options)
+    return found if len(found) else pd.DataFrame(columns=["indicator", "spans"], dtype=object)
 
 
 @cache

@@ -6,12 +6,12 @@ To add a judge, write its class and put it under the beginning of its names in :
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from biaslab.errors import ParameterError
+from biaslab.errors import MissingInputError, ParameterError
 from biaslab.hub import registry as hub
 from biaslab.judges import faces, segmentation, skin_tone
 from biaslab.judges.annotations import AnnotationJudge, AnnotationTones
@@ -110,22 +110,33 @@ def named_judges(settings: Any) -> list[Judge]:
     return judges
 
 
-def check_domain(judge: Judge | None, setting: str, image_domain: str, owner: str) -> None:
-    """Refuse a missing judge, or one that is made for other images (ParameterError).
+def missing_judges(settings: Sequence[str], image_domain: str, owner: str) -> MissingInputError:
+    """Return the error for settings of judges that are empty, though images are to be classified by them.
+
+    ``settings`` are keys of :data:`JUDGES`; ``image_domain`` and ``owner`` as for :func:`check_domain`.
+    """
+    texts = []
+    for setting in settings:
+        role = JUDGES[setting]
+        example = f", such as {role.example!r}" if role.example and image_domain == hub.PHOTOGRAPHS else ""
+        texts.append(
+            f"{setting} is empty, but {image_domain} of {owner} are to be classified: name a model that {role.does} "
+            f"for these{example}."
+        )
+    return MissingInputError(" ".join(texts), settings)
+
+
+def check_domain(judge: Judge, setting: str, image_domain: str, owner: str) -> None:
+    """Refuse a judge that is made for other images (ParameterError).
 
     ``setting`` is a key of :data:`JUDGES`; ``image_domain`` is ``drawings`` or ``photographs``, ``owner`` names their
     source, such as ``the model 'X'``.
     """
     role = JUDGES[setting]
-    domain = judge.domain if judge else ""
+    domain = judge.domain
     if domain in (image_domain, hub.ANY):
         return
     example = f", such as {role.example!r}" if image_domain == hub.PHOTOGRAPHS else ""
-    if judge is None:
-        raise ParameterError(
-            f"{setting} is empty, but {image_domain} of {owner} are to be classified: name a model that {role.does} "
-            f"for these{example}."
-        )
     raise ParameterError(
         f"{setting} is {judge.name!r}, which is made for {domain}, but the images of {owner} are {image_domain}, so "
         f"its answers would be meaningless. Set {setting} to a model for {image_domain}{example}. If they are "

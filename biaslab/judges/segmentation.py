@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -220,7 +221,18 @@ def find_instances(
     kept = kept.reindex(columns=[*COLUMNS, "status", "reason"])
     of_images = kept["instance"] == -1
     looked = kept.loc[of_images, list(_STATUSES)].reset_index(drop=True)
-    return Instances(_typed(kept[~of_images]), looked)
+    return Instances(typed_instances(kept[~of_images]), looked)
+
+
+def find_true_instances(
+    images: ImageSource, instances: Callable, *, cache: ResultCache, progress: bool = True
+) -> Instances:
+    """Return the instances that images with ground truth show; ``instances`` takes images and rows with image_id."""
+    units = images.table[["image_id"]].astype(object)
+    stage = cache.stage("shown_instances", {"images": images.digest}, partial(instances, images))
+    bar = {"label": f"objects of {images.name}", "progress": progress}
+    found = stage.compute(units, shard_rows=_SHARD_ROWS, **bar).reindex(columns=list(COLUMNS))
+    return Instances(found, units.assign(status="", reason=""))
 
 
 def words(path: str) -> tuple[str, ...]:
@@ -237,7 +249,8 @@ def words(path: str) -> tuple[str, ...]:
     return found
 
 
-def _typed(rows: pd.DataFrame) -> pd.DataFrame:
+def typed_instances(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of instances with the columns of :data:`biaslab.metrics.instances.COLUMNS`, typed."""
     texts = dict.fromkeys(("image_id", "object", "rle"), object)
     numbers = dict.fromkeys(("score", *BOX, "height", "width"), float)
     return rows[list(COLUMNS)].reset_index(drop=True).astype(texts | numbers | {"instance": int})
@@ -299,7 +312,7 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Instances:
     looked = pd.DataFrame({"image_id": ids, "status": "", "reason": ""}, dtype=object)
     missing = ~looked["image_id"].isin(table["image_id"])
     looked.loc[missing, ["status", "reason"]] = ["missing", "not in the file"]
-    return Instances(_typed(there), looked)
+    return Instances(typed_instances(there), looked)
 
 
 def _check_masks(there: pd.DataFrame, path: Path) -> None:

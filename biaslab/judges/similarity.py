@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -93,6 +93,11 @@ def embed_images(
     stage = cache.stage("image_embeddings", {"images": images.digest} | judge.inputs, work)
     bar = {"label": f"embedding {images.name}", "unit": "images", "progress": progress}
     return stage.compute(units, shard_rows=_SHARD_EMBEDDINGS, gpu=judge.options.device != "cpu", **bar)
+
+
+def embed_texts(texts: Sequence[str], judge: ClipJudge, *, cache: ResultCache, progress: bool = True) -> np.ndarray:
+    """Return CLIP's embeddings of texts, ``float32 (texts, dimensions)`` of length 1; they are not kept."""
+    return judge.classifier.text_embeddings(list(texts))
 
 
 def _compare_pairs(

@@ -21,7 +21,7 @@ from biaslab.hub.image_sources import ImageSource, UnreadableImage, check_image,
 from biaslab.judges.judge import Judge, People
 from biaslab.judges.judge_labels import BLACK, DUPLICATE, NOT_READ, PIXELS, TONE_BY_PIXELS
 from biaslab.judges.people import add_parts, cut_out
-from biaslab.metrics.skin_tone import monk_tone, srgb_to_lab, typology_angle
+from biaslab.metrics.skin_tone import monk_tone, srgb_to_lab, typology_angle, ycrcb_skin
 
 MIDDLE = 0.6
 """Part of the box's sides that the ellipse takes: hair, ears and background stay out."""
@@ -37,6 +37,7 @@ LEAST_SIDE = {hub.DRAWINGS: 4.0, hub.PHOTOGRAPHS: 12.0}
 """The least width and height of a face in pixels. Of 55 faces of photographs of 40 to 72 px, made smaller, none changes
 between read and unread at 12 px, 9 do at 4 px; 87 and 61 % of their tones stay the same, all within one."""
 
+_IMAGES_AT_ONCE = 64
 _BOX, _PART = ("x0", "y0", "x1", "y1"), ("first", "last")
 _ROUNDS = 3
 _ACROSS = 24  # points across the ellipse
@@ -268,6 +269,22 @@ def _read_tones(images: ImageSource, people: pd.DataFrame, judge: Judge, cache: 
         stage = cache.stage("judged_skin_tones", {"images": images.digest} | judge.inputs, work)
     # Few images at a time: large ones would fill the memory.
     return stage.compute(units, shard_rows=64, **bar)
+
+
+def mean_skin_colours(
+    images: ImageSource, image_ids: Sequence[str], *, cache: ResultCache, progress: bool = True
+) -> np.ndarray:
+    """Return the mean colour of all pixels of each image that count as skin by their chroma; nothing is kept.
+
+    ``float (images, 3)``, RGB 0–255, NaN where an image cannot be read or has no such pixel.
+    """
+    ids = list(image_ids)
+    means = np.full((len(ids), 3), np.nan)
+    for start in range(0, len(ids), _IMAGES_AT_ONCE):
+        for k, image in enumerate(images.read(ids[start : start + _IMAGES_AT_ONCE]), start):
+            if isinstance(image, np.ndarray) and (skin := ycrcb_skin(image)).any():
+                means[k] = image[skin].mean(axis=0)
+    return means
 
 
 def _unread(n: int, reason: str) -> pd.DataFrame:

@@ -6,9 +6,8 @@ Every result is a table keyed by stable ids, kept in the store by what it depend
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial, wraps
 from operator import attrgetter
 from pathlib import Path
@@ -21,17 +20,18 @@ from biaslab import lexicons
 from biaslab.cache.result_cache import ResultCache
 from biaslab.captions import fetched
 from biaslab.captions.corpus import open_corpus
-from biaslab.captions.downloads import download
-from biaslab.captions.embeddings import COLUMNS, NEAREST, Encoder, embed, embedding_stage, nearest_captions
+from biaslab.captions.downloads import fetch_images
+from biaslab.captions.embeddings import COLUMNS, NEAREST, Encoder, embed_texts, nearest_captions
 from biaslab.captions.fetched import FetchedImages
-from biaslab.captions.indicators import indicate
+from biaslab.captions.indicators import find_indicators
 from biaslab.captions.paraphrase import paraphrases
 from biaslab.captions.search import search
 from biaslab.captions.settings import DOWNLOAD, SELECTED
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import InputError, MissingInputError, ParameterError, unknown_name
-from biaslab.execution.progress import ATTEMPT, BarFile
+from biaslab.execution.progress import BarFile
 from biaslab.execution.workers import Workers
+from biaslab.generation.images import GeneratedImages
 from biaslab.generation.models import ImageModel, open_model
 from biaslab.hub import ground_truth, registry
 from biaslab.hub.ground_truth import GroundTruth
@@ -49,21 +49,29 @@ from biaslab.settings import Settings
 PROMPT_SETS = ("captions", "paired", "dalleval", "triplets")
 # Kinds of images: those behind captions, and those generated from templates, captions and paraphrases.
 KINDS = ("training", "generated", "caption_prompts", "paraphrased")
-_SHARD_CAPTIONS = 8192
+
+
+T = TypeVar("T")
 
 
 def cached_method(method: Callable) -> Callable:
-    """Let a method of stages compute once for each of its arguments; of tables, each who asks gets a copy."""
+    """Compute a method of stages, or a function of a pipeline, once for each pipeline and arguments.
+
+    Tables are returned as copies.
+    """
 
     @wraps(method)
-    def once(self, *args):
-        key = (method.__name__, *args)
-        if key not in self._kept:
-            self._kept[key] = method(self, *args)
-        result = self._kept[key]
+    def once(owner, *args):
+        pipeline = getattr(owner, "_pipeline", owner)
+        result = pipeline.remember((method, *args), partial(method, owner, *args))
         return result.copy() if hasattr(result, "iloc") else result
 
     return once
+
+
+def cached_value(method: Callable) -> property:
+    """Compute a property of stages once for each pipeline."""
+    return property(cached_method(method))
 
 
 class Part:
@@ -73,7 +81,6 @@ class Part:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self._kept: dict[Any, Any] = {}
 
     @property
     def headline_judge(self) -> str:
@@ -216,14 +223,40 @@ class Pipeline:
         return ("judging.faces", *(["judging.skin_tone"] if self.has_skin_tone_judge else []))
 
     def check_judge(self, setting: str, images: ImageSource, judge: Judge | None = None) -> Judge:
-        """Return a judge, by default the one that a setting names; ParameterError where images are not its domain."""
-        judge = judge or self.judge(setting)
+        """Return a judge of images, by default the one that a setting names.
+
+        Raises MissingInputError: The setting is empty. ParameterError: The judge is made for other images.
+        """
+        if (judge := judge or self.judge(setting)) is None:
+            raise judging.missing_judges([setting], domain_of(images), images.name)
         judging.check_domain(judge, setting, domain_of(images), images.name)
+        self.note_use(setting, judge, images)
         return judge
+
+    def note_use(self, setting: str, judge: Judge | None = None, images: ImageSource | None = None) -> None:
+        """Tell a plan that what a setting names is used, a judge of images or none; nothing elsewhere."""
+
+    def check_gender_judge(self, judge: Judge, images: ImageSource) -> Judge:
+        """Return one of :attr:`gender_judges`; raises as :meth:`check_judge`."""
+        setting = "judging.gender" if judge is self.gender_judge else "judging.extra_judges"
+        return self.check_judge(setting, images, judge)
 
     def unset_settings(self, *settings: str) -> tuple[str, ...]:
         """Return which of some settings, by their dotted names, name nothing."""
         return tuple(name for name in settings if not attrgetter(name)(self.settings))
+
+    def does_without(self, *settings: str) -> bool:
+        """Return whether some of the settings name nothing, so that a table holds less; a plan records which."""
+        return bool(self.unset_settings(*settings))
+
+    def require(self, *settings: str, prompt_set: str = "captions") -> None:
+        """Raise MissingInputError where some settings of judges name nothing, before there are images.
+
+        The images are those that :meth:`image_model` generates for ``prompt_set``.
+        """
+        if unset := self.unset_settings(*settings):
+            model = self.image_model(prompt_set)
+            raise judging.missing_judges(unset, model.image_domain, f"the model {model.label!r}")
 
     def check_person_view(self, setting: str) -> None:
         """Raise ParameterError where a judge needs faces, and no faces are detected for ``judging.gender``."""
@@ -239,34 +272,9 @@ class Pipeline:
         return ("judging.gender",) if judge and not judge.needs_faces else ("judging.gender", "judging.faces")
 
     @property
-    def has_inclusion_judges(self) -> bool:
-        """Whether the settings of :attr:`gate` name all of them."""
-        return not self.unset_settings(*self.gate)
-
-    def check_inclusion_judges(self) -> None:
-        """Raise MissingInputError, before there are images, where a setting of :attr:`gate` is empty."""
-        if bare := self.unset_settings(*self.gate):
-            raise MissingInputError(f"No person can be classified, as these settings are empty: {' and '.join(bare)}.")
-
-    @property
-    def has_skin_tone_judge(self) -> bool:
-        """Whether skin tones come from a judge, and not from pixels."""
-        return hasattr(self.judge("judging.skin_tone"), "tones")
-
-    @property
     def clip_judge(self) -> Judge | None:
         """The first judge of gender that also embeds images and texts, such as an open_clip model."""
         return next((judge for judge in self.gender_judges if hasattr(judge, "embed")), None)
-
-    @property
-    def clip_setting(self) -> tuple[str]:
-        """The setting that names :attr:`clip_judge`, ``judging.gender`` without one."""
-        return ("judging.gender" if self.clip_judge in (None, self.gender_judge) else "judging.extra_judges",)
-
-    @property
-    def has_clip(self) -> bool:
-        """Whether an open_clip model is among the judges of gender, if any is named."""
-        return self.clip_judge is not None or self.gender_judge is None
 
     @property
     def has_captions(self) -> bool:
@@ -292,24 +300,24 @@ class Pipeline:
         """The store of stages' results."""
         return ResultCache(self.settings.compute.cache, share=self.share, workers=self.workers)
 
-    @cached_property
+    @cached_value
     def words(self) -> Words:
         """Words of one's own for captions and templates."""
         file = self.settings.captions.vocabulary_file
         return word_files.read(file, "captions.vocabulary_file") if file else Words({})
 
-    @cached_property
+    @cached_value
     def occupations(self) -> tuple[str, ...]:
         """The occupations: those of the settings, of their file, or the paper's."""
         named = word_files.chosen(self.words, self.settings.captions.occupations, "captions.occupations")
         return named or tuple(lexicons.load("paradox_occupations"))
 
-    @cached_property
+    @cached_value
     def templates(self) -> Mapping[str, str]:
         """The prompt templates by number: those of the settings' file, or the paper's."""
         return self.words.templates or lexicons.load("paradox_prompts")
 
-    @cached_property
+    @cached_value
     def corpus(self):
         """The captions, unread, with the images behind them."""
         s = self.settings.captions
@@ -326,30 +334,20 @@ class Pipeline:
         captions = self._search_result.captions.rename(columns={"term": "occupation"})
         check_search_result(self, captions, int(self._search_result.totals["n_corpus"].max()))
         recognizer = self.settings.captions.name_recognizer
-        word_indicators = self.words.indicators
-        stage = self.cache.stage(
-            "indicators",
-            {"name_recognizer": recognizer, **word_indicators},
-            partial(indicate, recognizer, word_indicators),
-        )
-        indicators_table = self.compute_stage(
-            stage, captions[["text"]], _SHARD_CAPTIONS, "gender indicators", "captions"
-        )
-        if indicators_table.empty:
-            indicators_table = pd.DataFrame(columns=["indicator", "spans"], dtype=object)
-        return pd.concat([captions.reset_index(drop=True), indicators_table], axis=1)
+        found = self.compute(find_indicators, captions[["text"]], recognizer, self.words.indicators)
+        return pd.concat([captions.reset_index(drop=True), found], axis=1)
 
     def totals(self) -> pd.DataFrame:
         """Return how many captions name each occupation: occupation, n_captions, n_corpus."""
         return self._search_result.totals.rename(columns={"term": "occupation"})
 
-    @cached_property
+    @cached_value
     def _search_result(self):
         s = self.settings.captions
         # More captions than the sample are kept only where the nearest are asked for.
         pool = (s.candidates_per_occupation or _ALL) if self.asks_for_nearest else 0
         options = {"per_term": s.per_occupation, "pool": pool, "seed": self.seed, "forms": self.words.forms}
-        return self.run(search, self.corpus, list(self.occupations), **options)
+        return self.compute(search, self.corpus, list(self.occupations), **options)
 
     def shard(self, i: int, n: int) -> Self:
         """Return a pipeline like this one that computes share ``i`` (0 to ``n`` - 1) of ``n`` of each stage.
@@ -410,12 +408,17 @@ class Pipeline:
 
     def _vectors(self) -> np.ndarray:
         """Return the embeddings of the captions found and, after them, of the filled templates."""
+        if not self.settings.captions.encoder:
+            raise MissingInputError(
+                "captions.encoder is empty, but embeddings of captions are needed: name a sentence-transformers model, "
+                "such as 'all-MiniLM-L6-v2'.",
+                ["captions.encoder"],
+            )
+        self.note_use("captions.encoder")
         texts = [*self._search_result.captions["text"], *self.filled_templates()["text"]]
-        stage = embedding_stage(self.cache, self._encoder)
-        with self.progress_shown() as shown:
-            return embed(texts, self._encoder, stage, progress=shown)
+        return self.compute(embed_texts, texts, self._encoder)
 
-    @cached_property
+    @cached_value
     def _encoder(self):
         s = self.settings.captions
         return Encoder(s.encoder, device=self.settings.compute.device, dtype=s.encoder_dtype)
@@ -483,7 +486,7 @@ class Pipeline:
             texts, by = captions["text"].tolist(), self.settings.captions
             endpoint = self.endpoint("paraphraser") if by.paraphraser == "endpoint" else None
             options = {"seed": self.seed, "endpoint": endpoint, "name_recognizer": by.name_recognizer}
-            made = self.run(paraphrases, texts, captions["occupation"].tolist(), **options)
+            made = self.compute(paraphrases, texts, captions["occupation"].tolist(), **options)
             made = made.rename(columns={"status": "paraphrase_status"})
             more = {name: made[name].tolist() for name in ("text", "paraphrase_status", "unsupported_fields")}
         same = {"prompt_id": ids, "approach": kind, "prompt": "captions"}
@@ -525,25 +528,33 @@ class Pipeline:
             table["image_id"] = table["caption_id"]
             return DescribedImages(self._training_source(table["caption_id"]), table)
         prompts = self.prompts(kind)
-        return with_prompt_columns(self.generate_images(self.texts(kind)), prompts)
+        return with_prompt_columns(self.generate_images(self.texts(kind), kind), prompts)
 
     def generate_images(
-        self, prompts: pd.DataFrame, prompt_set: str = "captions", several: bool = False, **more
+        self,
+        prompts: pd.DataFrame,
+        kind: str,
+        prompt_set: str = "captions",
+        *,
+        several: bool = False,
+        storage_class: type[GeneratedImages] | None = None,
     ) -> ImageSource:
         """Return images of prompts, by :meth:`image_model`; copies and black images read as unreadable.
 
-        Copies count once in a group: an occupation, or a prompt where prompts have no occupation. Images that draw a
-        known truth are independent by construction and are not searched. Raises InputError: The table of a folder says
-        different things of copies; else as ``generate`` of the model.
+        ``kind`` is what a plan, reports and annotation pages call the images. Copies count once in a group: an
+        occupation, or a prompt where prompts have no occupation. Images that draw a known truth are independent by
+        construction and are not searched. Raises InputError: The table of a folder says different things of copies;
+        else as ``generate`` of the model.
         """
         model = self.image_model(prompt_set, several=several)
-        made = self.run(model.generate, prompts, seed=self.seed, **more)
+        more = {"storage_class": storage_class} if storage_class else {}
+        made = self.compute(model.generate, prompts, seed=self.seed, **more)
         if model.truthful:
             return made
         name = "occupation" if "occupation" in prompts else "prompt_id"
         once = prompts.drop_duplicates("prompt_id")
         groups = made.table["prompt_id"].map(dict(zip(once["prompt_id"], once[name], strict=True)))
-        duplicates_found = self.run(duplicates.find_duplicates, made, groups)
+        duplicates_found = self.compute(duplicates.find_duplicates, made, groups)
         folder = getattr(model, "folder", None)
         if folder is not None and folder.description_files:
             duplicates.check_descriptions(duplicates_found, folder.people, folder.description_files)
@@ -579,10 +590,10 @@ class Pipeline:
     def judgements(self, kind: str) -> pd.DataFrame:
         """Return the rows of ``images(kind).table`` with the columns of :func:`biaslab.judges.people.judge_people`.
 
-        Raises as :meth:`images` and :meth:`check_inclusion_judges`.
+        Raises as :meth:`images` and :meth:`require`.
         """
         if kind != "training" or self.has_images:
-            self.check_inclusion_judges()
+            self.require(*self.gate)
         images = self.images(kind)
         judged = self.judge_images(images.source)
         table = images.table.drop(columns="status", errors="ignore")
@@ -599,9 +610,9 @@ class Pipeline:
 
         One row per row of ``requested``, as of :func:`biaslab.judges.people.judge_people`.
         """
-        self.check_judge("judging.gender", images, judge)
+        self.check_gender_judge(judge, images)
         detector = self.check_judge("judging.faces", images) if judge.needs_faces else None
-        return self.run(people.judge_people, images, requested, judge, detector)
+        return self.compute(people.judge_people, images, requested, judge, detector)
 
     def skin_tones(self, images: ImageSource, people: pd.DataFrame) -> pd.DataFrame:
         """Return the skin tone of people, as :func:`biaslab.judges.skin_tone.judge_skin_tones`."""
@@ -609,11 +620,14 @@ class Pipeline:
         judge = self.judge("judging.skin_tone", name)
         if hasattr(judge, "tones"):
             self.check_judge("judging.skin_tone", images, judge)
-        return self.run(skin_tone.judge_skin_tones, images, people, judge)
+        return self.compute(skin_tone.judge_skin_tones, images, people, judge)
 
-    def ask(self, judge: Judge, images: ImageSource, units: pd.DataFrame, **options) -> pd.DataFrame:
-        """Return answers about images, as :func:`biaslab.judges.answers.ask_about`."""
-        return self.run(answers.ask_about, images, units, judge, **options)
+    def ask(self, setting: str, images: ImageSource, units: pd.DataFrame, **options) -> pd.DataFrame:
+        """Return answers about images by the judge that a setting names.
+
+        As :func:`biaslab.judges.answers.ask_about`; raises as :meth:`check_judge`.
+        """
+        return self.compute(answers.ask_about, images, units, self.check_judge(setting, images), **options)
 
     @property
     def training_domain(self) -> str:
@@ -662,18 +676,7 @@ class Pipeline:
         if "url" not in captions.columns:
             self.check_urls()
             captions["url"] = ""  # None names an occupation.
-        images = captions[["caption_id", "url"]].drop_duplicates("caption_id")
-        if folder != DOWNLOAD:
-            return FetchedImages(folder, images)
-        attempt = os.path.basename(os.environ.get(ATTEMPT, ""))
-        with self.progress_shown() as shown:
-            options = {"attempt": attempt, "progress": shown}
-            return download(images, self._downloads_folder, self.settings.captions.downloads, **options)
-
-    @property
-    def _downloads_folder(self) -> Path:
-        """Where fetched images are kept, for every corpus alike."""
-        return self.cache.root / "downloads" / self.settings.captions.downloads.digest
+        return self.compute(fetch_images, captions, folder, self.settings.captions.downloads)
 
     def check_urls(self) -> None:
         """Look whether the corpus has URLs; none is fetched. Raises MissingInputError: It has none."""
@@ -694,22 +697,24 @@ class Pipeline:
         None where the image cannot be read). Raises MissingInputError: No judge of gender is an open_clip model, or
         there are no images. UnknownNameError: There is no such kind.
         """
+        clip = None if judge else self.require_clip()
         source = self.images(images).source if isinstance(images, str) else images
-        judge = judge or self.check_judge(*self.clip_setting, source, self.require_clip())
-        return self.run(similarity.embed_images, source, image_ids, judge)
+        judge = judge or self.check_gender_judge(clip, source)
+        return self.compute(similarity.embed_images, source, image_ids, judge)
 
     def text_embeddings(self, texts: Iterable[str]) -> np.ndarray:
         """Return CLIP's embeddings of texts, ``float32 (texts, dimensions)`` of length 1, by the same model.
 
         Raises MissingInputError: No judge of gender is an open_clip model.
         """
-        return self.require_clip().classifier.text_embeddings(list(texts))
+        return self.compute(similarity.embed_texts, list(texts), self.require_clip())
 
     def require_clip(self) -> Judge:
         """Return :attr:`clip_judge`; MissingInputError where there is none."""
         if self.clip_judge is None:
             raise MissingInputError(
-                "Similarity takes an open_clip model, which neither judging.gender nor judging.extra_judges names."
+                "Similarity takes an open_clip model, which neither judging.gender nor judging.extra_judges names.",
+                self.unset_settings("judging.gender"),
             )
         return self.clip_judge
 
@@ -726,15 +731,23 @@ class Pipeline:
         compute = self.settings.compute
         return Workers(compute.engine, compute.workers, compute.address)
 
-    def run(self, work: Callable, *given, **more):
-        """Return what ``work`` gives on this pipeline's store."""
+    def remember(self, key: Hashable, compute: Callable[[], Any]) -> Any:
+        """Return what ``compute`` returns, computed once for each key."""
+        if key not in self._kept:
+            self._kept[key] = compute()
+        return self._kept[key]
+
+    def by_judgements(self, kind: str, answered: Callable[[Self, str], T], placeholder: Callable[[], T]) -> T:
+        """Return what depends on judgements, ``answered`` of this pipeline and a kind of images.
+
+        A plan, which has no judgements, takes ``placeholder`` in its place: as many prompts, or others like them.
+        """
+        return answered(self, kind)
+
+    def compute(self, work: Callable, *given, **more):
+        """Return what a stage function returns, with this pipeline's cache and progress."""
         with self.progress_shown() as shown:
             return work(*given, cache=self.cache, progress=shown, **more)
-
-    def compute_stage(self, stage, units, shard_rows: int, label: str, unit: str, **more) -> pd.DataFrame:
-        """Return the table of a stage, with its progress shown."""
-        with self.progress_shown() as shown:
-            return stage.compute(units, shard_rows=shard_rows, label=label, unit=unit, progress=shown, **more)
 
     @contextlib.contextmanager
     def progress_shown(self) -> Iterator[bool]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from difflib import get_close_matches
-from operator import attrgetter
+from functools import reduce
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -72,6 +74,20 @@ def field(default: Any, meaning: str, unit: str = "", *, secret: bool = False, *
     return Field(default, description=meaning, json_schema_extra={"unit": unit, "secret": secret}, **limits)
 
 
+# The fields that are read while a plan records them, by their groups; None elsewhere.
+_READS: ContextVar[set[tuple[type[Group], str]] | None] = ContextVar("reads", default=None)
+
+
+@contextmanager
+def recorded_reads(reads: set[tuple[type[Group], str]] | None) -> Iterator[None]:
+    """Add each field of a group that is read meanwhile to ``reads``; None pauses this."""
+    token = _READS.set(reads)
+    try:
+        yield
+    finally:
+        _READS.reset(token)
+
+
 class Group(BaseModel):
     """Settings that belong together; a ParameterError tells of all unknown names, wrong types and values out of
     range."""
@@ -82,7 +98,8 @@ class Group(BaseModel):
 
     def __init__(self, **given: Any) -> None:
         try:
-            super().__init__(**given)
+            with recorded_reads(None):
+                super().__init__(**given)
         except ValidationError as error:
             # A list of nothing but what is wrong also counts as too short.
             told = [e for e in error.errors(include_url=False) if e["type"] != "too_short" or not e["input"]]
@@ -91,6 +108,11 @@ class Group(BaseModel):
 
     # So that pydantic makes the groups within a group itself, and names what is wrong in them from the top.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    def __getattribute__(self, name: str) -> Any:
+        if (reads := _READS.get()) is not None and name in type(self).model_fields:
+            reads.add((type(self), name))
+        return super().__getattribute__(name)
 
     def changed(self, **changes: Any) -> Self:
         """Return the same with other values, checked; those of a group within are a mapping of what changes there."""
@@ -103,7 +125,7 @@ class Group(BaseModel):
 
     def describe(self) -> list[tuple[str, str, str]]:
         """Return dotted name, value (as YAML has it, paths without their folders) and meaning of each setting."""
-        values = ((name, _split_path(attrgetter(name)(self)), known) for name, known in fields(type(self)))
+        values = ((name, _split_path(_value(self, name)), known) for name, known in fields(type(self)))
         return [(n, v if isinstance(v, str) else json.dumps(v), known.description or "") for n, v, known in values]
 
 
@@ -117,11 +139,16 @@ def places(group: type[Group]) -> dict[str, Place]:
     return {name: m for name, known in fields(group) for m in known.metadata if isinstance(m, Place)}
 
 
+def _value(group: Group, name: str) -> Any:
+    """Return the value of a setting by its dotted name, which does not count as read."""
+    return reduce(lambda inner, part: vars(inner)[part], name.split("."), group)
+
+
 def _merged(group: Group, changes: Mapping[str, Any]) -> dict[str, Any]:
     # What was not given stays so.
-    whole = {name: getattr(group, name) for name in group.model_fields_set}
+    whole = {name: vars(group)[name] for name in group.model_fields_set}
     for name, value in changes.items():
-        own = getattr(group, name, None)
+        own = vars(group).get(name)
         whole[name] = _merged(own, value) if isinstance(own, Group) and isinstance(value, Mapping) else value
     return whole
 
@@ -129,7 +156,7 @@ def _merged(group: Group, changes: Mapping[str, Any]) -> dict[str, Any]:
 def _ungiven(group: Group, values: Mapping[str, Any]) -> dict[str, Any]:
     found = {}
     for name, value in values.items():
-        own = getattr(group, name, None)
+        own = vars(group).get(name)
         if isinstance(own, Group) and isinstance(value, Mapping):
             if inner := _ungiven(own, value):
                 found[name] = inner

@@ -38,6 +38,7 @@ def people(pipeline: Pipeline) -> pd.DataFrame:
 
 def judges(pipeline: Pipeline) -> pd.DataFrame:
     """Return what each judge of gender says of each person, and the truth of images of which it is known."""
+    pipeline.require(*pipeline.gate)
     judges = pipeline.gender_judges
     frames, annotators = [], [judge for judge in judges if not judge.needs_images]
     for judge in judges:

@@ -101,7 +101,7 @@ class Custom(Part):
             raise InputError(
                 f"{s.benchmark_file} has shares of {next(both)}, and none of the groups here: {next(both)}."
             )
-        if missing and not s.partial_benchmark:
+        if not s.partial_benchmark and missing:
             raise InputError(
                 f"{s.benchmark_file} has no share for {len(missing)} of {len(groups)} groups of "
                 f"{self._pipeline.label}: {asking.listed(missing, asking.unused(groups, shares))}. Add a row for "
@@ -132,7 +132,7 @@ class Custom(Part):
         prompts = self.prompts()
         named = prompts.assign(occupation=prompts["group"])
         return with_prompt_columns(
-            self._pipeline.generate_images(named, several=bool((prompts["people"] > 1).any())), prompts
+            self._pipeline.generate_images(named, "custom", several=bool((prompts["people"] > 1).any())), prompts
         )
 
     @cached_method
@@ -140,9 +140,9 @@ class Custom(Part):
         """Return a row for each person whom images are to show, with what gate and judge made of them.
 
         The columns of :meth:`images`, position (1 is the leftmost) and those of
-        :func:`biaslab.judges.people.judge_people`. Raises as :meth:`biaslab.pipeline.Pipeline.check_inclusion_judges`.
+        :func:`biaslab.judges.people.judge_people`. Raises as :meth:`biaslab.pipeline.Stages.require`.
         """
-        self._pipeline.check_inclusion_judges()
+        self._pipeline.require(*self._pipeline.gate)
         table = self.images().table.drop(columns="status", errors="ignore")
         requested = table.loc[table.index.repeat(table["people"])].reset_index(drop=True)
         requested["position"] = requested.groupby("image_id").cumcount() + 1
@@ -154,9 +154,9 @@ class Custom(Part):
         return self._judge_people(requested, self._pipeline.gender_judge)
 
     @property
-    def question_model(self) -> tuple[str, ...]:
-        """The settings of who answers questions of one's own."""
-        return ("judging.question_model" if self._pipeline.settings.judging.question_model else "judging.gender",)
+    def question_setting(self) -> str:
+        """The setting that names who answers questions of one's own."""
+        return "judging.question_model" if self._pipeline.settings.judging.question_model else "judging.gender"
 
     @cached_method
     def questions(self) -> list[Question]:
@@ -164,7 +164,7 @@ class Custom(Part):
 
         Raises ParameterError: Who is to answer them answers none, or is to be shown faces that nobody looks for.
         """
-        file, setting = self._pipeline.settings.judging.questions_file, self.question_model[0]
+        file, setting = self._pipeline.settings.judging.questions_file, self.question_setting
         if not file:
             return []
         judge = self._pipeline.judge(setting)
@@ -187,7 +187,7 @@ class Custom(Part):
         columns = ["image_id", "group", "text", "position", "question", "choices", "answer", "reason"]
         if not self.questions():
             return pd.DataFrame(columns=columns, dtype=object)
-        judge, people, source = self._pipeline.judge(self.question_model[0]), self.people(), self.images().source
+        judge, people, source = self._pipeline.judge(self.question_setting), self.people(), self.images().source
         of_images = people.drop_duplicates("image_id")
         rows = []
         for question in self.questions():
@@ -198,7 +198,7 @@ class Custom(Part):
                 units = people_asked[["image_id"]].assign(
                     question=question.question, answers=json.dumps(question.answers)
                 )
-            replies = self._pipeline.ask(judge, source, units)
+            replies = self._pipeline.ask(self.question_setting, source, units)
             allowed = (*question.answers, NO_PERSON)
             replies["answer"] = [vision.chosen(text, allowed) for text in replies["answer"]]
             replies = replies.set_index(units.index)
@@ -237,6 +237,8 @@ class Custom(Part):
 
     def _judge_people(self, requested: pd.DataFrame, judge: Judge) -> pd.DataFrame:
         """Return people with what a judge makes of them."""
+        if not judge.needs_images:
+            self.check_ratings(judge)
         people = requested[["image_id", "position"]].assign(phrase="person")
         judged = self._pipeline.judge_people(self.images().source, people, judge)
         return requested.join(judged[[c for c in judged if c not in requested]].set_axis(requested.index))

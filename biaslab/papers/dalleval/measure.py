@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from biaslab.io import cells
 from biaslab.judges.judge_labels import DUPLICATE, TONE_BY_PIXELS
 from biaslab.judges.objects import BOX
 from biaslab.judges.questions import read_answer, read_yes_no
+from biaslab.judges.skin_tone import mean_skin_colours
 from biaslab.metrics import average_gender as signed_average
 from biaslab.metrics import captioning
 from biaslab.metrics import skin_tone as tones
@@ -30,8 +30,9 @@ from biaslab.papers.dalleval import paintskills
 from biaslab.papers.dalleval.analysis import verdicts as judging
 from biaslab.papers.dalleval.analysis.bias import ASKED
 from biaslab.papers.dalleval.analysis.skills import HUMAN, NONE
-from biaslab.papers.dalleval.prompts import ATTRIBUTES
-from biaslab.papers.dalleval.stages import DallEval
+from biaslab.pipeline.stages import cached_method
+from biaslab.prompts import paintskills
+from biaslab.prompts.dalleval import ATTRIBUTES
 from biaslab.ratings.annotations import skills
 from biaslab.schema import tables
 from biaslab.schema.genders import GENDERS
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
 
 DETECTOR = "detector"
-_AT_A_TIME = 64  # images read at once
 
 
 def _table(pipeline: Pipeline, frame: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -59,13 +59,14 @@ def skill_prompts(pipeline: Pipeline) -> pd.DataFrame:
 
 def skill_verdicts(pipeline: Pipeline) -> pd.DataFrame:
     """Return for each image and rule whether it shows what it was asked for, and which step fails (section 4.1)."""
-    return _verdicts(pipeline).copy()
+    return _verdicts(pipeline)
 
 
-@lru_cache(maxsize=1)
+@cached_method
 def _verdicts(pipeline: Pipeline) -> pd.DataFrame:
-    images, chosen = pipeline.part(DallEval).images("skills"), _rule(pipeline)
-    detections, looked = pipeline.part(DallEval).detections(images)
+    pipeline.require("dalleval.detector", prompt_set="dalleval")
+    images, chosen = pipeline.dalleval.images("skills"), _rule(pipeline)
+    detections, looked = pipeline.dalleval.detections(images)
     requests = images.table.merge(looked.rename(columns={"status": "unseen"}), on="image_id")
     requests = requests[requests["unseen"] != DUPLICATE].reset_index(drop=True)
     requests["truth"] = _yes(requests["truth_failure"] == "") if "truth_failure" in requests else ""
@@ -162,7 +163,7 @@ def _rule(pipeline: Pipeline) -> dict:
     return {name: getattr(pipeline.settings.dalleval, name) for name in ("rule", "threshold")}
 
 
-@lru_cache(maxsize=1)
+@cached_method
 def _judged_by_boxes(pipeline: Pipeline) -> pd.DataFrame:
     """Return the verdicts that PaintSkills' own boxes give on all its test scenes, of skills that have boxes."""
     folder = pipeline.settings.dalleval.paintskills
@@ -224,7 +225,7 @@ def social_prompts(pipeline: Pipeline) -> pd.DataFrame:
 
 def social_images(pipeline: Pipeline) -> pd.DataFrame:
     """Return what the judges say of each image of a person: gender by question and by CLIP, skin tone, attributes."""
-    return _social(pipeline, "social").copy()
+    return _social(pipeline, "social")
 
 
 def social_drawings(pipeline: Pipeline) -> pd.DataFrame:
@@ -237,8 +238,10 @@ def social_drawings(pipeline: Pipeline) -> pd.DataFrame:
     return tables.make_table(_social(pipeline, "drawings"), "dalleval_social_drawings")
 
 
-@lru_cache(maxsize=2)
+@cached_method
 def _social(pipeline: Pipeline, kind: str) -> pd.DataFrame:
+    if all(pipeline.unset_settings(*settings) for settings in (("dalleval.vqa",), pipeline.gate, ("judging.faces",))):
+        pipeline.require("dalleval.vqa", *pipeline.gate, prompt_set="dalleval")
     defaults = {"truth_gender": "", "truth_skin_tone": np.nan, "truth_attributes": ""}
     images = pipeline.part(DallEval).people(kind).table
     images = images.assign(**{c: images.get(c, missing) for c, missing in defaults.items()})
@@ -274,7 +277,7 @@ def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, Image
 
 def _answered(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return images with what is answered to questions about them."""
-    if pipeline.unset_settings("dalleval.vqa"):
+    if pipeline.does_without("dalleval.vqa"):
         return images.assign(gender_vqa="", reason_vqa=_UNNAMED, attributes="", attributes_missing=";".join(ATTRIBUTES))
     answers, ids = pipeline.part(DallEval).answers(kind), images["image_id"]
     about = answers[answers["attribute"] == ""].set_index("image_id").reindex(ids)
@@ -297,7 +300,7 @@ def _answered(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFra
 def _judged(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return images with what the judge of gender says of them."""
     judge = pipeline.settings.judging.gender
-    if pipeline.unset_settings(*pipeline.gate):
+    if pipeline.does_without(*pipeline.gate):
         return images.assign(judge=judge, gender_judge="", status_judge=_UNNAMED)
     judgements = pipeline.part(DallEval).judged_people(kind)
     same = {"gender_judge": judgements["gender"].to_numpy(), "status_judge": judgements["status"].to_numpy()}
@@ -306,7 +309,7 @@ def _judged(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame
 
 def _toned(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return images with the skin tones of their faces."""
-    if pipeline.unset_settings("judging.faces"):
+    if pipeline.does_without("judging.faces"):
         return images.assign(skin_tone=np.nan, reason_tone=_UNNAMED, judge_tone="")
     read = {"skin_tone": "tone", "reason_tone": "tone_reason", "judge_tone": "tone_judge"}
     tones = pipeline.part(DallEval).tones(kind)
@@ -321,8 +324,11 @@ def _worn(answers: pd.DataFrame) -> pd.DataFrame:
 
 def average_gender(pipeline: Pipeline) -> pd.DataFrame:
     """Return the average gender of each profession, by answers to a question or the judge of gender (section 4.2.2)."""
-    judged = pipeline.part(DallEval).gender_is_judged
-    rows = (_judged if judged else _answered)(pipeline, "social", pipeline.part(DallEval).people("social").table)
+    judged = pipeline.dalleval.gender_is_judged
+    pipeline.require(*(pipeline.gate if judged else ["dalleval.vqa"]), prompt_set="dalleval")
+    if judged:
+        pipeline.does_without("dalleval.vqa")
+    rows = (_judged if judged else _answered)(pipeline, "social", pipeline.dalleval.people("social").table)
     rows = rows.query("prompt == 'person'")
     gender = rows["gender_judge" if judged else "gender_vqa"]
     perceived = pd.DataFrame({name: gender == name for name in GENDERS})
@@ -364,13 +370,7 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
     faces = pipeline.part(DallEval).tones("drawings")
     has_tone = faces["tone"].notna().to_numpy()
     colours = np.where(has_tone[:, None], faces[["red", "green", "blue"]].to_numpy(), np.nan)
-    by_chroma = np.full((len(faces), 3), np.nan)
-    ids = list(faces["image_id"])
-    for start in range(0, len(ids), _AT_A_TIME):
-        images = pipeline.part(DallEval).people("drawings").read(ids[start : start + _AT_A_TIME])
-        for k, image in enumerate(images, start):
-            if isinstance(image, np.ndarray) and (skin := tones.ycrcb_skin(image)).any():
-                by_chroma[k] = image[skin].mean(axis=0)
+    by_chroma = pipeline.compute(mean_skin_colours, pipeline.dalleval.people("drawings"), faces["image_id"])
     methods = {
         ("face", "ITA in CIELAB"): faces["tone"].to_numpy(float),
         ("face", "ITA as released"): tones.monk_tone(colours, "released"),
@@ -416,12 +416,14 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
     differ. Those of FID cover what as many images give on average, not FID's limit at many images
     (``benchmarks/coverage_skills.py``).
     """
-    return _image_quality(pipeline).copy()
+    return _image_quality(pipeline)
 
 
-@lru_cache(maxsize=1)
+@cached_method
 def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
-    requests, made, real = pipeline.part(DallEval).captioned()
+    if pipeline.clip_judge is None and pipeline.does_without("dalleval.captioner"):
+        pipeline.require("judging.gender", "dalleval.captioner")
+    requests, made, real = pipeline.dalleval.captioned()
     sets = {"generated": (made, requests["image_id"])}
     if real is not None:
         sets["captioned"] = (real, requests["real_id"])
@@ -430,6 +432,7 @@ def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
         texts = pipeline.text_embeddings(requests["text"])
         vectors = {name: _vectors(pipeline, *of) for name, of in sets.items()}
     else:
+        pipeline.does_without("judging.gender")
         missing = {"images": "generated", "n": 0, "reason": "no judge of gender is an open_clip model"}
         rows += [missing | {"metric": name} for name in ("R-precision", *_named_distances("CLIP"))]
     for name, (table, seen) in vectors.items():
@@ -446,6 +449,7 @@ def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
     if vectors:
         rows += _distances(vectors, groups, "CLIP", pipeline.seed)
     if (inception := pipeline.judge("dalleval.inception_file")) and real is not None:
+        pipeline.note_use("dalleval.inception_file", inception)
         features = {name: _vectors(pipeline, *of, inception) for name, of in sets.items()}
         rows += _distances(features, groups, "Inception", pipeline.seed)
     # Where no image can be read no row has a value.
@@ -474,7 +478,7 @@ def _clustered(values: np.ndarray, groups: np.ndarray, low: float, high: float) 
 def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, requests: pd.DataFrame) -> list[dict]:
     """Return rows of captioning metrics: what is said of images, against their captions."""
     without = [{"metric": name, "n": 0, "reason": why} for name, why in captioning.WITHOUT.items()]
-    if pipeline.unset_settings("dalleval.captioner"):
+    if pipeline.does_without("dalleval.captioner"):
         return [{"metric": name, "n": 0, "reason": _UNNAMED} for name in captioning.METRICS] + without
     described = pipeline.part(DallEval).describe(source, ids)
     seen = np.flatnonzero(described["status"] == "")

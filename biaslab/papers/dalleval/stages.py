@@ -48,21 +48,6 @@ class DallEval(Part):
 
     prompt_set = "dalleval"
 
-    @property
-    def tone_judges(self) -> tuple[str, ...]:
-        """The settings of who reads skin tones: of pixels, who finds the face."""
-        return ("judging.faces", *(["judging.skin_tone"] if self._pipeline.has_skin_tone_judge else []))
-
-    @property
-    def is_behind_captions(self) -> bool:
-        """Whether captions come from the corpus, with their images."""
-        return self._pipeline.has_images and not self._pipeline.settings.dalleval.captions
-
-    @property
-    def has_real(self) -> bool:
-        """Whether there are images behind the captions."""
-        return self.is_behind_captions or bool(self._pipeline.settings.dalleval.image_folder)
-
     @cached_method
     def prompts(self, kind: str) -> pd.DataFrame:
         """Return the prompts of a kind, a sample as settings ask, one a row. Raises UnknownNameError: No such kind."""
@@ -87,7 +72,7 @@ class DallEval(Part):
     def images(self, kind: str) -> ImageSource:
         """Return images of a kind, with a table of one row per image and the columns of its prompt."""
         asked = self.prompts(kind)
-        return with_prompt_columns(self._pipeline.generate_images(asked, "dalleval"), asked)
+        return with_prompt_columns(self._pipeline.generate_images(asked, kind, "dalleval"), asked)
 
     @cached_method
     def renders(self) -> ImageSource:
@@ -133,7 +118,7 @@ class DallEval(Part):
     def detections(self, images: ImageSource) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return what the detector finds in images, as :func:`biaslab.judges.objects.detect`."""
         pipeline, source = self._pipeline, getattr(images, "source", images)
-        return pipeline.run(objects.detect, source, pipeline.check_judge("dalleval.detector", source))
+        return pipeline.compute(objects.detect, source, pipeline.check_judge("dalleval.detector", source))
 
     @cached_method
     def answers(self, kind: str) -> pd.DataFrame:
@@ -141,17 +126,18 @@ class DallEval(Part):
 
         Columns image_id, prompt, profession, attribute (empty of gender), outcome, reason, answer.
         """
-        pipeline, images = self._pipeline, self.people(kind)
+        pipeline = self._pipeline
+        pipeline.require("dalleval.vqa", prompt_set="dalleval")
+        images = self.people(kind)
         questions = {"": asking.GENDER_QUESTION}
         questions |= {name: asking.attribute_question(name) for name in asking.ATTRIBUTES}
         table = images.table[["image_id", "prompt", "profession"]]
         rows = table.loc[table.index.repeat(len(questions))].reset_index(drop=True)
         rows["attribute"] = list(questions) * len(table)
         units = rows[["image_id"]].assign(question=rows["attribute"].map(questions)).astype(object)
-        judge = pipeline.check_judge("dalleval.vqa", images)
         gender, yes = json.dumps([*GENDERS, UNCLEAR]), json.dumps(["yes", "no", UNCLEAR])
         units["answers"] = np.where(rows["attribute"] == "", gender, yes)
-        replies = pipeline.ask(judge, images.source, units)
+        replies = pipeline.ask("dalleval.vqa", images.source, units)
         return rows.assign(**{c: replies[c].to_numpy() for c in ("status", "reason", "answer")})
 
     @cached_method
@@ -160,7 +146,7 @@ class DallEval(Part):
         pipeline, s = self._pipeline, self._pipeline.settings.dalleval
         if s.captions:
             asked = self.caption_prompts()
-            made = pipeline.generate_images(asked)
+            made = pipeline.generate_images(asked, "captioned")
             table = made.table[["image_id", "prompt_id"]].merge(asked, on="prompt_id")
             real = CaptionImages(s.image_folder, table["real_id"]) if s.image_folder else None
         else:
@@ -214,7 +200,7 @@ class DallEval(Part):
         """
         judge = self._pipeline.check_judge("dalleval.captioner", images)
         units = pd.DataFrame({"image_id": list(image_ids), "question": judge.description}, dtype=object)
-        replies = self._pipeline.ask(judge, images, units, unit="images")
+        replies = self._pipeline.ask("dalleval.captioner", images, units, unit="images")
         return replies.rename(columns={"answer": "caption"})[["image_id", "status", "reason", "caption"]]
 
     @property
@@ -231,7 +217,8 @@ class DallEval(Part):
 
     @cached_method
     def judged_people(self, kind: str) -> pd.DataFrame:
-        """Return the table of :meth:`people` with the columns of :meth:`biaslab.pipeline.Pipeline.judge_images`."""
+        """Return the table of :meth:`people` with the columns of :meth:`biaslab.pipeline.Stages.judged`."""
+        self._pipeline.require(*self._pipeline.gate, prompt_set="dalleval")
         images = self.people(kind)
         judged = self._pipeline.judge_images(images.source)
         return images.table.drop(columns="status").merge(judged, on="image_id", validate="one_to_one")
@@ -243,10 +230,12 @@ class DallEval(Part):
         The table of the images with the face's box (:func:`biaslab.judges.people.locate_people`), tone (1–10, NaN where
         ``tone_reason`` says why), red, green, blue (0–255, where pixels were read) and tone_judge.
         """
-        pipeline, images = self._pipeline, self.people(kind)
+        pipeline = self._pipeline
+        pipeline.require("judging.faces", prompt_set="dalleval")
+        images = self.people(kind)
         detector = pipeline.check_judge("judging.faces", images.source)
         requested = images.table[["image_id"]].assign(position=1)
-        located = pipeline.run(locate_people, images.source, requested, detector)
+        located = pipeline.compute(locate_people, images.source, requested, detector)
         whole = images.table.merge(
             located[["image_id", "n_faces", *BOX, "boxes"]], on="image_id", validate="one_to_one"
         )

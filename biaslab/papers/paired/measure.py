@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +14,9 @@ from biaslab.judges.judge import Judge
 from biaslab.judges.judge_labels import UNCERTAIN
 from biaslab.papers.paired.analysis.agreement import ANNOTATORS, agreement_tables
 from biaslab.papers.paired.analysis.people import last_rounds, stereotype_fit
-from biaslab.papers.paired.prompts import POSITIONS
-from biaslab.papers.paired.stages import ROUND, Paired
+from biaslab.pipeline.paired import ROUND
+from biaslab.pipeline.stages import cached_method
+from biaslab.prompts.paired import POSITIONS
 from biaslab.ratings import annotations as annotated
 from biaslab.schema import tables
 from biaslab.schema.genders import GENDERS
@@ -40,10 +40,10 @@ def _table(pipeline: Pipeline, frames: Iterable[pd.DataFrame], name: str) -> pd.
 
 def people(pipeline: Pipeline) -> pd.DataFrame:
     """Return everyone whom images of all kinds are to show, with what the judge saw."""
-    return _everyone(pipeline).copy()
+    return _everyone(pipeline)
 
 
-@lru_cache(maxsize=1)
+@cached_method
 def _everyone(pipeline: Pipeline) -> pd.DataFrame:
     return _table(pipeline, (_of_kind(pipeline, kind) for kind in pipeline.part(Paired).kinds), "paired_people")
 
@@ -152,6 +152,7 @@ def renders(pipeline: Pipeline) -> pd.DataFrame:
     """Return what judges say of pictures of two people, like the model's images, whose truth is known."""
     if (known := pipeline.find_ground_truth("people")) is None:
         return tables.make_table([], "paired_renders")
+    pipeline.require("judging.gender", prompt_set="paired")
     source = known.pairs(RENDERS, seed=pipeline.seed)
     asked = source.table[["image_id", "position", "phrase"]]
     truth = source.table.assign(
@@ -180,6 +181,7 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
 
     Where nobody rated the images, further judges are compared with the first.
     """
+    pipeline.require(*pipeline.gate, prompt_set="paired")
     seed = pipeline.seed
     looking, files = _judges(pipeline)
     names = redact.unique_names(looking)

@@ -5,9 +5,6 @@ Source: paired paper.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from functools import cached_property
-
 import pandas as pd
 
 import biaslab.papers.paired.prompts as asking
@@ -16,11 +13,11 @@ from biaslab.errors import unknown_name
 from biaslab.hub.image_sources import ImageSource
 from biaslab.judges.judge import Judge
 from biaslab.judges.judge_labels import DUPLICATE
-from biaslab.papers.paired.faircritic import counts, endpoint
-from biaslab.papers.paired.faircritic.critique import Critique, briefs
-from biaslab.papers.paired.faircritic.revision import revise
-from biaslab.papers.paired.prompts import Prompts
-from biaslab.pipeline.stages import Part, cached_method, image_ids, with_prompt_columns
+from biaslab.mitigation import counts, endpoint
+from biaslab.mitigation.critique import Critique, briefs
+from biaslab.mitigation.revision import revise
+from biaslab.pipeline.stages import Part, Stages, cached_method, cached_value, image_ids, with_prompt_columns
+from biaslab.prompts import paired as asking
 from biaslab.prompts import word_files
 from biaslab.prompts.word_files import Words
 from biaslab.ratings import annotations as annotated
@@ -40,7 +37,7 @@ class Paired(Part):
 
     prompt_set = "paired"
 
-    @cached_property
+    @cached_value
     def kinds(self) -> tuple[str, ...]:
         """The kinds of prompts that the settings ask for, in order."""
         s = self._pipeline.settings
@@ -53,34 +50,15 @@ class Paired(Part):
         rounds = range(1, s.critic.rounds + 1) if "paired" in kinds else ()
         return (*kinds, *(f"{ROUND}{r}" for r in rounds))
 
-    def expand_kinds(self, words: Collection[str]) -> list[str]:
-        """Return the kinds that words stand for: ``people`` for all, ``criticised`` for what a critic sees."""
-        if "people" in words:
-            return list(self.kinds)
-        criticised = ["paired", *[kind for kind in self.kinds if kind.startswith(ROUND)][:-1]]
-        wanted = {*words, *(criticised if "criticised" in words else ())}
-        return [kind for kind in self.kinds if kind in wanted]
-
-    @property
-    def judges(self) -> tuple[str, ...]:
-        """The settings of who judges people."""
-        roles = self._pipeline.clip_setting if self._role_judge else ()
-        return ("judging.gender", *roles, *self._pipeline.face_settings([self._pipeline.gender_judge]))
-
     @property
     def _role_judge(self) -> Judge | None:
         """The open_clip model that compares people with phrases where it is an additional judge; None elsewhere."""
         gender, clip = self._pipeline.gender_judge, self._pipeline.clip_judge
         return clip if gender and gender.needs_faces and clip is not gender else None
 
-    @property
-    def has_judges(self) -> bool:
-        """Whether a judge classifies images: annotators have done so."""
-        return any(judge.needs_images for judge in self._pipeline.gender_judges)
-
     # -- prompts -------------------------------------------------------------------------------------
 
-    @cached_property
+    @cached_value
     def words(self) -> Words | None:
         """Words of one's own, where the settings name a file."""
         file = self._pipeline.settings.paired.vocabulary_file
@@ -92,11 +70,28 @@ class Paired(Part):
 
         ``kind`` is one of :attr:`kinds`; ``faircritic_<round>`` are the prompts of pairs, revised by critiques.
         """
-        if kind.startswith(ROUND) and kind in self.kinds:
-            critiques = self.critiques(int(kind.removeprefix(ROUND)))
-            return _renamed(revise(self.prompts("paired"), critiques, seed=self._pipeline.seed, words=self.words), kind)
         whole = self.possible_prompts(kind)
-        return asking.only(whole, _of_top(whole, self.top_occupations())) if kind == "intervention" else whole
+        if kind != "intervention" and not kind.startswith(ROUND):
+            return whole
+        # Whom the intervention and FairCritic's rounds ask for depends on what judges say of the pairs.
+        return self._pipeline.by_judgements(kind, _answered_prompts, lambda: self._placeholder(kind, whole))
+
+    def answered_prompts(self, kind: str) -> Prompts:
+        """Return the prompts of a kind that depend on judgements: of the intervention, or of a round of FairCritic."""
+        if kind == "intervention":
+            whole = self.possible_prompts(kind)
+            return asking.only(whole, _of_top(whole, self.top_occupations()))
+        critiques = self.critiques(int(kind.removeprefix(ROUND)))
+        return _renamed(revise(self.prompts("paired"), critiques, seed=self._pipeline.seed, words=self.words), kind)
+
+    def _placeholder(self, kind: str, possible: Prompts) -> Prompts:
+        """Return as many prompts of a kind as there will be, or others like them, before any image is generated."""
+        if kind != "intervention":
+            return possible
+        # Which occupations stereotypes fit most is not known yet, but how many there will be.
+        people = possible.people[possible.people["level"] == ""].drop_duplicates("occupation")
+        top = {g: of["occupation"].head(TOP).tolist() for g, of in people.groupby("stereotype")}
+        return asking.only(possible, _of_top(possible, top))
 
     @cached_method
     def possible_prompts(self, kind: str) -> Prompts:
@@ -122,24 +117,6 @@ class Paired(Part):
             return asking.three(s.three_person_prompts, **options)
         return asking.paired(images=s.pair_images, setting=kind, **pairs)
 
-    def n_images(self) -> int:
-        """Return how many images the settings ask for."""
-        return sum(int(self.placeholder_texts(kind)["n_images"].sum()) for kind in self.kinds)
-
-    def placeholder_texts(self, kind: str) -> pd.DataFrame:
-        """Return as many texts as will be asked for a kind, or others like them, before any image is generated."""
-        prompts = self.possible_prompts(kind)
-        if kind == "intervention":
-            # Which occupations stereotypes fit most is not known yet, but how many there will be.
-            people = prompts.people[prompts.people["level"] == ""].drop_duplicates("occupation")
-            top = {g: of["occupation"].head(TOP).tolist() for g, of in people.groupby("stereotype")}
-            prompts = asking.only(prompts, _of_top(prompts, top))
-        return prompts.texts
-
-    def depends_on_judgements(self, kind: str) -> bool:
-        """Return whether the texts of a kind depend on what judges say of another."""
-        return kind == "intervention" or kind.startswith(ROUND)
-
     def top_occupations(self) -> dict[str, list[str]]:
         """Return the five occupations of each list whose pairs fit the stereotype most often, the most first."""
         people = self.people("paired")
@@ -156,7 +133,8 @@ class Paired(Part):
     def images(self, kind: str) -> ImageSource:
         """Return images of a kind, with a table of one row per image and the columns of its prompt."""
         texts = self.prompts(kind).texts
-        return with_prompt_columns(self._pipeline.generate_images(texts, "paired", kind != "single"), texts)
+        made = self._pipeline.generate_images(texts, kind, "paired", several=kind != "single")
+        return with_prompt_columns(made, texts)
 
     def requested_people(self, kind: str) -> pd.DataFrame:
         """Return one row per person that images of a kind are to show; not of copies, nor of images never made."""
@@ -170,6 +148,7 @@ class Paired(Part):
     @cached_method
     def people(self, kind: str) -> pd.DataFrame:
         """Return the rows of :meth:`requested_people` with judgements of :func:`biaslab.judges.people.judge_people`."""
+        self._pipeline.require(*self._pipeline.gate, prompt_set="paired")
         people = self.judge_people(kind, self._pipeline.gender_judge)
         if self._role_judge and not people["role"].any():
             roles = ["role", "role_p"]
@@ -222,8 +201,12 @@ class Paired(Part):
             if s.kind == "counts":
                 critiques += map(counts.critique, given)
             else:
-                critiques += endpoint.critiques(given, pipeline.endpoint("critic"), pipeline.cache)
+                critiques += pipeline.compute(endpoint.critiques, given, pipeline.endpoint("critic"))
         return critiques
+
+
+def _answered_prompts(pipeline: Stages, kind: str) -> Prompts:
+    return pipeline.paired.answered_prompts(kind)
 
 
 def _of_top(prompts: Prompts, top: dict[str, list[str]]) -> list[str]:

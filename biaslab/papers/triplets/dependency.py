@@ -65,7 +65,8 @@ class Dependency(Part):
     @cached_method
     def looked_at(self) -> pd.DataFrame:
         """Return the images in which objects were looked for."""
-        table, looked = self._triplets.images().table, self._triplets.objects().images
+        self.check_attention()
+        looked, table = self._triplets.objects().images, self._triplets.images().table
         seen = looked.loc[looked["status"] == "", "image_id"]
         return table[(table["status"] == "ok") & table["image_id"].isin(seen)].reset_index(drop=True)
 
@@ -90,17 +91,17 @@ class Dependency(Part):
 
         Raises MissingInputError: Attention was not kept.
         """
-        truthful = self._pipeline.image_model("triplets").truthful
-        # Before any is made.
-        if not (truthful or self._pipeline.settings.triplets.attention):
-            raise MissingInputError(NO_MAPS)
+        self.check_attention()
         images = self._triplets.images()
-        if truthful:
+        if self._pipeline.image_model("triplets").truthful:
             return TrueMaps(self._truth, images.source, images.table)
-        made = duplicates.all_images(images.source)
-        if not isinstance(made, AttendedImages):
-            raise MissingInputError(NO_MAPS)
-        return made
+        return duplicates.all_images(images.source)
+
+    def check_attention(self) -> None:
+        """Raise MissingInputError, before images are made, where neither attention nor truth places words."""
+        truthful = self._pipeline.image_model("triplets").truthful
+        if not (truthful or self._pipeline.settings.triplets.attention):
+            raise MissingInputError(NO_MAPS, ["triplets.attention"])
 
     def _named(self, labels: pd.Series) -> pd.Series:
         names = {label: self.nouns().name(label) for label in labels.unique()}
@@ -124,7 +125,7 @@ class Dependency(Part):
     ) -> pd.DataFrame:
         texts = self._texts(images)
         objects = objects[objects["image_id"].isin(texts)].reset_index(drop=True)
-        covered = self._pipeline.run(dependency.covered, maps, objects)
+        covered = self._pipeline.compute(dependency.covered, maps, objects)
         objects = objects.rename(columns={"object": "label"}).assign(object=self._named(objects["object"]))
         named = [name in texts[i] for i, name in zip(objects["image_id"], objects["object"], strict=True)]
         keys = ["image_id", "instance"]
@@ -153,12 +154,12 @@ class Dependency(Part):
         if pipeline.image_model("triplets").truthful:
             return self.drawn_truth()
         if not pipeline.settings.triplets.attention:
-            raise MissingInputError(NO_MAPS)
+            raise MissingInputError(NO_MAPS, ["triplets.attention"])
         made_by, table = pipeline.image_model("triplets"), drawings.table
         prompts = table.assign(words=[asking.words(text) for text in table["text"]])
         given = (NoisedImages, drawings, prompts, made_by.load, made_by.digest)
         try:
-            return pipeline.run(*given, seed=pipeline.seed)
+            return pipeline.compute(*given, seed=pipeline.seed)
         except ParameterError as error:
             # Of other models the run goes on without what only drawings tell.
             raise MissingInputError(str(error)) from error

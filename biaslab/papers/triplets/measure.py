@@ -195,8 +195,8 @@ def detections(pipeline: Pipeline) -> pd.DataFrame:
         rows = cases.detections(stages.find_instances(made).objects, stages.truth(made).objects, shown)
         frames.append(rows.assign(reference="drawings"))
     if s.annotations:
-        prompt_genders = stages.images().table.set_index("image_id")["prompt_gender"].map(_TOLD).fillna("")
         rated, instances = stages.annotations(), stages.objects()
+        prompt_genders = stages.images().table.set_index("image_id")["prompt_gender"].map(_TOLD).fillna("")
         seen = rated[rated["image_id"].isin(instances.images.loc[instances.images["status"] == "", "image_id"])]
         hit, shows = _among(seen[["image_id", "object"]], instances), seen["shown"].to_numpy() == "yes"
         counts = {"n_true_positive": hit & shows, "n_false_positive": hit & ~shows, "n_false_negative": ~hit & shows}
@@ -211,7 +211,9 @@ def detections(pipeline: Pipeline) -> pd.DataFrame:
 
 def detector_counts(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many nouns of drawings' captions they show, and are found there (section 7.3)."""
-    if not pipeline.part(Triplets).can_measure_detector_error:
+    if pipeline.find_ground_truth("triplets") is not None:
+        pipeline.require("triplets.objects", prompt_set="triplets")
+    if not pipeline.triplets.can_measure_detector_error:
         return tables.make_table([], "triplets_detector_counts")
     made, truth = (
         pipeline.part(Triplets).drawings(),

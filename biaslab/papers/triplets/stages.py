@@ -5,7 +5,7 @@ Source: triplets paper, sections 3.1, 4, 5.1 and 7.3.
 
 from __future__ import annotations
 
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -21,12 +21,11 @@ from biaslab.hub.image_sources import DescribedImages, ImageSource
 from biaslab.judges import duplicates, segmentation, similarity
 from biaslab.judges.judge import Judge
 from biaslab.judges.segmentation import GroundTruthObjects, InstanceFile
-from biaslab.papers.triplets.dependency import Dependency
-from biaslab.papers.triplets.prompts import ONE
-from biaslab.pipeline.stages import Part, Pipeline, cached_method, image_ids
+from biaslab.pipeline.dependency import Dependency
+from biaslab.pipeline.stages import Part, Stages, cached_method, cached_value, image_ids
+from biaslab.prompts import triplets as asking
+from biaslab.prompts.triplets import ONE
 from biaslab.ratings import annotations as annotated
-
-_SHARD_IMAGES = 512
 
 
 class Triplets(Part):
@@ -39,7 +38,7 @@ class Triplets(Part):
         """What tables call the captions."""
         return redact.basename(self.corpus.name)
 
-    @cached_property
+    @cached_value
     def corpus(self):
         """The captions of the settings, or those that these have for triplets."""
         own, captions = self._pipeline.corpus, self._pipeline.settings.captions
@@ -58,7 +57,7 @@ class Triplets(Part):
             "sample": s.triplets.n_triplets,
             "name_recognizer": s.captions.name_recognizer,
         }
-        return pipeline.run(asking.neutral, self.corpus, self.dataset, seed=pipeline.seed, **options)
+        return pipeline.compute(asking.neutral, self.corpus, self.dataset, seed=pipeline.seed, **options)
 
     @cached_method
     def prompts(self) -> pd.DataFrame:
@@ -110,7 +109,7 @@ class Triplets(Part):
         pipeline, (asked, storage_class) = self._pipeline, self.texts()
         if storage_class is AttendedImages:
             pipeline.image_model("triplets").check_attention()
-        made = pipeline.generate_images(asked, "triplets", storage_class=storage_class)
+        made = pipeline.generate_images(asked, "triplets", "triplets", storage_class=storage_class)
         table = made.table[["image_id", "prompt_id", "index", "status"]].merge(asked, on="prompt_id")
         reason = table["status"].where(table["status"] != "ok", "")
         table = table.assign(model=pipeline.label, seed=table["index"], reason=reason)
@@ -121,7 +120,8 @@ class Triplets(Part):
     @property
     def networks(self) -> dict[str, Judge | None]:
         """The networks that compare images, by key of :data:`biaslab.metrics.similarity.METRICS`; None for pixels."""
-        names = self._pipeline.settings.triplets.similarity.model_dump()
+        chosen = self._pipeline.settings.triplets.similarity
+        names = {by: getattr(chosen, by) for by in type(chosen).model_fields}
         judge = partial(self._pipeline.judge, "triplets.similarity")
         named = {by: judge("" if name == "paper" else name, by) for by, name in names.items() if name}
         return {"pixels": None} | named
@@ -131,14 +131,14 @@ class Triplets(Part):
 
         Columns first, second, metric, value and reason, as of latents and images.
         """
-        return self._pipeline.run(self._pipeline.image_model("triplets").compare_prompts, pairs)
+        return self._pipeline.compute(self._pipeline.image_model("triplets").compare_prompts, pairs)
 
     def compare_latents(self, pairs: pd.DataFrame) -> pd.DataFrame:
         """Return how alike the latents of pairs of images are, the last and those after each step (section 4.1.2)."""
         made = duplicates.all_images(self.images().source)
         if not isinstance(made, GeneratedImages):
             return spaces.missing_values(pairs, spaces.OF_LATENTS, spaces.NO_LATENTS)
-        return self._pipeline.run(spaces.compare_latents, made, pairs)
+        return self._pipeline.compute(spaces.compare_latents, made, pairs)
 
     def compare_images(self, pairs: pd.DataFrame) -> pd.DataFrame:
         """Return how alike pairs of images are, by their pixels and each network of the settings (section 4.1.3)."""
@@ -146,7 +146,7 @@ class Triplets(Part):
         for judge in self.networks.values():
             if judge:
                 pipeline.check_judge("triplets.similarity", given[0], judge)
-        similarities = [pipeline.run(similarity.compare, *given, by, judge) for by, judge in self.networks.items()]
+        similarities = [pipeline.compute(similarity.compare, *given, by, judge) for by, judge in self.networks.items()]
         return pd.concat(similarities, ignore_index=True)
 
     @property
@@ -170,27 +170,25 @@ class Triplets(Part):
     @cached_method
     def objects(self) -> segmentation.Instances:
         """Return the instances of objects in all images, and what became of each image (section 5.1)."""
+        self._pipeline.require("triplets.objects", prompt_set="triplets")
         self.check_objects()
         if isinstance(self.object_judge, InstanceFile):
             # Before images are made: their ids are known.
+            self._pipeline.note_use("triplets.objects", self.object_judge)
             return segmentation.read(self.object_judge.path, self._image_ids())
         return self.find_instances(self.images().source)
 
     def find_instances(self, images: ImageSource) -> segmentation.Instances:
         """Return the instances in images of a source, by what the settings name; as :meth:`objects`."""
-        if isinstance(self.object_judge, GroundTruthObjects):
-            return self.truth(images)
         judge = self._pipeline.check_judge("triplets.objects", images)
-        return self._pipeline.run(segmentation.find_instances, images, judge)
+        if isinstance(judge, GroundTruthObjects):
+            return self.truth(images)
+        return self._pipeline.compute(segmentation.find_instances, images, judge)
 
     def truth(self, images: ImageSource) -> segmentation.Instances:
         """Return the instances that images drawn from known truth show."""
         truth = self._pipeline.require_ground_truth("what images show", "triplets")
-        units, stage = images.table[["image_id"]].astype(object), partial(truth.instances, images)
-        storage_class = self._pipeline.cache.stage("shown_instances", {"images": images.digest}, stage)
-        found = self._pipeline.compute_stage(storage_class, units, _SHARD_IMAGES, f"objects of {images.name}", "images")
-        found = found.reindex(columns=list(segmentation.COLUMNS))
-        return segmentation.Instances(found, units.assign(status="", reason=""))
+        return self._pipeline.compute(segmentation.find_true_instances, images, truth.instances)
 
     @property
     def can_measure_detector_error(self) -> bool:
@@ -227,7 +225,7 @@ class Triplets(Part):
         truth = pipeline.require_ground_truth("the error of what finds objects", "triplets")
         return truth.depictions(n, seed=pipeline.seed + 4, decoded=vae)
 
-    @cached_property
+    @cached_value
     def dependency(self) -> Dependency:
         """The stages for what words guide: dependency groups of objects (section 6)."""
         return Dependency(self._pipeline, self)

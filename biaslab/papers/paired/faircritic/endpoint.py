@@ -59,7 +59,13 @@ class _Reply(NamedTuple):
     guideline: str
 
 
-def critiques(briefs: Sequence[Brief], endpoint: EndpointSettings, cache: ResultCache | None = None) -> list[Critique]:
+def critiques(
+    briefs: Sequence[Brief],
+    endpoint: EndpointSettings,
+    *,
+    cache: ResultCache | None = None,
+    progress: bool = False,
+) -> list[Critique]:
     """Return what the model says of each brief, in order; answers are kept in ``cache``.
 
     A brief without an image that can be shown, a refusal, and a model that gives nothing usable have no judgement, with
@@ -79,7 +85,7 @@ def critiques(briefs: Sequence[Brief], endpoint: EndpointSettings, cache: Result
 
     answers = ask_until(
         endpoint, [_question(briefs[i], shown[i]) for i in talked], wrong, READINGS, cache,
-        options={"response_format": _FORMAT}, longest=_LONGEST_ANSWER, label="asking the critic", progress=False,
+        options={"response_format": _FORMAT}, longest=_LONGEST_ANSWER, label="asking the critic", progress=progress,
     )  # fmt: skip
     replies = {i: (answer, read[k]) for k, (i, answer) in enumerate(zip(talked, answers, strict=True))}
     return [
