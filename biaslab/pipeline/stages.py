@@ -210,18 +210,6 @@ class Pipeline:
         names = dict.fromkeys(filter(None, (s.gender, *s.extra_judges)))
         return [self.judge("judging.gender" if name == s.gender else "judging.extra_judges", name) for name in names]
 
-    @property
-    def all_judges(self) -> tuple[str, ...]:
-        """The settings of all judges whose agreement on people is measured."""
-        further = ["judging.extra_judges"] if self.settings.judging.extra_judges else []
-        return ("judging.gender", *further, *self.face_settings(self.gender_judges or [None]))
-
-    def face_settings(self, judges: Collection[Judge | None]) -> tuple[str, ...]:
-        """Return the settings of the face detector and of the judge of skin tones, where some judge needs faces."""
-        if not any(judge is None or judge.needs_faces for judge in judges):
-            return ()
-        return ("judging.faces", *(["judging.skin_tone"] if self.has_skin_tone_judge else []))
-
     def check_judge(self, setting: str, images: ImageSource, judge: Judge | None = None) -> Judge:
         """Return a judge of images, by default the one that a setting names.
 

@@ -30,9 +30,9 @@ from biaslab.papers.dalleval import paintskills
 from biaslab.papers.dalleval.analysis import verdicts as judging
 from biaslab.papers.dalleval.analysis.bias import ASKED
 from biaslab.papers.dalleval.analysis.skills import HUMAN, NONE
+from biaslab.papers.dalleval.prompts import ATTRIBUTES
+from biaslab.papers.dalleval.stages import DallEval
 from biaslab.pipeline.stages import cached_method
-from biaslab.prompts import paintskills
-from biaslab.prompts.dalleval import ATTRIBUTES
 from biaslab.ratings.annotations import skills
 from biaslab.schema import tables
 from biaslab.schema.genders import GENDERS
@@ -65,8 +65,8 @@ def skill_verdicts(pipeline: Pipeline) -> pd.DataFrame:
 @cached_method
 def _verdicts(pipeline: Pipeline) -> pd.DataFrame:
     pipeline.require("dalleval.detector", prompt_set="dalleval")
-    images, chosen = pipeline.dalleval.images("skills"), _rule(pipeline)
-    detections, looked = pipeline.dalleval.detections(images)
+    images, chosen = pipeline.part(DallEval).images("skills"), _rule(pipeline)
+    detections, looked = pipeline.part(DallEval).detections(images)
     requests = images.table.merge(looked.rename(columns={"status": "unseen"}), on="image_id")
     requests = requests[requests["unseen"] != DUPLICATE].reset_index(drop=True)
     requests["truth"] = _yes(requests["truth_failure"] == "") if "truth_failure" in requests else ""
@@ -324,11 +324,11 @@ def _worn(answers: pd.DataFrame) -> pd.DataFrame:
 
 def average_gender(pipeline: Pipeline) -> pd.DataFrame:
     """Return the average gender of each profession, by answers to a question or the judge of gender (section 4.2.2)."""
-    judged = pipeline.dalleval.gender_is_judged
+    judged = pipeline.part(DallEval).gender_is_judged
     pipeline.require(*(pipeline.gate if judged else ["dalleval.vqa"]), prompt_set="dalleval")
     if judged:
         pipeline.does_without("dalleval.vqa")
-    rows = (_judged if judged else _answered)(pipeline, "social", pipeline.dalleval.people("social").table)
+    rows = (_judged if judged else _answered)(pipeline, "social", pipeline.part(DallEval).people("social").table)
     rows = rows.query("prompt == 'person'")
     gender = rows["gender_judge" if judged else "gender_vqa"]
     perceived = pd.DataFrame({name: gender == name for name in GENDERS})
@@ -370,7 +370,7 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
     faces = pipeline.part(DallEval).tones("drawings")
     has_tone = faces["tone"].notna().to_numpy()
     colours = np.where(has_tone[:, None], faces[["red", "green", "blue"]].to_numpy(), np.nan)
-    by_chroma = pipeline.compute(mean_skin_colours, pipeline.dalleval.people("drawings"), faces["image_id"])
+    by_chroma = pipeline.compute(mean_skin_colours, pipeline.part(DallEval).people("drawings"), faces["image_id"])
     methods = {
         ("face", "ITA in CIELAB"): faces["tone"].to_numpy(float),
         ("face", "ITA as released"): tones.monk_tone(colours, "released"),
@@ -423,7 +423,7 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
 def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
     if pipeline.clip_judge is None and pipeline.does_without("dalleval.captioner"):
         pipeline.require("judging.gender", "dalleval.captioner")
-    requests, made, real = pipeline.dalleval.captioned()
+    requests, made, real = pipeline.part(DallEval).captioned()
     sets = {"generated": (made, requests["image_id"])}
     if real is not None:
         sets["captioned"] = (real, requests["real_id"])

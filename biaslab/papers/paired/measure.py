@@ -14,9 +14,9 @@ from biaslab.judges.judge import Judge
 from biaslab.judges.judge_labels import UNCERTAIN
 from biaslab.papers.paired.analysis.agreement import ANNOTATORS, agreement_tables
 from biaslab.papers.paired.analysis.people import last_rounds, stereotype_fit
-from biaslab.pipeline.paired import ROUND
+from biaslab.papers.paired.prompts import POSITIONS
+from biaslab.papers.paired.stages import ROUND, Paired
 from biaslab.pipeline.stages import cached_method
-from biaslab.prompts.paired import POSITIONS
 from biaslab.ratings import annotations as annotated
 from biaslab.schema import tables
 from biaslab.schema.genders import GENDERS

@@ -13,11 +13,12 @@ from biaslab.errors import unknown_name
 from biaslab.hub.image_sources import ImageSource
 from biaslab.judges.judge import Judge
 from biaslab.judges.judge_labels import DUPLICATE
-from biaslab.mitigation import counts, endpoint
-from biaslab.mitigation.critique import Critique, briefs
-from biaslab.mitigation.revision import revise
-from biaslab.pipeline.stages import Part, Stages, cached_method, cached_value, image_ids, with_prompt_columns
-from biaslab.prompts import paired as asking
+from biaslab.papers.paired import prompts as asking
+from biaslab.papers.paired.mitigation import counts, endpoint
+from biaslab.papers.paired.mitigation.critique import Critique, briefs
+from biaslab.papers.paired.mitigation.revision import revise
+from biaslab.papers.paired.prompts import Prompts
+from biaslab.pipeline.stages import Part, Pipeline, cached_method, cached_value, image_ids, with_prompt_columns
 from biaslab.prompts import word_files
 from biaslab.prompts.word_files import Words
 from biaslab.ratings import annotations as annotated
@@ -205,8 +206,8 @@ class Paired(Part):
         return critiques
 
 
-def _answered_prompts(pipeline: Stages, kind: str) -> Prompts:
-    return pipeline.paired.answered_prompts(kind)
+def _answered_prompts(pipeline: Pipeline, kind: str) -> Prompts:
+    return pipeline.part(Paired).answered_prompts(kind)
 
 
 def _of_top(prompts: Prompts, top: dict[str, list[str]]) -> list[str]:

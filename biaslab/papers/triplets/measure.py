@@ -213,7 +213,7 @@ def detector_counts(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many nouns of drawings' captions they show, and are found there (section 7.3)."""
     if pipeline.find_ground_truth("triplets") is not None:
         pipeline.require("triplets.objects", prompt_set="triplets")
-    if not pipeline.triplets.can_measure_detector_error:
+    if not pipeline.part(Triplets).can_measure_detector_error:
         return tables.make_table([], "triplets_detector_counts")
     made, truth = (
         pipeline.part(Triplets).drawings(),

@@ -1,7 +1,7 @@
 """A plan: what measured tables take of a pipeline, found by running their measures on one that computes nothing.
 
 Every stage is asked through the same doors as in a run: images are generated, judges look, stage functions compute.
-In a plan each door returns an empty, typed result (:mod:`biaslab.pipeline.planned`) and records what it was asked for.
+In a plan each door returns an empty, typed result (:mod:`biaslab.planning.planned`) and records what it was asked for.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from biaslab.generation.images import GeneratedImages
 from biaslab.generation.models import ImageModel
 from biaslab.hub.image_sources import ImageSource, domain_of
 from biaslab.judges.judge import Judge
-from biaslab.pipeline import Pipeline, planned
+from biaslab.papers.triplets import prompts as triplets
+from biaslab.papers.triplets.prompts import Neutral
+from biaslab.papers.triplets.stages import Triplets, check_neutral
+from biaslab.pipeline import Pipeline
 from biaslab.pipeline.stages import check_search_result
-from biaslab.prompts import triplets
-from biaslab.prompts.triplets import Neutral
+from biaslab.planning import planned
 from biaslab.request import Request
 from biaslab.schema import groups
 from biaslab.settings import Settings
@@ -340,10 +342,8 @@ class PlanningPipeline(Pipeline):
         """Find the neutral captions of a small corpus; of a large one, return as many as allowed after a check."""
         if self._is_small or not options["sample"]:
             return super().compute(triplets.neutral, corpus, dataset, **options)
-        from biaslab.pipeline.triplets import check_neutral
-
         head, rows = self._head()
-        found = triplets.neutral(head.triplets.corpus, dataset, **options, progress=False)
+        found = triplets.neutral(head.part(Triplets).corpus, dataset, **options, progress=False)
         n = int(found.funnel["n_captions"].iloc[0])
         if n < rows or n == self.settings.captions.max_captions:
             check_neutral(self, found)
