@@ -57,8 +57,8 @@ class ImageModel:
         """Say by which settings of generation images are made; nothing where none reach it."""
         return ""
 
-    def check(self, occupations: Sequence[str], n_images: int) -> None:
-        """Look up what it needs for prompts of these occupations; what ``n_images`` cost is for messages."""
+    def check(self, occupations: Sequence[str]) -> None:
+        """Look up what it needs for prompts of these occupations."""
 
     def own_settings(self) -> dict[str, object]:
         """Return the settings that are its own where none are given, as far as is known."""
@@ -116,7 +116,7 @@ class FolderModel(ImageModel):
         self.label, self.digest = self.folder.name, self.folder.description_digest
         self.image_domain = image_domain or self.folder.image_domain
 
-    def check(self, occupations: Sequence[str], n_images: int) -> None:
+    def check(self, occupations: Sequence[str]) -> None:
         """Read what tells its pictures apart."""
         _ = self.folder.people
 
@@ -296,18 +296,18 @@ class EndpointModel(ImageModel):
             raise ParameterError(f"model is {name!r}, which needs endpoint.url, such as 'https://api.openai.com/v1'.")
         self._settings = settings.changed(model=self.label)
 
-    def check(self, occupations: Sequence[str], n_images: int) -> None:
+    def check(self, occupations: Sequence[str]) -> None:
         """Look whether there is a key, and whether an image can be bought at its price and within the limit."""
         price, limit = self.price, self.cost_limit
         if price is None:
             raise ParameterError(
-                "endpoint.price is not set. Set it to what one image costs (the Paired Stereotype Test takes "
-                f"{n_images:,} images), or to 0 where they cost nothing."
+                "endpoint.price is not set. Set it to what one image costs, or to 0 where images cost nothing; "
+                "--dry-run prints how many images a run takes."
             )
         if limit < price:
             raise ParameterError(
-                f"endpoint.cost_limit is {limit:g}, less than endpoint.price, {price:g}. Set it to what may be spent: "
-                f"the Paired Stereotype Test takes {n_images:,} images, which cost {n_images * price:,.2f}."
+                f"endpoint.cost_limit is {limit:g}, less than endpoint.price, {price:g}. Set it to what may be spent; "
+                "--dry-run prints how many images a run takes."
             )
         self._settings.check_key()
 

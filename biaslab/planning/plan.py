@@ -1,370 +1,19 @@
-"""A plan: what measured tables take of a pipeline, found by running their measures on one that computes nothing.
-
-Every stage is asked through the same doors as in a run: images are generated, judges look, stage functions compute.
-In a plan each door returns an empty, typed result (:mod:`biaslab.planning.planned`) and records what it was asked for.
-"""
+"""A plan: what measured tables take of a pipeline, found by running their measures on one that computes nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache
 from typing import Any, NamedTuple
 
-import pandas as pd
-
-from biaslab.cache.result_cache import ResultCache, UnfinishedError
-from biaslab.captions.corpus import FileCorpus
-from biaslab.captions.search import SearchResult, search
-from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, SELECTED
-from biaslab.errors import MissingInputError, ParameterError
-from biaslab.generation.images import GeneratedImages
-from biaslab.generation.models import ImageModel
-from biaslab.hub.image_sources import ImageSource, domain_of
-from biaslab.judges.judge import Judge
-from biaslab.papers.triplets import prompts as triplets
-from biaslab.papers.triplets.prompts import Neutral
-from biaslab.papers.triplets.stages import Triplets, check_neutral
+from biaslab.errors import MissingInputError
 from biaslab.pipeline import Pipeline
-from biaslab.pipeline.stages import check_search_result
-from biaslab.planning import planned
-from biaslab.request import Request
-from biaslab.schema import groups
+from biaslab.planning.measures import measures
+from biaslab.planning.planning_pipeline import PlanningPipeline
+from biaslab.planning.records import ImageRequest, ModelUse, Omission, Recorder
+from biaslab.schema import groups, tables
 from biaslab.settings import Settings
-
-SEARCHED = 50_000
-"""Captions of a corpus that a plan searches; of a larger one, what settings allow is the most that is asked for."""
-STREAMED = 1000
-"""Captions of a corpus on the hub that a plan reads."""
-IMAGES_OF_PROMPT = 2
-"""Images of each prompt that measures see in a plan; all are counted."""
-ENCODER = "captions.encoder"
-
-
-@dataclass(frozen=True)
-class ImageRequest:
-    """Images of one kind that a run asks of one model."""
-
-    paper: str  # The paper that first asks for them.
-    model: str  # What tables call the model.
-    kind: str  # What the stages call the images.
-    n_images: int
-    n_cached: int  # How many of them need not be made.
-    at_most: bool  # Whether fewer may be asked, which only a search of all captions would tell.
-    prompts: pd.DataFrame  # The prompts, or others like them.
-    image_model: ImageModel  # The model with the settings for this kind.
-    storage_class: type[GeneratedImages] | None  # The class that keeps the images.
-    pipeline: Pipeline  # The pipeline whose cache and seed are used.
-    prompt_set: str = "captions"  # As for :meth:`Pipeline.image_model`.
-    several_people: bool = False  # Whether prompts ask for several people.
-
-    @property
-    def n_remaining(self) -> int:
-        """How many are left to be made."""
-        return self.n_images - self.n_cached
-
-    @property
-    def is_from_captions(self) -> bool:
-        """Whether the prompts are captions of a corpus, or made of them."""
-        return self.kind in ("caption_prompts", "paraphrased", "captioned", "triplets")
-
-    @property
-    def price(self) -> float | None:
-        """What an image costs at an endpoint; None for a model that runs here."""
-        return getattr(self.image_model, "price", None)
-
-    @property
-    def cost_key(self) -> tuple:
-        """Equal for requests whose images take equally long: the model, its settings and how images are kept."""
-        return self.image_model.cost_key, self.storage_class
-
-    def __reduce__(self) -> tuple:
-        # Another process opens the pipeline anew.
-        fields = {name: value for name, value in vars(self).items() if name not in ("image_model", "pipeline")}
-        return _reopen, (Request.from_pipeline(self.pipeline), fields)
-
-
-def _reopen(request: Request, fields: dict) -> ImageRequest:
-    model = request.opened.image_model(fields["prompt_set"], several=fields["several_people"])
-    return ImageRequest(**fields, image_model=model, pipeline=request.opened)
-
-
-class ModelUse(NamedTuple):
-    """A judge, an encoder of captions or an image model that measured tables use."""
-
-    setting: str  # The setting that names it; ``model`` for the image model.
-    name: str
-    image_domain: str = ""  # The images that it classifies: ``drawings`` or ``photographs``; empty where it has none.
-    owner: str = ""  # The source of these images, for messages.
-    judge: Judge | None = None
-
-
-class Omission(NamedTuple):
-    """A setting that names nothing, so that a table says less, or says it by another judge."""
-
-    setting: str
-
-
-class QuestionCount(NamedTuple):
-    """How many questions a judge that is paid for is asked."""
-
-    name: str
-    n: int
-    images: str  # What they are about, so that equal requests of several tables count once.
-
-
-class Recorder:
-    """What the doors of planning pipelines are asked for, in nested scopes."""
-
-    def __init__(self, main_judge: str) -> None:
-        self._scopes: list[dict[Hashable, None]] = [{}]
-        self.paper, self.main_judge = "", main_judge
-
-    def add(self, *items: Hashable) -> None:
-        """Record items in the innermost scope."""
-        self._scopes[-1] |= dict.fromkeys(items)
-
-    @contextmanager
-    def scope(self) -> Iterator[dict[Hashable, None]]:
-        """Yield what is recorded meanwhile, settings read included; it counts in the enclosing scope, too."""
-        recorded: dict[Hashable, None] = {}
-        reads: set[tuple[type[groups.Group], str]] = set()
-        self._scopes.append(recorded)
-        try:
-            with groups.recorded_reads(reads):
-                yield recorded
-        finally:
-            self._scopes.pop()
-            recorded |= dict.fromkeys(reads)
-            self.add(*recorded)
-
-
-class PlanningPipeline(Pipeline):
-    """A pipeline that computes nothing, and records what it is asked for."""
-
-    def __init__(self, pipeline: Pipeline, recorder: Recorder) -> None:
-        with groups.recorded_reads(None):
-            super().__init__(pipeline.model, pipeline._given, seed=pipeline.seed, progress=False)
-        self.headlines_only = pipeline.headlines_only
-        self._pipeline_of_run, self._recorder = pipeline, recorder
-        # Kinds whose prompts are not known yet, and those of which there may be fewer.
-        self._provisional: set[str] = set()
-        self._at_most: set[str] = set()
-
-    def changed(self, model: str = "", **changes: Any) -> PlanningPipeline:
-        """Return one of the changed pipeline that records into the same plan."""
-        return PlanningPipeline(self._pipeline_of_run.changed(model, **changes), self._recorder)
-
-    def remember(self, key: Hashable, compute: Callable[[], Any]) -> Any:
-        """Return what ``compute`` returns, computed once; what it asked for is recorded whenever it is taken."""
-        if key not in self._kept:
-            with self._recorder.scope() as recorded:
-                result = compute()
-            self._kept[key] = result, recorded
-        result, recorded = self._kept[key]
-        self._recorder.add(*recorded)
-        return result
-
-    # -- images ----------------------------------------------------------------------------------------------
-
-    def generate_images(
-        self,
-        prompts: pd.DataFrame,
-        kind: str,
-        prompt_set: str = "captions",
-        *,
-        several: bool = False,
-        storage_class: type[GeneratedImages] | None = None,
-    ) -> ImageSource:
-        """Return images that are not generated, and record the request."""
-        pipeline = self._pipeline_of_run
-        model = pipeline.image_model(prompt_set, several=several)
-        self._note_generation(model)
-        n, n_cached = int(prompts["n_images"].sum()), 0
-        if kind not in self._at_most:
-            self._check_texts(model, kind, prompts)
-        if kind not in self._provisional | self._at_most:
-            options = {"seed": self.seed, "cache": pipeline.cache, "storage_class": storage_class}
-            n_cached = model.n_cached(prompts, **options)
-        folder = getattr(model, "folder", None)
-        n = n if folder is None else n_cached  # Nobody makes images that a folder lacks.
-        counts = self.label, kind, n, n_cached, kind in self._at_most
-        how = prompts, model, storage_class, pipeline, prompt_set, several
-        request = ImageRequest(self._recorder.paper, *counts, *how)
-        self._recorder.add(_ById(request))
-        if folder is not None:
-            return model.generate(prompts)
-        # What follows sees few images of each prompt, so that plans of many images take no longer.
-        few = prompts.assign(n_images=prompts["n_images"].clip(upper=IMAGES_OF_PROMPT))
-        return planned.generate(few, model)
-
-    def _check_texts(self, model: ImageModel, kind: str, prompts: pd.DataFrame) -> None:
-        try:
-            model.check_texts(prompts["text"])
-        except ParameterError as error:
-            if kind not in ("caption_prompts", "paraphrased"):
-                raise
-            used = [a for a in self.settings.captions.approaches if a in CAPTIONS_AS_PROMPTS]
-            others = f"Set captions.approaches to others, such as {', '.join(SELECTED)}."
-            raise ParameterError(f"Captions cannot be prompts ({', '.join(used)}): {error} {others}") from None
-
-    def _note_generation(self, model: ImageModel) -> None:
-        """Record the settings that decide how a model makes images."""
-        with groups.recorded_reads(None):
-            s = self.settings
-        groups_read = [s.generation, s.compute] if model.sends_prompts else [s.compute]
-        if getattr(model, "price", None) is not None:
-            groups_read.append(s.endpoint)
-        self._recorder.add(*((type(group), name) for group in groups_read for name in type(group).model_fields))
-        self._recorder.add((type(s.generation), "image_domain"), ModelUse("model", self.model))
-
-    # -- judges ----------------------------------------------------------------------------------------------
-
-    @cached_property
-    def judge_options(self):
-        """The settings that judges use, of which each judge records those that it reads."""
-        return self._pipeline_of_run.judge_options
-
-    def check_judge(self, setting: str, images: ImageSource, judge: Judge | None = None) -> Judge:
-        """Return and record a judge of images; its domain is checked with all that a plan uses."""
-        if (judge := judge or self.judge(setting)) is None:
-            return super().check_judge(setting, images, judge)
-        self.note_use(setting, judge, images)
-        return judge
-
-    def note_use(self, setting: str, judge: Judge | None = None, images: ImageSource | None = None) -> None:
-        """Record that what a setting names is used, and which settings it reads."""
-        name = judge.name if judge else self.settings.captions.encoder
-        if setting == "judging.gender" and name != self._recorder.main_judge:
-            setting = "judging.extra_judges"
-        domain = (domain_of(images), images.name) if images is not None else ("", "")
-        self._recorder.add(ModelUse(setting, name, *domain, judge=judge))
-        with groups.recorded_reads(None):
-            s = self.settings
-        fields = {type(s.judging): ("batch_size", "dtype"), type(s.compute): tuple(type(s.compute).model_fields)}
-        if setting == ENCODER:
-            fields[type(s.captions)] = ("encoder", "encoder_dtype")
-        if setting in self.gender_settings:
-            fields[type(s.judging)] += ("class_prompts", "threshold", "min_face_size")
-        if setting == "judging.faces":
-            fields[type(s.judging)] += ("min_face_score", "min_face_size")
-        if setting == "triplets.objects":
-            fields[type(s.triplets)] = ("object_vocabulary_file",)
-            fields[type(s.triplets.thresholds)] = tuple(type(s.triplets.thresholds).model_fields)
-        if judge is not None and judge.is_charged:
-            fields[type(s.vision)] = tuple(type(s.vision).model_fields)
-            fields[type(s.endpoint)] = tuple(type(s.endpoint).model_fields)
-        self._recorder.add(*((group, name) for group, names in fields.items() for name in names))
-
-    def does_without(self, *settings: str) -> bool:
-        """Return whether some of the settings name nothing, and record these."""
-        unset = self.unset_settings(*settings)
-        # A further judge labels what headlines rest on and no more.
-        if not self.headlines_only:
-            self._recorder.add(*map(Omission, unset))
-        return bool(unset)
-
-    # -- all other work --------------------------------------------------------------------------------------
-
-    def by_judgements(self, kind: str, answered: Callable, placeholder: Callable[[], Any]) -> Any:
-        """Return what depends on judgements where all of these are cached, and a placeholder elsewhere."""
-        with self._recorder.scope() as recorded:
-            answered(self, kind)
-        requests = [item.request for item in recorded if isinstance(item, _ById)]
-        # A critic at an endpoint is not asked.
-        asks_critic = kind.startswith("faircritic") and self.settings.critic.kind == "endpoint"
-        if not asks_critic and all(request.n_remaining == 0 for request in requests):
-            with suppress(UnfinishedError):
-                return answered(read_only_pipeline(self._pipeline_of_run), kind)
-        self._provisional.add(kind)
-        return placeholder()
-
-    def compute(self, work: Callable, *given, **more):
-        """Return the planned result of a stage function."""
-        if work is search:
-            return self._planned_search(*given, **more)
-        if work is triplets.neutral:
-            return self._planned_neutral(*given, **more)
-        name = work.__name__
-        if name == "paraphrases" and more.get("endpoint") is not None:
-            self._provisional.add("paraphrased")
-            self._record_group("endpoint")
-        if name == "critiques":
-            self._record_group("endpoint")
-        if name == "fetch_images":
-            self._record_group("captions.downloads")
-        if name == "ask_about" and given[2].is_charged:
-            pass
-        return getattr(planned, name)(*given, **more)
-
-    def _record_group(self, name: str) -> None:
-        with groups.recorded_reads(None):
-            group = self.settings
-            for part in name.split("."):
-                group = getattr(group, part)
-        self._recorder.add(*((type(group), field) for field in type(group).model_fields))
-
-    @cached_property
-    def _is_small(self) -> bool:
-        # Captions that are written as they are read cost next to nothing, however many there are.
-        pipeline = self._pipeline_of_run
-        rows = pipeline.settings.captions.max_captions
-        return not pipeline.has_captions or 0 < rows <= SEARCHED or pipeline.corpus.written
-
-    def _head(self) -> tuple[Pipeline, int]:
-        """Return a pipeline on the first captions of the corpus, and how many these are at most."""
-        pipeline = self._pipeline_of_run
-        most = SEARCHED if isinstance(pipeline.corpus, FileCorpus) else STREAMED
-        rows = min(pipeline.settings.captions.max_captions or most, most)
-        return pipeline.changed(captions={"max_captions": rows}), rows
-
-    def _planned_search(self, corpus: Any, terms: list[str], **options: Any) -> SearchResult:
-        """Search a small corpus; of a large one, check the first captions, and return as many as allowed."""
-        if self._is_small:
-            return super().compute(search, corpus, terms, **options)
-        head, rows = self._head()
-        found = search(head.corpus, terms, **options | {"pool": 0}, progress=False)
-        n = int(found.totals["n_corpus"].max())
-        captions = found.captions.rename(columns={"term": "occupation"})
-        if len(captions) or n < rows or n == self.settings.captions.max_captions:
-            check_search_result(self, captions, n)
-        self._at_most |= {"caption_prompts", "paraphrased"}
-        per_term = max(1, min(options["per_term"], self.settings.generation.caption_prompts_per_occupation))
-        first = dict(self.filled_templates().drop_duplicates("occupation")[["occupation", "text"]].to_numpy())
-        likely = [(f"{term}/{k}", term, first[term], k) for term in terms for k in range(1, per_term + 1)]
-        likely = pd.DataFrame(likely, columns=["caption_id", "term", "text", "rank"])
-        more = [c for c in found.captions if c not in likely]
-        totals = pd.DataFrame({"term": terms, "n_captions": per_term, "n_corpus": len(likely)})
-        return SearchResult(totals, likely.assign(**dict.fromkeys(more, "")))
-
-    def _planned_neutral(self, corpus: Any, dataset: str, **options: Any) -> Neutral:
-        """Find the neutral captions of a small corpus; of a large one, return as many as allowed after a check."""
-        if self._is_small or not options["sample"]:
-            return super().compute(triplets.neutral, corpus, dataset, **options)
-        head, rows = self._head()
-        found = triplets.neutral(head.part(Triplets).corpus, dataset, **options, progress=False)
-        n = int(found.funnel["n_captions"].iloc[0])
-        if n < rows or n == self.settings.captions.max_captions:
-            check_neutral(self, found)
-        self._at_most.add("triplets")
-        ids = [f"{k:06d}" for k in range(options["sample"])]
-        likely = pd.DataFrame(
-            {"triplet_id": ids, "caption_id": ids, "text": [f"a person {k}" for k in ids]}, dtype=object
-        )
-        return Neutral(likely, found.funnel, found.words)
-
-
-class _ById(NamedTuple):
-    """A request, told apart by identity: data frames have no hash."""
-
-    request: ImageRequest
-
-    def __hash__(self) -> int:
-        return id(self.request)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ById) and other.request is self.request
 
 
 @dataclass(frozen=True)
@@ -382,16 +31,22 @@ class Plan:
     """What measured tables take of a pipeline; each table is planned once."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        self.pipeline = pipeline
         self._recorder = Recorder(pipeline.settings.judging.gender)
         self._planning = PlanningPipeline(pipeline, self._recorder)
         self._tables: dict[str, TablePlan] = {}
 
-    def table(self, name: str, measure: Callable[[Pipeline], pd.DataFrame], paper: str) -> TablePlan:
-        """Return what a measured table takes. Raises as its measure, but for MissingInputError."""
+    def table(self, name: str) -> TablePlan:
+        """Return what a measured table takes; raises as its measure, but for MissingInputError."""
         if name not in self._tables:
-            self._tables[name] = self.run(measure, paper)
+            self._tables[name] = self.run(measures()[name], tables.schema(name).paper)
         return self._tables[name]
+
+    def of_tables(self, names: Iterable[str]) -> TablePlan:
+        """Return what measured tables take together; names of tables that no pipeline measures are passed over."""
+        papers = tables.measuring_papers()
+        measured = measures().keys() & set(names)
+        ordered = sorted(measured, key=lambda name: (papers.index(tables.schema(name).paper), name))
+        return _joined([self.table(name) for name in ordered])
 
     def run(self, measure: Callable[[Pipeline], Any], paper: str) -> TablePlan:
         """Return what a function of a pipeline takes of it."""
@@ -405,6 +60,20 @@ class Plan:
         return _table_plan(recorded, missing)
 
 
+def plan_of(pipeline: Pipeline) -> Plan:
+    """Return the plan of a pipeline, made once."""
+    return pipeline.remember(Plan, lambda: Plan(pipeline))
+
+
+def _joined(plans: list[TablePlan]) -> TablePlan:
+    """Return what several tables take together, each once."""
+    requests = {id(request): request for plan in plans for request in plan.requests}
+    uses = {use[:4]: use for plan in plans for use in plan.uses}
+    omitted = dict.fromkeys(setting for plan in plans for setting in plan.omitted_settings)
+    reads = frozenset[str]().union(*(plan.settings_read for plan in plans))
+    return TablePlan(list(requests.values()), list(uses.values()), tuple(omitted), reads)
+
+
 def _table_plan(recorded: Iterable[Hashable], missing: MissingInputError | None) -> TablePlan:
     def of(kind: type) -> list:
         return [item for item in recorded if type(item) is kind]
@@ -413,10 +82,10 @@ def _table_plan(recorded: Iterable[Hashable], missing: MissingInputError | None)
     reads = frozenset(names[item] for item in of(tuple) if item in names)
     if missing is not None:
         return TablePlan(settings_read=reads, missing=missing)
-    requests = [item.request for item in of(_ById)]
-    return TablePlan(requests, of(ModelUse), tuple(item.setting for item in of(Omission)), reads)
+    return TablePlan(of(ImageRequest), of(ModelUse), tuple(item.setting for item in of(Omission)), reads)
 
 
+@cache
 def _dotted_names() -> dict[tuple[type, str], str]:
     """Return the dotted name of each setting by its group and field."""
     found = {}
@@ -429,8 +98,45 @@ def _dotted_names() -> dict[tuple[type, str], str]:
     return found
 
 
-def read_only_pipeline(pipeline: Pipeline) -> Pipeline:
-    """Return a pipeline that has what the cache has; an UnfinishedError is raised for anything else."""
-    looks = pipeline.changed()
-    looks.cache = ResultCache(pipeline.cache.root, share=(10**9 - 1, 10**9))
-    return looks
+class Omissions(NamedTuple):
+    """What a notebook cannot have of what it takes."""
+
+    tables: dict[str, tuple[str, ...]]
+    """The measured tables that it does without, with the settings that name nothing."""
+    in_part: dict[str, tuple[str, ...]]
+    """Those that say less, or the same by other judges."""
+    reason: str
+    """Why it cannot run; empty where it can."""
+    settings: tuple[str, ...]
+    """Those that name nothing, and that it cannot run without."""
+    on_purpose: bool
+    """Whether all that it cannot run without was given as empty, or is no matter of settings that name nothing."""
+
+
+def find_omissions(takes: Collection[str], needs: Collection[str], pipeline: Pipeline) -> Omissions:
+    """Return what a notebook has to do without where it takes tables of a pipeline, of which it ``needs`` some.
+
+    One that needs none needs those that judges make, where all of these are missing. Raises as :meth:`Plan.table`.
+    """
+    plans = [plan_of(one) for one in (pipeline, *pipeline.baseline_pipelines)]
+    names = sorted(measures().keys() & set(takes))
+    missing = {}
+    for name in names:
+        errors = [plan.table(name).missing for plan in plans]
+        if all(errors):
+            missing[name] = errors[0]
+    needed = sorted(missing.keys() & set(needs))
+    rest = {name: plans[0].table(name) for name in names if name not in missing}
+    if not set(names) & set(needs) and not any(use.judge for table in rest.values() for use in table.uses):
+        needed = [name for name, error in missing.items() if error.settings]
+    reason = f"It takes {needed[0]}. {missing[needed[0]]}" if needed else ""
+    bare = tuple(dict.fromkeys(setting for name in needed for setting in missing[name].settings))
+    others = {name: error.settings for name, error in missing.items() if name not in needed}
+    in_part = {name: table.omitted_settings for name, table in rest.items() if table.omitted_settings}
+    return Omissions(others, in_part, reason, bare, all(is_disabled(pipeline, setting) for setting in bare))
+
+
+def is_disabled(pipeline: Pipeline, setting: str) -> bool:
+    """Return whether a setting that names nothing was given as empty, and not just never given."""
+    group, name = setting.split(".")
+    return setting == "triplets.attention" or name in getattr(pipeline.settings, group).model_fields_set

@@ -22,10 +22,11 @@ from biaslab.errors import ParameterError
 from biaslab.execution import kernels
 from biaslab.execution.workers import THREADS
 from biaslab.hub import huggingface
-from biaslab.planning import image_counts as asked_for
-from biaslab.planning import probes, requirements, validation
-from biaslab.planning.image_counts import Cost, ImageRequest
+from biaslab.planning import probes, validation
+from biaslab.planning.costs import Cost, requests_to_time
+from biaslab.planning.plan import plan_of
 from biaslab.planning.probes import Trial, TrialResult
+from biaslab.planning.records import ImageRequest, ModelUse
 from biaslab.request import Request
 from biaslab.schema import formatting
 
@@ -39,7 +40,7 @@ class Preflight:
 
     requests: list[ImageRequest]
     trials: list[Trial]
-    costs: Mapping[tuple, Cost] = field(default_factory=dict)  # What an image takes, by ``Asked.alike``.
+    costs: Mapping[tuple, Cost] = field(default_factory=dict)  # What an image takes, by :attr:`ImageRequest.cost_key`.
     left_out: Sequence[str] = ()  # What the run does without, in sentences.
 
 
@@ -47,20 +48,16 @@ def check_table(pipeline: Pipeline, table: str) -> None:
     """Check what a measured table takes of a pipeline, before it is measured outside of a run."""
     if os.environ.get(kernels.PREFLIGHT_DONE):
         return
-    requests = list(asked_for.requests_for_tables(pipeline, [table]))
-    if not (made := [probes.make_trial(request) for request in requests if request.n_remaining > 0]):
+    plan = plan_of(pipeline).of_tables([table])
+    if not (made := [probes.make_trial(request) for request in plan.requests if request.n_remaining > 0]):
         return
-    judged = [
-        Trial(use, Request.from_pipeline(pipeline))
-        for use in requirements.uses_of_tables(pipeline, {table})
-        if use.setting != "model"
-    ]
+    judged = [Trial(use, Request.from_pipeline(pipeline)) for use in plan.uses if use.setting != "model"]
     # Nothing is looked up again that has answered here.
     if _answered.issuperset(trial.key for trial in [*made, *judged]):
         return
-    if problems := validation.check_models(pipeline, {table}):
-        raise requirements.combine_problems(problems)
-    run_preflight(requests, [(pipeline, {table})])
+    if problems := validation.check_models(pipeline, plan.uses):
+        raise validation.combine_problems(problems)
+    run_preflight(plan.requests, [(pipeline, plan.uses)])
 
 
 # The trials that this process has seen answer.
@@ -69,7 +66,7 @@ _answered: set[str] = set()
 
 def run_preflight(
     requests: list[ImageRequest],
-    pipelines: Iterable[tuple[Pipeline, set[str]]],
+    uses: Iterable[tuple[Pipeline, Iterable[ModelUse]]],
     *,
     fetch: bool = True,
     buy: bool = True,
@@ -77,7 +74,7 @@ def run_preflight(
     time: bool = False,
     say: Callable[[str], object] | None = None,
 ) -> Preflight:
-    """Try what pipelines use for measured tables, before the images ``requests`` for are made.
+    """Try what pipelines use, before the images of ``requests`` are made.
 
     Nothing is tried where all images are there, unless ``always``, or another process of this run has done so. ``time``
     finds out what images of all kinds take; ``fetch`` and ``buy`` say whether weights are fetched, and the first image
@@ -91,7 +88,7 @@ def run_preflight(
     # What a model cannot do is said before it is fetched; how strong guidance is does not matter for that.
     for request in {request.image_model.cost_key: request for request in remaining}.values():
         request.image_model.look_up()
-    timed = asked_for.requests_to_time(requests)
+    timed = requests_to_time(requests)
     if not time:
         # Each model once, and one image of it.
         once = {
@@ -99,7 +96,7 @@ def run_preflight(
             for key, (request, _) in reversed(timed.items())
         }
         timed = {key: (timed[key][0], 1) for key in once.values()}
-    parts = _parts(pipelines)
+    parts = _parts(uses)
     # One model after the other, so that each is loaded once for all that it makes.
     of_key = {}
     for key, (request, n) in sorted(timed.items(), key=lambda item: item[1][0].image_model.cost_key):
@@ -129,7 +126,7 @@ def run_preflight(
         results_found = _perform(list(todo.values()), bought, progress=say is not None)
         results = dict(zip(todo, results_found, strict=True))
         if problems := [tried.problem for tried in results_found if tried.problem]:
-            raise requirements.combine_problems(problems)
+            raise validation.combine_problems(problems)
         # What a model has done once, it does for all that is asked of it.
         _answered.update((*todo, *(probes.make_trial(request).key for request in remaining)))
     costs = {key: tried.cost for key, p in of_key.items() if (tried := results.get(p.key)) and tried.cost}
@@ -160,14 +157,14 @@ def _check_disk(parts: Iterable[Trial]) -> None:
         )
 
 
-def _parts(pipelines: Iterable[tuple[Pipeline, set[str]]]) -> list[Trial]:
-    """Return the judges that pipelines take for measured tables, with their files."""
+def _parts(uses: Iterable[tuple[Pipeline, Iterable[ModelUse]]]) -> list[Trial]:
+    """Return the judges that pipelines use, with their files."""
     trials: dict[tuple, Trial] = {}
-    for pipeline, tables in pipelines:
-        for use in requirements.uses_of_tables(pipeline, tables):
+    for pipeline, used in uses:
+        for use in used:
             trial = Trial(use, Request.from_pipeline(pipeline))
             if use.setting != "model" and (use.setting, trial.key) not in trials:
-                trials[use.setting, trial.key] = replace(trial, located=tuple(requirements.look_up(use, pipeline)))
+                trials[use.setting, trial.key] = replace(trial, located=tuple(use.files(pipeline)))
     return list(trials.values())
 
 

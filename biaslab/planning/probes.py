@@ -18,9 +18,8 @@ from biaslab.generation.models import Ready
 from biaslab.hub.image_sources import UnreadableImage
 from biaslab.hub.repositories import Located
 from biaslab.pipeline import Pipeline
-from biaslab.planning import requirements
-from biaslab.planning.image_counts import Cost, ImageRequest, measure_cost
-from biaslab.planning.requirements import ModelUse
+from biaslab.planning.costs import Cost, measure_cost
+from biaslab.planning.records import ImageRequest, ModelUse
 from biaslab.request import Request
 
 # Asks a judge about an image.
@@ -61,13 +60,17 @@ class Trial:
             model = self.image_request.image_model.cost_key, self.image_request.storage_class
             return repr((*model, settings.paired.image_size, settings.endpoint, self.request.seed))
         # A judge is probed once for all settings that name it, and a service once for all settings at all.
-        judge = use.judge(self.pipeline)
+        judge = use.judge
         if judge is not None and judge.is_charged:
             return repr((use.name, settings.vision, settings.endpoint))
         judging = settings.judging.changed(gender="", extra_judges=())
         finder = settings.triplets.thresholds, settings.triplets.object_vocabulary_file
-        who = (type(judge).__name__, judge.argument) if judge else (use.setting, use.name)
-        return repr((*who, use.network, judging, settings.compute.device, finder))
+        who = (
+            (type(judge).__name__, judge.argument, getattr(judge, "places", False))
+            if judge
+            else (use.setting, use.name)
+        )
+        return repr((*who, judging, settings.compute.device, finder))
 
 
 def make_trial(request: ImageRequest, n_remaining: int = 0) -> Trial:
@@ -152,7 +155,7 @@ def _problem(trial: Trial, work: Callable[[], object]) -> str:
     try:
         work()
     except BiaslabError as error:
-        return requirements.problem(trial.use, error)
+        return trial.use.describe_problem(error)
     # A judge of another package may raise anything.
     except Exception as error:
         kind, message = type(error).__name__, " ".join(str(error).split())
@@ -165,7 +168,7 @@ def _problem(trial: Trial, work: Callable[[], object]) -> str:
 def too_large(trial: Trial) -> str:
     """Return what to say of a model that does not fit in memory: what it needs, what there is, and what would fit."""
     try:
-        size = sum(located.size for located in requirements.look_up(trial.use, trial.pipeline))
+        size = sum(located.size for located in trial.use.files(trial.pipeline))
     except BiaslabError:
         size = 0
     where = _where(trial)
@@ -204,10 +207,8 @@ def _memory_in_use(where: str, *, peak: bool = False) -> int:
 def _load_probe(trial: Trial) -> Probe | None:
     """Return the judge of a trial as a function of an image; None where it uses no images."""
     use, pipeline = trial.use, trial.pipeline
-    judge = use.judge(pipeline)
-    if judge is not None:
-        return judge.fresh().probe if judge.needs_images else None
-    if use.setting == requirements.ENCODER:
-        options = {"device": pipeline.device, "dtype": pipeline.settings.captions.encoder_dtype}
-        Encoder(use.name, **options).encode(["a photo of a nurse"])
+    if use.judge is not None:
+        return use.judge.fresh().probe if use.judge.needs_images else None
+    options = {"device": pipeline.device, "dtype": pipeline.settings.captions.encoder_dtype}
+    Encoder(use.name, **options).encode(["a photo of a nurse"])
     return None

@@ -41,7 +41,8 @@ from biaslab.papers.paired.stages import Paired
 from biaslab.papers.triplets import nouns
 from biaslab.papers.triplets.stages import Triplets
 from biaslab.pipeline import KINDS
-from biaslab.planning.image_counts import ImageRequest, read_only_pipeline
+from biaslab.planning.planning_pipeline import read_only_pipeline
+from biaslab.planning.records import ImageRequest
 from biaslab.prompts.settings import TripletsDesign
 from biaslab.ratings import annotations as annotated
 from biaslab.ratings.annotations import SOURCES

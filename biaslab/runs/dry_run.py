@@ -22,9 +22,11 @@ from biaslab.judges.vision import READINGS
 from biaslab.papers.dalleval.prompts import ATTRIBUTES
 from biaslab.pipeline import Pipeline
 from biaslab.planning import preflight
-from biaslab.planning.image_counts import Cost, ImageRequest, request_for_captions, requests_for_tables
+from biaslab.planning.costs import Cost
+from biaslab.planning.plan import plan_of
 from biaslab.planning.preflight import Preflight
 from biaslab.planning.probes import Trial
+from biaslab.planning.records import ImageRequest
 from biaslab.ratings import annotations as annotated
 from biaslab.runs import execute, jobs
 from biaslab.schema import tables
@@ -39,22 +41,25 @@ def image_requests(opened: Iterable[jobs.OpenPipeline]) -> list[ImageRequest]:
     """
     requests: dict[tuple, ImageRequest] = {}
     for entry in opened:
-        pipeline = entry.pipeline
-        pipeline_requests = [
-            asks
-            for member in (pipeline, *pipeline.baseline_pipelines)
-            for asks in requests_for_tables(member, entry.tables)
-        ]
+        members = (entry.pipeline, *entry.pipeline.baseline_pipelines)
+        pipeline_requests = [asks for member in members for asks in plan_of(member).of_tables(entry.tables).requests]
         for notebook in sorted(entry.notebooks):
-            for more in jobs.work(notebook, pipeline):
-                paper = notebook.split("/")[0]
-                pipeline_requests += [request_for_captions(member, paper, "generated") for member in more.generators]
+            paper = notebook.split("/")[0]
+            for more in jobs.work(notebook, entry.pipeline):
+                for member in more.generators:
+                    pipeline_requests += (
+                        plan_of(member).run(lambda planned: planned.images("generated"), paper).requests
+                    )
         for asks in pipeline_requests:
             # Whoever asks for the same images, they are made once.
             texts = pd.util.hash_pandas_object(asks.prompts[["prompt_id", "text", "n_images"]], index=False)
             same = asks.n_images, int(texts.sum()), asks.pipeline.seed, asks.pipeline.cache.root
             requests.setdefault((asks.model, *asks.cost_key, *same), asks)
     return list(requests.values())
+
+
+def _templates(pipeline: Pipeline) -> None:
+    pipeline.images("generated")
 
 
 def check_cached(request: ImageRequest, run: str) -> None:
@@ -76,10 +81,12 @@ def run_preflight(planned: list[jobs.Job], progress: bool = False, **options: An
     without = [*jobs.describe_omissions(planned), *jobs.unmatched(opened), *check_ratings(requests)]
     for text in without if say else ():
         say(text)
-    each = [
-        (member, entry.tables) for entry in opened for member in (entry.pipeline, *entry.pipeline.baseline_pipelines)
+    uses = [
+        (member, plan_of(member).of_tables(entry.tables).uses)
+        for entry in opened
+        for member in (entry.pipeline, *entry.pipeline.baseline_pipelines)
     ]
-    return replace(preflight.run_preflight(requests, each, say=say, **options), left_out=without)
+    return replace(preflight.run_preflight(requests, uses, say=say, **options), left_out=without)
 
 
 def check_ratings(requests: Iterable[ImageRequest]) -> list[str]:
@@ -196,7 +203,7 @@ def _row(parts: list[Trial]) -> tuple[str, ...]:
         if parts[0].image_request.price is not None:
             price = f"{parts[0].image_request.price:g}"
     elif use.image_domain:
-        judge = use.judge(parts[0].pipeline)
+        judge = use.judge
         if judge.is_charged and s.vision.price is not None:
             price = f"{s.vision.price:g} a question"
         pictures = judge.domain
@@ -209,7 +216,7 @@ def _questions(preflight: Preflight) -> list[str]:
     """Return what questions to vision models cost at most: of each person whom images show, and each judge."""
     pipelines_by_judge: dict[str, dict[str, Pipeline]] = {}
     for part in preflight.trials:
-        judge = None if part.image_request else part.use.judge(part.pipeline)
+        judge = part.use.judge
         if judge is not None and judge.is_charged:
             pipelines_by_judge.setdefault(part.use.name, {})[part.use.setting] = part.pipeline
     lines = []

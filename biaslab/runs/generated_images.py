@@ -15,7 +15,8 @@ import pandas as pd
 
 from biaslab.cache import result_cache
 from biaslab.errors import BiaslabError, MissingInputError
-from biaslab.planning.image_counts import ImageRequest, read_only_pipeline
+from biaslab.planning.planning_pipeline import read_only_pipeline
+from biaslab.planning.records import ImageRequest
 from biaslab.report import image_pages
 from biaslab.runs import dry_run, jobs, listing
 from biaslab.runs.collect import IMAGE_PAGES, STRIPS
@@ -54,7 +55,7 @@ def remarks(asked: Iterable[ImageRequest]) -> list[str]:
         with contextlib.suppress(BiaslabError):
             pipeline = read_only_pipeline(one.pipeline)
             made = pipeline.generate_images(
-                one.prompts, one.prompt_set, one.several_people, storage_class=one.storage_class
+                one.prompts, one.kind, one.prompt_set, several=one.several_people, storage_class=one.storage_class
             )
             found |= dict.fromkeys(f"{one.model}: {text}" for text in pipeline.image_remarks(made))
     return list(found)
@@ -66,7 +67,7 @@ def written(folder: Path, planned: Iterable[jobs.Job]) -> tuple[list[dict], list
     Prompts and images are listed next to them (:mod:`biaslab.runs.listing`).
     """
     try:
-        asked = dry_run.image_requests(jobs.pipelines(planned))
+        asked = dry_run.image_requests(jobs.pipelines(planned, fresh=True))
         listing.write(folder, asked)
         return write(folder, asked), remarks(asked)
     except Exception as error:

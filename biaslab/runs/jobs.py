@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from biaslab import plugins
 from biaslab.errors import ParameterError, RunError, loading, name_help
+from biaslab.planning import validation
+from biaslab.planning.plan import Omissions, find_omissions, plan_of
 from biaslab.request import Request, resolve_parameters
 from biaslab.runs.params import Notebook, RunParams
-from biaslab.schema import tables
+from biaslab.schema import groups, tables
 from biaslab.schema.values import check_draws, dotted
+from biaslab.settings import Settings
 from biaslab.study import sources
 from biaslab.study.study import PARTS
 
@@ -36,7 +39,7 @@ class Job:
     reason: str = ""  # Why the notebook is not executed; empty if it is.
     fails: bool = False  # Whether that is a failure; else the notebook does not apply here and is skipped.
     request: Request | None = None  # What it asks for; None where it takes no source.
-    omissions: sources.Omissions | None = None  # What it does without where images are made, for want of judges.
+    omissions: Omissions | None = None  # What it does without where images are made, for want of judges.
     fingerprint: str = ""  # Digest of all that the results depend on.
     folder: Path = Path()  # The run's folder.
     attempt: Path = Path()  # The folder of this start of the run, which the notebook writes to.
@@ -95,7 +98,7 @@ def plan(params: RunParams) -> list[Job]:
             request = _request(notebook, given, whole)
             reason, without = _not_applicable(notebook, given, request), None
             if not reason and request is not None and request.makes_images:
-                without = sources.find_omissions(notebook.used_tables, notebook.required_tables, request.opened)
+                without = find_omissions(notebook.used_tables, notebook.required_tables, request.opened)
                 reason = without.reason if without.on_purpose else ""
                 if reason and notebook.id in params.notebooks:
                     raise ParameterError(f"The notebook {notebook.id} was selected and cannot run. {reason}")
@@ -111,65 +114,39 @@ def plan(params: RunParams) -> list[Job]:
                 "--baselines published, or select a paper's notebooks."
             )
         if whole.makes_images:
-            from biaslab.planning import validation
-
             _check_used(params.set_here, doing, whole)
-            needed = set().union(*(job.notebook.required_tables for job in doing))
-            validation.check_work(whole.opened, taken, needed=needed)
+            validation.check_tables(whole.opened, taken)
         jobs += planned
     return jobs
 
 
-# Groups of settings that prompts of another name use; and, of captions, what decides which there are.
-_USED_AS = {"critic": "paired", "generation": "captions"}
-_OF_CORPUS = (
-    *("corpus", "max_captions", "columns", "synthetic_bias", "training_images"),
-    *("downloads", "name_recognizer", "approaches"),
-)
+# Settings that have an effect on every run that makes images, whatever it measures.
+_ALWAYS_USED = ("baselines", "compute.", "models")
+# What lets settings of a group have an effect, where they have none.
+_HINTS = {
+    "captions": "no notebook that is executed takes captions, or none are given. Name them with captions.corpus, of an "
+    "audit with --corpus",
+    "custom": "no notebook that is executed takes your own prompts or images. Select some",
+    "endpoint": "nothing is asked of an endpoint. Name one",
+    "vision": "no judge is a vision model. Name one, as judging.gender=endpoint:NAME",
+    "judging.annotations": "no selected notebook combines annotations and judge. Select one, such as beyond_precision",
+    "judging.questions_file": "questions apply only to your own images or prompts. Name these",
+    "judging.question_model": "questions apply only to your own images or prompts. Name these",
+}
 
 
 def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) -> None:
-    """Refuse settings that a command sets, and that nothing of a run takes (ParameterError)."""
-    from biaslab.judges.registry import named_judges
-    from biaslab.planning.validation import PROMPTS
-    from biaslab.settings import COUNTS
-
-    settings, papers = request.filled_settings, tables.papers()
-    schemas = [tables.schemas()[name] for job in doing for name in job.used_tables if name in tables.schemas()]
-    used = {word for schema in schemas for word in (schema.paper, schema.prompts)}
-    of_captions = used & {*PROMPTS} - {"people", "scenes"}
-    questions = any("settings.judging.questions_file" in look.when for one in schemas for look in one.looks)
-    rated = any("settings.judging.annotations" in one.makes_if for one in schemas)
-    is_charged = any(judge.is_charged for judge in named_judges(settings))
-    asked = (
-        request.generating_model,
-        *settings.baseline_models,
-        settings.critic.kind,
-        settings.captions.paraphraser,
-    )
-    for name in names:
-        group, _, inner = name.partition(".")
-        whose, why = _USED_AS.get(group, group), ""
-        takes = [n for n, paper in papers.items() if whose in (n, paper.prompts)]
-        if group == "endpoint" and not (is_charged or any(one.startswith(group) for one in asked)):
-            why = "nothing is asked of an endpoint. Name one"
-        elif group == "vision" and not is_charged:
-            why = "no judge is a vision model. Name one, as judging.gender=endpoint:NAME"
-        elif name in ("judging.questions_file", "judging.question_model") and not questions:
-            why = "questions apply only to your own images or prompts. Name these"
-        elif name == "judging.annotations" and not rated:
-            why = "no selected notebook combines annotations and judge. Select one, such as beyond_precision"
-        elif group == "captions" or (group == "generation" and inner in COUNTS):
-            of_corpus = group == "captions" and inner in _OF_CORPUS
-            if not settings.captions.corpus or not (of_corpus or settings.captions.approaches):
-                why = "no captions are given. Name them with captions.corpus, of an audit with --corpus"
-            elif not (of_captions if of_corpus else of_captions & {"captions", "captioned"}):
-                why = "no notebook that is executed takes captions. Select some that do"
-        elif takes and group != "generation" and whose not in used:
-            why = f"no notebook of {' or '.join(takes)} is executed. Select some"
-        # What packages bring may take anything.
-        if why and not any(job.notebook.folder for job in doing):
-            raise ParameterError(f"{name} has no effect here: {why}, or leave it out.")
+    """Refuse settings that a command sets, and that no measure of a run reads (ParameterError)."""
+    # What packages bring may take anything.
+    if any(job.notebook.folder for job in doing):
+        return
+    taken = set().union(*(job.used_tables for job in doing))
+    members = (request.opened, *request.opened.baseline_pipelines)
+    read = set().union(*(plan_of(member).of_tables(taken).settings_read for member in members))
+    for name in sorted(set(names).intersection(groups.names(Settings)) - read):
+        if not name.startswith(_ALWAYS_USED):
+            hint = _HINTS.get(name, _HINTS.get(name.partition(".")[0], "nothing that this run measures reads it"))
+            raise ParameterError(f"{name} has no effect here: {hint}, or leave it out.")
 
 
 def _request(notebook: Notebook, given: Mapping[str, Any], whole: Request) -> Request | None:
@@ -211,10 +188,6 @@ def _not_applicable(notebook: Notebook, given: Mapping[str, Any], request: Reque
             return f"The pipeline measures nothing for {paper}."
         if "settings" not in notebook.parameters:
             return "It takes no settings, so it could measure something else than the rest of the run."
-        declared = tables.schemas()
-        behind = [n for n in sorted(notebook.required_tables) if n in declared and declared[n].images]
-        if behind and not request.opened.has_images:
-            return f"It needs the images behind captions (for {behind[0]}). {request.opened.no_images}"
         return ""
     known = None if model == "all" else sources.models(paper, source=source, annotations=given.get("annotations", ""))
     if known is None or model in known:
@@ -287,12 +260,15 @@ def work(notebook: str, pipeline: Pipeline) -> Iterator[Work]:
                 yield more
 
 
-def pipelines(jobs: Iterable[Job], *, progress: bool = False) -> list[OpenPipeline]:
-    """Return the pipelines that jobs open, one for each model, seed and settings."""
+def pipelines(jobs: Iterable[Job], *, fresh: bool = False) -> list[OpenPipeline]:
+    """Return the pipelines that jobs open, one for each model, seed and settings.
+
+    Each keeps its plan; a ``fresh`` one is planned by what the cache has now.
+    """
     opened: dict[str, OpenPipeline] = {}
     for job in jobs:
         if job.makes_images:
-            own = job.request.pipeline(progress=progress)
+            own = job.request.pipeline(progress=False) if fresh else job.request.opened
             one = opened.setdefault(repr((own.model, own.settings, own.seed)), OpenPipeline(own, set(), set()))
             one.tables.update(job.used_tables)
             one.notebooks.add(job.notebook.id)
@@ -304,11 +280,11 @@ def pipelines(jobs: Iterable[Job], *, progress: bool = False) -> list[OpenPipeli
 
 def judges(jobs: Iterable[Job]) -> dict[str, dict[str, str]]:
     """Return digests of the judges that each job takes, by its slug."""
-    from biaslab.planning import requirements
-
     known: dict[str, str] = {}
     return {
-        job.slug: requirements.digests(job.request.opened, job.used_tables, known) for job in jobs if job.makes_images
+        job.slug: validation.judge_digests(job.request.opened, job.used_tables, known)
+        for job in jobs
+        if job.makes_images
     }
 
 

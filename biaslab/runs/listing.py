@@ -12,7 +12,8 @@ from biaslab import plugins
 from biaslab.cache import result_cache
 from biaslab.errors import BiaslabError
 from biaslab.judges import duplicates
-from biaslab.planning.image_counts import ImageRequest, read_only_pipeline
+from biaslab.planning.planning_pipeline import read_only_pipeline
+from biaslab.planning.records import ImageRequest
 from biaslab.runs.collect import IMAGES, PROMPTS
 from biaslab.schema import tables
 
@@ -34,7 +35,7 @@ def write(folder: Path, asked: Iterable[ImageRequest]) -> None:
             with contextlib.suppress(BiaslabError):
                 pipeline = read_only_pipeline(one.pipeline)
                 made = pipeline.generate_images(
-                    one.prompts, one.prompt_set, one.several_people, storage_class=one.storage_class
+                    one.prompts, one.kind, one.prompt_set, several=one.several_people, storage_class=one.storage_class
                 )
         if made is None:
             whole = False

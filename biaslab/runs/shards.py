@@ -13,7 +13,6 @@ from biaslab.execution import kernels
 from biaslab.pipeline import Pipeline
 from biaslab.runs import dry_run, jobs
 from biaslab.runs.params import RunParams
-from biaslab.schema.tables import schema, schemas
 from biaslab.study import sources
 
 # Seconds between checks of the results of other shards: the first wait, and the longest.
@@ -37,7 +36,7 @@ def compute(
         ParameterError: The shard is not one of (0, n) to (n - 1, n), or the run has no work to share.
     """
     planned = jobs.plan(params)
-    opened = jobs.pipelines(planned, progress=progress)
+    opened = jobs.pipelines(planned)
     if not os.environ.get(kernels.PREFLIGHT_DONE):
         dry_run.run_preflight(planned, progress)
     if not opened:
@@ -45,7 +44,9 @@ def compute(
     shown: list[str] = []
     pause, longest = _WAITS
     while remaining := [
-        text for one in opened for text in compute_pipeline(one.pipeline, one.tables, shard, one.notebooks)
+        text
+        for one in opened
+        for text in compute_pipeline(one.pipeline, one.tables, shard, one.notebooks, progress=progress)
     ]:
         if not wait:
             return remaining
@@ -58,7 +59,12 @@ def compute(
 
 
 def compute_pipeline(
-    pipeline: Pipeline, tables: Iterable[str], shard: tuple[int, int], notebooks: Iterable[str] = ()
+    pipeline: Pipeline,
+    tables: Iterable[str],
+    shard: tuple[int, int],
+    notebooks: Iterable[str] = (),
+    *,
+    progress: bool = False,
 ) -> list[str]:
     """Compute a shard of the work of a pipeline's measured tables; without any, of its work with captions.
 
@@ -66,7 +72,9 @@ def compute_pipeline(
     (:func:`biaslab.runs.jobs.work`); other arguments and the result are those of :func:`compute`.
     """
     remaining: dict[str, None] = {}
-    for work in _works(pipeline.shard(*shard), sorted(tables), sorted(notebooks)):
+    mine = pipeline.shard(*shard)
+    mine.progress = progress
+    for work in _works(mine, sorted(tables), sorted(notebooks)):
         try:
             work()
         except UnfinishedError as error:
@@ -78,7 +86,7 @@ def compute_pipeline(
 
 
 def _works(mine: Pipeline, tables: list[str], notebooks: list[str]) -> Iterator[Callable[[], object]]:
-    if not tables or any(schema(name).prompts == "captions" for name in tables if name in schemas()):
+    if mine.has_captions:
         yield from mine.on_captions()
     for name in tables:
         if sources.has_table(name, source="pipeline"):

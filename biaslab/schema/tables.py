@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from biaslab import plugins
 from biaslab.errors import InputError, name_help, unknown_name
@@ -60,21 +60,6 @@ _BY_JUDGE = (
     Column("reference", "The judge of the run's headlines.", key=True, text=True),
 )
 
-# Whether a table is nothing without a judge, needs one of several, or says less where one is not named.
-NEEDED, ONE_OF, IF_NAMED = "needed", "one of several", "if named"
-
-
-@dataclass(frozen=True)
-class ClassifierUse:
-    """What looks at images when a table is measured."""
-
-    by: str  # The setting that names the judge, or the pipeline's property that gives several, who look together.
-    # What the images are made for, ``training`` or ``paintskills``; empty where none are looked at.
-    at: str = ""
-    how: str = NEEDED  # One of the words above.
-    when: tuple[str, ...] = ()  # Properties of the pipeline that must hold, or not behind ``not``.
-    instead_of: str = ""  # The setting that is empty on purpose, so that others look.
-
 
 @dataclass(frozen=True)
 class Paper:
@@ -82,7 +67,6 @@ class Paper:
 
     order: int = 99  # Its place in reports.
     title: str = ""  # What limits of a run call it; empty for what is no paper.
-    prompts: str = ""  # On which prompts its measured tables rest (:data:`biaslab.planning.validation.PROMPTS`).
     rated: str = ""  # The kinds of its images that people may annotate, one person at an occupation first.
     # The kinds of its images that reports show, with what they are called: of the first that a run has, strips of
     # pictures by group. Its ``measure.people_in_images(pipeline, kind)`` says who is in them.
@@ -98,15 +82,9 @@ class Schema:
     title: str  # A few words for a heading.
     description: str  # What a row is and where the numbers come from.
     columns: tuple[Column, ...]  # Columns in order; a table has all that are not optional.
-    images: bool = False  # Whether it takes the images behind captions, which a corpus may lack.
     rests_on: str = ""  # The paper on whose measurements it rests, where it is none of that paper's own.
-    # Of a measured table:
-    paper: str = ""  # Whose function measures it.
+    paper: str = ""  # Whose function measures it, where it is a measured table.
     function: str = ""  # The function's name, where it is not the table's.
-    makes: tuple[str, ...] = ()  # The kinds of images that a model makes for it.
-    makes_if: tuple[str, ...] = ()  # When, as of :class:`ClassifierUse`.
-    looks: tuple[ClassifierUse, ...] = ()
-    prompts: str = ""  # On which prompts it rests.
     rated: bool = False  # Whether a file of ratings gives it.
     by_judge_of: str = ""  # The table that it has once for each of ``judging.extra_judges``, with two columns more.
 
@@ -198,32 +176,30 @@ def _schemas(declared_in: tuple[tuple[Path, str], ...]) -> dict[str, Schema]:
     shared = load_yaml(shared_columns)["columns"]
     schemas_found: dict[str, Schema] = {}
     by: dict[str, str] = {}
-    measured: dict[str, tuple[str, Any]] = {}
     for path, package in rooms:
         room = load_yaml(path)
         columns_by_name = shared | room.get("columns", {})
-        measured |= {name: (path.parent.name, more) for name, more in room.get("measured", {}).items()}
+        paper = path.parent.name if package == "biaslab" else ""
         for name, declared in room["tables"].items():
             if name in schemas_found:
                 raise InputError(
                     f"{by[name]} and {package} both declare the table {name!r}; one has to call it otherwise, or to be "
                     "uninstalled."
                 )
-            columns = tuple(column for entry in declared["columns"] for column in _columns(entry, columns_by_name))
-            paper = path.parent.name if package == "biaslab" else ""
-            prompts = papers()[paper].prompts if paper in papers() else ""
-            whole = {"prompts": prompts, "paper": paper} | declared | {"columns": columns}
-            schemas_found[name], by[name] = Schema(name, **whole), package
-    for name, (paper, more) in measured.items():
-        if of := more.get("by_judge_of"):
-            whole, title = schemas_found[of], f"{schemas_found[of].title}, by judge"
-            text = "The same once for each judge that `judging.extra_judges` names."
-            columns = tuple({c.name: c for c in (*whole.columns, *_BY_JUDGE)}.values())
-            schemas_found[name] = Schema(name, title, text, columns, prompts=whole.prompts)
-        looks = tuple(ClassifierUse(**use | {"when": tuple(use.get("when", ()))}) for use in more.get("looks", ()))
-        lists = {key: tuple(more.get(key, ())) for key in ("makes", "makes_if")}
-        schemas_found[name] = replace(schemas_found[name], **more | lists | {"looks": looks, "paper": paper})
+            if of := declared.get("by_judge_of"):
+                schemas_found[name] = _by_judge(name, schemas_found[of])
+            else:
+                columns = tuple(column for entry in declared["columns"] for column in _columns(entry, columns_by_name))
+                schemas_found[name] = Schema(name, **{"paper": paper} | declared | {"columns": columns})
+            by[name] = package
     return schemas_found
+
+
+def _by_judge(name: str, of: Schema) -> Schema:
+    """Return the table that has another once for each of ``judging.extra_judges``, with two columns more."""
+    text = "The same once for each judge that `judging.extra_judges` names."
+    columns = tuple({c.name: c for c in (*of.columns, *_BY_JUDGE)}.values())
+    return Schema(name, f"{of.title}, by judge", text, columns, paper=of.paper, by_judge_of=of.name)
 
 
 def labels(name: str) -> dict[str, Mapping[str, str]]:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable
-from functools import cache, partial
-from importlib import import_module
-from importlib.util import find_spec
-from inspect import isfunction
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from biaslab.errors import InputError, MissingInputError, ParameterError, name_help, unknown_name
+from biaslab.errors import InputError, MissingInputError, name_help, unknown_name
 from biaslab.io import cells, plaintext, reading
+from biaslab.planning import measures as measuring
+from biaslab.planning.measures import measures
 from biaslab.request import Request, makes_images, names
 from biaslab.schema import tables
 
@@ -111,7 +110,7 @@ def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
 
     from biaslab.planning import preflight
 
-    own, baselines = _pipeline().get(name), None
+    own, baselines = measures().get(name), None
     if "published" in pipeline.settings.baselines:
         baselines = _published().get(name)
     if not own and not baselines:
@@ -119,10 +118,8 @@ def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
     frames, missing = [], []
     for one in (pipeline, *pipeline.baseline_pipelines) if own else ():
         try:
-            if why := why_lacking(name, one):
-                raise MissingInputError(why)
             preflight.check_table(one, name)
-            frames.append(_pipeline()[name](one))
+            frames.append(measures()[name](one))
         except MissingInputError as error:
             missing.append(error)
     if missing and not frames:
@@ -210,53 +207,10 @@ def has_table(name: str, *, source: str, baselines: Iterable[str] = ()) -> bool:
     if "published" in baselines and is_comparable(name, source):
         return True
     if makes_images(source):
-        return name in _pipeline()
+        return name in measures()
     if source == "annotations":
         return _is_rated(name)
     return table_path(Path(source), name) is not None
-
-
-class Omissions(NamedTuple):
-    """What cannot be had of what a notebook takes, because judges are not named."""
-
-    tables: dict[str, tuple[str, ...]]
-    """The measured tables that it does without, with the settings that name nothing."""
-    in_part: dict[str, tuple[str, ...]]
-    """Those that say less, or the same by other judges."""
-    reason: str
-    """Why it cannot run; empty where it can."""
-    settings: tuple[str, ...]
-    """Those that name nothing, and that it cannot run without."""
-    on_purpose: bool
-    """Whether all that it cannot run without was given as empty."""
-
-
-def find_omissions(takes: Collection[str], needs: Collection[str], pipeline: Pipeline) -> Omissions:
-    """Return what a notebook has to do without where it takes tables of a pipeline, of which it ``needs`` some.
-
-    One that needs none needs those that judges make, where all of these are missing.
-    """
-    from biaslab.planning import requirements
-
-    each, names = (pipeline, *pipeline.baseline_pipelines), set(takes) & set(_pipeline())
-    lacks = {name: [requirements.missing_settings(one, name) for one in each] for name in sorted(names)}
-    lacks = {name: settings[0] for name, settings in lacks.items() if all(settings)}
-    needed = lacks.keys() & set(needs)
-    if not names & set(needs) and not any(requirements.is_judged(pipeline, name) for name in names - lacks.keys()):
-        needed = lacks.keys()
-    bare = tuple(dict.fromkeys(s for name in sorted(needed) for s in lacks[name]))
-    parts = {name: s for name in sorted(names - lacks.keys()) if (s := requirements.partial_settings(pipeline, name))}
-    others = {name: settings for name, settings in lacks.items() if name not in needed}
-    reason = requirements.explain_missing(min(needed), lacks[min(needed)]) if needed else ""
-    return Omissions(others, parts, reason, bare, all(requirements.is_disabled(pipeline, s) for s in bare))
-
-
-def why_lacking(name: str, pipeline: Pipeline) -> str:
-    """Say why a pipeline cannot measure a table, and what to do; empty where it can."""
-    from biaslab.planning import requirements
-
-    lacks = requirements.missing_settings(pipeline, name)
-    return requirements.explain_missing(name, lacks) if lacks else ""
 
 
 def table_path(folder: Path, name: str) -> Path | None:
@@ -295,63 +249,15 @@ def digest(request: Request) -> str:
     return whole.hexdigest()
 
 
-def table_of(measure: Callable | str) -> str:
-    """Return the table that a function of a paper measures (a name is its own); a ParameterError where it is none."""
-    if isinstance(measure, str):
-        return measure
-    module, name = getattr(measure, "__module__", ""), getattr(measure, "__name__", "")
-    parts = module.split(".")
-    if parts[:2] not in (["biaslab", "papers"], ["biaslab", "analyses"]) or parts[3:] not in (["measure"], ["printed"]):
-        raise ParameterError(
-            f"{measure!r} measures nothing; give what a paper measures, such as biaslab.papers.paradox.percent_female."
-        )
-    declared = tables.schemas().items()
-    own = (table for table, schema in declared if (schema.paper, schema.function) == (parts[2], name))
-    return next(own, f"{parts[2]}_{name}")
-
-
-@cache
-def _functions(room: str) -> dict[str, Callable]:
-    """Return the public functions that a room of papers defines, by the table that each fills."""
-    found: dict[str, Callable] = {}
-    for module in map(import_module, _modules_of(room)):
-        public = (f for f in vars(module).values() if isfunction(f) and f.__module__ == module.__name__)
-        found |= {name: f for f in public if (name := table_of(f)) in tables.schemas()}
-    return found
-
-
-# What is printed.
-_published = partial(_functions, "printed")
-
-
-@cache
-def _pipeline() -> dict[str, Callable]:
-    """Return what measures with a pipeline, by the table that it fills; of tables by judge, for each judge."""
-    measures = _functions("measure")
-    by_judge = ((name, one.by_judge_of) for name, one in tables.schemas().items() if one.by_judge_of)
-    return measures | {name: partial(_by_judge, name, measures[of]) for name, of in by_judge}
-
-
-def _by_judge(name: str, measure: Callable, pipeline: Pipeline) -> pd.DataFrame:
-    """Return what a function measures with each of the pipelines in which another judge labels the same images."""
-    from biaslab.planning import by_judge
-
-    reference, others = by_judge.pipelines(pipeline, tables.schema(name).paper)
-    frames = [measure(other).assign(judge=judge, reference=reference) for judge, other in others.items()]
-    return tables.join_tables(frames, name)
-
-
-def _modules_of(room: str) -> list[str]:
-    # Of what is no paper nothing is printed.
-    named = (tables.module(paper, room) for paper in tables.measuring_papers())
-    return [name for name in named if find_spec(name)]
+# What is printed, and what measures with a pipeline, by table.
+_published = partial(measuring.functions, "printed")
 
 
 def modules() -> list[str]:
     """Return the names of the modules that measured tables come from, whichever of them a notebook names."""
-    return [*_modules_of("printed"), *_modules_of("measure")]
+    return [*measuring.modules("printed"), *measuring.modules("measure")]
 
 
 def _readable() -> list[str]:
     """Return the names of all tables that a source can hold."""
-    return sorted({*_published(), *_pipeline()})
+    return sorted({*_published(), *measures()})

@@ -21,6 +21,7 @@ from biaslab.execution.progress import ATTEMPT, working
 from biaslab.hub import registry
 from biaslab.io.places import project_root
 from biaslab.papers.findings import Finding
+from biaslab.planning.measures import table_of
 from biaslab.plots import texts
 from biaslab.request import Request, resolve_parameters
 from biaslab.schema import tables
@@ -133,9 +134,8 @@ class Study:
         """
         import pandas as pd
 
-        name = sources.table_of(what)
-        if optional and not self.has_table(name):
-            why = sources.why_lacking(name, self.pipeline) if sources.makes_images(self.source) else ""
+        name = table_of(what)
+        if optional and (why := self._why_missing(name)) is not None:
             print(f"The source {self.source!r} has no {name}. {why}".strip())
             return tables.check(pd.DataFrame(columns=tables.schema(name).names), name)
         frame = self._read(name)
@@ -153,15 +153,17 @@ class Study:
 
     def has_table(self, what: Callable | str) -> bool:
         """Return whether the source holds what ``what`` measures, with rows of this study's model."""
-        name = sources.table_of(what)
+        return self._why_missing(table_of(what)) is None
+
+    def _why_missing(self, name: str) -> str | None:
+        """Say why the source does not hold a table with rows of this study's model; None where it does."""
         if not sources.has_table(name, source=self.source, baselines=self._request.baselines):
-            return False
+            return ""
         try:
             frame = self._read(name)
-        except MissingInputError:
-            # A corpus without images, of which there are no shares.
-            return False
-        return self._takes_all(frame) or self.model in set(frame["model"])
+        except MissingInputError as error:
+            return str(error)
+        return None if self._takes_all(frame) or self.model in set(frame["model"]) else ""
 
     def _takes_all(self, frame: pd.DataFrame) -> bool:
         return self.model == "all" or sources.makes_images(self.source) or "model" not in frame.columns

@@ -29,7 +29,7 @@ class WorldModel(ImageModel):
         """What its prompts ask for, its size and captions."""
         return (self.label, self._select_prompts, self._size, self._corpus.digest)
 
-    def check(self, occupations: Sequence[str], n_images: int) -> None:
+    def check(self, occupations: Sequence[str]) -> None:
         """Look whether the captions are the world's, and whether it knows the occupations."""
         if self._corpus.name != "mini":
             raise ParameterError(

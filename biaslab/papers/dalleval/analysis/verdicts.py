@@ -84,7 +84,7 @@ def verdicts(
         )
         parts.append(rows.assign(correct=correct, objects_correct=objects, rest_correct=rest, status=outcome))
     judged = ["correct", "objects_correct", "rest_correct", "status"]
-    return pd.concat(parts).loc[asked.index] if parts else asked.reindex(columns=dict.fromkeys([*asked, *judged]))
+    return pd.concat(parts).loc[asked.index] if parts else asked.reindex(columns=list(dict.fromkeys([*asked, *judged])))
 
 
 def count_statements(detections: pd.DataFrame, asked: pd.DataFrame, threshold: float) -> np.ndarray:
