@@ -13,10 +13,9 @@ from biaslab.errors import unknown_name
 from biaslab.hub.image_sources import ImageSource
 from biaslab.judges.judge import Judge
 from biaslab.judges.judge_labels import DUPLICATE
-from biaslab.papers.paired import prompts as asking
-from biaslab.papers.paired.mitigation import counts, endpoint
-from biaslab.papers.paired.mitigation.critique import Critique, briefs
-from biaslab.papers.paired.mitigation.revision import revise
+from biaslab.papers.paired.faircritic import counts, endpoint
+from biaslab.papers.paired.faircritic.critique import Critique, briefs
+from biaslab.papers.paired.faircritic.revision import revise
 from biaslab.papers.paired.prompts import Prompts
 from biaslab.pipeline.stages import Part, Pipeline, cached_method, cached_value, image_ids, with_prompt_columns
 from biaslab.prompts import word_files

@@ -21,7 +21,6 @@ from biaslab.hub.image_sources import DescribedImages, ImageSource
 from biaslab.judges import duplicates, segmentation, similarity
 from biaslab.judges.judge import Judge
 from biaslab.judges.segmentation import GroundTruthObjects, InstanceFile
-from biaslab.papers.triplets import prompts as asking
 from biaslab.papers.triplets.dependency import Dependency
 from biaslab.papers.triplets.prompts import ONE
 from biaslab.pipeline.stages import Part, Pipeline, cached_method, cached_value, image_ids
