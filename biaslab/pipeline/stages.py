@@ -25,7 +25,7 @@ from biaslab.captions.embeddings import COLUMNS, NEAREST, Encoder, embed_texts, 
 from biaslab.captions.fetched import FetchedImages
 from biaslab.captions.indicators import find_indicators
 from biaslab.captions.paraphrase import paraphrases
-from biaslab.captions.search import search
+from biaslab.captions.search import SearchResult, search
 from biaslab.captions.settings import DOWNLOAD, SELECTED
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import InputError, MissingInputError, ParameterError, unknown_name
@@ -81,16 +81,6 @@ class Part:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-
-    @property
-    def headline_judge(self) -> str:
-        """The name of the judge on whose labels the paper's headlines rest."""
-        return self._pipeline.settings.judging.gender
-
-    @property
-    def has_truth(self) -> bool:
-        """Whether there are pictures of known truth of the kind that the model makes."""
-        return self._pipeline.find_ground_truth(self.prompt_set) is not None
 
     @property
     def is_truthful(self) -> bool:
@@ -330,12 +320,28 @@ class Pipeline:
         return self._search_result.totals.rename(columns={"term": "occupation"})
 
     @cached_value
-    def _search_result(self):
+    def _search_result(self) -> SearchResult:
+        return self.search_corpus(KINDS[2:], Pipeline._found_captions, Pipeline._likely_captions)
+
+    def _found_captions(self) -> SearchResult:
         s = self.settings.captions
         # More captions than the sample are kept only where the nearest are asked for.
         pool = (s.candidates_per_occupation or _ALL) if self.asks_for_nearest else 0
         options = {"per_term": s.per_occupation, "pool": pool, "seed": self.seed, "forms": self.words.forms}
         return self.compute(search, self.corpus, list(self.occupations), **options)
+
+    def _likely_captions(self, head: SearchResult, whole: bool) -> SearchResult:
+        """Return as many captions as may be used as prompts, given what a search of the first ones found."""
+        captions = head.captions.rename(columns={"term": "occupation"})
+        if whole or len(captions):
+            check_search_result(self, captions, int(head.totals["n_corpus"].max()))
+        n = max(1, min(self.settings.captions.per_occupation, self.settings.generation.caption_prompts_per_occupation))
+        texts = dict(self.filled_templates().drop_duplicates("occupation")[["occupation", "text"]].to_numpy())
+        rows = [(f"{term}/{k}", term, texts[term], k) for term in self.occupations for k in range(1, n + 1)]
+        likely = pd.DataFrame(rows, columns=["caption_id", "term", "text", "rank"])
+        totals = pd.DataFrame({"term": list(self.occupations), "n_captions": n, "n_corpus": len(likely)})
+        others = [name for name in head.captions if name not in likely]
+        return SearchResult(totals, likely.assign(**dict.fromkeys(others, "")))
 
     def shard(self, i: int, n: int) -> Self:
         """Return a pipeline like this one that computes share ``i`` (0 to ``n`` - 1) of ``n`` of each stage.
@@ -415,16 +421,6 @@ class Pipeline:
     def asks_for_nearest(self) -> bool:
         """Whether approaches take the captions that are nearest to prompts."""
         return bool(set(NEAREST).intersection(self.settings.captions.approaches))
-
-    @property
-    def selects_captions(self) -> bool:
-        """Whether approaches select captions for the templates."""
-        return bool(set(SELECTED).intersection(self.settings.captions.approaches))
-
-    @property
-    def captions_as_prompts(self) -> bool:
-        """Whether approaches make prompts of captions."""
-        return bool(set(self.settings.captions.approaches).difference(SELECTED))
 
     @property
     def fetches_images(self) -> bool:
@@ -608,6 +604,7 @@ class Pipeline:
         judge = self.judge("judging.skin_tone", name)
         if hasattr(judge, "tones"):
             self.check_judge("judging.skin_tone", images, judge)
+            self.check_person_view("judging.skin_tone")
         return self.compute(skin_tone.judge_skin_tones, images, people, judge)
 
     def ask(self, setting: str, images: ImageSource, units: pd.DataFrame, **options) -> pd.DataFrame:
@@ -725,12 +722,25 @@ class Pipeline:
             self._kept[key] = compute()
         return self._kept[key]
 
-    def by_judgements(self, kind: str, answered: Callable[[Self, str], T], placeholder: Callable[[], T]) -> T:
+    def by_judgements(
+        self, kind: str, answered: Callable[[Self, str], T], placeholder: Callable[[], T], *, is_free: bool = True
+    ) -> T:
         """Return what depends on judgements, ``answered`` of this pipeline and a kind of images.
 
-        A plan, which has no judgements, takes ``placeholder`` in its place: as many prompts, or others like them.
+        A plan, which has no judgements, takes ``placeholder`` in its place: as many prompts, or others like them;
+        unless all that it takes is cached and ``is_free``, so that nobody is paid to find out.
         """
         return answered(self, kind)
+
+    def search_corpus(
+        self, kinds: Sequence[str], find: Callable[[Self], T], likely: Callable[[Self, T, bool], T] | None
+    ) -> T:
+        """Return what is found in the captions, from which prompts of ``kinds`` are made.
+
+        A plan does not search a large corpus: it takes what is ``likely``, given what is found in the first captions
+        and whether these are the whole corpus. None where the number of prompts follows from a search alone.
+        """
+        return find(self)
 
     def compute(self, work: Callable, *given, **more):
         """Return what a stage function returns, with this pipeline's cache and progress."""

@@ -6,7 +6,7 @@ Every stage is asked through the same doors as in a run: :meth:`~PlanningPipelin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
@@ -15,18 +15,15 @@ import pandas as pd
 
 from biaslab.cache.result_cache import ResultCache, UnfinishedError
 from biaslab.captions.corpus import FileCorpus
-from biaslab.captions.search import SearchResult, search
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, SELECTED
+from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import ParameterError
+from biaslab.generation.generator import check_offload
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.models import ImageModel
 from biaslab.hub.image_sources import ImageSource, domain_of
 from biaslab.judges.judge import Judge
-from biaslab.papers.triplets import prompts as triplets
-from biaslab.papers.triplets.prompts import Neutral
-from biaslab.papers.triplets.stages import Triplets, check_neutral
 from biaslab.pipeline import Pipeline
-from biaslab.pipeline.stages import check_search_result
 from biaslab.planning import planned
 from biaslab.planning.records import ImageRequest, ModelUse, Omission, Recorder
 from biaslab.schema import groups
@@ -79,7 +76,7 @@ class PlanningPipeline(Pipeline):
         """Return images that are not generated, and record the request."""
         pipeline = self._pipeline_of_run
         model = pipeline.image_model(prompt_set, several=several)
-        self._note_generation(model)
+        self._check_model(model)
         n, n_cached = int(prompts["n_images"].sum()), 0
         if kind not in self._at_most:
             self._check_texts(model, kind, prompts)
@@ -108,14 +105,22 @@ class PlanningPipeline(Pipeline):
             others = f"Set captions.approaches to others, such as {', '.join(SELECTED)}."
             raise ParameterError(f"Captions cannot be prompts ({', '.join(used)}): {error} {others}") from None
 
-    def _note_generation(self, model: ImageModel) -> None:
-        """Record the settings that decide how a model makes images."""
+    def _check_model(self, model: ImageModel) -> None:
+        """Check a model, and record the settings that decide how it makes images."""
+        model.check(self.occupations)
         with groups.recorded_reads(None):
             s = self.settings
-        groups_read = [s.generation, s.compute] if model.sends_prompts else [s.compute]
+            # What workers of a cluster have, this machine may not.
+            if model.sends_prompts and s.compute.engine == "local":
+                check_offload(s.compute.offload, s.compute.device)
+        self._record_group("compute")
+        if model.sends_prompts:
+            self._record_group("generation")
         if getattr(model, "price", None) is not None:
-            groups_read.append(s.endpoint)
-        self._recorder.add(*((type(group), name) for group in groups_read for name in type(group).model_fields))
+            self._record_group("endpoint")
+        if model.truthful:
+            self._record_group("dalleval.failures")
+            self._recorder.add((type(s.dalleval), "skin_tones"))
         self._recorder.add((type(s.generation), "image_domain"), ModelUse("model", self.model))
 
     # -- judges ----------------------------------------------------------------------------------------------
@@ -166,31 +171,43 @@ class PlanningPipeline(Pipeline):
 
     # -- all other work --------------------------------------------------------------------------------------
 
-    def by_judgements(self, kind: str, answered: Callable, placeholder: Callable[[], Any]) -> Any:
+    def by_judgements(
+        self, kind: str, answered: Callable, placeholder: Callable[[], Any], *, is_free: bool = True
+    ) -> Any:
         """Return what depends on judgements where all of these are cached, and a placeholder elsewhere."""
         with self._recorder.scope() as recorded:
             answered(self, kind)
         requests = [item for item in recorded if isinstance(item, ImageRequest)]
-        # A critic at an endpoint is not asked.
-        asks_critic = kind.startswith("faircritic") and self.settings.critic.kind == "endpoint"
-        if not asks_critic and all(request.n_remaining == 0 for request in requests):
+        if is_free and all(request.n_remaining == 0 for request in requests):
             with suppress(UnfinishedError):
                 return answered(read_only_pipeline(self._pipeline_of_run), kind)
         self._provisional.add(kind)
         return placeholder()
 
+    def search_corpus(self, kinds: Sequence[str], find: Callable, likely: Callable | None) -> Any:
+        """Return what is found in a small corpus, and what is likely in a large one."""
+        pipeline = self._pipeline_of_run
+        s = pipeline.settings.captions
+        # Captions that are written as they are read cost next to nothing, however many there are.
+        is_small = not pipeline.has_captions or 0 < s.max_captions <= SEARCHED or pipeline.corpus.written
+        if is_small or likely is None:
+            with groups.recorded_reads(None):
+                return find(pipeline)
+        most = SEARCHED if isinstance(pipeline.corpus, FileCorpus) else STREAMED
+        n = min(s.max_captions or most, most)
+        head = pipeline.changed(captions={"max_captions": n})
+        self._at_most |= set(kinds)
+        whole = n == s.max_captions or sum(map(len, head.corpus.batches())) < n
+        return likely(self, find(head), whole)
+
     def compute(self, work: Callable, *given, **more):
         """Return the planned result of a stage function."""
-        if work is search:
-            return self._planned_search(*given, **more)
-        if work is triplets.neutral:
-            return self._planned_neutral(*given, **more)
         name = work.__name__
-        if name == "paraphrases" and more.get("endpoint") is not None:
-            self._provisional.add("paraphrased")
+        endpoint = next((e for e in (*given, *more.values()) if isinstance(e, EndpointSettings)), None)
+        if endpoint is not None:
+            endpoint.check_key()
             self._record_group("endpoint")
-        if name == "critiques":
-            self._record_group("endpoint")
+            self._provisional |= {"paraphrased"} if name == "paraphrases" else set()
         if name == "fetch_images":
             self._record_group("captions.downloads")
         return getattr(planned, name)(*given, **more)
@@ -201,55 +218,6 @@ class PlanningPipeline(Pipeline):
             for part in name.split("."):
                 group = getattr(group, part)
         self._recorder.add(*((type(group), field) for field in type(group).model_fields))
-
-    @cached_property
-    def _is_small(self) -> bool:
-        # Captions that are written as they are read cost next to nothing, however many there are.
-        pipeline = self._pipeline_of_run
-        rows = pipeline.settings.captions.max_captions
-        return not pipeline.has_captions or 0 < rows <= SEARCHED or pipeline.corpus.written
-
-    def _head(self) -> tuple[Pipeline, int]:
-        """Return a pipeline on the first captions of the corpus, and how many these are at most."""
-        pipeline = self._pipeline_of_run
-        most = SEARCHED if isinstance(pipeline.corpus, FileCorpus) else STREAMED
-        rows = min(pipeline.settings.captions.max_captions or most, most)
-        return pipeline.changed(captions={"max_captions": rows}), rows
-
-    def _planned_search(self, corpus: Any, terms: list[str], **options: Any) -> SearchResult:
-        """Search a small corpus; of a large one, check the first captions, and return as many as allowed."""
-        if self._is_small:
-            return super().compute(search, corpus, terms, **options)
-        head, rows = self._head()
-        found = search(head.corpus, terms, **options | {"pool": 0}, progress=False)
-        n = int(found.totals["n_corpus"].max())
-        captions = found.captions.rename(columns={"term": "occupation"})
-        if len(captions) or n < rows or n == self.settings.captions.max_captions:
-            check_search_result(self, captions, n)
-        self._at_most |= {"caption_prompts", "paraphrased"}
-        per_term = max(1, min(options["per_term"], self.settings.generation.caption_prompts_per_occupation))
-        first = dict(self.filled_templates().drop_duplicates("occupation")[["occupation", "text"]].to_numpy())
-        likely = [(f"{term}/{k}", term, first[term], k) for term in terms for k in range(1, per_term + 1)]
-        likely = pd.DataFrame(likely, columns=["caption_id", "term", "text", "rank"])
-        more = [c for c in found.captions if c not in likely]
-        totals = pd.DataFrame({"term": terms, "n_captions": per_term, "n_corpus": len(likely)})
-        return SearchResult(totals, likely.assign(**dict.fromkeys(more, "")))
-
-    def _planned_neutral(self, corpus: Any, dataset: str, **options: Any) -> Neutral:
-        """Find the neutral captions of a small corpus; of a large one, return as many as allowed after a check."""
-        if self._is_small or not options["sample"]:
-            return super().compute(triplets.neutral, corpus, dataset, **options)
-        head, rows = self._head()
-        found = triplets.neutral(head.part(Triplets).corpus, dataset, **options, progress=False)
-        n = int(found.funnel["n_captions"].iloc[0])
-        if n < rows or n == self.settings.captions.max_captions:
-            check_neutral(self, found)
-        self._at_most.add("triplets")
-        ids = [f"{k:06d}" for k in range(options["sample"])]
-        likely = pd.DataFrame(
-            {"triplet_id": ids, "caption_id": ids, "text": [f"a person {k}" for k in ids]}, dtype=object
-        )
-        return Neutral(likely, found.funnel, found.words)
 
 
 def read_only_pipeline(pipeline: Pipeline) -> Pipeline:

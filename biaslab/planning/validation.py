@@ -11,7 +11,6 @@ from biaslab.captions import fetched
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.settings import DOWNLOAD
 from biaslab.errors import BiaslabError, MissingInputError, ParameterError, UnreachableHubError, name_help
-from biaslab.generation import generator
 from biaslab.hub.image_sources import FolderImages
 from biaslab.io import cells, reading
 from biaslab.judges import defaults
@@ -21,22 +20,16 @@ from biaslab.pipeline.stages import PROMPT_SETS
 from biaslab.planning.measures import measures
 from biaslab.planning.plan import plan_of
 from biaslab.planning.records import ModelUse
-from biaslab.ratings import annotations as annotated
 
 
 def check(pipeline: Pipeline) -> None:
-    """Look up what a pipeline's settings name, without loading it: models, files, corpus, images behind captions.
+    """Look up the names in a pipeline's settings, and the corpus, which no measured table has to be planned for.
 
     Raises ParameterError, InputError, UnknownNameError: A name is unknown or a file is not there.
     """
-    for one in (pipeline, *pipeline.baseline_pipelines):
-        for made_by in (one.image_model(), one.image_model("paired", several=True)):
-            made_by.check(pipeline.occupations)
-            # What workers of a cluster have, this machine may not.
-            if made_by.sends_prompts and one.settings.compute.engine == "local":
-                generator.check_offload(one.settings.compute.offload, one.settings.compute.device)
-    here = (pipeline.model, *pipeline.settings.baseline_models)
-    for name in pipeline.settings.models:
+    s = pipeline.settings
+    here = (pipeline.model, *s.baseline_models)
+    for name in s.models:
         if name not in here:
             raise ParameterError(f"models sets {name!r}, which is no model of this run. {name_help(name, here)}")
     labels = [one.label for one in (pipeline, *pipeline.baseline_pipelines)]
@@ -44,19 +37,9 @@ def check(pipeline: Pipeline) -> None:
         raise ParameterError(
             f"Two models are called {twice[0]!r} in tables. Name each once; give a copy a folder of another name."
         )
-    if pipeline.settings.judging.annotations:
-        annotated.read(pipeline.settings.judging.annotations)
-    s = pipeline.settings
     _ = pipeline.workers, s.captions.corpus and pipeline.corpus.digest
-    paraphrased = any(name.startswith("paraphrased") for name in s.captions.approaches)
-    if s.captions.paraphraser == "endpoint" and paraphrased:
-        pipeline.endpoint("paraphraser").check_key()
-    if s.critic.kind == "endpoint" and s.critic.rounds:
-        pipeline.endpoint("critic").check_key()
     if pipeline.fetches_images:
         pipeline.check_urls()
-    elif s.captions.training_images and not os.path.isdir(s.captions.training_images):
-        raise ParameterError(f"captions.training_images is {s.captions.training_images!r}, not a folder.")
 
 
 def check_models(pipeline: Pipeline, uses: Iterable[ModelUse]) -> list[str]:

@@ -49,6 +49,12 @@ def _table(pipeline: Pipeline, frame: pd.DataFrame, name: str) -> pd.DataFrame:
     return tables.make_table(frame.assign(model=pipeline.label), name)
 
 
+def headline_judge(pipeline: Pipeline) -> str:
+    """Return the name of the model that answers the question about gender, or of the judge of gender in its place."""
+    s = pipeline.settings
+    return s.judging.gender if pipeline.part(DallEval).gender_is_judged else s.dalleval.vqa
+
+
 # -- visual reasoning ----------------------------------------------------------------------------------
 
 

@@ -148,7 +148,7 @@ class DallEval(Part):
             asked = self.caption_prompts()
             made = pipeline.generate_images(asked, "captioned")
             table = made.table[["image_id", "prompt_id"]].merge(asked, on="prompt_id")
-            real = CaptionImages(s.image_folder, table["real_id"]) if s.image_folder else None
+            real = self._caption_images(table["real_id"]) if s.image_folder else None
         else:
             described = pipeline.images("caption_prompts")
             made, table = described.source, described.table.drop_duplicates("caption_id", ignore_index=True)
@@ -157,6 +157,20 @@ class DallEval(Part):
             )
             real = pipeline.images("training").source if pipeline.has_images else None
         return Captioned(table[["image_id", "real_id", "text", "references", "group"]], made, real)
+
+    def _caption_images(self, names: pd.Series) -> CaptionImages:
+        """Return the images behind captions by their names. Raises InputError: The folder has none of them."""
+        s = self._pipeline.settings.dalleval
+        images = CaptionImages(s.image_folder, names)
+        missing = [name for name in names if not images.has(name)]
+        if len(missing) == len(names):
+            raise InputError(
+                f"None of the {len(names):,} images of {s.captions} is in {s.image_folder}. image_id must be the name "
+                f"or path of a file there: the first is {missing[0]!r}, and a file is {images.a_file!r}."
+            )
+        if missing:
+            _log.warning("%s lacks %d of %d images, such as %s.", s.image_folder, len(missing), len(names), missing[0])
+        return images
 
     @cached_method
     def caption_prompts(self) -> pd.DataFrame:
@@ -208,12 +222,6 @@ class DallEval(Part):
         """Whether gender by profession is by the judge of gender: it is named, and on purpose no VQA model is."""
         s = self._pipeline.settings
         return not s.dalleval.vqa and "vqa" in s.dalleval.model_fields_set and bool(s.judging.gender)
-
-    @property
-    def headline_judge(self) -> str:
-        """The model that answers the question about gender, or the judge of gender in its place."""
-        s = self._pipeline.settings
-        return s.judging.gender if self.gender_is_judged else s.dalleval.vqa
 
     @cached_method
     def judged_people(self, kind: str) -> pd.DataFrame:

@@ -5,6 +5,8 @@ Source: paired paper.
 
 from __future__ import annotations
 
+from functools import partial
+
 import pandas as pd
 
 import biaslab.papers.paired.prompts as asking
@@ -74,7 +76,9 @@ class Paired(Part):
         if kind != "intervention" and not kind.startswith(ROUND):
             return whole
         # Whom the intervention and FairCritic's rounds ask for depends on what judges say of the pairs.
-        return self._pipeline.by_judgements(kind, _answered_prompts, lambda: self._placeholder(kind, whole))
+        is_free = kind == "intervention" or self._pipeline.settings.critic.kind == "counts"
+        placeholder = partial(self._placeholder, kind, whole)
+        return self._pipeline.by_judgements(kind, _answered_prompts, placeholder, is_free=is_free)
 
     def answered_prompts(self, kind: str) -> Prompts:
         """Return the prompts of a kind that depend on judgements: of the intervention, or of a round of FairCritic."""

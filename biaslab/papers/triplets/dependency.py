@@ -102,6 +102,7 @@ class Dependency(Part):
         truthful = self._pipeline.image_model("triplets").truthful
         if not (truthful or self._pipeline.settings.triplets.attention):
             raise MissingInputError(NO_MAPS, ["triplets.attention"])
+        self.nouns()
 
     def _named(self, labels: pd.Series) -> pd.Series:
         names = {label: self.nouns().name(label) for label in labels.unique()}

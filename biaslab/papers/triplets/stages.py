@@ -51,12 +51,8 @@ class Triplets(Part):
         pipeline, s = self._pipeline, self._pipeline.settings
         if s.triplets.n_professions and not pipeline.has_captions:
             return asking.NO_CAPTIONS
-        options = {
-            "filter": s.triplets.filter,
-            "sample": s.triplets.n_triplets,
-            "name_recognizer": s.captions.name_recognizer,
-        }
-        return pipeline.compute(asking.neutral, self.corpus, self.dataset, seed=pipeline.seed, **options)
+        # All captions are as many as a search finds.
+        return pipeline.search_corpus(["triplets"], _find_neutral, _likely_neutral if s.triplets.n_triplets else None)
 
     @cached_method
     def prompts(self) -> pd.DataFrame:
@@ -234,6 +230,25 @@ _IMAGE_COLUMNS = (
     *("image_id", "prompt_id", "model", "dataset", "triplet_id", "seed", "prompt_gender", "text"),
     *("status", "reason"),
 )
+
+
+def _find_neutral(pipeline: Pipeline) -> asking.Neutral:
+    s, stages = pipeline.settings, pipeline.part(Triplets)
+    options = {
+        "filter": s.triplets.filter,
+        "sample": s.triplets.n_triplets,
+        "name_recognizer": s.captions.name_recognizer,
+    }
+    return pipeline.compute(asking.neutral, stages.corpus, stages.dataset, seed=pipeline.seed, **options)
+
+
+def _likely_neutral(pipeline: Pipeline, head: asking.Neutral, whole: bool) -> asking.Neutral:
+    """Return as many captions as are drawn, given what is found in the first ones."""
+    if whole:
+        check_neutral(pipeline, head)
+    ids = [f"{k:06d}" for k in range(pipeline.settings.triplets.n_triplets)]
+    columns = {"triplet_id": ids, "caption_id": ids, "text": [f"a person {k}" for k in ids]}
+    return asking.Neutral(pd.DataFrame(columns, dtype=object), head.funnel, head.words)
 
 
 def check_neutral(pipeline: Pipeline, found: asking.Neutral) -> None:
