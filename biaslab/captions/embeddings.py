@@ -15,11 +15,11 @@ import pandas as pd
 
 from biaslab.errors import InputError, ParameterError, loading_allowed
 from biaslab.execution import finite, processor
-from biaslab.hub import huggingface, registry, repositories, safety
+from biaslab.hub import model_files, registry
 
 if TYPE_CHECKING:
     from biaslab.cache.result_cache import ResultCache, Stage
-    from biaslab.hub.repositories import Located
+    from biaslab.hub.model_files import ModelFiles
 
 NEAREST = ("nearest", "nearest_no_indicators")
 """Approaches that take the captions nearest to a prompt: of all, and of those that say no gender."""
@@ -81,7 +81,7 @@ class Encoder:
         """
         if self.name == DEFAULT:
             return _file_digest(str(_checked_default()))
-        return registry.digest(self.name if Path(self.name).is_dir() else _on_hub(self.name))
+        return model_files.digest(self.name if Path(self.name).is_dir() else _on_hub(self.name))
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Return a unit vector per text, float32 (n, width).
@@ -103,7 +103,7 @@ class Encoder:
         return np.ascontiguousarray(vectors, dtype=np.float32)
 
 
-def look_up(name: str) -> list[Located]:
+def look_up(name: str) -> list[ModelFiles]:
     """Return the files of an encoder, as :attr:`Encoder.name` has it; none of the default, which a package brings.
 
     Raises InputError, ParameterError: It is not to be had, as far as can be known from here.
@@ -111,8 +111,8 @@ def look_up(name: str) -> list[Located]:
     if name == DEFAULT:
         _checked_default()
         return []
-    where = name if Path(name).is_dir() else _on_hub(name)
-    return [repositories.look_up(name, "encoder", where).with_weights()]
+    place = name if Path(name).is_dir() else _on_hub(name)
+    return [model_files.look_up(name, "encoder", place).with_weights()]
 
 
 def embedding_stage(cache: ResultCache, encoder: Encoder) -> Stage:
@@ -241,15 +241,11 @@ def _model(name: str, device: str, precision: str):
         raise ParameterError("Embedding needs a package: pip install 'biaslab[models]'.") from None
     import torch
 
-    where = str(_checked_default().parent) if name == DEFAULT else name
+    folders = [files.fetch() for files in look_up(name)] or [_checked_default().parent]
     try:
-        if Path(where).is_dir() and name != DEFAULT:
-            safety.check_folder(where)
-        elif name != DEFAULT:
-            where = str(huggingface.fetched(_on_hub(name)))
         with registry.quiet(), loading_allowed():
             model = SentenceTransformer(
-                where,
+                str(folders[0]),
                 device=None if device == "auto" else device,
                 local_files_only=name == DEFAULT,
                 trust_remote_code=False,

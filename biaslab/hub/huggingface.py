@@ -6,10 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Sequence
 from pathlib import Path
-
-from biaslab.hub import safety
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[A-Za-z0-9][\w./-]*)?")
 # A file of a repository: a checkpoint, or a LoRA.
@@ -35,11 +32,6 @@ def file_on_hub(name: str) -> str:
 def is_on_hub(name: str) -> bool:
     """Return whether a name has the form of one on the hub, of a repository or of a file in it."""
     return bool(_HUB_NAME.fullmatch(name) or file_on_hub(name))
-
-
-def local(where: str) -> Path:
-    """Return the folder behind what ``registry.resolve`` returned, fetched where it is on the hub."""
-    return Path(where) if Path(where).is_dir() else fetched(where)
 
 
 def on_hub(name: str) -> tuple[str, str | None]:
@@ -141,18 +133,3 @@ def folder_name(path: str | Path) -> str:
         owner, _, name = folder.parents[1].name.removeprefix(_CACHED).partition("--")
         return f"{owner}/{name}@{folder.name[:8]}"
     return folder.name
-
-
-def fetched(name: str, weights: Sequence[str] = ("*.safetensors",)) -> Path:
-    """Return the folder of a model of the hub, fetched without code or pickles, and looked through.
-
-    ``weights`` are patterns of their files. Raises as :func:`biaslab.hub.safety.check_folder`, and what the hub's
-    client raises.
-    """
-    from huggingface_hub import snapshot_download
-
-    patterns = [*safety.CONFIGURATIONS, *weights]
-    repository, revision = on_hub(name)
-    folder = Path(snapshot_download(repository, allow_patterns=patterns, revision=commit(name) or revision))
-    safety.check_folder(folder)
-    return folder

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from biaslab.hub import registry as hub
-from biaslab.hub.repositories import Repository
+from biaslab.hub.model_files import ModelFiles
 from biaslab.judges import blip
 from biaslab.judges.judge import Answer, HubJudge, People, Reply
 from biaslab.judges.judge_labels import JUDGED, UNCERTAIN
@@ -27,9 +27,9 @@ class VqaJudge(HubJudge):
     prefix, kind, needs_faces = "vqa:", "vqa", False
     batch_size = 64
 
-    def check_kind(self, repository: Repository) -> None:
-        """Raise ParameterError where a repository is neither BLIP of this kind nor BLIP-2."""
-        blip.check_config(repository)
+    def check_kind(self, files: ModelFiles) -> None:
+        """Raise ParameterError where a model is neither BLIP of this kind nor BLIP-2."""
+        blip.check_config(files)
 
     def load(self) -> blip.Model:
         """Return the model."""

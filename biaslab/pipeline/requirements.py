@@ -9,7 +9,7 @@ from typing import NamedTuple
 from biaslab.captions import embeddings
 from biaslab.errors import BiaslabError, MissingInputError, ParameterError
 from biaslab.hub import registry
-from biaslab.hub.repositories import Located
+from biaslab.hub.model_files import ModelFiles
 from biaslab.judges import registry as judging
 from biaslab.judges.judge import Judge
 from biaslab.pipeline import Pipeline
@@ -158,15 +158,15 @@ def check_domain(use: ModelUse, pipeline: Pipeline) -> None:
         judging.check_domain(use.judge(pipeline), use.setting, use.image_domain, use.image_source)
 
 
-def look_up(use: ModelUse, pipeline: Pipeline) -> list[Located]:
-    """Return the repositories behind a model, if it needs weights; none are read or fetched.
+def look_up(use: ModelUse, pipeline: Pipeline) -> list[ModelFiles]:
+    """Return the files of a model, if it needs weights; no weights are read or downloaded.
 
     Raises BiaslabError: It is not to be had as far as can be known from here, or is of another kind.
     """
     if use.setting == "model":
         # A name that a package brings may stand for a model for each kind of images.
-        repositories = [pipeline.image_model(prompt_set).look_up() for prompt_set in PROMPT_SETS]
-        return list({located.repository.name: located for each in repositories for located in each}.values())
+        groups = [pipeline.image_model(prompt_set).look_up() for prompt_set in PROMPT_SETS]
+        return list({files.name: files for each in groups for files in each}.values())
     if use.setting == ENCODER:
         return embeddings.look_up(use.name)
     judge = use.judge(pipeline)

@@ -42,7 +42,7 @@ def test_a_pipeline_that_is_not_text_to_image_is_refused_by_name(folder, name):
 )
 def test_pipelines_that_make_images_from_text_alone_are_known(tmp_path, name):
     (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": name}))
-    assert loading.pipeline_class(tmp_path, "it").__name__ == name
+    assert loading.pipeline_class(tmp_path / "model_index.json", "it").__name__ == name
 
 
 def test_folders_that_hold_no_pipeline(folder, tmp_path):

@@ -35,7 +35,7 @@ def repository(hub, tmp_path, monkeypatch):
 
 def test_it_is_looked_up_without_its_bytes_and_fetched_alone(hub, repository):
     (located,) = parse(YUNET, "judging.faces").files()
-    assert (located.size, located.download, located.repository.commit) == (len(DATA), len(DATA), COMMIT)
+    assert (located.size, located.download, located.commit) == (len(DATA), len(DATA), COMMIT)
     assert hub.fetched(FILE) == 0
     assert pinned.content(YUNET) == DATA
     files = {asked.path for asked in hub.log if asked.method == "GET" and "/resolve/" in asked.path}
