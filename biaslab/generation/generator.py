@@ -25,7 +25,6 @@ from biaslab.execution import finite, processor
 from biaslab.generation import families, loading, texts
 from biaslab.generation.families import Family
 from biaslab.generation.settings import GenerationSettings
-from biaslab.hub import checkpoints
 from biaslab.io import model_names
 from biaslab.io.image_files import UnreadableImage
 from biaslab.judges.judge_labels import BLOCKED
@@ -95,7 +94,6 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto", offl
     on_cpu = where.type == "cpu"
     check_offload(offload, where.type)
     files = loading.fetch(model, safety_checker=settings.safety_checker == "model")
-    loading.pipeline_class(files.pipeline.file(checkpoints.INDEX), model)
     name = model_names.split(model).base
     family = families.family_of_files(files.pipeline, name)
     dtype = settings.dtype

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from importlib import metadata
-from pathlib import Path
 
 from biaslab.errors import NEVER_RUN, BiaslabError, ParameterError, loading, name_help
 from biaslab.execution import processor
@@ -44,6 +43,8 @@ _IS_VELOCITY = "v_pred"
 class PipelineFiles:
     """The files of a text-to-image model: a pipeline or a checkpoint in one file, and what it is combined with."""
 
+    pipeline_class: type  # The class of diffusers.
+    parts: Mapping[str, tuple[str, str]]  # The library and class of each part.
     base: ModelFiles  # The pipeline or checkpoint.
     configurations: ModelFiles | None = None  # Of a checkpoint in one file, those that it is read with.
     adapters: tuple[ModelFiles, ...] = ()  # LoRAs, in the order of the name.
@@ -103,9 +104,56 @@ def look_up(name: str, *, safety_checker: bool = True) -> PipelineFiles:
     return replace(files, adapters=adapters)
 
 
+def read_index(files: ModelFiles) -> tuple[type, dict[str, tuple[str, str]]]:
+    """Return the diffusers class of a pipeline, and the library and class of each of its parts.
+
+    Raises ParameterError: The index cannot be read, or names other code, or a pipeline that is none of text to image.
+    """
+    import diffusers
+    from diffusers.pipelines.auto_pipeline import AUTO_TEXT2IMAGE_PIPELINES_MAPPING as TEXT_TO_IMAGE
+
+    index = files.json(checkpoints.INDEX)
+    class_name = index.get("_class_name")
+    lists = {part: value for part, value in index.items() if isinstance(value, list)}
+    # A model that does without a part names neither its library nor its class.
+    parts = {part: tuple(value) for part, value in lists.items() if any(isinstance(name, str) for name in value)}
+    unknown = [f"{part}: {'.'.join(map(str, names))}" for part, names in parts.items() if not _is_known(part, *names)]
+    pipeline = getattr(diffusers, str(class_name), None)
+    if unknown or not (inspect.isclass(pipeline) and issubclass(pipeline, diffusers.DiffusionPipeline)):
+        needs = f"code that diffusers {diffusers.__version__} does not have ({', '.join(unknown) or class_name})"
+        raise ParameterError(f"{files.name} needs {needs}. {NEVER_RUN}")
+    takes = set(inspect.signature(pipeline.__call__).parameters)
+    is_supported = pipeline in TEXT_TO_IMAGE.values() and "Control" not in pipeline.__name__
+    if "prompt" not in takes or takes & _OTHER_OUTPUTS or (takes & _IMAGE_INPUTS and not is_supported):
+        raise ParameterError(f"{files.name} is a {class_name}, which does not make images from text alone.")
+    return pipeline, parts
+
+
+def _is_known(part: str, *names: object) -> bool:
+    """Return whether a part of a pipeline is named by a library and its class, which the library has."""
+    plain = [name for name in (part, *names) if isinstance(name, str) and name.isidentifier()]
+    if len(names) != 2 or len(plain) != 3:
+        return False
+    # diffusers and transformers say themselves which classes they do not have, or call otherwise by now.
+    return plain[1] in ("diffusers", "transformers") or inspect.isclass(_class(plain[1], plain[2]))
+
+
+def _class(library: str, name: str) -> type | None:
+    """Return the class of a part of a pipeline; None where neither library has it."""
+    import diffusers
+    import transformers
+
+    where = {"diffusers": diffusers, "transformers": transformers}.get(library)
+    if where is None:
+        where = getattr(diffusers.pipelines, library, None)
+        if not (inspect.ismodule(where) and where.__name__.startswith("diffusers.pipelines.")):
+            return None
+    return getattr(where, name, None)
+
+
 def _pipeline(model: ModelFiles, safety_checker: bool) -> PipelineFiles:
     """Return the files of a pipeline."""
-    _, parts = safety.read_index(model.file(checkpoints.INDEX))
+    made, parts = read_index(model)
     omitted = frozenset(_OPTIONAL[1:] if safety_checker else _OPTIONAL).intersection(parts)
     paths, variants = [], {}
     for part in [part for part in parts if part not in omitted]:
@@ -127,7 +175,7 @@ def _pipeline(model: ModelFiles, safety_checker: bool) -> PipelineFiles:
     if variants:
         listed = ", ".join(f"{part} ({variant})" for part, variant in variants.items())
         base = replace(base, remarks=(f"{model.name} has weights of a variant alone for {listed}.",))
-    return PipelineFiles(base, variants=variants, omitted=omitted)
+    return PipelineFiles(made, parts, base, variants=variants, omitted=omitted)
 
 
 def _check_quantised(model: ModelFiles, part: str) -> None:
@@ -159,7 +207,7 @@ def _one_file(model: ModelFiles) -> PipelineFiles:
     base = checkpoints.configurations(model)
     try:
         found = model_files.look_up(base, checkpoints.KIND, base)
-        _, parts = safety.read_index(found.file(checkpoints.INDEX))
+        made, parts = read_index(found)
     except BiaslabError as error:
         fix = f"Run once with a network, or put it into a folder with {checkpoints.INDEX} and these configurations."
         raise ParameterError(f"{model.name} is read by the configurations of {base}: {error} {fix}") from error
@@ -170,7 +218,7 @@ def _one_file(model: ModelFiles) -> PipelineFiles:
         remark = f"{model.name} is one file, and taken for a model like {base}, whose configurations it is read by."
         model = replace(model, remarks=(remark,))
     configurations = replace(found, loaded=tuple(found.matching(safety.CONFIGURATIONS)))
-    return PipelineFiles(model, configurations, omitted=frozenset(_OPTIONAL).intersection(parts))
+    return PipelineFiles(made, parts, model, configurations, omitted=frozenset(_OPTIONAL).intersection(parts))
 
 
 def _lacks(library: str, kind: str, tensors: Mapping[str, tuple[int, ...]]) -> bool:
@@ -225,26 +273,6 @@ def fetch(name: str, *, safety_checker: bool = True) -> PipelineFiles:
         return files.fetch()
 
 
-def pipeline_class(index: Path, name: str):
-    """Return the diffusers class of the pipeline with an index; ParameterError where it is none of text to image."""
-    import diffusers
-    from diffusers.pipelines.auto_pipeline import AUTO_TEXT2IMAGE_PIPELINES_MAPPING as TEXT_TO_IMAGE
-
-    class_name, parts = safety.read_index(index)
-    # The two libraries say themselves which classes they do not have, or call otherwise by now.
-    others = {kind for kind in parts.values() if kind[0] not in ("diffusers", "transformers")}
-    unknown = sorted({library for library, kind in others if not inspect.isclass(_class(library, kind))})
-    pipeline = getattr(diffusers, class_name, None)
-    if unknown or not (inspect.isclass(pipeline) and issubclass(pipeline, diffusers.DiffusionPipeline)):
-        needs = f"code that diffusers {diffusers.__version__} does not have ({', '.join(unknown) or class_name})"
-        raise ParameterError(f"{name} needs {needs}. {NEVER_RUN}")
-    takes = set(inspect.signature(pipeline.__call__).parameters)
-    is_supported = pipeline in TEXT_TO_IMAGE.values() and "Control" not in class_name
-    if "prompt" not in takes or takes & _OTHER_OUTPUTS or (takes & _IMAGE_INPUTS and not is_supported):
-        raise ParameterError(f"{name} is a {class_name}, which does not make images from text alone.")
-    return pipeline
-
-
 def load_pipeline(files: PipelineFiles, name: str, *, dtype):
     """Return the pipeline of downloaded files on the CPU, its weights as torch's ``dtype``; ``name`` is for messages.
 
@@ -252,21 +280,20 @@ def load_pipeline(files: PipelineFiles, name: str, *, dtype):
     """
     import diffusers
 
-    folder, index = files.pipeline.folder, files.pipeline.file(checkpoints.INDEX)
-    made, (_, parts) = pipeline_class(index, name), safety.read_index(index)
+    folder, made = files.pipeline.folder, files.pipeline_class
     options = {"dtype": dtype} | dict.fromkeys(files.omitted)
     vae = registry.autoencoder(folder)
     mapped = made in diffusers.pipelines.auto_pipeline.AUTO_TEXT2IMAGE_PIPELINES_MAPPING.values()
     loader = diffusers.AutoPipelineForText2Image if mapped else diffusers.DiffusionPipeline
     with loading(name, f"a {made.__name__}"), quiet():
         if files.configurations:
-            pipe = _from_file(made, files, name, dtype)
+            pipe = _from_file(files, name, dtype)
         else:
             if vae and vae.parent != folder:
                 options["vae"] = diffusers.AutoencoderKL.from_pretrained(vae, use_safetensors=True, torch_dtype=dtype)
             # One by one: given a variant, a pipeline would also take that of parts that have other weights.
             for part, variant in files.variants.items():
-                options[part] = _class(*parts[part]).from_pretrained(
+                options[part] = _class(*files.parts[part]).from_pretrained(
                     folder / part, variant=variant, use_safetensors=True, torch_dtype=dtype
                 )
             pipe = loader.from_pretrained(str(folder), use_safetensors=True, **options)
@@ -278,7 +305,8 @@ def load_pipeline(files: PipelineFiles, name: str, *, dtype):
     return pipe
 
 
-def _from_file(made: type, files: PipelineFiles, name: str, dtype):
+def _from_file(files: PipelineFiles, name: str, dtype):
+    made = files.pipeline_class
     if not hasattr(made, "from_single_file"):
         raise ParameterError(f"{name} is one file of a {made.__name__}, of which diffusers reads folders only.")
     (path,) = files.base.weights
@@ -296,19 +324,6 @@ def _from_file(made: type, files: PipelineFiles, name: str, dtype):
         if missing := [key for key, value in weights if value.is_meta]:
             raise ParameterError(f"{name} lacks weights of its {part}, such as {missing[0]}.")
     return pipe
-
-
-def _class(library: str, name: str) -> type | None:
-    """Return the class of a part of a pipeline; None where neither library has it."""
-    import diffusers
-    import transformers
-
-    where = {"diffusers": diffusers, "transformers": transformers}.get(library)
-    if where is None:
-        where = getattr(diffusers.pipelines, library, None)
-        if not (inspect.ismodule(where) and where.__name__.startswith("diffusers.pipelines.")):
-            return None
-    return getattr(where, name, None)
 
 
 def set_scheduler(pipe, name: str) -> None:

@@ -217,9 +217,7 @@ class DiffusersModel(ImageModel):
     @property
     def _family(self) -> families.Family:
         """Its family, of which only configurations are read."""
-        pipeline = self._files.pipeline
-        loading.pipeline_class(pipeline.file(checkpoints.INDEX), self._name)
-        return families.family_of_files(pipeline, model_names.split(self._name).base)
+        return families.family_of_files(self._files.pipeline, model_names.split(self._name).base)
 
     def look_up(self) -> list[ModelFiles]:
         """Look for a pipeline with safetensors for all its parts; what has no effect on it is refused."""

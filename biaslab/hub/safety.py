@@ -26,7 +26,6 @@ _NAMES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="
 TOKENIZERS = tuple(_NAMES["tokenizers"])
 # Signs of a place in an entry that should name an installed part.
 _PLACE = re.compile(r"[/\\:]")
-_PLAIN = re.compile(r"(?!None$)[A-Za-z_]\w*", re.ASCII)
 # Files of a model that are downloaded in addition to weights; they are read as a whole.
 CONFIGURATIONS = ("*.json", "*.txt", "*.model", "*.jinja")
 
@@ -130,29 +129,3 @@ _ONLY_SAFETENSORS = "weights are read from .safetensors only, because other form
 def not_safetensors(problem: str, fix: str) -> ParameterError:
     """Return the error for weights in another format."""
     return ParameterError(f"{problem}; {_ONLY_SAFETENSORS} {fix}")
-
-
-def read_index(index: Path) -> tuple[str, dict[str, tuple[str, str]]]:
-    """Return the class that a pipeline's ``model_index.json`` names, and the library and class of each part.
-
-    Raises ParameterError: It cannot be read, or does not name plain classes and parts.
-    """
-    try:
-        entries = dict(json.loads(reading.text(index)).items())
-    except (OSError, ValueError, AttributeError, RecursionError) as error:
-        raise ParameterError(f"{index} cannot be read as the index of a pipeline: {error}.") from None
-    # A model that does without a part names neither its library nor its class.
-    lists = {key: value for key, value in entries.items() if isinstance(value, list)}
-    parts = {key: value for key, value in lists.items() if any(isinstance(name, str) for name in value)}
-    names = {key: [key, *value] for key, value in parts.items()} | {"_class_name": [entries.get("_class_name")]}
-    for key, each in names.items():
-        if len(each) == 2 or len(each) > 3 or not all(map(_is_plain, each)):
-            raise ParameterError(
-                f"{index} says {key[:60]!r} is {json.dumps(entries.get(key)):.100}, and not a class, or a library and "
-                f"its class. {NEVER_RUN} Choose one made of classes of diffusers and transformers."
-            )
-    return entries["_class_name"], {part: (library, kind) for part, (library, kind) in parts.items()}
-
-
-def _is_plain(name: Any) -> bool:
-    return isinstance(name, str) and _PLAIN.fullmatch(name) is not None

@@ -122,10 +122,7 @@ class HubFaces(FaceDetector, HubJudge):
     """A transformers object detector with the label "face", in a folder or on the hub."""
 
     kind = "detector"
-
-    def check_kind(self, files: ModelFiles) -> None:
-        """Raise ParameterError where a model is no object detector."""
-        model_loading.check_detector(files)
+    check_kind = staticmethod(model_loading.check_detector)
 
     def files(self) -> list[ModelFiles]:
         """Return its files; ParameterError where none of its labels is a face."""

@@ -31,10 +31,7 @@ class ObjectDetector(HubJudge):
     """
 
     kind, task, depends_on, needs_faces = "detector", "detect", ("classes",), False
-
-    def check_kind(self, files: ModelFiles) -> None:
-        """Raise ParameterError where a model is no object detector."""
-        model_loading.check_detector(files)
+    check_kind = staticmethod(model_loading.check_detector)
 
     def files(self) -> list[ModelFiles]:
         """Return its files; ParameterError where it lacks one of the classes."""

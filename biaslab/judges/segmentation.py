@@ -118,16 +118,12 @@ class GroundedJudge(InstanceJudge):
         return grounded_sam.Grounded(*self.parts, self.options.thresholds, self.vocabulary, device=self.options.device)
 
 
-class _Part(HubJudge):
+class _Part(InstanceJudge):
     """A part of :class:`GroundedJudge`; ``kind`` is one of :data:`PARTS`."""
 
     def __init__(self, name: str, kind: str) -> None:
         super().__init__(name)
         self.kind = kind
-
-    def check_kind(self, files: ModelFiles) -> None:
-        """Raise ParameterError where a model is of another kind."""
-        check_transformers(files)
 
 
 class InstanceFile(FileJudge):

@@ -103,8 +103,9 @@ def test_a_file_here_is_read_by_the_hubs_configurations_at_one_commit(hub, files
     weights = load_file(file)
     save_file({k: v * 1.01 for k, v in weights.items()}, file)
     assert model(file).digest != digest
-    (hub_names.cached(BASE) / "snapshots" / base / "words.py").write_text("raise SystemExit")
-    with pytest.raises(ParameterError, match=r"holds words\.py, which could be run"):
+    other = {"tokenizer_name_or_path": "owner/other"}
+    (hub_names.cached(BASE) / "snapshots" / base / "sentence_bert_config.json").write_text(json.dumps(other))
+    with pytest.raises(ParameterError, match=r"holds sentence_bert_config\.json, .* another model"):
         load(str(file), FEW)
 
 
@@ -248,7 +249,7 @@ def test_what_is_no_lora_is_not_put_on_a_model(hub, files, tmp_path):
         (f"{BASE}+owner/none", "has no model 'owner/none'"),
         (
             f"{BASE}+{LORA}/other.safetensors",
-            r"names a file that its repository does not have\. Name one of owner/lora/vae",
+            r"does not have\. Name one of owner/lora/vae",
         ),
         (f"{BASE}+nothing", "There is no LoRA 'nothing'"),
         (f"{BASE}+", "names no LoRA after its '[+]'"),

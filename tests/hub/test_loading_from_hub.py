@@ -83,6 +83,13 @@ def test_who_asks_too_much_waits_and_asks_again(hub, files):
     assert "model_index.json" in model_files.look_up(NAME, "text-to-image").files
 
 
+def test_the_hub_states_the_licence_of_the_model_card(hub, files):
+    (files / "README.md").write_text("---\nlicense: openrail++\n---\n# A model\n")
+    hub.serve(NAME, files)
+    assert loading.look_up(NAME).base.licence == "openrail++"
+    assert not any(request.path.endswith("README.md") for request in hub.log)
+
+
 def test_sizes_are_told_before_anything_is_fetched(hub, files):
     hub.serve(NAME, files)
     located = loading.look_up(NAME).base
@@ -122,7 +129,7 @@ def test_a_pipeline_on_the_hub_that_names_code_is_refused_by_its_index_alone(hub
     index = files / "model_index.json"
     index.write_text(json.dumps(json.loads(index.read_text()) | {"unet": [None, "Mine"]}))
     hub.serve(NAME, files)
-    with pytest.raises(ParameterError, match=r"'unet' is \[null, \"Mine\"\]"):
+    with pytest.raises(ParameterError, match=r"needs code .*unet: None\.Mine"):
         loading.fetch(NAME)
     assert {r.path.rpartition("/")[2] for r in hub.log if "/resolve/" in r.path} == {"model_index.json"}
 

@@ -14,7 +14,9 @@ from importlib import metadata
 import pytest
 
 from biaslab import plugins
-from biaslab.errors import MissingInputError, ParameterError, loading
+from biaslab.errors import MissingInputError, ParameterError
+from biaslab.errors import loading as one_at_a_time
+from biaslab.generation import loading
 from biaslab.hub import huggingface as hub_names
 from biaslab.hub import model_files, registry
 
@@ -158,17 +160,31 @@ def test_checkpoints_in_one_file(tmp_path):
 def test_only_safetensors(installed, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(installed["house-sd"], folder)
-    safety.check_safetensors(folder)
+    (folder / "unet" / "config.json").write_text("{}")
     # Parts that the index does not name are never opened.
     (folder / "old").mkdir()
     (folder / "old" / "weights.bin").write_bytes(b"0")
-    safety.check_safetensors(folder)
     (folder / "unet" / "weights.bin").write_bytes(b"0")
-    safety.check_safetensors(folder)
+    assert loading.look_up(str(folder)).base.weights == ("unet/model.safetensors",)
     (folder / "unet" / "model.safetensors").unlink()
-    with pytest.raises(ParameterError, match=r"unet holds only weights\.bin; .*can run code when"):
-        safety.check_safetensors(folder)
-    refused(str(folder / "old"), r"holds only weights\.bin", "clip")
+    with pytest.raises(ParameterError, match=r"unet has unet/weights\.bin; .*can run code when"):
+        loading.look_up(str(folder))
+    with pytest.raises(ParameterError, match=r"has weights\.bin; .*can run code when"):
+        model_files.look_up(str(folder / "old"), "clip").with_weights()
+
+
+def test_the_licence_is_that_of_the_model_card(tmp_path):
+    for front_matter, licence in (
+        ("license: openrail++", "openrail++"),
+        ("license: other\nlicense_name: flux-1-dev", "flux-1-dev"),
+        ("license: [mit, apache-2.0]", "mit, apache-2.0"),
+        ("tags: []", ""),
+        ("license: [", ""),
+    ):
+        (tmp_path / "README.md").write_text(f"---\n{front_matter}\n---\n# A model\n")
+        assert model_files.look_up(str(tmp_path), "clip").licence == licence
+    (tmp_path / "README.md").write_text("# A model")
+    assert model_files.look_up(str(tmp_path), "clip").licence == ""
 
 
 def test_digest_knows_weights_and_not_what_lies_beside(installed, tmp_path):
@@ -220,7 +236,7 @@ def test_one_thread_loads_at_a_time():
     inside, seen = [], []
 
     def load():
-        with loading("a model", "a model"):
+        with one_at_a_time("a model", "a model"):
             inside.append(1)
             seen.append(len(inside))
             # Long enough for the other threads to come in, if they could.
