@@ -7,6 +7,7 @@ import os
 import pickle
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -264,7 +265,7 @@ def whole(kind, folder):
     return shutil.copytree(WEIGHTS / BROUGHT[kind], folder)
 
 
-@pytest.mark.parametrize("file", ["pipeline.py", "unet/diffusers.py", "scheduler/diffusers.py", "vae/diffusers.py"])
+@pytest.mark.parametrize("file", ["unet/diffusers.py", "scheduler/diffusers.py", "vae/diffusers.py"])
 def test_code_that_diffusers_finds_next_to_a_model_is_refused(tmp_path, code, file):
     folder = whole("text-to-image", tmp_path / "model")
     code(folder / file)
@@ -285,9 +286,8 @@ def test_code_that_the_index_of_a_pipeline_names_is_refused(tmp_path, code, name
 
 
 # Classes of code next to a model, as a configuration names it.
-MINE = {
-    "auto_map": {f"Auto{what}": "mine.Mine" for what in ("Config", "Model", "Tokenizer", "ModelForObjectDetection")}
-}
+AUTO = ("Config", "Model", "Tokenizer", "ModelForObjectDetection")
+MINE = {"auto_map": {f"Auto{what}": "mine.Mine" for what in AUTO}}
 # What is refused by its kind, or by transformers, or takes its tokenizer from elsewhere.
 REFUSED = {
     "clip": "gives its tokenizer 'trust_remote_code'",
@@ -319,7 +319,12 @@ def test_a_part_of_a_librarys_class_is_made_without_the_code_that_it_names(tmp_p
     folder = whole("text-to-image", tmp_path / "model")
     config = json.loads((folder / file).read_text())
     (folder / file).write_text(json.dumps(config | MINE))
-    code((folder / file).parent / "mine.py")
+    for path in (
+        (folder / file).parent / "mine.py",
+        folder / "pipeline.py",
+        folder / "custom_generate" / "generate.py",
+    ):
+        code(path)
     loaded = load(str(folder), GenerationSettings(steps=1))
     libraries = {type(part).__module__.partition(".")[0] for part in loaded.pipe.components.values()}
     assert libraries <= {"diffusers", "transformers", "builtins"}

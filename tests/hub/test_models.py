@@ -160,6 +160,8 @@ def test_checkpoints_in_one_file(tmp_path):
 def test_only_safetensors(installed, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(installed["house-sd"], folder)
+    index = {"_class_name": "StableDiffusionPipeline", "unet": ["diffusers", "UNet2DConditionModel"]}
+    (folder / "model_index.json").write_text(json.dumps(index))
     (folder / "unet" / "config.json").write_text("{}")
     # Parts that the index does not name are never opened.
     (folder / "old").mkdir()
