@@ -1,4 +1,4 @@
-"""The Hugging Face hub: names there, the commits that they stand for, and what is fetched, without code."""
+"""The Hugging Face hub: names of models, the commits that they stand for, and what the hub says of a model."""
 
 from __future__ import annotations
 
@@ -52,21 +52,19 @@ def commit(name: str) -> str:
     Where the hub does not answer, that of the copy in its cache on this machine, if any.
     """
     repository, revision = on_hub(name)
-    # All files of a repository are of one commit.
-    name = f"{repository}@{revision}" if revision else repository
     if revision and _COMMIT.fullmatch(revision):
         return revision
-    if name and name not in _commits:
+    # All files of a repository have one commit.
+    key = f"{repository}@{revision}" if revision else repository
+    if key and key not in _commits:
         try:
-            found = described(name).sha or ""
-        # Many kinds; what is wrong is told where the model is looked up.
+            described(name)
+        # Many kinds of errors; a look-up of the model reports them.
         except Exception:
-            kept = cached(repository) / "refs" / (revision or "main")
-            found = kept.read_text(encoding="ascii").strip() if kept.is_file() else ""
-        if not found:
-            return ""
-        _commits[name] = found
-    return _commits.get(name, "")
+            cached_commit = cached(repository) / "refs" / (revision or "main")
+            if cached_commit.is_file():
+                _commits[key] = cached_commit.read_text(encoding="ascii").strip()
+    return _commits.get(key, "")
 
 
 def repository_of_tag(name: str) -> str:
@@ -98,10 +96,14 @@ def described(name: str):
     if silent is not None and time.monotonic() - when < _SILENCE:
         raise silent
     repository, revision = on_hub(name)
-    known = _commits.get(f"{repository}@{revision}" if revision else repository, revision)
+    key = f"{repository}@{revision}" if revision else repository
     for wait in (*_WAITS, None):
         try:
-            return HfApi().model_info(repository, revision=known, timeout=_PATIENCE, files_metadata=True)
+            options = {"timeout": _PATIENCE, "files_metadata": True}
+            info = HfApi().model_info(repository, revision=_commits.get(key, revision), **options)
+            if info.sha and not _COMMIT.fullmatch(revision or ""):
+                _commits[key] = info.sha
+            return info
         except HfHubHTTPError as error:
             if wait is None or error.response is None or error.response.status_code != _TOO_MANY:
                 raise

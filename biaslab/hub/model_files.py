@@ -229,8 +229,7 @@ def _look_up_on_hub(name: str, kind: str, place: str) -> ModelFiles:
         return replace(read_folder(cached, name, kind), repository=repository, commit=commit)
     sizes = {file.rfilename: int(file.size or 0) for file in described.siblings or ()}
     card = described.card_data.to_dict() if described.card_data else {}
-    commit = huggingface.commit(place) or described.sha
-    return ModelFiles(name, kind, sizes, repository=repository, commit=commit, card=card)
+    return ModelFiles(name, kind, sizes, repository=repository, commit=described.sha, card=card)
 
 
 def read_folder(folder: str | Path, name: str, kind: str = "text-to-image") -> ModelFiles:

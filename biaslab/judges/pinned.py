@@ -54,34 +54,28 @@ def install_command(name: str) -> str:
 
 
 def look_up(name: str) -> ModelFiles:
-    """Return where the file of a name in :data:`PINNED` is: in its package where that is installed, else on the hub.
+    """Return the file of a name in :data:`PINNED`: in its package where that is installed, else on the hub.
 
-    Raises ParameterError where that is another file, MissingInputError where it, or OpenCV, which runs it, is not to be
-    had.
+    Raises ParameterError where the package holds another file, MissingInputError where the file, or OpenCV, which runs
+    it, is unavailable.
     """
     if find_spec("cv2") is None:
         raise MissingInputError(f"{name!r} needs the package opencv-python-headless: {install_command(name)}.")
     pin = PINNED[name]
     spec = find_spec(pin.module)
-    folders = map(Path, (spec.submodule_search_locations or ()) if spec else ())
-    if folder := next((folder for folder in folders if (folder / pin.path).exists()), None):
-        _content(name, folder / pin.path)
-        return ModelFiles(name, pin.kind, {pin.path: pin.size}, folder).with_file(pin.path)
+    for folder in map(Path, (spec.submodule_search_locations or ()) if spec else ()):
+        if (folder / pin.path).exists():
+            _content(name, folder / pin.path)
+            return ModelFiles(name, pin.kind, {pin.path: pin.size}, folder).with_file(pin.path)
     if not pin.on_hub:
         raise MissingInputError(f"{name!r} takes {pin.path} of the package {pin.module}: {install_command(name)}.")
     try:
-        files = model_files.look_up(pin.on_hub, pin.kind).with_weights([pin.path], ())
+        return model_files.look_up(pin.on_hub, pin.kind).with_weights([pin.path], ())
     except BiaslabError as error:
         raise MissingInputError(
             f"{name!r} takes {pin.path} of the hub. {error} Or install the package that has it: "
             f"{install_command(name)}."
         ) from error
-    if files.size != pin.size:
-        raise ParameterError(
-            f"{pin.path} of {pin.on_hub} has {files.size:,} bytes in place of {pin.size:,}: it is not the file of "
-            f"{name!r}. {install_command(name)} installs the correct one."
-        )
-    return files
 
 
 def content(name: str) -> bytes:

@@ -7,7 +7,6 @@ import os
 import pickle
 import shutil
 import sys
-from pathlib import Path
 
 import pytest
 

@@ -101,6 +101,7 @@ def _sd14(folder: Path) -> None:
     pipe.register_modules(tokenizer=clip_tokenizer(), text_encoder=tiny_pipelines._clip(16, False, **_OF_CLIP))
     unet = [f"unet/diffusion_pytorch_model.non_ema.{ending}" for ending in ("safetensors", "bin")]
     _save_pipeline(folder, pipe, *unet, pickles=True)
+    (folder / "README.md").write_text("---\nlicense: creativeml-openrail-m\n---\n# A model\n")
 
 
 def _sdxl(folder: Path) -> None:
