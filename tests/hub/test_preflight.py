@@ -176,7 +176,7 @@ def test_a_dry_run_fetches_nothing_unless_it_is_told_to(root, tmp_path, stocked_
         assert name in lines[setting] and repository.commit[:8] in lines[setting]
         assert " at least " in lines[setting] and " MB " in lines[setting] and "photographs" in lines[setting]
     assert f" to {constants.HF_HUB_CACHE}, where " in said and " GB are free" in said
-    assert f"Licence: {tiny.SD14}: creativeml-openrail-m." in said.splitlines()
+    assert f"Licence: {tiny.SD14}: openrail++." in said.splitlines()
     with monkeypatch.context() as patch:
         patch.setattr(preflight.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
         assert cli.main([*words, "--fetch"]) == 2

@@ -57,7 +57,7 @@ def save(name: str, folder: Path) -> Path:
     torch.manual_seed(11)
     with quiet():
         _SAVED[name](folder)
-    (folder / "README.md").write_text("---\nlicense: other\n---\n")
+    (folder / "README.md").write_text("---\nlicense: openrail++\n---\n")
     (folder / ".gitattributes").write_text("*.safetensors filter=lfs diff=lfs merge=lfs -text\n")
     return folder
 
@@ -101,7 +101,6 @@ def _sd14(folder: Path) -> None:
     pipe.register_modules(tokenizer=clip_tokenizer(), text_encoder=tiny_pipelines._clip(16, False, **_OF_CLIP))
     unet = [f"unet/diffusion_pytorch_model.non_ema.{ending}" for ending in ("safetensors", "bin")]
     _save_pipeline(folder, pipe, *unet, pickles=True)
-    (folder / "README.md").write_text("---\nlicense: creativeml-openrail-m\n---\n# A model\n")
 
 
 def _sdxl(folder: Path) -> None:
