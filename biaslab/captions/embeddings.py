@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab.errors import InputError, ParameterError, loading_allowed
+from biaslab.errors import InputError, ParameterError, loading
 from biaslab.execution import finite, processor
 from biaslab.hub import model_files, registry
 
@@ -89,8 +89,9 @@ class Encoder:
         Texts are cut at the model's greatest length. What else is encoded beside a text changes its vector by
         rounding only.
 
-        Raises InputError: The model cannot be loaded, its weights are not what they should be, or it cannot compute
-        with these numbers. ParameterError: The default model's package, or sentence-transformers, is not installed.
+        Raises InputError: The default model's weights are not the original ones, or the model cannot compute with
+        these numbers. ParameterError: The model is unavailable or cannot be loaded, or the default model's package, or
+        sentence-transformers, is not installed.
         """
         model = _model(self.name, self.device, self.precision)
         if _has_plain_modules(model):
@@ -111,7 +112,7 @@ def look_up(name: str) -> list[ModelFiles]:
     if name == DEFAULT:
         _checked_default()
         return []
-    place = name if Path(name).is_dir() else _on_hub(name)
+    place = registry.resolve(name if Path(name).is_dir() else _on_hub(name), "encoder")
     return [model_files.look_up(name, "encoder", place).with_weights()]
 
 
@@ -242,20 +243,14 @@ def _model(name: str, device: str, precision: str):
     import torch
 
     folders = [files.fetch() for files in look_up(name)] or [_checked_default().parent]
-    try:
-        with registry.quiet(), loading_allowed():
-            model = SentenceTransformer(
-                str(folders[0]),
-                device=None if device == "auto" else device,
-                local_files_only=name == DEFAULT,
-                trust_remote_code=False,
-                model_kwargs={"use_safetensors": True},
-            )
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"The encoder {name!r} cannot be loaded: {error} It is {DEFAULT!r}, a folder, or a "
-            "sentence-transformers model on the Hugging Face Hub, with weights in safetensors."
-        ) from error
+    with loading(f"The encoder {name!r}", "a sentence-transformers model"), registry.quiet():
+        model = SentenceTransformer(
+            str(folders[0]),
+            device=None if device == "auto" else device,
+            local_files_only=True,
+            trust_remote_code=False,
+            model_kwargs={"use_safetensors": True},
+        )
     dtype = getattr(torch, precision) if _has_plain_modules(model) else torch.float32
     for weights in model.parameters():
         # Buffers stay as they are: positions lose whole numbers in bfloat16.

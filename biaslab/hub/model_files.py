@@ -83,7 +83,9 @@ class ModelFiles:
             return Path(hf_hub_download(self.repository, path, revision=self.commit))
 
     def json(self, path: str) -> dict[str, Any]:
-        """Return a configuration; ParameterError where it cannot be read, or names another model."""
+        """Return a configuration; ParameterError where it is missing, cannot be read, or names another model."""
+        if path not in self.files:
+            raise ParameterError(f"{self.name} holds no {path}.")
         try:
             configuration = json.loads(reading.text(self.file(path)))
         except (OSError, ValueError, RecursionError) as error:
