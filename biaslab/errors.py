@@ -14,6 +14,8 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+NEVER_RUN = "Code that comes with a model is never run."
+
 
 class BiaslabError(Exception):
     """Base of every error that biaslab raises on purpose; the command line prints it without a traceback."""
@@ -137,4 +139,6 @@ def loading(name: str, what: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         exits = "it would end the program" if isinstance(error, SystemExit) else ""
         reason = exits or " ".join(str(error).split()) or type(error).__name__
+        if "trust_remote_code" in reason:
+            reason = f"it needs code of its own. {NEVER_RUN} {reason}"
         raise ParameterError(f"{name} cannot be loaded as {what}: {reason:.400}") from error

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab.errors import InputError, ParameterError, loading_allowed
+from biaslab.errors import InputError, ParameterError, loading
 from biaslab.execution import finite, processor
-from biaslab.hub import huggingface, registry, repositories, safety
+from biaslab.hub import model_files, registry
 
 if TYPE_CHECKING:
     from biaslab.cache.result_cache import ResultCache, Stage
-    from biaslab.hub.repositories import Located
+    from biaslab.hub.model_files import ModelFiles
 
 NEAREST = ("nearest", "nearest_no_indicators")
 """Approaches that take the captions nearest to a prompt: of all, and of those that say no gender."""
@@ -81,7 +81,7 @@ class Encoder:
         """
         if self.name == DEFAULT:
             return _file_digest(str(_checked_default()))
-        return registry.digest(self.name if Path(self.name).is_dir() else _on_hub(self.name))
+        return model_files.digest(self.name if Path(self.name).is_dir() else _on_hub(self.name))
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Return a unit vector per text, float32 (n, width).
@@ -89,8 +89,9 @@ class Encoder:
         Texts are cut at the model's greatest length. What else is encoded beside a text changes its vector by
         rounding only.
 
-        Raises InputError: The model cannot be loaded, its weights are not what they should be, or it cannot compute
-        with these numbers. ParameterError: The default model's package, or sentence-transformers, is not installed.
+        Raises InputError: The default model's weights are not the original ones, or the model cannot compute with
+        these numbers. ParameterError: The model is unavailable or cannot be loaded, or the default model's package, or
+        sentence-transformers, is not installed.
         """
         model = _model(self.name, self.device, self.precision)
         if _has_plain_modules(model):
@@ -103,7 +104,7 @@ class Encoder:
         return np.ascontiguousarray(vectors, dtype=np.float32)
 
 
-def look_up(name: str) -> list[Located]:
+def look_up(name: str) -> list[ModelFiles]:
     """Return the files of an encoder, as :attr:`Encoder.name` has it; none of the default, which a package brings.
 
     Raises InputError, ParameterError: It is not to be had, as far as can be known from here.
@@ -111,8 +112,8 @@ def look_up(name: str) -> list[Located]:
     if name == DEFAULT:
         _checked_default()
         return []
-    where = name if Path(name).is_dir() else _on_hub(name)
-    return [repositories.look_up(name, "encoder", where).with_weights()]
+    place = registry.resolve(name if Path(name).is_dir() else _on_hub(name), "encoder")
+    return [model_files.look_up(name, "encoder", place).with_weights()]
 
 
 def embedding_stage(cache: ResultCache, encoder: Encoder) -> Stage:
@@ -246,25 +247,15 @@ def _model(name: str, device: str, precision: str):
         raise ParameterError("Embedding needs a package: pip install 'biaslab[models]'.") from None
     import torch
 
-    where = str(_checked_default().parent) if name == DEFAULT else name
-    try:
-        if Path(where).is_dir() and name != DEFAULT:
-            safety.check_folder(where)
-        elif name != DEFAULT:
-            where = str(huggingface.fetched(_on_hub(name)))
-        with registry.quiet(), loading_allowed():
-            model = SentenceTransformer(
-                where,
-                device=None if device == "auto" else device,
-                local_files_only=name == DEFAULT,
-                trust_remote_code=False,
-                model_kwargs={"use_safetensors": True},
-            )
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"The encoder {name!r} cannot be loaded: {error} It is {DEFAULT!r}, a folder, or a "
-            "sentence-transformers model on the Hugging Face Hub, with weights in safetensors."
-        ) from error
+    folders = [files.fetch() for files in look_up(name)] or [_checked_default().parent]
+    with loading(f"The encoder {name!r}", "a sentence-transformers model"), registry.quiet():
+        model = SentenceTransformer(
+            str(folders[0]),
+            device=None if device == "auto" else device,
+            local_files_only=True,
+            trust_remote_code=False,
+            model_kwargs={"use_safetensors": True},
+        )
     dtype = getattr(torch, precision) if _has_plain_modules(model) else torch.float32
     for weights in model.parameters():
         # Buffers stay as they are: positions lose whole numbers in bfloat16.

@@ -19,7 +19,7 @@ from biaslab.errors import ParameterError
 from biaslab.generation.settings import GenerationSettings
 
 if TYPE_CHECKING:
-    from biaslab.hub.repositories import Repository
+    from biaslab.hub.model_files import ModelFiles
 
 # What heights and widths are rounded to where a pipeline's own steps are not known.
 _ROUND = 64
@@ -238,13 +238,13 @@ def family_of_pipeline(pipe, name: str = "") -> Family:
     return match_family(type(pipe), {**configs, "index": getattr(pipe, "config", {})}, name)
 
 
-def family_of_repository(repository: Repository, name: str) -> Family:
+def family_of_files(files: ModelFiles, name: str) -> Family:
     """Return the family of a pipeline, called ``name``, of a class that diffusers has: only configurations are read."""
     import diffusers
 
-    files = {part: f"{part}/config.json" for part in ("unet", "transformer", "vae")}
-    files |= {"index": "model_index.json", "scheduler": "scheduler/scheduler_config.json"}
-    configs = {part: repository.json(file) for part, file in files.items() if file in repository.files}
+    paths = {part: f"{part}/config.json" for part in ("unet", "transformer", "vae")}
+    paths |= {"index": "model_index.json", "scheduler": "scheduler/scheduler_config.json"}
+    configs = {part: files.json(path) for part, path in paths.items() if path in files.files}
     return match_family(getattr(diffusers, configs["index"]["_class_name"]), configs, name)
 
 

@@ -25,7 +25,6 @@ from biaslab.execution import finite, processor
 from biaslab.generation import families, loading, texts
 from biaslab.generation.families import Family
 from biaslab.generation.settings import GenerationSettings
-from biaslab.hub import repositories
 from biaslab.io import model_names
 from biaslab.io.image_files import UnreadableImage
 from biaslab.judges.judge_labels import BLOCKED
@@ -95,9 +94,8 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto", offl
     on_cpu = where.type == "cpu"
     check_offload(offload, where.type)
     files = loading.fetch(model, safety_checker=settings.safety_checker == "model")
-    loading.pipeline_class(files.folder, model)
     name = model_names.split(model).base
-    family = families.family_of_repository(repositories.read_folder(files.folder, name), name)
+    family = families.family_of_files(files.pipeline, name)
     dtype = settings.dtype
     if dtype == "auto" and not on_cpu:
         emulated = where.type != "cuda" or not torch.cuda.is_bf16_supported(including_emulation=False)
@@ -113,7 +111,7 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto", offl
     with loading.quiet(), errors.loading(model, "a text-to-image model"):
         if offload == "none":
             pipe.to(where)
-        known = {"folder": files.folder, "commit": files.commit, "family": family}
+        known = {"folder": files.pipeline.folder, "commit": files.base.commit, "family": family}
         made = Generator(pipe, settings.changed(dtype=dtype), model=model, device=where, **known)
         # Types are settled before: weights that are moved one by one have none of their own in between.
         if offload == "model":

@@ -9,19 +9,17 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from importlib import metadata
-from pathlib import Path
 
-from biaslab.errors import BiaslabError, ParameterError, loading, name_help
+from biaslab.errors import NEVER_RUN, BiaslabError, ParameterError, loading, name_help
 from biaslab.execution import processor
 from biaslab.generation import loras, texts
-from biaslab.hub import checkpoints, huggingface, registry, repositories, safety
+from biaslab.hub import checkpoints, model_files, registry, safety
+from biaslab.hub.model_files import ModelFiles
 from biaslab.hub.registry import quiet
-from biaslab.hub.repositories import Located, Repository
 from biaslab.io import model_names
-from biaslab.io.model_names import Adapter
 
 _log = logging.getLogger(__name__)
 # Arguments of a pipeline that needs more than text, and of one that makes something else than images.
@@ -30,6 +28,8 @@ _IMAGE_INPUTS = {"image", "mask_image", "control_image", "video", "ip_image"}
 # are no others, the best first.
 _VARIANTS = ("*.fp16*", "*.bf16*", "*.fp8*", "*.non_ema*")
 _LOADED_VARIANTS = ("fp16", "bf16")
+# Parts that images of texts can be made without; the safety checker is a setting.
+_OPTIONAL = ("safety_checker", "image_encoder")
 _ANY_WEIGHTS = (".safetensors", *safety.OTHER_WEIGHTS)
 _OTHER_OUTPUTS = {"num_frames", "video_length", "fps", "frame_rate", "audio_length_in_s", "audio_end_in_s"}
 # The packages that read quantised weights, by quant_method.
@@ -40,109 +40,152 @@ _IS_VELOCITY = "v_pred"
 
 
 @dataclass(frozen=True)
-class LocatedFiles:
-    """The files behind a name; nothing of weights is fetched yet."""
+class PipelineFiles:
+    """The files of a text-to-image model: a pipeline or a checkpoint in one file, and what it is combined with."""
 
-    base: Located
-    variants: Mapping[str, str]  # Parts of which there is a variant alone, such as ``fp16``, by name.
-    spared: frozenset[str]  # Parts that are left out, as nothing asks for them.
-    configurations: Located | None = None  # Of a checkpoint in one file, those that it is read by.
-    adapters: tuple[Located, ...] = ()
+    pipeline_class: type  # The class of diffusers.
+    parts: Mapping[str, tuple[str, str]]  # The library and class of each part.
+    base: ModelFiles  # The pipeline or checkpoint.
+    configurations: ModelFiles | None = None  # Of a checkpoint in one file, those that it is read with.
+    adapters: tuple[ModelFiles, ...] = ()  # LoRAs, in the order of the name.
+    variants: Mapping[str, str] = field(default_factory=dict)  # Parts that only have a variant, such as ``fp16``.
+    omitted: frozenset[str] = frozenset()  # Parts that are not loaded.
 
     @property
-    def located(self) -> list[Located]:
-        """All of it."""
-        more = [self.configurations] if self.configurations else []
-        return [self.base, *more, *self.adapters]
+    def pipeline(self) -> ModelFiles:
+        """The files that contain the index and the configurations of the parts."""
+        return self.configurations or self.base
+
+    @property
+    def all(self) -> list[ModelFiles]:
+        """All of them."""
+        return [self.base, *([self.configurations] if self.configurations else []), *self.adapters]
+
+    def fetch(self) -> PipelineFiles:
+        """Return the same files on this machine; errors as of :meth:`ModelFiles.fetch`."""
+        base, *others = (replace(files, folder=files.fetch()) for files in self.all)
+        configurations = others.pop(0) if self.configurations else None
+        return replace(self, base=base, configurations=configurations, adapters=tuple(others))
 
 
-@dataclass(frozen=True)
-class Files:
-    """The same on this machine: a pipeline's folder, or a checkpoint's file and its configurations."""
+def look_up(name: str, *, safety_checker: bool = True) -> PipelineFiles:
+    """Return the files of the text-to-image model ``name``; of those on the hub only configurations are downloaded.
 
-    located_files: LocatedFiles
-    folder: Path
-    file: Path | None
-    commit: str
-    adapters: tuple[tuple[Path, Adapter], ...]
-
-
-def look_up(name: str, *, safety_checker: bool = True) -> LocatedFiles:
-    """Return the files of the text-to-image model ``name``; of those on the hub only configurations are fetched.
-
-    ``safety_checker`` is whether the model's own one is needed, where it has one. Raises ParameterError: It is not to
-    be had, or no pipeline with safetensors for all its parts; a package is missing that reads them; or a LoRA is none
-    for it, or lies beside it and nobody says whether it is meant. MissingInputError: The package that brings the model
-    has lost its weights.
+    ``safety_checker`` is whether the model's own one is needed, where it has one. Raises ParameterError: It is
+    unavailable, or no pipeline with safetensors for all its parts; a package is missing that reads them; or a LoRA is
+    none for it, or lies next to it and the name does not say whether it is used. MissingInputError: The package that
+    brings the model has lost its weights.
     """
     named = checkpoints.find_checkpoint(name)
-    given = model_names.split(name)
-    repository = repositories.look_up(given.base, "text-to-image", named.base)
-    if checkpoints.file_of(named.base):
-        located = _one_file(repository, named.base)
-    elif checkpoints.INDEX not in repository.files:
-        raise checkpoints.no_pipeline(repository)
+    base = model_names.split(name).base
+    model = model_files.look_up(base, checkpoints.KIND, named.base)
+    if model.weights:
+        files = _one_file(model)
+    elif checkpoints.INDEX not in model.files:
+        raise checkpoints.no_pipeline(model)
     else:
-        located = _pipeline(repository, safety_checker)
-        own_files, others = checkpoints.sibling_files(repository)
-        if own_files and not (named.adapters or named.removes_adapters):
-            used, bare = (
-                f"{given.base}+{checkpoints.name_of_file(repository, own_files[0])}",
-                f"{given.base}+{model_names.NONE}",
-            )
-            fix = f"Write {used} to use it, or {bare} to leave it out."
-            raise ParameterError(f"{given.base} holds {own_files[0]} next to the model. {fix}")
-        used = {checkpoints.file_of(adapter.name) for adapter in named.adapters}
-        if unused := [path for path in (*own_files, *others) if path not in used]:
-            remark = f"{given.base}: {', '.join(unused)} is next to the model and is not used."
-            located = replace(located, base=replace(located.base, remarks=(*located.base.remarks, remark)))
-    if not named.adapters:
-        return located
-    _check_package("peft", f"A LoRA on {given.base} needs")
-    loras = tuple(checkpoints.look_up_lora(adapter, given.base) for adapter in named.adapters)
-    for lora in loras:
-        _check_fits(lora, (located.configurations or located.base).repository, given.base)
-    return replace(located, adapters=loras)
+        files = _pipeline(model, safety_checker)
+    if named.adapters:
+        _check_package("peft", f"A LoRA on {base} needs")
+    adapters = tuple(checkpoints.look_up_lora(adapter.name, base) for adapter in named.adapters)
+    own_files, others = checkpoints.sibling_loras(model) if not model.weights else ([], [])
+    if own_files and not (adapters or named.removes_adapters):
+        raise ParameterError(
+            f"{base} holds {own_files[0]} next to the model. Write {base}+{model.name_of(own_files[0])} to use it, or "
+            f"{base}+{model_names.NONE} to leave it out."
+        )
+    same_place = [lora for lora in adapters if (lora.repository, lora.folder) == (model.repository, model.folder)]
+    used = {path for lora in same_place for path in lora.weights}
+    if unused := [path for path in (*own_files, *others) if path not in used]:
+        remark = f"{base}: {', '.join(unused)} is next to the model and is not used."
+        files = replace(files, base=replace(files.base, remarks=(*files.base.remarks, remark)))
+    for lora in adapters:
+        _check_fits(lora, files.pipeline, base)
+    return replace(files, adapters=adapters)
 
 
-def _pipeline(repository: Repository, safety_checker: bool) -> LocatedFiles:
+def read_index(files: ModelFiles) -> tuple[type, dict[str, tuple[str, str]]]:
+    """Return the diffusers class of a pipeline, and the library and class of each of its parts.
+
+    Raises ParameterError: The index cannot be read, or names other code, or a pipeline that is none of text to image.
+    """
+    import diffusers
+    from diffusers.pipelines.auto_pipeline import AUTO_TEXT2IMAGE_PIPELINES_MAPPING as TEXT_TO_IMAGE
+
+    index = files.json(checkpoints.INDEX)
+    class_name = index.get("_class_name")
+    lists = {part: value for part, value in index.items() if isinstance(value, list)}
+    # A model that does without a part names neither its library nor its class.
+    parts = {part: tuple(value) for part, value in lists.items() if any(isinstance(name, str) for name in value)}
+    unknown = [f"{part}: {'.'.join(map(str, names))}" for part, names in parts.items() if not _is_known(part, *names)]
+    pipeline = getattr(diffusers, str(class_name), None)
+    if unknown or not (inspect.isclass(pipeline) and issubclass(pipeline, diffusers.DiffusionPipeline)):
+        needs = f"code that diffusers {diffusers.__version__} does not have ({', '.join(unknown) or class_name})"
+        raise ParameterError(f"{files.name} needs {needs}. {NEVER_RUN}")
+    takes = set(inspect.signature(pipeline.__call__).parameters)
+    is_supported = pipeline in TEXT_TO_IMAGE.values() and "Control" not in pipeline.__name__
+    if "prompt" not in takes or takes & _OTHER_OUTPUTS or (takes & _IMAGE_INPUTS and not is_supported):
+        raise ParameterError(f"{files.name} is a {class_name}, which does not make images from text alone.")
+    return pipeline, parts
+
+
+def _is_known(part: str, *names: object) -> bool:
+    """Return whether a part of a pipeline is named by a library and its class, which the library has."""
+    plain = [name for name in (part, *names) if isinstance(name, str) and name.isidentifier()]
+    if len(names) != 2 or len(plain) != 3:
+        return False
+    # diffusers and transformers say themselves which classes they do not have, or call otherwise by now.
+    return plain[1] in ("diffusers", "transformers") or inspect.isclass(_class(plain[1], plain[2]))
+
+
+def _class(library: str, name: str) -> type | None:
+    """Return the class of a part of a pipeline; None where neither library has it."""
+    import diffusers
+    import transformers
+
+    where = {"diffusers": diffusers, "transformers": transformers}.get(library)
+    if where is None:
+        where = getattr(diffusers.pipelines, library, None)
+        if not (inspect.ismodule(where) and where.__name__.startswith("diffusers.pipelines.")):
+            return None
+    return getattr(where, name, None)
+
+
+def _pipeline(model: ModelFiles, safety_checker: bool) -> PipelineFiles:
     """Return the files of a pipeline."""
-    name = repository.name
-    _, parts = safety.check_index(repository.file(checkpoints.INDEX))
-    # Parts that nobody asks for are left out, whatever there is of them.
-    spared = frozenset({"image_encoder", *([] if safety_checker else ["safety_checker"])}.intersection(parts))
-    files, variants = [], {}
-    for part in [part for part in parts if part not in spared]:
-        weights = [path for path in repository.matching([f"{part}/*.safetensors"]) if path.rpartition("/")[0] == part]
-        whole = [path for path in weights if not any(fnmatch(path, pattern) for pattern in _VARIANTS)]
+    made, parts = read_index(model)
+    omitted = frozenset(_OPTIONAL[1:] if safety_checker else _OPTIONAL).intersection(parts)
+    paths, variants = [], {}
+    for part in [part for part in parts if part not in omitted]:
+        weights = [path for path in model.matching([f"{part}/*.safetensors"]) if path.rpartition("/")[0] == part]
+        chosen = [path for path in weights if not any(fnmatch(path, pattern) for pattern in _VARIANTS)]
         for variant in _LOADED_VARIANTS:
-            if not whole and (whole := [path for path in weights if f".{variant}" in path and ".non_ema" not in path]):
+            if not chosen and (chosen := [p for p in weights if f".{variant}" in p and ".non_ema" not in p]):
                 variants[part] = variant
-        files += whole
-        # What has weights has a config.json; schedulers and tokenizers have files of other names.
-        if f"{part}/config.json" in repository.files:
-            if not whole and not (repository.on_hub and repository.folder):
-                others = sorted(p for p in repository.files if p.startswith(f"{part}/") and p.endswith(_ANY_WEIGHTS))
-                without = "Set generation.safety_checker to off, or choose" if part == "safety_checker" else "Choose"
-                problem = f"{repository.name} does not have all its weights as .safetensors: {part} has "
-                fix = f"{without} a copy that has them."
-                raise safety.not_safetensors(problem + (", ".join(others) or "none"), fix)
-            _check_quantised(repository, part)
-    located = repository.with_weights([glob.escape(path) for path in files])
+        paths += chosen
+        # A part with weights has a config.json; schedulers and tokenizers have files of other names.
+        if f"{part}/config.json" in model.files:
+            if not chosen and not (model.repository and model.folder):
+                others = sorted(p for p in model.files if p.startswith(f"{part}/") and p.endswith(_ANY_WEIGHTS))
+                choose = "Set generation.safety_checker to off, or choose" if part == "safety_checker" else "Choose"
+                problem = f"{model.name} does not have all its weights as .safetensors: {part} has "
+                raise safety.not_safetensors(problem + (", ".join(others) or "none"), f"{choose} a copy that has them.")
+            _check_quantised(model, part)
+    base = model.with_weights([glob.escape(path) for path in paths])
     if variants:
         listed = ", ".join(f"{part} ({variant})" for part, variant in variants.items())
-        located = replace(located, remarks=(f"{name} has weights of a variant alone for {listed}.",))
-    return LocatedFiles(located, variants, spared)
+        base = replace(base, remarks=(f"{model.name} has weights of a variant alone for {listed}.",))
+    return PipelineFiles(made, parts, base, variants=variants, omitted=omitted)
 
 
-def _check_quantised(repository: Repository, part: str) -> None:
+def _check_quantised(model: ModelFiles, part: str) -> None:
     """Refuse quantised weights that cannot be read here."""
-    config = repository.json(f"{part}/config.json").get("quantization_config")
+    config = model.json(f"{part}/config.json").get("quantization_config")
     if not isinstance(config, dict):
         return
     method = str(config.get("quant_method", "bitsandbytes"))
     package = _QUANTISERS.get(method.removesuffix("_4bit").removesuffix("_8bit"))
-    what = f"{repository.name} is quantised ({part}: {method})"
+    what = f"{model.name} is quantised ({part}: {method})"
     if not package:
         raise ParameterError(f"{what} in a way that diffusers does not read. Choose a copy that is not.")
     _check_package(package, f"{what}, which needs")
@@ -157,29 +200,25 @@ def _check_package(package: str, what: str) -> None:
         raise ParameterError(f"{what} the package {package}, which is not installed: pip install {package}") from None
 
 
-def _one_file(repository: Repository, where: str) -> LocatedFiles:
+def _one_file(model: ModelFiles) -> PipelineFiles:
     """Return a checkpoint in one file, and the configurations of its base model."""
-    name, path = repository.name, checkpoints.file_of(where)
-    if path not in repository.files:
-        raise ParameterError(f"{name} names a file that its repository does not have.")
-    tensors = repository.tensors(path)
-    checkpoints.check_file(repository, tensors)
-    base = checkpoints.configurations(repository, where)
+    tensors = model.tensors(model.weights[0])
+    checkpoints.check_tensors(model, tensors)
+    base = checkpoints.configurations(model)
     try:
-        config_repository = repositories.look_up(base, "text-to-image", base)
-        _, parts = safety.check_index(config_repository.file(checkpoints.INDEX))
+        found = model_files.look_up(base, checkpoints.KIND, base)
+        made, parts = read_index(found)
     except BiaslabError as error:
         fix = f"Run once with a network, or put it into a folder with {checkpoints.INDEX} and these configurations."
-        raise ParameterError(f"{name} is read by the configurations of {base}: {error} {fix}") from error
+        raise ParameterError(f"{model.name} is read by the configurations of {base}: {error} {fix}") from error
     if lacks := [part for part, kind in parts.items() if _lacks(*kind, tensors)]:
-        raise ParameterError(f"{name} is no whole model: it holds no {' and no '.join(lacks)}. Name a file that does.")
-    remarks = ()
-    if base != str(repository.folder) and huggingface.on_hub(base)[0] != repository.on_hub:
-        remarks = (f"{name} is one file, and taken for a model like {base}, whose configurations it is read by.",)
-    located = repository.with_weights([glob.escape(path)], safety.CONFIGURATIONS)
-    configurations = Located(config_repository, (), tuple(config_repository.matching(safety.CONFIGURATIONS)))
-    spared = frozenset(safety.SPARED).intersection(parts)
-    return LocatedFiles(replace(located, remarks=remarks), {}, spared, configurations)
+        problem = f"it holds no {' and no '.join(lacks)}. Name a file that does."
+        raise ParameterError(f"{model.name} is no whole model: {problem}")
+    if base != str(model.folder) and found.repository != model.repository:
+        remark = f"{model.name} is one file, and taken for a model like {base}, whose configurations it is read by."
+        model = replace(model, remarks=(remark,))
+    configurations = replace(found, loaded=tuple(found.matching(safety.CONFIGURATIONS)))
+    return PipelineFiles(made, parts, model, configurations, omitted=frozenset(_OPTIONAL).intersection(parts))
 
 
 def _lacks(library: str, kind: str, tensors: Mapping[str, tuple[int, ...]]) -> bool:
@@ -200,115 +239,84 @@ _OF_TRANSFORMERS = re.compile(r"transformer|(double|single|joint)_blocks|(^|[._]
 _READS_TEXT = re.compile(r"attn2[._]to_[kv][._].*(lora[._]?(down|A))")
 
 
-def _check_fits(lora: Located, parts: Repository, base: str) -> None:
+def _check_fits(lora: ModelFiles, pipeline: ModelFiles, base: str) -> None:
     """Refuse a LoRA for another kind of network, as far as its names and shapes tell."""
-    (path,) = lora.weights
-    tensors = lora.repository.tensors(path)
-    index = parts.json(checkpoints.INDEX)
+    tensors = lora.tensors(lora.weights[0])
+    index = pipeline.json(checkpoints.INDEX)
     denoisers = {part for part in ("unet", "transformer") if isinstance(index.get(part), list) and index[part][1]}
     network = [name for name in tensors if not re.match(r"(text_encoder|lora_te)", name)]
     kinds = {"unet": _OF_UNETS, "transformer": _OF_TRANSFORMERS}
     kind = next((kind for kind, names in kinds.items() if any(map(names.search, network))), "")
-    base_name = checkpoints.base_of(lora.repository)
+    base_name = checkpoints.base_of(lora)
     trained = f" Name the model that it was trained on{f', by its card {base_name}' if base_name else ''}."
     if kind and denoisers and kind not in denoisers:
         raise ParameterError(
-            f"{lora.repository.name} is a LoRA for a model with a {kind}, such as the tensor {network[0]}, and {base} "
+            f"{lora.name} is a LoRA for a model with a {kind}, such as the tensor {network[0]}, and {base} "
             f"has a {denoisers.pop()}.{trained}"
         )
-    if kind == "unet" and "unet/config.json" in parts.files:
-        width = parts.json("unet/config.json").get("cross_attention_dim")
+    if kind == "unet" and "unet/config.json" in pipeline.files:
+        width = pipeline.json("unet/config.json").get("cross_attention_dim")
         for name in filter(_READS_TEXT.search, network):
             if isinstance(width, int) and tensors[name][-1] != width:
                 raise ParameterError(
-                    f"{lora.repository.name} is a LoRA for another model than {base}: {name} reads text as rows of "
+                    f"{lora.name} is a LoRA for another model than {base}: {name} reads text as rows of "
                     f"{tensors[name][-1]} numbers, and here they have {width}.{trained}"
                 )
 
 
-def fetch(name: str, *, safety_checker: bool = True) -> Files:
-    """Return the files of :func:`look_up`, downloaded; ParameterError also where the model brings code."""
-    located_files = look_up(name, safety_checker=safety_checker)
-    given = model_names.split(name).adapters
-    for remark in (remark for located in located_files.located for remark in located.remarks):
+def fetch(name: str, *, safety_checker: bool = True) -> PipelineFiles:
+    """Return the files of :func:`look_up`, downloaded and checked; errors as of it and of :meth:`ModelFiles.fetch`."""
+    files = look_up(name, safety_checker=safety_checker)
+    for remark in (remark for one in files.all for remark in one.remarks):
         _log.info(remark)
     with quiet(bars=True):
-        on_it = tuple(zip(map(_file, located_files.adapters), given, strict=True))
-        file = _file(located_files.base) if located_files.configurations else None
-        folder = (located_files.configurations or located_files.base).fetch()
-    # The hub's cache names a model's folder by its commit.
-    commit = folder.name if folder.parent.name == "snapshots" and not file else ""
-    return Files(located_files, folder, file, located_files.base.repository.commit or commit, on_it)
+        return files.fetch()
 
 
-def _file(located: Located) -> Path:
-    (path,) = located.weights
-    return located.repository.file(path)
-
-
-def pipeline_class(folder: Path, name: str):
-    """Return the diffusers class of the pipeline in ``folder``; ParameterError where it is none of text to image."""
-    import diffusers
-    from diffusers.pipelines.auto_pipeline import AUTO_TEXT2IMAGE_PIPELINES_MAPPING as TEXT_TO_IMAGE
-
-    if not (index := folder / checkpoints.INDEX).is_file():
-        raise ParameterError(f"{name} is no diffusers pipeline: {folder} holds no {checkpoints.INDEX}.")
-    class_name, parts = safety.check_index(index)
-    # The two libraries say themselves which classes they do not have, or call otherwise by now.
-    others = {kind for kind in parts.values() if kind[0] not in ("diffusers", "transformers")}
-    unknown = sorted({library for library, kind in others if not inspect.isclass(_class(library, kind))})
-    pipeline = getattr(diffusers, class_name, None)
-    if unknown or not (inspect.isclass(pipeline) and issubclass(pipeline, diffusers.DiffusionPipeline)):
-        needs = f"code that diffusers {diffusers.__version__} does not have ({', '.join(unknown) or class_name})"
-        raise ParameterError(f"{name} needs {needs}. Code that comes with a model is never run.")
-    takes = set(inspect.signature(pipeline.__call__).parameters)
-    is_supported = pipeline in TEXT_TO_IMAGE.values() and "Control" not in class_name
-    if "prompt" not in takes or takes & _OTHER_OUTPUTS or (takes & _IMAGE_INPUTS and not is_supported):
-        raise ParameterError(f"{name} is a {class_name}, which does not make images from text alone.")
-    return pipeline
-
-
-def load_pipeline(files: Files, name: str, *, dtype):
-    """Return the pipeline of files on the CPU, its weights as torch's ``dtype``; ``name`` is for messages.
+def load_pipeline(files: PipelineFiles, name: str, *, dtype):
+    """Return the pipeline of downloaded files on the CPU, its weights as torch's ``dtype``; ``name`` is for messages.
 
     Raises ParameterError: It cannot be loaded, or a LoRA cannot be put on it.
     """
     import diffusers
 
-    made, (_, parts) = pipeline_class(files.folder, name), safety.check_index(files.folder / checkpoints.INDEX)
-    options = {"dtype": dtype} | dict.fromkeys(files.located_files.spared)
-    vae = registry.autoencoder(files.folder)
+    folder, made = files.pipeline.folder, files.pipeline_class
+    options = {"dtype": dtype} | dict.fromkeys(files.omitted)
+    vae = registry.autoencoder(folder)
     mapped = made in diffusers.pipelines.auto_pipeline.AUTO_TEXT2IMAGE_PIPELINES_MAPPING.values()
     loader = diffusers.AutoPipelineForText2Image if mapped else diffusers.DiffusionPipeline
     with loading(name, f"a {made.__name__}"), quiet():
-        if files.file:
-            pipe = _from_file(made, files, name, dtype)
+        if files.configurations:
+            pipe = _from_file(files, name, dtype)
         else:
-            if vae and vae.parent != files.folder:
+            if vae and vae.parent != folder:
                 options["vae"] = diffusers.AutoencoderKL.from_pretrained(vae, use_safetensors=True, torch_dtype=dtype)
-            # By themselves, for where there are others, too, a pipeline would take the variant of these as well.
-            for part, variant in files.located_files.variants.items():
-                options[part] = _class(*parts[part]).from_pretrained(
-                    files.folder / part, variant=variant, use_safetensors=True, torch_dtype=dtype
+            # One by one: given a variant, a pipeline would also take that of parts that have other weights.
+            for part, variant in files.variants.items():
+                options[part] = _class(*files.parts[part]).from_pretrained(
+                    folder / part, variant=variant, use_safetensors=True, torch_dtype=dtype
                 )
-            pipe = loader.from_pretrained(str(files.folder), use_safetensors=True, **options)
+            pipe = loader.from_pretrained(str(folder), use_safetensors=True, **options)
     with quiet():
-        loras.attach(pipe, files.adapters, name)
+        lora_files = [lora.file(lora.weights[0]) for lora in files.adapters]
+        loras.attach(pipe, list(zip(lora_files, model_names.split(name).adapters, strict=True)), name)
     texts.check_lengths(pipe, name)
     pipe.set_progress_bar_config(disable=True)
     return pipe
 
 
-def _from_file(made: type, files: Files, name: str, dtype):
+def _from_file(files: PipelineFiles, name: str, dtype):
+    made = files.pipeline_class
     if not hasattr(made, "from_single_file"):
         raise ParameterError(f"{name} is one file of a {made.__name__}, of which diffusers reads folders only.")
+    (path,) = files.base.weights
     with tempfile.TemporaryDirectory() as folder:
         # Without weights: diffusers would take those for parts that the file lacks.
         ignored = shutil.ignore_patterns(*(f"*{ending}*" for ending in (*_ANY_WEIGHTS, ".onnx", ".xml")))
-        shutil.copytree(files.folder, folder, dirs_exist_ok=True, ignore=ignored)
+        shutil.copytree(files.pipeline.folder, folder, dirs_exist_ok=True, ignore=ignored)
         given = {"config": folder, "local_files_only": True, "torch_dtype": dtype}
-        pipe = made.from_single_file(str(files.file), **given, **dict.fromkeys(files.located_files.spared))
-    if _IS_VELOCITY in repositories.read_folder(files.file.parent, str(files.file)).tensors(files.file.name):
+        pipe = made.from_single_file(str(files.base.file(path)), **given, **dict.fromkeys(files.omitted))
+    if _IS_VELOCITY in files.base.tensors(path):
         # What configurations of its base model do not know, a mark in the file says.
         pipe.scheduler = type(pipe.scheduler).from_config(pipe.scheduler.config, prediction_type="v_prediction")
     for part, network in pipe.components.items():
@@ -316,19 +324,6 @@ def _from_file(made: type, files: Files, name: str, dtype):
         if missing := [key for key, value in weights if value.is_meta]:
             raise ParameterError(f"{name} lacks weights of its {part}, such as {missing[0]}.")
     return pipe
-
-
-def _class(library: str, name: str) -> type | None:
-    """Return the class of a part of a pipeline; None where neither library has it."""
-    import diffusers
-    import transformers
-
-    where = {"diffusers": diffusers, "transformers": transformers}.get(library)
-    if where is None:
-        where = getattr(diffusers.pipelines, library, None)
-        if not (inspect.ismodule(where) and where.__name__.startswith("diffusers.pipelines.")):
-            return None
-    return getattr(where, name, None)
 
 
 def set_scheduler(pipe, name: str) -> None:

@@ -20,7 +20,7 @@ from biaslab.generation.settings import GenerationSettings
 from biaslab.hub import checkpoints, registry
 from biaslab.hub.image_folder import IMAGES, TABLE_COLUMNS, ImageFolder
 from biaslab.hub.image_sources import DescribedImages, ImageSource
-from biaslab.hub.repositories import Located
+from biaslab.hub.model_files import ModelFiles
 from biaslab.io import model_names
 from biaslab.io.plaintext import same_text
 from biaslab.prompts.settings import DallEvalDesign
@@ -49,7 +49,7 @@ class ImageModel:
     sends_prompts: bool = False  # Whether the settings of generation reach it.
     truthful: bool = False  # Whether it draws what is true of captions.
 
-    def look_up(self) -> list[Located]:
+    def look_up(self) -> list[ModelFiles]:
         """Return its files, without reading or fetching its weights: its own, then what else it is made of."""
         return []
 
@@ -211,20 +211,18 @@ class DiffusersModel(ImageModel):
         return registry.resolve(self._name, "text-to-image")
 
     @cached_property
-    def _located_files(self) -> loading.LocatedFiles:
+    def _files(self) -> loading.PipelineFiles:
         return loading.look_up(self._name, safety_checker=self._settings.safety_checker == "model")
 
     @property
     def _family(self) -> families.Family:
         """Its family, of which only configurations are read."""
-        parts = (self._located_files.configurations or self._located_files.base).repository
-        loading.pipeline_class(parts.file(checkpoints.INDEX).parent, self._name)
-        return families.family_of_repository(parts, model_names.split(self._name).base)
+        return families.family_of_files(self._files.pipeline, model_names.split(self._name).base)
 
-    def look_up(self) -> list[Located]:
+    def look_up(self) -> list[ModelFiles]:
         """Look for a pipeline with safetensors for all its parts; what has no effect on it is refused."""
         self._family.check(self._settings, self.label)
-        return self._located_files.located
+        return self._files.all
 
     def describe_settings(self) -> str:
         """Say by which settings images are made."""

@@ -1,4 +1,4 @@
-"""The Hugging Face hub: names there, the commits that they stand for, and what is fetched, without code."""
+"""The Hugging Face hub: names of models, the commits that they stand for, and what the hub says of a model."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Sequence
 from pathlib import Path
-
-from biaslab.hub import safety
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[A-Za-z0-9][\w./-]*)?")
 # A file of a repository: a checkpoint, or a LoRA.
@@ -37,11 +34,6 @@ def is_on_hub(name: str) -> bool:
     return bool(_HUB_NAME.fullmatch(name) or file_on_hub(name))
 
 
-def local(where: str) -> Path:
-    """Return the folder behind what ``registry.resolve`` returned, fetched where it is on the hub."""
-    return Path(where) if Path(where).is_dir() else fetched(where)
-
-
 def on_hub(name: str) -> tuple[str, str | None]:
     """Return repository and revision (None: ``main``) of ``owner/name@revision``, or of a file of one."""
     repository, _, revision = name.partition("@")
@@ -60,21 +52,19 @@ def commit(name: str) -> str:
     Where the hub does not answer, that of the copy in its cache on this machine, if any.
     """
     repository, revision = on_hub(name)
-    # All files of a repository are of one commit.
-    name = f"{repository}@{revision}" if revision else repository
     if revision and _COMMIT.fullmatch(revision):
         return revision
-    if name and name not in _commits:
+    # All files of a repository have one commit.
+    key = f"{repository}@{revision}" if revision else repository
+    if key and key not in _commits:
         try:
-            found = described(name).sha or ""
-        # Many kinds; what is wrong is told where the model is looked up.
+            described(name)
+        # Many kinds of errors; a look-up of the model reports them.
         except Exception:
-            kept = cached(repository) / "refs" / (revision or "main")
-            found = kept.read_text(encoding="ascii").strip() if kept.is_file() else ""
-        if not found:
-            return ""
-        _commits[name] = found
-    return _commits.get(name, "")
+            cached_commit = cached(repository) / "refs" / (revision or "main")
+            if cached_commit.is_file():
+                _commits[key] = cached_commit.read_text(encoding="ascii").strip()
+    return _commits.get(key, "")
 
 
 def repository_of_tag(name: str) -> str:
@@ -106,10 +96,14 @@ def described(name: str):
     if silent is not None and time.monotonic() - when < _SILENCE:
         raise silent
     repository, revision = on_hub(name)
-    known = _commits.get(f"{repository}@{revision}" if revision else repository, revision)
+    key = f"{repository}@{revision}" if revision else repository
     for wait in (*_WAITS, None):
         try:
-            return HfApi().model_info(repository, revision=known, timeout=_PATIENCE, files_metadata=True)
+            options = {"timeout": _PATIENCE, "files_metadata": True}
+            info = HfApi().model_info(repository, revision=_commits.get(key, revision), **options)
+            if info.sha and not _COMMIT.fullmatch(revision or ""):
+                _commits[key] = info.sha
+            return info
         except HfHubHTTPError as error:
             if wait is None or error.response is None or error.response.status_code != _TOO_MANY:
                 raise
@@ -141,18 +135,3 @@ def folder_name(path: str | Path) -> str:
         owner, _, name = folder.parents[1].name.removeprefix(_CACHED).partition("--")
         return f"{owner}/{name}@{folder.name[:8]}"
     return folder.name
-
-
-def fetched(name: str, weights: Sequence[str] = ("*.safetensors",)) -> Path:
-    """Return the folder of a model of the hub, fetched without code or pickles, and looked through.
-
-    ``weights`` are patterns of their files. Raises as :func:`biaslab.hub.safety.check_folder`, and what the hub's
-    client raises.
-    """
-    from huggingface_hub import snapshot_download
-
-    patterns = [*safety.CONFIGURATIONS, *weights]
-    repository, revision = on_hub(name)
-    folder = Path(snapshot_download(repository, allow_patterns=patterns, revision=commit(name) or revision))
-    safety.check_folder(folder)
-    return folder

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sys
@@ -131,10 +130,6 @@ def image_domain(where: str | Path, *, judge: bool = False) -> str:
 
 # Names on the hub, by kind, that are offered where a name is close to one of them.
 HUB: dict[str, list[str]] = yaml.safe_load((Path(__file__).parent / "known.yaml").read_text(encoding="utf-8"))
-# Files up to this size are known by their content, larger ones by size and time.
-_HASHED = 64_000_000
-# How the files end that decide what a model does; cards and curves may change beside them.
-_LOADED = (".json", ".safetensors", ".txt", ".model", ".jinja")
 
 
 def resolve(name: str, kind: str) -> str:
@@ -144,7 +139,7 @@ def resolve(name: str, kind: str) -> str:
     A text-to-image model may also be one file of safetensors, here or as ``owner/name/FILE.safetensors@revision``; of
     ``NAME+LORA`` this is NAME. ``kind`` is one of :data:`HUB`.
 
-    Raises ParameterError: The name is unknown or of another kind of model, or a folder brings code or no safetensors.
+    Raises ParameterError: The name is unknown or of another kind of model, or a file is not safetensors.
     MissingInputError: The package that brings the model has lost its weights.
     """
     if not isinstance(name, str) or not name:
@@ -159,7 +154,6 @@ def resolve(name: str, kind: str) -> str:
         return str(entry.folder)
     path = Path(os.path.expanduser(name))
     if os.path.isdir(path):
-        safety.check_folder(path)
         return str(path)
     if os.path.isfile(path):
         return _file(path, name, kind)
@@ -203,38 +197,6 @@ def autoencoder(where: str | Path) -> Path | None:
         shared = (entry.autoencoder for entry in entries if entry.folder == Path(where))
         folder = next(shared, None) or folder
     return folder if (folder / "config.json").is_file() else None
-
-
-def digest(where: str | Path) -> str:
-    """Return a digest of what :func:`resolve` returned, so that other weights give other results.
-
-    Of a folder, configurations, vocabularies and safetensors count, beyond 64 MB with size and time of change; of a
-    name on the hub its repository, commit and file, or the name where the commit is not known.
-    """
-    folder, name, whole = Path(where), str(where), hashlib.sha256()
-    if folder.is_file():
-        whole.update(_state(folder))
-        return whole.hexdigest()
-    if not folder.is_dir():
-        file = huggingface.file_on_hub(name)
-        commit = huggingface.commit(name) if huggingface.is_on_hub(name) else ""
-        return f"{huggingface.on_hub(name)[0]}@{commit}{'/' * bool(file)}{file}" if commit else name
-    files = {p.relative_to(folder).as_posix(): p for p in folder.rglob("*")}
-    if (vae := autoencoder(folder)) and vae.parent != folder:
-        files |= {f"vae/{p.name}": p for p in vae.iterdir()}
-    for name, file in sorted(files.items()):
-        if file.suffix not in _LOADED or name == DOMAIN_FILE or not file.is_file():
-            continue
-        whole.update(name.encode() + b"\0" + _state(file))
-    return whole.hexdigest()
-
-
-def _state(file: Path) -> bytes:
-    """Return what tells a file from others: its content, or of a large one its size and time."""
-    state = file.stat()
-    if state.st_size <= _HASHED:
-        return hashlib.sha256(file.read_bytes()).digest()
-    return f"{state.st_size} {state.st_mtime_ns}".encode()
 
 
 def installed() -> pd.DataFrame:

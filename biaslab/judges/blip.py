@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from biaslab.hub import model_files
 from biaslab.hub import registry as named
-from biaslab.hub import repositories
-from biaslab.hub.repositories import Repository
+from biaslab.hub.model_files import ModelFiles
 from biaslab.judges import model_loading
 
 _SMALL = 20_000_000  # parameters
@@ -23,15 +23,15 @@ def load(name: str, kind: str = "vqa", *, device: str = "auto") -> Model:
     ParameterError where it is unknown, neither BLIP of this kind nor BLIP-2, or has no safetensors.
     """
     where, type_ = model_loading.of_transformers(name, kind, "a BLIP or BLIP-2 model")
-    check_config(repositories.read_folder(where, name, kind))
+    check_config(model_files.read_folder(where, name, kind))
     return _KINDS[kind][type_](name, where, kind, device)
 
 
-def check_config(repository: Repository) -> None:
+def check_config(files: ModelFiles) -> None:
     """Refuse a model that is neither BLIP of its ``kind`` nor BLIP-2, by its configuration (ParameterError)."""
-    kind = repository.kind
+    kind = files.kind
     known = {type_: made.of_class for type_, made in _KINDS[kind].items()}
-    repositories.check_type(repository, known, f"BLIP or BLIP-2 for {_FOR[kind]}", named.HUB[kind][0])
+    model_files.check_type(files, known, f"BLIP or BLIP-2 for {_FOR[kind]}", named.HUB[kind][0])
 
 
 class Model(model_loading.Ready):

@@ -14,7 +14,7 @@ import numpy as np
 from biaslab.errors import MissingInputError, ParameterError
 from biaslab.execution import finite
 from biaslab.hub import registry as hub
-from biaslab.hub.repositories import Located, Repository
+from biaslab.hub.model_files import ModelFiles
 from biaslab.io import reading
 from biaslab.judges import model_loading, pinned
 from biaslab.judges.judge import FileJudge, HubJudge, Judge, PinnedJudge
@@ -122,16 +122,13 @@ class HubFaces(FaceDetector, HubJudge):
     """A transformers object detector with the label "face", in a folder or on the hub."""
 
     kind = "detector"
+    check_kind = staticmethod(model_loading.check_detector)
 
-    def check_kind(self, repository: Repository) -> None:
-        """Raise ParameterError where a repository is no object detector."""
-        model_loading.check_detector(repository)
-
-    def files(self) -> list[Located]:
-        """Return its repository; ParameterError where none of its labels is a face."""
-        located = super().files()
-        labels(model_loading.labels_of(located[0].repository), self.name)
-        return located
+    def files(self) -> list[ModelFiles]:
+        """Return its files; ParameterError where none of its labels is a face."""
+        files = super().files()
+        labels(model_loading.labels_of(files[0]), self.name)
+        return files
 
     def load(self) -> DetectorFaces:
         """Return the detector."""
@@ -192,12 +189,12 @@ class MediaPipeFaces(FaceDetector, FileJudge):
 
     prefix, where = "mediapipe:", _WHERE
 
-    def files(self) -> list[Located]:
+    def files(self) -> list[ModelFiles]:
         """Return nothing. Raises ParameterError or MissingInputError where the file or the package is missing."""
-        located = super().files()
+        files = super().files()
         if find_spec("mediapipe") is None:
             raise MissingInputError(f"{self.name!r} needs the package mediapipe: pip install mediapipe.")
-        return located
+        return files
 
     def load(self) -> Any:
         """Return MediaPipe's detector; ParameterError where the file is none."""

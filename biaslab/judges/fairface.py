@@ -14,7 +14,7 @@ import numpy as np
 from biaslab.errors import loading
 from biaslab.execution import finite
 from biaslab.hub import safety
-from biaslab.hub.repositories import Located
+from biaslab.hub.model_files import ModelFiles
 from biaslab.judges import model_loading
 from biaslab.judges.judge import FileJudge
 from biaslab.judges.model_loading import Pixels
@@ -36,15 +36,15 @@ class FairFaceJudge(FileJudge):
 
     prefix, where, depends_on = "fairface:", _WHERE, ("judging.dtype",)
 
-    def files(self) -> list[Located]:
+    def files(self) -> list[ModelFiles]:
         """Return nothing. Raises ParameterError where the file is missing, or not safetensors."""
-        located = super().files()
+        files = super().files()
         if self.path.suffix != ".safetensors":
             fix = (
                 "Convert it: safetensors.torch.save_file(torch.load(FILE, weights_only=True), 'fairface.safetensors')."
             )
             raise safety.not_safetensors(f"{self.path} is not .safetensors", fix)
-        return located
+        return files
 
     def load(self) -> FairFaceGender:
         """Return the network."""

@@ -6,7 +6,6 @@ backbone or a segmenter's encoder the mean over all places. Source: triplets pap
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,10 +14,9 @@ import numpy as np
 
 from biaslab.errors import InputError, ParameterError, loading, name_help
 from biaslab.execution import finite
-from biaslab.hub import huggingface, repositories
+from biaslab.hub import model_files
 from biaslab.hub import registry as hub
-from biaslab.hub.repositories import Located
-from biaslab.io import reading
+from biaslab.hub.model_files import ModelFiles
 from biaslab.judges import model_loading
 from biaslab.judges.judge import HubJudge
 from biaslab.judges.model_loading import Pixels
@@ -61,19 +59,19 @@ class FeaturesJudge(HubJudge):
 
     kind, task, needs_faces, places = "features", "embed", False, False
 
-    def files(self) -> list[Located]:
-        """Return its repository; ParameterError where it holds no configuration, else as :func:`find_network`."""
-        repository = repositories.look_up(self.name, self.kind, find_network(self.name))
-        if "config.json" not in repository.files and not hub.find_plugin(self.name, self.kind):
+    def files(self) -> list[ModelFiles]:
+        """Return its files; ParameterError where it holds no configuration, else as :func:`find_network`."""
+        files = model_files.look_up(self.name, self.kind, find_network(self.name))
+        if "config.json" not in files.files and not hub.find_plugin(self.name, self.kind):
             raise ParameterError(
-                f"{repository.name} holds no config.json; give a folder that timm or transformers saved, or a name "
+                f"{files.name} holds no config.json; give a folder that timm or transformers saved, or a name "
                 "that timm lists, such as vit_small_patch16_224.dino."
             )
-        return [repository.with_weights()]
+        return [files.with_weights()]
 
     def digest(self) -> str:
         """Return a digest of the weights, or the commit on the hub; raises as :func:`find_network`."""
-        return hub.digest(find_network(self.name))
+        return model_files.digest(find_network(self.name))
 
     def load(self) -> Features:
         """Return the network."""
@@ -91,11 +89,11 @@ class Features:
     """A network, its preprocessing, and the features that it has of images; errors as for :func:`find_network`."""
 
     def __init__(self, name: str, *, device: str = "auto") -> None:
-        where = find_network(name)
+        place = find_network(name)
         self.name, self._device = name, model_loading.device(device)
         with loading(name, "a network of timm or transformers"), hub.quiet():
-            folder = huggingface.local(where)
-            config = json.loads(reading.text(folder / "config.json"))
+            files = model_files.look_up(name, "features", place).with_weights()
+            folder, config = files.fetch(), files.json("config.json")
             self._network = _OfTimm(name, folder) if "architecture" in config else _Encoder(name, folder, config)
         self._network.model.eval().to(self._device)
         # What the network is fed may be larger than the images are.

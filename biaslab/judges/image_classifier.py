@@ -1,7 +1,7 @@
 """Perceived gender by any image classifier of transformers that has labels for female and male."""
 
 from biaslab.errors import ParameterError
-from biaslab.hub.repositories import Repository
+from biaslab.hub.model_files import ModelFiles
 from biaslab.judges import model_loading
 from biaslab.judges.judge import Answer, HubJudge, People
 from biaslab.judges.person import face_of
@@ -14,9 +14,9 @@ class ClassifierJudge(HubJudge):
 
     prefix, kind = "classifier:", "classifier"
 
-    def check_kind(self, repository: Repository) -> None:
-        """Raise ParameterError where the labels of a repository do not name each gender once."""
-        labels = [str(label) for label in model_loading.labels_of(repository).values()]
+    def check_kind(self, files: ModelFiles) -> None:
+        """Raise ParameterError where the labels of a model do not name each gender once."""
+        labels = [str(label) for label in model_loading.labels_of(files).values()]
         if sorted(gender for gender, _ in map(read_answer, labels) if gender in GENDERS) != sorted(GENDERS):
             raise ParameterError(f"{self.name} needs one label for female and one for male; it has {labels}.")
 

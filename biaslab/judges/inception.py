@@ -20,7 +20,7 @@ import numpy as np
 from biaslab.errors import InputError, ParameterError, loading
 from biaslab.execution import finite
 from biaslab.hub import registry as hub
-from biaslab.hub.repositories import Located
+from biaslab.hub.model_files import ModelFiles
 from biaslab.io import reading
 from biaslab.judges import model_loading
 from biaslab.judges.judge import FileJudge
@@ -58,7 +58,7 @@ class InceptionJudge(FileJudge):
 
     domain, task, needs_faces = hub.ANY, "embed", False
 
-    def files(self) -> list[Located]:
+    def files(self) -> list[ModelFiles]:
         """Return nothing; raises as :func:`check_weights`."""
         check_weights(self.path)
         return []

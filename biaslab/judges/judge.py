@@ -18,9 +18,9 @@ import pandas as pd
 
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import ParameterError
+from biaslab.hub import model_files
 from biaslab.hub import registry as hub
-from biaslab.hub import repositories
-from biaslab.hub.repositories import Located, Repository
+from biaslab.hub.model_files import ModelFiles
 from biaslab.io import reading
 from biaslab.judges import pinned
 from biaslab.judges.person import Person, whole_image
@@ -137,7 +137,7 @@ class Judge:
     def check(self) -> None:
         """Raise ParameterError where settings that it needs are missing; most judges need none."""
 
-    def files(self) -> list[Located]:
+    def files(self) -> list[ModelFiles]:
         """Return the models that it loads; nothing is downloaded.
 
         Raises ParameterError, InputError or UnknownNameError where one is unavailable or of another kind,
@@ -178,26 +178,26 @@ class HubJudge(Judge):
             return hub.image_domain(entry.folder, judge=True) if entry.folder else entry.image_domain
         return hub.image_domain(self.argument, judge=True)
 
-    def files(self) -> list[Located]:
-        """Return the repository of the model, after a check of its configuration; as :meth:`Judge.files`."""
-        repository = repositories.look_up(self.argument, self.kind)
+    def files(self) -> list[ModelFiles]:
+        """Return the files of the model, after a check of its configuration; as :meth:`Judge.files`."""
+        files = model_files.look_up(self.argument, self.kind)
         # A package states the kind of its models.
         if not hub.find_plugin(self.argument, self.kind):
-            self.check_kind(repository)
-        return [repository.with_weights()]
+            self.check_kind(files)
+        return [files.with_weights()]
 
-    def check_kind(self, repository: Repository) -> None:
-        """Raise ParameterError where the configuration of a repository is of another kind of model."""
+    def check_kind(self, files: ModelFiles) -> None:
+        """Raise ParameterError where the configuration of a model is of another kind."""
 
     def digest(self) -> str:
         """Return a digest of the weights, or the commit on the hub; raises as :meth:`Judge.files`."""
-        return hub.digest(hub.resolve(self.argument, self.kind))
+        return model_files.digest(hub.resolve(self.argument, self.kind))
 
 
 class PinnedJudge(Judge):
     """A judge by a network of :mod:`biaslab.judges.pinned`; its name is its prefix."""
 
-    def files(self) -> list[Located]:
+    def files(self) -> list[ModelFiles]:
         """Return the file of the network; errors as of :func:`biaslab.judges.pinned.look_up`."""
         return [pinned.look_up(self.name)]
 
@@ -214,7 +214,7 @@ class FileJudge(Judge):
     is_available: ClassVar[Callable[[Path], bool]] = Path.is_file
     """Whether a path is of the right kind."""
 
-    def files(self) -> list[Located]:
+    def files(self) -> list[ModelFiles]:
         """Return nothing, as the file is not downloaded. Raises ParameterError where it is missing."""
         if not type(self).is_available(self.path):
             raise ParameterError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,9 +11,8 @@ import numpy as np
 
 from biaslab.errors import ParameterError, loading, name_help
 from biaslab.execution import finite, processor
-from biaslab.hub import huggingface, registry, repositories
-from biaslab.hub.repositories import Repository
-from biaslab.io import reading
+from biaslab.hub import model_files, registry
+from biaslab.hub.model_files import ModelFiles
 from biaslab.judges.judge_labels import DTYPES
 
 
@@ -132,22 +130,21 @@ def of_transformers(name: str, kind: str, what: str) -> tuple[str, str]:
     ParameterError where it cannot be had as ``what``.
     """
     with loading(name, what):
-        folder = huggingface.local(registry.resolve(name, kind))
-        config = json.loads(reading.text(folder / "config.json"))
-        return str(folder), str(config.get("model_type", ""))
+        files = model_files.look_up(name, kind).with_weights()
+        return str(files.fetch()), str(files.json("config.json").get("model_type", ""))
 
 
-def check_detector(repository: Repository) -> None:
-    """Raise ParameterError where the configuration of a repository is of no object detector."""
+def check_detector(files: ModelFiles) -> None:
+    """Raise ParameterError where the configuration of a model is of no object detector."""
     from transformers.models.auto import modeling_auto as auto
 
     models = auto.MODEL_FOR_OBJECT_DETECTION_MAPPING_NAMES
-    repositories.check_type(repository, models, "object detector", registry.HUB["detector"][1])
+    model_files.check_type(files, models, "object detector", registry.HUB["detector"][1])
 
 
-def labels_of(repository: Repository) -> Mapping:
+def labels_of(files: ModelFiles) -> Mapping:
     """Return the labels of a detector by number, as its configuration has them."""
-    return repository.json("config.json").get("id2label") or {}
+    return files.json("config.json").get("id2label") or {}
 
 
 def writable(images: Sequence[np.ndarray]) -> list[np.ndarray]:

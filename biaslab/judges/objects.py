@@ -13,7 +13,7 @@ import pandas as pd
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
 from biaslab.hub.image_sources import ImageSource
-from biaslab.hub.repositories import Located, Repository
+from biaslab.hub.model_files import ModelFiles
 from biaslab.io.plaintext import casefold_name
 from biaslab.judges import model_loading, people
 from biaslab.judges.judge import HubJudge
@@ -31,16 +31,13 @@ class ObjectDetector(HubJudge):
     """
 
     kind, task, depends_on, needs_faces = "detector", "detect", ("classes",), False
+    check_kind = staticmethod(model_loading.check_detector)
 
-    def check_kind(self, repository: Repository) -> None:
-        """Raise ParameterError where a repository is no object detector."""
-        model_loading.check_detector(repository)
-
-    def files(self) -> list[Located]:
-        """Return its repository; ParameterError where it lacks one of the classes."""
-        located = super().files()
-        columns(model_loading.labels_of(located[0].repository), self.options.classes, self.name)
-        return located
+    def files(self) -> list[ModelFiles]:
+        """Return its files; ParameterError where it lacks one of the classes."""
+        files = super().files()
+        columns(model_loading.labels_of(files[0]), self.options.classes, self.name)
+        return files
 
     def load(self) -> Detector:
         """Return the detector."""

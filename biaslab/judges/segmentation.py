@@ -17,10 +17,10 @@ import pandas as pd
 
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError, MissingInputError, ParameterError
+from biaslab.hub import model_files
 from biaslab.hub import registry as hub
-from biaslab.hub import repositories
 from biaslab.hub.image_sources import ImageSource
-from biaslab.hub.repositories import Located, Repository
+from biaslab.hub.model_files import ModelFiles
 from biaslab.io import cells, delimited
 from biaslab.io.plaintext import casefold_name
 from biaslab.judges import grounded_sam, people, segmenters
@@ -52,9 +52,9 @@ class InstanceJudge(HubJudge):
 
     kind, task, needs_faces = "segmenter", "segment", False
 
-    def check_kind(self, repository: Repository) -> None:
-        """Raise ParameterError where a repository is no segmenter."""
-        check_transformers(repository)
+    def check_kind(self, files: ModelFiles) -> None:
+        """Raise ParameterError where a model is no segmenter."""
+        check_transformers(files)
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
@@ -106,9 +106,9 @@ class GroundedJudge(InstanceJudge):
             raise ParameterError(f"{self.name} has parts that know drawings and parts that know photographs.")
         return next(iter(domains), hub.ANY)
 
-    def files(self) -> list[Located]:
-        """Return the repositories of all parts."""
-        return [located for part in self._judges for located in part.files()]
+    def files(self) -> list[ModelFiles]:
+        """Return the files of all parts."""
+        return [files for part in self._judges for files in part.files()]
 
     def digest(self) -> str:
         """Return a digest of the weights of all parts."""
@@ -119,16 +119,12 @@ class GroundedJudge(InstanceJudge):
         return grounded_sam.Grounded(*self.parts, self.options.thresholds, self.vocabulary, device=self.options.device)
 
 
-class _Part(HubJudge):
+class _Part(InstanceJudge):
     """A part of :class:`GroundedJudge`; ``kind`` is one of :data:`PARTS`."""
 
     def __init__(self, name: str, kind: str) -> None:
         super().__init__(name)
         self.kind = kind
-
-    def check_kind(self, repository: Repository) -> None:
-        """Raise ParameterError where a repository is of another kind."""
-        check_transformers(repository)
 
 
 class InstanceFile(FileJudge):
@@ -136,7 +132,7 @@ class InstanceFile(FileJudge):
 
     domain, needs_faces, needs_images = hub.ANY, False, False
 
-    def files(self) -> list[Located]:
+    def files(self) -> list[ModelFiles]:
         """Return nothing. Raises MissingInputError or InputError where the file is missing or cannot be read."""
         read(self.name)
         return []
@@ -171,11 +167,11 @@ _MAPPINGS: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
 }
 
 
-def check_transformers(repository: Repository) -> None:
-    """Raise ParameterError where the configuration of a repository is of another kind of model than its ``kind``."""
+def check_transformers(files: ModelFiles) -> None:
+    """Raise ParameterError where the configuration of a model is of another kind than its ``kind``."""
     from transformers.models.auto import modeling_auto as auto
 
-    kind = repository.kind
+    kind = files.kind
     mappings, what, more = _MAPPINGS[kind]
     models: Mapping | set = {}
     for name in mappings:
@@ -184,7 +180,7 @@ def check_transformers(repository: Repository) -> None:
         models = {name: models[name] for name in grounded_sam.GROUNDING_DINO}
     # Of these kinds, models that were saved as another class do, too.
     models = {*models, *more} if kind in ("tagger", "masks") else models
-    repositories.check_type(repository, models, what, hub.HUB[kind][0])
+    model_files.check_type(files, models, what, hub.HUB[kind][0])
 
 
 def find_instances(

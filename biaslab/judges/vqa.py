@@ -14,7 +14,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from biaslab.hub import registry as hub
-from biaslab.hub.repositories import Repository
 from biaslab.judges import blip
 from biaslab.judges.judge import Answer, HubJudge, People, Reply
 from biaslab.judges.judge_labels import JUDGED, UNCERTAIN
@@ -25,11 +24,8 @@ class VqaJudge(HubJudge):
     """A BLIP model for questions, or BLIP-2: a hub name or a folder, with or without ``vqa:``."""
 
     prefix, kind, needs_faces = "vqa:", "vqa", False
+    check_kind = staticmethod(blip.check_config)
     batch_size = 64
-
-    def check_kind(self, repository: Repository) -> None:
-        """Raise ParameterError where a repository is neither BLIP of this kind nor BLIP-2."""
-        blip.check_config(repository)
 
     def load(self) -> blip.Model:
         """Return the model."""

@@ -8,7 +8,6 @@ import re
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -16,9 +15,9 @@ import numpy as np
 
 from biaslab.errors import ParameterError, loading, name_help
 from biaslab.execution import finite
-from biaslab.hub import huggingface, repositories, safety
+from biaslab.hub import huggingface, model_files, safety
 from biaslab.hub import registry as hub
-from biaslab.hub.repositories import Located, Repository
+from biaslab.hub.model_files import ModelFiles
 from biaslab.judges import model_loading
 from biaslab.judges.judge import HubJudge
 from biaslab.judges.judge_labels import GENDER_TEXTS
@@ -131,8 +130,8 @@ class ClipJudge(HubJudge):
 
     kind, depends_on = "clip", ("judging.class_prompts", "judging.dtype")
 
-    def files(self) -> list[Located]:
-        """Return its repository, as :func:`look_up`."""
+    def files(self) -> list[ModelFiles]:
+        """Return its files, as :func:`look_up`."""
         if hub.find_plugin(self.name, self.kind):
             return super().files()
         return [look_up(self.name)]
@@ -182,49 +181,43 @@ class ZeroShotGender:
         return self.classifier.probabilities(images, self._texts)[:, 1]
 
 
-def look_up(name: str) -> Located:
+def look_up(name: str) -> ModelFiles:
     """Return the files of an open_clip model, named as for :class:`ZeroShot`, without fetching weights.
 
     Raises ParameterError or MissingInputError where it is not to be had, is no open_clip model, or has no safetensors.
     """
     if tagged := _tagged(name):
         return tagged[0]
-    return _located(repositories.look_up(name, "clip"))
-
-
-def _located(found: Repository) -> Located:
-    """Return a repository with the one file of its weights that is read; errors as of :func:`look_up`."""
-    if _CONFIG not in found.files:
+    files = model_files.look_up(name, "clip")
+    if _CONFIG not in files.files:
         raise ParameterError(
-            f"{found.name} holds no {_CONFIG}, so it is no open_clip model. A CLIP model saved by transformers must be "
+            f"{files.name} holds no {_CONFIG}, so it is no open_clip model. A CLIP model saved by transformers must be "
             "converted first."
         )
-    # It names no model that would be fetched by it.
-    found.json(_CONFIG)
-    patterns = _WEIGHTS if found.on_hub else repositories.SAFETENSORS
-    there = [file for file in found.matching(patterns) if "/" not in file]
-    known = [file for file in _FIRST if file in there]
-    if not known and len(there) > 1:
-        raise ParameterError(f"{found.name} holds {', '.join(sorted(there)[:3])}; keep only the file of its weights.")
-    return found.with_weights([*known, *there][:1] or patterns)
+    # It names no model that would be downloaded with it.
+    files.json(_CONFIG)
+    patterns = _WEIGHTS if files.repository else model_files.SAFETENSORS
+    paths = [path for path in files.matching(patterns) if "/" not in path]
+    known = [path for path in _FIRST if path in paths]
+    if not known and len(paths) > 1:
+        raise ParameterError(f"{files.name} holds {', '.join(sorted(paths)[:3])}; keep only the file of its weights.")
+    return files.with_weights([*known, *paths][:1] or patterns)
 
 
 def _parts(name: str) -> tuple[dict, Path, Path | None, dict]:
-    """Return what a model is made from, all of it fetched and looked through: its configuration, file of weights,
-    folder of the tokenizer (None where open_clip has it), and options of open_clip.
+    """Return what a model is made from, downloaded and checked: its configuration, file of weights, folder of the
+    tokenizer (None where open_clip has it), and options of open_clip.
     """
     if tagged := _tagged(name):
         import open_clip
 
-        (located, options), words = tagged, None
+        files, options = tagged
+        folder = files.fetch()
         config = open_clip.get_model_config(name.partition(":")[0])
-        if config["text_cfg"].get("hf_tokenizer_name"):
-            words = huggingface.fetched(located.repository.on_hub, located.weights)
-        return {"model_cfg": config}, located.repository.file(located.weights[0]), words, options
-    where = hub.resolve(name, "clip")
-    folder = Path(where) if Path(where).is_dir() else huggingface.fetched(where, _WEIGHTS)
-    located = _located(repositories.look_up(name, "clip", str(folder)))
-    config = located.repository.json(_CONFIG)
+        words = folder if config["text_cfg"].get("hf_tokenizer_name") else None
+        return {"model_cfg": config}, folder / files.weights[0], words, options
+    files = look_up(name)
+    folder, config = files.fetch(), files.json(_CONFIG)
     text = config["model_cfg"]["text_cfg"]
     if odd := set(text.get("tokenizer_kwargs") or ()).difference(_OPTIONS):
         raise ParameterError(
@@ -233,7 +226,7 @@ def _parts(name: str) -> tuple[dict, Path, Path | None, dict]:
         )
     if text.get("hf_model_name"):
         text["hf_model_name"] = str(folder.absolute())
-    return config, folder / located.weights[0], folder, {}
+    return config, folder / files.weights[0], folder, {}
 
 
 def _lay_out(place: Path, config: dict, weights: Path, words: Path | None) -> None:
@@ -249,7 +242,7 @@ def _lay_out(place: Path, config: dict, weights: Path, words: Path | None) -> No
             shutil.copyfile(file, place / name)
 
 
-def _tagged(name: str) -> tuple[Located, dict] | None:
+def _tagged(name: str) -> tuple[ModelFiles, dict] | None:
     """Return the files of ``ARCHITECTURE:TAG``, and options of open_clip for it; None where a name is no such."""
     import open_clip
 
@@ -271,21 +264,20 @@ def _tagged(name: str) -> tuple[Located, dict] | None:
     if not where:
         problem, fix = f"The weights of {name} are a file of another format", "Choose weights that come as safetensors."
         raise safety.not_safetensors(problem, fix)
-    found = repositories.look_up(name, "clip", where)
+    files = model_files.look_up(name, "clip", where)
     huggingface.digest_of_tag(name)
     file = os.path.split(settings["hf_hub"])[1]
     safe = Path(file).with_suffix(".safetensors").name if file else open_clip.constants.HF_SAFE_WEIGHTS_NAME
     # What open_clip knows of the weights, where it is given their file and not their name. OpenAI's were trained with
     # another activation than open_clip's architecture of that name has.
     options = {f"image_{k}": settings.get(k) for k in ("mean", "std", "interpolation", "resize_mode")}
-    located = found.with_weights([safe])
     text = open_clip.get_model_config(architecture)["text_cfg"]
     elsewhere = text.get("hf_model_name") or text.get("hf_tokenizer_name")
-    if text.get("hf_model_name") or (elsewhere and set(safety.TOKENIZERS).isdisjoint(found.files)):
+    # open_clip has the configurations, and most tokenizers.
+    files = files.with_weights([safe], safety.CONFIGURATIONS if elsewhere else ())
+    if text.get("hf_model_name") or (elsewhere and set(safety.TOKENIZERS).isdisjoint(files.files)):
         raise ParameterError(
             f"{name} takes its words from {elsewhere}, and not from {where}, where its weights are. Choose a model "
             "that is whole."
         )
-    # open_clip has the rest.
-    located = replace(located, files=located.weights)
-    return located, options | {"force_quick_gelu": bool(settings.get("quick_gelu"))}
+    return files, options | {"force_quick_gelu": bool(settings.get("quick_gelu"))}

@@ -136,7 +136,7 @@ def run_preflight(
 
 def download_size(parts: Iterable[Trial]) -> int:
     """Return how many bytes of models are not here."""
-    return sum({at.repository.name: at.download for part in parts for at in part.located}.values())
+    return sum({at.name: at.download for part in parts for at in part.located}.values())
 
 
 def free_space() -> tuple[int, Path]:

@@ -16,7 +16,7 @@ from biaslab.errors import BiaslabError
 from biaslab.execution import processor
 from biaslab.generation.models import Ready
 from biaslab.hub.image_sources import UnreadableImage
-from biaslab.hub.repositories import Located
+from biaslab.hub.model_files import ModelFiles
 from biaslab.pipeline import Pipeline
 from biaslab.planning.costs import Cost, measure_cost
 from biaslab.planning.records import ImageRequest, ModelUse
@@ -34,7 +34,7 @@ class Trial:
     request: Request
     image_request: ImageRequest | None = None  # Of what makes images: which.
     n_remaining: int = 0  # How many of these, and of others that take alike, are left to be made.
-    located: tuple[Located, ...] = ()  # Its files.
+    located: tuple[ModelFiles, ...] = ()  # Its files.
     result: TrialResult | None = None  # None where its weights are not here, and not to be fetched.
 
     @property

@@ -13,7 +13,7 @@ from biaslab.captions import embeddings
 from biaslab.errors import BiaslabError, MissingInputError, ParameterError
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.models import ImageModel
-from biaslab.hub.repositories import Located
+from biaslab.hub.model_files import ModelFiles
 from biaslab.judges import registry as judging
 from biaslab.judges.judge import Judge
 from biaslab.pipeline import Pipeline
@@ -84,15 +84,15 @@ class ModelUse(NamedTuple):
         if self.judge is not None and self.image_domain:
             judging.check_domain(self.judge, self.setting, self.image_domain, self.owner)
 
-    def files(self, pipeline: Pipeline) -> list[Located]:
+    def files(self, pipeline: Pipeline) -> list[ModelFiles]:
         """Return the files of the model, if it needs weights; none are read or fetched.
 
         Raises BiaslabError: It is not to be had as far as can be known from here, or is of another kind.
         """
         if self.setting == "model":
             # A name that a package brings may stand for a model for each kind of images.
-            located = [pipeline.image_model(prompt_set).look_up() for prompt_set in PROMPT_SETS]
-            return list({each.repository.name: each for several in located for each in several}.values())
+            each = [pipeline.image_model(prompt_set).look_up() for prompt_set in PROMPT_SETS]
+            return list({files.name: files for several in each for files in several}.values())
         if self.judge is None:
             return embeddings.look_up(self.name)
         self.judge.check()

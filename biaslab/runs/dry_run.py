@@ -156,7 +156,9 @@ def describe_run(checked: Preflight, confidence: float = 0.95) -> str:
     for part in checked.trials:
         same.setdefault((part.use.setting, part.use.name), []).append(part)
     rows = [_COLUMNS, *(_row(parts) for parts in same.values())]
-    notes = list(dict.fromkeys(r for part in checked.trials for at in part.located for r in at.remarks))
+    located = [at for part in checked.trials for at in part.located]
+    notes = list(dict.fromkeys(remark for at in located for remark in at.remarks))
+    notes += dict.fromkeys(f"Licence: {at.name}: {at.licence}." for at in located if at.licence)
     if size := preflight.download_size(checked.trials):
         free, cache = preflight.free_space()
         notes.append(
@@ -186,9 +188,9 @@ def _row(parts: list[Trial]) -> tuple[str, ...]:
     use, s = parts[0].use, parts[0].request.settings
     located = [at for part in parts for at in part.located]
     # A model's own first, then of what it is made of.
-    commits = list(dict.fromkeys(at.repository.commit[:8] for at in located if at.repository.commit))
+    commits = list(dict.fromkeys(at.commit[:8] for at in located if at.commit))
     # The same files may be looked up for several uses.
-    whole = {at.repository.name: at for at in located}.values()
+    whole = {at.name: at for at in located}.values()
     size, weights = sum(at.download for at in whole), sum(at.size for at in whole)
     memory = f"at least {format_bytes(weights)}" if weights else _NONE
     price = pictures = seconds = _NONE

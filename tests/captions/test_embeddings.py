@@ -233,7 +233,7 @@ def test_a_replaced_package_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_missing_package_or_model_is_named(tmp_path, monkeypatch):
-    with pytest.raises(InputError, match=r"'.*nowhere' cannot be loaded: .*safetensors"):
+    with pytest.raises(ParameterError, match=r"no encoder model named '.*nowhere'"):
         Encoder(str(tmp_path / "nowhere")).encode(["x"])
     monkeypatch.setattr(embeddings, "_PACKAGE", "no_such_package")
     embeddings._model.cache_clear()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+import yaml
 from loopback import served
 
 WEIGHTS = (".safetensors", ".bin", ".ckpt", ".pt", ".pth", ".msgpack", ".h5", ".onnx")
@@ -141,6 +142,8 @@ class Hub:
             siblings = [{"rfilename": path, "size": file.stat().st_size} for path, file in files]
             gated = "manual" if repository.closed == GATED else False
             told = {"_id": "1", "id": name, "sha": commit, "private": False, "gated": gated, "siblings": siblings}
+            if card := repository.commits[commit].get("README.md"):
+                told["cardData"] = yaml.safe_load(card.read_text(encoding="utf-8").split("---", 2)[1])
         self._send(asked, 200, json.dumps(told).encode())
 
     def _entry(self, path: str, file: Path) -> dict:

@@ -18,7 +18,7 @@ from biaslab.generation import generator, loading
 from biaslab.generation.generator import load
 from biaslab.generation.models import DiffusersModel
 from biaslab.generation.settings import GenerationSettings
-from biaslab.hub import checkpoints
+from biaslab.hub import checkpoints, model_files
 from biaslab.hub import huggingface as hub_names
 from biaslab.io import model_names
 
@@ -82,7 +82,7 @@ def test_on_the_hub_it_is_read_by_the_configurations_of_its_base_model(hub, file
     found = made_by.look_up()
     # Of its weights the head alone was asked for.
     assert hub.fetched() == 0
-    assert [(one.repository.on_hub, one.repository.commit) for one in found] == [(NAME, commit), (BASE, base)]
+    assert [(one.repository, one.commit) for one in found] == [(NAME, commit), (BASE, base)]
     assert found[0].download == found[0].size == file.stat().st_size and found[1].size == 0
     assert f"taken for a model like {BASE}" in found[0].remarks[0]
     assert np.array_equal(image(name), image(files))
@@ -103,8 +103,9 @@ def test_a_file_here_is_read_by_the_hubs_configurations_at_one_commit(hub, files
     weights = load_file(file)
     save_file({k: v * 1.01 for k, v in weights.items()}, file)
     assert model(file).digest != digest
-    (hub_names.cached(BASE) / "snapshots" / base / "words.py").write_text("raise SystemExit")
-    with pytest.raises(ParameterError, match=r"holds words\.py, which could be run"):
+    other = {"tokenizer_name_or_path": "owner/other"}
+    (hub_names.cached(BASE) / "snapshots" / base / "sentence_bert_config.json").write_text(json.dumps(other))
+    with pytest.raises(ParameterError, match=r"holds sentence_bert_config\.json, .* another model"):
         load(str(file), FEW)
 
 
@@ -113,7 +114,7 @@ def test_a_repository_with_a_pipeline_tells_what_its_files_are_read_by(hub, file
     tiny.one_file(files, files / "mix.safetensors")
     hub.serve(NAME, files)
     assert np.array_equal(image(f"{NAME}/mix.safetensors"), image(NAME))
-    assert {one.repository.on_hub for one in model(f"{NAME}/mix.safetensors").look_up()} == {NAME}
+    assert {one.repository for one in model(f"{NAME}/mix.safetensors").look_up()} == {NAME}
 
 
 @pytest.mark.parametrize(
@@ -144,7 +145,7 @@ def test_a_file_that_lacks_a_part_or_is_none_is_refused_before_it_is_fetched(hub
     for name in (file, f"{NAME}/part.safetensors"):
         refused(name, "is no whole model: it holds no text encoder")
     for name in (tmp_path / "served" / "broken.safetensors", f"{NAME}/broken.safetensors"):
-        refused(name, "broken.safetensors is no file of safetensors, or broke off")
+        refused(name, "broken.safetensors is no file of safetensors, or is incomplete")
     refused(f"{NAME}/other.safetensors", "names a file that its repository does not have")
     refused("owner/none/other.safetensors", r"There is no file 'owner/none/other\.safetensors' here\. The hub has no")
     refused(NAME, r"is no pipeline, but holds checkpoints in one file\. Name one of owner/mix/broken")
@@ -156,8 +157,8 @@ def test_what_diffusers_takes_a_file_for_is_told_by_its_head(tmp_path):
     mark = "conditioner.embedders.1.model.transformer.resblocks.9.mlp.c_proj.bias"
     whole, where = ("model.diffusion_model.x", "first_stage_model.x", mark), str(tmp_path / "xl.safetensors")
     save_file({name: np.zeros(2, np.float32) for name in whole}, where)
-    repository = checkpoints.repositories.look_up(where, "text-to-image", where)
-    assert checkpoints.configurations(repository, where) == "stabilityai/stable-diffusion-xl-base-1.0"
+    files = model_files.look_up(where, "text-to-image")
+    assert checkpoints.configurations(files) == "stabilityai/stable-diffusion-xl-base-1.0"
 
 
 # -- LoRAs -------------------------------------------------------------------------------------------------
@@ -181,7 +182,7 @@ def test_a_lora_is_added_to_the_weights_as_strong_as_its_name_says(hub, files, t
         # Sums of floating-point numbers in another order move pixels by a level.
         assert np.abs(image(name) - expected).max() <= 1
     made_by = model(f"{BASE}+{LORA}:0.7")
-    assert [one.repository.on_hub for one in made_by.look_up()] == [BASE, LORA]
+    assert [one.repository for one in made_by.look_up()] == [BASE, LORA]
     assert made_by.label == f"{BASE}+{LORA}:0.7" and made_by.digest.endswith(f"+{LORA}@{commit}:0.7")
     assert hub_names.commits()[LORA] == commit
     assert model(f"{files}+{tmp_path / 'lora' / OWN}").label == "files+pytorch_lora_weights"
@@ -246,7 +247,10 @@ def test_what_is_no_lora_is_not_put_on_a_model(hub, files, tmp_path):
         (f"{BASE}+{LORA}", vae),
         (f"{files}+{tmp_path / 'it' / 'vae.safetensors'}", vae),
         (f"{BASE}+owner/none", "has no model 'owner/none'"),
-        (f"{BASE}+{LORA}/other.safetensors", r"names a file that is not there\. Name one of owner/lora/vae"),
+        (
+            f"{BASE}+{LORA}/other.safetensors",
+            r"does not have\. Name one of owner/lora/vae",
+        ),
         (f"{BASE}+nothing", "There is no LoRA 'nothing'"),
         (f"{BASE}+", "names no LoRA after its '[+]'"),
         (f"{BASE}+{LORA}:0", "gives owner/lora the weight 0"),

@@ -12,7 +12,7 @@ from biaslab.generation import loading
 from biaslab.generation.generator import load
 from biaslab.generation.settings import GenerationSettings
 from biaslab.hub import huggingface as hub_names
-from biaslab.hub import repositories
+from biaslab.hub import model_files
 from biaslab.judges import zero_shot
 from biaslab.judges.registry import parse
 from biaslab_world.brought import WEIGHTS
@@ -59,7 +59,7 @@ def test_without_the_hub_what_was_fetched_before_is_loaded(hub, files, monkeypat
     # What the hub denies is not taken from the cache.
     hub.serve(NAME, files).closed = "private"
     with pytest.raises(ParameterError, match="has no model"):
-        repositories.look_up(NAME, "text-to-image")
+        model_files.look_up(NAME, "text-to-image")
 
 
 def test_a_hub_that_does_not_answer_is_not_waited_for_again(hub, monkeypatch):
@@ -74,19 +74,26 @@ def test_a_hub_that_does_not_answer_is_not_waited_for_again(hub, monkeypatch):
     monkeypatch.setattr(HfApi, "model_info", late)
     for name in ("owner/one", "owner/two"):
         with pytest.raises(ParameterError, match=rf"{name} is not on this machine and .*\(no answer\)"):
-            repositories.look_up(name, "text-to-image")
+            model_files.look_up(name, "text-to-image")
     assert asked == ["owner/one"]
 
 
 def test_who_asks_too_much_waits_and_asks_again(hub, files):
     hub.serve(NAME, files).refusals = 1
-    assert "model_index.json" in repositories.look_up(NAME, "text-to-image").files
+    assert "model_index.json" in model_files.look_up(NAME, "text-to-image").files
+
+
+def test_the_hub_states_the_licence_of_the_model_card(hub, files):
+    (files / "README.md").write_text("---\nlicense: openrail++\n---\n# A model\n")
+    hub.serve(NAME, files)
+    assert loading.look_up(NAME).base.licence == "openrail++"
+    assert not any(request.path.endswith("README.md") for request in hub.log)
 
 
 def test_sizes_are_told_before_anything_is_fetched(hub, files):
     hub.serve(NAME, files)
     located = loading.look_up(NAME).base
-    whole = {path: (files / path).stat().st_size for path in located.files}
+    whole = {path: (files / path).stat().st_size for path in located.loaded}
     weights = {path for path in whole if path.endswith(".safetensors")}
     assert weights == {*located.weights} and located.size == sum(whole[path] for path in weights)
     # But for the index and the parts' configurations, which were read.
@@ -103,7 +110,7 @@ def test_of_the_hub_only_what_is_needed_is_fetched(hub, files):
     for code in ("pipeline.py", "unet/diffusers.py", "unet/model.bin", "scheduler/evil.py", "v1-4.ckpt", "a.pkl"):
         (files / code).write_text("raise SystemExit")
     hub.serve(NAME, files)
-    snapshot = loading.fetch(NAME).folder
+    snapshot = loading.fetch(NAME).base.folder
     there = {p.relative_to(snapshot).as_posix() for p in snapshot.rglob("*") if p.is_file()}
     weights = {UNET, "vae/diffusion_pytorch_model.safetensors", "text_encoder/model.safetensors"}
     assert {p for p in there if not p.endswith((".json", ".txt"))} == weights
@@ -122,7 +129,7 @@ def test_a_pipeline_on_the_hub_that_names_code_is_refused_by_its_index_alone(hub
     index = files / "model_index.json"
     index.write_text(json.dumps(json.loads(index.read_text()) | {"unet": [None, "Mine"]}))
     hub.serve(NAME, files)
-    with pytest.raises(ParameterError, match=r"'unet' is \[null, \"Mine\"\]"):
+    with pytest.raises(ParameterError, match=r"needs code .*unet: None\.Mine"):
         loading.fetch(NAME)
     assert {r.path.rpartition("/")[2] for r in hub.log if "/resolve/" in r.path} == {"model_index.json"}
 

@@ -1,5 +1,6 @@
-"""Folders of models that bring code: refused by name before any library sees them, whoever was to load them."""
+"""Folders of models that bring code, pickles, or names of other models: refused, and never run, whoever loads them."""
 
+import contextlib
 import io
 import json
 import os
@@ -7,15 +8,14 @@ import pickle
 import shutil
 import sys
 
-import huggingface_hub
 import pytest
 
 from biaslab.captions.embeddings import Encoder
 from biaslab.errors import BiaslabError, ParameterError, loading
+from biaslab.generation import loading as pipelines
 from biaslab.generation.generator import load
-from biaslab.generation.loading import pipeline_class
 from biaslab.generation.settings import GenerationSettings
-from biaslab.hub import registry, safety
+from biaslab.hub import model_files, safety
 from biaslab.io import reading
 from biaslab.judges import blip, faces
 from biaslab.judges.fairface import FairFaceGender
@@ -43,39 +43,19 @@ def folder(tmp_path):
     return pipeline(tmp_path / "model")
 
 
+def looked_up(folder):
+    return model_files.look_up(str(folder), "text-to-image")
+
+
 def refused(folder, message):
     with pytest.raises(ParameterError, match=message):
-        registry.resolve(str(folder), "text-to-image")
+        looked_up(folder)
 
 
-# Files beside the weights.
-CODE = (
-    *("pipeline.py", "unet/diffusers.py", "unet/None.py", "None.py", "scheduler/transformers.PY", "lib.so.1.2"),
-    *("unet/__pycache__/diffusers.cpython-311.pyc", "unet/diffusers.cpython-311-x86_64-linux-gnu.so", "lib.dll"),
-    *("tokenizer/vocab.pkl", "deep/er/and/deeper/custom_generate/generate.py"),
-)
-ENTRIES = {
-    "unet/config.json": {"auto_map": {"AutoModel": "mine.Mine"}},
-    "tokenizer/tokenizer_config.json": {"auto_map": {"AutoTokenizer": ["mine.Mine", None]}},
-    "config.json": {"text_config": [{"deep": {"auto_map": {"AutoModel": "owner/other--mine.Mine"}}}]},
-    "other/config.json": {"custom_pipelines": {"evil": {"impl": "mine.Mine"}}},
-    "open_clip_config.json": {"model_cfg": {"text_cfg": {"tokenizer_kwargs": {"trust_remote_code": True}}}},
-    "sentence_bert_config.json": {"model_args": {"trust_remote_code": "yes"}},
-}
 MODEL = ["diffusers", "UNet2DConditionModel"]
 INDEXES = [{"_class_name": name} for name in (None, "None", ["pipeline", "Mine"], "mine.Mine", "../mine")]
 INDEXES += [{"unet": [None, "Mine"]}, {"unet": ["mine", None]}, {"unet": ["../unet/mine", "Mine"]}]
 INDEXES += [{"unet": ["os.path", "join"]}, {"unet": [*MODEL, "mine.py"]}, {"../elsewhere": MODEL}]
-
-
-@pytest.mark.parametrize("file", CODE)
-def test_files_that_could_be_run(folder, file):
-    safety.check_folder(folder)
-    (folder / file).parent.mkdir(parents=True, exist_ok=True)
-    (folder / file).write_text("raise SystemExit")
-    refused(folder, rf"holds {file}, which could be run .*{NEVER}")
-    (folder / file).unlink()
-    assert registry.resolve(str(folder), "text-to-image") == str(folder)
 
 
 # What else a configuration could name, by the entry: a model of the hub, a folder, a piece of code of the hub.
@@ -91,23 +71,19 @@ OTHERS = {
 }
 
 
-NAMED = [(file, said, rf"holds {file}, which names code .*{NEVER}") for file, said in ENTRIES.items()]
-NAMED += [(file, said, rf"holds {file}, .* \({entry}\), another model") for entry, (file, said) in OTHERS.items()]
-# Saying that nothing is trusted is no harm, and neither is a word.
-HARMLESS = {"trust_remote_code": False, "auto_map": None, "a": "auto_map"} | dict.fromkeys(OTHERS)
+NAMED = [(file, said, rf"holds {file}, .* \({entry}\), another model") for entry, (file, said) in OTHERS.items()]
+HARMLESS = dict.fromkeys(OTHERS)
 
 
 @pytest.mark.parametrize(("file", "said", "message"), NAMED)
-def test_configurations_that_name_code_or_another_model(folder, file, said, message):
+def test_configurations_that_name_another_model(folder, file, said, message):
     """No check has seen the other, and a library would fetch or open it, whoever sits there being asked or not."""
     (folder / file).parent.mkdir(parents=True, exist_ok=True)
     (folder / file).write_text(json.dumps(said))
     refused(folder, message)
     (folder / file).write_text(json.dumps(HARMLESS | {"backbone": "resnet50", "architecture": "resnet50"}))
-    (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"auto_map": 1}}}))
-    if "another" in message:
-        # Notes that nobody loads may name what they will, such as on which model one was trained.
-        (folder / "training_args.json").write_text(json.dumps(said))
+    # Notes that nobody loads may name what they will, such as on which model one was trained.
+    (folder / "training_args.json").write_text(json.dumps(said))
     safety.check_folder(folder)
 
 
@@ -130,7 +106,7 @@ def test_modules_of_encoders_are_the_librarys_own_and_lie_in_their_folder(tmp_pa
     (folder / "modules.json").write_text(json.dumps([{"path": "2_Dense", "type": "sentence_transformers.X"}]))
     (folder / "2_Dense").mkdir()
     (folder / "2_Dense" / "pytorch_model.bin").write_bytes(b"")
-    refused(folder, r"2_Dense holds only pytorch_model\.bin")
+    refused(folder, r"module sentence_transformers\.X has only pytorch_model\.bin; .*\.safetensors only")
 
 
 def test_no_library_asks_whether_to_run_code(tmp_path, code, monkeypatch):
@@ -168,27 +144,28 @@ def test_what_is_no_file_or_too_large_is_not_read(folder):
     # Weights may be as large as they are.
     with (folder / "unet" / "model.safetensors").open("wb") as file:
         file.truncate(reading.MOST + 1)
-    assert registry.resolve(str(folder), "text-to-image") == str(folder)
+    assert looked_up(folder).folder == folder
 
 
 @pytest.mark.parametrize("index", INDEXES, ids=map(json.dumps, INDEXES))
 def test_parts_that_are_not_named_plainly(tmp_path, index):
-    refused(pipeline(tmp_path / "model", **index), rf"model_index\.json says '.*' is .*{NEVER} Choose one")
+    folder = pipeline(tmp_path / "model", **index)
+    with pytest.raises(ParameterError, match=rf"needs code that diffusers .* does not have \(.*\)\. {NEVER}"):
+        pipelines.look_up(str(folder))
 
 
 def test_parts_that_a_model_does_without_and_settings_are_no_code(tmp_path):
     more = {"image_encoder": [None, None], "requires_safety_checker": False, "scales": [1, 2], "note": None}
-    folder = pipeline(tmp_path / "model", **more)
-    assert list(safety.check_index(folder / "model_index.json")[1]) == ["unet", "scheduler"]
-    assert pipeline_class(folder, "it").__name__ == "StableDiffusionPipeline"
+    made, parts = pipelines.read_index(looked_up(pipeline(tmp_path / "model", **more)))
+    assert made.__name__ == "StableDiffusionPipeline" and list(parts) == ["unet", "scheduler"]
 
 
 @pytest.mark.parametrize("library", ["os", "builtins", "__builtins__", "TYPE_CHECKING", "sys", "auto_pipeline", "unet"])
 def test_libraries_that_are_none_of_the_two(tmp_path, library):
     """Also what can be reached as a name in diffusers.pipelines and is no module with such a class."""
     folder = pipeline(tmp_path / "model", unet=[library, "exec"])
-    with pytest.raises(ParameterError, match=rf"needs code .* \({library}\)\. {NEVER}"):
-        pipeline_class(folder, "it")
+    with pytest.raises(ParameterError, match=rf"needs code .* \(unet: {library}\.exec\)\. {NEVER}"):
+        pipelines.look_up(str(folder))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows requires administrator rights for symbolic links")
@@ -208,7 +185,7 @@ def test_links_that_lead_out_of_the_folder(tmp_path):
     folder = pipeline(tmp_path / "model")
     (folder / "again").symlink_to(folder / "unet")
     (tmp_path / "short").symlink_to(folder)
-    assert registry.resolve(str(tmp_path / "short"), "text-to-image") == str(tmp_path / "short")
+    assert looked_up(tmp_path / "short").folder == tmp_path / "short"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows requires administrator rights for symbolic links")
@@ -219,11 +196,7 @@ def test_the_hubs_cache_links_to_its_own_blobs(tmp_path):
     (cache / "blobs").mkdir()
     weights.rename(cache / "blobs" / "f00d")
     weights.symlink_to("../../../blobs/f00d")
-    assert registry.resolve(str(folder), "text-to-image") == str(folder)
-    # What counts is the name that the loader sees.
-    (folder / "unet" / "diffusers.py").symlink_to("../../../blobs/f00d")
-    refused(folder, r"holds unet/diffusers\.py, which could be run")
-    (folder / "unet" / "diffusers.py").unlink()
+    assert looked_up(folder).folder == folder
     (folder / "vae").symlink_to(tmp_path)
     refused(folder, r"holds vae, a link that leads out of the folder")
 
@@ -291,35 +264,95 @@ def whole(kind, folder):
     return shutil.copytree(WEIGHTS / BROUGHT[kind], folder)
 
 
-@pytest.mark.parametrize("kind", LOADERS)
-def test_no_loader_sees_a_folder_with_code(tmp_path, monkeypatch, code, kind):
-    """Nor what the hub's client fetches: it is asked for nothing else, and what lay in its cache is looked through."""
-    folder, asked = whole(kind, tmp_path / "model"), []
+@pytest.mark.parametrize("file", ["unet/diffusers.py", "scheduler/diffusers.py", "vae/diffusers.py"])
+def test_code_that_diffusers_finds_next_to_a_model_is_refused(tmp_path, code, file):
+    folder = whole("text-to-image", tmp_path / "model")
+    code(folder / file)
+    with pytest.raises(ParameterError, match=NEVER):
+        LOADERS["text-to-image"](str(folder))
 
-    def download(name, *, revision, allow_patterns):
-        asked.append((name, *allow_patterns))
-        return str(folder)
 
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    code(folder / "modeling_mine.py")
-    # Pipelines are fetched otherwise (tests/hub).
-    for name in (str(folder), *(["owner/name"] if kind != "text-to-image" else [])):
-        with pytest.raises(BiaslabError, match=rf"holds modeling_mine\.py, which could be run .*{NEVER}"):
-            LOADERS[kind](name)
-    weights = "open_clip*.safetensors" if kind == "clip" else "*.safetensors"
-    patterns = "owner/name", "*.json", "*.txt", "*.model", "*.jinja", weights
-    assert asked == ([patterns] if kind != "text-to-image" else [])
+@pytest.mark.parametrize("names", [["mine", "Mine"], [None, "Mine"], ["None", "Mine"], ["unet", "Mine"]])
+def test_code_that_the_index_of_a_pipeline_names_is_refused(tmp_path, code, names):
+    folder = whole("text-to-image", tmp_path / "model")
+    index = json.loads((folder / "model_index.json").read_text())
+    for change in ({"unet": names}, {"_class_name": names}):
+        (folder / "model_index.json").write_text(json.dumps(index | change))
+        for file in ("mine.py", "unet/mine.py", "None.py", "unet/None.py", "unet/unet.py"):
+            code(folder / file)
+        with pytest.raises(ParameterError, match=NEVER):
+            LOADERS["text-to-image"](str(folder))
+
+
+# Classes of code next to a model, as a configuration names it.
+AUTO = ("Config", "Model", "Tokenizer", "ModelForObjectDetection")
+MINE = {"auto_map": {f"Auto{what}": "mine.Mine" for what in AUTO}}
+# What is refused by its kind, or by transformers, or takes its tokenizer from elsewhere.
+REFUSED = {
+    "clip": "gives its tokenizer 'trust_remote_code'",
+    "detector": "of the kind 'mine'|" + NEVER,
+    "vqa": "of the kind 'mine'",
+    "captioner": "of the kind 'mine'",
+    "encoder": "trust_remote_code|" + NEVER,
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_code_that_a_configuration_names_is_refused(tmp_path, code, kind):
+    folder = whole(kind, tmp_path / "model")
+    code(folder / "mine.py")
+    (folder / "config.json").write_text(json.dumps({"model_type": "mine", "trust_remote_code": True, **MINE}))
+    if kind == "clip":
+        config = json.loads((folder / "open_clip_config.json").read_text())
+        config["model_cfg"]["text_cfg"]["tokenizer_kwargs"] = {"trust_remote_code": True}
+        (folder / "open_clip_config.json").write_text(json.dumps(config))
+    for arguments in ("model_args", "tokenizer_args", "config_args"):
+        settings = {arguments: {"trust_remote_code": True}}
+        (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 8, **settings}))
+        with pytest.raises(BiaslabError, match=REFUSED[kind]):
+            LOADERS[kind](str(folder))
+
+
+@pytest.mark.parametrize("file", ["text_encoder/config.json", "tokenizer/tokenizer_config.json", "unet/config.json"])
+def test_a_part_of_a_librarys_class_is_made_without_the_code_that_it_names(tmp_path, code, file):
+    folder = whole("text-to-image", tmp_path / "model")
+    config = json.loads((folder / file).read_text())
+    (folder / file).write_text(json.dumps(config | MINE))
+    for path in (
+        (folder / file).parent / "mine.py",
+        folder / "pipeline.py",
+        folder / "custom_generate" / "generate.py",
+    ):
+        code(path)
+    loaded = load(str(folder), GenerationSettings(steps=1))
+    libraries = {type(part).__module__.partition(".")[0] for part in loaded.pipe.components.values()}
+    assert libraries <= {"diffusers", "transformers", "builtins"}
+
+
+@pytest.mark.parametrize("kind", ["clip", "detector", "vqa", "encoder"])
+def test_no_code_and_no_pickles_of_the_hub_are_downloaded(hub, tmp_path, code, evil, kind):
+    folder = whole(kind, tmp_path / "model")
+    for file in ("modeling_mine.py", "pipeline.py", "1_Pooling/mine.py"):
+        code(folder / file)
+    for file in ("pytorch_model.bin", "open_clip_pytorch_model.bin", "vocab.pkl"):
+        (folder / file).write_bytes(evil)
+    hub.serve("owner/name", folder)
+    # Some have no weights that could be loaded.
+    with contextlib.suppress(BiaslabError):
+        LOADERS[kind]("owner/name")
+    endings = {request.path.rpartition(".")[2] for request in hub.log if "/resolve/" in request.path}
+    assert endings <= {"json", "txt", "safetensors"} and "safetensors" in endings
 
 
 def test_a_pickle_beside_safetensors_of_another_name_is_not_read(tmp_path, evil):
     """open_clip prefers it to safetensors that it does not know, and no digest tells of it."""
     folder, texts = whole("clip", tmp_path / "model"), ["a woman", "a man"]
-    digest = registry.digest(folder)
+    digest = model_files.digest(folder)
     (folder / "open_clip_model.safetensors").rename(folder / "decoy.safetensors")
     (folder / "open_clip_pytorch_model.bin").write_bytes(evil)
     found = ZeroShot(str(folder))
     assert (found.text_embeddings(texts) == ZeroShot("mini-clip").text_embeddings(texts)).all()
-    assert registry.digest(folder) != digest
+    assert model_files.digest(folder) != digest
     # Of two files whose names say nothing none is chosen.
     shutil.copy(folder / "decoy.safetensors", folder / "other.safetensors")
     with pytest.raises(ParameterError, match=r"decoy\.safetensors, other\.safetensors"):

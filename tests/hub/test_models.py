@@ -14,9 +14,11 @@ from importlib import metadata
 import pytest
 
 from biaslab import plugins
-from biaslab.errors import MissingInputError, ParameterError, loading
+from biaslab.errors import MissingInputError, ParameterError
+from biaslab.errors import loading as one_at_a_time
+from biaslab.generation import loading
 from biaslab.hub import huggingface as hub_names
-from biaslab.hub import registry, safety
+from biaslab.hub import model_files, registry
 
 JUDGES = ("house", "house-clip", "house-detector", "house-other")
 
@@ -102,7 +104,7 @@ def test_what_packages_bring_with_a_model(installed, monkeypatch):
 
 def test_a_folder_says_which_pictures_its_model_makes_or_knows(installed):
     folder, said = installed["house-sd"], installed["house-sd"] / "biaslab.json"
-    before = registry.digest(folder)
+    before = model_files.digest(folder)
     assert registry.image_domain(folder) == registry.image_domain("owner/other") == "photographs"
     for pictures in ("drawings", "photographs"):
         said.write_text(json.dumps({"pictures": pictures}))
@@ -113,7 +115,7 @@ def test_a_folder_says_which_pictures_its_model_makes_or_knows(installed):
     with pytest.raises(ParameterError, match=r"one of drawings, photographs\."):
         registry.image_domain(folder)
     # The weights are the same, so what they make is.
-    assert registry.digest(folder) == before
+    assert model_files.digest(folder) == before
     for text in ('{"pictures": "paintings"}', '{"picture": "drawings"}', '["drawings"]', "{"):
         said.write_text(text)
         with pytest.raises(ParameterError, match=r"biaslab\.json must say .*drawings, photographs, any"):
@@ -158,29 +160,45 @@ def test_checkpoints_in_one_file(tmp_path):
 def test_only_safetensors(installed, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(installed["house-sd"], folder)
-    safety.check_safetensors(folder)
+    index = {"_class_name": "StableDiffusionPipeline", "unet": ["diffusers", "UNet2DConditionModel"]}
+    (folder / "model_index.json").write_text(json.dumps(index))
+    (folder / "unet" / "config.json").write_text("{}")
     # Parts that the index does not name are never opened.
     (folder / "old").mkdir()
     (folder / "old" / "weights.bin").write_bytes(b"0")
-    safety.check_safetensors(folder)
     (folder / "unet" / "weights.bin").write_bytes(b"0")
-    safety.check_safetensors(folder)
+    assert loading.look_up(str(folder)).base.weights == ("unet/model.safetensors",)
     (folder / "unet" / "model.safetensors").unlink()
-    with pytest.raises(ParameterError, match=r"unet holds only weights\.bin; .*can run code when"):
-        safety.check_safetensors(folder)
-    refused(str(folder / "old"), r"holds only weights\.bin", "clip")
+    with pytest.raises(ParameterError, match=r"unet has unet/weights\.bin; .*can run code when"):
+        loading.look_up(str(folder))
+    with pytest.raises(ParameterError, match=r"has weights\.bin; .*can run code when"):
+        model_files.look_up(str(folder / "old"), "clip").with_weights()
+
+
+def test_the_licence_is_that_of_the_model_card(tmp_path):
+    for front_matter, licence in (
+        ("license: openrail++", "openrail++"),
+        ("license: other\nlicense_name: flux-1-dev", "flux-1-dev"),
+        ("license: [mit, apache-2.0]", "mit, apache-2.0"),
+        ("tags: []", ""),
+        ("license: [", ""),
+    ):
+        (tmp_path / "README.md").write_text(f"---\n{front_matter}\n---\n# A model\n")
+        assert model_files.look_up(str(tmp_path), "clip").licence == licence
+    (tmp_path / "README.md").write_text("# A model")
+    assert model_files.look_up(str(tmp_path), "clip").licence == ""
 
 
 def test_digest_knows_weights_and_not_what_lies_beside(installed, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(installed["house-sd"], folder)
-    first = registry.digest(installed["house-sd"])
+    first = model_files.digest(installed["house-sd"])
     (folder / "README.md").write_text("another card")
     (folder / "curve.csv").write_text("1")
-    assert registry.digest(folder) == first
+    assert model_files.digest(folder) == first
     (folder / "unet" / "model.safetensors").write_bytes(b"1" * 200_000)
-    assert registry.digest(folder) != first
-    assert registry.digest("owner/name") == "owner/name"
+    assert model_files.digest(folder) != first
+    assert model_files.digest("owner/name") == "owner/name"
 
 
 def test_the_list_of_what_is_brought(installed):
@@ -206,9 +224,9 @@ def test_pipelines_of_one_autoencoder_share_it(installed):
     (vae / "config.json").write_text("{}")
     (vae / "model.safetensors").write_bytes(b"2")
     assert registry.autoencoder(str(folder)) == registry.autoencoder(installed["house-sd"]) == vae
-    before = registry.digest(folder)
+    before = model_files.digest(folder)
     (vae / "model.safetensors").write_bytes(b"3")
-    assert registry.digest(folder) != before
+    assert model_files.digest(folder) != before
     # One of its own is its own, and a copy elsewhere shares nothing.
     assert registry.autoencoder(folder.parent / "elsewhere" / "house-sd-pairs") is None
     (folder / "vae").mkdir()
@@ -220,7 +238,7 @@ def test_one_thread_loads_at_a_time():
     inside, seen = [], []
 
     def load():
-        with loading("a model", "a model"):
+        with one_at_a_time("a model", "a model"):
             inside.append(1)
             seen.append(len(inside))
             # Long enough for the other threads to come in, if they could.
@@ -259,20 +277,20 @@ def hub(monkeypatch, tmp_path):
 
 
 def test_a_name_on_the_hub_is_known_by_its_commit(hub):
-    assert registry.digest("owner/name") == "owner/name"
+    assert model_files.digest("owner/name") == "owner/name"
     hub.said["owner/name", None] = "a" * 40
-    assert registry.digest("owner/name") == f"owner/name@{'a' * 40}"
+    assert model_files.digest("owner/name") == f"owner/name@{'a' * 40}"
     # One process asks once, so that one run is of one commit.
     hub.said["owner/name", None] = "b" * 40
-    assert registry.digest("owner/name") == f"owner/name@{'a' * 40}" and len(hub.asked) == 2
+    assert model_files.digest("owner/name") == f"owner/name@{'a' * 40}" and len(hub.asked) == 2
     assert hub_names.commits() == {"owner/name": "a" * 40}
     # A revision is part of the name.
     hub.asked.clear()
     hub.said["owner/name", "v1.4"] = "c" * 40
     assert registry.resolve("owner/name@v1.4", "text-to-image") == "owner/name@v1.4"
-    assert registry.digest("owner/name@v1.4") == f"owner/name@{'c' * 40}"
+    assert model_files.digest("owner/name@v1.4") == f"owner/name@{'c' * 40}"
     # The same commit by whatever name has the same key; a commit needs no hub to say which it is.
-    assert registry.digest(f"owner/name@{'c' * 40}") == registry.digest("owner/name@v1.4")
+    assert model_files.digest(f"owner/name@{'c' * 40}") == model_files.digest("owner/name@v1.4")
     assert hub.asked == [("owner/name", "v1.4")]
     for name in ("owner/name@", "owner/name@../up", "owner@v1/name"):
         refused(name, "no text-to-image model named")

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import tiny_checkpoints
 import tiny_repositories as tiny
+from biaslab.planning.requirements import ModelUse
 from fake_endpoint import FakeEndpoint, drawn
 from huggingface_hub import constants
 from PIL import Image
@@ -26,7 +27,6 @@ from biaslab.papers.dalleval.stages import DallEval
 from biaslab.pipeline import Pipeline, Settings
 from biaslab.planning import preflight, probes
 from biaslab.planning.probes import Trial
-from biaslab.planning.requirements import ModelUse
 from biaslab.request import Request
 from biaslab.runs import dry_run, jobs, params, runner
 from biaslab.study import sources
@@ -178,6 +178,7 @@ def test_a_dry_run_fetches_nothing_unless_it_is_told_to(root, tmp_path, stocked_
         assert name in lines[setting] and repository.commit[:8] in lines[setting]
         assert " at least " in lines[setting] and " MB " in lines[setting] and "photographs" in lines[setting]
     assert f" to {constants.HF_HUB_CACHE}, where " in said and " GB are free" in said
+    assert f"Licence: {tiny.SD14}: openrail++." in said.splitlines()
     with monkeypatch.context() as patch:
         patch.setattr(preflight.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
         assert cli.main([*words, "--fetch"]) == 2

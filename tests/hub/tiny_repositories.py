@@ -57,7 +57,7 @@ def save(name: str, folder: Path) -> Path:
     torch.manual_seed(11)
     with quiet():
         _SAVED[name](folder)
-    (folder / "README.md").write_text("---\nlicense: other\n---\n")
+    (folder / "README.md").write_text("---\nlicense: openrail++\n---\n")
     (folder / ".gitattributes").write_text("*.safetensors filter=lfs diff=lfs merge=lfs -text\n")
     return folder
 

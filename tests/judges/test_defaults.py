@@ -71,7 +71,7 @@ def test_offline_advice_names_judges_and_one_command(available, monkeypatch, mis
 
 def test_error_of_a_missing_package_has_the_command_for_all_missing_packages(monkeypatch):
     monkeypatch.setattr(pinned, "find_spec", lambda name: name if name == "cv2" else None)
-    monkeypatch.setattr(pinned.repositories, "look_up", lambda *given: (_ for _ in ()).throw(ParameterError("No hub.")))
+    monkeypatch.setattr(pinned.model_files, "look_up", lambda *given: (_ for _ in ()).throw(ParameterError("No hub.")))
     for name in PINNED:
         with pytest.raises(MissingInputError) as missing:
             pinned.look_up(name)

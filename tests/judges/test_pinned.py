@@ -32,8 +32,8 @@ def package(tmp_path, monkeypatch):
 def test_a_file_is_taken_from_its_package_which_is_not_imported(package):
     located = pinned.look_up(YUNET)
     assert pinned.content(YUNET) == DATA and "network_of_a_package" not in sys.modules
-    assert (located.size, located.download, located.repository.commit) == (len(DATA), 0, "")
-    assert located.repository.file(*located.weights) == package
+    assert (located.size, located.download, located.commit) == (len(DATA), 0, "")
+    assert located.file(*located.weights) == package
     # Rehearsals find it so, and keys of results hold its digest.
     judge = parse(YUNET, "judging.faces")
     assert judge.files() == [located] and judge.digest() == hashlib.sha256(DATA).hexdigest()

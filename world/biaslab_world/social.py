@@ -15,7 +15,7 @@ import pandas as pd
 from biaslab import reference
 from biaslab.errors import unknown_name
 from biaslab.execution.workers import Memoized
-from biaslab.hub import registry
+from biaslab.hub import model_files
 from biaslab_world import truthful
 from biaslab_world.looks import OUTFITS
 from biaslab_world.scene import Person, Scene, sample_scene
@@ -163,7 +163,7 @@ def balanced(prompts: pd.DataFrame, n: int, *, seed: int, decoded: Path | None =
     people = [scene(image_id).people[0] for image_id in table["image_id"]]
     truth = {column: list(map(of, people)) for column, of in _TRUTH.items()}
     table = table.assign(prompt="", profession="", status="ok", **truth)
-    weights = registry.digest(str(decoded)) if decoded else ""
+    weights = model_files.digest(str(decoded)) if decoded else ""
     whole = truthful.digest(__name__, seed, n, prompts["profession"].tolist(), weights)
     return truthful.Renders("drawings of people", whole, table, scene, 64, decoded=decoded)
 

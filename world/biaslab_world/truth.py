@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from biaslab.hub import registry
+from biaslab.hub import model_files, registry
 from biaslab_world import pairs as of_pairs
 from biaslab_world import skills, social, triplets
 from biaslab_world.truthful import WORLD, Renders
@@ -29,7 +29,7 @@ def depictions(n: int, *, seed: int, decoded: Path | None = None) -> Renders:
     texts = [triplets.write(*triplets.draw(seed, k, "off")) for k in range(n)]
     asked = pd.DataFrame({"prompt_id": [f"drawing-{k:05d}" for k in range(n)], "text": texts})
     made = triplets.generate(asked.assign(n_images=1), seed=seed, skew="off")
-    whole = f"{made.digest} {registry.digest(str(decoded)) if decoded else ''}"
+    whole = f"{made.digest} {model_files.digest(str(decoded)) if decoded else ''}"
     table = made.table.merge(asked, on="prompt_id")
     return Renders("drawings of depictions", whole, table, made.scene, 64, decoded=decoded)
 

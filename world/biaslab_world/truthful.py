@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.cache import code_digest
-from biaslab.hub import registry
+from biaslab.hub import model_files, registry
 from biaslab_world import captions, world
 from biaslab_world import scene as scenes
 from biaslab_world.decoding import through_autoencoder
@@ -115,7 +115,7 @@ def renders(
         key, _, index = image_id.rpartition("/")
         return scene(key, int(index))
 
-    weights = registry.digest(str(decoded)) if decoded else ""
+    weights = model_files.digest(str(decoded)) if decoded else ""
     # Truth follows from tables, too, that no digest of code covers, so it is told itself.
     whole = digest(module, seed, size, weights, prompts["n_images"].tolist(), *given, known)
     return Renders(name, whole, table, drawn, size, decoded)

@@ -1,0 +1,349 @@
+"""The files of a model, in a folder or on the Hugging Face hub: listed before any weights are read or downloaded."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from biaslab.errors import BiaslabError, ParameterError, UnreachableHubError
+from biaslab.hub import huggingface, registry, safety
+from biaslab.io import reading
+
+SAFETENSORS = ("*.safetensors",)
+# Files up to this many bytes are identified by their content, larger ones by size and time of change.
+_MOST_HASHED = 64_000_000
+# Endings of the files that decide what a model does; model cards and training curves may change next to them.
+_HASHED = (".json", ".safetensors", ".txt", ".model", ".jinja")
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """The files of a model, in a folder on this machine or on the hub at a commit, and which of them are loaded."""
+
+    name: str  # The name that the user gave.
+    kind: str  # A key of :data:`biaslab.hub.registry.HUB`.
+    files: Mapping[str, int]  # Sizes in bytes by path.
+    folder: Path | None = None  # Where the files are on this machine; None where only the hub has all of them.
+    repository: str = ""  # Owner and name on the hub; empty for a model that does not come from the hub.
+    commit: str = ""  # 40 hex digits; empty where the model has none.
+    weights: tuple[str, ...] = ()  # Paths of the weights that are loaded; set for a model in one file.
+    loaded: tuple[str, ...] = ()  # Paths of all files that are downloaded: weights, and configurations if needed.
+    card: Mapping[str, Any] = field(default_factory=dict)  # Metadata of the model card.
+    remarks: tuple[str, ...] = ()  # What a user of the model should know, such as files that are not used.
+
+    @property
+    def licence(self) -> str:
+        """The licence that the model card states, such as ``openrail++``; empty where it states none."""
+        licence = self.card.get("license_name") or self.card.get("license") or ""
+        return ", ".join(map(str, licence)) if isinstance(licence, list) else str(licence)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the weights that are loaded."""
+        return sum(self.files[path] for path in self.weights)
+
+    @property
+    def missing(self) -> list[str]:
+        """Paths of the loaded files that are not on this machine yet."""
+        from huggingface_hub import try_to_load_from_cache
+
+        if self.folder:
+            return []
+        cached = {path: try_to_load_from_cache(self.repository, path, revision=self.commit) for path in self.loaded}
+        return [path for path, file in cached.items() if not isinstance(file, str)]
+
+    @property
+    def download(self) -> int:
+        """Bytes of the loaded files that are not on this machine yet, as far as the hub states sizes."""
+        return sum(self.files[path] for path in self.missing)
+
+    def matching(self, patterns: Iterable[str]) -> Iterator[str]:
+        """Yield the paths that match one of the patterns; ``*`` also matches slashes."""
+        from huggingface_hub.utils import filter_repo_objects
+
+        return filter_repo_objects(self.files, allow_patterns=[*patterns])
+
+    def file(self, path: str) -> Path:
+        """Return a file on this machine, downloaded if only the hub has it; ParameterError where it is unavailable."""
+        if self.folder:
+            return self.folder / path
+        from huggingface_hub import hf_hub_download
+
+        with self._client_errors():
+            return Path(hf_hub_download(self.repository, path, revision=self.commit))
+
+    def json(self, path: str) -> dict[str, Any]:
+        """Return a configuration; ParameterError where it is missing, cannot be read, or names another model."""
+        if path not in self.files:
+            raise ParameterError(f"{self.name} holds no {path}.")
+        try:
+            configuration = json.loads(reading.text(self.file(path)))
+        except (OSError, ValueError, RecursionError) as error:
+            raise ParameterError(f"{self.name}: {path} cannot be read: {error}.") from None
+        if not isinstance(configuration, dict):
+            raise ParameterError(f"{self.name}: {path} holds no configuration.")
+        siblings = {Path(file).name for file in self.files if Path(file).parent == Path(path).parent}
+        if problem := safety.names_elsewhere(configuration, Path(path).name, siblings):
+            raise ParameterError(f"{self.name} holds {path}, {problem}")
+        return configuration
+
+    def tensors(self, path: str) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the tensors in a file of safetensors by name; only its header is read or downloaded.
+
+        Raises ParameterError: The file is unavailable, or holds no safetensors.
+        """
+        from huggingface_hub import errors, try_to_load_from_cache
+        from safetensors import SafetensorError, safe_open
+
+        with self._client_errors():
+            file = self.folder / path if self.folder else None
+            file = file or try_to_load_from_cache(self.repository, path, revision=self.commit)
+            try:
+                if not isinstance(file, str | Path):
+                    return _shapes_on_hub(self.repository, path, self.commit)
+                with safe_open(file, "np") as opened:
+                    return {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
+            except (SafetensorError, errors.SafetensorsParsingError) as error:
+                raise ParameterError(
+                    f"{self.name}: {path} is no file of safetensors, or is incomplete: {error}. Download it again."
+                ) from None
+
+    def with_weights(
+        self, weights: Sequence[str] = SAFETENSORS, configurations: Sequence[str] = safety.CONFIGURATIONS
+    ) -> Self:
+        """Return the same model with the weights and configurations to load, as patterns of paths.
+
+        Raises ParameterError: It has no such safetensors, or the hub does not send them to this user.
+        """
+        paths = tuple(self.matching(weights))
+        if not paths:
+            self._check_complete()
+            others = sorted(path for path in self.files if path.endswith((*safety.OTHER_WEIGHTS, ".safetensors")))
+            problem = f"{self.name} has {', '.join(others[:3]) or 'none'}"
+            raise safety.not_safetensors(problem, "Choose a copy of the model that has them.")
+        if not self.folder:
+            from huggingface_hub import get_hf_file_metadata, hf_hub_url
+
+            # The hub describes a gated model to everyone.
+            with self._client_errors():
+                get_hf_file_metadata(hf_hub_url(self.repository, paths[0], revision=self.commit))
+        return replace(self, weights=paths, loaded=(*self.matching(configurations), *paths))
+
+    def with_file(self, path: str) -> Self:
+        """Return the same model with one file to load; ParameterError where it has no such file."""
+        if path not in self.files:
+            self._check_complete()
+            raise ParameterError(
+                f"{self.name} names a file that its repository does not have. {self.list_safetensors()}"
+            )
+        return replace(self, weights=(path,), loaded=(path,))
+
+    def _check_complete(self) -> None:
+        """Raise ParameterError where only the files that were downloaded before are known."""
+        if self.repository and self.folder:
+            problem = "are not on this machine, and the hub does not answer. Run once with a network."
+            raise ParameterError(f"The weights of {self.name} {problem}")
+
+    def fetch(self) -> Path:
+        """Return the folder of the loaded files on this machine, downloaded and checked.
+
+        Raises ParameterError: They cannot be downloaded, or as :func:`biaslab.hub.safety.check_folder`.
+        """
+        folder = self.folder
+        if not folder:
+            from huggingface_hub import snapshot_download
+
+            patterns = [*map(glob.escape, self.loaded)]
+            with self._client_errors():
+                folder = Path(snapshot_download(self.repository, revision=self.commit, allow_patterns=patterns))
+        # A folder that a user gave was checked when it was looked up; of weights alone, libraries open the file.
+        if self.repository and self.loaded != self.weights:
+            safety.check_folder(folder)
+        return folder
+
+    def name_of(self, path: str) -> str:
+        """Return the name by which a user can give one of the files."""
+        if not self.repository:
+            return str(self.folder / path)
+        revision = huggingface.on_hub(self.name)[1]
+        return f"{self.repository}/{path}" + (f"@{revision}" if revision else "")
+
+    def list_safetensors(self) -> str:
+        """Return the end of an error message: which files of safetensors a user can name."""
+        names = [self.name_of(path) for path in sorted(self.files) if path.endswith(".safetensors")]
+        return f"Name one of {', '.join(names[:6])}{', …' * (len(names) > 6)}." if names else "It has none."
+
+    @contextmanager
+    def _client_errors(self) -> Iterator[None]:
+        """Turn the errors of the hub's client into a ParameterError that says what to do."""
+        try:
+            yield
+        except BiaslabError:
+            raise
+        except Exception as error:
+            raise _problem(self.name, self.kind, error) from error
+
+
+def look_up(name: str, kind: str, place: str = "") -> ModelFiles:
+    """Return the files of a model by name and kind as for :func:`biaslab.hub.registry.resolve`, without weights.
+
+    ``place`` is its folder, file or name on the hub, where that is known already. Where the hub does not answer, the
+    files that were downloaded before are returned.
+
+    Raises ParameterError: There is no such model, or as :func:`biaslab.hub.registry.resolve` and, for a folder,
+    :func:`biaslab.hub.safety.check_folder`.
+    """
+    place = place or registry.resolve(name, kind)
+    if os.path.isdir(place):
+        safety.check_folder(place)
+        return read_folder(place, name, kind)
+    if os.path.isfile(place):
+        file = Path(place)
+        sizes = {file.name: file.stat().st_size}
+        return ModelFiles(name, kind, sizes, file.parent, card=_card(file.parent)).with_file(file.name)
+    files, path = _look_up_on_hub(name, kind, place), huggingface.file_on_hub(place)
+    return files.with_file(path) if path else files
+
+
+def _look_up_on_hub(name: str, kind: str, place: str) -> ModelFiles:
+    from huggingface_hub import errors
+
+    repository = huggingface.on_hub(place)[0]
+    try:
+        described = huggingface.described(place)
+    # The client has many errors. Without a network, the files that were downloaded before are available.
+    except Exception as error:
+        commit = huggingface.commit(place)
+        cached = huggingface.cached(repository) / "snapshots" / commit
+        denied = (errors.RepositoryNotFoundError, errors.RevisionNotFoundError)
+        if not commit or not cached.is_dir() or isinstance(error, denied):
+            raise _problem(name, kind, error) from error
+        return replace(read_folder(cached, name, kind), repository=repository, commit=commit)
+    sizes = {file.rfilename: int(file.size or 0) for file in described.siblings or ()}
+    card = described.card_data.to_dict() if described.card_data else {}
+    return ModelFiles(name, kind, sizes, repository=repository, commit=described.sha, card=card)
+
+
+def read_folder(folder: str | Path, name: str, kind: str = "text-to-image") -> ModelFiles:
+    """Return the files of a folder that is called ``name``, without a check of what it holds."""
+    folder = Path(folder)
+    paths = ((path, path.relative_to(folder).as_posix()) for path in sorted(folder.rglob("*")))
+    sizes = {relative: path.stat().st_size for path, relative in paths if path.is_file()}
+    # The hub's cache names a model's folder by its commit.
+    commit = folder.name if folder.parent.name == "snapshots" else ""
+    return ModelFiles(name, kind, sizes, folder, commit=commit, card=_card(folder))
+
+
+def _card(folder: Path) -> dict[str, Any]:
+    """Return the metadata of the model card in a folder; empty where there is none that can be read."""
+    try:
+        metadata = yaml.safe_load(reading.text(folder / "README.md").split("---", 2)[1])
+    # Authors write what they like.
+    except (OSError, ValueError, IndexError, RecursionError, yaml.YAMLError):
+        return {}
+    return metadata if isinstance(metadata, dict) else {}
+
+
+# Files at a commit do not change.
+@cache
+def _shapes_on_hub(repository: str, path: str, commit: str) -> dict[str, tuple[int, ...]]:
+    from huggingface_hub import parse_safetensors_file_metadata
+
+    metadata = parse_safetensors_file_metadata(repository, path, revision=commit)
+    return {name: tuple(tensor.shape) for name, tensor in metadata.tensors.items()}
+
+
+def _problem(name: str, kind: str, error: BaseException) -> ParameterError:
+    """Return the error of a model of the hub that says what to do, given what the hub's client raised."""
+    from huggingface_hub import errors
+
+    # The client wraps the errors of others.
+    chain = [error]
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) and cause not in chain:
+        chain.append(cause)
+
+    def has(kind_of_error: type) -> bool:
+        return any(isinstance(one, kind_of_error) for one in chain)
+
+    repository, revision = huggingface.on_hub(name)
+    if has(errors.GatedRepoError):
+        return ParameterError(
+            f"{name} is open only to those who accept its terms: do so on its page on the hub, log in with "
+            "'hf auth login' and run again."
+        )
+    if has(errors.RevisionNotFoundError):
+        return ParameterError(
+            f"{repository} has no revision {revision!r} on the hub. Name a branch, a tag or a commit of it."
+        )
+    if has(errors.RepositoryNotFoundError):
+        is_file = huggingface.file_on_hub(name)
+        wanted, no_file = (repository, f"There is no file {name!r} here. ") if is_file else (name, "")
+        return ParameterError(
+            f"{no_file}The hub has no model {wanted!r}, or it is private. {registry.near_help(wanted, kind)}A name on "
+            "the hub is made of owner and name, as in the address of the model's page."
+        )
+    reason = " ".join(str(chain[-1]).split()) or type(chain[-1]).__name__
+    return UnreachableHubError(
+        f"{name} is not on this machine and cannot be fetched from the hub ({reason:.200}). Run once with a network, "
+        "or give a folder that holds the model."
+    )
+
+
+def check_type(files: ModelFiles, known: Collection[str], what: str, example: str) -> None:
+    """Raise ParameterError where a model of transformers has no configuration, or is of another type.
+
+    ``known`` are the values of its ``model_type`` that can be used; where they name a class of transformers, a model
+    that was saved as another class was trained for something else. ``what`` it is to be, and an ``example``, are for
+    messages.
+    """
+    choose = f"Choose one, such as {example}."
+    if "config.json" not in files.files:
+        raise ParameterError(f"{files.name} holds no config.json, so it is no {what} of transformers. {choose}")
+    config = files.json("config.json")
+    model_type = str(config.get("model_type", ""))
+    classes = [str(name) for name in config.get("architectures") or ()]
+    if model_type in known and isinstance(known, Mapping) and classes and known[model_type] not in classes:
+        model_type = classes[0]
+    if model_type not in known:
+        raise ParameterError(f"{files.name} is a model of the kind {model_type!r}, which is no {what}. {choose}")
+
+
+def digest(place: str | Path) -> str:
+    """Return a digest of what :func:`biaslab.hub.registry.resolve` returned: other weights have another digest.
+
+    Of a folder, configurations, vocabularies and safetensors count, beyond 64 MB with size and time of change; of a
+    name on the hub its repository, commit and file, or the name where the commit is unknown.
+    """
+    folder, name, whole = Path(place), str(place), hashlib.sha256()
+    if folder.is_file():
+        whole.update(_state(folder))
+        return whole.hexdigest()
+    if not folder.is_dir():
+        path = huggingface.file_on_hub(name)
+        commit = huggingface.commit(name) if huggingface.is_on_hub(name) else ""
+        return f"{huggingface.on_hub(name)[0]}@{commit}{'/' * bool(path)}{path}" if commit else name
+    files = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*")}
+    if (vae := registry.autoencoder(folder)) and vae.parent != folder:
+        files |= {f"vae/{file.name}": file for file in vae.iterdir()}
+    for path, file in sorted(files.items()):
+        if file.suffix in _HASHED and path != registry.DOMAIN_FILE and file.is_file():
+            whole.update(path.encode() + b"\0" + _state(file))
+    return whole.hexdigest()
+
+
+def _state(file: Path) -> bytes:
+    """Return what tells a file from others: a digest of its content or, of a large file, its size and time."""
+    state = file.stat()
+    if state.st_size <= _MOST_HASHED:
+        return hashlib.sha256(file.read_bytes()).digest()
+    return f"{state.st_size} {state.st_mtime_ns}".encode()
