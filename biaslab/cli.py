@@ -395,17 +395,19 @@ def _execute(arguments: argparse.Namespace, checked: RunParams, *, print_plan: b
     """
     from biaslab.runs import jobs, runner
 
-    plan_only, progress = arguments.dry_run, not arguments.no_progress
+    plan_only, progress, planned = arguments.dry_run, not arguments.no_progress, jobs.plan(checked)
     if plan_only or print_plan:
         from biaslab.runs import dry_run
 
+        jobs.read_sources(planned)
+        omissions = dry_run.describe_omissions(planned)
         options = {"fetch": arguments.fetch or not plan_only, "buy": not plan_only, "always": plan_only, "time": True}
-        preflight = dry_run.run_preflight(jobs.plan(checked), progress, **options)
-        print(dry_run.describe_run(preflight, checked.confidence), flush=True)
+        preflight = dry_run.run_preflight(planned, progress, **options)
+        print(dry_run.describe_run(preflight, omissions, checked.confidence), flush=True)
     if plan_only:
         return 0
     options = {"outputs": arguments.outputs, "overwrite": arguments.overwrite, "force": arguments.force}
-    record = runner.run(checked, **options, preflight=not print_plan, progress=progress)
+    record = runner.run(checked, planned=planned, **options, preflight=not print_plan, progress=progress)
     notebooks = record["notebooks"]
     messages = [f"{n['slug']}: {n['status']}: {n['reason']}" for n in notebooks if n["status"] != "ok"]
     messages += record["problems"]

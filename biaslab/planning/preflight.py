@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -41,7 +41,6 @@ class Preflight:
     requests: list[ImageRequest]
     trials: list[Trial]
     costs: Mapping[tuple, Cost] = field(default_factory=dict)  # What an image takes, by :attr:`ImageRequest.cost_key`.
-    left_out: Sequence[str] = ()  # What the run does without, in sentences.
 
 
 def check_table(pipeline: Pipeline, table: str) -> None:

@@ -22,7 +22,7 @@ from biaslab.planning.plan import plan_of
 from biaslab.planning.records import ModelUse
 
 
-def check(pipeline: Pipeline) -> None:
+def check_settings(pipeline: Pipeline) -> None:
     """Look up the names in a pipeline's settings, and the corpus, which no measured table has to be planned for.
 
     Raises ParameterError, InputError, UnknownNameError: A name is unknown or a file is not there.
@@ -57,7 +57,7 @@ def check_models(pipeline: Pipeline, uses: Iterable[ModelUse]) -> list[str]:
     return list(dict.fromkeys(problems))
 
 
-def check_tables(pipeline: Pipeline, names: Iterable[str]) -> None:
+def check_plan(pipeline: Pipeline, names: Iterable[str]) -> None:
     """Check what measured tables take of a pipeline and its baselines: judges, captions, prompts, files.
 
     Raises ParameterError: Models or judges cannot be used: all of them in one message. Else as the measures raise.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,20 +72,24 @@ def check_cached(request: ImageRequest, run: str) -> None:
 
 
 def run_preflight(planned: list[jobs.Job], progress: bool = False, **options: Any) -> Preflight:
-    """Run the preflight check of jobs (:func:`biaslab.planning.preflight.run_preflight`); report with
-    ``progress``.
-    """
-    opened, say = jobs.pipelines(planned), execute.print_aside if progress else None
-    requests = image_requests(opened)
-    without = [*jobs.describe_omissions(planned), *jobs.unmatched(opened), *check_ratings(requests)]
-    for text in without if say else ():
-        say(text)
+    """Run the preflight check of jobs (:func:`biaslab.planning.preflight.run_preflight`); report with ``progress``."""
+    opened = jobs.pipelines(planned)
     uses = [
         (member, plan_of(member).of_tables(entry.tables).uses)
         for entry in opened
         for member in (entry.pipeline, *entry.pipeline.baseline_pipelines)
     ]
-    return replace(preflight.run_preflight(requests, uses, say=say, **options), left_out=without)
+    say = execute.print_aside if progress else None
+    return preflight.run_preflight(image_requests(opened), uses, say=say, **options)
+
+
+def describe_omissions(planned: list[jobs.Job]) -> list[str]:
+    """Return sentences on what jobs do without, and on names in a user's files that match nothing of them.
+
+    Raises as :func:`check_ratings`.
+    """
+    opened = jobs.pipelines(planned)
+    return [*jobs.describe_omissions(planned), *jobs.unmatched(opened), *check_ratings(image_requests(opened))]
 
 
 def check_ratings(requests: Iterable[ImageRequest]) -> list[str]:
@@ -146,9 +149,12 @@ def _image_ids(asks: ImageRequest) -> set[str] | None:
 # -- in words ----------------------------------------------------------------------------------------------
 
 
-def describe_run(checked: Preflight, confidence: float = 0.95) -> str:
-    """Return what a run uses and will make, for a terminal: its models, its images, and how precise they make it."""
-    lines_of_images = [*checked.left_out, describe_images(checked.requests, checked.costs), *_questions(checked)]
+def describe_run(checked: Preflight, omissions: Sequence[str], confidence: float = 0.95) -> str:
+    """Return what a run uses and will make, for a terminal: its models, its images, and how precise they make it.
+
+    ``omissions`` are what :func:`describe_omissions` returns.
+    """
+    lines_of_images = [*omissions, describe_images(checked.requests, checked.costs), *_questions(checked)]
     summary = "\n".join([*lines_of_images, *_margins(checked.requests, confidence)])
     if not checked.trials:
         return summary

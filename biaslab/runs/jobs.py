@@ -86,7 +86,8 @@ def plan(params: RunParams) -> list[Job]:
         values = resolve_parameters({"source": params.default("source"), **params.values, **variant})
         whole = Request.from_parameters(values)
         check_draws(**{k: values[k] for k in ("bootstrap_replicates", "confidence") if k in values})
-        sources.check_all(whole)
+        if whole.makes_images:
+            validation.check_settings(whole.opened)
         planned = []
         for notebook in params.selected:
             if notebook.problem:
@@ -115,7 +116,7 @@ def plan(params: RunParams) -> list[Job]:
             )
         if whole.makes_images:
             _check_used(params.set_here, doing, whole)
-            validation.check_tables(whole.opened, taken)
+            validation.check_plan(whole.opened, taken)
         jobs += planned
     return jobs
 
@@ -288,8 +289,20 @@ def judges(jobs: Iterable[Job]) -> dict[str, dict[str, str]]:
     }
 
 
-def inputs(jobs: Iterable[Job], folder: Path) -> dict[str, str]:
-    """Return a digest of each source that the jobs read, by path; none may lie in the run's folder or around it."""
+def check_tables(jobs: Iterable[Job]) -> None:
+    """Read the files and folders of tables that jobs take, each once; raises as of :mod:`biaslab.study.sources`."""
+    for job in {
+        input_of(job): job for job in jobs if not job.reason and input_of(job) and not job.makes_images
+    }.values():
+        sources.check_tables(job.request)
+
+
+def inputs(jobs: Sequence[Job], folder: Path) -> dict[str, str]:
+    """Return a digest of each source that the jobs read, by path; none may lie in the run's folder or around it.
+
+    Raises as :func:`read_sources`.
+    """
+    read_sources(jobs)
     found: dict[str, str] = {}
     for job in jobs:
         name = input_of(job)

@@ -35,6 +35,7 @@ _ATTEMPTS = ".attempts"
 def run(
     params: RunParams,
     *,
+    planned: list[jobs.Job] | None = None,
     outputs: str | Path = "outputs",
     overwrite: bool = False,
     force: bool = False,
@@ -48,6 +49,7 @@ def run(
     written, and the record has ``up_to_date``.
 
     Args:
+        planned: What :func:`biaslab.runs.jobs.plan` returned for ``params``, where that was asked already.
         overwrite: Whether a folder that holds another run may be replaced.
         force: Whether to execute also notebooks that are up to date.
         preflight: Whether to try what the run uses before images are made.
@@ -63,14 +65,19 @@ def run(
     from biaslab import report
 
     report.check_overview(folder.parent)
-    planned = jobs.plan(params)
+    planned = planned or jobs.plan(params)
     inputs, judges = jobs.inputs(planned, folder), jobs.judges(planned)
     with result_cache.explain_errors(folder, execute.KEPT), _only_one(folder):
         began = time.monotonic()
         each = {name: digest for digests in judges.values() for name, digest in digests.items()}
         record = collect.provenance(params) | {"inputs": inputs, "judges": each, "problems": []}
         record["code"] = code_digest.digest(collect.gather) + resume.declared()
-        record["left_out"] = [*jobs.describe_omissions(planned), *jobs.unmatched(jobs.pipelines(planned))]
+        record["left_out"] = []
+        if any(job.request is not None and job.request.makes_images for job in planned):
+            # Printed numbers need none of what it reads.
+            from biaslab.runs import dry_run
+
+            record["left_out"] = dry_run.describe_omissions(planned)
         # What is shared names no folder of this machine, and holds none of its keys.
         private = _private(params, planned, folder)
         public = partial(redact.redact, texts=private)
@@ -92,9 +99,8 @@ def run(
                 with result_cache.explain_errors(root):
                     root.mkdir(parents=True, exist_ok=True)
         if preflight and any(job.makes_images for job in left) and not os.environ.get(kernels.PREFLIGHT_DONE):
-            # Printed numbers need none of what it reads.
-            from biaslab.runs import dry_run
-
+            for sentence in record["left_out"] if progress else ():
+                execute.print_aside(sentence)
             dry_run.run_preflight(planned, progress)
         # What an earlier run has found stays until this one can begin.
         if replaces:

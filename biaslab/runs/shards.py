@@ -11,6 +11,7 @@ from biaslab.cache.result_cache import UnfinishedError
 from biaslab.errors import MissingInputError, ParameterError
 from biaslab.execution import kernels
 from biaslab.pipeline import Pipeline
+from biaslab.planning.measures import measures
 from biaslab.runs import dry_run, jobs
 from biaslab.runs.params import RunParams
 from biaslab.study import sources
@@ -89,7 +90,7 @@ def _works(mine: Pipeline, tables: list[str], notebooks: list[str]) -> Iterator[
     if mine.has_captions:
         yield from mine.on_captions()
     for name in tables:
-        if sources.has_table(name, source="pipeline"):
+        if name in measures():
             yield partial(sources.load_measured, name, source="pipeline", pipeline=mine)
     for notebook in notebooks:
         for more in jobs.work(notebook, mine):

@@ -176,19 +176,13 @@ def _plausible(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:
     return frame
 
 
-def check_all(request: Request) -> None:
-    """Read what a file or a folder holds, or look up what a pipeline needs: errors come before work.
+def read_tables(request: Request) -> None:
+    """Read what a file or a folder holds: errors come before work.
 
-    Raises:
-        InputError: A table does not fit its declaration, or the folder holds none.
-        ParameterError, UnknownNameError: A model or corpus is not there.
+    Raises InputError: A table does not fit its declaration, or the folder holds none.
     """
     source, model = request.source, request.model
-    if request.makes_images:
-        from biaslab.planning import validation
-
-        validation.check(request.opened)
-    elif source == "annotations":
+    if source == "annotations":
         from biaslab.ratings import shares
 
         shares.read(request.annotations).of_model(model)
