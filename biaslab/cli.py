@@ -364,14 +364,25 @@ def _init(arguments: argparse.Namespace) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from biaslab.hub.image_folder import folders_read_once
     from biaslab.runs import params
 
     names = ("overrides", "notebooks", "notebooks_dir", "baselines")
     options = {name: getattr(arguments, name) for name in names}
-    return _execute(arguments, params.load(arguments.params, **options))
+    with folders_read_once():
+        return _execute(arguments, params.load(arguments.params, **options))
 
 
 def _audit(arguments: argparse.Namespace) -> int:
+    from biaslab.hub.image_folder import folders_read_once
+
+    with folders_read_once():
+        checked = _audit_params(arguments)
+        return _execute(arguments, checked, print_plan=True)
+
+
+def _audit_params(arguments: argparse.Namespace) -> RunParams:
+    """Return the parameters of an audit, after a sentence on each default judge."""
     from biaslab.runs import audit, params, runner
 
     names = ("preset", "name", "corpus", "papers", "prompts", "benchmark", "annotations")
@@ -385,7 +396,7 @@ def _audit(arguments: argparse.Namespace) -> int:
         checked = checked.changed(set_here=(*checked.set_here, *set_here))
     for sentence in audit.describe_defaults(parameters):
         print(sentence)
-    return _execute(arguments, checked, print_plan=True)
+    return checked
 
 
 def _execute(arguments: argparse.Namespace, checked: RunParams, *, print_plan: bool = False) -> int:

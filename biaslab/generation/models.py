@@ -18,7 +18,7 @@ from biaslab.generation.generator import Generator
 from biaslab.generation.images import OK, GeneratedImages
 from biaslab.generation.settings import GenerationSettings
 from biaslab.hub import checkpoints, registry
-from biaslab.hub.image_folder import IMAGES, TABLE_COLUMNS, ImageFolder
+from biaslab.hub.image_folder import IMAGES, TABLE_COLUMNS, open_folder
 from biaslab.hub.image_sources import DescribedImages, ImageSource
 from biaslab.hub.model_files import ModelFiles
 from biaslab.io import model_names
@@ -112,7 +112,7 @@ class FolderModel(ImageModel):
     """Pictures that are there, in place of a model that makes them: of a prompt those that were asked for it."""
 
     def __init__(self, name: str, *, image_domain: str = "") -> None:
-        self.folder = ImageFolder(name.removeprefix(IMAGES))
+        self.folder = open_folder(name.removeprefix(IMAGES))
         self.label, self.digest = self.folder.name, self.folder.description_digest
         self.image_domain = image_domain or self.folder.image_domain
 

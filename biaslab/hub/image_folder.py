@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -32,6 +33,30 @@ _NEEDS = "The table of a folder of images needs file, and prompt or group; it ma
 # Where texts in pictures are kept: of EXIF the comment, and its description.
 _EXIF, _USER_COMMENT, _DESCRIPTION = 0x8769, 0x9286, 0x010E
 _MOST_LINKS = 20
+
+
+# The folders that a command has opened, by what names them; None outside of commands.
+_OPENED: ContextVar[dict[str, ImageFolder] | None] = ContextVar("opened", default=None)
+
+
+@contextmanager
+def folders_read_once() -> Iterator[None]:
+    """Let :func:`open_folder` read each folder once meanwhile: for commands, during which folders do not change."""
+    token = _OPENED.set({})
+    try:
+        yield
+    finally:
+        _OPENED.reset(token)
+
+
+def open_folder(path: str) -> ImageFolder:
+    """Return the images of a folder, or of ``FOLDER::MODEL``; raises as :class:`ImageFolder`."""
+    opened = _OPENED.get()
+    if opened is None:
+        return ImageFolder(path)
+    if path not in opened:
+        opened[path] = ImageFolder(path)
+    return opened[path]
 
 
 class ImageFolder(FolderImages):

@@ -134,7 +134,7 @@ class Pipeline:
         """What tables call the model."""
         return self.image_model().label
 
-    @cached_property
+    @property
     def image_folder(self) -> ImageFolder | None:
         """The folder whose images stand for the model; None where a model makes images."""
         return getattr(self.image_model(), "folder", None)
@@ -556,6 +556,10 @@ class Pipeline:
             prompt_set: What prompts ask for, one of :data:`PROMPT_SETS`.
             several: Whether they ask for several people, who need a wider image.
         """
+        return self._image_model(prompt_set, several)
+
+    @cached_method
+    def _image_model(self, prompt_set: str, several: bool) -> ImageModel:
         s = self.settings
         generation, endpoint = s.generation, s.endpoint
         # The group of the settings that is of these prompts may have a guidance of its own.

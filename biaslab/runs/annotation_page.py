@@ -29,7 +29,7 @@ from biaslab.analyses.ratings import sample
 from biaslab.cache.result_cache import UnfinishedError, check_target, explain_errors
 from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.generation.images import OK
-from biaslab.hub.image_folder import IMAGES, MIXED, ImageFolder
+from biaslab.hub.image_folder import IMAGES, MIXED, open_folder
 from biaslab.hub.image_sources import FolderImages, ImageSource, UnreadableImage
 from biaslab.hub.registry import DRAWINGS
 from biaslab.io.plaintext import normalize
@@ -227,7 +227,7 @@ def _of_folder(folder: Path, show_faces: bool, described: str) -> _Images:
     """Return the images of a folder; those of ``described``, an ``images:FOLDER``, with the people whom they show."""
     images, rows, left, people = FolderImages(folder), [], Counter(), None
     if described:
-        people = [ImageFolder(one.removeprefix(IMAGES)).people for one in each_model(described)]
+        people = [open_folder(one.removeprefix(IMAGES)).people for one in each_model(described)]
         people = pd.concat(people, ignore_index=True).rename(columns={"group": "occupation"})
     names = images.table["image_id"] if people is None else people["image_id"].unique()
     stems = Counter(normalize(Path(name).stem) for name in names)

@@ -16,7 +16,7 @@ from biaslab.analyses.custom import prompts as asking
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import ParameterError, name_help
 from biaslab.hub import checkpoints, registry
-from biaslab.hub.image_folder import IMAGES, MIXED, ImageFolder
+from biaslab.hub.image_folder import IMAGES, MIXED, open_folder
 from biaslab.io import model_names
 from biaslab.judges import defaults
 from biaslab.runs.params import run_name
@@ -93,7 +93,7 @@ def params_of(
         if not is_custom and judges.get("gender", defaults.CLIP) != defaults.CLIP:
             judges |= {"extra_judges": [defaults.CLIP]} if not defaults.find_problem(defaults.CLIP) else {}
     if is_custom and folders:
-        of_pictures = (ImageFolder(pattern.removeprefix(IMAGES)).people["prompt"] for pattern in folders)
+        of_pictures = (open_folder(pattern.removeprefix(IMAGES)).people["prompt"] for pattern in folders)
         for paper in asking.papers_of(chain.from_iterable(of_pictures)):
             notebooks += alone["papers"][paper]["notebooks"]
             settings = _merged(settings, alone["papers"][paper]["settings"])
@@ -171,7 +171,7 @@ def each_model(name: str) -> list[str]:
     """Return the names of the models that a name stands for: of a folder with pictures of several, each."""
     if not name.startswith(IMAGES) or MIXED in name:
         return [name]
-    several = ImageFolder(name.removeprefix(IMAGES)).models
+    several = open_folder(name.removeprefix(IMAGES)).models
     return [f"{name}{MIXED}{model}" for model in several] or [name]
 
 
@@ -192,7 +192,7 @@ def _check_model(name: str) -> None:
     """Refuse a name that cannot be a model's, before anything is written under it."""
     if name.startswith(IMAGES):
         # Its pictures are told apart before anything is written.
-        _ = ImageFolder(name.removeprefix(IMAGES)).people
+        _ = open_folder(name.removeprefix(IMAGES)).people
         return
     # Of a folder what tables call it counts, wherever it lies.
     label = display_name(name)
@@ -209,7 +209,7 @@ def _check_model(name: str) -> None:
 def _image_domain(name: str) -> str:
     """Return what a model's images are, as far as it says so."""
     if name.startswith(IMAGES):
-        return ImageFolder(name.removeprefix(IMAGES)).image_domain
+        return open_folder(name.removeprefix(IMAGES)).image_domain
     entry = registry.find_plugin(name, "text-to-image")
     if entry and entry.factory:
         return entry.image_domain
@@ -219,5 +219,5 @@ def _image_domain(name: str) -> str:
 def display_name(name: str) -> str:
     """Return a model's name as tables have it: of a folder its own name."""
     if name.startswith(IMAGES):
-        return ImageFolder(name.removeprefix(IMAGES)).name
+        return open_folder(name.removeprefix(IMAGES)).name
     return checkpoints.label(name).removeprefix(ENDPOINT)

@@ -289,12 +289,11 @@ def judges(jobs: Iterable[Job]) -> dict[str, dict[str, str]]:
     }
 
 
-def check_tables(jobs: Iterable[Job]) -> None:
+def read_sources(jobs: Iterable[Job]) -> None:
     """Read the files and folders of tables that jobs take, each once; raises as of :mod:`biaslab.study.sources`."""
-    for job in {
-        input_of(job): job for job in jobs if not job.reason and input_of(job) and not job.makes_images
-    }.values():
-        sources.check_tables(job.request)
+    reading = [job for job in jobs if not (job.reason or job.makes_images) and input_of(job)]
+    for job in {input_of(job): job for job in reading}.values():
+        sources.read_tables(job.request)
 
 
 def inputs(jobs: Sequence[Job], folder: Path) -> dict[str, str]:
