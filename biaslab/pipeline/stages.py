@@ -330,11 +330,11 @@ class Pipeline:
         options = {"per_term": s.per_occupation, "pool": pool, "seed": self.seed, "forms": self.words.forms}
         return self.compute(search, self.corpus, list(self.occupations), **options)
 
-    def _likely_captions(self, head: SearchResult, whole: bool) -> SearchResult:
+    def _likely_captions(self, head: SearchResult, n_head: int) -> SearchResult:
         """Return as many captions as may be used as prompts, given what a search of the first ones found."""
-        captions = head.captions.rename(columns={"term": "occupation"})
-        if whole or len(captions):
-            check_search_result(self, captions, int(head.totals["n_corpus"].max()))
+        captions, n_corpus = head.captions.rename(columns={"term": "occupation"}), int(head.totals["n_corpus"].max())
+        if len(captions) or n_corpus < n_head or n_head == self.settings.captions.max_captions:
+            check_search_result(self, captions, n_corpus)
         n = max(1, min(self.settings.captions.per_occupation, self.settings.generation.caption_prompts_per_occupation))
         texts = dict(self.filled_templates().drop_duplicates("occupation")[["occupation", "text"]].to_numpy())
         rows = [(f"{term}/{k}", term, texts[term], k) for term in self.occupations for k in range(1, n + 1)]
@@ -737,12 +737,12 @@ class Pipeline:
         return answered(self, kind)
 
     def search_corpus(
-        self, kinds: Sequence[str], find: Callable[[Self], T], likely: Callable[[Self, T, bool], T] | None
+        self, kinds: Sequence[str], find: Callable[[Self], T], likely: Callable[[Self, T, int], T] | None
     ) -> T:
         """Return what is found in the captions, from which prompts of ``kinds`` are made.
 
         A plan does not search a large corpus: it takes what is ``likely``, given what is found in the first captions
-        and whether these are the whole corpus. None where the number of prompts follows from a search alone.
+        and how many these are at most. None where the number of prompts follows from a search alone.
         """
         return find(self)
 

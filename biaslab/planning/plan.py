@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, NamedTuple
 
 from biaslab.errors import MissingInputError
 from biaslab.pipeline import Pipeline
 from biaslab.planning.measures import measures
 from biaslab.planning.planning_pipeline import PlanningPipeline
-from biaslab.planning.records import ImageRequest, ModelUse, Omission, Recorder
-from biaslab.schema import groups, tables
-from biaslab.settings import Settings
+from biaslab.planning.records import ImageRequest, ModelUse, Omission, Recorder, SettingRead
+from biaslab.schema import tables
 
 
 @dataclass(frozen=True)
@@ -78,24 +76,10 @@ def _table_plan(recorded: Iterable[Hashable], missing: MissingInputError | None)
     def of(kind: type) -> list:
         return [item for item in recorded if type(item) is kind]
 
-    names = _dotted_names()
-    reads = frozenset(names[item] for item in of(tuple) if item in names)
+    reads = frozenset(item.name for item in of(SettingRead))
     if missing is not None:
         return TablePlan(settings_read=reads, missing=missing)
     return TablePlan(of(ImageRequest), of(ModelUse), tuple(item.setting for item in of(Omission)), reads)
-
-
-@cache
-def _dotted_names() -> dict[tuple[type, str], str]:
-    """Return the dotted name of each setting by its group and field."""
-    found = {}
-    for name in groups.names(Settings):
-        group: type = Settings
-        *parts, last = name.split(".")
-        for part in parts:
-            group = group.model_fields[part].annotation
-        found[group, last] = name
-    return found
 
 
 class Omissions(NamedTuple):
@@ -137,6 +121,7 @@ def find_omissions(takes: Collection[str], needs: Collection[str], pipeline: Pip
 
 
 def is_disabled(pipeline: Pipeline, setting: str) -> bool:
-    """Return whether a setting that names nothing was given as empty, and not just never given."""
+    """Return whether a setting that names nothing is a switch or was given as empty, and not just never given."""
     group, name = setting.split(".")
-    return setting == "triplets.attention" or name in getattr(pipeline.settings, group).model_fields_set
+    values = getattr(pipeline.settings, group)
+    return getattr(values, name) is False or name in values.model_fields_set

@@ -36,6 +36,17 @@ IMAGES_OF_PROMPT = 2
 """Images of each prompt that measures see in a plan; all are counted."""
 
 
+_INCLUSION = ("judging.class_prompts", "judging.threshold", "judging.min_face_size")
+# The settings that are read where one that names a judge or an encoder is used.
+_READ_FOR = {
+    "judging.gender": _INCLUSION,
+    "judging.extra_judges": _INCLUSION,
+    "judging.faces": ("judging.min_face_score", "judging.min_face_size"),
+    "captions.encoder": ("captions.encoder_dtype",),
+    "triplets.objects": ("triplets.object_vocabulary_file", "triplets.thresholds"),
+}
+
+
 class PlanningPipeline(Pipeline):
     """A pipeline that computes nothing, and records what it is asked for."""
 
@@ -109,19 +120,19 @@ class PlanningPipeline(Pipeline):
         """Check a model, and record the settings that decide how it makes images."""
         model.check(self.occupations)
         with groups.recorded_reads(None):
-            s = self.settings
+            compute = self.settings.compute
             # What workers of a cluster have, this machine may not.
-            if model.sends_prompts and s.compute.engine == "local":
-                check_offload(s.compute.offload, s.compute.device)
-        self._record_group("compute")
-        if model.sends_prompts:
-            self._record_group("generation")
-        if getattr(model, "price", None) is not None:
-            self._record_group("endpoint")
-        if model.truthful:
-            self._record_group("dalleval.failures")
-            self._recorder.add((type(s.dalleval), "skin_tones"))
-        self._recorder.add((type(s.generation), "image_domain"), ModelUse("model", self.model))
+            if model.sends_prompts and compute.engine == "local":
+                check_offload(compute.offload, compute.device)
+        groups_read = {
+            "generation": model.sends_prompts,
+            "endpoint": getattr(model, "price", None) is not None,
+            "dalleval.failures": model.truthful,
+            "dalleval.skin_tones": model.truthful,
+        }
+        names = [name for name, is_read in groups_read.items() if is_read]
+        self._recorder.add_settings("compute", "generation.image_domain", *names)
+        self._recorder.add(ModelUse("model", self.model))
 
     # -- judges ----------------------------------------------------------------------------------------------
 
@@ -144,22 +155,10 @@ class PlanningPipeline(Pipeline):
             setting = "judging.extra_judges"
         domain = (domain_of(images), images.name) if images is not None else ("", "")
         self._recorder.add(ModelUse(setting, name, *domain, judge=judge))
-        with groups.recorded_reads(None):
-            s = self.settings
-        fields = {type(s.judging): ("batch_size", "dtype"), type(s.compute): tuple(type(s.compute).model_fields)}
-        if setting == "captions.encoder":
-            fields[type(s.captions)] = ("encoder", "encoder_dtype")
-        if setting in self.gender_settings:
-            fields[type(s.judging)] += ("class_prompts", "threshold", "min_face_size")
-        if setting == "judging.faces":
-            fields[type(s.judging)] += ("min_face_score", "min_face_size")
-        if setting == "triplets.objects":
-            fields[type(s.triplets)] = ("object_vocabulary_file",)
-            fields[type(s.triplets.thresholds)] = tuple(type(s.triplets.thresholds).model_fields)
-        if judge is not None and judge.is_charged:
-            fields[type(s.vision)] = tuple(type(s.vision).model_fields)
-            fields[type(s.endpoint)] = tuple(type(s.endpoint).model_fields)
-        self._recorder.add(*((group, name) for group, names in fields.items() for name in names))
+        names = ["compute", "judging.batch_size", "judging.dtype", setting, *_READ_FOR.get(setting, ())]
+        if judge is not None:
+            names += [*judge.depends_on, *(["vision", "endpoint"] if judge.is_charged else [])]
+        self._recorder.add_settings(*names)
 
     def does_without(self, *settings: str) -> bool:
         """Return whether some of the settings name nothing, and record these."""
@@ -197,8 +196,7 @@ class PlanningPipeline(Pipeline):
         n = min(s.max_captions or most, most)
         head = pipeline.changed(captions={"max_captions": n})
         self._at_most |= set(kinds)
-        whole = n == s.max_captions or sum(map(len, head.corpus.batches())) < n
-        return likely(self, find(head), whole)
+        return likely(self, find(head), n)
 
     def compute(self, work: Callable, *given, **more):
         """Return the planned result of a stage function."""
@@ -206,18 +204,11 @@ class PlanningPipeline(Pipeline):
         endpoint = next((e for e in (*given, *more.values()) if isinstance(e, EndpointSettings)), None)
         if endpoint is not None:
             endpoint.check_key()
-            self._record_group("endpoint")
+            self._recorder.add_settings("endpoint")
             self._provisional |= {"paraphrased"} if name == "paraphrases" else set()
         if name == "fetch_images":
-            self._record_group("captions.downloads")
+            self._recorder.add_settings("captions.downloads")
         return getattr(planned, name)(*given, **more)
-
-    def _record_group(self, name: str) -> None:
-        with groups.recorded_reads(None):
-            group = self.settings
-            for part in name.split("."):
-                group = getattr(group, part)
-        self._recorder.add(*((type(group), field) for field in type(group).model_fields))
 
 
 def read_only_pipeline(pipeline: Pipeline) -> Pipeline:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import pandas as pd
 
 from biaslab.captions import embeddings
-from biaslab.errors import BiaslabError, MissingInputError, ParameterError
+from biaslab.errors import BiaslabError
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.models import ImageModel
 from biaslab.hub.model_files import ModelFiles
@@ -20,6 +21,7 @@ from biaslab.pipeline import Pipeline
 from biaslab.pipeline.stages import PROMPT_SETS
 from biaslab.request import Request
 from biaslab.schema import groups
+from biaslab.settings import Settings
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,19 +101,8 @@ class ModelUse(NamedTuple):
         return self.judge.files()
 
     def digest(self) -> str:
-        """Return a digest of the files behind a judge, or its name where they are not known; raises as :meth:`files`.
-
-        Judges of objects and similarity are optional; a run that needs one is stopped before any work.
-        """
-        if self.judge is None:
-            return self.name
-        optional = self.setting in ("triplets.similarity", "triplets.objects")
-        try:
-            return self.judge.digest()
-        except (MissingInputError, ParameterError):
-            if not optional:
-                raise
-            return self.name
+        """Return a digest of the files behind a judge, or the name of an encoder; raises as :meth:`files`."""
+        return self.name if self.judge is None else self.judge.digest()
 
     def describe_problem(self, error: BiaslabError) -> str:
         """Return what is wrong with the model, in words that name its setting."""
@@ -127,6 +118,12 @@ class Omission(NamedTuple):
     """A setting that names nothing, so that a table says less, or says it by another judge."""
 
     setting: str
+
+
+class SettingRead(NamedTuple):
+    """A setting that a stage or a judge reads, by its dotted name."""
+
+    name: str
 
 
 class Recorder:
@@ -151,5 +148,24 @@ class Recorder:
                 yield recorded
         finally:
             self._scopes.pop()
-            recorded |= dict.fromkeys(reads)
+            names = _dotted_names()
+            recorded |= dict.fromkeys(SettingRead(names[read]) for read in reads if read in names)
             self.add(*recorded)
+
+    def add_settings(self, *names: str) -> None:
+        """Record that settings are read, by dotted names; of a group's name all settings in it."""
+        known = _dotted_names().values()
+        self.add(*(SettingRead(one) for one in known if one in names or one.startswith(tuple(f"{n}." for n in names))))
+
+
+@cache
+def _dotted_names() -> dict[tuple[type, str], str]:
+    """Return the dotted name of each setting by its group and field."""
+    found = {}
+    for name in groups.names(Settings):
+        group: type = Settings
+        *parts, last = name.split(".")
+        for part in parts:
+            group = group.model_fields[part].annotation
+        found[group, last] = name
+    return found
