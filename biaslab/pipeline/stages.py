@@ -82,11 +82,6 @@ class Part:
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
 
-    @property
-    def is_truthful(self) -> bool:
-        """Whether the model draws what is known."""
-        return self._pipeline.image_model(self.prompt_set).truthful
-
 
 P = TypeVar("P", bound=Part)
 
@@ -353,6 +348,12 @@ class Pipeline:
         mine.share = (i, n)
         _ = mine.cache
         return mine
+
+    def cached_only(self) -> Self:
+        """Return a pipeline that has what the cache has; an UnfinishedError is raised for anything else."""
+        looks = self.changed()
+        looks.cache = ResultCache(self.cache.root, share=_NO_SHARE)
+        return looks
 
     def on_captions(self) -> list[Callable[[], object]]:
         """Return the stages on captions that the settings ask for."""
@@ -776,6 +777,8 @@ def image_ids(prompts: pd.DataFrame) -> pd.DataFrame:
 
 
 _PROMPT_COLUMNS = ["prompt_id", "approach", "occupation", "prompt", "text", "n_images"]
+# A share of the cache's work that has none of it.
+_NO_SHARE = (10**9 - 1, 10**9)
 # More captions than any occupation has.
 _ALL = 10**12
 

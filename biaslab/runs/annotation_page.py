@@ -6,7 +6,6 @@ Questions are data (:mod:`biaslab.judges.annotation_questions`), each about an i
 from __future__ import annotations
 
 import base64
-import contextlib
 import csv
 import hashlib
 import io
@@ -17,6 +16,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,9 +24,8 @@ import numpy as np
 import pandas as pd
 
 from biaslab import redact
-from biaslab.analyses.custom.stages import Custom
 from biaslab.analyses.ratings import sample
-from biaslab.cache.result_cache import UnfinishedError, check_target, explain_errors
+from biaslab.cache.result_cache import check_target, explain_errors
 from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.generation.images import OK
 from biaslab.hub.image_folder import IMAGES, MIXED, open_folder
@@ -36,12 +35,7 @@ from biaslab.io.plaintext import normalize
 from biaslab.judges import annotation_questions
 from biaslab.judges.annotation_questions import IMAGE_KEYS, find_questions
 from biaslab.judges.questions import PERSON, Question
-from biaslab.papers.dalleval.stages import DallEval
-from biaslab.papers.paired.stages import Paired
 from biaslab.papers.triplets import nouns
-from biaslab.papers.triplets.stages import Triplets
-from biaslab.pipeline import KINDS
-from biaslab.planning.planning_pipeline import read_only_pipeline
 from biaslab.planning.records import ImageRequest
 from biaslab.prompts.settings import TripletsDesign
 from biaslab.ratings import annotations as annotated
@@ -319,43 +313,14 @@ def _of_run(folder: Path, paper: str, subset: str, show_faces: bool, overrides: 
 
 def _generated(one: ImageRequest) -> tuple[ImageSource, pd.DataFrame]:
     """Return the images of one kind and model, and the people whom each was to show, as :data:`_Images`."""
-    pipeline, position = one.pipeline, 1
-    columns = ["image_id", "occupation", "prompt", "position", "phrase"]
-    if one.prompt_set == "captions" and one.kind not in KINDS:
-        # Prompts of one's own.
-        images = pipeline.part(Custom).images()
-        table = images.table.loc[images.table.index.repeat(images.table["people"])]
-        position = table.groupby("image_id").cumcount() + 1
-    elif one.prompt_set == "captions":
-        images = pipeline.images(one.kind)
-        table = images.table
-    elif one.prompt_set == Paired.prompt_set:
-        images, table = pipeline.part(Paired).images(one.kind), pipeline.part(Paired).requested_people(one.kind)
-        table = table.merge(images.table[["image_id", "text"]], on="image_id")
-        position = table["position"]
-    elif one.prompt_set == Triplets.prompt_set:
-        images, position = pipeline.part(Triplets).images(), 0
-        table = images.table.assign(occupation=images.table["prompt_gender"])
-        with contextlib.suppress(UnfinishedError):
-            # Objects that the run found; none is looked for now.
-            if pipeline.settings.triplets.objects:
-                instances = read_only_pipeline(pipeline).part(Triplets).objects().objects
-                table["object"] = table["image_id"].map(instances.groupby("image_id")["object"].agg(list))
-                columns.append("object")
-    elif one.kind == "skills":
-        images, position = pipeline.part(DallEval).images(one.kind), 0
-        pairs = zip(images.table["object"], images.table["other"], strict=True)
-        named = pd.Series([list(filter(None, pair)) for pair in pairs], index=images.table.index)
-        table = images.table.assign(occupation=images.table["skill"], object=named, noun=named)
-        columns += ["skill", "object", "noun"]
-    else:
-        images = pipeline.part(DallEval).images(one.kind)
-        # A prompt that names a gender asks for no perception of it.
-        table = images.table[images.table["prompt"] == "person"].rename(columns={"profession": "occupation"})
-    table = table.drop(columns="prompt", errors="ignore").rename(columns={"text": "prompt"})
-    table = table.assign(position=position, phrase=table.get("phrase", PERSON))
+    measure = import_module(tables.module(one.paper, "measure"))
+    people, images = measure.people_to_annotate(one.pipeline, one.kind)
+    people = people.drop(columns="prompt", errors="ignore").rename(columns={"text": "prompt"})
+    people = people.assign(phrase=people.get("phrase", PERSON), position=people.get("position", 1))
     made = images.table.loc[images.table["status"] == OK, "image_id"]
-    return images, table.loc[table["image_id"].isin(made), columns]
+    columns = ["image_id", "occupation", "prompt", "position", "phrase"]
+    columns += [name for name in ("skill", "object", "noun") if name in people]
+    return images, people.loc[people["image_id"].isin(made), columns]
 
 
 # -- what the page holds -----------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import shutil
@@ -14,8 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from biaslab.cache import result_cache
-from biaslab.errors import BiaslabError, MissingInputError
-from biaslab.planning.planning_pipeline import read_only_pipeline
+from biaslab.errors import MissingInputError
 from biaslab.planning.records import ImageRequest
 from biaslab.report import image_pages
 from biaslab.runs import dry_run, jobs, listing
@@ -36,7 +34,7 @@ def draw_images(asked: Sequence[ImageRequest]) -> Iterator[image_pages.ModelImag
             continue
         try:
             room = import_module(tables.module(one.paper, "measure"))
-            people, images = room.people_in_images(read_only_pipeline(one.pipeline), one.kind)
+            people, images = room.people_in_images(one.pipeline.cached_only(), one.kind)
         except (result_cache.UnfinishedError, MissingInputError):
             continue
         shown.add(key)
@@ -49,15 +47,9 @@ def remarks(asked: Iterable[ImageRequest]) -> list[str]:
     """Return sentences on copies, black images and files that are left out, of models whose images the store has."""
     found: dict[str, None] = {}
     for one in asked:
-        if one.image_model.truthful or not one.n_images or one.n_cached < one.n_images:
-            continue
-        # What is wrong with its images, notebooks have said.
-        with contextlib.suppress(BiaslabError):
-            pipeline = read_only_pipeline(one.pipeline)
-            made = pipeline.generate_images(
-                one.prompts, one.kind, one.prompt_set, several=one.several_people, storage_class=one.storage_class
-            )
-            found |= dict.fromkeys(f"{one.model}: {text}" for text in pipeline.image_remarks(made))
+        made = None if one.image_model.truthful else listing.cached_images(one)
+        if made is not None:
+            found |= dict.fromkeys(f"{one.model}: {text}" for text in one.pipeline.image_remarks(made))
     return list(found)
 
 

@@ -11,8 +11,8 @@ import pandas as pd
 from biaslab import plugins
 from biaslab.cache import result_cache
 from biaslab.errors import BiaslabError
+from biaslab.hub.image_sources import ImageSource
 from biaslab.judges import duplicates
-from biaslab.planning.planning_pipeline import read_only_pipeline
 from biaslab.planning.records import ImageRequest
 from biaslab.runs.collect import IMAGES, PROMPTS
 from biaslab.schema import tables
@@ -29,14 +29,7 @@ def write(folder: Path, asked: Iterable[ImageRequest]) -> None:
         source = {"paper": one.paper, "kind": one.kind, "model": one.model}
         if tuple(source.values()) in listed:
             continue
-        made = None
-        if one.image_model.truthful or one.n_cached == one.n_images > 0:
-            # What is wrong with its images, notebooks have said.
-            with contextlib.suppress(BiaslabError):
-                pipeline = read_only_pipeline(one.pipeline)
-                made = pipeline.generate_images(
-                    one.prompts, one.kind, one.prompt_set, several=one.several_people, storage_class=one.storage_class
-                )
+        made = cached_images(one)
         if made is None:
             whole = False
             continue
@@ -52,6 +45,19 @@ def write(folder: Path, asked: Iterable[ImageRequest]) -> None:
         text = found.to_csv(index=False, lineterminator="\n")
         result_cache.replace(folder / PROMPTS, text.encode(errors="replace"))
         tables.write(pd.concat(images, ignore_index=True), folder / IMAGES)
+
+
+def cached_images(one: ImageRequest) -> ImageSource | None:
+    """Return the images of a request where the cache has all of them; None elsewhere. None is generated."""
+    if not (one.image_model.truthful or one.n_cached == one.n_images > 0):
+        return None
+    pipeline, options = one.pipeline.cached_only(), {"several": one.several_people}
+    # What is wrong with its images, notebooks have said.
+    with contextlib.suppress(BiaslabError):
+        return pipeline.generate_images(
+            one.prompts, one.kind, one.prompt_set, storage_class=one.storage_class, **options
+        )
+    return None
 
 
 def _prompts(one: ImageRequest) -> pd.DataFrame:

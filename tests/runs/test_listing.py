@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import pandas as pd
-import pytest
 
 from biaslab.cache.result_cache import UnfinishedError
 from biaslab.runs import listing
@@ -20,6 +19,7 @@ def asked(model="m", kind="custom", n=2, there=2, *, corpus="", left_out=False, 
         return SimpleNamespace(table=table)
 
     pipeline = SimpleNamespace(generate_images=made, settings=SimpleNamespace(captions=SimpleNamespace(corpus=corpus)))
+    pipeline.cached_only = lambda: pipeline
     of = {"paper": "custom", "model": model, "kind": kind, "n_images": n, "n_cached": there, "prompts": prompts}
     of |= {
         "image_model": SimpleNamespace(truthful=False),
@@ -28,11 +28,6 @@ def asked(model="m", kind="custom", n=2, there=2, *, corpus="", left_out=False, 
         "prompt_set": "captions",
     }
     return SimpleNamespace(**of, several_people=False, is_from_captions=bool(corpus))
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_computed(monkeypatch):
-    monkeypatch.setattr(listing, "read_only_pipeline", lambda pipeline: pipeline)
 
 
 def test_prompts_of_several_models_are_one_row_and_images_one_each(tmp_path):

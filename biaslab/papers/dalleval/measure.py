@@ -281,6 +281,18 @@ def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, Image
     return seen.assign(prompt=seen["image_id"].map(text), position=1), images
 
 
+def people_to_annotate(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
+    """Return people or scenes that images are to show, and the images (as ``paradox.measure.people_to_annotate``)."""
+    images = pipeline.part(DallEval).images(kind)
+    table = images.table
+    if kind == "skills":
+        pairs = zip(table["object"], table["other"], strict=True)
+        named = pd.Series([list(filter(None, pair)) for pair in pairs], index=table.index)
+        return table.assign(occupation=table["skill"], position=0, object=named, noun=named), images
+    # A prompt that names a gender asks for no perception of it.
+    return table[table["prompt"] == "person"].rename(columns={"profession": "occupation"}), images
+
+
 def _answered(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return images with what is answered to questions about them."""
     if pipeline.does_without("dalleval.vqa"):

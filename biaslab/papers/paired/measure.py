@@ -240,6 +240,13 @@ def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, Image
     return people.assign(group=people["identity"], who=people["identity"], prompt=people["text"]), images
 
 
+def people_to_annotate(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
+    """Return whom images of a kind are to show, and the images (as ``paradox.measure.people_to_annotate``)."""
+    images = pipeline.part(Paired).images(kind)
+    people = pipeline.part(Paired).requested_people(kind)
+    return people.merge(images.table[["image_id", "text"]], on="image_id"), images
+
+
 def read_images(pipeline: Pipeline | None, chosen: pd.DataFrame) -> dict[tuple[str, str], object]:
     """Return images by kind and image_id: ``uint8 (height, width, 3)``, or what says why there is none."""
     found: dict[tuple[str, str], object] = {}

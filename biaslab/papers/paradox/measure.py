@@ -131,6 +131,17 @@ def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, Image
     return seen.assign(group=seen["occupation"], who=seen["occupation"], prompt=seen["text"], position=1), images
 
 
+def people_to_annotate(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
+    """Return whom images of a kind are to show, for annotation, and the images.
+
+    As in all papers' modules: one row per person with image_id, occupation (what it is grouped by) and text (the
+    prompt), and where given phrase, position (1, the leftmost, by default; 0 for a whole image), skill, object and noun
+    (what annotators are asked about).
+    """
+    images = pipeline.images(kind)
+    return images.table, images
+
+
 def caption_counts(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many captions name each occupation, and how many were taken."""
     found = pipeline.captions()

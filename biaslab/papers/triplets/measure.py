@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from biaslab.cache.result_cache import UnfinishedError
 from biaslab.errors import MissingInputError
 from biaslab.metrics.similarity import METRICS, NETWORKS
 from biaslab.papers.triplets import cases, nouns
@@ -114,6 +116,21 @@ def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, Image
     return seen.assign(
         group=seen["prompt_gender"] + " prompts", who="", prompt=seen["text"], position=1, gender=""
     ), images
+
+
+def people_to_annotate(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
+    """Return images with the objects found in them, and the images (as ``paradox.measure.people_to_annotate``).
+
+    Objects come from the cache; none is detected.
+    """
+    stages = pipeline.part(Triplets)
+    images = stages.images()
+    people = images.table.assign(occupation=images.table["prompt_gender"], position=0)
+    with suppress(UnfinishedError):
+        if pipeline.settings.triplets.objects:
+            instances = pipeline.cached_only().part(Triplets).objects().objects
+            people["object"] = people["image_id"].map(instances.groupby("image_id")["object"].agg(list))
+    return people, images
 
 
 def example_images(pipeline: Pipeline, shown: pd.DataFrame) -> list[object]:

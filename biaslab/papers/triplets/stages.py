@@ -155,7 +155,7 @@ class Triplets(Part):
         Raises ParameterError: It is the truth of images that have none, or its vocabulary cannot be read.
         """
         s, judge = self._pipeline.settings.triplets, self.object_judge
-        if isinstance(judge, GroundTruthObjects) and not self.is_truthful:
+        if isinstance(judge, GroundTruthObjects) and not self._pipeline.image_model("triplets").truthful:
             model = self._pipeline.model
             why = f"triplets.objects is {judge.name!r}, which is not known of images of {model!r}"
             raise ParameterError(f"{why}: set it to what finds objects.")
