@@ -80,14 +80,6 @@ class Paired(Part):
         placeholder = partial(self._placeholder, kind, whole)
         return self._pipeline.by_judgements(kind, _answered_prompts, placeholder, is_free=is_free)
 
-    def answered_prompts(self, kind: str) -> Prompts:
-        """Return the prompts of a kind that depend on judgements: of the intervention, or of a round of FairCritic."""
-        if kind == "intervention":
-            whole = self.possible_prompts(kind)
-            return asking.only(whole, _of_top(whole, self.top_occupations()))
-        critiques = self.critiques(int(kind.removeprefix(ROUND)))
-        return _renamed(revise(self.prompts("paired"), critiques, seed=self._pipeline.seed, words=self.words), kind)
-
     def _placeholder(self, kind: str, possible: Prompts) -> Prompts:
         """Return as many prompts of a kind as there will be, or others like them, before any image is generated."""
         if kind != "intervention":
@@ -210,7 +202,13 @@ class Paired(Part):
 
 
 def _answered_prompts(pipeline: Pipeline, kind: str) -> Prompts:
-    return pipeline.part(Paired).answered_prompts(kind)
+    """Return the prompts of a kind that depend on judgements: of the intervention, or of a round of FairCritic."""
+    stages = pipeline.part(Paired)
+    if kind == "intervention":
+        whole = stages.possible_prompts(kind)
+        return asking.only(whole, _of_top(whole, stages.top_occupations()))
+    critiques = stages.critiques(int(kind.removeprefix(ROUND)))
+    return _renamed(revise(stages.prompts("paired"), critiques, seed=pipeline.seed, words=stages.words), kind)
 
 
 def _of_top(prompts: Prompts, top: dict[str, list[str]]) -> list[str]:

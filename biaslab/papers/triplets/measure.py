@@ -131,8 +131,9 @@ def _values(pipeline: Pipeline, *, steps: bool) -> pd.DataFrame:
     if steps:
         return latents[of_step]
     prompts = cases.prompts_of_pairs(pairs, images.set_index("image_id")["text"])
+    compared = pipeline.compute(pipeline.image_model("triplets").compare_prompts, prompts)
     frames = [
-        prompts.merge(stages.compare_prompts(prompts).drop_duplicates([*both, "metric"]), on=both),
+        prompts.merge(compared.drop_duplicates([*both, "metric"]), on=both),
         latents[~of_step],
         pairs.merge(stages.compare_images(pairs), on=both),
     ]
@@ -170,10 +171,8 @@ def object_truth(pipeline: Pipeline) -> pd.DataFrame:
     images = pipeline.part(Triplets).images()
     if not hasattr(images.source, "scene"):
         return tables.make_table([], "triplets_object_truth")
-    prompts, truth = (
-        pipeline.part(Triplets).prompts(),
-        pipeline.require_ground_truth("how often objects are shown", "triplets"),
-    )
+    prompts = pipeline.part(Triplets).prompts()
+    truth = pipeline.require_ground_truth("how often objects are shown", "triplets")
     expected = truth.expected(prompts, pipeline.settings.captions.synthetic_bias).merge(prompts, on="prompt_id")
     by = ["dataset", "object", "prompt_gender"]
     mean = expected.groupby(by, sort=False)["expected"].mean().reset_index()
@@ -215,24 +214,15 @@ def detector_counts(pipeline: Pipeline) -> pd.DataFrame:
         pipeline.require("triplets.objects", prompt_set="triplets")
     if not pipeline.part(Triplets).can_measure_detector_error:
         return tables.make_table([], "triplets_detector_counts")
-    made, truth = (
-        pipeline.part(Triplets).drawings(),
-        pipeline.require_ground_truth("what is found of nouns", "triplets"),
-    )
-    named = nouns.Nouns(truth.nouns, str)
+    stages, truth = pipeline.part(Triplets), pipeline.require_ground_truth("what is found of nouns", "triplets")
+    made, named = stages.drawings(), nouns.Nouns(truth.nouns, str)
     nouns_asked = [(row.image_id, noun) for row in made.table.itertuples() for noun in named.of(row.text)]
     nouns_asked = pd.DataFrame(nouns_asked, columns=["image_id", "object"])
-    n_found, shown = (
-        _among(nouns_asked, instances)
-        for instances in (pipeline.part(Triplets).find_instances(made), pipeline.part(Triplets).truth(made))
-    )
-    counts = {
-        "n_nouns": len(nouns_asked),
-        "n_nouns_both": (n_found & shown).sum(),
-        "n_nouns_detector_only": (n_found & ~shown).sum(),
-    }
-    row = {"model": pipeline.label, "n_images": len(made.table), "n_nouns_people_only": (~n_found & shown).sum()}
-    return tables.make_table([row | counts | {"reference": "drawings"}], "triplets_detector_counts")
+    n_found, shown = (_among(nouns_asked, found) for found in (stages.find_instances(made), stages.truth(made)))
+    counts = {"n_nouns_both": n_found & shown, "n_nouns_detector_only": n_found & ~shown}
+    counts = {name: some.sum() for name, some in (counts | {"n_nouns_people_only": ~n_found & shown}).items()}
+    about = {"model": pipeline.label, "n_images": len(made.table), "n_nouns": len(nouns_asked)}
+    return tables.make_table([about | counts | {"reference": "drawings"}], "triplets_detector_counts")
 
 
 def _among(nouns: pd.DataFrame, instances: Instances) -> np.ndarray:

@@ -121,13 +121,6 @@ class Triplets(Part):
         named = {by: judge("" if name == "paper" else name, by) for by, name in names.items() if name}
         return {"pixels": None} | named
 
-    def compare_prompts(self, pairs: pd.DataFrame) -> pd.DataFrame:
-        """Return how alike pairs of texts are as the denoising network receives them (section 4.1.1).
-
-        Columns first, second, metric, value and reason, as of latents and images.
-        """
-        return self._pipeline.compute(self._pipeline.image_model("triplets").compare_prompts, pairs)
-
     def compare_latents(self, pairs: pd.DataFrame) -> pd.DataFrame:
         """Return how alike the latents of pairs of images are, the last and those after each step (section 4.1.2)."""
         made = duplicates.all_images(self.images().source)
@@ -234,11 +227,8 @@ _IMAGE_COLUMNS = (
 
 def _find_neutral(pipeline: Pipeline) -> asking.Neutral:
     s, stages = pipeline.settings, pipeline.part(Triplets)
-    options = {
-        "filter": s.triplets.filter,
-        "sample": s.triplets.n_triplets,
-        "name_recognizer": s.captions.name_recognizer,
-    }
+    options = {"filter": s.triplets.filter, "sample": s.triplets.n_triplets}
+    options["name_recognizer"] = s.captions.name_recognizer
     return pipeline.compute(asking.neutral, stages.corpus, stages.dataset, seed=pipeline.seed, **options)
 
 

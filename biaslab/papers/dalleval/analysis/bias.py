@@ -16,7 +16,6 @@ import pandas as pd
 from scipy.stats import binom
 
 from biaslab import stats
-from biaslab.errors import InputError
 from biaslab.metrics import average_gender as signed_average
 from biaslab.metrics import mean_absolute_deviation, skin_tone
 from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION, keyed, too_few, whole_count
@@ -70,7 +69,7 @@ def overall_average(
     error = _errors(judges, genders)
     rows = []
     for category, averages in (("gender", genders), ("skin_tone", tones)):
-        for model, group in _professions(averages).groupby("model", sort=False):
+        for model, group in averages[averages["profession"] != NO_PROFESSION].groupby("model", sort=False):
             values = group["value"].dropna()
             mean = stats.mean_interval(values, confidence)
             shared = group["reason"].iloc[0] if group["reason"].nunique() == 1 else ""
@@ -101,7 +100,13 @@ def mad(
     Raises InputError where a tone is not one of 1 to 10.
     """
     known = keyed(printed, ["model", "category"], "mad")
-    counts, error = _counts(genders, tone_counts), _errors(judges, genders)
+    genders, tone_counts = (rows[rows["profession"] != NO_PROFESSION] for rows in (genders, tone_counts))
+    perceived = genders.dropna(subset="n_female").set_index("profession")
+    perceived = perceived.assign(n_male=perceived["n"] - perceived["n_female"])
+    # By model and category, images by what was asked × bins: female and male, or tones.
+    counts = {(str(m), "gender"): of[["n_female", "n_male"]] for m, of in perceived.groupby("model", sort=False)}
+    counts |= {(model, "skin_tone"): images for model, images in _tone_counts(tone_counts).items()}
+    error = _errors(judges, genders)
     rows = []
     for (model, category), images in counts.items():
         row = {"model": model, "category": category, "paper_table_value": known.get((model, category))}
@@ -170,26 +175,11 @@ def _corrected_floor(n: int, bins: int) -> float:
     return float(binom.pmf(k, n, 1 / bins) @ stats.corrected_absolute_deviation(k, n, 1 / bins))
 
 
-def _counts(genders: pd.DataFrame, tone_counts: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
-    """Return, by model and category, images by what was asked × bins: female and male, or tones."""
-    known = _professions(genders).dropna(subset="n_female").set_index("profession")
-    known = known.assign(n_male=known["n"] - known["n_female"])
-    counts = {(str(m), "gender"): of[["n_female", "n_male"]] for m, of in known.groupby("model", sort=False)}
-    return counts | {(m, "skin_tone"): of for m, of in _tone_counts(_professions(tone_counts)).items()}
-
-
 def _tone_counts(counts: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return, by model, images of tones 1 to 10: prompts with their professions × 10."""
-    allowed = list(map(str, TONES))
-    if unknown := sorted(set(counts["tone"]) - set(allowed)):
-        raise InputError(f"dalleval_skin_tone_counts holds the tone {unknown[0]!r}; allowed are 1 to 10.")
     wide = counts.pivot(index=["model", "prompt", "profession"], columns="tone", values="n")
-    wide = wide.reindex(columns=allowed).fillna(0)
+    wide = wide.reindex(columns=list(map(str, TONES))).fillna(0)
     return {model: wide.loc[model] for model in counts["model"].unique()}
-
-
-def _professions(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows[rows["profession"] != NO_PROFESSION]
 
 
 def average_skin_tone(averages: pd.DataFrame, tone_counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:

@@ -63,6 +63,10 @@ def skill_agreement(accuracy: pd.DataFrame) -> pd.DataFrame:
     human, detr = human.loc[both], detr.loc[both]
     # Limits of people less detector, as if the two judged separate images.
     columns = ["percent_correct", "ci_low", "ci_high"]
+    # The pooled z-test, as if they did, too; shares of 0 and 0, or of 1 and 1, have no spread and no difference.
+    (a, n_a), (b, n_b) = ((side["percent_correct"] / 100, side["n"]) for side in (human, detr))
+    pooled = (a * n_a + b * n_b) / (n_a + n_b)
+    error = np.sqrt(pooled * (1 - pooled) * (1 / n_a + 1 / n_b))
     low, high = stats.difference_interval(*(side[c].to_numpy() for side in (detr, human) for c in columns))
     out = detr[["n"]].assign(
         difference=human["percent_correct"] - detr["percent_correct"],
@@ -70,19 +74,10 @@ def skill_agreement(accuracy: pd.DataFrame) -> pd.DataFrame:
         ci_high=high,
         percent_human=human["percent_correct"],
         percent_detr=detr["percent_correct"],
-        p=_p_of_difference(human, detr),
+        p=2 * norm.sf(((a - b) / error).where(error != 0, 0).abs()),
     )
     out = tables.make_table(out.reset_index(), "dalleval_skill_agreement")
     return out.assign(p_holm=stats.adjust(out["p"]))
-
-
-def _p_of_difference(first: pd.DataFrame, second: pd.DataFrame) -> np.ndarray:
-    """Return the p of the pooled z-test of two shares, as if they were of separate images."""
-    (a, n_a), (b, n_b) = ((side["percent_correct"] / 100, side["n"]) for side in (first, second))
-    pooled = (a * n_a + b * n_b) / (n_a + n_b)
-    error = np.sqrt(pooled * (1 - pooled) * (1 / n_a + 1 / n_b))
-    # Shares of 0 and 0, or of 1 and 1, have no spread and no difference.
-    return 2 * norm.sf(((a - b) / error).where(error != 0, 0).abs())
 
 
 def alignment_quality(quality: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:

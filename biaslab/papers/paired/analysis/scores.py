@@ -142,7 +142,7 @@ def role_coupling(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: floa
     """Return how the scores of the high- and the low-power role of an occupation go together (paired 4.5)."""
     frame, rows = identities(shares, "power"), []
     seen = dict(list(pairs.groupby(CELL, sort=False)))
-    occupations = occupations_of(frame)
+    occupations = dict(zip(frame["identity"], frame["occupation"], strict=True))
     for (model, setting), group in frame.groupby(["model", "setting"], sort=False):
         each = group.dropna(subset=["score"]).groupby(["occupation", "stereotype"])
         every: Any = each.agg(score=("score", "mean"), n=("n", "sum")).unstack("stereotype")
@@ -219,11 +219,6 @@ def _same_gender(images: pd.DataFrame, occupations: dict[str, str], confidence: 
 NO_IDENTITIES = "an interval needs the identities of both people of each image"
 
 
-def occupations_of(shares: pd.DataFrame) -> dict[str, str]:
-    """Return the occupation of each identity."""
-    return dict(zip(shares["identity"], shares["occupation"], strict=True))
-
-
 def shown_occupations(images: pd.DataFrame, occupations: dict[str, str]) -> pd.DataFrame | None:
     """Return the occupations of both people of each image; None where the images do not name their identities."""
     names = [f"{s}_identity" for s in LISTS]
@@ -271,7 +266,7 @@ def biased_images(
         # The pairs of the top five are a part of the pairs that are counted whole.
         elif names not in seen and not (names[2] == "paired_top5" and (*names[:2], "paired") in seen):
             rows += [cell | row for row in _bounds(group, cell["aspect"])]
-    occupations = occupations_of(shares)
+    occupations = dict(zip(shares["identity"], shares["occupation"], strict=True))
     for names, images in seen.items():
         cell = dict(zip(CELL, names, strict=True))
         rows += [cell | row for row in _counted(images, occupations, confidence)]

@@ -108,10 +108,8 @@ def _only_printed(printed: pd.DataFrame, computed: pd.DataFrame) -> pd.DataFrame
     mean = single.groupby([rows[key] for key in keys]).transform("mean")
     # Four values printed to 0.01 average to within 0.01 of a mean that is rounded itself.
     apart = (rows["prompt"] == "mean") & ((rows["amplification"] - mean).abs() > 0.01)
-    reasons = NO_SHARES + (" The printed prompts average " + mean.map("{:.3f}".format).astype(str) + ".").where(
-        apart, ""
-    )
-    return rows.assign(definition="paper", reason=reasons)
+    averages = " The printed prompts average " + mean.map("{:.3f}".format).astype(str) + "."
+    return rows.assign(definition="paper", reason=NO_SHARES + averages.where(apart, ""))
 
 
 def overall(rows: pd.DataFrame) -> pd.DataFrame:
@@ -187,15 +185,7 @@ def mean_over_prompts(occupations: pd.DataFrame) -> pd.DataFrame:
     keys, sides = ["model", "approach", "occupation"], ["percent_training", "percent_generated"]
     # A mean over fewer prompts would be of other prompts than the next occupation's.
     mean = occupations.groupby(keys, sort=False)[sides].agg(pd.Series.mean, skipna=False).reset_index()
-    limits = dict.fromkeys(
-        (
-            "percent_training_ci_low",
-            "percent_training_ci_high",
-            "percent_generated_ci_low",
-            "percent_generated_ci_high",
-        ),
-        np.nan,
-    )
+    limits = {f"{side}_ci_{end}": np.nan for side in sides for end in ("low", "high")}
     excluded = metrics.exclusion_reason(mean["percent_generated"], mean["percent_training"])
     return mean.assign(prompt="mean", excluded=excluded, **limits)
 
@@ -272,7 +262,13 @@ def _change_rows(
 ) -> Iterator[list]:
     shared = set(group.occupations) & set(baseline.occupations)
     group, baseline = (g.select_groups(np.isin(g.occupations, list(shared))) for g in (group, baseline))
-    pairs = _prompt_pairs(group, baseline)
+    # Which values are compared, by the approach's prompt: its own and the baseline's place. Captions as prompts have
+    # one value; a baseline with several prompts then stands with their mean.
+    pairs: dict[str, tuple[int, int]] = {}
+    if group.prompts == baseline.prompts:
+        pairs = {name: (i, i) for i, name in enumerate(group.names)}
+    elif len(group.prompts) == 1:
+        pairs = {group.prompts[0]: (0, len(baseline.names) - 1)}
     if not group.occupations or not pairs:
         return
     first, second = estimated(group), estimated(baseline)
@@ -304,18 +300,6 @@ def _changed(value: float, base: float) -> list[float]:
     """Return the baseline's value, the approach's, the change in points and in percent of the baseline."""
     change = value - base
     return [base, value, change, 100 * change / base if base > 0 else np.nan]
-
-
-def _prompt_pairs(group: Group, baseline: Group) -> dict[str, tuple[int, int]]:
-    """Return which values are compared, by the approach's prompt: its own and the baseline's place.
-
-    Captions as prompts have one value; a baseline with several prompts then stands with their mean.
-    """
-    if group.prompts == baseline.prompts:
-        return {name: (i, i) for i, name in enumerate(group.names)}
-    if len(group.prompts) == 1:
-        return {group.prompts[0]: (0, len(baseline.names) - 1)}
-    return {}
 
 
 def _between(group: Group, baseline: Group, pairs: list[tuple[int, int]], bootstrap: dict) -> tuple[np.ndarray, float]:
@@ -413,7 +397,11 @@ def _known_variation(group: Group, confidence: float) -> pd.DataFrame:
     # Mean population variance of k binomial shares around their own mean: (k-1)/k of the mean variance.
     k = np.isfinite(known).sum(axis=1)
     noise = 100 * np.sqrt((k - 1) / k * np.nanmean((pooled * (1 - pooled))[:, None] / known, axis=1))
-    tests = [_equal_shares(g[i], n[i]) for i in range(len(group.occupations))]
+    tests = []
+    for percent, images in zip(g, n, strict=True):
+        there = ~np.isnan(percent) & (images > 0)
+        female = np.round(percent[there] * images[there] / 100)
+        tests.append(stats.chi_square(np.stack([female, images[there] - female])))
     p = np.array([t.p if t.valid else np.nan for t in tests])
     flips = (np.nanmin(g, axis=1) < 50) & (np.nanmax(g, axis=1) > 50)
     low, high = wilson_percent(g * n / 100, n, confidence)
@@ -439,9 +427,3 @@ def _known_variation(group: Group, confidence: float) -> pd.DataFrame:
             "reason": ["" if t.valid else "An expected count is below 5." for t in tests],
         }
     )
-
-
-def _equal_shares(percent: np.ndarray, n: np.ndarray) -> stats.ChiSquare:
-    known = ~np.isnan(percent) & (n > 0)
-    female = np.round(percent[known] * n[known] / 100)
-    return stats.chi_square(np.stack([female, n[known] - female]))
