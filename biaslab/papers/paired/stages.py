@@ -52,12 +52,6 @@ class Paired(Part):
         rounds = range(1, s.critic.rounds + 1) if "paired" in kinds else ()
         return (*kinds, *(f"{ROUND}{r}" for r in rounds))
 
-    @property
-    def _role_judge(self) -> Judge | None:
-        """The open_clip model that compares people with phrases where it is an additional judge; None elsewhere."""
-        gender, clip = self._pipeline.gender_judge, self._pipeline.clip_judge
-        return clip if gender and gender.needs_faces and clip is not gender else None
-
     # -- prompts -------------------------------------------------------------------------------------
 
     @cached_value
@@ -145,10 +139,12 @@ class Paired(Part):
     def people(self, kind: str) -> pd.DataFrame:
         """Return the rows of :meth:`requested_people` with judgements of :func:`biaslab.judges.people.judge_people`."""
         self._pipeline.require(*self._pipeline.gate, prompt_set="paired")
-        people = self.judge_people(kind, self._pipeline.gender_judge)
-        if self._role_judge and not people["role"].any():
+        gender, clip = self._pipeline.gender_judge, self._pipeline.clip_judge
+        people = self.judge_people(kind, gender)
+        # An open_clip model that is an additional judge compares people with phrases.
+        if gender.needs_faces and clip and clip is not gender and not people["role"].any():
             roles = ["role", "role_p"]
-            people[roles] = self.judge_people(kind, self._role_judge)[roles]
+            people[roles] = self.judge_people(kind, clip)[roles]
         return people
 
     def judge_people(self, kind: str, judge: Judge) -> pd.DataFrame:

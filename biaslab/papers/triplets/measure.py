@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.errors import MissingInputError
+from biaslab.judges import similarity as images_alike
 from biaslab.metrics.similarity import METRICS, NETWORKS
 from biaslab.papers.triplets import cases, nouns
 from biaslab.papers.triplets import person_filter as rule
@@ -132,10 +133,14 @@ def _values(pipeline: Pipeline, *, steps: bool) -> pd.DataFrame:
         return latents[of_step]
     prompts = cases.prompts_of_pairs(pairs, images.set_index("image_id")["text"])
     compared = pipeline.compute(pipeline.image_model("triplets").compare_prompts, prompts)
+    source, networks = stages.images().source, stages.networks
+    for judge in filter(None, networks.values()):
+        pipeline.check_judge("triplets.similarity", source, judge)
+    alike = [pipeline.compute(images_alike.compare, source, pairs, by, judge) for by, judge in networks.items()]
     frames = [
         prompts.merge(compared.drop_duplicates([*both, "metric"]), on=both),
         latents[~of_step],
-        pairs.merge(stages.compare_images(pairs), on=both),
+        pairs.merge(pd.concat(alike, ignore_index=True), on=both),
     ]
     return pd.concat(frames, ignore_index=True)
 
@@ -199,11 +204,8 @@ def detections(pipeline: Pipeline) -> pd.DataFrame:
         seen = rated[rated["image_id"].isin(instances.images.loc[instances.images["status"] == "", "image_id"])]
         hit, shows = _among(seen[["image_id", "object"]], instances), seen["shown"].to_numpy() == "yes"
         counts = {"n_true_positive": hit & shows, "n_false_positive": hit & ~shows, "n_false_negative": ~hit & shows}
-        counts = {name: subset.astype(int) for name, subset in counts.items()}
-        rows = seen[["image_id", "object"]].assign(
-            gender_shown=seen["image_id"].map(prompt_genders), reference="annotations"
-        )
-        frames.append(rows.assign(**counts))
+        rows = seen[["image_id", "object"]].assign(**{name: some.astype(int) for name, some in counts.items()})
+        frames.append(rows.assign(gender_shown=seen["image_id"].map(prompt_genders), reference="annotations"))
     whole = [frame.assign(model=pipeline.label) for frame in frames]
     return tables.join_tables(whole, "triplets_detections")
 
@@ -285,9 +287,8 @@ def dependency_example(pipeline: Pipeline | None) -> Example | None:
     group_rows, noun_rows = groups[groups["image_id"] == image_id], nouns[nouns["image_id"] == image_id]
     height, width = image.shape[:2]
     instances = pipeline.part(Triplets).objects().objects
-    image_instances = (
-        instances[instances["image_id"] == image_id].set_index("instance").loc[group_rows["instance"]].reset_index()
-    )
+    of_image = instances[instances["image_id"] == image_id].set_index("instance")
+    image_instances = of_image.loc[group_rows["instance"]].reset_index()
     named = [k for k, word in enumerate(maps.words) if stages.nouns().name(word) in set(noun_rows["noun"])]
     return Example(
         image, text, tuple(maps.words[k] for k in named), word_masks(maps.maps[named], height, width),

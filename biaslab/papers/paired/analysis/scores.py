@@ -62,11 +62,6 @@ def power_score(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     return _identity_scores(shares, "power", confidence)
 
 
-def both_aspects(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return the scores of occupations, then those of roles of power, as :func:`occupation_score` has them."""
-    return pd.concat([_identity_scores(shares, aspect, confidence) for aspect in ("occupation", "power")])
-
-
 def _identity_scores(shares: pd.DataFrame, aspect: str, confidence: float) -> pd.DataFrame:
     frame = identities(shares, aspect)
     # Of whom nobody was judged there is no n, and so no number.
@@ -187,11 +182,8 @@ def _same_gender(images: pd.DataFrame, occupations: dict[str, str], confidence: 
     if known.empty:
         return {"n_images": 0}
     same = known["female_label"] == known["male_label"]
-    counts: dict[str, Any] = {
-        "n_images": len(known),
-        "n_same_gender": int(same.sum()),
-        "percent_same_gender": 100 * same.mean(),
-    }
+    counts: dict[str, Any] = {"n_images": len(known), "n_same_gender": int(same.sum())}
+    counts["percent_same_gender"] = 100 * same.mean()
     whose = shown_occupations(known, occupations)
     if whose is None:
         return counts | {"same_gender_reason": NO_IDENTITIES}
@@ -292,15 +284,12 @@ def _bounds(group: pd.DataFrame, aspect: str) -> list[dict]:
         "any": (np.maximum(a, b), np.minimum(a + b, images)),
     }
     total, reason = images.sum(), "no perceived gender of both people of an image is given"
-    return [
-        {
-            "measure": measure,
-            "percent_lower_bound": 100 * low.sum() / total,
-            "percent_upper_bound": 100 * high.sum() / total,
-        }
-        | {"n": int(total), "evidence": "bounds", "reason": reason}
-        for measure, (low, high) in ends.items()
-    ]
+    rows = []
+    for measure, limits in ends.items():
+        lower, upper = (100 * limit.sum() / total for limit in limits)
+        row = {"measure": measure, "percent_lower_bound": lower, "percent_upper_bound": upper}
+        rows.append(row | {"n": int(total), "evidence": "bounds", "reason": reason})
+    return rows
 
 
 def _counted(images: pd.DataFrame, occupations: dict[str, str], confidence: float) -> list[dict]:
@@ -337,12 +326,9 @@ def labour_comparison(shares: pd.DataFrame, labour: pd.DataFrame, *, confidence:
     generated, n = frame["percent_female"].to_numpy(), frame["n"].to_numpy()
     limits = stats.percent_columns(np.rint(np.nan_to_num(generated) * n / 100).astype(int), n, confidence)
     reason = np.where(np.isnan(against), "no labour share is given", "")
-    frame = frame.assign(
-        ci_low=limits["ci_low"],
-        ci_high=limits["ci_high"],
-        percent_female_labour=against,
-        reason=np.where(frame["reason"] != "", frame["reason"], reason),
-    )
+    reason = np.where(frame["reason"] != "", frame["reason"], reason)
+    limits = {end: limits[end] for end in ("ci_low", "ci_high")}
+    frame = frame.assign(**limits, percent_female_labour=against, reason=reason)
     return tables.make_table(frame, "paired_labour_comparison")
 
 
