@@ -74,10 +74,9 @@ def skill_verdicts(pipeline: Pipeline) -> pd.DataFrame:
     requests["truth"] = _yes(requests["truth_failure"] == "") if "truth_failure" in requests else ""
     requests["n_detected"] = judging.count_statements(detections, requests, chosen["threshold"])
     requests["n_depicted"] = requests.get("truth_n", np.nan)
-    rules = [
-        judging.verdicts(detections, requests, **chosen | {"rule": rule}).assign(rule=rule) for rule in judging.RULES
-    ]
-    whole = pd.concat(rules, ignore_index=True).assign(chosen=lambda table: table["rule"] == chosen["rule"])
+    by_rule = {rule: judging.verdicts(detections, requests, **chosen | {"rule": rule}) for rule in judging.RULES}
+    whole = pd.concat([judged.assign(rule=rule) for rule, judged in by_rule.items()], ignore_index=True)
+    whole["chosen"] = whole["rule"] == chosen["rule"]
     whole["status"] = whole["unseen"].where(whole["unseen"] != "", whole["status"])
     for name in ("chosen", "correct", "objects_correct", "rest_correct"):
         whole[name] = _yes(whole[name])
@@ -377,10 +376,9 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
     if (judge := next(iter(faces["tone_judge"]), "")) != TONE_BY_PIXELS:
         methods = {("face", judge): faces["tone"].to_numpy(float)}
     methods["pixels by YCrCb", "nearest swatch in RGB"] = tones.nearest_swatch(by_chroma)
-    read = (
-        faces.assign(segmentation=readings, scoring=by, tone_estimated=tone) for (readings, by), tone in methods.items()
-    )
-    return _table(pipeline, pd.concat(read), "dalleval_skin_tone_readings")
+    names = ("segmentation", "scoring", "tone_estimated")
+    named = [dict(zip(names, (*how, tone), strict=True)) for how, tone in methods.items()]
+    return _table(pipeline, pd.concat([faces.assign(**one) for one in named]), "dalleval_skin_tone_readings")
 
 
 def attribute_presence(pipeline: Pipeline) -> pd.DataFrame:
@@ -474,7 +472,7 @@ def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, request
     without = [{"metric": name, "n": 0, "reason": why} for name, why in captioning.WITHOUT.items()]
     if pipeline.does_without("dalleval.captioner"):
         return [{"metric": name, "n": 0, "reason": _UNNAMED} for name in captioning.METRICS] + without
-    judge = pipeline.check_judge("dalleval.captioner", source)
+    judge: Any = pipeline.check_judge("dalleval.captioner", source)
     units = pd.DataFrame({"image_id": list(ids), "question": judge.description}, dtype=object)
     described = pipeline.ask("dalleval.captioner", source, units, unit="images")
     seen = np.flatnonzero(described["status"] == "")

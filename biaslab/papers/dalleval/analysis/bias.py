@@ -18,7 +18,7 @@ from scipy.stats import binom
 from biaslab import stats
 from biaslab.metrics import average_gender as signed_average
 from biaslab.metrics import mean_absolute_deviation, skin_tone
-from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION, keyed, too_few, whole_count
+from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION, too_few, whole_count
 from biaslab.papers.dalleval.analysis.skills import LEAST_YOUDEN
 from biaslab.papers.dalleval.printed import IMAGES_PER_PROMPT, NOT_PRINTED
 from biaslab.schema import tables
@@ -65,7 +65,7 @@ def overall_average(
 
     Intervals are Student's t over professions, and p is that of an average gender of 0.
     """
-    known = keyed(printed, ["model", "category"], "average")
+    known = printed.set_index(["model", "category"])["average"].to_dict()
     error = _errors(judges, genders)
     rows = []
     for category, averages in (("gender", genders), ("skin_tone", tones)):
@@ -97,9 +97,8 @@ def mad(
     0 is even; at most 0.5 for gender, 0.18 for skin tone. Where images are counted it is computed, with an even model's
     value and without that chance part and the judge's error (:func:`biaslab.stats.mean_mad`,
     :func:`biaslab.stats.judged_deviation`); else it is the printed one. A profession's prompts are one observation.
-    Raises InputError where a tone is not one of 1 to 10.
     """
-    known = keyed(printed, ["model", "category"], "mad")
+    known = printed.set_index(["model", "category"])["mad"].to_dict()
     genders, tone_counts = (rows[rows["profession"] != NO_PROFESSION] for rows in (genders, tone_counts))
     perceived = genders.dropna(subset="n_female").set_index("profession")
     perceived = perceived.assign(n_male=perceived["n"] - perceived["n_female"])
@@ -185,8 +184,7 @@ def _tone_counts(counts: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def average_skin_tone(averages: pd.DataFrame, tone_counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return each profession's average tone, with Student's interval where images are counted by tone (section 5.3).
 
-    Takes rows of ``dalleval_average_skin_tone`` as a source has them and returns that table. Raises InputError where a
-    tone is not one of 1 to 10.
+    Takes rows of ``dalleval_average_skin_tone`` as a source has them and returns that table.
     """
     counts = {model: images.groupby("profession").sum() for model, images in _tone_counts(tone_counts).items()}
     rows = []

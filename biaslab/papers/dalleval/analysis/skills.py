@@ -15,7 +15,6 @@ from scipy.stats import binomtest, norm
 from biaslab import stats
 from biaslab.judges.judge_labels import WITHHELD
 from biaslab.metrics import agreement
-from biaslab.papers.dalleval.analysis.rows import keyed
 from biaslab.papers.dalleval.printed import NOT_PRINTED
 from biaslab.papers.dalleval.prompts import SKILLS
 from biaslab.schema import tables
@@ -38,7 +37,8 @@ def skill_accuracy(accuracy: pd.DataFrame, *, confidence: float = 0.95) -> pd.Da
     keys = ["model", "evaluator", "images", "training_percent"]
     # Another run's table holds computed averages, with the printed ones beside them.
     averages = accuracy[accuracy["skill"] == "average"]
-    printed = keyed(averages, keys, "paper_table_value" if "paper_table_value" in accuracy else "percent_correct")
+    printed = averages.set_index(keys)
+    printed = printed["paper_table_value" if "paper_table_value" in accuracy else "percent_correct"].to_dict()
     out = accuracy[accuracy["skill"] != "average"]
     low, high = stats.wilson_interval(np.rint(out["percent_correct"] * out["n"] / 100), out["n"], confidence)
     out = out.assign(ci_low=100 * low, ci_high=100 * high, paper_table_value=np.nan)
@@ -69,13 +69,10 @@ def skill_agreement(accuracy: pd.DataFrame) -> pd.DataFrame:
     error = np.sqrt(pooled * (1 - pooled) * (1 / n_a + 1 / n_b))
     low, high = stats.difference_interval(*(side[c].to_numpy() for side in (detr, human) for c in columns))
     out = detr[["n"]].assign(
-        difference=human["percent_correct"] - detr["percent_correct"],
-        ci_low=low,
-        ci_high=high,
-        percent_human=human["percent_correct"],
-        percent_detr=detr["percent_correct"],
+        difference=human["percent_correct"] - detr["percent_correct"], ci_low=low, ci_high=high,
+        percent_human=human["percent_correct"], percent_detr=detr["percent_correct"],
         p=2 * norm.sf(((a - b) / error).where(error != 0, 0).abs()),
-    )
+    )  # fmt: skip
     out = tables.make_table(out.reset_index(), "dalleval_skill_agreement")
     return out.assign(p_holm=stats.adjust(out["p"]))
 
@@ -194,15 +191,10 @@ def _corrected(count: int, n: int, known: pd.DataFrame, confidence: float) -> di
     # Of a share at an end the limits are off it by their shift.
     low = each[["ci_low", "share"]].to_numpy().min()
     high = each[["ci_high", "share"]].to_numpy().max()
-    return {
-        "youden": youden,
-        "percent_correct_corrected": 100 * whole,
-        "ci_low": 100 * low,
-        "ci_high": 100 * high,
-        "percent_lower_bound": 100 * alone.min(),
-        "percent_upper_bound": 100 * alone.max(),
-        "reason": CORRECTION_DOMINATES if stats.correction_dominates(count / n, whole) else "",
-    }
+    shares = {"percent_correct_corrected": whole, "ci_low": low, "ci_high": high}
+    shares |= {"percent_lower_bound": alone.min(), "percent_upper_bound": alone.max()}
+    reason = CORRECTION_DOMINATES if stats.correction_dominates(count / n, whole) else ""
+    return {name: 100 * value for name, value in shares.items()} | {"youden": youden, "reason": reason}
 
 
 def annotator_agreement(ratings: pd.DataFrame, *, seed: int, confidence: float = 0.95) -> pd.DataFrame:
