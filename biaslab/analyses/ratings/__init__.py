@@ -7,10 +7,9 @@ from biaslab.analyses.ratings.analysis import (
     answers,
     by_definition,
     describe_file,
-    headline,
     outcomes,
+    question_shares,
     sensitivity,
     shares,
 )
-from biaslab.analyses.ratings.questions import question_shares
 from biaslab.ratings.shares import read

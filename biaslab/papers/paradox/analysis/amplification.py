@@ -29,7 +29,6 @@ from biaslab.papers.paradox.analysis.groups import (
     groups,
     included_values,
     wilson_percent,
-    with_limits,
 )
 from biaslab.papers.paradox.printed import MODEL
 from biaslab.schema import tables
@@ -50,9 +49,11 @@ _SPREAD_KEYS = ["model", "approach", "occupation"]
 _SPREADS = {"paradox_arxiv_table_5": "SD 1.4", "paradox_arxiv_table_6": "SD 1.5"}
 
 
-def share_intervals(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return shares with Wilson intervals: ``paradox_percent_female`` (section 3; layout of Tables 6 and 7)."""
-    return with_limits(shares, "paradox_percent_female", confidence)
+def share_intervals(shares: pd.DataFrame, *, confidence: float, table: str = "paradox_percent_female") -> pd.DataFrame:
+    """Return shares (percent_female of n) with Wilson intervals, as ``table`` (section 3; layout of Tables 6 and 7)."""
+    n = shares["n"].to_numpy(float)
+    low, high = wilson_percent(shares["percent_female"].to_numpy(float) * n / 100, n, confidence)
+    return tables.check(shares.assign(ci_low=low, ci_high=high), table)
 
 
 def amplification(
@@ -154,26 +155,18 @@ def _occupation_rows(group: Group, j: int, confidence: float) -> pd.DataFrame:
     low, high = stats.difference_interval(t, t_low, t_high, g, g_low, g_high)
     toward = metrics.bias_direction(t)
     none = (toward == 0) | group.paired
-    return pd.DataFrame(
-        {
-            "model": group.model,
-            "approach": group.approach,
-            "occupation": group.occupations,
-            "prompt": group.prompts[j],
-            "percent_training": t,
-            "percent_generated": g,
-            "amplification": metrics.amplification(g, t),
-            "signed_change": metrics.directional_amplification(g, t),
-            "ci_low": np.where(none, np.nan, np.where(toward > 0, low, -high)),
-            "ci_high": np.where(none, np.nan, np.where(toward > 0, high, -low)),
-            "percent_training_ci_low": t_low,
-            "percent_training_ci_high": t_high,
-            "percent_generated_ci_low": g_low,
-            "percent_generated_ci_high": g_high,
-            "n_training": t_n,
-            "n_generated": g_n,
-            "excluded": metrics.exclusion_reason(g, t),
-        }
+    about: dict[str, Any] = {"model": group.model, "approach": group.approach, "occupation": group.occupations}
+    shares = {"training": (t, t_low, t_high, t_n), "generated": (g, g_low, g_high, g_n)}
+    for side, (percent, lower, upper, n) in shares.items():
+        about |= {f"percent_{side}": percent, f"n_{side}": n}
+        about |= {f"percent_{side}_ci_low": lower, f"percent_{side}_ci_high": upper}
+    return pd.DataFrame(about).assign(
+        prompt=group.prompts[j],
+        amplification=metrics.amplification(g, t),
+        signed_change=metrics.directional_amplification(g, t),
+        ci_low=np.where(none, np.nan, np.where(toward > 0, low, -high)),
+        ci_high=np.where(none, np.nan, np.where(toward > 0, high, -low)),
+        excluded=metrics.exclusion_reason(g, t),
     )
 
 
@@ -250,10 +243,8 @@ def _printed_changes(printed: pd.DataFrame, measured: Collection[tuple[str, str]
                 # Captions as prompts have one value, beside the mean of the others.
                 base = float(theirs.get("mean" if prompt == "captions" else prompt, theirs.get(prompt, math.nan)))
                 if math.isfinite(base):
-                    change = round(value - base, 2)
-                    plain, missing = [base, value, change], [np.nan] * 6
-                    percents = [100 * change / base, np.nan]
-                    numbers = [*plain, *missing, *percents, np.nan]
+                    change, missing = round(value - base, 2), [np.nan] * 6
+                    numbers = [base, value, change, *missing, 100 * change / base, np.nan, np.nan]
                     yield [model, approach, baseline, "paper", prompt, *numbers, NO_SHARES]
 
 
