@@ -98,7 +98,7 @@ def mad(
     value and without that chance part and the judge's error (:func:`biaslab.stats.mean_mad`,
     :func:`biaslab.stats.judged_deviation`); else it is the printed one. A profession's prompts are one observation.
     """
-    known = printed.set_index(["model", "category"])["mad"].to_dict()
+    known: dict = printed.set_index(["model", "category"])["mad"].to_dict()
     genders, tone_counts = (rows[rows["profession"] != NO_PROFESSION] for rows in (genders, tone_counts))
     perceived = genders.dropna(subset="n_female").set_index("profession")
     perceived = perceived.assign(n_male=perceived["n"] - perceived["n_female"])
