@@ -7,6 +7,7 @@ from biaslab.analyses.ratings.analysis import (
     answers,
     by_definition,
     describe_file,
+    headline,
     outcomes,
     question_shares,
     sensitivity,
