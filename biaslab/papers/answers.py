@@ -95,10 +95,8 @@ class Answer:
         if self.fallback:
             answer = replace(self, **{"fallback": {}, **self.fallback})
             others = answer.findings(frame.drop(chosen.index), confidence=confidence)
-            others = [
-                replace(other, has_declared_test=other.has_declared_test or bool(self.not_significant))
-                for other in others
-            ]
+            if self.not_significant:
+                others = [replace(other, has_declared_test=True) for other in others]
         if not self.group_by:
             return [self._finding_of_row(row, (), confidence) for row in _records(chosen)] + others
         groups = [list(_records(rows)) for _, rows in chosen.groupby(list(self.group_by), sort=False, dropna=False)]
@@ -112,12 +110,8 @@ class Answer:
         return next((row for row in rows if all(row[name] == value for name, value in self.primary.items())), {})
 
     def _select_rows(self, frame: pd.DataFrame) -> pd.DataFrame:
-        needed = (
-            *self.rows,
-            *self.require,
-            *self.group_by,
-            *filter(None, (self.value, self.p, self.n, self.uncorrected, self.min_attainable_p)),
-        )
+        named = filter(None, (self.value, self.p, self.n, self.uncorrected, self.min_attainable_p))
+        needed = (*self.rows, *self.require, *self.group_by, *named)
         if missing := [name for name in needed if name not in frame.columns]:
             raise InputError(
                 f"The answer {self.name!r} takes rows of {self.table}, and these have no column {missing[0]!r}. "
@@ -160,27 +154,15 @@ class Answer:
         if len({row.get("model") for row in rows}) > 1:
             first["model"] = ""
         least = [row[self.min_attainable_p] for row in rows if self.min_attainable_p and isfinite(row[self.p])]
-        none = (
-            self.not_significant
-            if not self.min_attainable_p or stats.can_be_significant(least, alpha)
-            else _UNATTAINABLE
-        )
-        p = min((test.p for test in tests if isfinite(test.p)), default=nan)
         verdict: dict[str, Any] = {}
         if self.not_significant:
-            verdict = {
-                "p": p,
-                "alpha": alpha,
-                "test": self.test,
-                "tests": tests,
-                "not_significant": self._text(none, first),
-            }
+            possible = not self.min_attainable_p or stats.can_be_significant(least, alpha)
+            none = self._text(self.not_significant if possible else _UNATTAINABLE, first)
+            p = min((test.p for test in tests if isfinite(test.p)), default=nan)
+            verdict = {"p": p, "alpha": alpha, "test": self.test, "tests": tests, "not_significant": none}
         listed = "; ".join(self._texts([self.row_text], rows))
-        details = [
-            *self._simulation_note(first),
-            *([f"{listed}."] if listed else []),
-            *self._texts(self.details, [first]),
-        ]
+        details = [*self._simulation_note(first), *([f"{listed}."] if listed else [])]
+        details += self._texts(self.details, [first])
         leading = self._primary_row(rows) if self.primary else {}
         n = max(row[self.n] for row in ([leading] if leading else rows)) if self.n else nan
         return self._finding(self.answer, first, rows, n, details, **self._estimate(leading), **verdict)
@@ -207,17 +189,13 @@ class Answer:
                 dict(zip(named, (self._text(self.mark_name, r), *self._numbers(r)), strict=True)) for r in group
             ]
             more |= {"marks": tuple(Mark(**mark) for mark in marks), "unit": self._unit(self.unit, self.value)}
-        return Finding(
-            self._text(self.question, row),
-            self._text(answer, row),
-            row.get("model", ""),
-            figure=self.figure,
-            headline=self.headline,
-            reference=self._line(),
-            reference_name=self.reference_name,
-            details=tuple(details),
-            **more,
-        )
+        column = next((c for c in tables.schema(self.table).columns if c.name == self.value), None)
+        # No line stands outside of the range of the value's column.
+        if column is None or column.low <= self.reference <= column.high:
+            more["reference"] = self.reference
+        texts = (self._text(self.question, row), self._text(answer, row), row.get("model", ""))
+        more = {"reference": None, "reference_name": self.reference_name, "details": tuple(details)} | more
+        return Finding(*texts, figure=self.figure, headline=self.headline, **more)
 
     def _guarded_p(self, row: dict, alpha: float) -> tuple[float, list[str]]:
         """Return the p of a row's value, 1 where its interval or correction contradicts it, and why."""
@@ -229,19 +207,16 @@ class Answer:
                 unit = self._unit(self.unit, self.value)
                 details.append(f"Corrected for small-sample bias; uncorrected: {uncorrected} {unit}.")
             if stats.correction_dominates(row[self.uncorrected], value):
-                p, details = 1.0, [*details, _OVERCORRECTED]
+                p = 1.0
+                details.append(_OVERCORRECTED)
         reason = str(row.get("reason") or "")
         if reason and not isfinite(p):
             details.append(f"{reason[0].upper()}{reason[1:].rstrip('.')}.")
+        test = f"the test has {formatting.format_p_equation(p)}."
         if p <= alpha and low <= self.reference <= high:
-            details.append(
-                f"The interval includes {self.reference:g}, although the test has {formatting.format_p_equation(p)}."
-            )
-            p = 1.0
-        elif alpha < p < 1 and (low > self.reference or high < self.reference):
-            details.append(
-                f"The unadjusted interval excludes {self.reference:g}; the test has {formatting.format_p_equation(p)}."
-            )
+            return 1.0, [*details, f"The interval includes {self.reference:g}, although {test}"]
+        if alpha < p < 1 and (low > self.reference or high < self.reference):
+            details.append(f"The unadjusted interval excludes {self.reference:g}; {test}")
         return p, details
 
     def _simulation_note(self, row: dict) -> list[str]:
@@ -252,12 +227,6 @@ class Answer:
         """Return a row's value and its limits."""
         low, high = self.limits
         return row[self.value], row.get(low, nan), row.get(high, nan)
-
-    def _line(self) -> float | None:
-        """Return the reference, or None where it lies outside the range of the value's column."""
-        column = next((c for c in tables.schema(self.table).columns if c.name == self.value), None)
-        on_scale = column is None or column.low <= self.reference <= column.high
-        return self.reference if on_scale else None
 
     def _unit(self, given: str, column: str) -> str:
         if given or not column:

@@ -111,12 +111,15 @@ class Finding:
         if not self.not_significant:
             return self.answer
         if self.has_few_units:
-            return f"Inconclusive (only {format_count(self.n, _singular(self.n_unit), self.n_unit)}).".replace(
-                " )", ")"
-            )
+            return f"Inconclusive (only {self._counted_units})."
         if not self.is_tested:
             return NOT_TESTED
         return fill_claim(self.answer, self._tests, self.alpha) if self.is_significant else self.not_significant
+
+    @property
+    def _counted_units(self) -> str:
+        """``n`` with its unit."""
+        return format_count(self.n, _singular(self.n_unit), self.n_unit).rstrip()
 
     @property
     def numbers(self) -> str:
@@ -124,34 +127,31 @@ class Finding:
         if not isfinite(self.estimate):
             return ""
         limits = format_interval(vars(self))
-        n = f"; n = {format_count(self.n, _singular(self.n_unit), self.n_unit)}".rstrip() if isfinite(self.n) else ""
+        n = f"; n = {self._counted_units}" if isfinite(self.n) else ""
         unit = f" {self.unit}".rstrip()
         return f"{format_number(self.estimate)}{unit} ({limits}{n})"
 
     def __str__(self) -> str:
         """Return it as text: question, answer, numbers, details."""
-        prefix = f"{self.model}: " if self.model else ""
-        numbers = f" {self.numbers}." if self.numbers else ""
-        return " ".join([f"{prefix}{self.question} {self.supported_answer}{numbers}", *self._standalone_details])
+        return " ".join([" ".join(self._parts), *self._standalone_details])
 
     def _repr_html_(self) -> str:
         """Return it as a notebook shows it: the question, its answer, numbers behind it, and what belongs to it."""
-        prefix, numbers = ((f"{self.model}: " if self.model else ""), f" {self.numbers}." if self.numbers else "")
-        html = f"<p><b>{escape(prefix + self.question)}</b> {escape(self.supported_answer + numbers)}</p>"
-        return (
-            f"{html}<p><small>{escape(' '.join(self._standalone_details))}</small></p>"
-            if self._standalone_details
-            else html
-        )
+        question, answer = map(escape, self._parts)
+        details = escape(" ".join(self._standalone_details))
+        return f"<p><b>{question}</b> {answer}</p>" + (f"<p><small>{details}</small></p>" if details else "")
+
+    @property
+    def _parts(self) -> tuple[str, str]:
+        """The question with the model that it is about, and the answer with its numbers."""
+        prefix, numbers = f"{self.model}: " if self.model else "", f" {self.numbers}." if self.numbers else ""
+        return prefix + self.question, self.supported_answer + numbers
 
     @property
     def _details(self) -> tuple[str, ...]:
         """The details, with the test where it is Student's, or the units that a test takes where they are too few."""
         if self.is_tested and self.test == "t" and isfinite(self.n):
-            return (
-                *self.details,
-                f"Student's t test over {format_count(self.n, _singular(self.n_unit), self.n_unit)}.",
-            )
+            return (*self.details, f"Student's t test over {self._counted_units}.")
         if self.not_significant and self.has_few_units:
             return (*self.details, f"A test takes at least {self.min_units} {self.n_unit}.".replace(" .", "."))
         return self.details
@@ -172,21 +172,10 @@ class Finding:
         ``answer`` is what the test supports at its own level, ``claim`` the answer with its placeholders,
         ``significant_texts`` the groups whose tests are significant.
         """
-        texts = {
-            "answer": self.supported_answer,
-            "claim": self.answer,
-            "details": list(self._details),
-            "numbers": self.numbers,
-        }
-        return (
-            _plain(asdict(self))
-            | texts
-            | {
-                "is_significant": self.is_significant,
-                "is_tested": self.is_tested,
-                "significant_texts": self._significant_texts,
-            }
-        )
+        texts = {"answer": self.supported_answer, "claim": self.answer, "details": list(self._details)}
+        computed = ("numbers", "is_significant", "is_tested")
+        texts |= {name: getattr(self, name) for name in computed} | {"significant_texts": self._significant_texts}
+        return _plain(asdict(self)) | texts
 
 
 def fill_claim(claim: str, tests: Iterable[Mapping[str, Any]], level: float) -> str:
@@ -241,11 +230,9 @@ def adjust_across_report(records: list[dict[str, Any]]) -> tuple[list[dict[str, 
 
     alpha = min((record["alpha"] for record in records), default=0.05)
     headlines = [
-        i
-        for i, record in enumerate(records)
-        if record.get("main")
-        and (record["not_significant"] or (record["has_declared_test"] and not record.get("printed")))
-    ]
+        i for i, r in enumerate(records)
+        if r.get("main") and (r["not_significant"] or (r["has_declared_test"] and not r.get("printed")))
+    ]  # fmt: skip
     adjusted = list(records)
     for kind in (False, True):
         family = [i for i in headlines if bool(records[i].get("printed")) is kind]
@@ -277,11 +264,8 @@ def _at_level(record: dict[str, Any], p_page: float, level: float) -> dict[str, 
     if not record["is_significant"]:
         return record
     if p_page <= record["alpha"]:
-        claim, tests = record["claim"], record["tests"]
-        return record | {
-            "answer": fill_claim(claim, tests, level),
-            "significant_texts": significant_texts(claim, tests, level),
-        }
+        given = record["claim"], record["tests"], level
+        return record | {"answer": fill_claim(*given), "significant_texts": significant_texts(*given)}
     adjusted = f"(adjusted {format_p_equation(p_page)}; alone {format_p(record['p'])})"
     answer = f"Not significant after adjustment over the page {adjusted}."
     return record | {"answer": answer, "is_significant": False, "significant_texts": []}

@@ -17,6 +17,7 @@ from biaslab.analyses.custom.analysis import (
     wide_answers,
 )
 from biaslab.analyses.custom.headlines import headlines
+from biaslab.analyses.custom.matching import unmatched
 from biaslab.analyses.custom.measure import (
     benchmark,
     example_images,
@@ -24,7 +25,6 @@ from biaslab.analyses.custom.measure import (
     people,
     person_answers,
     remarks,
-    unmatched,
 )
 from biaslab.papers.answers import read
 

@@ -204,10 +204,8 @@ def _unevenness(seen: pd.DataFrame, names: Sequence[str], confidence: float) -> 
 
 def _corrected(far: stats.Deviation) -> dict[str, float]:
     """Return the columns of a corrected mean distance, in points."""
-    return {
-        "distance_corrected": 100 * far.value, "distance_corrected_ci_low": 100 * far.ci_low,
-        "distance_corrected_ci_high": 100 * far.ci_high, "distance_p": far.p,
-    }  # fmt: skip
+    limits = {f"distance_corrected_{end}": 100 * getattr(far, end) for end in ("ci_low", "ci_high")}
+    return {"distance_corrected": 100 * far.value, "distance_p": far.p} | limits
 
 
 def distance(people: pd.DataFrame, benchmark: pd.DataFrame, *, seed: int = 0, confidence: float = 0.95) -> pd.DataFrame:

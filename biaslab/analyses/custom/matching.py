@@ -24,7 +24,7 @@ def unmatched(pipelines: Iterable[Pipeline]) -> list[str]:
     folder with its images, and the people in files of annotations that serve as judges. A row counts as unused where no
     model of the run uses it. Raises InputError: A file cannot be read.
     """
-    own = [one for one in pipelines if one.part(Custom).has_prompts_or_images]
+    own = [one for one in pipelines if one.image_folder is not None or one.settings.custom.prompts_file]
     found = [*_benchmarks(own), *_annotations(own)]
     for one in own:
         found += _prompts(one)

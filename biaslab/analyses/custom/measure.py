@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -68,16 +67,6 @@ def person_answers(pipeline: Pipeline) -> pd.DataFrame:
 def benchmark(pipeline: Pipeline) -> pd.DataFrame:
     """Return the share that each group is compared with: the file's, or an even split."""
     return tables.make_table(pipeline.part(Custom).benchmark(), "custom_benchmark")
-
-
-def unmatched(pipelines: Iterable[Pipeline]) -> list[str]:
-    """Return what in a user's files matches nothing of a run, a sentence for each file.
-
-    As :func:`biaslab.analyses.custom.matching.unmatched`.
-    """
-    from biaslab.analyses.custom import matching
-
-    return matching.unmatched(pipelines)
 
 
 def remarks(pipeline: Pipeline) -> list[str]:

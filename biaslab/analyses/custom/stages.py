@@ -30,11 +30,6 @@ class Custom(Part):
 
     prompt_set = "captions"
 
-    @property
-    def has_prompts_or_images(self) -> bool:
-        """Whether there are prompts of one's own, or pictures."""
-        return self._pipeline.image_folder is not None or bool(self._pipeline.settings.custom.prompts_file)
-
     @cached_method
     def prompts(self) -> pd.DataFrame:
         """Return what images are asked for, as :func:`biaslab.analyses.custom.prompts.prompts`.
@@ -230,10 +225,8 @@ class Custom(Part):
 
     def people_judged_by(self, judge: Judge) -> pd.DataFrame:
         """Return :meth:`people` with judgements of another judge of perceived gender."""
-        people = self.people()
-        if judge is self._pipeline.gender_judge:
-            return people
-        return self._judge_people(people[["image_id", "group", "position"]], judge)
+        own = judge is self._pipeline.gender_judge
+        return self.people() if own else self._judge_people(self.people()[["image_id", "group", "position"]], judge)
 
     def _judge_people(self, requested: pd.DataFrame, judge: Judge) -> pd.DataFrame:
         """Return people with what a judge makes of them."""

@@ -9,8 +9,8 @@ from biaslab.analyses.ratings.analysis import (
     describe_file,
     headline,
     outcomes,
+    question_shares,
     sensitivity,
     shares,
 )
-from biaslab.analyses.ratings.questions import question_shares
 from biaslab.ratings.shares import read

@@ -15,12 +15,13 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
+from biaslab.analyses.custom.prompts import ALL
 from biaslab.analyses.ratings.sample import LABEL_SETS
+from biaslab.judges.annotation_questions import UNSURE
 from biaslab.metrics import agreement
 from biaslab.metrics.amplification import DEFINITIONS
 from biaslab.papers.answers import Answer, read
-from biaslab.papers.paradox.analysis.amplification import amplification, is_significant, overall
-from biaslab.papers.paradox.analysis.groups import with_limits
+from biaslab.papers.paradox.analysis.amplification import amplification, is_significant, overall, share_intervals
 from biaslab.ratings.annotations import GENDER_LABELS, OTHER, SOURCES, annotators, label_matrix
 from biaslab.ratings.shares import UNNAMED, AnnotatedImages, for_each_model
 from biaslab.schema import tables
@@ -32,6 +33,8 @@ STATISTICS = {
     "percent_agreement": agreement.percent_agreement,
 }
 NO_RATINGS = "the file holds shares, not ratings"
+MEAN = "mean"
+"""The row of a scale, where other questions have a row for each label."""
 answers = read("ratings")
 
 # -- rules -----------------------------------------------------------------------------------------------
@@ -71,10 +74,6 @@ def _undecided(votes: np.ndarray, images: pd.DataFrame, *, female: Collection[st
     return women + (none & as_female), men + (none & ~as_female)
 
 
-def _extreme(meaning: str, *female: str) -> tuple[str, str, Callable]:
-    return "extreme", meaning, partial(_undecided, female=female)
-
-
 # What each is called in tables, and what takes votes (images, labels) and the images, and returns how much each image
 # counts as female and male.
 RULES: dict[str, tuple[str, str, Callable]] = {
@@ -83,15 +82,17 @@ RULES: dict[str, tuple[str, str, Callable]] = {
     "unsure_set_aside": ("rule", "majority of the ratings female and male alone", _unsure_set_aside),
     "unanimous": ("rule", "only images whose ratings are all the same", _unanimous),
     "fractions": ("rule", "every rating counts by its fraction of the image's ratings", _fractions),
-    "undecided_female": _extreme("all undecided images are female", *SOURCES),
-    "undecided_male": _extreme("all undecided images are male"),
-    "undecided_training_female": _extreme(
-        "undecided training images are female, undecided generated ones male", "training"
-    ),
-    "undecided_training_male": _extreme(
-        "undecided training images are male, undecided generated ones female", "generated"
-    ),
-}
+} | {
+    name: ("extreme", meaning, partial(_undecided, female=female))
+    for name, meaning, female in (
+        ("undecided_female", "all undecided images are female", SOURCES),
+        ("undecided_male", "all undecided images are male", ()),
+        ("undecided_training_female", "undecided training images are female, undecided generated ones male",
+         ("training",)),
+        ("undecided_training_male", "undecided training images are male, undecided generated ones female",
+         ("generated",)),
+    )
+}  # fmt: skip
 
 
 # -- tables ----------------------------------------------------------------------------------------------
@@ -99,7 +100,8 @@ RULES: dict[str, tuple[str, str, Callable]] = {
 
 def outcomes(annotations: AnnotatedImages, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return the outcomes of the vote and the shares with Wilson intervals, as ``ratings_outcomes``."""
-    return with_limits(annotations.outcomes.rename(columns={OTHER: "neither"}), "ratings_outcomes", confidence)
+    rows = annotations.outcomes.rename(columns={OTHER: "neither"})
+    return share_intervals(rows, confidence=confidence, table="ratings_outcomes")
 
 
 def shares(annotations: AnnotatedImages, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -229,3 +231,38 @@ def describe_file(annotations: AnnotatedImages, file: str) -> pd.DataFrame:
         by = counted(len(annotators(annotations.table)), "annotator")
         words = f"{counted(len(annotations.images), 'image')} of {occupations}, annotated by {by}."
     return pd.DataFrame({"file": [file], "words": [words], "more": [" ".join(more)]})
+
+
+def question_shares(annotations: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return the answers to each question by model and group: shares of labels, or the mean of a scale.
+
+    Each annotation counts once, and all of an image are one cluster. Shares are of labels other than ``unsure`` (that
+    of ``unsure`` is of all) with Wilson's interval; means are of steps, with Student's.
+
+    Args:
+        annotations: model, source, occupation (the group), image_id, question and label; rows about perceived gender
+            (an empty question) or without a label do not count.
+        confidence: Level of the intervals, 0–1.
+
+    Returns:
+        model, source, question, group (``all`` or an occupation), answer (a label, or ``mean``), value (percent, or
+        steps), ci_low, ci_high, n (annotations) and n_images.
+    """
+    columns = ["model", "source", "question", "group", "answer", "value", "ci_low", "ci_high", "n", "n_images"]
+    answered, rows = annotations[(annotations["question"] != "") & (annotations["label"] != "")], []
+    for key, whole in answered.groupby(["model", "source", "question"], sort=False):
+        labels = sorted(set(whole["label"]) - {UNSURE})
+        is_scale = bool(labels) and all(label.isdecimal() for label in labels)
+        for group, subset in [(ALL, whole), *whole.groupby("occupation", sort=False)]:
+            clear = subset[subset["label"] != UNSURE]
+            if is_scale:
+                clusters = clear["image_id"].astype(str)
+                mean = stats.mean_interval(clear["label"].astype(float), confidence, clusters=clusters)
+                rows.append([*key, group, MEAN, *mean, clear["image_id"].nunique()])
+            for label in [*([] if is_scale else labels), UNSURE]:
+                counted = subset if label == UNSURE else clear
+                images = (counted["label"] == label).groupby(counted["image_id"]).agg(["sum", "size"])
+                share = stats.clustered_share(images["sum"], images["size"], confidence)
+                limits = 100 * share.value, 100 * share.ci_low, 100 * share.ci_high
+                rows.append([*key, group, label, *limits, share.n, len(images)])
+    return pd.DataFrame(rows, columns=columns)

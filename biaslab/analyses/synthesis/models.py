@@ -77,15 +77,11 @@ def models(
     # A printed deviation has no corrected estimate.
     only_printed = mads["evidence"] == "printed"
     subset = mads[~only_printed]
-    value = {
-        "estimate": subset["mad"],
-        "estimate_corrected": subset["mad_corrected"],
-        "null_mean": subset["null_mean_corrected"],
-    }
-    add("dalleval", DEVIATION, subset["category"].map(_RANGES), subset, **value, n_unit="prompts")
-    subset = mads[only_printed]
-    value = {"estimate": subset["mad"], "estimate_corrected": np.nan, "null_mean": np.nan}
-    add("dalleval", PRINTED_DEVIATION, subset["category"].map(_RANGES), subset, **value, n_unit="prompts")
+    value = {"estimate_corrected": subset["mad_corrected"], "null_mean": subset["null_mean_corrected"]}
+    in_unit = mads["category"].map(_RANGES)
+    add("dalleval", DEVIATION, in_unit, subset, **value, estimate=subset["mad"], n_unit="prompts")
+    value = dict.fromkeys(("estimate_corrected", "null_mean"), np.nan)
+    add("dalleval", PRINTED_DEVIATION, in_unit, mads[only_printed], **value, estimate=mads["mad"], n_unit="prompts")
     subset = accuracy[(accuracy["evaluator"] == "detector") & (accuracy["images"] == "test")]
     subset = subset[subset["skill"] != "average"]
     shuffled = references[(references["reference"] == "shuffled") & (references["judge"] == "detector")]
@@ -97,12 +93,8 @@ def models(
     subset = _over_datasets(gaps[gaps["metric"].isin(_METRICS) & (gaps["sample"] == "triplets")], confidence)
     add("triplets", GAP, "similarity", subset, estimate=subset["gap"], null_mean=0.0)
     subset = amplification[(amplification["approach"] == "naive") & (amplification["prompt"] == "mean")]
-    value = {
-        "estimate": subset["amplification"],
-        "estimate_corrected": subset["amplification_corrected"],
-        "n": subset["n_occupations"],
-    }
-    add("paradox", AMPLIFICATION, POINTS, subset, **value, null_mean=0.0, n_unit="occupations")
+    names = {"amplification": "estimate", "amplification_corrected": "estimate_corrected", "n_occupations": "n"}
+    add("paradox", AMPLIFICATION, POINTS, subset.rename(columns=names), null_mean=0.0, n_unit="occupations")
     whole = pd.concat(frames, ignore_index=True)
     return tables.make_table(whole.dropna(subset="estimate"), "synthesis_models")
 
@@ -229,10 +221,7 @@ def model_differences(units: pd.DataFrame, *, printed: Collection[str] = (), con
     keys = ["list", "unit", "cell", "images"]
     rows = []
     for (measure, unit), measure_rows in units.groupby(["measure", "measure_unit"], sort=False):
-        by_model = {
-            model: model_rows.set_index(keys)["value"]
-            for model, model_rows in measure_rows.groupby("model", sort=False)
-        }
+        by_model = {model: own.set_index(keys)["value"] for model, own in measure_rows.groupby("model", sort=False)}
         for first, second in combinations(by_model, 2):
             if (first in printed) != (second in printed):
                 continue

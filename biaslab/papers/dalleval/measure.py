@@ -63,13 +63,9 @@ def skill_prompts(pipeline: Pipeline) -> pd.DataFrame:
     return tables.make_table(pipeline.part(DallEval).prompts("skills"), "dalleval_skill_prompts")
 
 
+@cached_method
 def skill_verdicts(pipeline: Pipeline) -> pd.DataFrame:
     """Return for each image and rule whether it shows what it was asked for, and which step fails (section 4.1)."""
-    return _verdicts(pipeline)
-
-
-@cached_method
-def _verdicts(pipeline: Pipeline) -> pd.DataFrame:
     pipeline.require("dalleval.detector", prompt_set="dalleval")
     images, chosen = pipeline.part(DallEval).images("skills"), _rule(pipeline)
     detections, looked = pipeline.part(DallEval).detections(images)
@@ -78,10 +74,9 @@ def _verdicts(pipeline: Pipeline) -> pd.DataFrame:
     requests["truth"] = _yes(requests["truth_failure"] == "") if "truth_failure" in requests else ""
     requests["n_detected"] = judging.count_statements(detections, requests, chosen["threshold"])
     requests["n_depicted"] = requests.get("truth_n", np.nan)
-    rules = [
-        judging.verdicts(detections, requests, **chosen | {"rule": rule}).assign(rule=rule) for rule in judging.RULES
-    ]
-    whole = pd.concat(rules, ignore_index=True).assign(chosen=lambda table: table["rule"] == chosen["rule"])
+    by_rule = {rule: judging.verdicts(detections, requests, **chosen | {"rule": rule}) for rule in judging.RULES}
+    whole = pd.concat([judged.assign(rule=rule) for rule, judged in by_rule.items()], ignore_index=True)
+    whole["chosen"] = whole["rule"] == chosen["rule"]
     whole["status"] = whole["unseen"].where(whole["unseen"] != "", whole["status"])
     for name in ("chosen", "correct", "objects_correct", "rest_correct"):
         whole[name] = _yes(whole[name])
@@ -251,8 +246,13 @@ def _social(pipeline: Pipeline, kind: str) -> pd.DataFrame:
     defaults = {"truth_gender": "", "truth_skin_tone": np.nan, "truth_attributes": ""}
     images = pipeline.part(DallEval).people(kind).table
     images = images.assign(**{c: images.get(c, missing) for c, missing in defaults.items()})
-    for judges in (_answered, _judged, _toned):
-        images = judges(pipeline, kind, images)
+    images = _judged(pipeline, kind, _answered(pipeline, kind, images))
+    if pipeline.does_without("judging.faces"):
+        images = images.assign(skin_tone=np.nan, reason_tone=_UNNAMED, judge_tone="")
+    else:
+        tones = pipeline.part(DallEval).tones(kind)
+        columns = {"skin_tone": "tone", "reason_tone": "tone_reason", "judge_tone": "tone_judge"}
+        images = images.assign(**{name: tones[column].to_numpy() for name, column in columns.items()})
     return _table(pipeline, images, "dalleval_social_images")
 
 
@@ -265,7 +265,7 @@ def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, Image
     images = pipeline.part(DallEval).images(kind)
     text = images.table.set_index("image_id")["text"]
     if kind == "skills":
-        seen = _verdicts(pipeline).query("chosen == 'yes'")
+        seen = skill_verdicts(pipeline).query("chosen == 'yes'")
         seen = seen.assign(group=seen["skill"], who=seen["skill"], gender="")
     else:
         seen = _social(pipeline, kind)
@@ -323,15 +323,6 @@ def _judged(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame
     judgements = pipeline.part(DallEval).judged_people(kind)
     same = {"gender_judge": judgements["gender"].to_numpy(), "status_judge": judgements["status"].to_numpy()}
     return images.assign(judge=judge, **same)
-
-
-def _toned(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
-    """Return images with the skin tones of their faces."""
-    if pipeline.does_without("judging.faces"):
-        return images.assign(skin_tone=np.nan, reason_tone=_UNNAMED, judge_tone="")
-    read = {"skin_tone": "tone", "reason_tone": "tone_reason", "judge_tone": "tone_judge"}
-    tones = pipeline.part(DallEval).tones(kind)
-    return images.assign(**{name: tones[column].to_numpy() for name, column in read.items()})
 
 
 def _worn(answers: pd.DataFrame) -> pd.DataFrame:
@@ -397,10 +388,9 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
     if (judge := next(iter(faces["tone_judge"]), "")) != TONE_BY_PIXELS:
         methods = {("face", judge): faces["tone"].to_numpy(float)}
     methods["pixels by YCrCb", "nearest swatch in RGB"] = tones.nearest_swatch(by_chroma)
-    read = (
-        faces.assign(segmentation=readings, scoring=by, tone_estimated=tone) for (readings, by), tone in methods.items()
-    )
-    return _table(pipeline, pd.concat(read), "dalleval_skin_tone_readings")
+    names = ("segmentation", "scoring", "tone_estimated")
+    named = [dict(zip(names, (*how, tone), strict=True)) for how, tone in methods.items()]
+    return _table(pipeline, pd.concat([faces.assign(**one) for one in named]), "dalleval_skin_tone_readings")
 
 
 def attribute_presence(pipeline: Pipeline) -> pd.DataFrame:
@@ -422,6 +412,7 @@ _UNREAD = "none of the images can be read"
 _HIGHER = ("R-precision", *captioning.METRICS)
 
 
+@cached_method
 def image_quality(pipeline: Pipeline) -> pd.DataFrame:
     """Return how well images fit their captions, and how near they are to the images behind them (section 4.3).
 
@@ -434,11 +425,6 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
     differ. Those of FID cover what as many images give on average, not FID's limit at many images
     (``benchmarks/coverage_skills.py``).
     """
-    return _image_quality(pipeline)
-
-
-@cached_method
-def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
     if pipeline.clip_judge is None and pipeline.does_without("dalleval.captioner"):
         pipeline.require("judging.gender", "dalleval.captioner")
     requests, made, real = pipeline.part(DallEval).captioned()
@@ -498,11 +484,13 @@ def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, request
     without = [{"metric": name, "n": 0, "reason": why} for name, why in captioning.WITHOUT.items()]
     if pipeline.does_without("dalleval.captioner"):
         return [{"metric": name, "n": 0, "reason": _UNNAMED} for name in captioning.METRICS] + without
-    described = pipeline.part(DallEval).describe(source, ids)
+    judge: Any = pipeline.check_judge("dalleval.captioner", source)
+    units = pd.DataFrame({"image_id": list(ids), "question": judge.description}, dtype=object)
+    described = pipeline.ask("dalleval.captioner", source, units, unit="images")
     seen = np.flatnonzero(described["status"] == "")
     if not len(seen):
         return [{"metric": name, "n": 0, "reason": _UNREAD} for name in captioning.METRICS] + without
-    captions, reference_rows = list(described["caption"].iloc[seen]), requests.iloc[seen]
+    captions, reference_rows = list(described["answer"].iloc[seen]), requests.iloc[seen]
     right = list(reference_rows["references"])
     scores = captioning.caption_scores(captions, right, groups=reference_rows["group"], seed=pipeline.seed)
     # Each sentence against the captions of an image far off (near ones are of the same occupation): what they have in
@@ -531,22 +519,17 @@ def _distances(
             value, low, high, _ = stats.halves_interval(images, group_pairs, distance, squared=squared, seed=rng)
             # A distance is not below 0, but KID's estimate may be.
             row |= {"value": value, "ci_low": np.minimum(value, np.maximum(low, 0)), "ci_high": high}
-            rows.append(row | {"null_mean": _floor(images[1], distance, seed), "n": len(images[0])})
+            rng, real = np.random.default_rng([seed, 75]), images[1]
+            halves = (np.split(real[rng.permutation(len(real))], [len(real) // 2]) for _ in range(_SPLITS))
+            null_mean = np.mean([distance(*half) for half in halves])
+            # What chance adds to FID falls with one over the images (Chong & Forsyth 2020): halves have twice as much.
+            rows.append(row | {"null_mean": null_mean if squared else null_mean / 2, "n": len(images[0])})
     return rows
 
 
 def _named_distances(features: str) -> dict[str, Callable]:
     """Return what measures distances on features, by the metric's name in tables."""
     return {f"FID, {features} features": frechet_distance, f"KID, {features} features": kernel_distance}
-
-
-def _floor(images: np.ndarray, distance: Callable, seed: int) -> float:
-    """Return what chance alone makes of a distance of as many images: that of two halves of the same."""
-    rng = np.random.default_rng([seed, 75])
-    halves = (np.split(images[rng.permutation(len(images))], [len(images) // 2]) for _ in range(_SPLITS))
-    null_mean = np.mean([distance(*half) for half in halves])
-    # What chance adds to FID falls with one over the images (Chong & Forsyth 2020): halves have twice as much.
-    return float(null_mean / (2 if distance is frechet_distance else 1))
 
 
 def alignment_quality(pipeline: Pipeline) -> pd.DataFrame:
@@ -583,21 +566,17 @@ def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
     if len(table) < max(_FIRST):
         return tables.make_table([], "dalleval_gender_judges")
     images = np.stack(list(embeddings.dropna()))
-    female, rows = (table["truth_gender"] == "female").to_numpy(), []
-    groups = table["occupation"].to_numpy(str)
-
-    def row(captions: str, metric: str, values: np.ndarray, low: float, high: float) -> None:
-        embeddings = _clustered((values - low) / (high - low), groups, low, high)
-        rows.append({"captions": captions, "metric": metric} | embeddings)
-
+    female, groups = (table["truth_gender"] == "female").to_numpy(), table["occupation"].to_numpy(str)
+    about, rows = {"judge": pipeline.require_clip().name, "reason": f"{len(table)} captioned images"}, []
     for captions, texts in (("original", table["text"]), ("ungendered", remove_gender(table["text"]))):
         similarity = pipeline.text_embeddings(texts) @ images.T
-        for k in _FIRST:
-            row(captions, f"bias_at_{k}", retrieval_bias(similarity, female, k), -1, 1)
-            row(captions, f"recall_at_{k}", 100 * recall_at(similarity, k), 0, 100)
-        row(captions, "bias_at_all", 1 - 2 * female, -1, 1)
-    about = {"judge": pipeline.require_clip().name, "reason": f"{len(table)} captioned images"}
-    return tables.make_table([judge_rows | about for judge_rows in rows], "dalleval_gender_judges")
+        values = {f"bias_at_{k}": (retrieval_bias(similarity, female, k) + 1) / 2 for k in _FIRST}
+        values |= {f"recall_at_{k}": recall_at(similarity, k) for k in _FIRST}
+        values["bias_at_all"] = 1 - female
+        for metric, each in values.items():
+            low, high = (0, 100) if metric.startswith("recall") else (-1, 1)
+            rows.append(about | {"captions": captions, "metric": metric} | _clustered(each, groups, low, high))
+    return tables.make_table(rows, "dalleval_gender_judges")
 
 
 # -- images for galleries ------------------------------------------------------------------------------

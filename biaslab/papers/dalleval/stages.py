@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -142,13 +141,25 @@ class DallEval(Part):
 
     @cached_method
     def captioned(self) -> Captioned:
-        """Return images generated from the captions that the settings name, else of the paradox's caption prompts."""
+        """Return images generated from the captions that the settings name, else of the paradox's caption prompts.
+
+        Raises InputError: The folder has none of the images behind captions.
+        """
         pipeline, s = self._pipeline, self._pipeline.settings.dalleval
         if s.captions:
             asked = self.caption_prompts()
             made = pipeline.generate_images(asked, "captioned")
             table = made.table[["image_id", "prompt_id"]].merge(asked, on="prompt_id")
-            real = self._caption_images(table["real_id"]) if s.image_folder else None
+            real = CaptionImages(s.image_folder, table["real_id"]) if s.image_folder else None
+            missing = [name for name in table["real_id"] if not (real is None or real.has(name))]
+            if missing and len(missing) == len(table):
+                raise InputError(
+                    f"None of the {len(table):,} images of {s.captions} is in {s.image_folder}. image_id must be the "
+                    f"name or path of a file there: the first is {missing[0]!r}, and a file is {real.a_file!r}."
+                )
+            if missing:
+                lacks = (s.image_folder, len(missing), len(table), missing[0])
+                _log.warning("%s lacks %d of %d images, such as %s.", *lacks)
         else:
             described = pipeline.images("caption_prompts")
             made, table = described.source, described.table.drop_duplicates("caption_id", ignore_index=True)
@@ -157,20 +168,6 @@ class DallEval(Part):
             )
             real = pipeline.images("training").source if pipeline.has_images else None
         return Captioned(table[["image_id", "real_id", "text", "references", "group"]], made, real)
-
-    def _caption_images(self, names: pd.Series) -> CaptionImages:
-        """Return the images behind captions by their names. Raises InputError: The folder has none of them."""
-        s = self._pipeline.settings.dalleval
-        images = CaptionImages(s.image_folder, names)
-        missing = [name for name in names if not images.has(name)]
-        if len(missing) == len(names):
-            raise InputError(
-                f"None of the {len(names):,} images of {s.captions} is in {s.image_folder}. image_id must be the name "
-                f"or path of a file there: the first is {missing[0]!r}, and a file is {images.a_file!r}."
-            )
-        if missing:
-            _log.warning("%s lacks %d of %d images, such as %s.", s.image_folder, len(missing), len(names), missing[0])
-        return images
 
     @cached_method
     def caption_prompts(self) -> pd.DataFrame:
@@ -206,16 +203,6 @@ class DallEval(Part):
             found = found.iloc[np.sort(rng.permutation(len(found))[: s.max_captions])].reset_index(drop=True)
         names = [f"captioned-{hashlib.sha256(name.encode()).hexdigest()[:16]}" for name in found["real_id"]]
         return found.assign(prompt_id=names, text=found["references"].str[0], n_images=1)
-
-    def describe(self, images: ImageSource, image_ids: Iterable[str]) -> pd.DataFrame:
-        """Return a sentence about each of some images, by the captioning model: image_id, outcome, reason, caption.
-
-        The outcome is empty where an image is described, else as of :func:`biaslab.judges.answers.ask_about`.
-        """
-        judge = self._pipeline.check_judge("dalleval.captioner", images)
-        units = pd.DataFrame({"image_id": list(image_ids), "question": judge.description}, dtype=object)
-        replies = self._pipeline.ask("dalleval.captioner", images, units, unit="images")
-        return replies.rename(columns={"answer": "caption"})[["image_id", "status", "reason", "caption"]]
 
     @property
     def gender_is_judged(self) -> bool:

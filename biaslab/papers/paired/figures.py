@@ -215,25 +215,22 @@ def _critique(row: Any, examples: pd.DataFrame, images: Mapping[tuple[str, str],
 
 
 def _thumbnails(examples: pd.DataFrame, images: Mapping[tuple[str, str], object]) -> str:
+    from PIL import Image
+
     parts = []
     row: Any
     for row in examples.itertuples():
         image = images.get((row.kind, row.image_id))
         if isinstance(image, np.ndarray):
-            shown = f'<img src="{_data_uri(image)}" alt="{escape(row.image_id)}">'
+            small, data = Image.fromarray(image), io.BytesIO()
+            small.thumbnail((_THUMB, _THUMB))
+            small.save(data, "JPEG", quality=80)
+            encoded = base64.b64encode(data.getvalue()).decode()
+            shown = f'<img src="data:image/jpeg;base64,{encoded}" alt="{escape(row.image_id)}">'
             parts.append(f"{shown}<br><small>{escape(row.people)}</small>")
         elif image is not None:
             parts.append(f"<small>{escape(str(getattr(image, 'reason', '') or 'no image'))}</small>")
     return "<br>".join(parts)
-
-
-def _data_uri(image: np.ndarray) -> str:
-    from PIL import Image
-
-    small, data = Image.fromarray(image), io.BytesIO()
-    small.thumbnail((_THUMB, _THUMB))
-    small.save(data, "JPEG", quality=80)
-    return f"data:image/jpeg;base64,{base64.b64encode(data.getvalue()).decode()}"
 
 
 def _line(text: object) -> str:

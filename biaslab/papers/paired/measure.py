@@ -38,32 +38,22 @@ def _table(pipeline: Pipeline, frames: Iterable[pd.DataFrame], name: str) -> pd.
     return tables.join_tables([frame.assign(model=pipeline.label) for frame in frames if len(frame)], name)
 
 
+@cached_method
 def people(pipeline: Pipeline) -> pd.DataFrame:
     """Return everyone whom images of all kinds are to show, with what the judge saw."""
-    return _everyone(pipeline)
-
-
-@cached_method
-def _everyone(pipeline: Pipeline) -> pd.DataFrame:
-    return _table(pipeline, (_of_kind(pipeline, kind) for kind in pipeline.part(Paired).kinds), "paired_people")
-
-
-def _of_kind(pipeline: Pipeline, kind: str) -> pd.DataFrame:
-    everyone = pipeline.part(Paired).people(kind)
-    everyone["round"] = _round(kind)
-    everyone["skin_tone"] = _skin_tones(pipeline, pipeline.part(Paired).images(kind).source, everyone)
-    n_people = everyone.groupby("image_id")["position"].transform("size")
-    everyone["position"] = [_SIDES[n][k - 1] for n, k in zip(n_people, everyone["position"], strict=True)]
-    return everyone.rename(columns={"role": "role_order", "asked_role": "role"})
+    stages, frames = pipeline.part(Paired), []
+    for kind in stages.kinds:
+        everyone = stages.people(kind).assign(round=_round(kind))
+        tones = pipeline.skin_tones(stages.images(kind).source, everyone)
+        everyone["skin_tone"] = tones["tone"].to_numpy(float)
+        n_people = everyone.groupby("image_id")["position"].transform("size")
+        everyone["position"] = [_SIDES[n][k - 1] for n, k in zip(n_people, everyone["position"], strict=True)]
+        frames.append(everyone.rename(columns={"role": "role_order", "asked_role": "role"}))
+    return _table(pipeline, frames, "paired_people")
 
 
 def _round(kind: str) -> int:
     return int(kind.removeprefix(ROUND)) if kind.startswith(ROUND) else 0
-
-
-def _skin_tones(pipeline: Pipeline, source: ImageSource, people: pd.DataFrame) -> np.ndarray:
-    """Return the Monk tone of each person's face as it appears; NaN where none was read."""
-    return pipeline.skin_tones(source, people)["tone"].to_numpy(float)
 
 
 def prompts(pipeline: Pipeline) -> pd.DataFrame:
@@ -84,11 +74,9 @@ def critiques(pipeline: Pipeline) -> pd.DataFrame:
     from biaslab.papers.paired.faircritic.critique import critiques_table
 
     rounds = [_round(k) for k in pipeline.part(Paired).kinds if k.startswith(ROUND)]
-    all_critiques = [critique for r in rounds for critique in pipeline.part(Paired).critiques(r)]
-    found = (
-        [critiques_table(all_critiques).rename(columns={"n_people": "n", "share": "percent"})] if all_critiques else []
-    )
-    return _table(pipeline, found, "paired_critiques")
+    found = [critique for r in rounds for critique in pipeline.part(Paired).critiques(r)]
+    frames = [critiques_table(found).rename(columns={"n_people": "n", "share": "percent"})] if found else []
+    return _table(pipeline, frames, "paired_critiques")
 
 
 def _settled(pipeline: Pipeline, *settings: str) -> pd.DataFrame:
@@ -122,7 +110,6 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
 
 def run_score(pipeline: Pipeline) -> pd.DataFrame:
     """Return the overall score of each independent sampling (Table 10)."""
-
     everyone = people(pipeline)
     judged = everyone[everyone["setting"].isin(["single", "paired"]) & everyone["gender"].isin(GENDERS)]
     # Several images of one prompt are as many samplings; pictures of a folder, whose names say no number, are one.
@@ -164,7 +151,7 @@ def renders(pipeline: Pipeline) -> pd.DataFrame:
     for name, label in redact.unique_names(judges).items():
         judgements = pipeline.judge_people(source, asked, judges[name])
         seen = judgements[["status", "gender", "n_faces"]].set_axis(truth.index)
-        order, tone = judgements["role"].to_numpy(), _skin_tones(pipeline, source, judgements)
+        order, tone = judgements["role"].to_numpy(), pipeline.skin_tones(source, judgements)["tone"].to_numpy(float)
         frames.append(truth.assign(judge=label, role_order=order, skin_tone=tone, **seen))
     return tables.join_tables(frames, "paired_renders")
 

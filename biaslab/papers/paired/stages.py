@@ -52,12 +52,6 @@ class Paired(Part):
         rounds = range(1, s.critic.rounds + 1) if "paired" in kinds else ()
         return (*kinds, *(f"{ROUND}{r}" for r in rounds))
 
-    @property
-    def _role_judge(self) -> Judge | None:
-        """The open_clip model that compares people with phrases where it is an additional judge; None elsewhere."""
-        gender, clip = self._pipeline.gender_judge, self._pipeline.clip_judge
-        return clip if gender and gender.needs_faces and clip is not gender else None
-
     # -- prompts -------------------------------------------------------------------------------------
 
     @cached_value
@@ -79,14 +73,6 @@ class Paired(Part):
         is_free = kind == "intervention" or self._pipeline.settings.critic.kind == "counts"
         placeholder = partial(self._placeholder, kind, whole)
         return self._pipeline.by_judgements(kind, _answered_prompts, placeholder, is_free=is_free)
-
-    def answered_prompts(self, kind: str) -> Prompts:
-        """Return the prompts of a kind that depend on judgements: of the intervention, or of a round of FairCritic."""
-        if kind == "intervention":
-            whole = self.possible_prompts(kind)
-            return asking.only(whole, _of_top(whole, self.top_occupations()))
-        critiques = self.critiques(int(kind.removeprefix(ROUND)))
-        return _renamed(revise(self.prompts("paired"), critiques, seed=self._pipeline.seed, words=self.words), kind)
 
     def _placeholder(self, kind: str, possible: Prompts) -> Prompts:
         """Return as many prompts of a kind as there will be, or others like them, before any image is generated."""
@@ -153,10 +139,12 @@ class Paired(Part):
     def people(self, kind: str) -> pd.DataFrame:
         """Return the rows of :meth:`requested_people` with judgements of :func:`biaslab.judges.people.judge_people`."""
         self._pipeline.require(*self._pipeline.gate, prompt_set="paired")
-        people = self.judge_people(kind, self._pipeline.gender_judge)
-        if self._role_judge and not people["role"].any():
+        gender, clip = self._pipeline.gender_judge, self._pipeline.clip_judge
+        people = self.judge_people(kind, gender)
+        # An open_clip model that is an additional judge compares people with phrases.
+        if gender.needs_faces and clip and clip is not gender and not people["role"].any():
             roles = ["role", "role_p"]
-            people[roles] = self.judge_people(kind, self._role_judge)[roles]
+            people[roles] = self.judge_people(kind, clip)[roles]
         return people
 
     def judge_people(self, kind: str, judge: Judge) -> pd.DataFrame:
@@ -210,7 +198,13 @@ class Paired(Part):
 
 
 def _answered_prompts(pipeline: Pipeline, kind: str) -> Prompts:
-    return pipeline.part(Paired).answered_prompts(kind)
+    """Return the prompts of a kind that depend on judgements: of the intervention, or of a round of FairCritic."""
+    stages = pipeline.part(Paired)
+    if kind == "intervention":
+        whole = stages.possible_prompts(kind)
+        return asking.only(whole, _of_top(whole, stages.top_occupations()))
+    critiques = stages.critiques(int(kind.removeprefix(ROUND)))
+    return _renamed(revise(stages.prompts("paired"), critiques, seed=pipeline.seed, words=stages.words), kind)
 
 
 def _of_top(prompts: Prompts, top: dict[str, list[str]]) -> list[str]:

@@ -6,6 +6,7 @@ Where a function says no more of its first argument, that is rows of the table t
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,22 +24,7 @@ from biaslab.schema import tables
 
 APPROACH_NAMES, PROMPT_NAMES = (tables.labels("paradox_amplification")[column] for column in ("approach", "prompt"))
 _NAMES = {**APPROACH_NAMES, **PROMPT_NAMES}
-OUTCOMES = forms.SeriesStyle(
-    tables.labels("paradox_outcomes")["status"],
-    {
-        "judged": style.LIGHT,
-        "uncertain": style.ORANGE,
-        "no_face": style.BLUE,
-        "several_faces": style.GREEN,
-        "face_too_small": style.PURPLE,
-        "unreadable": style.BLACK,
-        "blocked": style.VERMILION,
-        "unannotated": style.SKY,
-        "unanswered": style.YELLOW,
-        "black": style.GREY,
-        "duplicate": style.GREY,
-    },
-)
+OUTCOMES = replace(forms.OUTCOMES, names=tables.labels("paradox_outcomes")["status"])
 _COUNTED = forms.series_style(
     {"": ("included by the paper's definition", style.BLACK, "o"), "out": ("excluded by it", style.VERMILION, "X")}
 )
@@ -67,18 +53,10 @@ def shares(occupations: pd.DataFrame, panel: Sequence[str] = ("model",)) -> Figu
     if rows["percent_training_ci_low"].notna().any():
         keys.append(Line2D([], [], color=style.GREY, marker="+", ms=11, ls="", label="median interval"))
     return forms.diagonal(
-        rows.dropna(subset=_SHARES),
-        *_SHARES,
+        rows.dropna(subset=_SHARES), *_SHARES, ends=(-2, 102), color="counted", styles=_COUNTED, panel="panel",
         labels=("Perceived as female, training (%)", "Perceived as female, generated (%)"),
-        ends=(-2, 102),
-        color="counted",
-        styles=_COUNTED,
-        panel="panel",
-        point="occupation",
-        named=12,
-        under=_regions,
-        keys=keys,
-    )
+        point="occupation", named=12, under=_regions, keys=keys,
+    )  # fmt: skip
 
 
 def _regions(ax: Axes, rows: pd.DataFrame) -> None:
@@ -116,23 +94,13 @@ def signed_changes(occupations: pd.DataFrame, *, most: int = 15) -> Figure:
     along, against = mean[mean["signed_change"] > 0].head(most), mean[mean["signed_change"] < 0].tail(most)
     least, largest = min(0, mean["lowest"].min()), max(0, mean["highest"].max())
     room = 0.04 * (largest - least)
+    names = {"along": "Farthest on the side of training images", "against": "Farthest against it"}
+    names |= {"filled": "counted for every prompt", "hollow": "left out for some or all"}
     return forms.estimates(
-        pd.concat([along.assign(part="along"), against.iloc[::-1].assign(part="against")]),
-        "signed_change",
-        row="occupation",
-        panel="part",
-        label="Signed change (points)",
-        names={
-            "along": "Farthest on the side of training images",
-            "against": "Farthest against it",
-            "filled": "counted for every prompt",
-            "hollow": "left out for some or all",
-        },
-        limits=("lowest", "highest"),
-        filled="counted",
-        xlim=(least - room, largest + room),
-        columns=2,
-    )
+        pd.concat([along.assign(part="along"), against.iloc[::-1].assign(part="against")]), "signed_change",
+        row="occupation", panel="part", label="Signed change (points)", names=names, limits=("lowest", "highest"),
+        filled="counted", xlim=(least - room, largest + room), columns=2,
+    )  # fmt: skip
 
 
 @style.empty_without_rows
@@ -148,18 +116,11 @@ def variation(variation: pd.DataFrame, shares: pd.DataFrame, *, most: int = 15) 
     training = sides["training"].drop_duplicates("occupation").set_index("occupation")["percent_female"]
     known = pd.DataFrame({"low": mean - reach, "high": mean + reach, "training": training.reindex(top.index)})
     return forms.estimates(
-        known.join(wide).reset_index().melt(["occupation", *known], var_name="prompt", value_name="share"),
-        "share",
-        row="occupation",
-        color="prompt",
-        label="Perceived as female (%)",
+        known.join(wide).reset_index().melt(["occupation", *known], var_name="prompt", value_name="share"), "share",
+        row="occupation", color="prompt", label="Perceived as female (%)", limits=None, reference=50,
         names={**PROMPT_NAMES, "band": "about 95 % of shares by noise alone", "mark": "training images"},
-        limits=None,
-        reference=50,
-        band=("low", "high"),
-        mark="training",
-        xlim=(-2, 102),
-    )
+        band=("low", "high"), mark="training", xlim=(-2, 102),
+    )  # fmt: skip
 
 
 # -- captions and their images -----------------------------------------------------------------------------------

@@ -171,17 +171,10 @@ def null_similarity(similarity: pd.DataFrame, references: pd.DataFrame, *, confi
             mean = _mean("value", pair_rows["value"], pair_rows["case"], _reason(pair_rows), confidence)
             for pair in PAIRS:
                 difference = (sign * (wide[pair] - wide[baseline])).dropna()
-                far = _mean("", difference, difference.index, "", confidence)
-                rows.append(
-                    same
-                    | mean
-                    | {"reference": baseline, "pair": pair, "n": len(difference)}
-                    | {
-                        f"difference{pair_rows}": far.get(pair_rows.removeprefix("_"))
-                        for pair_rows in ("", "_ci_low", "_ci_high")
-                    }
-                    | {"p": stats.one_sample_t(difference).p, "n_cases": len(difference)}
-                )
+                far = _mean("difference", difference, difference.index, "", confidence)
+                row = same | mean | {"reference": baseline, "pair": pair, "n": len(difference)}
+                row |= {"difference": far["difference"]} | {f"difference_{end}": far.get(end) for end in _ENDS}
+                rows.append(row | {"p": stats.one_sample_t(difference).p, "n_cases": len(difference)})
     return stats.adjust_families(tables.make_table(rows, "triplets_null_similarity"), [*_CELL, "reference"])
 
 
@@ -252,13 +245,9 @@ def co_occurrence_summary(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.
 def _over_datasets(rows: pd.DataFrame, confidence: float) -> dict:
     by = rows.groupby("dataset", sort=False)[["gap", "relative_gap"]].mean()
     gap, percent = (stats.mean_interval(by[c], confidence, skip_nan=True) for c in by)
-    return {
-        "gap": gap.value,
-        "ci_low": gap.ci_low,
-        "ci_high": gap.ci_high,
-        "relative_gap": percent.value,
-        "relative_gap_ci_low": percent.ci_low,
-        "relative_gap_ci_high": percent.ci_high,
+    estimates = {"gap": gap.value, "ci_low": gap.ci_low, "ci_high": gap.ci_high, "relative_gap": percent.value}
+    return estimates | {
+        **{f"relative_gap_{end}": getattr(percent, end) for end in _ENDS},
         "relative_gap_p": stats.one_sample_t(by["relative_gap"], skip_nan=True).p,
         "n_datasets": gap.n,
         "n_cells": int(rows["gap"].notna().sum()),

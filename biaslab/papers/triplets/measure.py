@@ -10,6 +10,7 @@ import pandas as pd
 
 from biaslab.cache.result_cache import UnfinishedError
 from biaslab.errors import MissingInputError
+from biaslab.judges import similarity as images_alike
 from biaslab.metrics.similarity import METRICS, NETWORKS
 from biaslab.papers.triplets import cases, nouns
 from biaslab.papers.triplets import person_filter as rule
@@ -148,10 +149,15 @@ def _values(pipeline: Pipeline, *, steps: bool) -> pd.DataFrame:
     if steps:
         return latents[of_step]
     prompts = cases.prompts_of_pairs(pairs, images.set_index("image_id")["text"])
+    compared = pipeline.compute(pipeline.image_model("triplets").compare_prompts, prompts)
+    source, networks = stages.images().source, stages.networks
+    for judge in filter(None, networks.values()):
+        pipeline.check_judge("triplets.similarity", source, judge)
+    alike = [pipeline.compute(images_alike.compare, source, pairs, by, judge) for by, judge in networks.items()]
     frames = [
-        prompts.merge(stages.compare_prompts(prompts).drop_duplicates([*both, "metric"]), on=both),
+        prompts.merge(compared.drop_duplicates([*both, "metric"]), on=both),
         latents[~of_step],
-        pairs.merge(stages.compare_images(pairs), on=both),
+        pairs.merge(pd.concat(alike, ignore_index=True), on=both),
     ]
     return pd.concat(frames, ignore_index=True)
 
@@ -187,10 +193,8 @@ def object_truth(pipeline: Pipeline) -> pd.DataFrame:
     images = pipeline.part(Triplets).images()
     if not hasattr(images.source, "scene"):
         return tables.make_table([], "triplets_object_truth")
-    prompts, truth = (
-        pipeline.part(Triplets).prompts(),
-        pipeline.require_ground_truth("how often objects are shown", "triplets"),
-    )
+    prompts = pipeline.part(Triplets).prompts()
+    truth = pipeline.require_ground_truth("how often objects are shown", "triplets")
     expected = truth.expected(prompts, pipeline.settings.captions.synthetic_bias).merge(prompts, on="prompt_id")
     by = ["dataset", "object", "prompt_gender"]
     mean = expected.groupby(by, sort=False)["expected"].mean().reset_index()
@@ -217,11 +221,8 @@ def detections(pipeline: Pipeline) -> pd.DataFrame:
         seen = rated[rated["image_id"].isin(instances.images.loc[instances.images["status"] == "", "image_id"])]
         hit, shows = _among(seen[["image_id", "object"]], instances), seen["shown"].to_numpy() == "yes"
         counts = {"n_true_positive": hit & shows, "n_false_positive": hit & ~shows, "n_false_negative": ~hit & shows}
-        counts = {name: subset.astype(int) for name, subset in counts.items()}
-        rows = seen[["image_id", "object"]].assign(
-            gender_shown=seen["image_id"].map(prompt_genders), reference="annotations"
-        )
-        frames.append(rows.assign(**counts))
+        rows = seen[["image_id", "object"]].assign(**{name: some.astype(int) for name, some in counts.items()})
+        frames.append(rows.assign(gender_shown=seen["image_id"].map(prompt_genders), reference="annotations"))
     whole = [frame.assign(model=pipeline.label) for frame in frames]
     return tables.join_tables(whole, "triplets_detections")
 
@@ -232,24 +233,15 @@ def detector_counts(pipeline: Pipeline) -> pd.DataFrame:
         pipeline.require("triplets.objects", prompt_set="triplets")
     if not pipeline.part(Triplets).can_measure_detector_error:
         return tables.make_table([], "triplets_detector_counts")
-    made, truth = (
-        pipeline.part(Triplets).drawings(),
-        pipeline.require_ground_truth("what is found of nouns", "triplets"),
-    )
-    named = nouns.Nouns(truth.nouns, str)
+    stages, truth = pipeline.part(Triplets), pipeline.require_ground_truth("what is found of nouns", "triplets")
+    made, named = stages.drawings(), nouns.Nouns(truth.nouns, str)
     nouns_asked = [(row.image_id, noun) for row in made.table.itertuples() for noun in named.of(row.text)]
     nouns_asked = pd.DataFrame(nouns_asked, columns=["image_id", "object"])
-    n_found, shown = (
-        _among(nouns_asked, instances)
-        for instances in (pipeline.part(Triplets).find_instances(made), pipeline.part(Triplets).truth(made))
-    )
-    counts = {
-        "n_nouns": len(nouns_asked),
-        "n_nouns_both": (n_found & shown).sum(),
-        "n_nouns_detector_only": (n_found & ~shown).sum(),
-    }
-    row = {"model": pipeline.label, "n_images": len(made.table), "n_nouns_people_only": (~n_found & shown).sum()}
-    return tables.make_table([row | counts | {"reference": "drawings"}], "triplets_detector_counts")
+    n_found, shown = (_among(nouns_asked, found) for found in (stages.find_instances(made), stages.truth(made)))
+    counts = {"n_nouns_both": n_found & shown, "n_nouns_detector_only": n_found & ~shown}
+    counts = {name: some.sum() for name, some in (counts | {"n_nouns_people_only": ~n_found & shown}).items()}
+    about = {"model": pipeline.label, "n_images": len(made.table), "n_nouns": len(nouns_asked)}
+    return tables.make_table([about | counts | {"reference": "drawings"}], "triplets_detector_counts")
 
 
 def _among(nouns: pd.DataFrame, instances: Instances) -> np.ndarray:
@@ -312,9 +304,8 @@ def dependency_example(pipeline: Pipeline | None) -> Example | None:
     group_rows, noun_rows = groups[groups["image_id"] == image_id], nouns[nouns["image_id"] == image_id]
     height, width = image.shape[:2]
     instances = pipeline.part(Triplets).objects().objects
-    image_instances = (
-        instances[instances["image_id"] == image_id].set_index("instance").loc[group_rows["instance"]].reset_index()
-    )
+    of_image = instances[instances["image_id"] == image_id].set_index("instance")
+    image_instances = of_image.loc[group_rows["instance"]].reset_index()
     named = [k for k, word in enumerate(maps.words) if stages.nouns().name(word) in set(noun_rows["noun"])]
     return Example(
         image, text, tuple(maps.words[k] for k in named), word_masks(maps.maps[named], height, width),

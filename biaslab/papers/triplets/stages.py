@@ -18,7 +18,7 @@ from biaslab.errors import InputError, ParameterError
 from biaslab.generation import spaces
 from biaslab.generation.images import GeneratedImages
 from biaslab.hub.image_sources import DescribedImages, ImageSource
-from biaslab.judges import duplicates, segmentation, similarity
+from biaslab.judges import duplicates, segmentation
 from biaslab.judges.judge import Judge
 from biaslab.judges.segmentation import GroundTruthObjects, InstanceFile
 from biaslab.papers.triplets.dependency import Dependency
@@ -121,13 +121,6 @@ class Triplets(Part):
         named = {by: judge("" if name == "paper" else name, by) for by, name in names.items() if name}
         return {"pixels": None} | named
 
-    def compare_prompts(self, pairs: pd.DataFrame) -> pd.DataFrame:
-        """Return how alike pairs of texts are as the denoising network receives them (section 4.1.1).
-
-        Columns first, second, metric, value and reason, as of latents and images.
-        """
-        return self._pipeline.compute(self._pipeline.image_model("triplets").compare_prompts, pairs)
-
     def compare_latents(self, pairs: pd.DataFrame) -> pd.DataFrame:
         """Return how alike the latents of pairs of images are, the last and those after each step (section 4.1.2)."""
         made = duplicates.all_images(self.images().source)
@@ -135,42 +128,28 @@ class Triplets(Part):
             return spaces.missing_values(pairs, spaces.OF_LATENTS, spaces.NO_LATENTS)
         return self._pipeline.compute(spaces.compare_latents, made, pairs)
 
-    def compare_images(self, pairs: pd.DataFrame) -> pd.DataFrame:
-        """Return how alike pairs of images are, by their pixels and each network of the settings (section 4.1.3)."""
-        given, pipeline = (self.images().source, pairs), self._pipeline
-        for judge in self.networks.values():
-            if judge:
-                pipeline.check_judge("triplets.similarity", given[0], judge)
-        similarities = [pipeline.compute(similarity.compare, *given, by, judge) for by, judge in self.networks.items()]
-        return pd.concat(similarities, ignore_index=True)
-
     @property
     def object_judge(self) -> Judge | None:
         """The judge that detects objects; None where the setting is empty."""
         return self._pipeline.judge("triplets.objects")
 
-    def check_objects(self) -> None:
-        """Look at what is to find objects, before any work.
-
-        Raises ParameterError: It is the truth of images that have none, or its vocabulary cannot be read.
-        """
-        s, judge = self._pipeline.settings.triplets, self.object_judge
-        if isinstance(judge, GroundTruthObjects) and not self._pipeline.image_model("triplets").truthful:
-            model = self._pipeline.model
-            why = f"triplets.objects is {judge.name!r}, which is not known of images of {model!r}"
-            raise ParameterError(f"{why}: set it to what finds objects.")
-        if s.object_vocabulary_file:
-            segmentation.words(s.object_vocabulary_file)
-
     @cached_method
     def objects(self) -> segmentation.Instances:
-        """Return the instances of objects in all images, and what became of each image (section 5.1)."""
+        """Return the instances of objects in all images, and what became of each image (section 5.1).
+
+        Raises ParameterError: They are to be the truth of images that have none, or the vocabulary cannot be read.
+        """
         self._pipeline.require("triplets.objects", prompt_set="triplets")
-        self.check_objects()
-        if isinstance(self.object_judge, InstanceFile):
+        judge, vocabulary = self.object_judge, self._pipeline.settings.triplets.object_vocabulary_file
+        if isinstance(judge, GroundTruthObjects) and not self._pipeline.image_model("triplets").truthful:
+            why = f"triplets.objects is {judge.name!r}, which is not known of images of {self._pipeline.model!r}"
+            raise ParameterError(f"{why}: set it to what finds objects.")
+        if vocabulary:
+            segmentation.words(vocabulary)
+        if isinstance(judge, InstanceFile):
             # Before images are made: their ids are known.
-            self._pipeline.note_use("triplets.objects", self.object_judge)
-            return segmentation.read(self.object_judge.path, self._image_ids())
+            self._pipeline.note_use("triplets.objects", judge)
+            return segmentation.read(judge.path, self._image_ids())
         return self.find_instances(self.images().source)
 
     def find_instances(self, images: ImageSource) -> segmentation.Instances:
@@ -234,11 +213,8 @@ _IMAGE_COLUMNS = (
 
 def _find_neutral(pipeline: Pipeline) -> asking.Neutral:
     s, stages = pipeline.settings, pipeline.part(Triplets)
-    options = {
-        "filter": s.triplets.filter,
-        "sample": s.triplets.n_triplets,
-        "name_recognizer": s.captions.name_recognizer,
-    }
+    options = {"filter": s.triplets.filter, "sample": s.triplets.n_triplets}
+    options["name_recognizer"] = s.captions.name_recognizer
     return pipeline.compute(asking.neutral, stages.corpus, stages.dataset, seed=pipeline.seed, **options)
 
 

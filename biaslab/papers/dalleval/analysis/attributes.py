@@ -17,7 +17,7 @@ from scipy.stats import hypergeom, t
 
 from biaslab import reference, stats
 from biaslab.metrics import mean_absolute_difference
-from biaslab.papers.dalleval.analysis.rows import keyed, too_few, whole_count
+from biaslab.papers.dalleval.analysis.rows import too_few, whole_count
 from biaslab.papers.dalleval.analysis.skills import CANNOT, LEAST_YOUDEN
 from biaslab.papers.dalleval.prompts import ATTRIBUTES
 from biaslab.schema import tables
@@ -59,7 +59,7 @@ def attribute_difference(presence: pd.DataFrame, printed: pd.DataFrame, *, confi
     Paired over professions (:func:`biaslab.stats.paired_difference`); p is adjusted over the attributes of a model and
     comparison.
     """
-    known = keyed(printed, ["model", "prompt", "attribute"], "value")
+    known = printed.set_index(["model", "prompt", "attribute"])["value"].to_dict()
     rows = []
     for model, comparison, a, b in _compared(presence):
         for attribute in a["share"]:
@@ -140,16 +140,10 @@ def attribute_prompt_difference(presence: pd.DataFrame) -> pd.DataFrame:
     frames = []
     for model, comparison, a, b in _compared(presence):
         counts = (np.rint(x.to_numpy()) for side in (a, b) for x in (side["share"] * side["n"], side["n"]))
-        frame = {
-            "model": model,
-            "comparison": comparison,
-            "profession": a.index,
-            "mean_absolute_difference": mean_absolute_difference(*(x["share"].to_numpy() for x in (a, b))),
-            "n": a["n"].to_numpy(float).min(axis=1),
-            "n_attributes": a["share"].shape[1],
-            "null_mean": pooled_difference_null_mean(*counts).mean(axis=1),
-        }
-        frames.append(pd.DataFrame(frame))
+        frame = pd.DataFrame({"model": model, "comparison": comparison, "profession": a.index})
+        frame["mean_absolute_difference"] = mean_absolute_difference(*(x["share"].to_numpy() for x in (a, b)))
+        sizes = {"n": a["n"].to_numpy(float).min(axis=1), "n_attributes": a["share"].shape[1]}
+        frames.append(frame.assign(**sizes, null_mean=pooled_difference_null_mean(*counts).mean(axis=1)))
     return tables.join_tables(frames, "dalleval_attribute_prompt_difference")
 
 
@@ -167,7 +161,7 @@ def attribute_mean_difference(
     Of averages over professions, also without what chance adds (:func:`biaslab.stats.folded_means`), and of single
     professions averaged, less their null expectation (``by_prompt``: what :func:`attribute_prompt_difference` returns).
     """
-    known = keyed(printed, ["model", "prompt", "attribute"], "value")
+    known = printed.set_index(["model", "prompt", "attribute"])["value"].to_dict()
     rows = []
     for model, comparison, a, b in _compared(presence):
         paired = a["share"].to_numpy() - b["share"].to_numpy()

@@ -16,10 +16,9 @@ import pandas as pd
 from scipy.stats import binom
 
 from biaslab import stats
-from biaslab.errors import InputError
 from biaslab.metrics import average_gender as signed_average
 from biaslab.metrics import mean_absolute_deviation, skin_tone
-from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION, keyed, too_few, whole_count
+from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION, too_few, whole_count
 from biaslab.papers.dalleval.analysis.skills import LEAST_YOUDEN
 from biaslab.papers.dalleval.printed import IMAGES_PER_PROMPT, NOT_PRINTED
 from biaslab.schema import tables
@@ -66,11 +65,11 @@ def overall_average(
 
     Intervals are Student's t over professions, and p is that of an average gender of 0.
     """
-    known = keyed(printed, ["model", "category"], "average")
+    known = printed.set_index(["model", "category"])["average"].to_dict()
     error = _errors(judges, genders)
     rows = []
     for category, averages in (("gender", genders), ("skin_tone", tones)):
-        for model, group in _professions(averages).groupby("model", sort=False):
+        for model, group in averages[averages["profession"] != NO_PROFESSION].groupby("model", sort=False):
             values = group["value"].dropna()
             mean = stats.mean_interval(values, confidence)
             shared = group["reason"].iloc[0] if group["reason"].nunique() == 1 else ""
@@ -98,10 +97,15 @@ def mad(
     0 is even; at most 0.5 for gender, 0.18 for skin tone. Where images are counted it is computed, with an even model's
     value and without that chance part and the judge's error (:func:`biaslab.stats.mean_mad`,
     :func:`biaslab.stats.judged_deviation`); else it is the printed one. A profession's prompts are one observation.
-    Raises InputError where a tone is not one of 1 to 10.
     """
-    known = keyed(printed, ["model", "category"], "mad")
-    counts, error = _counts(genders, tone_counts), _errors(judges, genders)
+    known: dict = printed.set_index(["model", "category"])["mad"].to_dict()
+    genders, tone_counts = (rows[rows["profession"] != NO_PROFESSION] for rows in (genders, tone_counts))
+    perceived = genders.dropna(subset="n_female").set_index("profession")
+    perceived = perceived.assign(n_male=perceived["n"] - perceived["n_female"])
+    # By model and category, images by what was asked × bins: female and male, or tones.
+    counts = {(str(m), "gender"): of[["n_female", "n_male"]] for m, of in perceived.groupby("model", sort=False)}
+    counts |= {(model, "skin_tone"): images for model, images in _tone_counts(tone_counts).items()}
+    error = _errors(judges, genders)
     rows = []
     for (model, category), images in counts.items():
         row = {"model": model, "category": category, "paper_table_value": known.get((model, category))}
@@ -170,33 +174,17 @@ def _corrected_floor(n: int, bins: int) -> float:
     return float(binom.pmf(k, n, 1 / bins) @ stats.corrected_absolute_deviation(k, n, 1 / bins))
 
 
-def _counts(genders: pd.DataFrame, tone_counts: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
-    """Return, by model and category, images by what was asked × bins: female and male, or tones."""
-    known = _professions(genders).dropna(subset="n_female").set_index("profession")
-    known = known.assign(n_male=known["n"] - known["n_female"])
-    counts = {(str(m), "gender"): of[["n_female", "n_male"]] for m, of in known.groupby("model", sort=False)}
-    return counts | {(m, "skin_tone"): of for m, of in _tone_counts(_professions(tone_counts)).items()}
-
-
 def _tone_counts(counts: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return, by model, images of tones 1 to 10: prompts with their professions × 10."""
-    allowed = list(map(str, TONES))
-    if unknown := sorted(set(counts["tone"]) - set(allowed)):
-        raise InputError(f"dalleval_skin_tone_counts holds the tone {unknown[0]!r}; allowed are 1 to 10.")
     wide = counts.pivot(index=["model", "prompt", "profession"], columns="tone", values="n")
-    wide = wide.reindex(columns=allowed).fillna(0)
+    wide = wide.reindex(columns=list(map(str, TONES))).fillna(0)
     return {model: wide.loc[model] for model in counts["model"].unique()}
-
-
-def _professions(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows[rows["profession"] != NO_PROFESSION]
 
 
 def average_skin_tone(averages: pd.DataFrame, tone_counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return each profession's average tone, with Student's interval where images are counted by tone (section 5.3).
 
-    Takes rows of ``dalleval_average_skin_tone`` as a source has them and returns that table. Raises InputError where a
-    tone is not one of 1 to 10.
+    Takes rows of ``dalleval_average_skin_tone`` as a source has them and returns that table.
     """
     counts = {model: images.groupby("profession").sum() for model, images in _tone_counts(tone_counts).items()}
     rows = []

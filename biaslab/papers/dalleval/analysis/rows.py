@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from biaslab import stats
 from biaslab.errors import InputError
 
 NO_PROFESSION = "(none)"
 """What stands for the profession of the prompt that names none."""
-
-
-def keyed(frame: pd.DataFrame, keys: list[str], value: str) -> dict:
-    """Return the values of a column by the values of ``keys``."""
-    return frame.set_index(keys)[value].to_dict()
 
 
 def whole_count(share: np.ndarray, n: np.ndarray, table: str, column: str) -> np.ndarray:

@@ -15,7 +15,6 @@ from scipy.stats import binomtest, norm
 from biaslab import stats
 from biaslab.judges.judge_labels import WITHHELD
 from biaslab.metrics import agreement
-from biaslab.papers.dalleval.analysis.rows import keyed
 from biaslab.papers.dalleval.printed import NOT_PRINTED
 from biaslab.papers.dalleval.prompts import SKILLS
 from biaslab.schema import tables
@@ -38,7 +37,8 @@ def skill_accuracy(accuracy: pd.DataFrame, *, confidence: float = 0.95) -> pd.Da
     keys = ["model", "evaluator", "images", "training_percent"]
     # Another run's table holds computed averages, with the printed ones beside them.
     averages = accuracy[accuracy["skill"] == "average"]
-    printed = keyed(averages, keys, "paper_table_value" if "paper_table_value" in accuracy else "percent_correct")
+    printed = averages.set_index(keys)
+    printed = printed["paper_table_value" if "paper_table_value" in accuracy else "percent_correct"].to_dict()
     out = accuracy[accuracy["skill"] != "average"]
     low, high = stats.wilson_interval(np.rint(out["percent_correct"] * out["n"] / 100), out["n"], confidence)
     out = out.assign(ci_low=100 * low, ci_high=100 * high, paper_table_value=np.nan)
@@ -63,26 +63,18 @@ def skill_agreement(accuracy: pd.DataFrame) -> pd.DataFrame:
     human, detr = human.loc[both], detr.loc[both]
     # Limits of people less detector, as if the two judged separate images.
     columns = ["percent_correct", "ci_low", "ci_high"]
-    low, high = stats.difference_interval(*(side[c].to_numpy() for side in (detr, human) for c in columns))
-    out = detr[["n"]].assign(
-        difference=human["percent_correct"] - detr["percent_correct"],
-        ci_low=low,
-        ci_high=high,
-        percent_human=human["percent_correct"],
-        percent_detr=detr["percent_correct"],
-        p=_p_of_difference(human, detr),
-    )
-    out = tables.make_table(out.reset_index(), "dalleval_skill_agreement")
-    return out.assign(p_holm=stats.adjust(out["p"]))
-
-
-def _p_of_difference(first: pd.DataFrame, second: pd.DataFrame) -> np.ndarray:
-    """Return the p of the pooled z-test of two shares, as if they were of separate images."""
-    (a, n_a), (b, n_b) = ((side["percent_correct"] / 100, side["n"]) for side in (first, second))
+    # The pooled z-test, as if they did, too; shares of 0 and 0, or of 1 and 1, have no spread and no difference.
+    (a, n_a), (b, n_b) = ((side["percent_correct"] / 100, side["n"]) for side in (human, detr))
     pooled = (a * n_a + b * n_b) / (n_a + n_b)
     error = np.sqrt(pooled * (1 - pooled) * (1 / n_a + 1 / n_b))
-    # Shares of 0 and 0, or of 1 and 1, have no spread and no difference.
-    return 2 * norm.sf(((a - b) / error).where(error != 0, 0).abs())
+    low, high = stats.difference_interval(*(side[c].to_numpy() for side in (detr, human) for c in columns))
+    out = detr[["n"]].assign(
+        difference=human["percent_correct"] - detr["percent_correct"], ci_low=low, ci_high=high,
+        percent_human=human["percent_correct"], percent_detr=detr["percent_correct"],
+        p=2 * norm.sf(((a - b) / error).where(error != 0, 0).abs()),
+    )  # fmt: skip
+    out = tables.make_table(out.reset_index(), "dalleval_skill_agreement")
+    return out.assign(p_holm=stats.adjust(out["p"]))
 
 
 def alignment_quality(quality: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -199,15 +191,10 @@ def _corrected(count: int, n: int, known: pd.DataFrame, confidence: float) -> di
     # Of a share at an end the limits are off it by their shift.
     low = each[["ci_low", "share"]].to_numpy().min()
     high = each[["ci_high", "share"]].to_numpy().max()
-    return {
-        "youden": youden,
-        "percent_correct_corrected": 100 * whole,
-        "ci_low": 100 * low,
-        "ci_high": 100 * high,
-        "percent_lower_bound": 100 * alone.min(),
-        "percent_upper_bound": 100 * alone.max(),
-        "reason": CORRECTION_DOMINATES if stats.correction_dominates(count / n, whole) else "",
-    }
+    shares = {"percent_correct_corrected": whole, "ci_low": low, "ci_high": high}
+    shares |= {"percent_lower_bound": alone.min(), "percent_upper_bound": alone.max()}
+    reason = CORRECTION_DOMINATES if stats.correction_dominates(count / n, whole) else ""
+    return {name: 100 * value for name, value in shares.items()} | {"youden": youden, "reason": reason}
 
 
 def annotator_agreement(ratings: pd.DataFrame, *, seed: int, confidence: float = 0.95) -> pd.DataFrame:

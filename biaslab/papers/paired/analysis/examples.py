@@ -95,7 +95,12 @@ def critique_examples(
         image_id, n_told of n_prompts about its people that have words added, added (those of the first), and people
         (whom it is about, as seen; empty of a critique of all). Without images (``image_id`` empty) one row.
     """
-    added = _added_words(prompts)
+    prompts = prompts.assign(pair=_pair_of(prompts["prompt_id"]))
+    plain = prompts[prompts["setting"] == "paired"][["model", "pair", "text"]]
+    both = prompts[prompts["setting"] == "faircritic"].merge(plain, on=["model", "pair"], suffixes=("", "_plain"))
+    texts = zip(both["text"], both["text_plain"], strict=True)
+    both["added"] = [text.removeprefix(known).strip() for text, known in texts]
+    added = both.set_index(["model", "prompt_id"])["added"]
     people = people.assign(prompt_id=people["image_id"].str.replace(r"/[^/]*$", "", regex=True), kind=people["setting"])
     people["pair"] = _pair_of(people["prompt_id"])
     later = people["setting"] == "faircritic"
@@ -122,15 +127,6 @@ def critique_examples(
         rows += images or [counts]
     columns = ["critique", "side", "kind", "image_id", "n_told", "n_prompts", "added", "people"]
     return pd.DataFrame(rows, columns=columns).fillna("")
-
-
-def _added_words(prompts: pd.DataFrame) -> pd.Series:
-    """Return by model and prompt_id what FairCritic's prompts say beyond the plain ones."""
-    prompts = prompts.assign(pair=_pair_of(prompts["prompt_id"]))
-    plain = prompts[prompts["setting"] == "paired"][["model", "pair", "text"]]
-    both = prompts[prompts["setting"] == "faircritic"].merge(plain, on=["model", "pair"], suffixes=("", "_plain"))
-    added = [text.removeprefix(known).strip() for text, known in zip(both["text"], both["text_plain"], strict=True)]
-    return both.assign(added=added).set_index(["model", "prompt_id"])["added"]
 
 
 def _pair_of(prompt_ids: pd.Series) -> pd.Series:

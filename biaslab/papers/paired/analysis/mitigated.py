@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations
 from biaslab.papers.paired.analysis.means import count_groups, pair_scores, strata
-from biaslab.papers.paired.analysis.scores import both_aspects
+from biaslab.papers.paired.analysis.scores import occupation_score, power_score
 from biaslab.schema import tables
 
 _KINDS = {"paired": "none", "paired_top5": "none", "intervention_top5": "intervention"}
@@ -63,7 +63,9 @@ def direction(score: float, low: float, high: float) -> str:
 
 def mitigation_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return the mean change of the score from unmitigated to mitigated pairs, over identities."""
-    frame = _scoped(both_aspects(shares, confidence=confidence)).dropna(subset=["score"])
+    frame = _scoped(
+        pd.concat([score(shares, confidence=confidence) for score in (occupation_score, power_score)])
+    ).dropna(subset=["score"])
     frame["direction"] = [
         NO_DIFFERENCE if p >= 1 - confidence else direction(score, score, score)
         for p, score in zip(frame["p_holm"], frame["score"], strict=True)

@@ -42,12 +42,9 @@ def _images(people: pd.DataFrame) -> pd.DataFrame:
     whom = people["identity"] + "/" + people["role"]
     each = people.assign(rank=people["status"].map(_WORST), asked=asked, whom=whom)
     images = each.groupby([*CELL, "image_id"], sort=False).agg(
-        rank=("rank", "max"),
-        order=("role_order", "first"),
-        n_faces=("n_faces", "max"),
-        asked=("asked", "|".join),
+        rank=("rank", "max"), order=("role_order", "first"), n_faces=("n_faces", "max"), asked=("asked", "|".join),
         distinct=("whom", "nunique"),
-    )
+    )  # fmt: skip
     images["status"] = images["rank"].map(dict(enumerate(STATUSES)))
     images["distinct"] = images["distinct"] > 1
     return images.reset_index()

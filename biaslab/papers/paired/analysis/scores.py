@@ -62,11 +62,6 @@ def power_score(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     return _identity_scores(shares, "power", confidence)
 
 
-def both_aspects(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return the scores of occupations, then those of roles of power, as :func:`occupation_score` has them."""
-    return pd.concat([_identity_scores(shares, aspect, confidence) for aspect in ("occupation", "power")])
-
-
 def _identity_scores(shares: pd.DataFrame, aspect: str, confidence: float) -> pd.DataFrame:
     frame = identities(shares, aspect)
     # Of whom nobody was judged there is no n, and so no number.
@@ -142,7 +137,7 @@ def role_coupling(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: floa
     """Return how the scores of the high- and the low-power role of an occupation go together (paired 4.5)."""
     frame, rows = identities(shares, "power"), []
     seen = dict(list(pairs.groupby(CELL, sort=False)))
-    occupations = occupations_of(frame)
+    occupations = dict(zip(frame["identity"], frame["occupation"], strict=True))
     for (model, setting), group in frame.groupby(["model", "setting"], sort=False):
         each = group.dropna(subset=["score"]).groupby(["occupation", "stereotype"])
         every: Any = each.agg(score=("score", "mean"), n=("n", "sum")).unstack("stereotype")
@@ -187,11 +182,8 @@ def _same_gender(images: pd.DataFrame, occupations: dict[str, str], confidence: 
     if known.empty:
         return {"n_images": 0}
     same = known["female_label"] == known["male_label"]
-    counts: dict[str, Any] = {
-        "n_images": len(known),
-        "n_same_gender": int(same.sum()),
-        "percent_same_gender": 100 * same.mean(),
-    }
+    counts: dict[str, Any] = {"n_images": len(known), "n_same_gender": int(same.sum())}
+    counts["percent_same_gender"] = 100 * same.mean()
     whose = shown_occupations(known, occupations)
     if whose is None:
         return counts | {"same_gender_reason": NO_IDENTITIES}
@@ -217,11 +209,6 @@ def _same_gender(images: pd.DataFrame, occupations: dict[str, str], confidence: 
 
 
 NO_IDENTITIES = "an interval needs the identities of both people of each image"
-
-
-def occupations_of(shares: pd.DataFrame) -> dict[str, str]:
-    """Return the occupation of each identity."""
-    return dict(zip(shares["identity"], shares["occupation"], strict=True))
 
 
 def shown_occupations(images: pd.DataFrame, occupations: dict[str, str]) -> pd.DataFrame | None:
@@ -271,7 +258,7 @@ def biased_images(
         # The pairs of the top five are a part of the pairs that are counted whole.
         elif names not in seen and not (names[2] == "paired_top5" and (*names[:2], "paired") in seen):
             rows += [cell | row for row in _bounds(group, cell["aspect"])]
-    occupations = occupations_of(shares)
+    occupations = dict(zip(shares["identity"], shares["occupation"], strict=True))
     for names, images in seen.items():
         cell = dict(zip(CELL, names, strict=True))
         rows += [cell | row for row in _counted(images, occupations, confidence)]
@@ -297,15 +284,12 @@ def _bounds(group: pd.DataFrame, aspect: str) -> list[dict]:
         "any": (np.maximum(a, b), np.minimum(a + b, images)),
     }
     total, reason = images.sum(), "no perceived gender of both people of an image is given"
-    return [
-        {
-            "measure": measure,
-            "percent_lower_bound": 100 * low.sum() / total,
-            "percent_upper_bound": 100 * high.sum() / total,
-        }
-        | {"n": int(total), "evidence": "bounds", "reason": reason}
-        for measure, (low, high) in ends.items()
-    ]
+    rows = []
+    for measure, limits in ends.items():
+        lower, upper = (100 * limit.sum() / total for limit in limits)
+        row = {"measure": measure, "percent_lower_bound": lower, "percent_upper_bound": upper}
+        rows.append(row | {"n": int(total), "evidence": "bounds", "reason": reason})
+    return rows
 
 
 def _counted(images: pd.DataFrame, occupations: dict[str, str], confidence: float) -> list[dict]:
@@ -342,12 +326,9 @@ def labour_comparison(shares: pd.DataFrame, labour: pd.DataFrame, *, confidence:
     generated, n = frame["percent_female"].to_numpy(), frame["n"].to_numpy()
     limits = stats.percent_columns(np.rint(np.nan_to_num(generated) * n / 100).astype(int), n, confidence)
     reason = np.where(np.isnan(against), "no labour share is given", "")
-    frame = frame.assign(
-        ci_low=limits["ci_low"],
-        ci_high=limits["ci_high"],
-        percent_female_labour=against,
-        reason=np.where(frame["reason"] != "", frame["reason"], reason),
-    )
+    reason = np.where(frame["reason"] != "", frame["reason"], reason)
+    limits = {end: limits[end] for end in ("ci_low", "ci_high")}
+    frame = frame.assign(**limits, percent_female_labour=against, reason=reason)
     return tables.make_table(frame, "paired_labour_comparison")
 
 

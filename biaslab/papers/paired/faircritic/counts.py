@@ -149,15 +149,10 @@ def critique(brief: Brief) -> Critique:
             counts = Counts(row.women, row.n, row.people - row.n, row.images)
             findings.append(Finding(row.identity, biased, kind, why, counts))
     kind = _kind(aspect, groups, leans)
-    return brief.critique(
-        JUDGED,
-        biased=kind != "none",
-        kind=kind,
-        reasons=" ".join([*words, *(["That is no more than chance allows."] if kind == "none" else [])]),
-        guidelines=tuple(guidelines),
-        findings=tuple(findings),
-        image_ids=tuple(people.loc[people["gender"].isin(GENDERS), "image_id"].unique()),
-    )
+    words += ["That is no more than chance allows."] if kind == "none" else []
+    seen_images = people.loc[people["gender"].isin(GENDERS), "image_id"].unique()
+    said = {"biased": kind != "none", "kind": kind, "reasons": " ".join(words), "guidelines": tuple(guidelines)}
+    return brief.critique(JUDGED, **said, findings=tuple(findings), image_ids=tuple(seen_images))
 
 
 def test_shares(counts: Mapping[str, tuple[int, int]]) -> dict[str, _Test]:

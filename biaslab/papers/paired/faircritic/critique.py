@@ -76,7 +76,11 @@ class Brief(Batch):
     def critique(self, outcome: str, **said: Any) -> Critique:
         """Return a critique of it, by default with the earlier guidelines."""
         about = {f.name: getattr(self, f.name) for f in fields(Batch)}
-        silent = {"biased": None, "kind": "", "guidelines": self.earlier, "counts": count_people(self.people)}
+        gender = self.people["gender"]
+        known = gender.isin(GENDERS)
+        numbers = (gender == "female").sum(), known.sum(), (~known).sum(), self.people["image_id"].nunique()
+        counts = Counts(*map(int, numbers))
+        silent = {"biased": None, "kind": "", "guidelines": self.earlier, "counts": counts}
         return Critique(**about, outcome=outcome, **silent | said)
 
 
@@ -114,13 +118,6 @@ class Critique(Batch):
     unsupported_fields: str = ""
     """Fields of the request that an endpoint's model does not take, joined by commas."""
     image_ids: tuple[str, ...] = ()
-
-
-def count_people(people: pd.DataFrame) -> Counts:
-    """Return the counts of rows of people."""
-    known = people["gender"].isin(GENDERS)
-    female = int((people["gender"] == "female").sum())
-    return Counts(female, int(known.sum()), int((~known).sum()), people["image_id"].nunique())
 
 
 def briefs(
@@ -202,9 +199,7 @@ def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
             rows.append(
                 {
                     **{name: getattr(c, name) for name in ("round", "aspect", "batch_id")},
-                    "identity": said.identity,
-                    "status": c.outcome,
-                    "cause": c.cause,
+                    **{"identity": said.identity, "status": c.outcome, "cause": c.cause},
                     "biased": {True: "yes", False: "no", None: ""}[said.biased],
                     "kind": said.kind,
                     "reasons": said.reasons,
@@ -218,9 +213,5 @@ def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
                     **said.counts._asdict(),
                 }
             )
-    table = pd.DataFrame(rows).drop(columns="n_female", errors="ignore")
-    return (
-        table
-        if any(c.unsupported_fields for c in critiques)
-        else table.drop(columns="unsupported_fields", errors="ignore")
-    )
+    unsaid = [] if any(c.unsupported_fields for c in critiques) else ["unsupported_fields"]
+    return pd.DataFrame(rows).drop(columns=["n_female", *unsaid], errors="ignore")

@@ -29,7 +29,6 @@ from biaslab.papers.paradox.analysis.groups import (
     groups,
     included_values,
     wilson_percent,
-    with_limits,
 )
 from biaslab.papers.paradox.printed import MODEL
 from biaslab.schema import tables
@@ -50,9 +49,11 @@ _SPREAD_KEYS = ["model", "approach", "occupation"]
 _SPREADS = {"paradox_arxiv_table_5": "SD 1.4", "paradox_arxiv_table_6": "SD 1.5"}
 
 
-def share_intervals(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return shares with Wilson intervals: ``paradox_percent_female`` (section 3; layout of Tables 6 and 7)."""
-    return with_limits(shares, "paradox_percent_female", confidence)
+def share_intervals(shares: pd.DataFrame, *, confidence: float, table: str = "paradox_percent_female") -> pd.DataFrame:
+    """Return shares (percent_female of n) with Wilson intervals, as ``table`` (section 3; layout of Tables 6 and 7)."""
+    n = shares["n"].to_numpy(float)
+    low, high = wilson_percent(shares["percent_female"].to_numpy(float) * n / 100, n, confidence)
+    return tables.check(shares.assign(ci_low=low, ci_high=high), table)
 
 
 def amplification(
@@ -108,10 +109,8 @@ def _only_printed(printed: pd.DataFrame, computed: pd.DataFrame) -> pd.DataFrame
     mean = single.groupby([rows[key] for key in keys]).transform("mean")
     # Four values printed to 0.01 average to within 0.01 of a mean that is rounded itself.
     apart = (rows["prompt"] == "mean") & ((rows["amplification"] - mean).abs() > 0.01)
-    reasons = NO_SHARES + (" The printed prompts average " + mean.map("{:.3f}".format).astype(str) + ".").where(
-        apart, ""
-    )
-    return rows.assign(definition="paper", reason=reasons)
+    averages = " The printed prompts average " + mean.map("{:.3f}".format).astype(str) + "."
+    return rows.assign(definition="paper", reason=NO_SHARES + averages.where(apart, ""))
 
 
 def overall(rows: pd.DataFrame) -> pd.DataFrame:
@@ -156,26 +155,18 @@ def _occupation_rows(group: Group, j: int, confidence: float) -> pd.DataFrame:
     low, high = stats.difference_interval(t, t_low, t_high, g, g_low, g_high)
     toward = metrics.bias_direction(t)
     none = (toward == 0) | group.paired
-    return pd.DataFrame(
-        {
-            "model": group.model,
-            "approach": group.approach,
-            "occupation": group.occupations,
-            "prompt": group.prompts[j],
-            "percent_training": t,
-            "percent_generated": g,
-            "amplification": metrics.amplification(g, t),
-            "signed_change": metrics.directional_amplification(g, t),
-            "ci_low": np.where(none, np.nan, np.where(toward > 0, low, -high)),
-            "ci_high": np.where(none, np.nan, np.where(toward > 0, high, -low)),
-            "percent_training_ci_low": t_low,
-            "percent_training_ci_high": t_high,
-            "percent_generated_ci_low": g_low,
-            "percent_generated_ci_high": g_high,
-            "n_training": t_n,
-            "n_generated": g_n,
-            "excluded": metrics.exclusion_reason(g, t),
-        }
+    about: dict[str, Any] = {"model": group.model, "approach": group.approach, "occupation": group.occupations}
+    shares = {"training": (t, t_low, t_high, t_n), "generated": (g, g_low, g_high, g_n)}
+    for side, (percent, lower, upper, n) in shares.items():
+        about |= {f"percent_{side}": percent, f"n_{side}": n}
+        about |= {f"percent_{side}_ci_low": lower, f"percent_{side}_ci_high": upper}
+    return pd.DataFrame(about).assign(
+        prompt=group.prompts[j],
+        amplification=metrics.amplification(g, t),
+        signed_change=metrics.directional_amplification(g, t),
+        ci_low=np.where(none, np.nan, np.where(toward > 0, low, -high)),
+        ci_high=np.where(none, np.nan, np.where(toward > 0, high, -low)),
+        excluded=metrics.exclusion_reason(g, t),
     )
 
 
@@ -187,15 +178,7 @@ def mean_over_prompts(occupations: pd.DataFrame) -> pd.DataFrame:
     keys, sides = ["model", "approach", "occupation"], ["percent_training", "percent_generated"]
     # A mean over fewer prompts would be of other prompts than the next occupation's.
     mean = occupations.groupby(keys, sort=False)[sides].agg(pd.Series.mean, skipna=False).reset_index()
-    limits = dict.fromkeys(
-        (
-            "percent_training_ci_low",
-            "percent_training_ci_high",
-            "percent_generated_ci_low",
-            "percent_generated_ci_high",
-        ),
-        np.nan,
-    )
+    limits = {f"{side}_ci_{end}": np.nan for side in sides for end in ("low", "high")}
     excluded = metrics.exclusion_reason(mean["percent_generated"], mean["percent_training"])
     return mean.assign(prompt="mean", excluded=excluded, **limits)
 
@@ -260,10 +243,8 @@ def _printed_changes(printed: pd.DataFrame, measured: Collection[tuple[str, str]
                 # Captions as prompts have one value, beside the mean of the others.
                 base = float(theirs.get("mean" if prompt == "captions" else prompt, theirs.get(prompt, math.nan)))
                 if math.isfinite(base):
-                    change = round(value - base, 2)
-                    plain, missing = [base, value, change], [np.nan] * 6
-                    percents = [100 * change / base, np.nan]
-                    numbers = [*plain, *missing, *percents, np.nan]
+                    change, missing = round(value - base, 2), [np.nan] * 6
+                    numbers = [base, value, change, *missing, 100 * change / base, np.nan, np.nan]
                     yield [model, approach, baseline, "paper", prompt, *numbers, NO_SHARES]
 
 
@@ -272,7 +253,13 @@ def _change_rows(
 ) -> Iterator[list]:
     shared = set(group.occupations) & set(baseline.occupations)
     group, baseline = (g.select_groups(np.isin(g.occupations, list(shared))) for g in (group, baseline))
-    pairs = _prompt_pairs(group, baseline)
+    # Which values are compared, by the approach's prompt: its own and the baseline's place. Captions as prompts have
+    # one value; a baseline with several prompts then stands with their mean.
+    pairs: dict[str, tuple[int, int]] = {}
+    if group.prompts == baseline.prompts:
+        pairs = {name: (i, i) for i, name in enumerate(group.names)}
+    elif len(group.prompts) == 1:
+        pairs = {group.prompts[0]: (0, len(baseline.names) - 1)}
     if not group.occupations or not pairs:
         return
     first, second = estimated(group), estimated(baseline)
@@ -304,18 +291,6 @@ def _changed(value: float, base: float) -> list[float]:
     """Return the baseline's value, the approach's, the change in points and in percent of the baseline."""
     change = value - base
     return [base, value, change, 100 * change / base if base > 0 else np.nan]
-
-
-def _prompt_pairs(group: Group, baseline: Group) -> dict[str, tuple[int, int]]:
-    """Return which values are compared, by the approach's prompt: its own and the baseline's place.
-
-    Captions as prompts have one value; a baseline with several prompts then stands with their mean.
-    """
-    if group.prompts == baseline.prompts:
-        return {name: (i, i) for i, name in enumerate(group.names)}
-    if len(group.prompts) == 1:
-        return {group.prompts[0]: (0, len(baseline.names) - 1)}
-    return {}
 
 
 def _between(group: Group, baseline: Group, pairs: list[tuple[int, int]], bootstrap: dict) -> tuple[np.ndarray, float]:
@@ -413,7 +388,11 @@ def _known_variation(group: Group, confidence: float) -> pd.DataFrame:
     # Mean population variance of k binomial shares around their own mean: (k-1)/k of the mean variance.
     k = np.isfinite(known).sum(axis=1)
     noise = 100 * np.sqrt((k - 1) / k * np.nanmean((pooled * (1 - pooled))[:, None] / known, axis=1))
-    tests = [_equal_shares(g[i], n[i]) for i in range(len(group.occupations))]
+    tests = []
+    for percent, images in zip(g, n, strict=True):
+        there = ~np.isnan(percent) & (images > 0)
+        female = np.round(percent[there] * images[there] / 100)
+        tests.append(stats.chi_square(np.stack([female, images[there] - female])))
     p = np.array([t.p if t.valid else np.nan for t in tests])
     flips = (np.nanmin(g, axis=1) < 50) & (np.nanmax(g, axis=1) > 50)
     low, high = wilson_percent(g * n / 100, n, confidence)
@@ -439,9 +418,3 @@ def _known_variation(group: Group, confidence: float) -> pd.DataFrame:
             "reason": ["" if t.valid else "An expected count is below 5." for t in tests],
         }
     )
-
-
-def _equal_shares(percent: np.ndarray, n: np.ndarray) -> stats.ChiSquare:
-    known = ~np.isnan(percent) & (n > 0)
-    female = np.round(percent[known] * n[known] / 100)
-    return stats.chi_square(np.stack([female, n[known] - female]))

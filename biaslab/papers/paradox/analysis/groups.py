@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike
 from biaslab import metrics, stats
 from biaslab.captions.settings import APPROACHES, CAPTIONS_AS_PROMPTS
 from biaslab.errors import InputError
-from biaslab.schema import tables
 
 # A selection of training captions that serves every prompt; any other training row belongs to one prompt.
 SHARED_TRAINING = ("captions", "annotations", "")
@@ -151,14 +150,9 @@ def _with_pairs(group: Group, pairs: pd.DataFrame | None) -> Group:
     place = {occupation: i for i, occupation in enumerate(group.occupations)}
     unknown = rows.loc[~rows["occupation"].isin(place), "occupation"].tolist()
     rows = rows[rows["occupation"].isin(place)]
-    captions = stats.CaptionClusterSampling(
-        rows["occupation"].map(place),
-        rows["training"].map({"female": 1.0, "male": 0.0}),
-        rows["n_female"],
-        rows["n_judged"],
-        rows["n_captions"],
-        len(place),
-    )
+    occupation, training = rows["occupation"].map(place), rows["training"].map({"female": 1.0, "male": 0.0})
+    n_female, n_judged, n_captions = (rows[name] for name in ("n_female", "n_judged", "n_captions"))
+    captions = stats.CaptionClusterSampling(occupation, training, n_female, n_judged, n_captions, len(place))
     differ = (np.hstack([captions.counts, captions.n]) != np.hstack(group.counts())).any(axis=1)
     if other := [*unknown, *compress(group.occupations, differ)]:
         raise InputError(
@@ -195,13 +189,6 @@ def wilson_percent(count: ArrayLike, n: ArrayLike, confidence: float) -> tuple[n
     n = np.round(np.asarray(n, float))
     low, high = stats.wilson_interval(np.minimum(np.round(np.asarray(count, float)), n), n, confidence)
     return np.asarray(100 * low), np.asarray(100 * high)
-
-
-def with_limits(shares: pd.DataFrame, table: str, confidence: float) -> pd.DataFrame:
-    """Return shares (percent_female of n) with their Wilson limits, as ``table``."""
-    n = shares["n"].to_numpy(float)
-    low, high = wilson_percent(shares["percent_female"].to_numpy(float) * n / 100, n, confidence)
-    return tables.check(shares.assign(ci_low=low, ci_high=high), table)
 
 
 def expected(group: Group, training: np.ndarray, generated: np.ndarray, definition: str) -> np.ndarray:
