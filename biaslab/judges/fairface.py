@@ -7,7 +7,7 @@ here, but not turned. Source: Kärkkäinen & Joo (2021), FairFace, WACV.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,9 +16,9 @@ from biaslab.execution import finite
 from biaslab.hub import safety
 from biaslab.hub.model_files import ModelFiles
 from biaslab.judges import model_loading
-from biaslab.judges.judge import FileJudge
+from biaslab.judges.judge import Answer, FileJudge, People
 from biaslab.judges.model_loading import Pixels
-from biaslab.judges.person import Person, face_of
+from biaslab.judges.person import face_of
 
 # Where the weights are to be had.
 _WHERE = (
@@ -46,48 +46,32 @@ class FairFaceJudge(FileJudge):
             raise safety.not_safetensors(f"{self.path} is not .safetensors", fix)
         return files
 
-    def load(self) -> FairFaceGender:
-        """Return the network."""
-        judging = self.options.judging
-        options = {"device": self.options.device, "dtype": judging.dtype, "batch_size": judging.batch_size}
-        return FairFaceGender(self.path, **options)
-
-
-class FairFaceGender:
-    """FairFace's perceived gender of a face, from its state dict as safetensors; ParameterError where it is none."""
-
-    def __init__(self, file: str | Path, *, device: str = "auto", dtype: str = "auto", batch_size: int = 0) -> None:
-        path = Path(file).expanduser()
+    def load(self) -> Any:
+        """Return the network; ParameterError where the file is no state dict of FairFace's."""
         import torch
         from safetensors.torch import load_file
         from torchvision.models import resnet34
 
-        self.name, self._device = str(path), model_loading.device(device)
-        self._dtype = model_loading.dtype(dtype, self._device)
-        self._batches = model_loading.Batches(self._device, batch_size)
-        self._model = resnet34(weights=None)
-        self._model.fc = torch.nn.Linear(self._model.fc.in_features, _OUTPUTS)
-        with loading(str(path), f"FairFace's ResNet-34 with {_OUTPUTS} outputs"):
-            self._model.load_state_dict(load_file(path))
-        self._model.eval().to(self._device, self._dtype)
+        device = model_loading.device(self.options.device)
+        network = resnet34(weights=None)
+        network.fc = torch.nn.Linear(network.fc.in_features, _OUTPUTS)
+        with loading(str(self.path), f"FairFace's ResNet-34 with {_OUTPUTS} outputs"):
+            network.load_state_dict(load_file(self.path))
+        return network.eval().to(device, model_loading.dtype(self.options.judging.dtype, device))
 
-    def answers(self, people: Sequence[Person]) -> list[tuple[float, str]]:
-        """Return for each the probability of perceived as female, 0 to 1, and no reason."""
-        return [(float(p), "") for p in self.probability_female([face_of(person) for person in people])]
-
-    def probability_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the probability of perceived as female against as male, ``float32 (images,)``, of faces cut out.
-
-        Raises InputError where a number is not finite.
-        """
-        # Faces come in as many sizes as there are images: brought to one first, they go through together.
+    def answers(self, people: People) -> list[Answer]:
+        """Return the probability of perceived as female for each person; InputError where one is not finite."""
         from PIL import Image
 
+        # Faces come in as many sizes as there are images: brought to one first, they go through together.
         side, bilinear = _PIXELS.size, Image.Resampling.BILINEAR
-        same = [np.asarray(Image.fromarray(image).resize(side, bilinear)) for image in images]
-        return np.array(self._batches.run(same, self._same_size), np.float32)
+        faces = [np.asarray(Image.fromarray(face_of(person)).resize(side, bilinear)) for person in people.persons]
+        weights = self.model.fc.weight
+        batches = model_loading.Batches(weights.device, self.options.judging.batch_size)
 
-    def _same_size(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        outputs = self._model(_PIXELS(images, self._device, self._dtype)).float()
-        finite.checked(outputs, self.name, self._dtype, setting="judging.dtype")
-        return outputs[:, [_MALE, _FEMALE]].softmax(dim=1)[:, 1].cpu().numpy()
+        def probabilities(images: Sequence[np.ndarray]) -> list[float]:
+            outputs = self.model(_PIXELS(images, weights.device, weights.dtype)).float()
+            finite.checked(outputs, str(self.path), weights.dtype, setting="judging.dtype")
+            return outputs[:, [_MALE, _FEMALE]].softmax(dim=1)[:, 1].tolist()
+
+        return [Answer(p) for p in batches.run(faces, probabilities)]

@@ -73,55 +73,35 @@ class FeaturesJudge(HubJudge):
         """Return a digest of the weights, or the commit on the hub; raises as :func:`find_network`."""
         return model_files.digest(find_network(self.name))
 
-    def load(self) -> Features:
-        """Return the network."""
-        return Features(self.name, device=self.options.device)
+    def load(self) -> _OfTimm | _Encoder:
+        """Return the network and its preprocessing; errors as of :func:`find_network`."""
+        with loading(self.name, "a network of timm or transformers"), hub.quiet():
+            (files,) = self.files()
+            folder, config = files.fetch(), files.json("config.json")
+            kind = _OfTimm if "architecture" in config else _Encoder
+            network = kind(self.name, folder, config)
+        network.model.eval().to(model_loading.device(self.options.device))
+        return network
 
     def embed(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Return features, ``float32 (images, features)`` or, of places, ``(images, places, features)``.
 
-        Raises InputError where a number is not finite.
+        Raises InputError where there is no image, or a number is not finite.
         """
-        return self.model.places(images) if self.places else self.model.image_embeddings(images)
-
-
-class Features:
-    """A network, its preprocessing, and the features that it has of images; errors as for :func:`find_network`."""
-
-    def __init__(self, name: str, *, device: str = "auto") -> None:
-        place = find_network(name)
-        self.name, self._device = name, model_loading.device(device)
-        with loading(name, "a network of timm or transformers"), hub.quiet():
-            files = model_files.look_up(name, "features", place).with_weights()
-            folder, config = files.fetch(), files.json("config.json")
-            self._network = _OfTimm(name, folder) if "architecture" in config else _Encoder(name, folder, config)
-        self._network.model.eval().to(self._device)
-        # What the network is fed may be larger than the images are.
-        self._batches = model_loading.Batches(self._device, 0 if self._device.type != "cpu" else 16)
-
-    def image_embeddings(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the features of whole images, ``uint8 (height, width, 3)``: ``float32 (images, features)``.
-
-        Raises InputError where there is no image, or a feature is not finite.
-        """
-        return self._run(images, self._network.vectors)
-
-    def places(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """Return what the last layer has at each place: ``float32 (images, places, features)``; errors as above."""
-        return self._run(images, self._network.places)
-
-    def _run(self, images: Sequence[np.ndarray], see) -> np.ndarray:
         if not len(images):
             raise InputError("There is no image to take features of.")
-        network = self._network
-        found = self._batches.run(images, lambda some: see(network.pixels(some, self._device)).float().cpu().numpy())
+        network, device = self.model, model_loading.device(self.options.device)
+        see = network.places if self.places else network.vectors
+        # What the network is fed may be larger than the images are.
+        batches = model_loading.Batches(device, 0 if device.type != "cpu" else 16)
+        found = batches.run(images, lambda some: see(network.pixels(some, device)).float().cpu().numpy())
         return finite.checked(np.stack(found), self.name, next(network.model.parameters()).dtype)
 
 
 class _OfTimm:
     """A network that timm has saved."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, _: dict) -> None:
         import timm
         from safetensors.torch import load_file
 

@@ -14,6 +14,7 @@ import tempfile
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -67,29 +68,15 @@ class InceptionJudge(FileJudge):
         """Return the SHA-256 of the weights; raises as :func:`check_weights`."""
         return check_weights(self.path)
 
-    def load(self) -> Inception:
-        """Return the network."""
-        return Inception(self.path, device=self.options.device)
-
-    def embed(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """Return features, ``float32 (images, 2048)``; InputError where a number is not finite."""
-        return self.model.image_embeddings(images)
-
-
-class Inception:
-    """The pooled features of Inception-v3, 2,048 an image, with weights from a file.
-
-    Raises ParameterError as :func:`check_weights`, or where the file is not of this network or holds more than tensors,
-    which could be run.
-    """
-
-    def __init__(self, path: str | Path, *, device: str = "auto") -> None:
+    def load(self) -> Any:
+        """Return the network; ParameterError where the file is not of it or holds more than tensors, which could be
+        run, else as :func:`check_weights`.
+        """
         import torch
 
-        where = Path(path).expanduser()
         # Read once: what is looked at is what is used, whatever becomes of the file meanwhile.
-        data = reading.content(where) if where.is_file() else b""
-        check_weights(where, data)
+        data = reading.content(self.path) if self.path.is_file() else b""
+        check_weights(self.path, data)
         # The library reads pickles as they are: here they are read as tensors alone, which runs nothing.
         try:
             with warnings.catch_warnings():
@@ -98,31 +85,32 @@ class Inception:
         # What is no file of weights raises nearly anything; torch's own words advise to read it without the check.
         except Exception as error:
             raise ParameterError(
-                f"{where} cannot be read as tensors alone ({type(error).__name__}): it is no file of weights, or it "
-                "holds more, which could be run."
+                f"{self.path} cannot be read as tensors alone ({type(error).__name__}): it is no file of weights, or "
+                "it holds more, which could be run."
             ) from None
         from torchmetrics.image.fid import FrechetInceptionDistance
 
         # The library takes a file: one of these tensors, that nobody else writes to.
-        with loading(str(path), "Inception-v3's weights"), tempfile.TemporaryDirectory() as own:
+        with loading(self.name, "Inception-v3's weights"), tempfile.TemporaryDirectory() as own:
             copy = Path(own, "weights.pth")
             torch.save(tensors, copy)
             made = FrechetInceptionDistance(feature=2048, feature_extractor_weights_path=str(copy))
-        self._device = model_loading.device(device)
-        self._model = made.inception.eval().to(self._device)
-        # A GPU is fed more at once; each image is enlarged to 299 pixels a side.
-        self._batches = model_loading.Batches(self._device, 0 if self._device.type != "cpu" else 16)
+        return made.inception.eval().to(model_loading.device(self.options.device))
 
-    def image_embeddings(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the features of images, ``uint8 (height, width, 3)``: ``float32 (images, 2048)``; InputError where
-        there is none, or a number is not finite.
+    def embed(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the pooled features of images, ``float32 (images, 2048)``; InputError where there is none, or a number
+        is not finite.
         """
-        if not len(images):
-            raise InputError("There is no image to take features of.")
-        return finite.checked(np.stack(self._batches.run(images, self._same_size)), "Inception-v3", "float32")
-
-    def _same_size(self, images: Sequence[np.ndarray]) -> np.ndarray:
         import torch
 
-        pixels = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).to(self._device)
-        return self._model(pixels).float().cpu().numpy()
+        if not len(images):
+            raise InputError("There is no image to take features of.")
+        device = model_loading.device(self.options.device)
+        # A GPU is fed more at once; each image is enlarged to 299 pixels a side.
+        batches = model_loading.Batches(device, 0 if device.type != "cpu" else 16)
+
+        def features(same_size: Sequence[np.ndarray]) -> np.ndarray:
+            pixels = torch.from_numpy(np.stack(same_size)).permute(0, 3, 1, 2).to(device)
+            return self.model(pixels).float().cpu().numpy()
+
+        return finite.checked(np.stack(batches.run(images, features)), "Inception-v3", "float32")

@@ -213,6 +213,10 @@ class Detector(Ready):
         self.model = self.model.to(memory_format=torch.channels_last)
         self.batches = Batches(self.device, batch_size)
 
+    def see(self, images: Sequence[np.ndarray]):
+        """Return what the model gives for images of one size."""
+        return self.model(**self.processor(images=writable(images), return_tensors="pt").to(self.device))
+
 
 # -- from images of any size to what a model takes ---------------------------------------------------------
 

@@ -97,12 +97,12 @@ def answer_neither(monkeypatch):
         return [[faces.Face(64 * k + 4, 4, 64 * k + 60, 60, 0.9) for k in range(n)] for n in people]
 
     def nothing(self, images):
-        return [(np.zeros((0, len(self._columns))), np.zeros((0, 4)))] * len(images)
+        return [(np.zeros((0, len(self.options.classes))), np.zeros((0, 4)))] * len(images)
 
-    monkeypatch.setattr(faces.DetectorFaces, "faces", side_by_side)
-    monkeypatch.setattr(zero_shot.ZeroShotGender, "probability_female", lambda self, images: np.full(len(images), 0.5))
+    monkeypatch.setattr(faces.HubFaces, "faces", side_by_side)
+    monkeypatch.setattr(zero_shot.ZeroShot, "probabilities", lambda self, images, _: np.full((len(images), 2), 0.5))
     monkeypatch.setattr(blip.Model, "ask", lambda self, images, of, questions: ["mauve"] * len(questions))
-    monkeypatch.setattr(objects.Detector, "detect", nothing)
+    monkeypatch.setattr(objects.ObjectDetector, "detect", nothing)
     monkeypatch.setattr(segmenters.Segmenter, "segment", lambda self, images: [[] for _ in images])
 
 
