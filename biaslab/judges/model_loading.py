@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from biaslab.errors import ParameterError, loading, name_help
+from biaslab.errors import ParameterError, loading
 from biaslab.execution import finite, processor
 from biaslab.hub import model_files, registry
 from biaslab.hub.model_files import ModelFiles
-from biaslab.judges.judge_labels import DTYPES
 
 
 def device(name: str):
@@ -38,8 +37,6 @@ def dtype(name: str, where):
     """
     import torch
 
-    if name not in DTYPES:
-        raise ParameterError(f"dtype is {name!r}. {name_help(name, DTYPES)}")
     if name == "auto":
         name = "float32" if where.type == "cpu" else "float16"
     return getattr(torch, name)

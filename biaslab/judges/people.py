@@ -22,7 +22,7 @@ import pandas as pd
 from biaslab import lexicons, stats
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
-from biaslab.hub.image_sources import ImageSource, UnreadableImage, check_image, domain_of
+from biaslab.hub.image_sources import ImageSource, UnreadableImage, domain_of
 from biaslab.judges import duplicates, model_loading
 from biaslab.judges.faces import Face
 from biaslab.judges.judge import Judge, People
@@ -196,7 +196,7 @@ def open_image(image_id: str, image: np.ndarray | UnreadableImage) -> dict:
     if isinstance(image, UnreadableImage):
         why = image.reason
         return row | ({"status": why} if why in WITHHELD else {"status": "unreadable", "reason": why})
-    height, width = check_image(image, f"image {image_id!r}").shape[:2]
+    height, width = image.shape[:2]
     return row | {"image_width": width, "image_height": height}
 
 
@@ -357,7 +357,10 @@ def _answer(units: pd.DataFrame, pixels: dict[str, Any], judge: Judge, image_dom
         for person in json.loads(text):
             rows.append(opened | {"position": person["position"], "phrase": person["phrase"]})
             if not opened["status"]:
-                persons.append(_person(pixels[image_id], person))
+                located = {k: tuple(v) if k == "part" else v for k, v in person.items()}
+                located["landmarks"] = tuple(map(tuple, person.get("landmarks", ())))
+                box = tuple(person.get("box", (0.0, 0.0, opened["image_width"], opened["image_height"])))
+                persons.append(Person(pixels[image_id], **located | {"box": tuple(map(float, box))}))
     readable = [row for row in rows if not row["status"]]
     table = pd.DataFrame(readable, columns=["image_id", "position", "phrase"])
     answers = judge.answers(People(table, persons, image_domain)) if persons else []
@@ -368,24 +371,12 @@ def _answer(units: pd.DataFrame, pixels: dict[str, Any], judge: Judge, image_dom
         standing: dict[str, list[Person]] = {}
         for row, person in zip(readable, persons, strict=True):
             standing.setdefault(row["image_id"], []).append(person)
-        orders = _orders(
-            {image_id: persons for image_id, persons in standing.items() if _has_order(persons)}, classifier
-        )
+        # Nobody stands in an order who is alone, or whose phrase all have.
+        whole = {i: some for i, some in standing.items() if len(some) == some[0].people}
+        orders = _orders({i: some for i, some in whole.items() if len({p.phrase for p in some}) > 1}, classifier)
         for row in readable:
             row.update(orders.get(row["image_id"], {}))
     return rows
-
-
-def _person(image: np.ndarray, person: dict) -> Person:
-    height, width = image.shape[:2]
-    box = tuple(person.get("box", (0.0, 0.0, float(width), float(height))))
-    part = tuple(person["part"]) if "part" in person else None
-    landmarks = tuple(map(tuple, person.get("landmarks", ())))
-    return Person(image, box, landmarks, person["position"], person["people"], person["phrase"], part)
-
-
-def _has_order(persons: Sequence[Person]) -> bool:
-    return len(persons) == persons[0].people and len({person.phrase for person in persons}) > 1
 
 
 def _finish(people: pd.DataFrame, answers: pd.DataFrame, too_small: pd.Series, threshold: float) -> pd.DataFrame:

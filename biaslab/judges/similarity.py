@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from biaslab.cache.result_cache import ResultCache
-from biaslab.errors import unknown_name
 from biaslab.hub import registry as hub
 from biaslab.hub.image_sources import ImageSource, UnreadableImage
 from biaslab.judges import model_loading
@@ -38,11 +37,8 @@ def compare(
     :data:`METRICS`; ``judge`` the network (:func:`embedding`), None for pixels.
 
     Returns columns first, second, metric, value (cosines and ``ssim`` -1 to 1, ``diff_pix`` in %) and reason (why there
-    is none: what is wrong with an image, or that two are of different sizes). Raises UnknownNameError where ``by`` is
-    unknown, else as ``embed`` of the judge.
+    is none: what is wrong with an image, or that two are of different sizes). Raises as ``embed`` of the judge.
     """
-    if by not in METRICS:
-        raise unknown_name("comparison of images", by, METRICS)
     judge = judge.fresh() if judge else None
     device = judge.options.device if judge else "cpu"
     at_once = _AT_ONCE["cpu" if model_loading.device(device).type == "cpu" else "gpu"]

@@ -8,7 +8,7 @@ import pytest
 
 from biaslab.errors import InputError
 from biaslab.judges import blip as vqa
-from biaslab.judges import faces, grounded_sam, objects, segmenters
+from biaslab.judges import faces, instance_models, objects
 from biaslab.judges.fairface import FairFaceJudge
 from biaslab.judges.features import FeaturesJudge
 from biaslab.judges.inception import InceptionJudge
@@ -50,7 +50,7 @@ def ask(model, image):
 
 
 def tagger(of):
-    return grounded_sam._tagger(of, LOW, () if "florence" in of else ("dog", "cup"), "cpu")
+    return instance_models._tagger(of, LOW, () if "florence" in of else ("dog", "cup"), "cpu")
 
 
 def detect(model, image):
@@ -73,10 +73,10 @@ def masks(model, image):
 VQA, CAPTIONS = ((ask, partial(vqa.load, kind=kind, device="cpu")) for kind in ("vqa", "captioner"))
 FACES = (lambda model, image: model.faces([image]), partial(faces.HubFaces, options=JudgeOptions(device="cpu")))
 OBJECTS = (detect, lambda of: objects.ObjectDetector(of, JudgeOptions(classes={"dog": []}, device="cpu")))
-REGIONS = (segment, lambda of: segmenters.Segmenter(of, LOW, device="cpu"))
+REGIONS = (segment, lambda of: instance_models.Segmenter(of, LOW, device="cpu"))
 TAGS = (lambda model, image: list(model([image])), tagger)
-BOXES = (boxes, lambda of: grounded_sam._Boxes(of, LOW, "cpu"))
-MASKS = (masks, lambda of: grounded_sam._Masks(of, "cpu"))
+BOXES = (boxes, lambda of: instance_models._Boxes(of, LOW, "cpu"))
+MASKS = (masks, lambda of: instance_models._Masks(of, "cpu"))
 FEATURES = (lambda model, image: model.embed([image]), resnet)
 
 
@@ -101,7 +101,7 @@ FEATURES = (lambda model, image: model.embed([image]), resnet)
     ],
 )
 def test_a_number_that_is_none_is_an_error(request, tiny, image, monkeypatch, name, judge, parts):
-    monkeypatch.setattr(grounded_sam, "_LONGEST", 8)
+    monkeypatch.setattr(instance_models, "_LONGEST", 8)
     (see, load), own = judge, name in ("detector_folder", "tmp_path")
     of = str(request.getfixturevalue(name)) if own else tiny(name)
     model = load(of)

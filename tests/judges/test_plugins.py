@@ -1,6 +1,5 @@
 """Judges that other packages bring: an example package, installed as a user would, and what is refused."""
 
-import types
 from pathlib import Path
 
 import numpy as np

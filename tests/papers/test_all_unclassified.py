@@ -18,7 +18,7 @@ import yaml
 
 from biaslab.generation.images import GeneratedImages
 from biaslab.hub.image_sources import DescribedImages, UnreadableImage
-from biaslab.judges import blip, faces, objects, segmenters, zero_shot
+from biaslab.judges import blip, faces, instance_models, objects, zero_shot
 from biaslab.papers.findings import Finding
 from biaslab.papers.paired import prompts as paired_prompts
 from biaslab.pipeline import Pipeline
@@ -103,7 +103,7 @@ def answer_neither(monkeypatch):
     monkeypatch.setattr(zero_shot.ZeroShot, "probabilities", lambda self, images, _: np.full((len(images), 2), 0.5))
     monkeypatch.setattr(blip.Model, "ask", lambda self, images, of, questions: ["mauve"] * len(questions))
     monkeypatch.setattr(objects.ObjectDetector, "detect", nothing)
-    monkeypatch.setattr(segmenters.Segmenter, "segment", lambda self, images: [[] for _ in images])
+    monkeypatch.setattr(instance_models.Segmenter, "segment", lambda self, images: [[] for _ in images])
 
 
 @pytest.mark.parametrize("case", OUTCOMES)
