@@ -274,14 +274,12 @@ def capture(pipe, columns: Columns, *, by_step: bool = False) -> Iterator[Attent
         for name, module in _layers(pipe).items():
             taken: dict[str, object] = {}
             for role, maker in _makers(module).items():
-                hooks.enter_context(maker.register_forward_hook(partial(_take, taken, role)))
+                hooks.enter_context(
+                    maker.register_forward_hook(lambda *given, taken=taken, role=role: taken.update({role: given[-1]}))
+                )
             add = partial(found._add, name, taken)
             hooks.enter_context(module.register_forward_hook(add, with_kwargs=True))
         yield found
-
-
-def _take(taken: dict, role: str, module, args, output) -> None:
-    taken[role] = output
 
 
 def _denoiser(pipe):

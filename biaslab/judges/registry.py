@@ -15,11 +15,8 @@ from biaslab.hub import registry as hub
 from biaslab.judges import faces, segmentation, skin_tone
 from biaslab.judges.annotations import AnnotationJudge, AnnotationTones
 from biaslab.judges.blip import Captioner, VqaJudge
-from biaslab.judges.dlib_gender import DlibJudge
-from biaslab.judges.fairface import FairFaceJudge
-from biaslab.judges.features import FeaturesJudge
-from biaslab.judges.image_classifier import ClassifierJudge
-from biaslab.judges.inception import InceptionJudge
+from biaslab.judges.face_classifiers import ClassifierJudge, DlibJudge, FairFaceJudge
+from biaslab.judges.features import FeaturesJudge, InceptionJudge
 from biaslab.judges.judge import Judge, JudgeOptions
 from biaslab.judges.objects import ObjectDetector
 from biaslab.judges.pinned import PINNED

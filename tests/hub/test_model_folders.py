@@ -18,7 +18,7 @@ from biaslab.generation.settings import GenerationSettings
 from biaslab.hub import model_files, safety
 from biaslab.io import reading
 from biaslab.judges import blip, faces
-from biaslab.judges.fairface import FairFaceJudge
+from biaslab.judges.face_classifiers import FairFaceJudge
 from biaslab.judges.zero_shot import ZeroShot
 from biaslab_world.brought import WEIGHTS
 

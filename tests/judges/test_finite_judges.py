@@ -9,9 +9,8 @@ import pytest
 from biaslab.errors import InputError
 from biaslab.judges import blip as vqa
 from biaslab.judges import faces, instance_models, objects
-from biaslab.judges.fairface import FairFaceJudge
-from biaslab.judges.features import FeaturesJudge
-from biaslab.judges.inception import InceptionJudge
+from biaslab.judges.face_classifiers import FairFaceJudge
+from biaslab.judges.features import FeaturesJudge, InceptionJudge
 from biaslab.judges.judge import JudgeOptions
 from biaslab.judges.settings import Thresholds
 from biaslab.judges.zero_shot import ZeroShot

@@ -10,8 +10,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
 
 from biaslab.errors import InputError, ParameterError  # noqa: E402
-from biaslab.judges import inception  # noqa: E402
-from biaslab.judges.inception import InceptionJudge, check_weights  # noqa: E402
+from biaslab.judges import features  # noqa: E402
+from biaslab.judges.features import InceptionJudge, check_weights  # noqa: E402
 from biaslab.judges.judge import JudgeOptions  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -76,7 +76,7 @@ def test_weights_that_are_not_those_of_fid_are_told(tmp_path, monkeypatch, caplo
     digest = check_weights(tmp_path / "mine.pth")
     (said,) = caplog.messages
     assert "mine.pth" in said and "6726825d" in said
-    monkeypatch.setattr(inception, "_KNOWN", digest[:8])
+    monkeypatch.setattr(features, "_KNOWN", digest[:8])
     caplog.clear()
     assert check_weights(tmp_path / "mine.pth") == digest and not caplog.messages
     for at in ("no-such.pth", ".", "no-such-folder/weights.pth"):

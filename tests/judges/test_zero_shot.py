@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from biaslab.errors import ParameterError
-from biaslab.judges.fairface import FairFaceJudge
+from biaslab.judges.face_classifiers import FairFaceJudge
 from biaslab.judges.judge import JudgeOptions, People
 from biaslab.judges.model_loading import Batches, Pixels
 from biaslab.judges.person import Person, face_of, whole_image
