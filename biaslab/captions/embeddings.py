@@ -125,9 +125,12 @@ def embedding_stage(cache: ResultCache, encoder: Encoder) -> Stage:
 def embed(texts: Sequence[str], encoder: Encoder, stage: Stage, *, progress: bool = True) -> np.ndarray:
     """Return a unit vector per text, float32 (n, width), in the order of ``texts``; equal texts are embedded once.
 
-    ``stage`` keeps the vectors (:func:`embedding_stage`) and shows ``progress``. Raises as :meth:`Encoder.encode`.
+    ``stage`` keeps the vectors (:func:`embedding_stage`) and shows ``progress``. Raises InputError where a text is
+    missing, which would get another's vector, else as :meth:`Encoder.encode`.
     """
     codes, unique = pd.factorize(np.array(list(texts), dtype=object))
+    if (codes < 0).any():
+        raise InputError("A text to embed is missing; give '' for an empty caption.")
     if not len(unique):
         return np.zeros((0, 0), dtype=np.float32)
     # In the order of the alphabet, so that what is kept does not depend on the order asked in.

@@ -319,8 +319,13 @@ def _shard_rows(units: pd.DataFrame) -> int:
         return SHARD
     keys = units[[NOISE, "index_"]]
     together = (keys != keys.shift()).any(axis=1).cumsum().value_counts()
-    # Of each noise as many: prompts of one noise have the same n_images.
-    return SHARD - SHARD % int(together.max())
+    least, most = int(together.min()), int(together.max())
+    if least != most or most > SHARD:
+        raise InputError(
+            f"The prompts' column {NOISE!r} puts between {least} and {most} images of one noise side by side. Give as "
+            f"many everywhere, {SHARD} at most: all prompts of a {NOISE} one after the other, with the same n_images."
+        )
+    return SHARD - SHARD % most
 
 
 def image_ids_of(units: pd.DataFrame) -> list[str]:

@@ -96,6 +96,15 @@ def _read_file(file: Path | None) -> np.ndarray | UnreadableImage:
         return UnreadableImage("cannot be opened")
 
 
+def check_image(image: object, what: str) -> np.ndarray:
+    """Return ``image`` if it is ``uint8 (height, width, 3)`` with at least one pixel; raises InputError if not."""
+    is_array = isinstance(image, np.ndarray)
+    if not is_array or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
+        shown = f"{image.dtype} {image.shape}" if is_array else type(image).__name__
+        raise InputError(f"{what} is {shown}; images are uint8 arrays (height, width, 3) in RGB, 0 to 255.")
+    return image
+
+
 class DescribedImages:
     """A source of images with a table of one row per image, with ``image_id``, and what it belongs to."""
 

@@ -22,7 +22,7 @@ import pandas as pd
 from biaslab import lexicons, stats
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
-from biaslab.hub.image_sources import ImageSource, UnreadableImage, domain_of
+from biaslab.hub.image_sources import ImageSource, UnreadableImage, check_image, domain_of
 from biaslab.judges import duplicates, model_loading
 from biaslab.judges.faces import Face
 from biaslab.judges.judge import Judge, People
@@ -98,14 +98,8 @@ def judge_people(
         answers = pd.DataFrame(rows, columns=["gender", "status", "reason"], index=people.index, dtype=object)
         judged = duplicates.drop_duplicates(images, people.assign(**answers), judge.argument)
         return frame(judged.assign(role="", answer="", probability_female=np.nan), COLUMNS)
-    criteria = judge.options.judging
-    sizes = (people[name].astype(float) for name in (*BOX, "image_width", "image_height"))
-    too_small = (people["status"] == "") & ~large_enough(*sizes, criteria.min_face_size, people["people"])
-    too_small &= judge.needs_faces
-    included = people[(people["status"] == "") & ~(too_small & judge.is_charged)]
-    answers = _ask(images, included, judge, cache, progress).set_index(["image_id", "position"])
-    answers = answers.reindex(pd.MultiIndex.from_frame(people[["image_id", "position"]])).reset_index(drop=True)
-    return _finish(people, answers, too_small, criteria.threshold)
+    included = people[(people["status"] == "") & ~(_too_small(people, judge) & judge.is_charged)]
+    return _finish(people, _ask(images, included, judge, cache, progress), judge)
 
 
 def judge_arrays(
@@ -126,14 +120,9 @@ def judge_arrays(
     if judge.needs_faces:
         opened = _detect(image_ids, images, detector)
     people = _place(people, frame(opened, _FACES), with_faces=judge.needs_faces)
-    criteria = judge.options.judging
-    sizes = (people[name].astype(float) for name in (*BOX, "image_width", "image_height"))
-    too_small = (people["status"] == "") & ~large_enough(*sizes, criteria.min_face_size, people["people"])
     pixels = dict(zip(image_ids, images, strict=True))
-    answers = frame(_answer(_units(people[people["status"] == ""]), pixels, judge, "photographs"), _ANSWERED)
-    keys = ["image_id", "position"]
-    answers = answers.set_index(keys).reindex(pd.MultiIndex.from_frame(people[keys])).reset_index(drop=True)
-    return _finish(people, answers, too_small & judge.needs_faces, criteria.threshold)
+    answers = _answer(_units(people[people["status"] == ""]), pixels, judge, "photographs")
+    return _finish(people, frame(answers, _ANSWERED), judge)
 
 
 def locate_people(
@@ -196,7 +185,7 @@ def open_image(image_id: str, image: np.ndarray | UnreadableImage) -> dict:
     if isinstance(image, UnreadableImage):
         why = image.reason
         return row | ({"status": why} if why in WITHHELD else {"status": "unreadable", "reason": why})
-    height, width = image.shape[:2]
+    height, width = check_image(image, f"image {image_id!r}").shape[:2]
     return row | {"image_width": width, "image_height": height}
 
 
@@ -379,11 +368,20 @@ def _answer(units: pd.DataFrame, pixels: dict[str, Any], judge: Judge, image_dom
     return rows
 
 
-def _finish(people: pd.DataFrame, answers: pd.DataFrame, too_small: pd.Series, threshold: float) -> pd.DataFrame:
+def _too_small(people: pd.DataFrame, judge: Judge) -> pd.Series:
+    """Return which people have a face that is too small for a judge that needs faces."""
+    sizes = (people[name].astype(float) for name in (*BOX, "image_width", "image_height"))
+    large = large_enough(*sizes, judge.options.judging.min_face_size, people["people"])
+    return (people["status"] == "") & ~large & judge.needs_faces
+
+
+def _finish(people: pd.DataFrame, answers: pd.DataFrame, judge: Judge) -> pd.DataFrame:
     """Return judgements: the answers about people with the inclusion criteria."""
-    standing = people["status"] == ""
+    keys = ["image_id", "position"]
+    answers = answers.set_index(keys).reindex(pd.MultiIndex.from_frame(people[keys])).reset_index(drop=True)
+    standing, too_small = people["status"] == "", _too_small(people, judge)
     sizes = {name: people[name].where(people[name].notna(), answers[name]) for name in ("image_width", "image_height")}
-    by_threshold = decide(answers["probability_female"].to_numpy(float), threshold)
+    by_threshold = decide(answers["probability_female"].to_numpy(float), judge.options.judging.threshold)
     texts = answers[["status", "gender", "reason", "answer"]].fillna("")
     status = texts["status"].where(texts["status"] != "", np.where(by_threshold == "unsure", UNCERTAIN, JUDGED))
     # An answer with a status of its own has a gender, or none; any other is decided by its probability.

@@ -17,7 +17,7 @@ import pandas as pd
 
 from biaslab.cache.result_cache import ResultCache
 from biaslab.hub import registry as hub
-from biaslab.hub.image_sources import ImageSource, UnreadableImage, domain_of
+from biaslab.hub.image_sources import ImageSource, UnreadableImage, check_image, domain_of
 from biaslab.judges.judge import Judge, People
 from biaslab.judges.judge_labels import BLACK, DUPLICATE, NOT_READ, PIXELS, TONE_BY_PIXELS
 from biaslab.judges.people import add_parts, cut_out
@@ -82,7 +82,7 @@ def face_tones(
         if isinstance(image, UnreadableImage):
             reason[here] = _why_unread(image)
             continue
-        height, width = image.shape[:2]
+        height, width = check_image(image, f"image {k}").shape[:2]
         low = np.clip(boxes[here, :2], 0, (width, height))
         high = np.clip(boxes[here, 2:], 0, (width, height))
         small = ((high - low) < LEAST_SIDE[image_domain]).any(axis=1) & (reason[here] == "")

@@ -6,7 +6,7 @@ import pytest
 from array_images import ArrayImages
 
 from biaslab.cache.result_cache import ResultCache
-from biaslab.errors import ParameterError, UnknownNameError
+from biaslab.errors import ParameterError
 from biaslab.hub.image_sources import UnreadableImage
 from biaslab.judges import similarity
 from biaslab.judges.judge import JudgeOptions
@@ -96,8 +96,6 @@ def test_split_products_by_a_named_network(images, compared, monkeypatch, name):
 
 def test_what_is_not_known_is_refused_before_any_image_is_read(images, compared, monkeypatch):
     monkeypatch.setattr(images, "read", lambda _: pytest.fail("read"))
-    with pytest.raises(UnknownNameError, match="split_product"):
-        compared("split")
     with pytest.raises(ParameterError, match="no features model named 'resnet5O'"):
         compared("resnet", "resnet5O")
     assert compared("pixels", pairs=PAIRS[:0]).empty

@@ -134,9 +134,8 @@ def test_names_that_open_clip_lacks(name, message):
 
 
 def test_folders_that_cannot_be_loaded(clip_folder, tmp_path):
-    for how in ({"dtype": "float8"}, {"device": "warp"}):
-        with pytest.raises(ParameterError, match=" is ".join(f"{k} is '{v}'" for k, v in how.items())):
-            ZeroShot(str(clip_folder), **how)
+    with pytest.raises(ParameterError, match="device is 'warp'"):
+        ZeroShot(str(clip_folder), device="warp")
 
     folder = shutil.copytree(clip_folder, tmp_path / "clip")
     file, weights = folder / "open_clip_config.json", folder / "open_clip_model.safetensors"
