@@ -171,10 +171,9 @@ def main() -> None:
 
 
 def compare(options, model: str, steps: int, n: int) -> None:
-    from biaslab.attribution.attention import capture
+    from biaslab.attribution.attention import capture, columns
     from biaslab.attribution.images import generate_with_attention
     from biaslab.attribution.maps import word_masks
-    from biaslab.attribution.words import columns
     from biaslab.generation.generator import load
     from biaslab.generation.settings import GenerationSettings
 

@@ -26,7 +26,7 @@ from biaslab.judges.faces import FaceDetector, HubFaces, WholeImage
 from biaslab.judges.judge import JudgeOptions
 from biaslab.judges.people import gate, judge_arrays, large_enough
 from biaslab.judges.settings import JudgeSettings
-from biaslab.judges.zero_shot import GENDER_TEXTS, ClipJudge, ZeroShot, ZeroShotGender
+from biaslab.judges.zero_shot import GENDER_TEXTS, ClipJudge, ZeroShot
 
 
 class AlwaysOne(WholeImage):
@@ -170,7 +170,7 @@ def main() -> None:
         finder = AlwaysOne(finder)
     else:
         images = drawn_people(options.images, size)
-    judge.model, judge.classifier = ZeroShotGender(clip), None
+    judge.classifier = clip
     step = options.batch or (128 if options.device == "cpu" else 512)
 
     def ours(some):

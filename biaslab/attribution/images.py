@@ -11,9 +11,8 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from biaslab.attribution.attention import capture, check
+from biaslab.attribution.attention import capture, check, columns
 from biaslab.attribution.maps import PACKED, WordMaps, packed, unpacked, word_maps
-from biaslab.attribution.words import columns
 from biaslab.generation.generator import Follow, Generator, Watch, unwatched
 from biaslab.generation.images import GeneratedImages
 from biaslab.hub.image_sources import UnreadableImage

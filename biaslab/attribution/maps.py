@@ -9,7 +9,7 @@ from io import BytesIO
 
 import numpy as np
 
-from biaslab.attribution.words import Columns
+from biaslab.attribution.attention import Columns
 
 THRESHOLD = 0.35
 """Share of a map's range above which a place belongs to its word (triplets, section 6.1)."""

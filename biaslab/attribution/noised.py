@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from biaslab.attribution.attention import capture, check
+from biaslab.attribution.attention import capture, check, columns
 from biaslab.attribution.maps import PACKED, WordMaps, packed, unpacked, word_maps
-from biaslab.attribution.words import columns
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
 from biaslab.execution.workers import Memoized

@@ -400,13 +400,8 @@ def _records(path: Path) -> Iterator[tuple[int, dict[str, str | None]]]:
         # An escape may stand for half a character, which fits in no file.
         clean = _whole if "\\u" in line else str
         kept = (key for key in flat if len(key) <= _LONGEST_ID)
-        yield len(line), {clean(key): _scalar(flat[key], clean) for key in kept}
-
-
-def _scalar(value: object, clean: Callable[[str], str]) -> str | None:
-    if isinstance(value, str):
-        return clean(value)
-    return None if value is None else json.dumps(value) if isinstance(value, bool) else str(value)
+        scalars = {key: json.dumps(flat[key]) if isinstance(flat[key], bool) else flat[key] for key in kept}
+        yield len(line), {clean(key): None if v is None else clean(str(v)) for key, v in scalars.items()}
 
 
 def _whole(text: str) -> str:

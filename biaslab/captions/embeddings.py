@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import pandas as pd
 from biaslab.errors import InputError, ParameterError, loading
 from biaslab.execution import finite, processor
 from biaslab.hub import model_files, registry
+from biaslab.io import reading
 
 if TYPE_CHECKING:
     from biaslab.cache.result_cache import ResultCache, Stage
@@ -126,7 +126,7 @@ def embed(texts: Sequence[str], encoder: Encoder, stage: Stage, *, progress: boo
     """Return a unit vector per text, float32 (n, width), in the order of ``texts``; equal texts are embedded once.
 
     ``stage`` keeps the vectors (:func:`embedding_stage`) and shows ``progress``. Raises InputError where a text is
-    missing, which would get another's vector, or the model cannot be loaded.
+    missing, which would get another's vector, else as :meth:`Encoder.encode`.
     """
     codes, unique = pd.factorize(np.array(list(texts), dtype=object))
     if (codes < 0).any():
@@ -159,10 +159,8 @@ def nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray,
 
     ``query`` (q, width) and ``vectors`` (n, width) are unit vectors. Returns indices into ``vectors``, int64
     (q, min(k, n)), nearest first, and their cosines, float32 of the same shape, rounded to six digits. Equal ones come
-    in the order of ``vectors``. Raises InputError: A query or vector holds NaN or infinity.
+    in the order of ``vectors``.
     """
-    if not (np.isfinite(query).all() and np.isfinite(vectors).all()):
-        raise InputError("Some vectors or queries hold values that are no numbers; embed their texts again.")
     indices = np.zeros((len(query), min(k, len(vectors))), dtype=np.int64)
     cosines = np.zeros(indices.shape, dtype=np.float32)
     # So few at a time that their scores fit in memory.
@@ -170,19 +168,10 @@ def nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray,
     for i in range(0, len(query) if len(vectors) else 0, queries):
         scores = np.round(query[i : i + queries] @ vectors.T, _DIGITS).astype(np.float32)
         for row, values in enumerate(scores, start=i):
-            indices[row] = _largest(values, k)
+            # Equal ones in their order.
+            indices[row] = np.argsort(-values, kind="stable")[:k]
             cosines[row] = values[indices[row]]
     return indices, cosines
-
-
-def _largest(row: np.ndarray, k: int) -> np.ndarray:
-    """Return the places of the ``k`` largest values, largest first, equal ones in their order."""
-    if k >= len(row):
-        return np.argsort(-row, kind="stable")
-    least = np.partition(row, len(row) - k)[len(row) - k]
-    above = np.flatnonzero(row > least)
-    chosen = np.concatenate([above, np.flatnonzero(row == least)[: k - len(above)]])
-    return chosen[np.lexsort((chosen, -row[chosen]))]
 
 
 def nearest_captions(captions: pd.DataFrame, prompts: pd.DataFrame, vectors: np.ndarray, *, k: int) -> pd.DataFrame:
@@ -228,10 +217,7 @@ def _checked_default() -> Path:
     return weights
 
 
-@lru_cache(maxsize=8)
-def _file_digest(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+_file_digest = lru_cache(maxsize=8)(reading.file_digest)
 
 
 def _on_hub(name: str) -> str:

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Literal
 import pandas as pd
 
 from biaslab import lexicons
-from biaslab.errors import InputError, ParameterError, name_help
+from biaslab.errors import ParameterError, name_help
 from biaslab.io.plaintext import character_map, normalize
 
 if TYPE_CHECKING:
@@ -88,17 +88,9 @@ class Span:
 
 
 def parse_spans(spans: str) -> list[Span]:
-    """Return the spans that a cell of the column ``spans`` holds.
-
-    Raises InputError: The text is not of the form ``start:end:gender-kind;…``.
-    """
-    found = []
-    for part in filter(None, spans.split(";")):
-        match = re.fullmatch(r"(\d+):(\d+):(female|male)-(word|pronoun|title|name)", part)
-        if not match:
-            raise InputError(f"{part!r} is no span, which is start:end:gender-kind: 0:5:female-word.")
-        found.append(Span(int(match[1]), int(match[2]), match[3], match[4]))
-    return found
+    """Return the spans that a cell of the column ``spans`` holds, ``start:end:gender-kind;…``."""
+    parts = (re.split("[:-]", part) for part in filter(None, spans.split(";")))
+    return [Span(int(start), int(end), gender, kind) for start, end, gender, kind in parts]
 
 
 def indicators(

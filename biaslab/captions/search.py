@@ -129,8 +129,12 @@ class Matcher:
             for form in dict.fromkeys(re.sub(r"[\s-]+", " ", _lower(form)) for form in own):
                 known[form].append(i)
         # RE2's expression, where only ASCII has letters, of each mention, and of some that are none.
-        rough = "|".join(_bounded(r"\W+".join(map(re.escape, form.split(" ")))) for form in known)
-        self._mention = rf"(?i)(?:{rough})"
+        # Its bounds of words are those beside letters of ASCII alone.
+        rough = []
+        for form in known:
+            first, last = (r"\b" if form[end].isascii() else "" for end in (0, -1))
+            rough.append(first + r"\W+".join(map(re.escape, form.split(" "))) + last)
+        self._mention = rf"(?i)(?:{'|'.join(rough)})"
         try:
             pc.match_substring_regex(pa.array([""]), self._mention)
         except pa.ArrowInvalid as error:
@@ -209,11 +213,6 @@ def _lower(text: str) -> str:
         return text.lower()
     lower = ((one, one.lower()) for one in text)
     return "".join(low if len(low) == 1 and low.isascii() == one.isascii() else one for one, low in lower)
-
-
-def _bounded(form: str) -> str:
-    """Return an expression of a form with RE2's bounds of words, which it has beside letters of ASCII alone."""
-    return (r"\b" if form[0].isascii() else "") + form + (r"\b" if form[-1].isascii() else "")
 
 
 class _Work:

@@ -196,7 +196,8 @@ class _Chats(Requests):
             message, reason = choice["message"], choice.get("finish_reason")
             text = replies.text(message, ended=reason == "stop")
             used = reply.get("usage") or {}
-            tokens = [_count(used.get(k)) for k in ("prompt_tokens", "completion_tokens")]
+            counts = (used.get(k) for k in ("prompt_tokens", "completion_tokens"))
+            tokens = [count if type(count) is int else 0 for count in counts]
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
             return Answer("", "malformed", f"no chat completion: {self.shorten_message(data)}")
         text = self.shorten_message(text, longest=self._longest)
@@ -225,7 +226,3 @@ def image_message(image: np.ndarray, longest: int, detail: str = "", *, photogra
     kind, data = options["format"].lower(), base64.b64encode(file.getvalue()).decode()
     url = {"url": f"data:image/{kind};base64,{data}"}
     return {"type": "image_url", "image_url": {**url, **({"detail": detail} if detail else {})}}
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0

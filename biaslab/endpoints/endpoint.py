@@ -13,11 +13,10 @@ import json
 import logging
 import random
 import re
-import ssl
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -42,6 +41,8 @@ _BUSY = (408, 425, 429)
 _LONGEST_CONNECT = 10.0
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
 """Pause before a request is sent again, which doubles each time, and the longest pause, in seconds."""
+# Of the certificates that servers are verified with; reading them takes a tenth of a second.
+_certificates = functools.cache(httpx.create_ssl_context)
 _log = logging.getLogger(__name__)
 
 
@@ -211,12 +212,8 @@ class Requests:
                 raise Failed(answer.outcome, answer.detail, retry=retry, wait=wait)
 
         with contextlib.suppress(Failed):
-            self.send_with_retries(max(_TRIES.values()), once)
+            retrying(max(_TRIES.values()), self.stop)(once)
         return answer
-
-    def send_with_retries(self, tries: int, send: Callable[[], Any]) -> Any:
-        """Return what ``send()`` returns; call it up to ``tries`` times, as :func:`retrying` says."""
-        return retrying(tries, self.stop)(send)
 
     def attempt(self, client: httpx.Client, digest: str, question: Any) -> tuple[Any, float | None]:
         """Ask one question once; return the answer, and after how many seconds the server wants to be asked again."""
@@ -287,8 +284,7 @@ class Requests:
         if status in (401, 403):
             options = f"the key in the environment variable {variable}" if variable else "a request without a key"
             raise ParameterError(
-                f"{self.where} does not accept {options} (HTTP {status}). Set endpoint.api_key_env to a "
-                "variable "
+                f"{self.where} does not accept {options} (HTTP {status}). Set endpoint.api_key_env to a variable "
                 f"whose key is valid there and may use the model {model!r}, and run again. {self.after_stop}."
             )
         if status == 404:
@@ -304,8 +300,7 @@ class Requests:
         """Return the error for an endpoint that gave nothing, several times in a row."""
         return RunError(
             f"{self.where} does not answer: {last.detail or self.outcomes[last.outcome]}. {self.after_stop}; "
-            "see "
-            "runs and takes such requests, and run again."
+            "see that it runs and takes such requests, and run again."
         )
 
     def shorten_message(self, said: object, longest: int | None = 200) -> str:
@@ -318,12 +313,6 @@ class Requests:
         # A lone surrogate comes with a JSON escape and fits in no file.
         text = text.encode("utf-8", errors="replace").decode()
         return (text.replace(self.key, redact.KEY) if self.key else text).strip()
-
-
-@functools.cache
-def _certificates() -> ssl.SSLContext:
-    """Return the certificates that servers are verified with; reading them takes a tenth of a second."""
-    return httpx.create_ssl_context()
 
 
 def retry_after(value: str) -> float | None:

@@ -29,7 +29,7 @@ import numpy as np
 
 from biaslab.cache.result_cache import cache_now
 from biaslab.endpoints import fetch, replies
-from biaslab.endpoints.endpoint import Failed, Requests
+from biaslab.endpoints.endpoint import Failed, Requests, retrying
 from biaslab.endpoints.purchases import BEGINNINGS, OK, STAYS, ImagePurchases, LimitError, PurchasedImage
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import RunError
@@ -100,12 +100,10 @@ def buy(
         left = sum(not purchases.is_purchased(key) for key in missing)
         price, limit = Decimal(str(settings.price)), Decimal(str(settings.cost_limit))
         raise RunError(
-            f"{settings.model} at {settings.url}: {_money(purchases.spent)} of cost_limit {_money(limit)} is "
-            "spent, "
+            f"{settings.model} at {settings.url}: {_money(purchases.spent)} of cost_limit {_money(limit)} is spent, "
             f"and an image costs {_money(price)}: one more would pass the limit. Images left: {left}. Bought images "
             f"are cached. To continue, set cost_limit to {_money(purchases.spent + left * price)} or more and run "
-            "again; "
-            "to use the bought images only, set endpoint.allow_purchases to false."
+            "again; to use the bought images only, set endpoint.allow_purchases to false."
         ) from None
 
 
@@ -244,7 +242,7 @@ class _Buying(Requests):
                 detail = self.shorten_message(failed.detail)
                 raise Failed(failed.outcome, detail, retry=retry, wait=failed.wait) from None
 
-        return self.send_with_retries(_FETCHES, once)
+        return retrying(_FETCHES, self.stop)(once)
 
     def check_distinct(self, prompt: str, first: str, second: str) -> bool:
         """Return whether two images of a prompt differ; False where one cannot be compared. RunError: They do not."""

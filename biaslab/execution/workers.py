@@ -91,11 +91,8 @@ def user_thread_limit() -> int:
 
 
 def _own_threads() -> int:
-    return user_thread_limit() or _processors()
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return user_thread_limit() or processors
 
 
 # -- in the process that asks for the work ---------------------------------------------------------------

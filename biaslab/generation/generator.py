@@ -473,21 +473,19 @@ class Generator:
         self.check_finite(latents)
         most = _DECODED_ON_CPU if self.device.type == "cpu" else _DECODED
         at_a_time = max(1, most // (self.height * self.width))
+        checker = getattr(self.pipe, "safety_checker", None)
         pixels, blocked = [], []
         for some in latents.split(at_a_time):
             images = self.check_finite(families.decode(self.pipe.vae, some))
-            blocked += self._blocked(images)
+            if checker is None:
+                blocked += [False] * len(images)
+            else:
+                # The checker blackens what it blocks in place.
+                dtype = next(checker.parameters()).dtype
+                blocked += map(bool, self.pipe.run_safety_checker(images.clone(), self.device, dtype)[1])
             levels = (images.float() / 2 + 0.5).clamp(0, 1).mul(255).round().to(torch.uint8)
             pixels += list(levels.permute(0, 2, 3, 1).contiguous().cpu().numpy())
         return pixels, blocked
-
-    def _blocked(self, images) -> list[bool]:
-        checker = getattr(self.pipe, "safety_checker", None)
-        if checker is None:
-            return [False] * len(images)
-        # The checker blackens what it blocks in place.
-        dtype = next(checker.parameters()).dtype
-        return [bool(b) for b in self.pipe.run_safety_checker(images.clone(), self.device, dtype)[1]]
 
     def _full_images(
         self, prompts: list[str], seeds: list[int], steps: int, follow: Follow | None

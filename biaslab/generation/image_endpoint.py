@@ -35,7 +35,7 @@ class EndpointImages(GeneratedSource):
     time (of the reply, UTC) and detail.
 
     Args:
-        prompts: Columns prompt_id (unique texts), text and n_images (0 or more); InputError where they do not fit.
+        prompts: Columns prompt_id (unique texts), text and n_images (0 or more).
     """
 
     def __init__(self, prompts: pd.DataFrame, settings: EndpointSettings, *, seed: int, cache: ResultCache) -> None:

@@ -12,18 +12,18 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from biaslab.cache.result_cache import ResultCache, explain_errors, load_if_whole, locked, replace
 from biaslab.errors import InputError, RunError
-from biaslab.generation import generator, latents
+from biaslab.generation import generator
 from biaslab.generation.settings import GenerationSettings
 from biaslab.hub import checkpoints
 from biaslab.io.image_files import UnreadableImage, decode, is_black
@@ -79,7 +79,7 @@ class GeneratedImages(GeneratedSource):
             noise_id, which stands in for prompt_id there. Of those that share noise latents are kept, too.
         load: Loads the model once an image must be generated, as :func:`biaslab.generation.generator.load`.
 
-    Raises InputError: The prompts do not fit. ParameterError, MissingInputError: The model is not to be had.
+    Raises ParameterError, MissingInputError: The model is not to be had.
     """
 
     # What a result depends on beside what every generated image does.
@@ -153,11 +153,16 @@ class GeneratedImages(GeneratedSource):
         """Return how many of the images were generated before."""
         return self._facts.n_cached(self._units, shard_rows=self._shard_rows)
 
-    def latents(self, image_ids: Sequence[str]) -> list[latents.LatentRecord]:
+    def latents(self, image_ids: Sequence[str]) -> list[LatentRecord]:
         """Return latents of images in the order asked for; InputError where an id or the column noise_id is missing."""
         if NOISE not in self._units:
             raise InputError(f"No latents of {self.name} are saved: its prompts have no column {NOISE!r}.")
-        return [latents.unpacked(self._row(place)) for place in self._row_of(image_ids)]
+        records = []
+        for row in map(self._row, self._row_of(image_ids)):
+            has_final = isinstance(row["latent"], bytes)
+            final = np.load(BytesIO(row["latent"]), allow_pickle=False) if has_final else None
+            records.append(LatentRecord(final, row["like"], np.frombuffer(row["by_step"], float)))
+        return records
 
     def _image(self, place: int) -> np.ndarray | UnreadableImage:
         # Images that were withheld have no file.
@@ -211,7 +216,7 @@ class GeneratedImages(GeneratedSource):
     def _generate_rows(self, rows: pd.DataFrame) -> pd.DataFrame:
         made_by, keys = self._generator, noise_keys(rows)
         size, ids = made_by.batch_size, image_ids_of(rows)
-        followed = latents.LatentRecorder(keys, ids) if NOISE in rows else None
+        followed = LatentRecorder(keys, ids) if NOISE in rows else None
         images, more = self._generate_with(made_by, rows, keys, followed.watch if followed else generator.unwatched)
         more |= followed.columns() if followed else {}
         if made_by.batch_size != size:
@@ -289,20 +294,11 @@ _TYPES |= {"status": object, "n_tokens_truncated": "int64"}
 def units_of(prompts: pd.DataFrame) -> pd.DataFrame:
     """Return one row per image, in order: prompt_id, text, index_ and, where prompts have it, noise_id.
 
-    Of neighbours with one noise_id, the images of an index stand side by side. Raises InputError: A text does not fit.
+    Of neighbours with one noise_id, the images of an index stand side by side.
     """
     import pandas as pd
 
     texts = ["prompt_id", "text", *({NOISE} & set(prompts))]
-    if lacking := {*texts, "n_images"} - set(prompts):
-        raise InputError(f"The prompts have no column {min(lacking)!r}.")
-    for column in texts:
-        for value in prompts[column]:
-            if not isinstance(value, str) or not value.strip():
-                raise InputError(f"The prompts' column {column!r} holds {value!r}; it must hold texts, none empty.")
-    twice = prompts.loc[prompts["prompt_id"].duplicated(), "prompt_id"]
-    if len(twice):
-        raise InputError(f"prompt_id {twice.iloc[0]!r} is the id of two prompts; it must be unique.")
     units = prompts.loc[:, texts].astype(object).reset_index(drop=True)
     units = units.loc[units.index.repeat(prompts["n_images"].to_numpy(np.int64))].reset_index(drop=True)
     units = units.assign(index_=units.groupby("prompt_id").cumcount().to_numpy(np.int64))
@@ -343,4 +339,72 @@ def _png(image: np.ndarray) -> bytes:
 
     file = BytesIO()
     Image.fromarray(image).save(file, format="PNG", compress_level=1)
+    return file.getvalue()
+
+
+# -- latents of images that share noise: the last of each in half precision, and how alike they were by step ---
+
+
+class LatentRecord(NamedTuple):
+    """What is kept of an image's latents."""
+
+    final: np.ndarray | None
+    """``float16 (channels, height, width)``, before decoding; None where the pipeline does not show them."""
+    reference_image: str  # The first image of the same noise, with which it was compared.
+    by_step: np.ndarray  # ``float64 (steps,)``: the cosine of both after each step, -1 to 1.
+
+
+class LatentRecorder:
+    """Latents of images, taken while they are made; ``keys`` decide each image's noise.
+
+    Neighbours with the same are compared with the first of them.
+    """
+
+    def __init__(self, keys: Sequence[tuple[str, int]], image_ids: Sequence[str]) -> None:
+        self._first: list[int] = []
+        for i, key in enumerate(keys):
+            self._first.append(self._first[-1] if i and keys[i - 1] == key else i)
+        self._ids = image_ids
+        self._final: list[np.ndarray | None] = [None] * len(keys)
+        self._cosines: list[list[float]] = [[] for _ in keys]
+        # Of the last image's first one, by step: where a batch is too small for all of one noise, the next goes on.
+        self._held: dict[int, np.ndarray] = {}
+
+    @contextlib.contextmanager
+    def watch(self, chosen: range) -> Iterator[generator.Follow]:
+        """Follow a batch, as :meth:`biaslab.generation.Generator.images` asks for."""
+        from biaslab.metrics.similarity import cosines
+
+        firsts = [self._first[i] - chosen.start for i in chosen]
+        held: dict[int, np.ndarray] = {}
+        by_step, final = [], None
+
+        def follow(step: int, latents) -> None:
+            nonlocal final
+            final = latents.detach().float().cpu().numpy()
+            others = [self._held[step] if first < 0 else final[first] for first in firsts]
+            held[step] = others[-1].copy()
+            by_step.append(cosines(final, np.stack(others)))
+
+        yield follow
+        if final is None:
+            return
+        self._held = held
+        for i, image, of_image in zip(chosen, final, np.stack(by_step, axis=1), strict=True):
+            self._final[i], self._cosines[i] = image, list(of_image)
+
+    def columns(self) -> dict[str, list]:
+        """Return what is kept of each image, as :meth:`GeneratedImages.latents` reads it."""
+        return {
+            "latent": list(map(_packed, self._final)),
+            "like": [self._ids[first] for first in self._first],
+            "by_step": [np.asarray(of_image, float).tobytes() for of_image in self._cosines],
+        }
+
+
+def _packed(latent: np.ndarray | None) -> bytes | None:
+    if latent is None:
+        return None
+    file = BytesIO()
+    np.save(file, latent.astype(np.float16))
     return file.getvalue()

@@ -58,8 +58,12 @@ def compare_prompts(
         loaded.check(sorted(whole))
         return loaded
 
+    def work(shard: pd.DataFrame) -> pd.DataFrame:
+        chunks = (shard.iloc[start : start + _AT_ONCE] for start in range(0, len(shard), _AT_ONCE))
+        return pd.concat([_read(ready(), chunk) for chunk in chunks], ignore_index=True)
+
     inputs = {"weights": checkpoints.digest(model), "dtype": settings.dtype}
-    stage = cache.stage("prompt_similarity", inputs, partial(_compared_prompts, ready))
+    stage = cache.stage("prompt_similarity", inputs, work)
     return _computed(stage, pairs, f"comparing prompts as {model} reads them", progress)
 
 
@@ -80,11 +84,6 @@ def missing_values(pairs: pd.DataFrame, metrics: Iterable[str], reason: str) -> 
     same = pairs[["first", "second"]].drop_duplicates()
     rows = [same.assign(metric=metric, value=np.nan, reason=reason) for metric in metrics]
     return pd.concat(rows, ignore_index=True)
-
-
-def _compared_prompts(ready: Callable[[], generator.Generator], pairs: pd.DataFrame) -> pd.DataFrame:
-    chunks = (pairs.iloc[start : start + _AT_ONCE] for start in range(0, len(pairs), _AT_ONCE))
-    return pd.concat([_read(ready(), chunk) for chunk in chunks], ignore_index=True)
 
 
 def _read(made_by: generator.Generator, pairs: pd.DataFrame) -> pd.DataFrame:

@@ -1,4 +1,11 @@
-"""BLIP and BLIP-2 by name: models that answer questions about images, or say in a sentence what they show."""
+"""BLIP and BLIP-2 by name: models that answer questions about images, or say in a sentence what they show.
+
+The paired paper finds that such a judge of gender agrees with annotators on images of one person and hardly at all on
+images of two (Table 9).
+
+Source: paired paper, appendix D, Table 8; BLIP-2's form of a question is that of its authors. Captions: dalleval paper,
+section 4.3, which takes VL-T5 fine-tuned on COCO.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +14,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from biaslab.hub import model_files
-from biaslab.hub import registry as named
+from biaslab.hub import registry as hub
 from biaslab.hub.model_files import ModelFiles
 from biaslab.judges import model_loading
+from biaslab.judges.judge import Answer, HubJudge, People, Reply
+from biaslab.judges.judge_labels import JUDGED, UNCERTAIN
+from biaslab.judges.questions import line, question, read_answer
 
 _SMALL = 20_000_000  # parameters
 # What models of a kind are for.
@@ -31,7 +41,7 @@ def check_config(files: ModelFiles) -> None:
     """Refuse a model that is neither BLIP of its ``kind`` nor BLIP-2, by its configuration (ParameterError)."""
     kind = files.kind
     known = {type_: made.of_class for type_, made in _KINDS[kind].items()}
-    model_files.check_type(files, known, f"BLIP or BLIP-2 for {_FOR[kind]}", named.HUB[kind][0])
+    model_files.check_type(files, known, f"BLIP or BLIP-2 for {_FOR[kind]}", hub.HUB[kind][0])
 
 
 class Model(model_loading.Ready):
@@ -49,7 +59,7 @@ class Model(model_loading.Ready):
     def __init__(self, name: str, where: str, kind: str, device: str) -> None:
         import torch
 
-        options = {"whole": self._whole, "fix": f" Choose one for {_FOR[kind]}, such as {named.HUB[kind][0]}."}
+        options = {"whole": self._whole, "fix": f" Choose one for {_FOR[kind]}, such as {hub.HUB[kind][0]}."}
         super().__init__(self.of_class, name, where, f"a {self.of_class} model", device, **options)
         on_cpu = self.device.type == "cpu"
         # bfloat16 has float32's range; float16 overflows in the language models of BLIP-2.
@@ -157,3 +167,48 @@ class _Blip2Captions(_Blip2):
 
 # Kind and model_type of a checkpoint -> what asks it.
 _KINDS = {"vqa": {"blip": _Questions, "blip-2": _Blip2}, "captioner": {"blip": _Captions, "blip-2": _Blip2Captions}}
+
+
+class VqaJudge(HubJudge):
+    """A BLIP model for questions, or BLIP-2: a hub name or a folder, with or without ``vqa:``."""
+
+    prefix, kind, needs_faces = "vqa:", "vqa", False
+    check_kind = staticmethod(check_config)
+    batch_size = 64
+
+    def load(self) -> Model:
+        """Return the model."""
+        return load(self.argument, self.kind, device=self.options.device)
+
+    def ask(
+        self,
+        images: Sequence[np.ndarray],
+        questions: Sequence[str],
+        answers: object = None,
+        image_domain: str = hub.PHOTOGRAPHS,
+    ) -> list[Reply]:
+        """Return the model's own words for each question and its image, on one line; an image is encoded once.
+
+        ``answers`` and ``image_domain`` have no effect. Raises InputError where a number is not finite.
+        """
+        distinct = {id(image): image for image in images}
+        places = {name: k for k, name in enumerate(distinct)}
+        texts = self.model.ask(list(distinct.values()), [places[id(image)] for image in images], list(questions))
+        return [Reply(line(text)) for text in texts]
+
+    def answers(self, people: People) -> list[Answer]:
+        """Return the perceived gender of each person, read from the answer to the paper's question."""
+        questions = [question(person.phrase, person.position, person.people) for person in people.persons]
+        replies = self.ask([person.image for person in people.persons], questions)
+        answers = []
+        for reply in replies:
+            gender, reason = read_answer(reply.answer)
+            status = UNCERTAIN if gender == "unsure" else JUDGED
+            answers.append(Answer(gender=gender, status=status, reason=reason, text=reply.answer))
+        return answers
+
+
+class Captioner(VqaJudge):
+    """A BLIP model for captions, or BLIP-2: a hub name or a folder. BLIP takes no question."""
+
+    prefix, kind, description = "", "captioner", ""

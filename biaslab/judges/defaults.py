@@ -29,15 +29,17 @@ def choose_defaults(settings: Iterable[str] = SETTINGS) -> dict[str, Default]:
 
     Where none can be had, the first: its error names the one command that installs it.
     """
-    return {setting: _choose(setting, *_CANDIDATES[setting]) for setting in settings}
-
-
-def _choose(setting: str, first: str, *others: str) -> Default:
-    if not (problem := find_problem(first, setting)):
-        return Default(first, "its error on labelled photographs was measured.")
-    if name := next((name for name in others if not find_problem(name, setting)), ""):
-        return Default(name, f"the measured judge is not available. {problem}")
-    return Default(first, "no other default is available.")
+    defaults = {}
+    for setting in settings:
+        first, *others = _CANDIDATES[setting]
+        problem = find_problem(first, setting)
+        works = next((name for name in others if not find_problem(name, setting)), "") if problem else ""
+        if works:
+            defaults[setting] = Default(works, f"the measured judge is not available. {problem}")
+        else:
+            reason = "no other default is available." if problem else "its error on labelled photographs was measured."
+            defaults[setting] = Default(first, reason)
+    return defaults
 
 
 def find_problem(name: str, setting: str = "judging.gender") -> str:

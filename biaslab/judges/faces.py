@@ -66,40 +66,6 @@ def labels(known: Mapping, name: str) -> list[int]:
     return found
 
 
-class DetectorFaces(model_loading.Detector):
-    """Faces by a transformers object detector, boxes that cover each other once."""
-
-    def __init__(self, name: str, *, min_score: float = 0.5, device: str = "auto", batch_size: int = 0) -> None:
-        super().__init__(name, device, batch_size)
-        self._labels, self.min_score = labels(self.model.config.id2label, name), float(min_score)
-
-    def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
-        """Return each image's faces, best first; InputError where a number is not finite."""
-        return self.batches.run(images, self._same_size)
-
-    def _same_size(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
-        height, width = images[0].shape[:2]
-        outputs = self.model(
-            **self.processor(images=model_loading.writable(images), return_tensors="pt").to(self.device)
-        )
-        # One way back from a GPU for the whole batch; post-processing takes each image apart.
-        for name in ("logits", "pred_boxes"):
-            outputs[name] = self.checked(outputs[name].float().cpu())
-        found = self.processor.post_process_object_detection(
-            outputs, threshold=self.min_score, target_sizes=[(height, width)] * len(images)
-        )
-        return [self._of_one(one, width, height) for one in found]
-
-    def _of_one(self, found: dict, width: int, height: int) -> list[Face]:
-        import torch
-        from torchvision.ops import clip_boxes_to_image, nms
-
-        wanted = torch.isin(found["labels"].long(), torch.tensor(self._labels))
-        boxes, scores = clip_boxes_to_image(found["boxes"][wanted], (height, width)), found["scores"][wanted]
-        best = nms(boxes, scores, _COVERS)
-        return [Face(*box, score) for box, score in zip(boxes[best].tolist(), scores[best].tolist(), strict=True)]
-
-
 class FaceDetector(Judge):
     """What face detectors share: faces below ``judging.min_face_score`` do not count."""
 
@@ -115,25 +81,54 @@ class FaceDetector(Judge):
 
     def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
         """Return each image's faces, best first; InputError where a number is not finite."""
-        return self.model.faces(images)
+        return [self._of_one(image) for image in images]
+
+    def _of_one(self, image: np.ndarray) -> list[Face]:
+        raise NotImplementedError
 
 
 class HubFaces(FaceDetector, HubJudge):
     """A transformers object detector with the label "face", in a folder or on the hub."""
 
     kind = "detector"
-    check_kind = staticmethod(model_loading.check_detector)
 
-    def files(self) -> list[ModelFiles]:
-        """Return its files; ParameterError where none of its labels is a face."""
-        files = super().files()
-        labels(model_loading.labels_of(files[0]), self.name)
-        return files
+    def check_kind(self, files: ModelFiles) -> None:
+        """Raise ParameterError where a model is no detector, or none of its labels is a face."""
+        model_loading.check_detector(files)
+        labels(model_loading.labels_of(files), self.name)
 
-    def load(self) -> DetectorFaces:
+    def load(self) -> model_loading.Detector:
         """Return the detector."""
-        options = {"device": self.options.device, "batch_size": self.options.judging.batch_size}
-        return DetectorFaces(self.name, min_score=self.min_score, **options)
+        network = model_loading.Detector(self.name, self.options.device, self.options.judging.batch_size)
+        labels(network.model.config.id2label, self.name)
+        return network
+
+    def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
+        """Return each image's faces, best first, boxes that cover each other once; InputError where a number is not
+        finite.
+        """
+        return self.model.batches.run(images, self._same_size)
+
+    def _same_size(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
+        network, (height, width) = self.model, images[0].shape[:2]
+        outputs = network.see(images)
+        # One way back from a GPU for the whole batch; post-processing takes each image apart.
+        for name in ("logits", "pred_boxes"):
+            outputs[name] = network.checked(outputs[name].float().cpu())
+        found = network.processor.post_process_object_detection(
+            outputs, threshold=self.min_score, target_sizes=[(height, width)] * len(images)
+        )
+        return [self._found(one, width, height) for one in found]
+
+    def _found(self, found: dict, width: int, height: int) -> list[Face]:
+        import torch
+        from torchvision.ops import clip_boxes_to_image, nms
+
+        faces = torch.tensor(labels(self.model.model.config.id2label, self.name))
+        wanted = torch.isin(found["labels"].long(), faces)
+        boxes, scores = clip_boxes_to_image(found["boxes"][wanted], (height, width)), found["scores"][wanted]
+        best = nms(boxes, scores, _COVERS)
+        return [Face(*box, score) for box, score in zip(boxes[best].tolist(), scores[best].tolist(), strict=True)]
 
 
 class YuNetFaces(FaceDetector, PinnedJudge):
@@ -150,10 +145,6 @@ class YuNetFaces(FaceDetector, PinnedJudge):
         options = (SIDE, SIDE), self.min_score, _YUNET_COVERS
         with pinned.opencv(YUNET) as (cv2, network):
             return cv2.FaceDetectorYN.create("onnx", network, np.empty(0, np.uint8), *options)
-
-    def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
-        """Return each image's faces, best first; InputError where a number is not finite."""
-        return [self._of_one(image) for image in images]
 
     def _of_one(self, image: np.ndarray) -> list[Face]:
         import cv2
@@ -213,10 +204,6 @@ class MediaPipeFaces(FaceDetector, FileJudge):
                 f"{YUNET!r}, which takes no file."
             ) from None
 
-    def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
-        """Return each image's faces, best first; MediaPipe takes images one at a time."""
-        return [self._of_one(image) for image in images]
-
     def _of_one(self, image: np.ndarray) -> list[Face]:
         height, width = image.shape[:2]
         import mediapipe
@@ -237,6 +224,5 @@ class WholeImage(FaceDetector):
 
     prefix, domain = "whole image", hub.ANY
 
-    def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
-        """Return one face for each image: all of it."""
-        return [[Face(0.0, 0.0, float(image.shape[1]), float(image.shape[0]), 1.0)] for image in images]
+    def _of_one(self, image: np.ndarray) -> list[Face]:
+        return [Face(0.0, 0.0, float(image.shape[1]), float(image.shape[0]), 1.0)]

@@ -79,7 +79,7 @@ class JudgeOptions:
 class Judge:
     """A judge by its name. Nothing is opened before it is used, and its model is loaded once per process.
 
-    A subclass for perceived gender needs :meth:`load`, or :meth:`answers`; one that answers questions ``ask``; one that
+    A subclass for perceived gender needs :meth:`answers`; one that answers questions ``ask``; one that
     reads skin tones ``tones``; face detectors ``faces``.
     """
 
@@ -155,13 +155,12 @@ class Judge:
         return self.load()
 
     def load(self) -> Any:
-        """Return its model. For perceived gender that has ``answers(persons)``: probabilities and reasons."""
+        """Return its model."""
         raise NotImplementedError
 
     def answers(self, people: People) -> list[Answer]:
         """Return one answer per person. Raises InputError where a number is not finite, else as :meth:`files`."""
-        each = self.model.answers(people.persons)
-        return [Answer(float(probability), reason=reason) for probability, reason in each]
+        raise NotImplementedError
 
     def probe(self, image: np.ndarray) -> None:
         """Use the judge on one image, ``uint8 (height, width, 3)``: the preflight check."""

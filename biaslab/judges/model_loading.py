@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from biaslab.errors import ParameterError, loading, name_help
+from biaslab.errors import ParameterError, loading
 from biaslab.execution import finite, processor
 from biaslab.hub import model_files, registry
 from biaslab.hub.model_files import ModelFiles
-from biaslab.judges.judge_labels import DTYPES
 
 
 def device(name: str):
@@ -38,8 +37,6 @@ def dtype(name: str, where):
     """
     import torch
 
-    if name not in DTYPES:
-        raise ParameterError(f"dtype is {name!r}. {name_help(name, DTYPES)}")
     if name == "auto":
         name = "float32" if where.type == "cpu" else "float16"
     return getattr(torch, name)
@@ -212,6 +209,10 @@ class Detector(Ready):
         # Convolutions are a quarter faster so, on a CPU too.
         self.model = self.model.to(memory_format=torch.channels_last)
         self.batches = Batches(self.device, batch_size)
+
+    def see(self, images: Sequence[np.ndarray]):
+        """Return what the model gives for images of one size."""
+        return self.model(**self.processor(images=writable(images), return_tensors="pt").to(self.device))
 
 
 # -- from images of any size to what a model takes ---------------------------------------------------------

@@ -31,21 +31,37 @@ class ObjectDetector(HubJudge):
     """
 
     kind, task, depends_on, needs_faces = "detector", "detect", ("classes",), False
-    check_kind = staticmethod(model_loading.check_detector)
 
-    def files(self) -> list[ModelFiles]:
-        """Return its files; ParameterError where it lacks one of the classes."""
-        files = super().files()
-        columns(model_loading.labels_of(files[0]), self.options.classes, self.name)
-        return files
+    def check_kind(self, files: ModelFiles) -> None:
+        """Raise ParameterError where a model is no detector, or lacks one of the classes."""
+        model_loading.check_detector(files)
+        columns(model_loading.labels_of(files), self.options.classes, self.name)
 
-    def load(self) -> Detector:
+    def load(self) -> model_loading.Detector:
         """Return the detector."""
-        return Detector(self.name, self.options.classes, device=self.options.device)
+        network = model_loading.Detector(self.name, self.options.device, 0)
+        columns(network.model.config.id2label, self.options.classes, self.name)
+        return network
 
     def detect(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return scores and boxes of each image, as :meth:`Detector.detect`."""
-        return self.model.detect(images)
+        """Return for each image the scores of its queries, ``(queries, classes)`` of 0–1, and boxes ``(queries, 4)``.
+
+        Boxes are left, top, right and bottom, 0–1 of width and height. Raises InputError where a number is not finite.
+        """
+        return self.model.batches.run(images, self._same_size)
+
+    def _same_size(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
+        import torch
+
+        network, found = self.model, self.model.see(images)
+        logits, boxes = (network.checked(of.float()) for of in (found.logits, found.pred_boxes))
+        # DETR and YOLOS have a class of their own for "nothing here"; RT-DETR and its kin score each class apart.
+        known = network.model.config.id2label
+        scores = logits.softmax(-1) if logits.shape[-1] > len(known) else logits.sigmoid()
+        scores = scores[..., columns(known, self.options.classes, self.name)]
+        middle, half = boxes[..., :2], boxes[..., 2:] / 2
+        corners = torch.cat([middle - half, middle + half], dim=-1).clamp(0, 1)
+        return list(zip(scores.cpu().numpy(), corners.cpu().numpy(), strict=True))
 
 
 def detect(
@@ -90,7 +106,7 @@ def detect(
 def table(
     image_ids: Sequence[str], found: Sequence[tuple[np.ndarray, np.ndarray]], classes: Sequence[str]
 ) -> pd.DataFrame:
-    """Return what a detector sees in images (:meth:`Detector.look`) as the detections of :func:`detect`."""
+    """Return what a detector sees in images (:meth:`ObjectDetector.detect`) as the detections of :func:`detect`."""
     kept = []
     for scores, boxes in found:
         # A box at the edge may have nothing of the image in it.
@@ -119,32 +135,3 @@ def columns(known: Mapping, classes: Mapping[str, Sequence[str]], name: str) -> 
             )
         found.append(there[0])
     return found
-
-
-class Detector(model_loading.Detector):
-    """A detector of transformers, asked about given classes; errors as of :class:`ObjectDetector`."""
-
-    def __init__(
-        self, name: str, classes: Mapping[str, Sequence[str]], *, device: str = "auto", batch_size: int = 0
-    ) -> None:
-        super().__init__(name, device, batch_size)
-        self._columns = columns(self.model.config.id2label, classes, name)
-
-    def detect(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return for each image the scores of its queries, ``(queries, classes)`` of 0–1, and boxes ``(queries, 4)``.
-
-        Boxes are left, top, right and bottom, 0–1 of width and height. Raises InputError where a number is not finite.
-        """
-        return self.batches.run(images, self._same_size)
-
-    def _same_size(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
-        import torch
-
-        found = self.model(**self.processor(images=model_loading.writable(images), return_tensors="pt").to(self.device))
-        logits, boxes = (self.checked(of.float()) for of in (found.logits, found.pred_boxes))
-        # DETR and YOLOS have a class of their own for "nothing here"; RT-DETR and its kin score each class apart.
-        nothing = logits.shape[-1] > len(self.model.config.id2label)
-        scores = (logits.softmax(-1) if nothing else logits.sigmoid())[..., self._columns]
-        middle, half = boxes[..., :2], boxes[..., 2:] / 2
-        corners = torch.cat([middle - half, middle + half], dim=-1).clamp(0, 1)
-        return list(zip(scores.cpu().numpy(), corners.cpu().numpy(), strict=True))

@@ -98,14 +98,8 @@ def judge_people(
         answers = pd.DataFrame(rows, columns=["gender", "status", "reason"], index=people.index, dtype=object)
         judged = duplicates.drop_duplicates(images, people.assign(**answers), judge.argument)
         return frame(judged.assign(role="", answer="", probability_female=np.nan), COLUMNS)
-    criteria = judge.options.judging
-    sizes = (people[name].astype(float) for name in (*BOX, "image_width", "image_height"))
-    too_small = (people["status"] == "") & ~large_enough(*sizes, criteria.min_face_size, people["people"])
-    too_small &= judge.needs_faces
-    included = people[(people["status"] == "") & ~(too_small & judge.is_charged)]
-    answers = _ask(images, included, judge, cache, progress).set_index(["image_id", "position"])
-    answers = answers.reindex(pd.MultiIndex.from_frame(people[["image_id", "position"]])).reset_index(drop=True)
-    return _finish(people, answers, too_small, criteria.threshold)
+    included = people[(people["status"] == "") & ~(_too_small(people, judge) & judge.is_charged)]
+    return _finish(people, _ask(images, included, judge, cache, progress), judge)
 
 
 def judge_arrays(
@@ -126,14 +120,9 @@ def judge_arrays(
     if judge.needs_faces:
         opened = _detect(image_ids, images, detector)
     people = _place(people, frame(opened, _FACES), with_faces=judge.needs_faces)
-    criteria = judge.options.judging
-    sizes = (people[name].astype(float) for name in (*BOX, "image_width", "image_height"))
-    too_small = (people["status"] == "") & ~large_enough(*sizes, criteria.min_face_size, people["people"])
     pixels = dict(zip(image_ids, images, strict=True))
-    answers = frame(_answer(_units(people[people["status"] == ""]), pixels, judge, "photographs"), _ANSWERED)
-    keys = ["image_id", "position"]
-    answers = answers.set_index(keys).reindex(pd.MultiIndex.from_frame(people[keys])).reset_index(drop=True)
-    return _finish(people, answers, too_small & judge.needs_faces, criteria.threshold)
+    answers = _answer(_units(people[people["status"] == ""]), pixels, judge, "photographs")
+    return _finish(people, frame(answers, _ANSWERED), judge)
 
 
 def locate_people(
@@ -357,7 +346,10 @@ def _answer(units: pd.DataFrame, pixels: dict[str, Any], judge: Judge, image_dom
         for person in json.loads(text):
             rows.append(opened | {"position": person["position"], "phrase": person["phrase"]})
             if not opened["status"]:
-                persons.append(_person(pixels[image_id], person))
+                located = {k: tuple(v) if k == "part" else v for k, v in person.items()}
+                located["landmarks"] = tuple(map(tuple, person.get("landmarks", ())))
+                box = tuple(person.get("box", (0.0, 0.0, opened["image_width"], opened["image_height"])))
+                persons.append(Person(pixels[image_id], **located | {"box": tuple(map(float, box))}))
     readable = [row for row in rows if not row["status"]]
     table = pd.DataFrame(readable, columns=["image_id", "position", "phrase"])
     answers = judge.answers(People(table, persons, image_domain)) if persons else []
@@ -368,31 +360,28 @@ def _answer(units: pd.DataFrame, pixels: dict[str, Any], judge: Judge, image_dom
         standing: dict[str, list[Person]] = {}
         for row, person in zip(readable, persons, strict=True):
             standing.setdefault(row["image_id"], []).append(person)
-        orders = _orders(
-            {image_id: persons for image_id, persons in standing.items() if _has_order(persons)}, classifier
-        )
+        # Nobody stands in an order who is alone, or whose phrase all have.
+        whole = {i: some for i, some in standing.items() if len(some) == some[0].people}
+        orders = _orders({i: some for i, some in whole.items() if len({p.phrase for p in some}) > 1}, classifier)
         for row in readable:
             row.update(orders.get(row["image_id"], {}))
     return rows
 
 
-def _person(image: np.ndarray, person: dict) -> Person:
-    height, width = image.shape[:2]
-    box = tuple(person.get("box", (0.0, 0.0, float(width), float(height))))
-    part = tuple(person["part"]) if "part" in person else None
-    landmarks = tuple(map(tuple, person.get("landmarks", ())))
-    return Person(image, box, landmarks, person["position"], person["people"], person["phrase"], part)
+def _too_small(people: pd.DataFrame, judge: Judge) -> pd.Series:
+    """Return which people have a face that is too small for a judge that needs faces."""
+    sizes = (people[name].astype(float) for name in (*BOX, "image_width", "image_height"))
+    large = large_enough(*sizes, judge.options.judging.min_face_size, people["people"])
+    return (people["status"] == "") & ~large & judge.needs_faces
 
 
-def _has_order(persons: Sequence[Person]) -> bool:
-    return len(persons) == persons[0].people and len({person.phrase for person in persons}) > 1
-
-
-def _finish(people: pd.DataFrame, answers: pd.DataFrame, too_small: pd.Series, threshold: float) -> pd.DataFrame:
+def _finish(people: pd.DataFrame, answers: pd.DataFrame, judge: Judge) -> pd.DataFrame:
     """Return judgements: the answers about people with the inclusion criteria."""
-    standing = people["status"] == ""
+    keys = ["image_id", "position"]
+    answers = answers.set_index(keys).reindex(pd.MultiIndex.from_frame(people[keys])).reset_index(drop=True)
+    standing, too_small = people["status"] == "", _too_small(people, judge)
     sizes = {name: people[name].where(people[name].notna(), answers[name]) for name in ("image_width", "image_height")}
-    by_threshold = decide(answers["probability_female"].to_numpy(float), threshold)
+    by_threshold = decide(answers["probability_female"].to_numpy(float), judge.options.judging.threshold)
     texts = answers[["status", "gender", "reason", "answer"]].fillna("")
     status = texts["status"].where(texts["status"] != "", np.where(by_threshold == "unsure", UNCERTAIN, JUDGED))
     # An answer with a status of its own has a gender, or none; any other is decided by its probability.

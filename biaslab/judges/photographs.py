@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,9 +11,14 @@ from biaslab.hub import registry as hub
 from biaslab.judges.faces import MediaPipeFaces, WholeImage
 from biaslab.judges.registry import parse
 from biaslab.schema.genders import GENDERS
+from biaslab.schema.tables import load_yaml
 
 TONES = {"light": (1, 3), "medium": (4, 6), "dark": (7, 10)}
 """For each label of skin the first and last tone of the Monk scale that agree with it."""
+
+
+MEASUREMENTS: dict[str, dict[str, dict]] = load_yaml(Path(__file__).with_suffix(".yaml"))
+"""By role and judge the counts of each group of labelled images."""
 
 
 class _Role(NamedTuple):
@@ -49,14 +53,6 @@ _ROLES = {
 }
 
 
-@cache
-def measurements() -> dict[str, dict[str, dict]]:
-    """Return ``photographs.yaml``: by role and judge the counts of each group of labelled images."""
-    import yaml
-
-    return yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-
-
 def describe_error(role: str, name: str) -> str:
     """Return sentences on the error of a judge on labelled photographs, or that it was not measured.
 
@@ -75,7 +71,7 @@ def describe_error(role: str, name: str) -> str:
         return ""
     # A file of MediaPipe is the same in any folder.
     key = f"{judge.prefix}{judge.path.name}" if isinstance(judge, MediaPipeFaces) else name
-    groups = measurements()[role].get(key)
+    groups = MEASUREMENTS[role].get(key)
     sentences = [_agreement(words, name, groups)] if groups else []
     if not groups:
         sentences.append(f"No error rate of the {words.judge} `{name}` on labelled photographs has been measured.")

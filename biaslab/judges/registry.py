@@ -7,25 +7,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from biaslab.errors import MissingInputError, ParameterError
 from biaslab.hub import registry as hub
 from biaslab.judges import faces, segmentation, skin_tone
 from biaslab.judges.annotations import AnnotationJudge, AnnotationTones
-from biaslab.judges.dlib_gender import DlibJudge
-from biaslab.judges.fairface import FairFaceJudge
-from biaslab.judges.features import FeaturesJudge
-from biaslab.judges.image_classifier import ClassifierJudge
-from biaslab.judges.inception import InceptionJudge
+from biaslab.judges.blip import Captioner, VqaJudge
+from biaslab.judges.face_classifiers import ClassifierJudge, DlibJudge, FairFaceJudge
+from biaslab.judges.features import FeaturesJudge, InceptionJudge
 from biaslab.judges.judge import Judge, JudgeOptions
 from biaslab.judges.objects import ObjectDetector
 from biaslab.judges.pinned import PINNED
 from biaslab.judges.plugins import PluginJudge, PluginTones
 from biaslab.judges.vision import VisionJudge
-from biaslab.judges.vqa import Captioner, VqaJudge
 from biaslab.judges.zero_shot import ClipJudge
 
 
@@ -98,16 +94,6 @@ def parse(name: str, setting: str, options: JudgeOptions | None = None) -> Judge
             f"a name such as {role.example!r}."
         )
     return role.judges[""](name, options)
-
-
-def named_judges(settings: Any) -> list[Judge]:
-    """Return all judges that settings (:class:`biaslab.settings.Settings`) name, in the order of :data:`JUDGES`."""
-    judges = []
-    for setting in JUDGES:
-        value = attrgetter(setting)(settings)
-        names = [value] if isinstance(value, str) else value if isinstance(value, tuple) else []
-        judges += [parse(name, setting) for name in names if name]
-    return judges
 
 
 def missing_judges(settings: Sequence[str], image_domain: str, owner: str) -> MissingInputError:

@@ -23,8 +23,8 @@ from biaslab.hub.image_sources import ImageSource
 from biaslab.hub.model_files import ModelFiles
 from biaslab.io import cells, delimited
 from biaslab.io.plaintext import casefold_name
-from biaslab.judges import grounded_sam, people, segmenters
-from biaslab.judges.grounded_sam import GROUNDED, NONE, PARTS
+from biaslab.judges import instance_models, people
+from biaslab.judges.instance_models import GROUNDED, NONE, PARTS
 from biaslab.judges.judge import FileJudge, HubJudge, Judge, JudgeOptions
 from biaslab.metrics.instances import BOX, COLUMNS, check_runs, encode
 
@@ -67,17 +67,17 @@ class InstanceJudge(HubJudge):
         thresholds = self.options.thresholds.model_dump(mode="json")
         return super().inputs | {"thresholds": thresholds, "vocabulary": list(self.vocabulary)}
 
-    def load(self) -> segmenters.Segmenter | grounded_sam.Grounded:
+    def load(self) -> instance_models.Segmenter | instance_models.Grounded:
         """Return the model."""
-        return segmenters.Segmenter(self.name, self.options.thresholds, device=self.options.device)
+        return instance_models.Segmenter(self.name, self.options.thresholds, device=self.options.device)
 
-    def segment(self, images: Sequence[np.ndarray]) -> list[list[segmenters.Instance]]:
+    def segment(self, images: Sequence[np.ndarray]) -> list[list[instance_models.Instance]]:
         """Return the instances of each image; InputError where a number is not finite."""
         return self.model.segment(images)
 
 
 class GroundedJudge(InstanceJudge):
-    """``grounded:TAGGER+DETECTOR+SEGMENTER`` (:class:`biaslab.judges.grounded_sam.Grounded`)."""
+    """``grounded:TAGGER+DETECTOR+SEGMENTER`` (:class:`biaslab.judges.instance_models.Grounded`)."""
 
     prefix = GROUNDED
 
@@ -114,9 +114,11 @@ class GroundedJudge(InstanceJudge):
         """Return a digest of the weights of all parts."""
         return " ".join(part.digest() for part in self._judges)
 
-    def load(self) -> grounded_sam.Grounded:
+    def load(self) -> instance_models.Grounded:
         """Return the three models."""
-        return grounded_sam.Grounded(*self.parts, self.options.thresholds, self.vocabulary, device=self.options.device)
+        return instance_models.Grounded(
+            *self.parts, self.options.thresholds, self.vocabulary, device=self.options.device
+        )
 
 
 class _Part(InstanceJudge):
@@ -177,7 +179,7 @@ def check_transformers(files: ModelFiles) -> None:
     for name in mappings:
         models |= getattr(auto, f"MODEL_FOR_{name}_MAPPING_NAMES")
     if kind == "grounding":
-        models = {name: models[name] for name in grounded_sam.GROUNDING_DINO}
+        models = {name: models[name] for name in instance_models.GROUNDING_DINO}
     # Of these kinds, models that were saved as another class do, too.
     models = {*models, *more} if kind in ("tagger", "masks") else models
     model_files.check_type(files, models, what, hub.HUB[kind][0])

@@ -8,10 +8,9 @@ import numpy as np
 import pandas as pd
 
 from biaslab.cache.result_cache import ResultCache
-from biaslab.errors import unknown_name
 from biaslab.hub import registry as hub
 from biaslab.hub.image_sources import ImageSource, UnreadableImage
-from biaslab.judges import model_loading
+from biaslab.judges import model_loading, people
 from biaslab.judges.features import FeaturesJudge
 from biaslab.judges.judge import Judge, JudgeOptions
 from biaslab.judges.zero_shot import ClipJudge
@@ -38,11 +37,8 @@ def compare(
     :data:`METRICS`; ``judge`` the network (:func:`embedding`), None for pixels.
 
     Returns columns first, second, metric, value (cosines and ``ssim`` -1 to 1, ``diff_pix`` in %) and reason (why there
-    is none: what is wrong with an image, or that two are of different sizes). Raises UnknownNameError where ``by`` is
-    unknown, else as ``embed`` of the judge.
+    is none: what is wrong with an image, or that two are of different sizes). Raises as ``embed`` of the judge.
     """
-    if by not in METRICS:
-        raise unknown_name("comparison of images", by, METRICS)
     judge = judge.fresh() if judge else None
     device = judge.options.device if judge else "cpu"
     at_once = _AT_ONCE["cpu" if model_loading.device(device).type == "cpu" else "gpu"]
@@ -81,13 +77,9 @@ def embed_images(
     judge = judge.fresh()
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
-        read = images.read(shard["image_id"].tolist())
-        readable = [k for k, image in enumerate(read) if isinstance(image, np.ndarray)]
-        vectors: list = [None] * len(read)
-        embedded = judge.embed([read[k] for k in readable]) if readable else []
-        for k, vector in zip(readable, embedded, strict=True):
-            vectors[k] = vector
-        return pd.DataFrame({"image_id": shard["image_id"], "vector": vectors})
+        ids = shard["image_id"].tolist()
+        _, embedded = people.classify_images(ids, images.read(ids), judge.embed)
+        return pd.DataFrame({"image_id": ids, "vector": [embedded.get(k) for k in range(len(ids))]})
 
     units = pd.DataFrame({"image_id": list(dict.fromkeys(image_ids))}, dtype=object)
     stage = cache.stage("image_embeddings", {"images": images.digest} | judge.inputs, work)

@@ -121,7 +121,13 @@ class VisionJudge(Judge):
 
     def answers(self, people: People) -> list[Answer]:
         """Return the perceived gender of each person, or a status; errors as of :meth:`ask`."""
-        return [_gender(reply) for reply in self._ask_of_each(people, GENDER, GENDERS)]
+        answers = []
+        for reply in self._ask_of_each(people, GENDER, GENDERS):
+            status = reply.status or {UNCLEAR: UNCERTAIN, NO_PERSON: "no_face"}.get(reply.answer, JUDGED)
+            reason = "the judge detects no person" if reply.answer == NO_PERSON else reply.reason
+            gender = {UNCLEAR: "unsure", NO_PERSON: ""}.get(reply.answer, reply.answer)
+            answers.append(Answer(gender=gender, status=status, reason=reason, text=reply.answer))
+        return answers
 
     def tones(self, people: People) -> list[tuple[float, str]]:
         """Return the skin tone of each person (Monk scale, 1 to 10, or NaN) and a reason; errors as of :meth:`ask`."""
@@ -207,13 +213,3 @@ def chosen(text: str, form: Sequence[str]) -> str:
     matches = set(re.findall(rf"(?<!\w)(?:{either})(?!\w)", bare))
     denied = re.search(r"\b(?:not?|neither|nor|never|cannot|without)\b|n['’]t\b", bare) and not matches & {"no", "not"}
     return choices[matches.pop()] if len(matches) == 1 and not denied else ""
-
-
-def _gender(reply: Reply) -> Answer:
-    """Return a reply to the question about a person's gender as an answer."""
-    if reply.status:
-        return Answer(status=reply.status, reason=reply.reason)
-    status = {UNCLEAR: UNCERTAIN, NO_PERSON: "no_face"}.get(reply.answer, JUDGED)
-    reason = "the judge detects no person" if reply.answer == NO_PERSON else ""
-    gender = {UNCLEAR: "unsure", NO_PERSON: ""}.get(reply.answer, reply.answer)
-    return Answer(gender=gender, status=status, reason=reason, text=reply.answer)

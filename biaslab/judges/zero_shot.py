@@ -19,10 +19,9 @@ from biaslab.hub import huggingface, model_files, safety
 from biaslab.hub import registry as hub
 from biaslab.hub.model_files import ModelFiles
 from biaslab.judges import model_loading
-from biaslab.judges.judge import HubJudge
-from biaslab.judges.judge_labels import GENDER_TEXTS
+from biaslab.judges.judge import Answer, HubJudge, People
 from biaslab.judges.model_loading import Pixels
-from biaslab.judges.person import Person, head_and_shoulders
+from biaslab.judges.person import head_and_shoulders
 
 # Files of weights of a model on the hub that open_clip reads.
 _WEIGHTS = ("open_clip*.safetensors",)
@@ -149,36 +148,20 @@ class ClipJudge(HubJudge):
         options = {"device": self.options.device, "dtype": judging.dtype, "batch_size": judging.batch_size}
         return ZeroShot(self.name, **options)
 
-    def load(self) -> ZeroShotGender:
-        """Return the model with its class prompts."""
-        return ZeroShotGender(self.classifier, self.options.judging.class_prompts)
+    def answers(self, people: People) -> list[Answer]:
+        """Return the probability of perceived as female against perceived as male for each person.
+
+        It is shown the whole image of one person, and of several the head and shoulders of each. Source: paradox paper,
+        section 3, and its released code.
+        """
+        side = self.classifier.side
+        shown = [p.image if p.people == 1 else head_and_shoulders(p, side=side) for p in people.persons]
+        probabilities = self.classifier.probabilities(shown, self.options.judging.class_prompts)
+        return [Answer(float(p)) for p in probabilities[:, 1]]
 
     def embed(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Return embeddings, ``float32 (images, dimensions)``, of length 1; InputError where one is not finite."""
         return self.classifier.image_embeddings(images)
-
-
-class ZeroShotGender:
-    """Perceived gender by a zero-shot model and two texts, for perceived as male and as female.
-
-    It is shown the whole image of one person, and of several the head and shoulders of each. Source: paradox paper,
-    section 3, and its released code.
-    """
-
-    def __init__(self, model: ZeroShot, texts: Sequence[str] = GENDER_TEXTS) -> None:
-        self.classifier = model
-        self.side = model.side
-        self._texts = tuple(texts)
-        model.text_embeddings(self._texts)
-
-    def answers(self, people: Sequence[Person]) -> list[tuple[float, str]]:
-        """Return for each the probability of perceived as female, 0 to 1, and no reason."""
-        shown = [p.image if p.people == 1 else head_and_shoulders(p, side=self.side) for p in people]
-        return [(float(p), "") for p in self.probability_female(shown)]
-
-    def probability_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the probability of perceived as female against perceived as male, ``float32 (images,)``."""
-        return self.classifier.probabilities(images, self._texts)[:, 1]
 
 
 def look_up(name: str) -> ModelFiles:

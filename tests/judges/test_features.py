@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from biaslab.errors import InputError, ParameterError
-from biaslab.judges.features import Features, find_network
+from biaslab.judges.features import FeaturesJudge, find_network
+from biaslab.judges.judge import JudgeOptions
 from biaslab.metrics.similarity import cosines
 
 torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
@@ -14,6 +15,14 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 SMALL = {"num_classes": 7, "pretrained_cfg_overlay": {"input_size": (3, 32, 32)}}
 VIT = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2}
+CPU = JudgeOptions(device="cpu")
+
+
+def places(judge, images):
+    """Return what a judge embeds place by place."""
+    at_places = judge.fresh()
+    at_places.places = True
+    return at_places.embed(images)
 
 
 def save(folder, architecture, **options):
@@ -54,28 +63,28 @@ def test_class_token_and_places_of_a_vision_transformer(tmp_path, images):
     model = save(tmp_path, "vit_small_patch16_224.dino", **VIT)
     with torch.no_grad():
         inside = model.forward_features(prepared(images, model))
-    found = Features(str(tmp_path), device="cpu")
+    found = FeaturesJudge(str(tmp_path), CPU)
     # Sixteen places of 8 pixels, and before them the class token, which is the vector.
-    assert found.places(images).shape == (4, 17, 16)
+    assert places(found, images).shape == (4, 17, 16)
     # Resizing differs by at most one level of 255, which layer normalisation makes a little larger.
-    assert cosines(found.places(images), inside).min() > 0.999
-    assert cosines(found.image_embeddings(images), inside[:, 0]).min() > 0.999
+    assert cosines(places(found, images), inside).min() > 0.999
+    assert cosines(found.embed(images), inside[:, 0]).min() > 0.999
     # 37 x 37 is not resized: then nothing is rounded otherwise than by Pillow.
-    np.testing.assert_allclose(found.places(images)[1], inside[1], atol=1e-5)
+    np.testing.assert_allclose(places(found, images)[1], inside[1], atol=1e-5)
     with pytest.raises(InputError, match="no image"):
-        found.places([])
-    alone = np.concatenate([found.places([i]) for i in images])
-    np.testing.assert_allclose(found.places(images), alone, atol=1e-5)
+        places(found, [])
+    alone = np.concatenate([places(found, [i]) for i in images])
+    np.testing.assert_allclose(places(found, images), alone, atol=1e-5)
 
 
 def test_scores_of_a_residual_network(tmp_path, images):
     model = save(tmp_path, "resnet10t", **SMALL)
     with torch.no_grad():
         expected = model(prepared(images, model))
-    found = Features(str(tmp_path), device="cpu")
-    assert found.image_embeddings(images).shape == (4, 7)
-    np.testing.assert_allclose(found.image_embeddings(images)[1], expected[1], rtol=1e-4, atol=1e-5)
-    assert found.places(images).shape == (4, 1, 512)
+    found = FeaturesJudge(str(tmp_path), CPU)
+    assert found.embed(images).shape == (4, 7)
+    np.testing.assert_allclose(found.embed(images)[1], expected[1], rtol=1e-4, atol=1e-5)
+    assert places(found, images).shape == (4, 1, 512)
 
 
 @pytest.mark.parametrize("name", ["mini-detector", "segformer"])
@@ -87,17 +96,17 @@ def test_what_a_model_of_transformers_sees_images_with(tiny, images, name):
         whole = transformers.SegformerForSemanticSegmentation.from_pretrained(name).eval()
     else:
         whole = transformers.AutoModelForObjectDetection.from_pretrained(find_network(name)).eval()
-    found = Features(name, device="cpu")
+    found = FeaturesJudge(name, CPU)
     square = [i for i in images if i.shape == (37, 37, 3)]
-    pixels = found._network.pixels(square, torch.device("cpu"))
+    pixels = found.model.pixels(square, torch.device("cpu"))
     with torch.no_grad():
         if name == "mini-detector":
             assert pixels.shape == (1, 3, 64, 64) and pixels.max() <= 1
             last = whole.model.backbone.model(pixels).feature_maps[-1]
         else:
             last = whole.segformer(pixels).last_hidden_state
-    np.testing.assert_allclose(found.image_embeddings(square), last.mean(dim=(2, 3)), atol=1e-5)
-    np.testing.assert_allclose(found.places(square), last.flatten(2).mT, atol=1e-5)
+    np.testing.assert_allclose(found.embed(square), last.mean(dim=(2, 3)), atol=1e-5)
+    np.testing.assert_allclose(places(found, square), last.flatten(2).mT, atol=1e-5)
 
 
 def test_names_of_timm_are_found_on_the_hub():
@@ -115,23 +124,23 @@ def test_names_of_timm_are_found_on_the_hub():
 
 def test_folders_that_are_refused(tmp_path):
     with pytest.raises(ParameterError, match="no features model named 'mini-sd'"):
-        Features("mini-sd", device="cpu")
+        FeaturesJudge("mini-sd", CPU).load()
     save(tmp_path / "whole", "vit_small_patch16_224.dino", **VIT)
     config = json.loads((tmp_path / "whole/config.json").read_text())
     (pickled := tmp_path / "pickled").mkdir()
     (pickled / "config.json").write_text(json.dumps(config))
     torch.save({}, pickled / "pytorch_model.bin")
     with pytest.raises(ParameterError, match="safetensors only"):
-        Features(str(pickled), device="cpu")
+        FeaturesJudge(str(pickled), CPU).load()
     # Weights of another shape, and a class that no library has.
     config["model_args"]["depth"] = 1
     (tmp_path / "whole/config.json").write_text(json.dumps(config))
     with pytest.raises(ParameterError, match=r"blocks\.1"):
-        Features(str(tmp_path / "whole"), device="cpu")
+        FeaturesJudge(str(tmp_path / "whole"), CPU).load()
     for name in ("NoSuchModel", "AutoModel", None):
         (tmp_path / "whole/config.json").write_text(json.dumps({"architectures": [name]}))
         with pytest.raises(ParameterError, match="transformers does not have"):
-            Features(str(tmp_path / "whole"), device="cpu")
+            FeaturesJudge(str(tmp_path / "whole"), CPU).load()
 
 
 def test_a_network_of_timm_fetches_nothing_that_its_configuration_names(tmp_path, monkeypatch):
@@ -145,15 +154,15 @@ def test_a_network_of_timm_fetches_nothing_that_its_configuration_names(tmp_path
         known = config["pretrained_cfg"] | {"input_size": [3, size, size]}
         (tmp_path / "config.json").write_text(json.dumps(config | {"pretrained_cfg": known}))
         with pytest.raises(ParameterError) as error:
-            Features(str(tmp_path), device="cpu")
+            FeaturesJudge(str(tmp_path), CPU).load()
         assert str(error.value).startswith(f"{tmp_path}: its configuration gives {size} as a side of images")
     elsewhere = {"hf_hub_id": "owner/name", "url": "https://example.org/weights.pth", "file": "/etc/hostname"}
     config["pretrained_cfg"] |= elsewhere
     (tmp_path / "config.json").write_text(json.dumps(config))
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: pytest.fail("asked"))
     (tmp_path / "pytorch_model.bin").write_bytes(b"not to be read")
-    assert Features(str(tmp_path), device="cpu").image_embeddings([np.zeros((40, 40, 3), np.uint8)]).shape == (1, 7)
+    assert FeaturesJudge(str(tmp_path), CPU).embed([np.zeros((40, 40, 3), np.uint8)]).shape == (1, 7)
     config["architecture"] = "hf-hub:owner/name"
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ParameterError, match=r'names "hf-hub:owner/name" \(architecture\), another model'):
-        Features(str(tmp_path), device="cpu")
+        FeaturesJudge(str(tmp_path), CPU).load()

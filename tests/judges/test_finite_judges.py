@@ -1,18 +1,19 @@
 """Judges whose numbers are not finite are an error that names them, their type and what to do: never an answer."""
 
 from functools import partial
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from biaslab.errors import InputError
 from biaslab.judges import blip as vqa
-from biaslab.judges import faces, grounded_sam, model_loading, objects, segmenters
-from biaslab.judges.fairface import FairFaceGender
-from biaslab.judges.features import Features
-from biaslab.judges.inception import Inception
+from biaslab.judges import faces, instance_models, objects
+from biaslab.judges.face_classifiers import FairFaceJudge
+from biaslab.judges.features import FeaturesJudge, InceptionJudge
+from biaslab.judges.judge import JudgeOptions
 from biaslab.judges.settings import Thresholds
-from biaslab.judges.zero_shot import ZeroShot, ZeroShotGender
+from biaslab.judges.zero_shot import ZeroShot
 
 torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -40,9 +41,7 @@ def resnet(of):
     from timm.models import save_for_hf
 
     save_for_hf(timm.create_model("resnet10t", num_classes=3), of, safe_serialization=True)
-    network = Features(of, device="cpu")
-    network.model = network._network.model
-    return network
+    return FeaturesJudge(of, JudgeOptions(device="cpu"))
 
 
 def ask(model, image):
@@ -50,7 +49,7 @@ def ask(model, image):
 
 
 def tagger(of):
-    return grounded_sam._tagger(of, LOW, () if "florence" in of else ("dog", "cup"), "cpu")
+    return instance_models._tagger(of, LOW, () if "florence" in of else ("dog", "cup"), "cpu")
 
 
 def detect(model, image):
@@ -71,13 +70,13 @@ def masks(model, image):
 
 
 VQA, CAPTIONS = ((ask, partial(vqa.load, kind=kind, device="cpu")) for kind in ("vqa", "captioner"))
-FACES = (lambda model, image: model.faces([image]), partial(faces.DetectorFaces, device="cpu"))
-OBJECTS = (detect, lambda of: objects.Detector(of, {"dog": []}, device="cpu"))
-REGIONS = (segment, lambda of: segmenters.Segmenter(of, LOW, device="cpu"))
+FACES = (lambda model, image: model.faces([image]), partial(faces.HubFaces, options=JudgeOptions(device="cpu")))
+OBJECTS = (detect, lambda of: objects.ObjectDetector(of, JudgeOptions(classes={"dog": []}, device="cpu")))
+REGIONS = (segment, lambda of: instance_models.Segmenter(of, LOW, device="cpu"))
 TAGS = (lambda model, image: list(model([image])), tagger)
-BOXES = (boxes, lambda of: grounded_sam._Boxes(of, LOW, "cpu"))
-MASKS = (masks, lambda of: grounded_sam._Masks(of, "cpu"))
-FEATURES = (lambda model, image: model.image_embeddings([image]), resnet)
+BOXES = (boxes, lambda of: instance_models._Boxes(of, LOW, "cpu"))
+MASKS = (masks, lambda of: instance_models._Masks(of, "cpu"))
+FEATURES = (lambda model, image: model.embed([image]), resnet)
 
 
 @pytest.mark.parametrize(
@@ -101,13 +100,13 @@ FEATURES = (lambda model, image: model.image_embeddings([image]), resnet)
     ],
 )
 def test_a_number_that_is_none_is_an_error(request, tiny, image, monkeypatch, name, judge, parts):
-    monkeypatch.setattr(grounded_sam, "_LONGEST", 8)
+    monkeypatch.setattr(instance_models, "_LONGEST", 8)
     (see, load), own = judge, name in ("detector_folder", "tmp_path")
     of = str(request.getfixturevalue(name)) if own else tiny(name)
     model = load(of)
     with torch.inference_mode():
         see(model, image)
-        spoil(model.model, *parts)
+        spoil(model.model if isinstance(model.model, torch.nn.Module) else model.model.model, *parts)
         with pytest.raises(InputError, match=rf"{of} {DAMAGED}"):
             see(model, image)
 
@@ -115,25 +114,23 @@ def test_a_number_that_is_none_is_an_error(request, tiny, image, monkeypatch, na
 @pytest.mark.parametrize("part", ["visual", "text_projection", "logit_scale"])
 def test_zero_shot(clip_folder, image, part):
     model = ZeroShot(str(clip_folder), device="cpu")
-    assert ZeroShotGender(model, ("a man", "a woman")).probability_female([image]).shape == (1,)
+    assert model.probabilities([image], ("a man", "a woman")).shape == (1, 2)
     spoil(model._model, part)
     model._scale, model._texts = float(model._model.logit_scale.detach().exp()), {}
     with pytest.raises(InputError, match=rf"{clip_folder.name} {DAMAGED}"):
-        ZeroShotGender(model, ("a man", "a woman")).probability_female([image])
+        model.probabilities([image], ("a man", "a woman"))
 
 
 def test_networks_that_are_large(image):
     """FairFace and Inception: their weights are no part of the check."""
-    for kind, name, ask, n in (
-        (FairFaceGender, "fairface.safetensors", "probability_female", 18),
-        (Inception, "Inception-v3", "image_embeddings", 2048),
+    for judge, name, n in (
+        (FairFaceJudge("fairface:fairface.safetensors"), "fairface.safetensors", 18),
+        (InceptionJudge("weights.pth"), "Inception-v3", 2048),
     ):
-        model = kind.__new__(kind)
-        model.name, model._device, model._dtype = name, torch.device("cpu"), torch.float32
-        model._batches = model_loading.Batches(model._device, 1)
-        model._model = lambda pixels, n=n: torch.full((len(pixels), n), float("nan"))
+        judge.model = Mock(side_effect=lambda pixels, n=n: torch.full((len(pixels), n), float("nan")))
+        judge.model.fc.weight = torch.zeros(1)
         with pytest.raises(InputError, match=rf"{name} {DAMAGED}"):
-            getattr(model, ask)([image])
+            judge.probe(image)
 
 
 def test_words_that_must_not_be_written_are_no_error(tiny):

@@ -10,8 +10,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
 
 from biaslab.errors import InputError, ParameterError  # noqa: E402
-from biaslab.judges import inception  # noqa: E402
-from biaslab.judges.inception import Inception, check_weights  # noqa: E402
+from biaslab.judges import features  # noqa: E402
+from biaslab.judges.features import InceptionJudge, check_weights  # noqa: E402
+from biaslab.judges.judge import JudgeOptions  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -46,14 +47,14 @@ def test_features_are_torchmetrics_own(weights):
     # The last two are darker.
     coarse = np.concatenate([rng.integers(0, top, (2, 5, 7, 3), dtype=np.uint8) for top in (256, 90)])
     images = coarse.repeat(4, axis=1).repeat(4, axis=2)
-    model = Inception(str(weights), device="cpu")
+    model = InceptionJudge(str(weights), JudgeOptions(device="cpu"))
     metric = FrechetInceptionDistance(feature=2048, feature_extractor_weights_path=str(weights))
-    found = model.image_embeddings(list(images))
+    found = model.embed(list(images))
     assert found.shape == (4, 2048) and found.dtype == np.float32
     own = metric.inception(torch.from_numpy(images).permute(0, 3, 1, 2)).numpy()
     np.testing.assert_allclose(found, own, rtol=1e-4, atol=1e-5 * own.std())
     with pytest.raises(InputError):
-        model.image_embeddings([])
+        model.embed([])
     assert np.linalg.matrix_rank(found - found.mean(axis=0)) == 3, "the network must tell images apart"
 
 
@@ -65,7 +66,7 @@ def test_a_name_with_a_digest_is_held_to_it(tmp_path):
         assert check_weights(tmp_path / name) == digest
     # Cut short, as by a download that broke off.
     (tmp_path / f"w-{digest[:8]}.pth").write_bytes(content[:-1])
-    for read in (check_weights, Inception):
+    for read in (check_weights, lambda path: InceptionJudge(str(path)).load()):
         with pytest.raises(ParameterError, match=f"begins with .*its name says {digest[:8]}"):
             read(tmp_path / f"w-{digest[:8]}.pth")
 
@@ -75,11 +76,11 @@ def test_weights_that_are_not_those_of_fid_are_told(tmp_path, monkeypatch, caplo
     digest = check_weights(tmp_path / "mine.pth")
     (said,) = caplog.messages
     assert "mine.pth" in said and "6726825d" in said
-    monkeypatch.setattr(inception, "_KNOWN", digest[:8])
+    monkeypatch.setattr(features, "_KNOWN", digest[:8])
     caplog.clear()
     assert check_weights(tmp_path / "mine.pth") == digest and not caplog.messages
     for at in ("no-such.pth", ".", "no-such-folder/weights.pth"):
-        for read in (check_weights, Inception):
+        for read in (check_weights, lambda path: InceptionJudge(str(path)).load()):
             with pytest.raises(ParameterError, match=r"no file .*dalleval\.inception_file"):
                 read(tmp_path / at)
 
@@ -104,7 +105,7 @@ def test_what_would_run_code_is_refused_and_does_not_run(zipped, alone, tmp_path
     assert marker.exists()
     marker.unlink()
     with pytest.raises(ParameterError, match="cannot be read as tensors alone"):
-        Inception(path, device="cpu")
+        InceptionJudge(str(path), JudgeOptions(device="cpu")).load()
     assert not marker.exists()
 
 
@@ -115,7 +116,7 @@ def test_what_is_no_file_of_weights_is_refused(content, tmp_path):
     path = tmp_path / "weights.pth"
     path.write_bytes(content)
     with pytest.raises(ParameterError, match=r"weights\.pth cannot be read as tensors alone"):
-        Inception(path, device="cpu")
+        InceptionJudge(str(path), JudgeOptions(device="cpu")).load()
 
 
 @pytest.mark.long
@@ -125,4 +126,4 @@ def test_weights_of_another_network_are_refused(weights, tmp_path):
     for other in ([], fewer | {"fc.bias": torch.zeros(1000)}):
         torch.save(other, path)
         with pytest.raises(ParameterError, match=r"cannot be loaded as Inception-v3's weights"):
-            Inception(path, device="cpu")
+            InceptionJudge(str(path), JudgeOptions(device="cpu")).load()

@@ -12,14 +12,12 @@ from biaslab.errors import ParameterError
 from biaslab.hub.image_sources import UnreadableImage
 from biaslab.judges import people as module
 from biaslab.judges.faces import Face, FaceDetector
-from biaslab.judges.fairface import FairFaceGender
-from biaslab.judges.judge import Judge, JudgeOptions
+from biaslab.judges.judge import Answer, Judge, JudgeOptions
 from biaslab.judges.judge_labels import STATUSES
 from biaslab.judges.people import gate, judge_people, order, parts
-from biaslab.judges.person import Person, head_and_shoulders, wider
+from biaslab.judges.person import Person, face_of, head_and_shoulders, wider
 from biaslab.judges.registry import parse
 from biaslab.judges.settings import JudgeSettings
-from biaslab.judges.zero_shot import ZeroShotGender
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 # Where people stand in the images made here; red says that there is a face, green who it is.
@@ -49,18 +47,21 @@ class PaintedFaces(FaceDetector):
 class PaintedModel:
     """Answers with the green of a crop's reddest pixels in percent."""
 
-    answers, side = ZeroShotGender.answers, 0
-
     def __init__(self):
         self.shown = []
 
-    def probability_female(self, images):
-        self.shown += list(images)
-        return np.array([image[image[..., 0] == 255][:, 1].mean() / 100 for image in images])
+    def cut(self, person):
+        return person.image if person.people == 1 else head_and_shoulders(person)
+
+    def answers(self, people):
+        images = [self.cut(person) for person in people]
+        self.shown += images
+        return [Answer(float(image[image[..., 0] == 255][:, 1].mean() / 100)) for image in images]
 
 
 class PaintedFaceModel(PaintedModel):
-    answers = FairFaceGender.answers
+    def cut(self, person):
+        return face_of(person)
 
 
 class PaintedGender(Judge):
@@ -75,6 +76,9 @@ class PaintedGender(Judge):
     def model(self):
         assert self.allowed, "computed again"
         return self.network
+
+    def answers(self, people):
+        return self.model.answers(people.persons)
 
 
 class PaintedRoles:
@@ -254,7 +258,7 @@ def test_no_crop_shows_a_neighbours_face(kind, case, tmp_path):
     for a, b in pairwise(standing):
         image[:, int(b.x0) : int(a.x1)] = (255, 255, 99)
     gender, roles = kind(), PaintedRoles({})
-    gender.probability_female = lambda images: gender.shown.extend(images) or np.full(len(images), 0.5)
+    gender.answers = lambda people: gender.shown.extend(map(gender.cut, people)) or [Answer(0.5)] * len(people)
     roles.logits = lambda images, texts: gender.shown.extend(images) or np.zeros((len(images), len(texts)))
     made = PaintedGender(network=gender, classifier=roles), PaintedFaces({7: faces})
     image[0, 0] = 7

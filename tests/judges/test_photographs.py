@@ -31,7 +31,7 @@ def labelled(benchmark):
 
 
 def committed(role, name):
-    return {group: n for group, n in photographs.measurements()[role][name].items() if group != "note"}
+    return {group: n for group, n in photographs.MEASUREMENTS[role][name].items() if group != "note"}
 
 
 @pytest.mark.long
@@ -89,7 +89,7 @@ def test_counts_by_group_are_those_of_labels(benchmark):
 
 
 @pytest.mark.parametrize(
-    ("role", "name"), [(role, name) for role, by in photographs.measurements().items() for name in by]
+    ("role", "name"), [(role, name) for role, by in photographs.MEASUREMENTS.items() for name in by]
 )
 def test_measurements_are_counts_that_add_up(role, name):
     counts = committed(role, name)

@@ -1,6 +1,5 @@
 """Judges that other packages bring: an example package, installed as a user would, and what is refused."""
 
-import types
 from pathlib import Path
 
 import numpy as np
@@ -86,7 +85,7 @@ def test_it_is_told_whom_it_is_asked_about(installed, tmp_path, monkeypatch):
     eyes = ((12.0, 8.0), (14.0, 8.0))
     faces = [Face(30.0, 4.0, 40.0, 14.0, 0.9), Face(10.0, 4.0, 20.0, 14.0, 0.8, eyes)]
     judge, detector = PluginJudge("plugin:asked", CPU), FaceDetector("both", CPU)
-    detector.model = types.SimpleNamespace(faces=lambda images: [faces for _ in images])
+    monkeypatch.setattr(detector, "faces", lambda images: [faces for _ in images])
     image, phrases = np.zeros((24, 48, 3), np.uint8), ["nurse", "pilot"]
     monkeypatch.setattr(judge, "fresh", lambda: judge)
     monkeypatch.setattr(detector, "fresh", lambda: detector)

@@ -10,10 +10,10 @@ from array_images import ArrayImages
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.hub.image_sources import UnreadableImage
-from biaslab.judges import grounded_sam, segmentation, segmenters
+from biaslab.judges import instance_models, segmentation
+from biaslab.judges.instance_models import Instance
 from biaslab.judges.judge import JudgeOptions
 from biaslab.judges.registry import parse
-from biaslab.judges.segmenters import Instance
 from biaslab.judges.settings import Thresholds
 from biaslab.metrics.instances import BOX, COLUMNS, encode, masks
 
@@ -38,20 +38,20 @@ NAMES = {0: "background", 1: "dog", 2: "wall"}
 def test_regions_of_a_map_by_hand():
     classes = np.array([[1, 0, 0, 2], [0, 1, 0, 2], [0, 0, 0, 0], [1, 0, 2, 2]])
     probabilities = np.linspace(0.2, 0.95, 16).reshape(4, 4)
-    found = segmenters.regions(classes, probabilities, NAMES)
+    found = instance_models.regions(classes, probabilities, NAMES)
     # The first two dogs touch at a corner, so they are one; the wall is in two parts.
     assert [i.object for i in found] == ["dog", "dog", "wall", "wall"]
     assert found[0].box == (0.0, 0.0, 0.5, 0.5) and found[1].box == (0.0, 0.75, 0.25, 1.0)
     assert found[0].score == pytest.approx((0.2 + 0.45) / 2)
     assert found[0].mask.sum() == 2 and found[0].mask[0, 0] and found[0].mask[1, 1]
     # Of sixteen pixels an eighth is two.
-    assert [i.mask.sum() for i in segmenters.regions(classes, probabilities, NAMES, 2 / 16)] == [2, 2, 2]
-    (wall,) = [i for i in segmenters.regions(classes, probabilities, NAMES, stuff={"wall"}) if i.object == "wall"]
+    assert [i.mask.sum() for i in instance_models.regions(classes, probabilities, NAMES, 2 / 16)] == [2, 2, 2]
+    (wall,) = [i for i in instance_models.regions(classes, probabilities, NAMES, stuff={"wall"}) if i.object == "wall"]
     assert wall.box == (0.5, 0.0, 1.0, 1.0) and wall.mask.sum() == 4
     assert wall.score == pytest.approx(probabilities[classes == 2].mean())
-    assert segmenters.regions(np.zeros((3, 3), int), np.ones((3, 3)), NAMES) == []
+    assert instance_models.regions(np.zeros((3, 3), int), np.ones((3, 3)), NAMES) == []
     with pytest.raises(ParameterError, match="class 7"):
-        segmenters.regions(np.full((2, 2), 7), np.ones((2, 2)), NAMES)
+        instance_models.regions(np.full((2, 2), 7), np.ones((2, 2)), NAMES)
 
 
 # -- segmenters --------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ def test_a_segformer_sees_the_regions_of_its_own_logits(tiny, photos):
 
     model = transformers.SegformerForSemanticSegmentation.from_pretrained(tiny("segformer")).eval()
     processor = transformers.SegformerImageProcessor.from_pretrained(tiny("segformer"))
-    found = segmenters.Segmenter(tiny("segformer"), LOW, device="cpu").segment(photos)
+    found = instance_models.Segmenter(tiny("segformer"), LOW, device="cpu").segment(photos)
     named = {1: "dog", 2: "coffee cup", 3: "person"}
     for image, seen in zip(photos, found, strict=True):
         with torch.no_grad():
@@ -85,7 +85,7 @@ def test_a_segformer_sees_the_regions_of_its_own_logits(tiny, photos):
 
 @pytest.mark.parametrize("kind", ["segformer", "mask2former"])
 def test_what_a_segmenter_sees_does_not_depend_on_the_batch(kind, tiny, photos):
-    segmenter = segmenters.Segmenter(tiny(kind), LOW, device="cpu")
+    segmenter = instance_models.Segmenter(tiny(kind), LOW, device="cpu")
     one, all_ = [segmenter.segment([photo])[0] for photo in photos], segmenter.segment(photos)
     for first, second in zip(one, all_, strict=True):
         assert [i.object for i in first] == [i.object for i in second]
@@ -106,7 +106,7 @@ WORDS = ("dog", "cup", "skateboard")
 @pytest.mark.parametrize(("tagger", "segmenter"), [("siglip", "sam"), ("clip", "none")])
 def test_three_models_find_instances_in_each_image(tagger, segmenter, tiny, photos):
     names = [tiny(n) if n != "none" else n for n in (tagger, "grounding_dino", segmenter)]
-    found = grounded_sam.Grounded(*names, LOW, WORDS, device="cpu").segment(photos)
+    found = instance_models.Grounded(*names, LOW, WORDS, device="cpu").segment(photos)
     assert len(found) == 3 and all(found)
     for image, seen in zip(photos, found, strict=True):
         for i in seen:
@@ -133,7 +133,7 @@ def test_tags_of_siglip_are_of_each_word_alone_and_those_of_clip_of_all(tiny, ph
             expected.append((1 / (1 + (-logits).exp()) if alone else logits.softmax(0)).numpy())
         expected = np.array(expected)
         least = float(np.median(expected))
-        tags = list(grounded_sam._tagger(tiny(name), LOW.changed(tag=least), WORDS, "cpu")(photos))
+        tags = list(instance_models._tagger(tiny(name), LOW.changed(tag=least), WORDS, "cpu")(photos))
         margin = 1e-5
         for of, share in zip(tags, expected, strict=True):
             for word, p in zip(WORDS, share, strict=True):
@@ -144,8 +144,8 @@ def test_tags_of_siglip_are_of_each_word_alone_and_those_of_clip_of_all(tiny, ph
 def test_florence_lists_what_it_detects(tiny, photos, monkeypatch):
     from transformers import Florence2Processor
 
-    monkeypatch.setattr(grounded_sam, "_LONGEST", 12)
-    tagger = grounded_sam._tagger(tiny("florence2"), LOW, (), "cpu")
+    monkeypatch.setattr(instance_models, "_LONGEST", 12)
+    tagger = instance_models._tagger(tiny("florence2"), LOW, (), "cpu")
     # Random weights answer in no form at all.
     assert [type(tags) for tags in tagger(photos)] == [list] * 3
     answer = "Dog<loc_1><loc_2><loc_3><loc_4>coffee cup<loc_1><loc_1><loc_2><loc_2>dog<loc_0><loc_0><loc_1><loc_1>"
@@ -155,7 +155,7 @@ def test_florence_lists_what_it_detects(tiny, photos, monkeypatch):
 
 @pytest.fixture
 def boxes(tiny):
-    return grounded_sam._Boxes(tiny("grounding_dino"), Thresholds(), "cpu")
+    return instance_models._Boxes(tiny("grounding_dino"), Thresholds(), "cpu")
 
 
 def test_of_overlapping_boxes_the_best_stays_whatever_it_is_called(boxes, monkeypatch):
@@ -189,11 +189,11 @@ def test_tags_are_asked_as_many_at_a_time_as_the_detector_reads(boxes):
     assert list(chain(*chunks)) == tags and len(chunks) > 1
     for chunk in chunks:
         ids = boxes.processor.tokenizer(" ".join(f"{tag}." for tag in chunk)).input_ids
-        assert len(ids) <= grounded_sam.TOKENS
+        assert len(ids) <= instance_models.TOKENS
     # No chunk has room for the next tag.
     for chunk, following in pairwise(chunks):
         ids = boxes.processor.tokenizer(" ".join(f"{tag}." for tag in [*chunk, following[0]])).input_ids
-        assert len(ids) > grounded_sam.TOKENS
+        assert len(ids) > instance_models.TOKENS
     with pytest.raises(ParameterError, match="257 tokens"):
         list(boxes._chunks(["dog " * 256]))
 
@@ -202,7 +202,7 @@ def test_a_box_is_of_the_tag_whose_words_name_it():
     named = {"dog": "dog", "##board": "skateboard", "table wooden": "wooden table", "moon": "", "": ""}
     named["cup dog"] = "dog"  # both are named: the first tag of those alike
     for text, tag in named.items():
-        assert grounded_sam._named(text, ["dog", "cup", "wooden table", "skateboard"]) == tag
+        assert instance_models._named(text, ["dog", "cup", "wooden table", "skateboard"]) == tag
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_parts_of_another_kind_are_refused_by_name(parts, message, tiny):
 
 def test_a_zero_shot_tagger_needs_a_vocabulary_and_there_must_be_three_parts(tiny):
     with pytest.raises(ParameterError, match="vocabulary"):
-        grounded_sam.Grounded(tiny("siglip"), tiny("grounding_dino"), "none", LOW, device="cpu")
+        instance_models.Grounded(tiny("siglip"), tiny("grounding_dino"), "none", LOW, device="cpu")
     for parts in ("", "a/b", "a/b+c/d", "a/b++c/d", "a/b+c/d+e/f+g/h"):
         with pytest.raises(ParameterError, match="TAGGER"):
             parse(f"grounded:{parts}", "triplets.objects").digest()

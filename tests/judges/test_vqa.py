@@ -14,11 +14,11 @@ from biaslab.hub.image_sources import UnreadableImage
 from biaslab.judges import blip as blips
 from biaslab.judges import people
 from biaslab.judges.answers import ask_about
+from biaslab.judges.blip import VqaJudge
 from biaslab.judges.judge import JudgeOptions
 from biaslab.judges.people import judge_people
 from biaslab.judges.questions import question, read_answer, read_yes_no
 from biaslab.judges.registry import parse
-from biaslab.judges.vqa import VqaJudge
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -18,7 +18,7 @@ import yaml
 
 from biaslab.generation.images import GeneratedImages
 from biaslab.hub.image_sources import DescribedImages, UnreadableImage
-from biaslab.judges import blip, faces, objects, segmenters, zero_shot
+from biaslab.judges import blip, faces, instance_models, objects, zero_shot
 from biaslab.papers.findings import Finding
 from biaslab.papers.paired import prompts as paired_prompts
 from biaslab.pipeline import Pipeline
@@ -97,13 +97,13 @@ def answer_neither(monkeypatch):
         return [[faces.Face(64 * k + 4, 4, 64 * k + 60, 60, 0.9) for k in range(n)] for n in people]
 
     def nothing(self, images):
-        return [(np.zeros((0, len(self._columns))), np.zeros((0, 4)))] * len(images)
+        return [(np.zeros((0, len(self.options.classes))), np.zeros((0, 4)))] * len(images)
 
-    monkeypatch.setattr(faces.DetectorFaces, "faces", side_by_side)
-    monkeypatch.setattr(zero_shot.ZeroShotGender, "probability_female", lambda self, images: np.full(len(images), 0.5))
+    monkeypatch.setattr(faces.HubFaces, "faces", side_by_side)
+    monkeypatch.setattr(zero_shot.ZeroShot, "probabilities", lambda self, images, _: np.full((len(images), 2), 0.5))
     monkeypatch.setattr(blip.Model, "ask", lambda self, images, of, questions: ["mauve"] * len(questions))
-    monkeypatch.setattr(objects.Detector, "detect", nothing)
-    monkeypatch.setattr(segmenters.Segmenter, "segment", lambda self, images: [[] for _ in images])
+    monkeypatch.setattr(objects.ObjectDetector, "detect", nothing)
+    monkeypatch.setattr(instance_models.Segmenter, "segment", lambda self, images: [[] for _ in images])
 
 
 @pytest.mark.parametrize("case", OUTCOMES)

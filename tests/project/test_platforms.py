@@ -28,7 +28,7 @@ for module in pkgutil.walk_packages(biaslab.__path__, "biaslab."):
     importlib.import_module(module.name)
 from biaslab import cli
 from biaslab.execution import workers
-assert workers._processors() >= 1
+assert workers._own_threads() >= 1
 sys.exit(cli.main(["reference", "paradox_table_6"]))
 """
 

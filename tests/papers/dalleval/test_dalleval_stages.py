@@ -254,15 +254,10 @@ def describer(tmp_path_factory):
 OF_DRAWINGS = '{"pictures": "drawings"}'
 
 
-class Colours:
-    """Features that are an image's means by colour, and of its upper half."""
-
-    def __init__(self, path, *, device="auto"):
-        self.path = path
-
-    def image_embeddings(self, images):
-        parts = [(image, image[: len(image) // 2]) for image in images]
-        return np.array([[p.mean((0, 1)) for p in both] for both in parts], np.float32).reshape(-1, 6)
+def colours(judge, images):
+    """Return an image's means by colour, and of its upper half, as its features."""
+    parts = [(image, image[: len(image) // 2]) for image in images]
+    return np.array([[p.mean((0, 1)) for p in both] for both in parts], np.float32).reshape(-1, 6)
 
 
 @pytest.fixture(scope="module")
@@ -274,7 +269,7 @@ def captioned(store, describer, tmp_path_factory):
     settings = Settings(captions={"max_captions": 200}, dalleval=design, compute={"cache": str(store)})
     p = Pipeline("world", settings, seed=5, progress=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("biaslab.judges.inception.Inception", Colours)
+        patch.setattr("biaslab.judges.features.InceptionJudge.embed", colours)
         quality = dalleval.measure.image_quality(p)
     return p, quality, dalleval.measure.alignment_quality(p)
 
@@ -320,7 +315,7 @@ def test_distances_are_on_the_features_that_they_name(captioned, captions):
     _, quality, _ = captioned
     _, images = captions
     of = quality.set_index(["images", "metric"])
-    features = [Colours("").image_embeddings(images[name]) for name in ("generated", "captioned")]
+    features = [colours(None, images[name]) for name in ("generated", "captioned")]
     for metric, distance in (("FID", frechet_distance), ("KID", kernel_distance)):
         row = of.loc[("generated", f"{metric}, Inception features")]
         assert row["value"] == pytest.approx(distance(*features), rel=1e-6)

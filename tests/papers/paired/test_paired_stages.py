@@ -324,13 +324,13 @@ def test_two_files_of_ratings_are_told_apart(rated):
 @pytest.mark.long
 def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
     from biaslab.hub.registry import ANY
-    from biaslab.judges import vqa
+    from biaslab.judges import blip as vqa
 
     class Sees:
         def ask(self, images, of, questions):
             return ["a woman" if "left" in q else "a man" for q in questions]
 
-    monkeypatch.setattr(vqa.blip, "load", lambda *_, **__: Sees())
+    monkeypatch.setattr(vqa, "load", lambda *_, **__: Sees())
     monkeypatch.setattr(vqa.VqaJudge, "digest", lambda self: "weights")
     # A model of a hub that knows more than photographs.
     monkeypatch.setattr(vqa.VqaJudge, "domain", ANY)
