@@ -6,7 +6,7 @@ Every stage is asked through the same doors as in a run: :meth:`~PlanningPipelin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
@@ -32,6 +32,8 @@ SEARCHED = 50_000
 """Captions of a corpus that a plan searches; of a larger one, what settings allow is the most that is asked for."""
 STREAMED = 1000
 """Captions of a corpus on the hub that a plan reads."""
+COUNTS = ("images_per_prompt", "caption_prompts_per_occupation", "images_per_caption")
+"""Settings of generation that stages read where they ask for images, and models do not."""
 IMAGES_OF_PROMPT = 2
 """Images of each prompt that measures see in a plan; all are counted."""
 
@@ -107,15 +109,16 @@ class PlanningPipeline(Pipeline):
 
     def _check_model(self, model: ImageModel) -> None:
         """Check a model, and record the settings that decide how it makes images."""
-        model.check(self.occupations)
         with groups.recorded_reads(None):
+            # Whether a model knows the occupations does not depend on whether prompts name them.
+            model.check(self._pipeline_of_run.occupations)
             s = self.settings
             # What workers of a cluster have, this machine may not.
             if model.sends_prompts and s.compute.engine == "local":
                 check_offload(s.compute.offload, s.compute.device)
         self._record_group("compute")
         if model.sends_prompts:
-            self._record_group("generation")
+            self._record_group("generation", but=COUNTS)
         if getattr(model, "price", None) is not None:
             self._record_group("endpoint")
         if model.truthful:
@@ -212,12 +215,13 @@ class PlanningPipeline(Pipeline):
             self._record_group("captions.downloads")
         return getattr(planned, name)(*given, **more)
 
-    def _record_group(self, name: str) -> None:
+    def _record_group(self, name: str, but: Collection[str] = ()) -> None:
+        """Record the settings of a group as read, but for some."""
         with groups.recorded_reads(None):
             group = self.settings
             for part in name.split("."):
                 group = getattr(group, part)
-        self._recorder.add(*((type(group), field) for field in type(group).model_fields))
+        self._recorder.add(*((type(group), field) for field in type(group).model_fields if field not in but))
 
 
 def read_only_pipeline(pipeline: Pipeline) -> Pipeline:

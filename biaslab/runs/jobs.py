@@ -14,6 +14,7 @@ from biaslab import plugins
 from biaslab.errors import ParameterError, RunError, loading, name_help
 from biaslab.planning import validation
 from biaslab.planning.plan import Omissions, find_omissions, plan_of
+from biaslab.planning.planning_pipeline import COUNTS
 from biaslab.request import Request, resolve_parameters
 from biaslab.runs.params import Notebook, RunParams
 from biaslab.schema import groups, tables
@@ -122,10 +123,14 @@ def plan(params: RunParams) -> list[Job]:
 
 # Settings that have an effect on every run that makes images, whatever it measures.
 _ALWAYS_USED = ("baselines", "compute.", "models")
+_NO_CAPTIONS = (
+    "no notebook that is executed takes captions, or none are given. Name them with captions.corpus, of an audit with "
+    "--corpus"
+)
 # What lets settings of a group have an effect, where they have none.
 _HINTS = {
-    "captions": "no notebook that is executed takes captions, or none are given. Name them with captions.corpus, of an "
-    "audit with --corpus",
+    "captions": _NO_CAPTIONS,
+    **{f"generation.{name}": _NO_CAPTIONS for name in COUNTS},
     "custom": "no notebook that is executed takes your own prompts or images. Select some",
     "endpoint": "nothing is asked of an endpoint. Name one",
     "vision": "no judge is a vision model. Name one, as judging.gender=endpoint:NAME",

@@ -9,7 +9,7 @@ def test_a_share_waits_until_nothing_is_left_and_says_what_has_changed(monkeypat
     answers = iter([["a", "b"], ["a", "b"], ["b"], []])
     monkeypatch.setattr(jobs, "plan", lambda params: [])
     monkeypatch.setattr(jobs, "pipelines", lambda *_, **__: [jobs.OpenPipeline(None, {"one"}, {"two"})])
-    monkeypatch.setattr(shards, "compute_pipeline", lambda *_: next(answers))
+    monkeypatch.setattr(shards, "compute_pipeline", lambda *_, **__: next(answers))
     slept, told = [], []
     monkeypatch.setattr(shards.time, "sleep", slept.append)
     assert shards.compute(None, (0, 2), wait=True, waiting=told.append) == []
