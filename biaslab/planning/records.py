@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from biaslab.captions import embeddings
-from biaslab.errors import BiaslabError, MissingInputError, ParameterError
+from biaslab.errors import BiaslabError, InputError, ParameterError
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.models import ImageModel
 from biaslab.hub.model_files import ModelFiles
@@ -108,7 +108,7 @@ class ModelUse(NamedTuple):
         optional = self.setting in ("triplets.similarity", "triplets.objects")
         try:
             return self.judge.digest()
-        except (MissingInputError, ParameterError):
+        except (InputError, ParameterError):
             if not optional:
                 raise
             return self.name

@@ -7,6 +7,7 @@ import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -141,7 +142,10 @@ _HINTS = {
 
 
 def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) -> None:
-    """Refuse settings that a command sets, and that no measure of a run reads (ParameterError)."""
+    """Refuse settings that a command sets, and that no measure of a run reads (ParameterError).
+
+    What a command leaves empty takes a default away, whether it is read or not.
+    """
     # What packages bring may take anything.
     if any(job.notebook.folder for job in doing):
         return
@@ -149,7 +153,7 @@ def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) ->
     members = (request.opened, *request.opened.baseline_pipelines)
     read = set().union(*(plan_of(member).of_tables(taken).settings_read for member in members))
     for name in sorted(set(names).intersection(groups.names(Settings)) - read):
-        if not name.startswith(_ALWAYS_USED):
+        if not name.startswith(_ALWAYS_USED) and attrgetter(name)(request.opened.settings) not in ("", ()):
             hint = _HINTS.get(name, _HINTS.get(name.partition(".")[0], "nothing that this run measures reads it"))
             raise ParameterError(f"{name} has no effect here: {hint}, or leave it out.")
 

@@ -10,7 +10,6 @@ from biaslab import cli, redact
 from biaslab.errors import BiaslabError, ParameterError
 from biaslab.judges import defaults
 from biaslab.papers.dalleval.stages import DallEval
-from biaslab.papers.paired.stages import Paired
 from biaslab.pipeline import Pipeline, Settings, paths
 from biaslab.planning import validation
 from biaslab.planning.plan import plan_of

@@ -131,9 +131,7 @@ class Pipe:
 
 
 PUBLIC = [f for name, f in vars(measure).items() if isfunction(f) and name[0] != "_"]
-MEASURES = {
-    table_of(f): f for f in PUBLIC if f.__module__ == measure.__name__ and f is not measure.people_in_images
-}
+MEASURES = {table_of(f): f for f in PUBLIC if f.__module__ == measure.__name__ and f is not measure.people_in_images}
 
 
 def frame(name, pipe=None):
