@@ -118,8 +118,8 @@ def open_corpus(
         columns: Which column holds ``text``, ``caption_id`` (each once) and ``url``, such as ``{"text": "TEXT"}``;
             usual names are known. Ids that are missing, or longer than 200 characters, are made of file and row.
 
-    Raises InputError: A file cannot be read, is of an unknown kind, or has no such column. MissingInputError: There is
-    no such corpus, or none is named. ParameterError: ``columns`` maps what cannot be mapped.
+    Raises InputError: There is no such corpus; a file cannot be read, is of an unknown kind, or has no such column.
+    MissingInputError: No corpus is named. ParameterError: ``columns`` maps what cannot be mapped.
     """
     columns = columns or {}
     for role, column in columns.items():
@@ -154,7 +154,7 @@ def open_corpus(
         return HubCorpus(name, columns, max_captions)
     near = near_matches(name, brought)
     hint = f"Did you mean {near[0]!r}? " if near else ""
-    raise MissingInputError(
+    raise InputError(
         f"There is no corpus {name!r}. {hint}A corpus is a Parquet, CSV, TSV, JSONL or text file (or a "
         "folder of them, or a pattern), or a dataset on the Hugging Face Hub: 'owner/name' or 'hf:NAME:CONFIG@SPLIT'."
     )
@@ -571,7 +571,7 @@ class HubCorpus(_Tables):
                 return datasets.load_dataset_builder(self._dataset, self._config or None)
         except Exception as error:
             # The library raises many kinds; each means that the dataset cannot be had under this name.
-            raise MissingInputError(
+            raise InputError(
                 f"The dataset {self._dataset!r} cannot be opened: {error} A dataset on the Hugging Face Hub is named "
                 "'owner/name' or 'hf:NAME:CONFIG@SPLIT'; it must be public or your login must reach it, and the "
                 "network must be there."

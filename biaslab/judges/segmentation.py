@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.cache.result_cache import ResultCache
-from biaslab.errors import InputError, MissingInputError, ParameterError
+from biaslab.errors import InputError, ParameterError
 from biaslab.hub import model_files
 from biaslab.hub import registry as hub
 from biaslab.hub.image_sources import ImageSource
@@ -135,14 +135,14 @@ class InstanceFile(FileJudge):
     domain, needs_faces, needs_images = hub.ANY, False, False
 
     def files(self) -> list[ModelFiles]:
-        """Return nothing. Raises MissingInputError or InputError where the file is missing or cannot be read."""
+        """Return nothing. Raises InputError where the file is missing or cannot be read."""
         read(self.name)
         return []
 
     def digest(self) -> str:
-        """Return the SHA-256 of the file; MissingInputError where it is missing."""
+        """Return the SHA-256 of the file; InputError where it is missing."""
         if not self.path.is_file():
-            raise MissingInputError(
+            raise InputError(
                 f"triplets.objects is {self.name!r}, and there is no such file; give a CSV or Parquet file."
             )
         return super().digest()
@@ -234,12 +234,12 @@ def find_true_instances(
 
 
 def words(path: str) -> tuple[str, ...]:
-    """Return the objects in a file, one a line, each once; MissingInputError where there is no such file, InputError
-    where it is no text or holds nothing.
+    """Return the objects in a file, one a line, each once; InputError where there is no such file, or it is no
+    text or holds nothing.
     """
     file = Path(os.path.expanduser(path))
     if not file.is_file():
-        raise MissingInputError(f"The vocabulary {path!r} is not there; give a file of text, an object a line.")
+        raise InputError(f"The vocabulary {path!r} is not there; give a file of text, an object a line.")
     lines = delimited.lines(file, ends="", strict=True)
     found = tuple(dict.fromkeys(casefold_name(line) for line in lines if line.strip()))
     if not found:
@@ -265,8 +265,8 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Instances:
     row with image_id alone is an image in which nothing was found; one of ``image_ids`` that the file lacks is
     ``missing``. Equal rows count once.
 
-    Raises MissingInputError where there is no such file, InputError where it lacks a column, names an image that there
-    is not, or a value does not fit.
+    Raises InputError where there is no such file, it lacks a column, names an image that there is not, or a value does
+    not fit.
     """
     InstanceFile(str(path)).digest()
     path, known = cells.file_path(path), set(COLUMNS)

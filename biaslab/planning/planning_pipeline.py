@@ -32,6 +32,8 @@ SEARCHED = 50_000
 """Captions of a corpus that a plan searches; of a larger one, what settings allow is the most that is asked for."""
 STREAMED = 1000
 """Captions of a corpus on the hub that a plan reads."""
+COUNTS = ("images_per_prompt", "caption_prompts_per_occupation", "images_per_caption")
+"""Settings of generation that stages read where they ask for images, and models do not."""
 IMAGES_OF_PROMPT = 2
 """Images of each prompt that measures see in a plan; all are counted."""
 
@@ -118,20 +120,21 @@ class PlanningPipeline(Pipeline):
 
     def _check_model(self, model: ImageModel) -> None:
         """Check a model, and record the settings that decide how it makes images."""
-        model.check(self.occupations)
         with groups.recorded_reads(None):
-            compute = self.settings.compute
+            # Whether a model knows the occupations does not depend on whether prompts name them.
+            model.check(self._pipeline_of_run.occupations)
+            s = self.settings
             # What workers of a cluster have, this machine may not.
-            if model.sends_prompts and compute.engine == "local":
-                check_offload(compute.offload, compute.device)
-        groups_read = {
-            "generation": model.sends_prompts,
-            "endpoint": getattr(model, "price", None) is not None,
-            "dalleval.failures": model.truthful,
-            "dalleval.skin_tones": model.truthful,
-        }
-        names = [name for name, is_read in groups_read.items() if is_read]
-        self._recorder.add_settings("compute", "generation.image_domain", *names)
+            if model.sends_prompts and s.compute.engine == "local":
+                check_offload(s.compute.offload, s.compute.device)
+        names = ["compute", "generation.image_domain"]
+        if model.sends_prompts:
+            names += [f"generation.{name}" for name in type(s.generation).model_fields if name not in COUNTS]
+        if getattr(model, "price", None) is not None:
+            names.append("endpoint")
+        if model.truthful:
+            names += ["dalleval.failures", "dalleval.skin_tones"]
+        self._recorder.add_settings(*names)
         self._recorder.add(ModelUse("model", self.model))
 
     # -- judges ----------------------------------------------------------------------------------------------

@@ -40,6 +40,8 @@ def check_settings(pipeline: Pipeline) -> None:
     _ = pipeline.workers, s.captions.corpus and pipeline.corpus.digest
     if pipeline.fetches_images:
         pipeline.check_urls()
+    elif s.captions.training_images and not os.path.isdir(s.captions.training_images):
+        raise ParameterError(f"captions.training_images is {s.captions.training_images!r}, not a folder.")
 
 
 def check_models(pipeline: Pipeline, uses: Iterable[ModelUse]) -> list[str]:

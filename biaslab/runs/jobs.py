@@ -7,6 +7,7 @@ import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -14,6 +15,7 @@ from biaslab import plugins
 from biaslab.errors import ParameterError, RunError, loading, name_help
 from biaslab.planning import validation
 from biaslab.planning.plan import Omissions, find_omissions, plan_of
+from biaslab.planning.planning_pipeline import COUNTS
 from biaslab.request import Request, resolve_parameters
 from biaslab.runs.params import Notebook, RunParams
 from biaslab.schema import groups, tables
@@ -123,10 +125,14 @@ def plan(params: RunParams) -> list[Job]:
 
 # Settings that have an effect on every run that makes images, whatever it measures.
 _ALWAYS_USED = ("baselines", "compute.", "models")
+_NO_CAPTIONS = (
+    "no notebook that is executed takes captions, or none are given. Name them with captions.corpus, of an audit with "
+    "--corpus"
+)
 # What lets settings of a group have an effect, where they have none.
 _HINTS = {
-    "captions": "no notebook that is executed takes captions, or none are given. Name them with captions.corpus, of an "
-    "audit with --corpus",
+    "captions": _NO_CAPTIONS,
+    **{f"generation.{name}": _NO_CAPTIONS for name in COUNTS},
     "custom": "no notebook that is executed takes your own prompts or images. Select some",
     "endpoint": "nothing is asked of an endpoint. Name one",
     "vision": "no judge is a vision model. Name one, as judging.gender=endpoint:NAME",
@@ -137,7 +143,10 @@ _HINTS = {
 
 
 def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) -> None:
-    """Refuse settings that a command sets, and that no measure of a run reads (ParameterError)."""
+    """Refuse settings that a command sets, and that no measure of a run reads (ParameterError).
+
+    What a command leaves empty takes a default away, whether it is read or not.
+    """
     # What packages bring may take anything.
     if any(job.notebook.folder for job in doing):
         return
@@ -145,7 +154,7 @@ def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) ->
     members = (request.opened, *request.opened.baseline_pipelines)
     read = set().union(*(plan_of(member).of_tables(taken).settings_read for member in members))
     for name in sorted(set(names).intersection(groups.names(Settings)) - read):
-        if not name.startswith(_ALWAYS_USED):
+        if not name.startswith(_ALWAYS_USED) and attrgetter(name)(request.opened.settings) not in ("", ()):
             hint = _HINTS.get(name, _HINTS.get(name.partition(".")[0], "nothing that this run measures reads it"))
             raise ParameterError(f"{name} has no effect here: {hint}, or leave it out.")
 

@@ -19,6 +19,7 @@ from biaslab.analyses.precision.analysis import POINTS
 from biaslab.errors import ParameterError
 from biaslab.hub.image_folder import IMAGES
 from biaslab.metrics.headline import MEAN, Headline
+from biaslab.planning.measures import table_of
 from biaslab.report import records
 from biaslab.runs.compare import find_run, printed_models
 from biaslab.runs.runner import PARAMS
@@ -99,7 +100,7 @@ def plan_designs(folder: Path, given: Mapping, confidence: float) -> tuple[list[
         name = f"{measure}{'' if whole else f', {one.group}'} of {one.model} ({one.unit})"
         price = settings.get("endpoint.price") or 0.0
         planned.append(Planned(name, one.scale, design, one.clusters, setting, size, n, price))
-    rated = table(folder, sources.table_of(precision.ratings))
+    rated = table(folder, table_of(precision.ratings))
     estimates = precision.estimates(own, rated, confidence=confidence)
     return planned, precision.components(own, estimates, confidence=confidence)
 

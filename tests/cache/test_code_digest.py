@@ -296,8 +296,8 @@ def test_a_function_of_a_notebook_is_keyed_by_its_code_and_helpers_in_every_proc
 def test_a_module_that_no_source_names_is_known(root):
     """Imports by names that are made at run time are few.
 
-    Who needs them adds the modules itself, the pipeline's rehearsal decides about no number, and headlines of a run,
-    and who is in its pictures, are read by commands alone.
+    Who needs them adds the modules itself, planning decides about no number, and headlines of a run, and who is in its
+    pictures, are read by commands alone.
     """
     found = set()
     for path in (root / "biaslab").rglob("*.py"):
@@ -309,7 +309,7 @@ def test_a_module_that_no_source_names_is_known(root):
                 if name in ("import_module", "__import__") and not named:
                     found.add(path.relative_to(root / "biaslab").as_posix())
     runs = {f"runs/{name}.py" for name in ("plan", "jobs", "generated_images", "pairing")}
-    assert found == {"execution/kernels.py", *runs}
+    assert found == {"execution/kernels.py", "planning/measures.py", *runs}
 
 
 def test_digest_of_a_partial_that_wraps_work_is_that_of_the_work():

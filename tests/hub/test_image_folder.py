@@ -15,8 +15,7 @@ from biaslab.generation.models import open_model
 from biaslab.generation.settings import GenerationSettings
 from biaslab.hub.image_folder import ImageFolder, prompt_in
 from biaslab.pipeline import Pipeline
-from biaslab.planning import image_counts as asked_of
-from biaslab.planning import validation
+from biaslab.planning.plan import plan_of
 from biaslab.settings import Settings
 
 PROMPT = "a photo of a nurse"
@@ -162,7 +161,8 @@ def test_two_tables_in_a_folder(tmp_path):
 
 
 def pipeline(folder, **custom):
-    settings = Settings.from_mapping({"custom": custom, "captions": {"approaches": []}})
+    judging = {"gender": "ViT-B-32:openai", "faces": "whole image"}
+    settings = Settings.from_mapping({"custom": custom, "captions": {"approaches": []}, "judging": judging})
     return Pipeline(f"images:{folder}", settings, progress=False)
 
 
@@ -174,7 +174,7 @@ def test_pictures_of_one_prompt_are_counted_for_the_group_of_each(tmp_path):
     assert own.prompts()["n_images"].tolist() == [2, 3] and own.groups() == ["Kenya", "Peru"]
     counts = own.images().table.groupby("group")["image_id"].agg(["size", "first"])
     assert counts.to_numpy().tolist() == [[2, "Kenya/0.png"], [3, "Peru/0.png"]]
-    (one,) = asked_of.requests_for_tables(pipeline(tmp_path), ["custom_people"])
+    (one,) = plan_of(pipeline(tmp_path)).of_tables(["custom_people"]).requests
     assert one.n_images == one.n_cached == 5
 
 
@@ -187,13 +187,13 @@ def test_a_file_says_which_prompts_count_and_for_whom(tmp_path):
     assert table[["image_id", "group"]].to_numpy().tolist() == [["nurse/1.png", "care"]]
     file.write_text("prompt\na pilot\n")
     with pytest.raises(InputError, match=r"'a pilot'.*'chef', 'nurse'"):
-        validation.check(pipeline(tmp_path / "pictures", prompts_file=str(file)))
+        plan_of(pipeline(tmp_path / "pictures", prompts_file=str(file))).table("custom_people")
 
 
 def test_a_group_is_not_called_as_the_mean_over_groups_is(tmp_path):
     draw(tmp_path / "all/1.png")
     with pytest.raises(InputError, match="'all'"):
-        validation.check(pipeline(tmp_path))
+        plan_of(pipeline(tmp_path)).table("custom_benchmark")
 
 
 def asked(*texts, n=2):

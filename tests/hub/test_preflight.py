@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 import tiny_checkpoints
 import tiny_repositories as tiny
-from biaslab.planning.requirements import ModelUse
 from fake_endpoint import FakeEndpoint, drawn
 from huggingface_hub import constants
 from PIL import Image
@@ -27,6 +26,7 @@ from biaslab.papers.dalleval.stages import DallEval
 from biaslab.pipeline import Pipeline, Settings
 from biaslab.planning import preflight, probes
 from biaslab.planning.probes import Trial
+from biaslab.planning.records import ModelUse
 from biaslab.request import Request
 from biaslab.runs import dry_run, jobs, params, runner
 from biaslab.study import sources

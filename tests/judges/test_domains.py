@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.errors import ParameterError
+from biaslab.errors import MissingInputError, ParameterError
+from biaslab.generation.models import DiffusersModel
 from biaslab.hub import model_files, registry
 from biaslab.hub.image_sources import CaptionImages, DescribedImages, FolderImages, Subset, domain_of
 from biaslab.hub.registry import ANY, DRAWINGS, PHOTOGRAPHS
@@ -15,7 +16,7 @@ from biaslab.judges.registry import JUDGES, parse
 from biaslab.papers.dalleval.stages import DallEval
 from biaslab.papers.triplets.stages import Triplets
 from biaslab.pipeline import Pipeline, Settings
-from biaslab.planning import requirements
+from biaslab.planning.plan import plan_of
 
 # By role a judge of photographs that no file has to be there for, one of drawings, and a measured table that takes it.
 ROLES = {
@@ -34,8 +35,11 @@ NAMES, DRAWN, TABLES = (dict(zip(ROLES, column, strict=True)) for column in zip(
 def check(model, given, names):
     """Refuse judges that do not know what they are to look at."""
     pipeline = Pipeline(model, given, progress=False)
-    for use in requirements.uses_of_tables(pipeline, names):
-        requirements.check_domain(use, pipeline)
+    plan = plan_of(pipeline)
+    for missing in filter(None, (plan.table(name).missing for name in sorted(names))):
+        raise missing
+    for use in plan.of_tables(names).uses:
+        use.check_domain()
 
 
 def settings(**changes):
@@ -49,12 +53,19 @@ def settings(**changes):
     return given
 
 
+@pytest.fixture
+def photographer(folders, monkeypatch):
+    """A model of photographs that knows all words."""
+    monkeypatch.setattr(DiffusersModel, "check_texts", lambda self, prompts: None)
+    return folders("sd1")
+
+
 @pytest.mark.parametrize("role", NAMES)
-def test_in_every_role_a_judge_is_refused_for_pictures_that_it_does_not_know(role, folders):
-    model = folders("sd1")
+def test_in_every_role_a_judge_is_refused_for_pictures_that_it_does_not_know(role, photographer, pictures):
+    model = photographer
     given = settings(**{role: DRAWN[role]})
     # Images behind captions are photographs, too, so that only the judge is in question.
-    given["captions"] |= {"training_images": "download"}
+    given["captions"] |= {"training_images": str(pictures)}
     with pytest.raises(ParameterError) as refused:
         check(model, Settings.from_mapping(given), {TABLES[role]})
     told = str(refused.value)
@@ -71,16 +82,16 @@ def test_in_every_role_a_judge_is_refused_for_pictures_that_it_does_not_know(rol
 @pytest.mark.parametrize(
     "role", sorted(NAMES.keys() - {"judging.extra_judges", "triplets.similarity", "dalleval.captioner"})
 )
-def test_a_judge_that_is_not_named_is_asked_for_by_name(role, folders):
+def test_a_judge_that_is_not_named_is_asked_for_by_name(role, photographer, pictures):
     given = settings(**{role: ""})
-    given["captions"] |= {"training_images": "download"}
-    with pytest.raises(ParameterError) as refused:
-        check(folders("sd1"), Settings.from_mapping(given), {TABLES[role]})
+    given["captions"] |= {"training_images": str(pictures)}
+    with pytest.raises(MissingInputError) as refused:
+        check(photographer, Settings.from_mapping(given), {TABLES[role]})
     told = str(refused.value)
     assert told.startswith(f"{role} is empty, but ") and f"a model that {JUDGES[role].does}" in told
     assert JUDGES[role].example in told and told.count(".") <= 4 + JUDGES[role].example.count(".")
     # Nobody is asked for where nothing is looked at.
-    check(folders("sd1"), Settings.from_mapping(given), {"paradox_indicators", "dalleval_skill_prompts"})
+    check(photographer, Settings.from_mapping(given), {"paradox_indicators", "dalleval_skill_prompts"})
 
 
 @pytest.mark.parametrize(

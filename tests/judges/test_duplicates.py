@@ -21,7 +21,7 @@ from biaslab.judges import duplicates, people, skin_tone
 from biaslab.judges.judge_labels import BLACK, DUPLICATE
 from biaslab.judges.people import judge_people, open_image
 from biaslab.pipeline import Pipeline
-from biaslab.planning import image_counts as asked_for
+from biaslab.planning.plan import plan_of
 from biaslab.runs import generated_images
 from biaslab.settings import Settings
 
@@ -347,9 +347,10 @@ def test_run_reports_copies_and_files_that_are_not_read(tmp_path):
         save(folder / name, noise(seed))
     save(folder / "nurse/4.png", np.zeros((8, 8, 3), np.uint8))
     (folder / "nurse/5.heic").write_bytes(b"....ftypheic")
-    given = Settings.from_mapping({"compute": {"cache": str(tmp_path / "store")}})
+    judging = {"gender": "ViT-B-32:openai", "faces": "whole image"}
+    given = Settings.from_mapping({"judging": judging, "compute": {"cache": str(tmp_path / "store")}})
     pipeline = Pipeline(f"images:{folder}", given, progress=False)
-    asked = list(asked_for.requests_for_tables(pipeline, ["custom_people"]))
+    asked = plan_of(pipeline).of_tables(["custom_people"]).requests
     # Nothing is computed for the page: without results of the run there is nothing to say.
     assert generated_images.remarks(asked) == []
     pipeline.part(Custom).images()

@@ -8,7 +8,7 @@ import pytest
 from array_images import ArrayImages
 
 from biaslab.cache.result_cache import ResultCache
-from biaslab.errors import InputError, MissingInputError, ParameterError
+from biaslab.errors import InputError, ParameterError
 from biaslab.hub.image_sources import UnreadableImage
 from biaslab.judges import instance_models, segmentation
 from biaslab.judges.instance_models import Instance
@@ -290,7 +290,7 @@ def test_each_image_has_its_instances_best_first_and_is_looked_at_once(named, tm
 
 @pytest.mark.parametrize(
     ("content", "error", "said"),
-    [(None, MissingInputError, "not there"), (b"\n \n", InputError, "no word"), (b"caf\xe9", InputError, "byte 0xe9")],
+    [(None, InputError, "not there"), (b"\n \n", InputError, "no word"), (b"caf\xe9", InputError, "byte 0xe9")],
 )
 def test_a_vocabulary_says_what_is_wrong(tmp_path, content, error, said):
     if content is not None:
@@ -373,6 +373,6 @@ def test_a_column_a_file_or_a_size_that_is_missing_is_named(tmp_path):
     for column in ("image_id", "object", "score", "top", "height"):
         with pytest.raises(InputError, match=f"no column '{column}'"):
             segmentation.read(written(tmp_path, drop=[column]), IDS)
-    with pytest.raises(MissingInputError, match=r"none\.csv"):
+    with pytest.raises(InputError, match=r"none\.csv"):
         judge = parse(str(tmp_path / "none.csv"), "triplets.objects")
         segmentation.find_instances(ArrayImages([]), judge, cache=ResultCache(tmp_path))

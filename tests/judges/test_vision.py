@@ -23,7 +23,7 @@ from biaslab.judges.questions import IMAGE, read_questions
 from biaslab.judges.settings import VisionSettings
 from biaslab.judges.vision import VisionJudge, chosen
 from biaslab.pipeline import Pipeline
-from biaslab.planning import requirements
+from biaslab.planning.records import ModelUse
 from biaslab.settings import Settings
 
 REFUSAL = {"message": {"role": "assistant", "content": None, "refusal": "I will not."}, "finish_reason": "stop"}
@@ -289,4 +289,4 @@ def test_answers_that_are_kept_need_no_key_and_no_room_for_more(ask_once, model,
 def test_what_looks_for_things_is_no_model_behind_an_endpoint(setting):
     pipeline = Pipeline("endpoint:maker", Settings(vision={"url": "http://127.0.0.1:9", "price": 0}), progress=False)
     with pytest.raises(ParameterError, match=r"no judge of that kind"):
-        requirements.look_up(requirements.ModelUse(setting, "endpoint:eye"), pipeline)
+        ModelUse(setting, "endpoint:eye", judge=pipeline.judge(setting, "endpoint:eye")).files(pipeline)

@@ -13,13 +13,17 @@ from loopback import served
 from PIL import Image
 from tqdm import tqdm
 
+from biaslab.captions import downloads
 from biaslab.captions.embeddings import Encoder
 from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError, UnreachableHubError
+from biaslab.generation.models import DiffusersModel
 from biaslab.hub import registry
 from biaslab.papers.paradox import measure
-from biaslab.pipeline import Pipeline, Settings, paths, stages
-from biaslab.planning import requirements, validation
-from biaslab.schema import tables
+from biaslab.pipeline import Pipeline, Settings, paths
+from biaslab.planning import planning_pipeline, validation
+from biaslab.planning.measures import measures
+from biaslab.planning.plan import plan_of
+from biaslab.planning.records import ModelUse
 from biaslab.study import Study, sources
 
 CAPTIONS = [
@@ -61,7 +65,7 @@ class Fake(Pipeline):
 
     n_generated, n_judged = 0, 0
 
-    def generate_images(self, prompts):
+    def generate_images(self, prompts, kind):
         self.n_generated += int(prompts["n_images"].sum())
         return Generated(prompts)
 
@@ -290,33 +294,36 @@ def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeyp
     for model, changed, message in (
         ("owner/name", {"training_images": "gone"}, "captions.training_images is 'gone', not a folder"),
         ("owner/name", {"corpus": "gone.csv"}, r"no corpus 'gone\.csv'"),
-        # It draws the embedded captions only.
-        ("world", {}, r"model is 'world', .* and captions.corpus is .*captions\.csv'; set captions.corpus"),
     ):
-        with pytest.raises((ParameterError, MissingInputError), match=message):
+        with pytest.raises((ParameterError, InputError), match=message):
             validation.check(Pipeline(model, good.changed(captions=changed)))
+    # It draws the embedded captions only.
+    with pytest.raises(
+        ParameterError, match=r"model is 'world', .* and captions.corpus is .*captions\.csv'; set captions.corpus"
+    ):
+        validation.check_tables(Pipeline("world", good), ["paradox_percent_female"])
 
 
 def test_what_is_wrong_with_judges_is_told_together(fake):
     gone = {"faces": "mediapipe:gone.tflite", "gender": "fairface:gone.st"}
-    problems = validation.check_models(
-        Pipeline("mini", fake().settings.changed(judging=gone)), {"paradox_percent_female"}
-    )
+    pipeline = Pipeline("mini", fake(generation={"image_domain": "drawings"}).settings.changed(judging=gone))
+    problems = validation.check_models(pipeline, plan_of(pipeline).table("paradox_percent_female").uses)
     faces, gender = sorted(set(problems), key=lambda said: "FairFace" in said)
     assert "There is no file gone.tflite" in faces and "https://storage.googleapis.com/mediapipe-models" in faces
     assert "no file gone.st" in gender and "https://github.com/dchen236/FairFace" in gender
     with pytest.raises(ParameterError, match=r"^2 things are missing, and nothing was started:\n  - .*gone"):
         given = Settings.from_mapping({"captions": {"corpus": "mini"}, "judging": gone})
-        validation.check_work(Pipeline("mini", given), {"paradox_percent_female"})
+        validation.check_tables(Pipeline("mini", given), {"paradox_percent_female"})
 
 
 def test_judge_behind_an_unreachable_hub_is_refused_with_judges_that_work_without(monkeypatch):
     def look_up(use, pipeline):
         raise UnreachableHubError(f"{use.name} cannot be fetched.")
 
-    monkeypatch.setattr(validation.requirements, "look_up", look_up)
-    judging = {"faces": "owner/detector", "gender": "ViT-L-14:openai"}
-    problems = validation.check_models(Pipeline("owner/name", Settings(judging=judging)), {"paired_percent_female"})
+    monkeypatch.setattr(ModelUse, "files", look_up)
+    monkeypatch.setattr(DiffusersModel, "check_texts", lambda self, prompts: None)
+    pipeline = Pipeline("owner/name", Settings(judging={"faces": "owner/detector", "gender": "ViT-L-14:openai"}))
+    problems = validation.check_models(pipeline, plan_of(pipeline).table("paired_percent_female").uses)
     advised = {text.partition(":")[0]: "judging.gender=dlib judging.faces=yunet work" in text for text in problems}
     assert advised == {"model": False, "judging.faces": True, "judging.gender": True}
 
@@ -330,8 +337,7 @@ def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypat
 
     def digests():
         pipeline = Pipeline("owner/name", settings)
-        used = requirements.uses_of_tables(pipeline, {"paradox_percent_female"})
-        judges = [requirements.digest(use, pipeline) for use in used if use.setting == "judging.gender"]
+        judges = [ModelUse("judging.gender", "annotations", judge=pipeline.gender_judge).digest()]
         return validation.digest(pipeline), *judges
 
     found = [digests()]
@@ -423,8 +429,8 @@ def pictures():
 @pytest.fixture
 def fetching(fake, pictures, tmp_path, monkeypatch):
     """Return a function that opens a pipeline on the six captions with URLs instead of a folder."""
-    allowed = functools.partial(stages.download, allow=[f"127.0.0.1:{pictures.server_port}"])
-    monkeypatch.setattr(stages, "download", allowed)
+    allowed = functools.partial(downloads.download, allow=[f"127.0.0.1:{pictures.server_port}"])
+    monkeypatch.setattr(downloads, "download", allowed)
     base = f"http://127.0.0.1:{pictures.server_port}/"
     rows = [(name, text, base + name) for name, text, _ in CAPTIONS]
     pd.DataFrame(rows, columns=["id", "text", "url"]).to_csv(tmp_path / "urls.csv", index=False)
@@ -459,11 +465,13 @@ def test_training_images_are_fetched_by_url_and_kept(fetching, pictures, tmp_pat
     again = fetching(captions={"approaches": ["naive"]})
     assert again.images("training").source.digest == p.images("training").source.digest
     assert len(pictures.asked) == 5
-    again.changed(captions={"downloads": {"max_side": 32}})._downloads_folder.relative_to(
-        tmp_path / "store" / "downloads"
-    )
-    assert again.changed(captions={"downloads": {"max_side": 32}})._downloads_folder != again._downloads_folder
-    assert again.changed(captions={"downloads": {"timeout": 3}})._downloads_folder == again._downloads_folder
+    assert [folder.name for folder in (tmp_path / "store" / "downloads").iterdir()] == [
+        again.settings.captions.downloads.digest
+    ]
+    again.changed(captions={"downloads": {"timeout": 3}}).downloads()
+    assert len(pictures.asked) == 5
+    again.changed(captions={"downloads": {"max_side": 32}}).downloads()
+    assert len(pictures.asked) == 10 and len(list((tmp_path / "store" / "downloads").iterdir())) == 2
 
 
 def test_tables_say_what_could_be_fetched(fetching):
@@ -535,6 +543,11 @@ IMAGES = {"training_images": "images"}
 AS_PROMPTS = {"approaches": ["naive", "caption_prompts"]}
 
 
+def check_captions(settings):
+    """Check tables that take captions alone, and those that take images of them."""
+    validation.check_tables(Pipeline("mini", settings), ["paradox_indicators", "paradox_percent_female"])
+
+
 @pytest.mark.parametrize(
     ("name", "text", "settings", "message"),
     [
@@ -553,7 +566,7 @@ def test_what_would_stop_a_run_later_is_known_before(tmp_path, name, text, setti
     (tmp_path / name).write_text(text)
     given = {"captions": of_nurses(tmp_path / name), "compute": {"cache": str(tmp_path / "store")}}
     with pytest.raises((InputError, ParameterError), match=message):
-        validation.check_captions(Pipeline("mini", Settings.from_mapping(given).changed(captions=settings)))
+        check_captions(Settings.from_mapping(given).changed(captions=settings))
     assert not (tmp_path / "store").exists()
 
 
@@ -561,25 +574,36 @@ def test_what_is_known_of_captions_and_words_lets_good_ones_pass(tmp_path, monke
     (tmp_path / "a.txt").write_text("a nurse on zanzibar\na tree\n")
     given = {"captions": of_nurses(tmp_path / "a.txt"), "compute": {"cache": str(tmp_path / "store")}}
     # Without images nothing is generated, so no word needs to be known.
-    validation.check_captions(Pipeline("mini", Settings.from_mapping(given)))
+    check_captions(Settings.from_mapping(given))
     # Of a large corpus the first captions say nothing of the rest.
-    monkeypatch.setattr(validation, "LOOKED_AT", 2)
+    monkeypatch.setattr(planning_pipeline, "SEARCHED", 2)
     (tmp_path / "a.txt").write_text("a tree\na tree\na nurse\n")
-    validation.check_captions(Pipeline("mini", Settings.from_mapping(given)))
-    validation.check_captions(Pipeline("mini", Settings.from_mapping({})))
+    check_captions(Settings.from_mapping(given))
+    check_captions(Settings.from_mapping({}))
     with pytest.raises(UnknownNameError, match="no occupation of the embedded world named 'astronaut'"):
-        validation.check(Pipeline("world", Settings.from_mapping({"captions": {"occupations": ["astronaut"]}})))
-    validation.check_people(Pipeline("mini", Settings.from_mapping({})))
-    with pytest.raises(ParameterError, match="does not know 1 of the prompts' words: 'zanzibar'"):
-        validation.check_people(
-            Pipeline(
-                "mini", Settings.from_mapping({"generation": {"negative_prompt": "zanzibar", "guidance_scale": 3}})
-            )
+        validation.check_tables(
+            Pipeline("world", Settings.from_mapping({"captions": {"occupations": ["astronaut"]}})), ["paired_people"]
         )
+    validation.check_tables(Pipeline("mini", Settings.from_mapping({})), ["paired_images"])
+    with pytest.raises(ParameterError, match="does not know 1 of the prompts' words: 'zanzibar'"):
+        unknown = {"generation": {"negative_prompt": "zanzibar", "guidance_scale": 3}}
+        validation.check_tables(Pipeline("mini", Settings.from_mapping(unknown)), ["paired_images"])
 
 
-def test_what_takes_the_images_behind_captions_is_declared(tmp_path, monkeypatch):
-    """Captions alone: a table can be had if and only if it is not declared to take images."""
+# What can be measured on captions alone.
+OF_CAPTIONS = {
+    "paradox_caption_counts",
+    "paradox_caption_pairs",
+    "paradox_gender_words",
+    "paradox_indicators",
+    "paradox_paraphrases",
+    "paradox_prompts",
+    "paradox_selection_examples",
+}
+
+
+def test_what_takes_the_images_behind_captions_is_told_and_planned(tmp_path, monkeypatch):
+    """Captions alone: a table can be had if and only if it takes no images, and a plan says the same."""
 
     def never(*_, **__):
         raise AssertionError("an image is generated")
@@ -593,7 +617,7 @@ def test_what_takes_the_images_behind_captions_is_declared(tmp_path, monkeypatch
     }
     made = Study(tmp_path / "out", source="mini", settings=settings)
     made.pipeline.progress = False
-    measured = {name for name in sources._pipeline() if name.startswith("paradox_")}
+    measured = {name for name in measures() if name.startswith("paradox_")}
     taking = set()
     for name in measured:
         try:
@@ -601,6 +625,5 @@ def test_what_takes_the_images_behind_captions_is_declared(tmp_path, monkeypatch
         except MissingInputError as error:
             assert "captions and no images. Set captions.training_images to a folder" in str(error), name
             taking.add(name)
-    assert taking == {name for name in measured if tables.schema(name).images}
-    # What is computed from a measured table that takes images takes them, too.
-    assert all(name.startswith("paradox_") for name, schema in tables.schemas().items() if schema.images)
+        assert (plan_of(made.pipeline).table(name).missing is not None) == (name in taking), name
+    assert measured - taking == OF_CAPTIONS

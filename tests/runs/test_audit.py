@@ -10,9 +10,9 @@ from biaslab import cli, redact
 from biaslab.errors import BiaslabError, ParameterError
 from biaslab.judges import defaults
 from biaslab.papers.dalleval.stages import DallEval
-from biaslab.papers.paired.stages import Paired
 from biaslab.pipeline import Pipeline, Settings, paths
 from biaslab.planning import validation
+from biaslab.planning.plan import plan_of
 from biaslab.runs import audit, dry_run, jobs, params, runner
 from biaslab.study import sources
 from biaslab_world.model import WorldModel
@@ -66,7 +66,7 @@ def test_the_papers_size_is_that_of_the_papers(root):
     assert world.part(DallEval).prompts("social")["n_images"].sum() == 2268
     assert world.texts("generated")["n_images"].sum() == 124_000
     # As params/paired-endpoint.yaml counts the paper's design.
-    assert world.part(Paired).n_images() == 2738
+    assert sum(request.n_images for request in plan_of(world).table("paired_people").requests) == 2738
 
 
 @pytest.mark.parametrize("name", ["CompVis/stable-diffusion-v1-4", "endpoint:dall-e-3", "images:photos"])
@@ -135,8 +135,8 @@ def test_what_cannot_be_audited_is_refused_at_once(tmp_path, monkeypatch, names,
     [
         ("captions.occupations=[nurse]", [], r"captions\.occupations has no effect here.*--corpus"),
         ("generation.images_per_prompt=3", [], r"images_per_prompt has no effect here.*--corpus"),
-        ("settings.dalleval.n_scenes=3", ["paired"], r"dalleval\.n_scenes has no effect here: no notebook of dalleval"),
-        ("critic.rounds=2", ["dalleval"], r"critic\.rounds has no effect here: no notebook of paired"),
+        ("settings.dalleval.n_scenes=3", ["paired"], r"dalleval\.n_scenes has no effect here: nothing .* measures"),
+        ("critic.rounds=2", ["dalleval"], r"critic\.rounds has no effect here: nothing that this run measures"),
         ("custom.images_per_prompt=2", [], r"custom\.images_per_prompt has no effect here"),
         ("endpoint.price=2", ["paired"], r"endpoint\.price has no effect here: nothing is asked of an endpoint"),
     ],
@@ -148,7 +148,7 @@ def test_a_setting_without_effect_is_refused(root, text, papers, said):
         jobs.plan(run)
 
 
-def test_printed_numbers_beside_a_model_are_a_word_of_the_command(root):
+def test_printed_numbers_beside_a_model_are_a_word_of_the_command(root, tmp_path):
     how = {"notebooks_dir": root / "notebooks", "baselines": "published"}
     for names, expected in ((["mini"], ["published"]), (["mini", "world"], ["world", "published"])):
         run = params.load("audit.yaml", given=audit.params_of(names, preset="quick"), **how)
@@ -162,7 +162,9 @@ def test_printed_numbers_beside_a_model_are_a_word_of_the_command(root):
         params.load("audit.yaml", given=several | {"settings": 5}, **how)
     # Where nothing is printed, none can stand beside.
     own = audit.params_of(["mini"], preset="quick") | {"notebooks": ["custom/*"]}
-    run = params.load("audit.yaml", given=own, overrides=["judging.gender=mini-clip"], **how)
+    (tmp_path / "own.csv").write_text("prompt,group\na photo of the face of a nurse,nurse\n")
+    set_here = ["judging.gender=mini-clip", f"custom.prompts_file={tmp_path / 'own.csv'}"]
+    run = params.load("audit.yaml", given=own, overrides=set_here, **how)
     with pytest.raises(ParameterError, match="The papers print no values of these measures"):
         jobs.plan(run)
 
@@ -201,8 +203,8 @@ def test_what_lacks_a_judge_on_purpose_is_left_out(root, overrides, papers, name
 def test_what_is_left_out_is_said_before_anything_is_made(root):
     planned = jobs.plan(checked(root, "mini", preset="quick", overrides=["dalleval.vqa="]))
     assert {job.notebook.id: job.reason for job in planned if job.reason} == {
-        "dalleval/5_3_attributes": "It takes dalleval_attribute_presence, and dalleval.vqa names nothing that answers "
-        "questions about people."
+        "dalleval/5_3_attributes": "It takes dalleval_attribute_presence. dalleval.vqa is empty, but drawings of the "
+        "model 'mini-sd-skills' are to be classified: name a model that answers questions about people for these."
     }
     assert jobs.describe_omissions(planned) == [
         "Left out, as dalleval.vqa names nothing: the notebooks dalleval/5_3_attributes; of others the tables "

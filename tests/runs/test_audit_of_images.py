@@ -141,7 +141,7 @@ def test_what_cannot_be_compared_is_told_before_anybody_is_judged(folders, tmp_p
     file.write_text("group,percent_female\ndentist,40\n")
     settings = Settings.from_mapping({"custom": {"benchmark_file": str(file)}, "captions": {"approaches": []}})
     with pytest.raises(InputError, match=r"'dentist'.*'nurse', 'pilot'"):
-        validation.check(Pipeline(f"images:{folders / 'first'}", settings, progress=False))
+        validation.check_tables(Pipeline(f"images:{folders / 'first'}", settings, progress=False), ["custom_benchmark"])
 
 
 def test_a_changed_table_or_file_is_another_run(tmp_path):
@@ -189,9 +189,9 @@ def test_ratings_of_others_are_refused_before_anybody_is_judged(folders, tmp_pat
     other.write_text("image_id,gender\nelsewhere/1.png,female\n")
     judging = {"faces": "mini-detector", "gender": "mini-clip", "extra_judges": [f"annotations:{other}"]}
     pipeline = Pipeline(f"images:{folders / 'first'}", Settings(judging=judging), progress=False)
-    problems = validation.check_models(pipeline, {"custom_judges"})
-    assert len(problems) == 1 and "annotates none of the 20 people here, such as 'nurse/0.png'" in problems[0]
-    assert not validation.check_models(pipeline, {"custom_people"})
+    with pytest.raises(InputError, match=r"annotates none of the 20 people here, such as 'nurse/0\.png'"):
+        validation.check_tables(pipeline, ["custom_judges"])
+    validation.check_tables(pipeline, ["custom_people"])
 
 
 def test_skin_tone_of_pictures_is_read_only_where_it_is_asked_for(tmp_path):

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+from biaslab.planning.image_counts import Cost, ImageRequest
 
 from biaslab import stats
 from biaslab.errors import MissingInputError
@@ -13,7 +14,6 @@ from biaslab.judges import registry
 from biaslab.papers.dalleval.stages import DallEval
 from biaslab.pipeline import Pipeline, Settings
 from biaslab.planning import image_counts, requirements
-from biaslab.planning.image_counts import Cost, ImageRequest
 from biaslab.runs import dry_run, jobs, params
 from biaslab.schema import tables
 from biaslab.study import sources

@@ -198,6 +198,7 @@ def test_shares_of_a_run_compute_it(install):
     work = Mock(
         **{"first.side_effect": UnfinishedError("it is left"), "second.side_effect": MissingInputError("None.")}
     )
+    work.has_captions = False
     pipeline = Mock(**{"shard.return_value": work})
     left = shards.compute_pipeline(
         pipeline, ["triplets_objects_of_none"], (1, 3), {"paradox/4_baseline", "guest/1_first"}

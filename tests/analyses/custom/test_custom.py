@@ -415,7 +415,9 @@ def test_judges_of_annotations_carry_probability(tmp_path):
         return whom.assign(**pd.DataFrame(answers)[["status", "gender"]])
 
     own = SimpleNamespace(people_judged_by=judged_by, truth=lambda: None)
-    pipeline = SimpleNamespace(part=lambda kind: own, label="A", gender_judges=[AnnotationJudge(name)])
+    pipeline = SimpleNamespace(
+        part=lambda kind: own, label="A", gender_judges=[AnnotationJudge(name)], gate=(), require=lambda: None
+    )
     found = custom.judges(pipeline)
     assert found["probability"].tolist() == pytest.approx([0.25, 0.5, np.nan], nan_ok=True)
     (tmp_path / "r.csv").write_text("image,probability,annotator,label\na,1.5,r,female\n")

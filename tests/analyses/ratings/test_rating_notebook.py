@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
+from biaslab.planning.measures import table_of
 from biaslab.schema import tables
-from biaslab.study import sources
 from biaslab.study import study as module
 
 pytestmark = pytest.mark.long
@@ -45,7 +45,7 @@ class MadeUp(module.Study):
         return judgements_of(kind)
 
     def load(self, measure):
-        name = sources.table_of(measure)
+        name = table_of(measure)
         assert name == "paradox_percent_female"
         rows = product(("mini", "SD 1.4"), OCCUPATIONS, ("training", "generated"))
         rows = pd.DataFrame(rows, columns=["model", "occupation", "source"])

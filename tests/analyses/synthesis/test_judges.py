@@ -12,7 +12,8 @@ from biaslab.papers import dalleval
 from biaslab.papers.dalleval.stages import DallEval
 from biaslab.papers.paired.stages import Paired
 from biaslab.pipeline import Pipeline, Settings
-from biaslab.planning import by_judge, image_counts
+from biaslab.planning.measures import pipelines_by_judge
+from biaslab.planning.plan import plan_of
 
 GENDERS = ["female", "male"]
 
@@ -148,17 +149,17 @@ def test_pipelines_by_judge_ask_for_the_same_images_and_no_more(tmp_path):
     given |= {"custom": {"prompts_file": str(prompts)}, "compute": {"cache": str(tmp_path / "store")}}
     given["paired"] = {"n_occupations": 1, "power_samples": 1, "three_person_prompts": 1, "single_images": 1}
     pipeline = Pipeline("world", Settings.from_mapping(given), progress=False)
-    reference, others = by_judge.pipelines(pipeline, "custom")
+    reference, others = pipelines_by_judge(pipeline, "custom")
     assert reference == "mini-clip" and list(others) == ["vqa:mini-vqa"]
     other = others["vqa:mini-vqa"]
     for table in ("custom_people", "paired_people"):
-        asked = {one.kind: one for one in image_counts.requests_for_tables(pipeline, [table])}
-        again = {one.kind: one for one in image_counts.requests_for_tables(other, [table])}
+        asked = {one.kind: one for one in plan_of(pipeline).of_tables([table]).requests}
+        again = {one.kind: one for one in plan_of(other).of_tables([table]).requests}
         assert again.keys() <= asked.keys()
         for kind, request in again.items():
             pd.testing.assert_frame_equal(request.prompts, asked[kind].prompts)
             assert request.image_model.digest == asked[kind].image_model.digest
     assert other.part(Paired).kinds == ("single", "paired") and len(pipeline.part(Paired).kinds) > 2
     # Of DALL-Eval, answers to a question take the place of the judge of gender.
-    assert by_judge.pipelines(pipeline, "dalleval")[0] == pipeline.settings.dalleval.vqa
+    assert pipelines_by_judge(pipeline, "dalleval")[0] == pipeline.settings.dalleval.vqa
     assert others["vqa:mini-vqa"].part(DallEval).gender_is_judged

@@ -12,6 +12,7 @@ from without_rows import of_models, of_units
 from biaslab import stats
 from biaslab.analyses import synthesis
 from biaslab.papers import dalleval, paired, paradox, triplets
+from biaslab.planning.measures import table_of
 from biaslab.schema import tables
 from biaslab.study import sources
 
@@ -259,7 +260,7 @@ def test_estimates_are_those_of_the_papers_tables():
 
 
 def printed(what):
-    return sources.load_measured(sources.table_of(what), source="published")
+    return sources.load_measured(table_of(what), source="published")
 
 
 def test_units_of_printed_numbers_average_to_the_printed_measures():

@@ -81,7 +81,10 @@ def images(folder: Path) -> dict:
     for kind in ("skills", "social"):
         some[f"dalleval {kind}"] = (whole.part(DallEval).prompts(kind).head(2), "dalleval", False)
     some["triplets"] = (whole.part(Triplets).prompts().groupby("dataset").head(2), "triplets", False)
-    return {name: whole.generate_images(*given) for name, given in some.items()}
+    return {
+        name: whole.generate_images(texts, name, prompt_set, several=several)
+        for name, (texts, prompt_set, several) in some.items()
+    }
 
 
 def pair(folder: Path):
@@ -100,12 +103,12 @@ def critiques(folder: Path) -> list:
     from biaslab.ratings.annotations import judgements
 
     whole, asked = pipeline(folder), pair(folder)
-    made = whole.generate_images(asked.texts, "paired", True)
+    made = whole.generate_images(asked.texts, "paired", "paired", several=True)
     people = made.table[["image_id", "prompt_id"]].merge(asked.people, on="prompt_id")
     judged = judgements(people, folder / "by_person.csv")
     people = people.assign(gender=judged["gender"], status=judged["status"])
     given = briefs(people, "occupation", 1, asked.texts, made.read, critic="endpoint", seed=whole.seed)
-    return endpoint.critiques(given, whole.endpoint("critic"), whole.cache)
+    return endpoint.critiques(given, whole.endpoint("critic"), cache=whole.cache)
 
 
 def revised(folder: Path):

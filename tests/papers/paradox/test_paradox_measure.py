@@ -10,6 +10,7 @@ import pytest
 from biaslab.errors import MissingInputError
 from biaslab.papers.paradox import measure
 from biaslab.pipeline import Pipeline, Settings
+from biaslab.planning.measures import table_of
 from biaslab.schema import tables
 from biaslab.study import sources
 
@@ -130,9 +131,7 @@ class Pipe:
 
 
 PUBLIC = [f for name, f in vars(measure).items() if isfunction(f) and name[0] != "_"]
-MEASURES = {
-    sources.table_of(f): f for f in PUBLIC if f.__module__ == measure.__name__ and f is not measure.people_in_images
-}
+MEASURES = {table_of(f): f for f in PUBLIC if f.__module__ == measure.__name__ and f is not measure.people_in_images}
 
 
 def frame(name, pipe=None):

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from biaslab import stats
-from biaslab.errors import MissingInputError, ParameterError
+from biaslab.errors import InputError, ParameterError
 from biaslab.judges.segmentation import Instances
 from biaslab.metrics.instances import COLUMNS
 from biaslab.papers import triplets
@@ -263,12 +263,14 @@ def test_differences_of_recall_have_the_p_of_their_intervals():
         ("mini", {"objects": "truth"}, ParameterError, "which is not known of images of 'mini'"),
         ("mini", {"objects": "nothing-like-it"}, ParameterError, "segmenter model named"),
         ("mini", {"objects": "grounded:a/b+c"}, ParameterError, "TAGGER"),
-        ("mini", {"objects": "none.csv"}, ParameterError, r"none\.csv"),
-        ("world", {"objects": "truth", "object_vocabulary_file": "none.txt"}, MissingInputError, r"none\.txt"),
+        ("mini", {"objects": "none.csv"}, InputError, r"none\.csv"),
+        ("world", {"objects": "truth", "object_vocabulary_file": "none.txt"}, InputError, r"none\.txt"),
     ],
 )
 def test_what_finds_objects_is_looked_up_before_the_work(model, design, error, said, tmp_path):
     with pytest.raises(error, match=said):
-        validation.check_work(Pipeline(model, Settings.from_mapping({"triplets": design})), {"triplets_object_counts"})
+        validation.check_tables(
+            Pipeline(model, Settings.from_mapping({"triplets": design})), {"triplets_object_counts"}
+        )
     # Who needs no objects is not told.
-    validation.check_work(Pipeline(model, Settings.from_mapping({"triplets": design})), {"triplets_prompts"})
+    validation.check_tables(Pipeline(model, Settings.from_mapping({"triplets": design})), {"triplets_prompts"})

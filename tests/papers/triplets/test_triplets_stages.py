@@ -14,7 +14,8 @@ from biaslab.papers import triplets
 from biaslab.papers.triplets.prompts import STEPS, sentences, words
 from biaslab.papers.triplets.stages import Triplets
 from biaslab.pipeline import Pipeline, Settings
-from biaslab.planning import validation
+from biaslab.planning import planning_pipeline, validation
+from biaslab.planning.plan import find_omissions
 from biaslab_world import triplets as world
 
 CAPTIONS = [
@@ -88,24 +89,28 @@ def test_captions_without_triplets_are_refused_before_any_work(tmp_path, caption
         triplets.measure.prompts(p)
     # It is looked at for whoever reads the prompts, and for nobody else.
     with pytest.raises(InputError, match=said):
-        validation.check_work(p, {"triplets_prompts"})
-    validation.check_work(p, {"synthesis_x", "pipeline_settings"})
+        validation.check_tables(p, {"triplets_prompts"})
+    validation.check_tables(p, {"synthesis_x", "pipeline_settings"})
     # What became of them can be read all the same, and professions need no caption.
     assert left(p)["sampled"] == 0
     p = pipeline(tmp_path, captions, n_professions=1)
-    validation.check_triplets(p)
+    validation.check_tables(p, {"triplets_prompts"})
     assert set(triplets.measure.prompts(p)["dataset"]) == {"Profession"}
 
 
 def test_of_many_captions_the_first_are_looked_at(tmp_path, monkeypatch):
-    monkeypatch.setattr(validation, "LOOKED_AT", 2)
+    monkeypatch.setattr(planning_pipeline, "SEARCHED", 2)
+
+    def check(*given, **more):
+        validation.check_tables(pipeline(tmp_path, *given, n_triplets=3, **more), {"triplets_prompts"})
+
     # Further ones may give triplets.
-    validation.check_triplets(pipeline(tmp_path, NOBODY))
+    check(NOBODY)
     # Of these two there are no more, as the settings have it.
     with pytest.raises(InputError, match="None of the 2 captions"):
-        validation.check_triplets(pipeline(tmp_path, NOBODY, of={"max_captions": 2}))
+        check(NOBODY, of={"max_captions": 2})
     with pytest.raises(InputError, match="no captions"):
-        validation.check_triplets(pipeline(tmp_path, []))
+        check([])
 
 
 def test_without_captions_there_are_the_professions(tmp_path, folders):
@@ -134,14 +139,14 @@ def test_without_captions_there_are_the_professions(tmp_path, folders):
     # Nobody asks for captions that nothing needs; what needs them asks, before the work.
     names = {"triplets_prompts", "paradox_percent_female", "dalleval_image_quality"}
     p = Pipeline(p.model, given.changed(judging={"faces": "whole image", "gender": "mini-clip"}), progress=False)
-    validation.check_work(p, names, needed={"triplets_prompts"})
-    with pytest.raises(MissingInputError, match=r"captions\.corpus names no captions"):
-        validation.check_work(p, names)
+    assert not find_omissions(names, {"triplets_prompts"}, p).reason
+    said = find_omissions(names, names, p)
+    assert "captions.corpus names no captions" in said.reason and said.on_purpose
     with pytest.raises(MissingInputError, match=r"captions\.corpus names no captions"):
         Pipeline(p.model, given.changed(triplets={"n_professions": 0})).part(Triplets).prompts()
     # They are beyond the embedded model, which knows its own captions.
     with pytest.raises(ParameterError, match="does not know"):
-        validation.check_triplets(Pipeline("mini", given), images=True)
+        validation.check_tables(Pipeline("mini", given), {"triplets_object_counts"})
 
 
 # -- images ------------------------------------------------------------------------------------------
@@ -298,9 +303,10 @@ def test_a_model_without_texts_and_latents_has_rows_with_a_reason(tmp_path):
 )
 def test_networks_are_looked_up_before_any_work(folders, tmp_path, design, said):
     p = asked_of(folders("sd1"), tmp_path, similarity=design)
-    assert any(said in problem for problem in validation.check_models(p, {"triplets_similarity"}))
+    with pytest.raises(ParameterError, match=said):
+        validation.check_tables(p, {"triplets_similarity"})
     # Who compares no images needs none.
-    assert validation.check_models(p, {"triplets_prompts"}) == []
+    validation.check_tables(p, {"triplets_prompts"})
 
 
 def test_pictures_are_those_of_the_table(folders, tmp_path):

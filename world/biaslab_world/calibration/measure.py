@@ -23,6 +23,7 @@ from biaslab_world import truthful, world
 from biaslab_world.calibration.knobs import true_shares
 
 if TYPE_CHECKING:
+    from biaslab.cache.result_cache import ResultCache
     from biaslab.pipeline import Pipeline
 
 MATCHED = "matched"
@@ -174,10 +175,7 @@ class Calibration:
     def _matched(self) -> pd.DataFrame:
         """The first captions of each occupation that ask what the templates ask, with their images' judgements."""
         corpus, most = self.base.corpus, self.settings.calibration.matched_captions
-        work = partial(_prompt_like, corpus)
-        stage = self.base.cache.stage("matched_captions", {"corpus": corpus.digest}, work)
-        parts = pd.DataFrame({"part": range(corpus.parts)})
-        captions = self.base.compute_stage(stage, parts, 1, "captions like prompts", "parts")
+        captions = self.base.compute(_matched_captions, corpus)
         captions = captions.rename(columns={"truth_occupation": "occupation"})
         captions = captions[captions["occupation"].isin(self.occupations)]
         captions = captions[captions.groupby("occupation").cumcount() < most]
@@ -230,6 +228,13 @@ def work(notebook: str, pipeline: Pipeline) -> Calibration | None:
     """
     known = notebook == "synthesis/calibration" and pipeline.corpus.name == CORPUS
     return Calibration(pipeline) if known else None
+
+
+def _matched_captions(corpus, *, cache: ResultCache, progress: bool) -> pd.DataFrame:
+    """Return the truth of all captions that ask what the templates ask."""
+    stage = cache.stage("matched_captions", {"corpus": corpus.digest}, partial(_prompt_like, corpus))
+    options = {"label": "captions like prompts", "unit": "parts", "progress": progress}
+    return stage.compute(pd.DataFrame({"part": range(corpus.parts)}), shard_rows=1, **options)
 
 
 def _prompt_like(corpus, parts: pd.DataFrame) -> pd.DataFrame:

@@ -69,8 +69,8 @@ class IdealPipeline:
         changed = dict(self.settings.changed(**changes))
         return type(self)(model or self.model, self.folder, **more, **changed)
 
-    def compute_stage(self, stage, units, shard_rows, *_):
-        return stage.compute(units, shard_rows=shard_rows, progress=False)
+    def compute(self, work, *given):
+        return work(*given, cache=self.cache, progress=False)
 
     def judge_images(self, source):
         return pd.DataFrame([self._judge(source, i) for i in source.table["image_id"]])

@@ -35,7 +35,7 @@ def said(**other):
 
 def criticised(server, given, store=None):
     settings = EndpointSettings(url=server.url, model="some-vision", api_key_env="FAKE_KEY", timeout=5.0)
-    return endpoint.critiques(given, settings, store)
+    return endpoint.critiques(given, settings, cache=store)
 
 
 def image(image_id):
