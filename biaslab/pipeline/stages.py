@@ -203,11 +203,11 @@ class Pipeline:
         if (judge := judge or self.judge(setting)) is None:
             raise judging.missing_judges([setting], domain_of(images), images.name)
         judging.check_domain(judge, setting, domain_of(images), images.name)
-        self.note_use(setting, judge, images)
+        self.record_use(setting, judge, images)
         return judge
 
-    def note_use(self, setting: str, judge: Judge | None = None, images: ImageSource | None = None) -> None:
-        """Tell a plan that what a setting names is used, a judge of images or none; nothing elsewhere."""
+    def record_use(self, setting: str, judge: Judge | None = None, images: ImageSource | None = None) -> None:
+        """Record in a plan that the judge or encoder of a setting is used; a pipeline that computes records nothing."""
 
     def check_gender_judge(self, judge: Judge, images: ImageSource) -> Judge:
         """Return one of :attr:`gender_judges`; raises as :meth:`check_judge`."""
@@ -218,14 +218,14 @@ class Pipeline:
         """Return which of some settings, by their dotted names, name nothing."""
         return tuple(name for name in settings if not attrgetter(name)(self.settings))
 
-    def does_without(self, *settings: str) -> bool:
-        """Return whether some of the settings name nothing, so that a table holds less; a plan records which."""
+    def omits(self, *settings: str) -> bool:
+        """Return whether some of the settings are empty, so that a table lacks their values; a plan records them."""
         return bool(self.unset_settings(*settings))
 
     def require(self, *settings: str, prompt_set: str = "captions") -> None:
-        """Raise MissingInputError where some settings of judges name nothing, before there are images.
+        """Raise MissingInputError where settings of judges are empty, before images are generated.
 
-        The images are those that :meth:`image_model` generates for ``prompt_set``.
+        ``prompt_set`` is that of the images, as for :meth:`image_model`.
         """
         if unset := self.unset_settings(*settings):
             model = self.image_model(prompt_set)
@@ -316,7 +316,7 @@ class Pipeline:
 
     @cached_value
     def _search_result(self) -> SearchResult:
-        return self.search_corpus(KINDS[2:], Pipeline._found_captions, Pipeline._likely_captions)
+        return self.search_corpus(KINDS[2:], Pipeline._found_captions, Pipeline._assumed_captions)
 
     def _found_captions(self) -> SearchResult:
         s = self.settings.captions
@@ -325,8 +325,8 @@ class Pipeline:
         options = {"per_term": s.per_occupation, "pool": pool, "seed": self.seed, "forms": self.words.forms}
         return self.compute(search, self.corpus, list(self.occupations), **options)
 
-    def _likely_captions(self, head: SearchResult, n_head: int) -> SearchResult:
-        """Return as many captions as may be used as prompts, given what a search of the first ones found."""
+    def _assumed_captions(self, head: SearchResult, n_head: int) -> SearchResult:
+        """Return as many captions as can become prompts, after a check of the result for the first captions."""
         captions, n_corpus = head.captions.rename(columns={"term": "occupation"}), int(head.totals["n_corpus"].max())
         if len(captions) or n_corpus < n_head or n_head == self.settings.captions.max_captions:
             check_search_result(self, captions, n_corpus)
@@ -409,7 +409,7 @@ class Pipeline:
                 "such as 'all-MiniLM-L6-v2'.",
                 ["captions.encoder"],
             )
-        self.note_use("captions.encoder")
+        self.record_use("captions.encoder")
         texts = [*self._search_result.captions["text"], *self.filled_templates()["text"]]
         return self.compute(embed_texts, texts, self._encoder)
 
@@ -727,23 +727,23 @@ class Pipeline:
             self._kept[key] = compute()
         return self._kept[key]
 
-    def by_judgements(
+    def prompts_from_judgements(
         self, kind: str, answered: Callable[[Self, str], T], placeholder: Callable[[], T], *, is_free: bool = True
     ) -> T:
-        """Return what depends on judgements, ``answered`` of this pipeline and a kind of images.
+        """Return the prompts of a kind of images that depend on judgements: ``answered(pipeline, kind)``.
 
-        A plan, which has no judgements, takes ``placeholder`` in its place: as many prompts, or others like them;
-        unless all that it takes is cached and ``is_free``, so that nobody is paid to find out.
+        A plan has no judgements. It takes the same number of prompts from ``placeholder``, unless all images and
+        judgements are cached and the prompts cost nothing (``is_free``).
         """
         return answered(self, kind)
 
     def search_corpus(
-        self, kinds: Sequence[str], find: Callable[[Self], T], likely: Callable[[Self, T, int], T] | None
+        self, kinds: Sequence[str], find: Callable[[Self], T], assume: Callable[[Self, T, int], T] | None
     ) -> T:
-        """Return what is found in the captions, from which prompts of ``kinds`` are made.
+        """Return the result of a search of the captions, from which prompts of ``kinds`` are made.
 
-        A plan does not search a large corpus: it takes what is ``likely``, given what is found in the first captions
-        and how many these are at most. None where the number of prompts follows from a search alone.
+        A plan does not search a large corpus. It takes the result that ``assume`` returns, given the result for the
+        first captions and their maximum number; None searches the corpus in a plan, too.
         """
         return find(self)
 

@@ -1,4 +1,4 @@
-"""A plan: what measured tables take of a pipeline, found by running their measures on one that computes nothing."""
+"""A plan: the images, judges and settings of measured tables, found by measuring them without any computation."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from biaslab.schema import tables
 
 @dataclass(frozen=True)
 class TablePlan:
-    """What one or more measured tables take of a pipeline."""
+    """The requirements of one or more measured tables."""
 
     requests: list[ImageRequest] = field(default_factory=list)
     uses: list[ModelUse] = field(default_factory=list)
-    omitted_settings: tuple[str, ...] = ()  # Those that name nothing, without which a table says less.
+    omitted_settings: tuple[str, ...] = ()  # Empty settings, without which a table lacks values.
     settings_read: frozenset[str] = frozenset()  # By dotted names.
     missing: MissingInputError | None = None  # Why the table cannot be measured.
 
 
 class Plan:
-    """What measured tables take of a pipeline; each table is planned once."""
+    """The requirements of a pipeline's measured tables; each table is planned once."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._recorder = Recorder(pipeline.settings.judging.gender)
@@ -34,20 +34,20 @@ class Plan:
         self._tables: dict[str, TablePlan] = {}
 
     def table(self, name: str) -> TablePlan:
-        """Return what a measured table takes; raises as its measure, but for MissingInputError."""
+        """Return the requirements of a measured table; raises as its measure, except MissingInputError."""
         if name not in self._tables:
             self._tables[name] = self.run(measures()[name], tables.schema(name).paper)
         return self._tables[name]
 
     def of_tables(self, names: Iterable[str]) -> TablePlan:
-        """Return what measured tables take together; names of tables that no pipeline measures are passed over."""
+        """Return the joint requirements of measured tables; other tables are ignored."""
         papers = tables.measuring_papers()
         measured = measures().keys() & set(names)
         ordered = sorted(measured, key=lambda name: (papers.index(tables.schema(name).paper), name))
         return _joined([self.table(name) for name in ordered])
 
     def run(self, measure: Callable[[Pipeline], Any], paper: str) -> TablePlan:
-        """Return what a function of a pipeline takes of it."""
+        """Return the requirements of a function of a pipeline."""
         self._recorder.paper = paper
         missing = None
         with self._recorder.scope() as recorded:
@@ -64,7 +64,7 @@ def plan_of(pipeline: Pipeline) -> Plan:
 
 
 def _joined(plans: list[TablePlan]) -> TablePlan:
-    """Return what several tables take together, each once."""
+    """Return the joint requirements of several tables, each once."""
     requests = {id(request): request for plan in plans for request in plan.requests}
     uses = {use[:4]: use for plan in plans for use in plan.uses}
     omitted = dict.fromkeys(setting for plan in plans for setting in plan.omitted_settings)
@@ -83,24 +83,25 @@ def _table_plan(recorded: Iterable[Hashable], missing: MissingInputError | None)
 
 
 class Omissions(NamedTuple):
-    """What a notebook cannot have of what it takes."""
+    """The tables that a notebook uses and a run does not measure."""
 
     tables: dict[str, tuple[str, ...]]
-    """The measured tables that it does without, with the settings that name nothing."""
+    """Measured tables that are missing, with the empty settings that are the reason."""
     in_part: dict[str, tuple[str, ...]]
-    """Those that say less, or the same by other judges."""
+    """Measured tables that lack values or take them from another judge, with the empty settings."""
     reason: str
     """Why it cannot run; empty where it can."""
     settings: tuple[str, ...]
-    """Those that name nothing, and that it cannot run without."""
+    """The empty settings that prevent it from running."""
     on_purpose: bool
-    """Whether all that it cannot run without was given as empty, or is no matter of settings that name nothing."""
+    """Whether each of these settings was given as empty; also true where no setting is the reason."""
 
 
 def find_omissions(takes: Collection[str], needs: Collection[str], pipeline: Pipeline) -> Omissions:
-    """Return what a notebook has to do without where it takes tables of a pipeline, of which it ``needs`` some.
+    """Return the tables that a notebook ``takes`` and a pipeline does not measure; it cannot run without ``needs``.
 
-    One that needs none needs those that judges make, where all of these are missing. Raises as :meth:`Plan.table`.
+    A notebook that needs no table cannot run where all tables that judges fill are missing. Raises as
+    :meth:`Plan.table`.
     """
     plans = [plan_of(one) for one in (pipeline, *pipeline.baseline_pipelines)]
     names = sorted(measures().keys() & set(takes))
@@ -121,7 +122,7 @@ def find_omissions(takes: Collection[str], needs: Collection[str], pipeline: Pip
 
 
 def is_disabled(pipeline: Pipeline, setting: str) -> bool:
-    """Return whether a setting that names nothing is a switch or was given as empty, and not just never given."""
+    """Return whether an empty setting is a switch, or was given as empty by the user."""
     group, name = setting.split(".")
     values = getattr(pipeline.settings, group)
     return getattr(values, name) is False or name in values.model_fields_set

@@ -1,7 +1,7 @@
-"""A pipeline that computes nothing: its doors record what they are asked for, and return empty, typed results.
+"""A pipeline that computes nothing: it records the requests of stages, and returns empty, typed results.
 
-Every stage is asked through the same doors as in a run: :meth:`~PlanningPipeline.generate_images` for images,
-:meth:`~PlanningPipeline.check_judge` for judges, and :meth:`~PlanningPipeline.compute` for all other work.
+Stages request images with :meth:`~PlanningPipeline.generate_images`, judges with
+:meth:`~PlanningPipeline.check_judge`, and all other work with :meth:`~PlanningPipeline.compute`, as in a run.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from biaslab.planning.records import ImageRequest, ModelUse, Omission, Recorder
 from biaslab.schema import groups
 
 SEARCHED = 50_000
-"""Captions of a corpus that a plan searches; of a larger one, what settings allow is the most that is asked for."""
+"""Maximum number of captions that a plan searches; for a larger corpus, it counts as many as settings allow."""
 STREAMED = 1000
-"""Captions of a corpus on the hub that a plan reads."""
+"""Captions that a plan reads of a corpus on the hub."""
 COUNTS = ("images_per_prompt", "caption_prompts_per_occupation", "images_per_caption")
 """Settings of generation that stages read where they ask for images, and models do not."""
 IMAGES_OF_PROMPT = 2
-"""Images of each prompt that measures see in a plan; all are counted."""
+"""Images per prompt that a plan passes on to measures; the plan counts all of them."""
 
 
 _INCLUSION = ("judging.class_prompts", "judging.threshold", "judging.min_face_size")
-# The settings that are read where one that names a judge or an encoder is used.
+# The settings that are read with the judge or encoder of a setting.
 _READ_FOR = {
     "judging.gender": _INCLUSION,
     "judging.extra_judges": _INCLUSION,
@@ -50,23 +50,23 @@ _READ_FOR = {
 
 
 class PlanningPipeline(Pipeline):
-    """A pipeline that computes nothing, and records what it is asked for."""
+    """A pipeline that computes nothing, and records the requests of stages."""
 
     def __init__(self, pipeline: Pipeline, recorder: Recorder) -> None:
         with groups.recorded_reads(None):
             super().__init__(pipeline.model, pipeline._given, seed=pipeline.seed, progress=False)
         self.headlines_only = pipeline.headlines_only
-        self._pipeline_of_run, self._recorder = pipeline, recorder
-        # Kinds whose prompts are not known yet, and those of which there may be fewer.
+        self._run_pipeline, self._recorder = pipeline, recorder
+        # Kinds whose prompts depend on judgements or paid answers, and kinds of which there may be fewer images.
         self._provisional: set[str] = set()
         self._at_most: set[str] = set()
 
     def changed(self, model: str = "", **changes: Any) -> PlanningPipeline:
         """Return one of the changed pipeline that records into the same plan."""
-        return PlanningPipeline(self._pipeline_of_run.changed(model, **changes), self._recorder)
+        return PlanningPipeline(self._run_pipeline.changed(model, **changes), self._recorder)
 
     def remember(self, key: Hashable, compute: Callable[[], Any]) -> Any:
-        """Return what ``compute`` returns, computed once; what it asked for is recorded whenever it is taken."""
+        """Return what ``compute`` returns, computed once; each call records the requests that it made."""
         if key not in self._kept:
             with self._recorder.scope() as recorded:
                 result = compute()
@@ -86,8 +86,8 @@ class PlanningPipeline(Pipeline):
         several: bool = False,
         storage_class: type[GeneratedImages] | None = None,
     ) -> ImageSource:
-        """Return images that are not generated, and record the request."""
-        pipeline = self._pipeline_of_run
+        """Record a request for images, and return images that read as unreadable."""
+        pipeline = self._run_pipeline
         model = pipeline.image_model(prompt_set, several=several)
         self._check_model(model)
         n, n_cached = int(prompts["n_images"].sum()), 0
@@ -104,7 +104,7 @@ class PlanningPipeline(Pipeline):
         self._recorder.add(request)
         if folder is not None:
             return model.generate(prompts)
-        # What follows sees few images of each prompt, so that plans of many images take no longer.
+        # Few images of each prompt are passed on, so that plans of many images take no longer.
         few = prompts.assign(n_images=prompts["n_images"].clip(upper=IMAGES_OF_PROMPT))
         return planned.generate(few, model)
 
@@ -122,7 +122,7 @@ class PlanningPipeline(Pipeline):
         """Check a model, and record the settings that decide how it makes images."""
         with groups.recorded_reads(None):
             # Whether a model knows the occupations does not depend on whether prompts name them.
-            model.check(self._pipeline_of_run.occupations)
+            model.check(self._run_pipeline.occupations)
             s = self.settings
             # What workers of a cluster have, this machine may not.
             if model.sends_prompts and s.compute.engine == "local":
@@ -141,18 +141,18 @@ class PlanningPipeline(Pipeline):
 
     @cached_property
     def judge_options(self):
-        """The settings that judges use, of which each judge records those that it reads."""
-        return self._pipeline_of_run.judge_options
+        """The settings that judges use; :meth:`record_use` records the ones that a judge reads."""
+        return self._run_pipeline.judge_options
 
     def check_judge(self, setting: str, images: ImageSource, judge: Judge | None = None) -> Judge:
-        """Return and record a judge of images; its domain is checked with all that a plan uses."""
+        """Return a judge of images and record its use; :meth:`ModelUse.check_domain` checks its domain."""
         if (judge := judge or self.judge(setting)) is None:
             return super().check_judge(setting, images, judge)
-        self.note_use(setting, judge, images)
+        self.record_use(setting, judge, images)
         return judge
 
-    def note_use(self, setting: str, judge: Judge | None = None, images: ImageSource | None = None) -> None:
-        """Record that what a setting names is used, and which settings it reads."""
+    def record_use(self, setting: str, judge: Judge | None = None, images: ImageSource | None = None) -> None:
+        """Record the use of a judge or encoder, and the settings that it reads."""
         name = judge.name if judge else self.settings.captions.encoder
         if setting == "judging.gender" and name != self._recorder.main_judge:
             setting = "judging.extra_judges"
@@ -163,43 +163,43 @@ class PlanningPipeline(Pipeline):
             names += [*judge.depends_on, *(["vision", "endpoint"] if judge.is_charged else [])]
         self._recorder.add_settings(*names)
 
-    def does_without(self, *settings: str) -> bool:
-        """Return whether some of the settings name nothing, and record these."""
+    def omits(self, *settings: str) -> bool:
+        """Return whether some of the settings are empty, and record them."""
         unset = self.unset_settings(*settings)
-        # A further judge labels what headlines rest on and no more.
+        # Extra judges label only the images of headlines.
         if not self.headlines_only:
             self._recorder.add(*map(Omission, unset))
         return bool(unset)
 
     # -- all other work --------------------------------------------------------------------------------------
 
-    def by_judgements(
+    def prompts_from_judgements(
         self, kind: str, answered: Callable, placeholder: Callable[[], Any], *, is_free: bool = True
     ) -> Any:
-        """Return what depends on judgements where all of these are cached, and a placeholder elsewhere."""
+        """Return prompts that depend on judgements where all judgements are cached, and placeholders elsewhere."""
         with self._recorder.scope() as recorded:
             answered(self, kind)
         requests = [item for item in recorded if isinstance(item, ImageRequest)]
         if is_free and all(request.n_remaining == 0 for request in requests):
             with suppress(UnfinishedError):
-                return answered(self._pipeline_of_run.cached_only(), kind)
+                return answered(self._run_pipeline.cached_only(), kind)
         self._provisional.add(kind)
         return placeholder()
 
-    def search_corpus(self, kinds: Sequence[str], find: Callable, likely: Callable | None) -> Any:
-        """Return what is found in a small corpus, and what is likely in a large one."""
-        pipeline = self._pipeline_of_run
+    def search_corpus(self, kinds: Sequence[str], find: Callable, assume: Callable | None) -> Any:
+        """Return the result of a search of a small corpus, and the assumed result for a large one."""
+        pipeline = self._run_pipeline
         s = pipeline.settings.captions
         # Captions that are written as they are read cost next to nothing, however many there are.
         is_small = not pipeline.has_captions or 0 < s.max_captions <= SEARCHED or pipeline.corpus.written
-        if is_small or likely is None:
+        if is_small or assume is None:
             with groups.recorded_reads(None):
                 return find(pipeline)
         most = SEARCHED if isinstance(pipeline.corpus, FileCorpus) else STREAMED
         n = min(s.max_captions or most, most)
         head = pipeline.changed(captions={"max_captions": n})
         self._at_most |= set(kinds)
-        return likely(self, find(head), n)
+        return assume(self, find(head), n)
 
     def compute(self, work: Callable, *given, **more):
         """Return the planned result of a stage function."""

@@ -1,4 +1,4 @@
-"""What a plan records: requests for images, uses of models, settings read and settings that are left empty."""
+"""The records of a plan: requests for images, uses of models, settings read, and empty settings."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from biaslab.settings import Settings
 
 @dataclass(frozen=True, eq=False)
 class ImageRequest:
-    """Images of one kind that a run asks of one model."""
+    """A request for images of one kind from one model."""
 
-    paper: str  # The paper that first asks for them.
+    paper: str  # The first paper that requests them.
     model: str  # What tables call the model.
     kind: str  # What the stages call the images.
     n_images: int
-    n_cached: int  # How many of them need not be made.
-    at_most: bool  # Whether fewer may be asked, which only a search of all captions would tell.
+    n_cached: int  # How many of them are in the cache.
+    at_most: bool  # Whether a search of all captions may find prompts for fewer images.
     prompts: pd.DataFrame  # The prompts, or others like them.
     image_model: ImageModel  # The model with the settings for this kind.
     storage_class: type[GeneratedImages] | None  # The class that keeps the images.
@@ -43,12 +43,12 @@ class ImageRequest:
 
     @property
     def n_remaining(self) -> int:
-        """How many are left to be made."""
+        """How many are not in the cache."""
         return self.n_images - self.n_cached
 
     @property
     def is_from_captions(self) -> bool:
-        """Whether the prompts are captions of a corpus, or made of them."""
+        """Whether the prompts are captions of a corpus, or derived from them."""
         return self.kind in ("caption_prompts", "paraphrased", "captioned", "triplets")
 
     @property
@@ -87,9 +87,9 @@ class ModelUse(NamedTuple):
             judging.check_domain(self.judge, self.setting, self.image_domain, self.owner)
 
     def files(self, pipeline: Pipeline) -> list[ModelFiles]:
-        """Return the files of the model, if it needs weights; none are read or fetched.
+        """Return the files of the model, if it has weights; nothing is downloaded.
 
-        Raises BiaslabError: It is not to be had as far as can be known from here, or is of another kind.
+        Raises BiaslabError: The model is unavailable, or is of another kind.
         """
         if self.setting == "model":
             # A name that a package brings may stand for a model for each kind of images.
@@ -105,7 +105,7 @@ class ModelUse(NamedTuple):
         return self.name if self.judge is None else self.judge.digest()
 
     def describe_problem(self, error: BiaslabError) -> str:
-        """Return what is wrong with the model, in words that name its setting."""
+        """Return a sentence on an error of the model that names its setting."""
         message = str(error)
         if self.setting in message:
             return message
@@ -115,7 +115,7 @@ class ModelUse(NamedTuple):
 
 
 class Omission(NamedTuple):
-    """A setting that names nothing, so that a table says less, or says it by another judge."""
+    """An empty setting, without which a table lacks values or takes them from another judge."""
 
     setting: str
 
@@ -127,7 +127,7 @@ class SettingRead(NamedTuple):
 
 
 class Recorder:
-    """What the doors of planning pipelines are asked for, in nested scopes."""
+    """The requests that planning pipelines record, in nested scopes."""
 
     def __init__(self, main_judge: str) -> None:
         self._scopes: list[dict[Hashable, None]] = [{}]
@@ -139,7 +139,7 @@ class Recorder:
 
     @contextmanager
     def scope(self) -> Iterator[dict[Hashable, None]]:
-        """Yield what is recorded meanwhile, settings read included; it counts in the enclosing scope, too."""
+        """Yield the records of a scope, settings read included; the enclosing scope gets them, too."""
         recorded: dict[Hashable, None] = {}
         reads: set[tuple[type[groups.Group], str]] = set()
         self._scopes.append(recorded)

@@ -154,7 +154,7 @@ def test_parts_that_are_not_named_plainly(tmp_path, index):
         pipelines.look_up(str(folder))
 
 
-def test_parts_that_a_model_does_without_and_settings_are_no_code(tmp_path):
+def test_parts_that_a_model_omits_and_settings_are_no_code(tmp_path):
     more = {"image_encoder": [None, None], "requires_safety_checker": False, "scales": [1, 2], "note": None}
     made, parts = pipelines.read_index(looked_up(pipeline(tmp_path / "model", **more)))
     assert made.__name__ == "StableDiffusionPipeline" and list(parts) == ["unet", "scheduler"]

@@ -176,7 +176,7 @@ def test_a_notebook_just_begun_is_passed_over(project, tmp_path):
     assert [n.problem[:14] for n in project("run: mine\nnotebooks: ['[Up]*']\n").selected] == ["", "", "It has no cell"]
 
 
-def test_tables_that_a_notebook_takes_and_those_it_does_without(tmp_path, write_notebook):
+def test_tables_that_a_notebook_takes_and_those_it_omits(tmp_path, write_notebook):
     cells = (
         "%matplotlib inline\nwomen = study.load(paradox.percent_female)",
         "women = study.load(paradox.percent_female)\npairs = study.load(paradox.caption_pairs, optional=True)",

@@ -247,7 +247,7 @@ def _social(pipeline: Pipeline, kind: str) -> pd.DataFrame:
     images = pipeline.part(DallEval).people(kind).table
     images = images.assign(**{c: images.get(c, missing) for c, missing in defaults.items()})
     images = _judged(pipeline, kind, _answered(pipeline, kind, images))
-    if pipeline.does_without("judging.faces"):
+    if pipeline.omits("judging.faces"):
         images = images.assign(skin_tone=np.nan, reason_tone=_UNNAMED, judge_tone="")
     else:
         tones = pipeline.part(DallEval).tones(kind)
@@ -295,7 +295,7 @@ def people_to_annotate(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, Ima
 
 def _answered(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return images with what is answered to questions about them."""
-    if pipeline.does_without("dalleval.vqa"):
+    if pipeline.omits("dalleval.vqa"):
         return images.assign(gender_vqa="", reason_vqa=_UNNAMED, attributes="", attributes_missing=";".join(ATTRIBUTES))
     answers, ids = pipeline.part(DallEval).answers(kind), images["image_id"]
     about = answers[answers["attribute"] == ""].set_index("image_id").reindex(ids)
@@ -318,7 +318,7 @@ def _answered(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFra
 def _judged(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return images with what the judge of gender says of them."""
     judge = pipeline.settings.judging.gender
-    if pipeline.does_without(*pipeline.gate):
+    if pipeline.omits(*pipeline.gate):
         return images.assign(judge=judge, gender_judge="", status_judge=_UNNAMED)
     judgements = pipeline.part(DallEval).judged_people(kind)
     same = {"gender_judge": judgements["gender"].to_numpy(), "status_judge": judgements["status"].to_numpy()}
@@ -336,7 +336,7 @@ def average_gender(pipeline: Pipeline) -> pd.DataFrame:
     judged = pipeline.part(DallEval).gender_is_judged
     pipeline.require(*(pipeline.gate if judged else ["dalleval.vqa"]), prompt_set="dalleval")
     if judged:
-        pipeline.does_without("dalleval.vqa")
+        pipeline.omits("dalleval.vqa")
     rows = (_judged if judged else _answered)(pipeline, "social", pipeline.part(DallEval).people("social").table)
     rows = rows.query("prompt == 'person'")
     gender = rows["gender_judge" if judged else "gender_vqa"]
@@ -425,7 +425,7 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
     differ. Those of FID cover what as many images give on average, not FID's limit at many images
     (``benchmarks/coverage_skills.py``).
     """
-    if pipeline.clip_judge is None and pipeline.does_without("dalleval.captioner"):
+    if pipeline.clip_judge is None and pipeline.omits("dalleval.captioner"):
         pipeline.require("judging.gender", "dalleval.captioner")
     requests, made, real = pipeline.part(DallEval).captioned()
     sets = {"generated": (made, requests["image_id"])}
@@ -436,7 +436,7 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
         texts = pipeline.text_embeddings(requests["text"])
         vectors = {name: _vectors(pipeline, *of) for name, of in sets.items()}
     else:
-        pipeline.does_without("judging.gender")
+        pipeline.omits("judging.gender")
         missing = {"images": "generated", "n": 0, "reason": "no judge of gender is an open_clip model"}
         rows += [missing | {"metric": name} for name in ("R-precision", *_named_distances("CLIP"))]
     for name, (table, seen) in vectors.items():
@@ -453,7 +453,7 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
     if vectors:
         rows += _distances(vectors, groups, "CLIP", pipeline.seed)
     if (inception := pipeline.judge("dalleval.inception_file")) and real is not None:
-        pipeline.note_use("dalleval.inception_file", inception)
+        pipeline.record_use("dalleval.inception_file", inception)
         features = {name: _vectors(pipeline, *of, inception) for name, of in sets.items()}
         rows += _distances(features, groups, "Inception", pipeline.seed)
     # Where no image can be read no row has a value.
@@ -482,7 +482,7 @@ def _clustered(values: np.ndarray, groups: np.ndarray, low: float, high: float) 
 def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, requests: pd.DataFrame) -> list[dict]:
     """Return rows of captioning metrics: what is said of images, against their captions."""
     without = [{"metric": name, "n": 0, "reason": why} for name, why in captioning.WITHOUT.items()]
-    if pipeline.does_without("dalleval.captioner"):
+    if pipeline.omits("dalleval.captioner"):
         return [{"metric": name, "n": 0, "reason": _UNNAMED} for name in captioning.METRICS] + without
     judge: Any = pipeline.check_judge("dalleval.captioner", source)
     units = pd.DataFrame({"image_id": list(ids), "question": judge.description}, dtype=object)

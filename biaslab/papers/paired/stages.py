@@ -72,7 +72,7 @@ class Paired(Part):
         # Whom the intervention and FairCritic's rounds ask for depends on what judges say of the pairs.
         is_free = kind == "intervention" or self._pipeline.settings.critic.kind == "counts"
         placeholder = partial(self._placeholder, kind, whole)
-        return self._pipeline.by_judgements(kind, _answered_prompts, placeholder, is_free=is_free)
+        return self._pipeline.prompts_from_judgements(kind, _answered_prompts, placeholder, is_free=is_free)
 
     def _placeholder(self, kind: str, possible: Prompts) -> Prompts:
         """Return as many prompts of a kind as there will be, or others like them, before any image is generated."""

@@ -52,7 +52,7 @@ class Triplets(Part):
         if s.triplets.n_professions and not pipeline.has_captions:
             return asking.NO_CAPTIONS
         # All captions are as many as a search finds.
-        return pipeline.search_corpus(["triplets"], _find_neutral, _likely_neutral if s.triplets.n_triplets else None)
+        return pipeline.search_corpus(["triplets"], _find_neutral, _assumed_neutral if s.triplets.n_triplets else None)
 
     @cached_method
     def prompts(self) -> pd.DataFrame:
@@ -148,7 +148,7 @@ class Triplets(Part):
             segmentation.words(vocabulary)
         if isinstance(judge, InstanceFile):
             # Before images are made: their ids are known.
-            self._pipeline.note_use("triplets.objects", judge)
+            self._pipeline.record_use("triplets.objects", judge)
             return segmentation.read(judge.path, self._image_ids())
         return self.find_instances(self.images().source)
 
@@ -218,8 +218,8 @@ def _find_neutral(pipeline: Pipeline) -> asking.Neutral:
     return pipeline.compute(asking.neutral, stages.corpus, stages.dataset, seed=pipeline.seed, **options)
 
 
-def _likely_neutral(pipeline: Pipeline, head: asking.Neutral, n_head: int) -> asking.Neutral:
-    """Return as many captions as are drawn, given what is found in the first ones."""
+def _assumed_neutral(pipeline: Pipeline, head: asking.Neutral, n_head: int) -> asking.Neutral:
+    """Return as many captions as are sampled, after a check of the result for the first captions."""
     if int(head.funnel["n_captions"].iloc[0]) < n_head or n_head == pipeline.settings.captions.max_captions:
         check_neutral(pipeline, head)
     ids = [f"{k:06d}" for k in range(pipeline.settings.triplets.n_triplets)]

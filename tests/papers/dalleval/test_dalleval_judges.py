@@ -370,7 +370,7 @@ class Told:
         ties = said.assign(attribute="tie", answer=["yes." if "tie" in of else "No" for of in worn])
         answers = pd.concat([about, ties], ignore_index=True).assign(status="", reason="")
         self.unset_settings = lambda *settings: tuple(name for name in settings if name in unnamed)
-        self.does_without = lambda *settings: bool(self.unset_settings(*settings))
+        self.omits = lambda *settings: bool(self.unset_settings(*settings))
         self.require = lambda *settings, prompt_set: None
         self.remember = lambda key, compute: compute()
         stages = SimpleNamespace(
