@@ -4,7 +4,6 @@ import gzip
 import threading
 import time
 from email.utils import formatdate
-from types import SimpleNamespace
 
 import pytest
 from fake_endpoint import KEY, completion, failure
@@ -74,7 +73,7 @@ def test_pauses_double_up_to_the_limit_unless_the_server_asks_for_another(monkey
 
         pauses.clear()
         with pytest.raises(endpoint.Failed, match="busy"):
-            endpoint.Requests.send_with_retries(SimpleNamespace(stop=Stop()), tries, send)
+            endpoint.retrying(tries, Stop())(send)
         return list(pauses)
 
     monkeypatch.setattr(endpoint, "FIRST_WAIT", 1.0)

@@ -96,14 +96,16 @@ def right(folder: Path, n: int, seed: int, scale: float = GUIDANCE[-1]) -> pd.Da
 
     Ten steps at a guidance ``scale``; ``seed`` decides scenes and noise. Columns: skill, n_correct, n.
     """
-    from biaslab.judges.objects import Detector, table
+    from biaslab.judges.judge import JudgeOptions
+    from biaslab.judges.objects import ObjectDetector, table
     from biaslab.papers.dalleval.analysis import verdicts
 
     asked = prompts.skills().groupby("skill", sort=False).sample(n, random_state=seed)
     asked = asked.reset_index(drop=True).assign(image_id=lambda of: of["prompt_id"])
     keys = [(key, 0) for key in asked["prompt_id"]]
     images = _generator(folder, scale).images(list(asked["text"]), keys, seed)
-    detector = Detector("mini-skills-detector", dict.fromkeys(prompts.CLASSES, ()))
+    options = JudgeOptions(classes=dict.fromkeys(prompts.CLASSES, ()))
+    detector = ObjectDetector("mini-skills-detector", options)
     found = table(list(asked["image_id"]), detector.detect(images), list(prompts.CLASSES))
     judged = verdicts.verdicts(found, asked)
     return judged.groupby("skill", sort=False)["correct"].agg(n_correct="sum", n="size").reset_index()
