@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from biaslab.cache.result_cache import cache_now, explain_errors, locked, replace
+from biaslab.endpoints import old_purchases
 from biaslab.endpoints.endpoint import StoppedError
 from biaslab.errors import InputError, RunError
 
@@ -87,7 +88,8 @@ class LimitError(Exception):
 class _PurchaseRecords:
     """The rows of one folder of the store, such as ``bought_images/<digest>``.
 
-    Methods raise RunError: The database is damaged, cannot be written, or is on a file system without locks.
+    Methods raise RunError: The database is damaged, cannot be written, or is on a file system without locks; or a file
+    of an earlier version, which is imported first, is damaged.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -105,7 +107,7 @@ class _PurchaseRecords:
 
     def _rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
         """Return what a query finds in this folder; nothing where nothing was ever written."""
-        if not self.file.exists():
+        if not self.file.exists() and not old_purchases.files(self.file.parent):
             return []
         with _opened(self.file) as database:
             return database.execute(query, (self._name, *values)).fetchall()
@@ -268,7 +270,7 @@ class ImagePurchases(_PurchaseRecords):
 def summary(cache: str | Path) -> list[dict[str, Any]]:
     """Return a dictionary for each model from which something was bought with a store.
 
-    Its keys are ``endpoint`` (model and URL), ``spent``, ``images`` (counts by
+    Its keys are ``endpoint`` (model and URL; empty where an earlier version bought), ``spent``, ``images`` (counts by
     outcome), ``replies`` (number that are not worked up yet) and ``folder`` (of the images' files, below the store).
 
     Raises InputError: The store has no database. RunError: It is damaged.
@@ -318,6 +320,8 @@ def _opened(file: Path, *, write: bool = False) -> Iterator[sqlite3.Connection]:
             if not _has_tables(database):
                 for statement in _SCHEMA:
                     database.execute(statement)
+                for table, values in old_purchases.rows(file.parent):
+                    database.execute(_INSERT[table], values)
             yield database
             database.commit()
     except sqlite3.DatabaseError as error:

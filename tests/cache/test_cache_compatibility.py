@@ -1,7 +1,5 @@
 """Purchases, answers, downloads and ratings in a store that the code of 66c4b31c wrote are found by that of today.
 
-Its journals were imported into the database that ``purchases.sql`` holds, key by key.
-
 There is no network here, so that a request for anything that has another key than it had then fails. No key depends on
 biaslab's code:
 
@@ -30,15 +28,7 @@ from biaslab.endpoints.purchases import ImagePurchases
 from biaslab.errors import RunError
 
 WRITTEN = Path(__file__).parent / "stores" / "66c4b31c"
-
-
-def copied(place):
-    """Return a copy of the folder, with its database."""
-    folder = Path(shutil.copytree(WRITTEN, place / "copy"))
-    with contextlib.closing(sqlite3.connect(folder / "store" / "purchases.sqlite")) as database:
-        database.executescript((WRITTEN / "store" / "purchases.sql").read_text(encoding="utf-8"))
-        database.execute("pragma user_version = 1")
-    return folder
+OLD = {p.relative_to(WRITTEN): p.read_bytes() for p in WRITTEN.rglob("*") if p.is_file()}
 
 
 @pytest.fixture
@@ -59,7 +49,7 @@ def looked_for(monkeypatch):
 @pytest.fixture
 def folder(tmp_path, looked_for):
     """Return a copy of the folder; the test fails where a server was asked for."""
-    yield copied(tmp_path)
+    yield Path(shutil.copytree(WRITTEN, tmp_path / "copy"))
     assert not looked_for
 
 
@@ -75,6 +65,8 @@ def test_all_of_it_is_found_again(folder, told, what):
         pytest.skip("this version of Pillow encodes images differently, so the critic's requests differ")
     found = asked.FOUND[what](folder)
     assert found and found == told[what]
+    # Nothing of the old store is changed, and a second run copies nothing twice.
+    assert {p: (folder / p).read_bytes() for p in OLD} == OLD
     assert asked.FOUND[what](folder) == found
     if what == "images":
         # Each image with the request that bought it, and that of the second pair, which the critic saw; one request
@@ -88,32 +80,50 @@ def test_all_of_it_is_found_again(folder, told, what):
         assert left == [(n, 0)]
 
 
-def test_a_reply_that_was_not_worked_up_is_still_there(folder):
-    (images,) = (folder / "store").glob("bought_images/*")
-    ledger = ImagePurchases(images)
+def test_a_reply_that_was_not_worked_up_is_kept_by_the_import(folder):
+    (left,) = (folder / "store").glob("bought_images/*/replies/*.json")
+    ledger = ImagePurchases(left.parents[1])
     ledger.load()
-    (left,) = ledger.replies
-    assert ledger.reply(left)["b64_json"]
+    assert ledger.reply(left.stem) == json.loads(left.read_bytes())
     # 27 requests at 0.04, of which two were free. 25 images are worked up, one of them a refusal.
-    assert ledger.spent == Decimal("1.00") and len(ledger.done) == 25
+    assert ledger.spent == Decimal("1.00") and len(ledger.done) == 25 and ledger.replies == {left.stem}
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [("bought.jsonl", b""), ("bought.jsonl", b'"x'), ("answers.jsonl", b'"x')],
+    ids=["a line is missing", "a line is changed", "an answer is changed"],
+)
+def test_a_damaged_line_of_an_old_store_is_named_and_nothing_is_asked(folder, name, damage):
+    path = next((folder / "store").rglob(name))
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[1:2] = [lines[1].replace(b'"', damage, 1)] if damage else []
+    path.write_bytes(b"".join(lines))
+    for _ in range(2):
+        with pytest.raises(RunError, match=rf"Line 2 of .*{name} is damaged.*Restore a copy"):
+            asked.paraphrases(folder)
+    assert path.read_bytes() == b"".join(lines)
+
+
+def test_half_a_line_that_a_killed_process_left_stands_for_nothing(folder, told):
+    for name in ("bought.jsonl", "answers.jsonl"):
+        for path in (folder / "store").rglob(name):
+            path.write_bytes((whole := path.read_bytes()) + whole[:40])
+    assert asked.paraphrases(folder) == told["paraphrases"]
 
 
 def test_none_of_it_is_pruned(folder):
     found = pruning.results(folder / "store")
-    assert sorted(result.stage for result in found) == ["bought_images", "downloads"]
+    assert sorted(result.stage for result in found) == ["answers", "answers", "bought_images", "downloads"]
     assert not any(result.computed for result in found)
     assert pruning.prune(folder / "store", delete=True) == ([], [])
 
 
 @pytest.mark.parametrize("stage", asked.KEPT)
 def test_where_it_is_gone_it_would_be_asked_for(tmp_path, looked_for, stage):
-    """The tests above can fail: without its rows, a server is looked for."""
-    folder = copied(tmp_path)
-    shutil.rmtree(folder / "store" / "bought_images")
-    table = {"answers": "answers", "bought_images": "images"}[stage]
-    with contextlib.closing(sqlite3.connect(folder / "store" / "purchases.sqlite")) as database:
-        database.execute(f"delete from {table}")
-        database.commit()
+    """The tests above can fail: without the store's folder, a server is looked for."""
+    folder = Path(shutil.copytree(WRITTEN, tmp_path / "copy"))
+    shutil.rmtree(folder / "store" / stage)
     ask = {"answers": asked.paraphrases, "bought_images": asked.judged}[stage]
     with pytest.raises(RunError):
         ask(folder)
