@@ -330,10 +330,10 @@ class Pipeline:
         options = {"per_term": s.per_occupation, "pool": pool, "seed": self.seed, "forms": self.words.forms}
         return self.compute(search, self.corpus, list(self.occupations), **options)
 
-    def _likely_captions(self, head: SearchResult, whole: bool) -> SearchResult:
+    def _likely_captions(self, head: SearchResult) -> SearchResult:
         """Return as many captions as may be used as prompts, given what a search of the first ones found."""
         captions = head.captions.rename(columns={"term": "occupation"})
-        if whole or len(captions):
+        if len(captions):
             check_search_result(self, captions, int(head.totals["n_corpus"].max()))
         n = max(1, min(self.settings.captions.per_occupation, self.settings.generation.caption_prompts_per_occupation))
         texts = dict(self.filled_templates().drop_duplicates("occupation")[["occupation", "text"]].to_numpy())
@@ -733,12 +733,12 @@ class Pipeline:
         return answered(self, kind)
 
     def search_corpus(
-        self, kinds: Sequence[str], find: Callable[[Self], T], likely: Callable[[Self, T, bool], T] | None
+        self, kinds: Sequence[str], find: Callable[[Self], T], likely: Callable[[Self, T], T] | None
     ) -> T:
         """Return what is found in the captions, from which prompts of ``kinds`` are made.
 
-        A plan does not search a large corpus: it takes what is ``likely``, given what is found in the first captions
-        and whether these are the whole corpus. None where the number of prompts follows from a search alone.
+        A plan does not search a large corpus: it takes what is ``likely``, given what is found in the first captions.
+        None where the number of prompts follows from a search alone.
         """
         return find(self)
 

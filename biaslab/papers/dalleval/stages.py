@@ -144,7 +144,7 @@ class DallEval(Part):
     def captioned(self) -> Captioned:
         """Return images generated from the captions that the settings name, else of the paradox's caption prompts."""
         pipeline, s = self._pipeline, self._pipeline.settings.dalleval
-        if s.captions:
+        if s.captions or s.image_folder or s.max_captions:
             asked = self.caption_prompts()
             made = pipeline.generate_images(asked, "captioned")
             table = made.table[["image_id", "prompt_id"]].merge(asked, on="prompt_id")

@@ -242,10 +242,8 @@ def _find_neutral(pipeline: Pipeline) -> asking.Neutral:
     return pipeline.compute(asking.neutral, stages.corpus, stages.dataset, seed=pipeline.seed, **options)
 
 
-def _likely_neutral(pipeline: Pipeline, head: asking.Neutral, whole: bool) -> asking.Neutral:
+def _likely_neutral(pipeline: Pipeline, head: asking.Neutral) -> asking.Neutral:
     """Return as many captions as are drawn, given what is found in the first ones."""
-    if whole:
-        check_neutral(pipeline, head)
     ids = [f"{k:06d}" for k in range(pipeline.settings.triplets.n_triplets)]
     columns = {"triplet_id": ids, "caption_id": ids, "text": [f"a person {k}" for k in ids]}
     return asking.Neutral(pd.DataFrame(columns, dtype=object), head.funnel, head.words)
