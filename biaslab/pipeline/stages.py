@@ -325,11 +325,11 @@ class Pipeline:
         options = {"per_term": s.per_occupation, "pool": pool, "seed": self.seed, "forms": self.words.forms}
         return self.compute(search, self.corpus, list(self.occupations), **options)
 
-    def _assumed_captions(self, head: SearchResult, n_head: int) -> SearchResult:
+    def _assumed_captions(self, head: SearchResult) -> SearchResult:
         """Return as many captions as can become prompts, after a check of the result for the first captions."""
-        captions, n_corpus = head.captions.rename(columns={"term": "occupation"}), int(head.totals["n_corpus"].max())
-        if len(captions) or n_corpus < n_head or n_head == self.settings.captions.max_captions:
-            check_search_result(self, captions, n_corpus)
+        captions = head.captions.rename(columns={"term": "occupation"})
+        if len(captions):
+            check_search_result(self, captions, int(head.totals["n_corpus"].max()))
         n = max(1, min(self.settings.captions.per_occupation, self.settings.generation.caption_prompts_per_occupation))
         texts = dict(self.filled_templates().drop_duplicates("occupation")[["occupation", "text"]].to_numpy())
         rows = [(f"{term}/{k}", term, texts[term], k) for term in self.occupations for k in range(1, n + 1)]
@@ -738,12 +738,12 @@ class Pipeline:
         return answered(self, kind)
 
     def search_corpus(
-        self, kinds: Sequence[str], find: Callable[[Self], T], assume: Callable[[Self, T, int], T] | None
+        self, kinds: Sequence[str], find: Callable[[Self], T], assume: Callable[[Self, T], T] | None
     ) -> T:
         """Return the result of a search of the captions, from which prompts of ``kinds`` are made.
 
         A plan does not search a large corpus. It takes the result that ``assume`` returns, given the result for the
-        first captions and their maximum number; None searches the corpus in a plan, too.
+        first captions; None searches the corpus in a plan, too.
         """
         return find(self)
 

@@ -192,14 +192,14 @@ class PlanningPipeline(Pipeline):
         s = pipeline.settings.captions
         # Captions that are written as they are read cost next to nothing, however many there are.
         is_small = not pipeline.has_captions or 0 < s.max_captions <= SEARCHED or pipeline.corpus.written
-        if is_small or assume is None:
-            with groups.recorded_reads(None):
-                return find(pipeline)
         most = SEARCHED if isinstance(pipeline.corpus, FileCorpus) else STREAMED
-        n = min(s.max_captions or most, most)
-        head = pipeline.changed(captions={"max_captions": n})
+        with groups.recorded_reads(None):
+            head = pipeline.changed(captions={"max_captions": min(s.max_captions or most, most)})
+            if is_small or assume is None or sum(map(len, head.corpus.batches())) < most:
+                return find(pipeline)
+            found = find(head)
         self._at_most |= set(kinds)
-        return assume(self, find(head), n)
+        return assume(self, found)
 
     def compute(self, work: Callable, *given, **more):
         """Return the planned result of a stage function."""

@@ -106,6 +106,7 @@ class Custom(Part):
 
     def check_ratings(self, judge: Judge) -> None:
         """Raise InputError where annotators annotated none of the people here."""
+        judge.files()  # Whether its file is there.
         people = self.expected_people()
         if all(answer.status == "unannotated" for answer in judge.answers(People(people))):
             raise InputError(

@@ -146,7 +146,7 @@ class DallEval(Part):
         Raises InputError: The folder has none of the images behind captions.
         """
         pipeline, s = self._pipeline, self._pipeline.settings.dalleval
-        if s.captions:
+        if s.captions or s.image_folder or s.max_captions:
             asked = self.caption_prompts()
             made = pipeline.generate_images(asked, "captioned")
             table = made.table[["image_id", "prompt_id"]].merge(asked, on="prompt_id")

@@ -160,6 +160,7 @@ class Paired(Part):
     @cached_method
     def check_ratings(self, judge: Judge) -> None:
         """Raise InputError where annotators rate people whom no kind may ask for."""
+        judge.files()  # Whether its file is there.
         frames = []
         for kind in self.kinds:
             texts, people = self.possible_prompts(kind)

@@ -26,7 +26,8 @@ from biaslab.papers.dalleval.analysis.verdicts import RULES
 from biaslab.papers.dalleval.prompts import SKILLS
 from biaslab.papers.dalleval.stages import DallEval
 from biaslab.pipeline import Pipeline, Settings
-from biaslab.planning import requirements, validation
+from biaslab.planning import validation
+from biaslab.planning.plan import plan_of
 from biaslab_world import captions as world_captions
 from biaslab_world import skills
 from biaslab_world import social as mini_social
@@ -178,7 +179,7 @@ def test_what_is_not_there_is_said_before_any_work(store, tmp_path, monkeypatch,
     Path("other.csv").write_text("image_id,objects,number,relation\nskills-test-object-99999/0,yes,,\n")
     names = {"dalleval_skill_accuracy", "dalleval_average_gender", "dalleval_skill_ratings"}
     with pytest.raises(error, match=named):
-        validation.check_work(pipeline(store, **design), names)
+        validation.check_tables(pipeline(store, **design), names)
 
 
 def test_a_model_that_is_not_installed_stops_only_those_who_need_it(store, monkeypatch, tmp_path):
@@ -186,7 +187,9 @@ def test_a_model_that_is_not_installed_stops_only_those_who_need_it(store, monke
     monkeypatch.setattr("biaslab_world.brought.mini_sd_skills", gone)
     p = pipeline(store, "mini")
     with pytest.raises(MissingInputError, match=r"'mini-sd-skills' is not in .*; install"):
-        validation.check_dalleval(p)
+        dalleval.measure.skill_accuracy(p)
+    assert "mini-sd-skills" in str(plan_of(p).table("dalleval_skill_accuracy").missing)
+    assert plan_of(p).table("dalleval_skill_prompts").missing is None
     assert validation.digest(p)
 
 
@@ -217,10 +220,10 @@ def test_a_judge_of_another_package_says_the_tones(world, store, use):
     # By methods it stands beside what needs no face's colour.
     readings = dalleval.measure.skin_tone_readings(p)
     assert set(readings["scoring"]) == {"plugin:tones", "nearest swatch in RGB"}
-    used = requirements.uses_of_tables(p, {"dalleval_social_images"})
+    used = plan_of(p).table("dalleval_social_images").uses
     (tone,) = (use for use in used if use.setting == "judging.skin_tone")
     # Its code is part of what makes results others.
-    assert tone.name == "plugin:tones" and requirements.digest(tone, p) not in ("", tone.name)
+    assert tone.name == "plugin:tones" and tone.digest() not in ("", tone.name)
     with pytest.raises(UnknownNameError, match="tone"):
         dalleval.measure.social_images(p.changed(judging={"skin_tone": "plugin:tone"}))
 
@@ -234,9 +237,8 @@ def test_tones_that_nothing_reads_are_missing_everywhere(store):
     assert averages["value"].isna().all() and (averages["reason"] != "").all()
     outcomes = dalleval.skin_tone_outcomes(images, images.iloc[:0])
     assert outcomes.loc[outcomes["status"] == "not read", "percent"].eq(100).all()
-    assert not [
-        use for use in requirements.uses_of_tables(p, {"dalleval_social_images"}) if use.setting == "judging.skin_tone"
-    ]
+    uses = plan_of(p).table("dalleval_social_images").uses
+    assert uses and not [use for use in uses if use.setting == "judging.skin_tone"]
 
 
 # -- images made from captions -----------------------------------------------------------------------
@@ -382,8 +384,11 @@ def test_weights_of_inception_are_looked_at_before_any_work(store, describer, tm
 
     def digests():
         whole = opened("whole.pth")
-        used = requirements.uses_of_tables(whole, {"dalleval_image_quality"})
-        return [requirements.digest(use, whole) for use in used if use.setting == "dalleval.inception_file"]
+        used = plan_of(whole).table("dalleval_image_quality").uses
+        return [use.digest() for use in used if use.setting == "dalleval.inception_file"]
+
+    def problems(whole, table):
+        return validation.check_models(whole, plan_of(whole).table(table).uses)
 
     (tmp_path / "whole.pth").write_bytes(b"weights")
     (tmp_path / "w-00000000.pth").write_bytes(b"weights")
@@ -391,10 +396,10 @@ def test_weights_of_inception_are_looked_at_before_any_work(store, describer, tm
     (tmp_path / "whole.pth").write_bytes(b"other weights")
     assert digests() != [first]
     for name in ("no-such.pth", "w-00000000.pth"):
-        (said,) = validation.check_models(opened(name), {"dalleval_image_quality"})
+        (said,) = problems(opened(name), "dalleval_image_quality")
         assert name in said
-    assert validation.check_models(opened("whole.pth"), {"dalleval_image_quality"}) == []
-    (said,) = validation.check_models(pipeline(store, captioner="mini-vqa"), {"dalleval_alignment_quality"})
+    assert problems(opened("whole.pth"), "dalleval_image_quality") == []
+    (said,) = problems(pipeline(store, captioner="mini-vqa"), "dalleval_alignment_quality")
     assert "'mini-vqa' is a vqa model, and a captioner model is needed" in said
 
 
@@ -415,6 +420,10 @@ def of_my_own(tmp_path):
     return tmp_path, list(rows["text"])
 
 
+def check_alignment(p):
+    validation.check_tables(p, ["dalleval_image_quality"])
+
+
 def own_captions(store, describer, folder, **design):
     captions = {"captions": str(folder / "captions.csv"), "image_folder": str(folder / "images")}
     return pipeline(store, model="mini", captioner=str(describer), **captions | design)
@@ -424,7 +433,7 @@ def own_captions(store, describer, folder, **design):
 def test_captions_of_ones_own_are_prompts_and_references(store, describer, of_my_own):
     folder, texts = of_my_own
     p = own_captions(store, describer, folder).changed(generation={"steps": 1})
-    validation.check_alignment(p)
+    check_alignment(p)
     asked, made, _ = p.part(DallEval).captioned()
     # The first caption of an image is its prompt, all of them are references.
     assert list(asked["text"]) == texts and list(asked["references"].str.len()) == [1, 2] * 6
@@ -445,12 +454,12 @@ def test_captions_that_cannot_be_used_are_refused_before_any_work(store, describ
         (ParameterError, r"dalleval\.captions", {"captions": ""}),
         (ParameterError, r"dalleval\.captions", {"captions": "", "image_folder": "", "max_captions": 5}),
         (InputError, "image_id", {"captions": str(folder / "texts.csv")}),
-        (MissingInputError, "no-such", {"captions": str(folder / "no-such.csv")}),
+        (InputError, "no-such", {"captions": str(folder / "no-such.csv")}),
         (ParameterError, "no-such", {"image_folder": str(folder / "no-such")}),
         (ParameterError, "xylophonic", {"captions": str(folder / "odd.csv")}),
     ):
         with pytest.raises(error, match=name):
-            validation.check_alignment(own_captions(store, describer, folder, **design))
+            check_alignment(own_captions(store, describer, folder, **design))
 
 
 @pytest.mark.parametrize("name", ["captions.csv", "captions.parquet", "floats.parquet", "captions.jsonl"])
@@ -471,7 +480,7 @@ def test_ids_of_numbers_are_whole_where_some_are_missing(store, tmp_path, caplog
 
 def test_images_that_are_not_there_are_told_before_any_work(store, describer, of_my_own, caplog):
     folder, _ = of_my_own
-    validation.check_alignment(own_captions(store, describer, folder))
+    check_alignment(own_captions(store, describer, folder))
     # All are there but the last.
     (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert all(part in said for part in (str(folder / "images"), "1 of 12", "photo-11"))
@@ -479,10 +488,10 @@ def test_images_that_are_not_there_are_told_before_any_work(store, describer, of
     # A name may have its ending, and nothing else.
     for ending in (".png", ".jpg"):
         rows.assign(image_id=rows["image_id"] + ending).to_csv(folder / f"files{ending}.csv", index=False)
-    validation.check_alignment(own_captions(store, describer, folder, captions=str(folder / "files.png.csv")))
+    check_alignment(own_captions(store, describer, folder, captions=str(folder / "files.png.csv")))
     # A name that was asked for, and one that is there.
     with pytest.raises(InputError, match=r"files\.jpg\.csv.*'photo-0\.jpg'.*'photo-0\.png'"):
-        validation.check_alignment(own_captions(store, describer, folder, captions=str(folder / "files.jpg.csv")))
+        check_alignment(own_captions(store, describer, folder, captions=str(folder / "files.jpg.csv")))
 
 
 def test_without_images_behind_the_captions_distances_have_a_reason(store, describer, of_my_own):
@@ -650,7 +659,7 @@ def test_images_that_contradict_their_boxes_or_cannot_be_opened_say_nothing_of_a
         (copied / "object" / "images" / f"{name}.png").unlink()
     (copied / "count" / "images" / f"{broken}.png").write_bytes(b"GIF89a")
     p = pipeline(store, paintskills=str(copied), n_scenes=0, calibration_images=40)
-    validation.check_dalleval(p)
+    validation.check_tables(p, ["dalleval_skill_verdicts"])
     _, looked = p.part(DallEval).detections(p.part(DallEval).renders())
     looked = looked.set_index("image_id")
     unseen = looked[looked["status"] != ""]

@@ -20,7 +20,9 @@ from biaslab.papers import paired
 from biaslab.papers.paired import measure
 from biaslab.papers.paired.stages import Paired
 from biaslab.pipeline import Pipeline, Settings, paths
-from biaslab.planning import requirements, validation
+from biaslab.planning import validation
+from biaslab.planning.plan import plan_of
+from biaslab.planning.records import ModelUse
 from biaslab.study import Study
 from biaslab_world import pairs
 
@@ -175,8 +177,9 @@ def test_everyone_asked_for_has_a_row(worlds):
     assert (n["alike", "occupation"], n["same", "occupation"]) == (32, 32)
     assert n["three", "occupation"] == 12
     assert set(people.loc[people["setting"] == "three", "position"]) == {"left", "middle", "right"}
-    stages = worlds("default").pipeline.part(Paired)
-    assert stages.n_images() == sum(len(stages.images(kind).table) for kind in stages.kinds)
+    stages, whole = worlds("default").pipeline.part(Paired), worlds("default").pipeline
+    planned = {request.kind: request.n_images for request in plan_of(whole).table("paired_people").requests}
+    assert planned == {kind: len(stages.images(kind).table) for kind in stages.kinds}
 
 
 def test_what_is_not_asked_for_cannot_be_had(tmp_path):
@@ -198,7 +201,9 @@ def test_a_critic_may_have_an_endpoint_of_its_own():
     assert (found.url, found.api_key_env) == ("http://b:2/v1", "B_KEY")
     # A critic behind an endpoint needs one.
     with pytest.raises(ParameterError, match=r"needs endpoint\.url or critic\.url .* and critic.model"):
-        validation.check(Pipeline("mini", Settings.from_mapping({"critic": {"kind": "endpoint"}})))
+        validation.check_tables(
+            Pipeline("mini", Settings.from_mapping({"critic": {"kind": "endpoint"}})), ["paired_people"]
+        )
 
 
 # -- what is looked up before a run, and what a run depends on ---------------------------------------------
@@ -210,18 +215,17 @@ BUYING = {"endpoint": {"url": "http://127.0.0.1:9/v1", "api_key_env": ""}}
     ("model", "given", "message"),
     [
         ("mini", {"paired": {"n_occupations": 21}}, "paired.n_occupations is 21; allowed is 1 to 20"),
-        # 336 of one person, 1016 pairs, 266 with the intervention, 1016 revised, 80 controls, 24 of three.
-        ("endpoint:x", BUYING, r"endpoint.price is not set.* takes 2,738 images"),
+        ("endpoint:x", BUYING, r"endpoint\.price is not set.* --dry-run prints how many images a run takes"),
         (
             "endpoint:x",
             {"endpoint": BUYING["endpoint"] | {"price": 0.04, "cost_limit": 0.03}},
-            r"endpoint.cost_limit is 0.03, .* cost 109\.52",
+            r"endpoint\.cost_limit is 0\.03, less than endpoint\.price, 0\.04",
         ),
     ],
 )
 def test_names_and_costs_are_checked_before_a_run(model, given, message):
     with pytest.raises(ParameterError, match=message):
-        validation.check(Pipeline(model, Settings.from_mapping(given)))
+        validation.check_tables(Pipeline(model, Settings.from_mapping(given)), ["paired_images"])
 
 
 @pytest.mark.parametrize(
@@ -233,10 +237,9 @@ def test_names_and_costs_are_checked_before_a_run(model, given, message):
     ],
 )
 def test_names_of_judges_are_looked_up_before_a_run(given, message):
-    (said,) = validation.check_models(
-        Pipeline("mini", Settings.from_mapping({"judging": given})), {"paired_judge_agreement"}
-    )
-    assert message in said
+    pipeline = Pipeline("mini", Settings.from_mapping({"judging": given}))
+    with pytest.raises((InputError, ParameterError), match=message):
+        validation.check_tables(pipeline, ["paired_judge_agreement"])
 
 
 def test_what_further_judges_say_is_part_of_the_digest(tmp_path, monkeypatch):
@@ -249,8 +252,8 @@ def test_what_further_judges_say_is_part_of_the_digest(tmp_path, monkeypatch):
         (folder / "config.json").write_text(config)
         settings = Settings.from_mapping({"judging": {"extra_judges": [f"annotations:{file}", f"vqa:{folder}"]}})
         pipeline = Pipeline("mini", settings)
-        used = requirements.uses_of_tables(pipeline, {"paired_judge_agreement"})
-        found += [tuple(requirements.digest(use, pipeline) for use in used if use.setting == "judging.extra_judges")]
+        used = (ModelUse("judging.extra_judges", judge.name, judge=judge) for judge in pipeline.gender_judges[1:])
+        found += [tuple(use.digest() for use in used)]
     assert len(set(found)) == 3 and all(map(len, found))
     monkeypatch.chdir(tmp_path)
     for given in ("annotations:r.csv", ["annotations:r.csv"]):
@@ -413,7 +416,7 @@ def bought(tmp_path, monkeypatch):
 def test_a_model_behind_an_images_endpoint_goes_the_same_way(bought):
     server, opened = bought
     mine = opened()
-    validation.check(mine)
+    validation.check_tables(mine, ["paired_images"])
     assert mine.label == "dall-e-3"
     people = mine.part(Paired).people("paired")
     n = len(server.requests)
@@ -490,4 +493,4 @@ def test_order_of_people_is_judged_by_an_additional_open_clip_model(monkeypatch,
     part = Pipeline("owner/name", settings, progress=False).part(Paired)
     people = part.people("paired")
     assert list(people["role"]) == roles and set(people["gender"]) == {"female"}
-    assert ("judging.extra_judges" in part.judges) == ("correct" in roles)
+    assert (part._role_judge is not None) == ("correct" in roles)
