@@ -460,7 +460,7 @@ def test_captions_that_cannot_be_used_are_refused_before_any_work(store, describ
         (ParameterError, r"dalleval\.captions", {"captions": "", "image_folder": "", "max_captions": 5}),
         (InputError, "image_id", {"captions": str(folder / "texts.csv")}),
         (InputError, "no-such", {"captions": str(folder / "no-such.csv")}),
-        (ParameterError, "no-such", {"image_folder": str(folder / "no-such")}),
+        (InputError, "no-such", {"image_folder": str(folder / "no-such")}),
         (ParameterError, "xylophonic", {"captions": str(folder / "odd.csv")}),
     ):
         with pytest.raises(error, match=name):
