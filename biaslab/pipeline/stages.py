@@ -550,12 +550,16 @@ class Pipeline:
         return [*(folder.remarks if folder is not None else ()), *duplicates.remarks(made)]
 
     def image_model(self, prompt_set: str = "captions", *, several: bool = False) -> ImageModel:
-        """Return the model that makes images; nothing is loaded.
+        """Return the model that makes images, opened once for each pipeline; nothing is loaded.
 
         Args:
             prompt_set: What prompts ask for, one of :data:`PROMPT_SETS`.
             several: Whether they ask for several people, who need a wider image.
         """
+        return self._open_model(prompt_set, several)
+
+    @cached_method
+    def _open_model(self, prompt_set: str, several: bool) -> ImageModel:
         s = self.settings
         generation, endpoint = s.generation, s.endpoint
         # The group of the settings that is of these prompts may have a guidance of its own.

@@ -77,7 +77,7 @@ class PlanningPipeline(Pipeline):
     ) -> ImageSource:
         """Return images that are not generated, and record the request."""
         pipeline = self._pipeline_of_run
-        model = pipeline.image_model(prompt_set, several=several)
+        model = self.image_model(prompt_set, several=several)
         self._check_model(model)
         n, n_cached = int(prompts["n_images"].sum()), 0
         if kind not in self._at_most:

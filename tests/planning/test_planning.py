@@ -56,10 +56,11 @@ def configurations(folder, url):
     yield bought(folder, url)
     # Images behind captions by their URLs.
     (folder / "images").mkdir(exist_ok=True)
-    urls = pd.DataFrame({"text": ["a photo of a nurse"], "url": [f"{url}/1.png"]})
+    urls = pd.DataFrame({"text": ["a photo of a nurse", "a photo of a person"], "url": [f"{url}/1.png", ""]})
     urls.to_csv(folder / "urls.csv", index=False)
     fetched = {"corpus": str(folder / "urls.csv"), "training_images": "download", "approaches": ["naive"]}
-    yield opened(folder, captions=fetched, judging={"gender": "ViT-L-14:openai", "faces": "whole image"}, model="mini")
+    judging = {"gender": "ViT-L-14:openai", "faces": "whole image"}
+    yield opened(folder, model="mini", captions=fetched, judging=judging, triplets={"filter": "paper"})
 
 
 def bought(folder, url):
@@ -193,7 +194,7 @@ def listed(monkeypatch):
     return counts
 
 
-def test_a_folder_of_images_is_listed_once_for_a_plan(tmp_path, listed):
+def test_a_folder_of_images_is_listed_by_a_pipeline_and_its_plan_once_each(tmp_path, listed):
     folder = tmp_path / "photos"
     for group in ("chef", "nurse"):
         (folder / group).mkdir(parents=True)
@@ -207,5 +208,8 @@ def test_a_folder_of_images_is_listed_once_for_a_plan(tmp_path, listed):
     plan = plan_of(pipeline)
     (request,) = plan.of_tables(names).requests
     assert (request.n_images, request.n_cached) == (6, 6)
-    within = {key: n for key, n in listed.items() if Path(key[0]).is_relative_to(folder)}
-    assert within == {(str(path), "list"): 1 for path in (folder, folder / "chef", folder / "nurse")}
+    groups_listed = {path: listed[str(folder / path), "list"] for path in ("chef", "nurse")}
+    assert groups_listed == {"chef": 2, "nurse": 2}
+    # What an image itself says of its prompt is read once.
+    opened_images = {Path(path): n for (path, name), n in listed.items() if name == "open"}
+    assert opened_images == dict.fromkeys(folder.rglob("*.png"), 1)
