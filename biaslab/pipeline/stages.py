@@ -551,7 +551,7 @@ class Pipeline:
         return [*(folder.remarks if folder is not None else ()), *duplicates.remarks(made)]
 
     def image_model(self, prompt_set: str = "captions", *, several: bool = False) -> ImageModel:
-        """Return the model that makes images; nothing is loaded.
+        """Return the model that makes images, opened once for each pipeline; nothing is loaded.
 
         Args:
             prompt_set: What prompts ask for, one of :data:`PROMPT_SETS`.

@@ -87,8 +87,7 @@ class PlanningPipeline(Pipeline):
         storage_class: type[GeneratedImages] | None = None,
     ) -> ImageSource:
         """Record a request for images, and return images that read as unreadable."""
-        pipeline = self._run_pipeline
-        model = pipeline.image_model(prompt_set, several=several)
+        pipeline, model = self._run_pipeline, self.image_model(prompt_set, several=several)
         self._check_model(model)
         n, n_cached = int(prompts["n_images"].sum()), 0
         if kind not in self._at_most:
@@ -192,14 +191,16 @@ class PlanningPipeline(Pipeline):
         s = pipeline.settings.captions
         # Captions that are written as they are read cost next to nothing, however many there are.
         is_small = not pipeline.has_captions or 0 < s.max_captions <= SEARCHED or pipeline.corpus.written
+        if is_small or assume is None:
+            return find(pipeline)
         most = SEARCHED if isinstance(pipeline.corpus, FileCorpus) else STREAMED
         with groups.recorded_reads(None):
             head = pipeline.changed(captions={"max_captions": min(s.max_captions or most, most)})
-            if is_small or assume is None or sum(map(len, head.corpus.batches())) < most:
-                return find(pipeline)
-            found = find(head)
+            is_whole = sum(map(len, head.corpus.batches())) < most
+        if is_whole:
+            return find(pipeline)
         self._at_most |= set(kinds)
-        return assume(self, found)
+        return assume(self, find(head))
 
     def compute(self, work: Callable, *given, **more):
         """Return the planned result of a stage function."""

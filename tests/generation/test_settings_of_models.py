@@ -48,7 +48,7 @@ def test_what_cannot_be_set_of_one_model_is_refused(given, message):
 def test_a_model_that_is_not_in_the_run_is_refused():
     settings = Settings.from_mapping({"models": {"mni": TURBO}})
     with pytest.raises(ParameterError, match=r"models sets 'mni'.* Did you mean 'mini'"):
-        validation.check(Pipeline("mini", settings))
+        validation.check_settings(Pipeline("mini", settings))
 
 
 def test_names_with_dots_are_set_on_the_command_line(root):

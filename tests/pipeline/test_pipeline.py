@@ -287,7 +287,7 @@ def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeyp
 
     monkeypatch.setattr(registry, "resolve", resolve)
     good = fake().settings
-    validation.check(Pipeline("owner/name", good))
+    validation.check_settings(Pipeline("owner/name", good))
     # Models are looked up by who tries them, once it is known what is measured.
     assert asked == []
     for model, changed, message in (
@@ -295,12 +295,12 @@ def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeyp
         ("owner/name", {"corpus": "gone.csv"}, r"no corpus 'gone\.csv'"),
     ):
         with pytest.raises((ParameterError, InputError), match=message):
-            validation.check(Pipeline(model, good.changed(captions=changed)))
+            validation.check_settings(Pipeline(model, good.changed(captions=changed)))
     # It draws the embedded captions only.
     with pytest.raises(
         ParameterError, match=r"model is 'world', .* and captions.corpus is .*captions\.csv'; set captions.corpus"
     ):
-        validation.check_tables(Pipeline("world", good), ["paradox_percent_female"])
+        validation.check_plan(Pipeline("world", good), ["paradox_percent_female"])
 
 
 def test_what_is_wrong_with_judges_is_told_together(fake):
@@ -312,7 +312,7 @@ def test_what_is_wrong_with_judges_is_told_together(fake):
     assert "no file gone.st" in gender and "https://github.com/dchen236/FairFace" in gender
     with pytest.raises(ParameterError, match=r"^2 things are missing, and nothing was started:\n  - .*gone"):
         given = Settings.from_mapping({"captions": {"corpus": "mini"}, "judging": gone})
-        validation.check_tables(Pipeline("mini", given), {"paradox_percent_female"})
+        validation.check_plan(Pipeline("mini", given), {"paradox_percent_female"})
 
 
 def test_judge_behind_an_unreachable_hub_is_refused_with_judges_that_work_without(monkeypatch):
@@ -484,7 +484,7 @@ def test_tables_say_what_could_be_fetched(fetching):
 
 def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, pictures, tmp_path, monkeypatch):
     p = fetching(captions={"approaches": ["naive"]})
-    validation.check(Pipeline("owner/name", p.settings))
+    validation.check_settings(Pipeline("owner/name", p.settings))
     # What is fetched is no input of a run.
     monkeypatch.setattr(registry, "resolve", lambda name, kind: name)
     monkeypatch.setattr(checkpoints, "digest", lambda name: name)
@@ -496,7 +496,7 @@ def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, pictures, tmp
     with pytest.raises(
         MissingInputError, match=r"no column that is known to hold URLs\. Name it with captions\.columns"
     ):
-        validation.check(Pipeline("owner/name", none.settings))
+        validation.check_settings(Pipeline("owner/name", none.settings))
     with pytest.raises(MissingInputError, match=r"No images are fetched: captions.training_images is '.*images'"):
         fake().downloads()
     # It is a word and no folder.
@@ -514,7 +514,7 @@ def test_output_of_img2dataset_is_read_with_the_status_of_each_image(fetching, p
     fetched[base + "b"] = "HTTP Error 404: Not Found"
     folder = img2dataset_output.write(tmp_path / "fetched", kind, [fetched])
     p = fetching(captions={"approaches": ["naive"], "training_images": str(folder)})
-    validation.check(Pipeline("owner/name", p.settings))
+    validation.check_settings(Pipeline("owner/name", p.settings))
     assert p.fetches_images and p.has_images and not pictures.asked
     outcomes = p.downloads().set_index("caption_id")["status"].to_dict()
     # Nobody asked img2dataset for e.
@@ -544,7 +544,7 @@ AS_PROMPTS = {"approaches": ["naive", "caption_prompts"]}
 
 def check_captions(settings):
     """Check tables that take captions alone, and those that take images of them."""
-    validation.check_tables(Pipeline("mini", settings), ["paradox_indicators", "paradox_percent_female"])
+    validation.check_plan(Pipeline("mini", settings), ["paradox_indicators", "paradox_percent_female"])
 
 
 @pytest.mark.parametrize(
@@ -584,13 +584,13 @@ def test_what_is_known_of_captions_and_words_lets_good_ones_pass(tmp_path, monke
     check_captions(Settings.from_mapping(given))
     check_captions(Settings.from_mapping({}))
     with pytest.raises(UnknownNameError, match="no occupation of the embedded world named 'astronaut'"):
-        validation.check_tables(
+        validation.check_plan(
             Pipeline("world", Settings.from_mapping({"captions": {"occupations": ["astronaut"]}})), ["paired_people"]
         )
-    validation.check_tables(Pipeline("mini", Settings.from_mapping({})), ["paired_images"])
+    validation.check_plan(Pipeline("mini", Settings.from_mapping({})), ["paired_images"])
     with pytest.raises(ParameterError, match="does not know 1 of the prompts' words: 'zanzibar'"):
         unknown = {"generation": {"negative_prompt": "zanzibar", "guidance_scale": 3}}
-        validation.check_tables(Pipeline("mini", Settings.from_mapping(unknown)), ["paired_images"])
+        validation.check_plan(Pipeline("mini", Settings.from_mapping(unknown)), ["paired_images"])
 
 
 # Of the paradox, what cannot be measured on captions alone.

@@ -82,12 +82,11 @@ _OF_PAPERS = ("papers", "analyses", "prompts", "reference")
 # What prompts ask for, which gives a group of settings its name; lexicons of words.
 _NAMED = {
     "biaslab.pipeline.stages": {"paired", "dalleval", "triplets", "paradox_occupations", "paradox_prompts"},
-    "biaslab.planning.requirements": {"paired", "dalleval", "triplets", "custom"},
-    "biaslab.planning.validation": {"paired", "triplets"},
-    "biaslab.planning.image_counts": {"paired", "triplets", "custom"},
+    # What reports call the images of triplets.
+    "biaslab.planning.records": {"triplets"},
     "biaslab.settings": {"paired", "triplets"},
     "biaslab.runs.audit": {"custom"},
-    "biaslab.runs.jobs": {"paired"},
+    "biaslab.runs.jobs": {"custom"},
     # A word of numpy's.
     "biaslab.captions.embeddings": {"precision"},
 }

@@ -141,7 +141,7 @@ def test_what_cannot_be_compared_is_told_before_anybody_is_judged(folders, tmp_p
     file.write_text("group,percent_female\ndentist,40\n")
     settings = Settings.from_mapping({"custom": {"benchmark_file": str(file)}, "captions": {"approaches": []}})
     with pytest.raises(InputError, match=r"'dentist'.*'nurse', 'pilot'"):
-        validation.check_tables(Pipeline(f"images:{folders / 'first'}", settings, progress=False), ["custom_benchmark"])
+        validation.check_plan(Pipeline(f"images:{folders / 'first'}", settings, progress=False), ["custom_benchmark"])
 
 
 def test_a_changed_table_or_file_is_another_run(tmp_path):
@@ -190,8 +190,8 @@ def test_ratings_of_others_are_refused_before_anybody_is_judged(folders, tmp_pat
     judging = {"faces": "mini-detector", "gender": "mini-clip", "extra_judges": [f"annotations:{other}"]}
     pipeline = Pipeline(f"images:{folders / 'first'}", Settings(judging=judging), progress=False)
     with pytest.raises(InputError, match=r"annotates none of the 20 people here, such as 'nurse/0\.png'"):
-        validation.check_tables(pipeline, ["custom_judges"])
-    validation.check_tables(pipeline, ["custom_people"])
+        validation.check_plan(pipeline, ["custom_judges"])
+    validation.check_plan(pipeline, ["custom_people"])
 
 
 def test_skin_tone_of_pictures_is_read_only_where_it_is_asked_for(tmp_path):

@@ -1,23 +1,24 @@
 """What a run will make is told from the prompts that it will ask, without making any of it."""
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from biaslab.planning.image_counts import Cost, ImageRequest
 
 from biaslab import stats
 from biaslab.errors import MissingInputError
-from biaslab.generation.models import Ready
-from biaslab.judges import registry
+from biaslab.generation.models import DiffusersModel, Ready
 from biaslab.papers.dalleval.stages import DallEval
 from biaslab.pipeline import Pipeline, Settings
-from biaslab.planning import image_counts, requirements
+from biaslab.planning import costs, planning_pipeline
+from biaslab.planning.costs import Cost
+from biaslab.planning.measures import measures
+from biaslab.planning.plan import plan_of
+from biaslab.planning.records import ImageRequest
 from biaslab.runs import dry_run, jobs, params
 from biaslab.schema import tables
-from biaslab.study import sources
-from biaslab_world.model import WorldModel
 
 pytest.importorskip("torch", reason="models need the extra 'models'")
 SMALL = {
@@ -49,53 +50,41 @@ def store(tmp_path_factory):
     return tmp_path_factory.mktemp("store")
 
 
-@pytest.fixture
-def made(monkeypatch):
-    """Return how many images each call draws, in order."""
-    counts = []
-
-    def drawing(self, prompts, *, draw=WorldModel.generate, **how):
-        counts.append(int(prompts["n_images"].sum()))
-        return draw(self, prompts, **how)
-
-    monkeypatch.setattr(WorldModel, "generate", drawing)
-    return counts
+# Those by judge measure others of these again: tests/analyses/synthesis/test_judges.py.
+MEASURED = sorted(name for name in measures() if not tables.schema(name).by_judge_of)
 
 
-# Those by judge measure others of these again: tests/analyses/precision/test_judges.py.
-MEASURED = sorted(name for name in sources._pipeline() if not tables.schema(name).by_judge_of)
+class Counting(Pipeline):
+    """A pipeline that computes, and records which images and which judges its stages ask for."""
 
+    def __init__(self, *given, **more):
+        super().__init__(*given, **more)
+        self.images_asked, self.used = set(), set()
 
-# What is taken, found out apart from what is declared: judges are checked when they are to look at images.
-JUDGES = (*(set(registry.JUDGES) - {"dalleval.inception_file"}), requirements.ENCODER)
+    def changed(self, model="", **changes):
+        other = super().changed(model, **changes)
+        other.images_asked, other.used = self.images_asked, self.used
+        return other
 
+    def generate_images(self, prompts, kind, prompt_set="captions", **more):
+        self.images_asked.add((kind, int(prompts["n_images"].sum())))
+        return super().generate_images(prompts, kind, prompt_set, **more)
 
-@pytest.fixture
-def taken(monkeypatch):
-    """Return the settings of the judges, and of the encoder, that are taken."""
-    found, embedded = set(), Pipeline._encoder.func
-
-    def checked(self, setting, images, judge=None, *, check=Pipeline.check_judge):
-        # Further judges take the place of the first.
-        further = setting == "judging.gender" and judge and judge.name in self.settings.judging.extra_judges
-        found.add("judging.extra_judges" if further else setting)
-        return check(self, setting, images, judge)
-
-    monkeypatch.setattr(Pipeline, "check_judge", checked)
-    monkeypatch.setattr(Pipeline, "_encoder", property(lambda self: found.add(requirements.ENCODER) or embedded(self)))
-    return found
+    def record_use(self, setting, judge=None, images=None):
+        self.used.add((setting, judge.name if judge else self.settings.captions.encoder))
 
 
 def of_all_judges(store, **changes):
     """Return a pipeline that is given a judge in every role."""
-    similarity = {"similarity": SMALL["triplets"]["similarity"] | {"dino": "mini"}}
+    similarity = {"similarity": SMALL["triplets"]["similarity"] | {"dino": "mini-segmenter"}}
     prompts = Path(store) / "own.csv"
     prompts.write_text("prompt,group,n\na photo of the face of a nurse,nurse,2\n")
-    custom = {"prompts_file": str(prompts)}
-    judges = {"judging": {"extra_judges": ["vqa:mini-vqa"]}, "triplets": similarity, "custom": custom}
+    given = {"judging": {"extra_judges": ["vqa:mini-vqa"]}, "triplets": similarity}
+    given["custom"] = {"prompts_file": str(prompts)}
     for group, values in changes.items():
-        judges[group] = judges.get(group, {}) | values
-    return pipeline(store, **judges)
+        given[group] = given.get(group, {}) | values
+    settings = Settings.from_mapping(SMALL).changed(compute={"cache": str(store)}, **given)
+    return Counting("world", settings, seed=3, progress=False)
 
 
 def without(*settings):
@@ -108,71 +97,43 @@ def without(*settings):
     return changes
 
 
-def declared(measuring, name, *hows):
-    """Return the settings of the judges that a measured table is said to take."""
-    looked = (look for look in requirements.classifier_uses(measuring, name) if not hows or look.how in hows)
-    return {setting for look in looked for setting in requirements.judge_settings(measuring, look)} & {*JUDGES}
+def judges_of(planned):
+    """Return the settings and names of the judges, and of the encoder, that a plan of a table says are used."""
+    return {use[:2] for use in planned.uses if use.setting != "model"}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", MEASURED)
-def test_each_table_takes_the_images_and_the_judges_that_were_told(name, store, made, taken):
-    told = [one.n_images for one in image_counts.requests_for_tables(of_all_judges(store), [name])]
-    assert not made  # nothing is drawn to tell
-    whole = of_all_judges(store)
+def test_a_plan_of_a_table_says_what_its_measure_asks_for(name, store):
+    pipeline = of_all_judges(store)
+    planned = plan_of(pipeline).table(name)
+    assert not pipeline.images_asked and not pipeline.used
     try:
-        table = sources.load_measured(name, source="pipeline", pipeline=whole)
-    except MissingInputError:
-        # Drawings keep no attention, and URLs are fetched of no embedded caption.
-        assert name.startswith("triplets_")
+        measures()[name](pipeline)
+    except MissingInputError as error:
+        assert planned.missing is not None and str(planned.missing) == str(error)
+        assert not pipeline.images_asked
         return
-    assert sorted(made) == sorted(told)
-    assert taken == declared(whole, name)
-    assert {use.setting for use in requirements.uses_of_tables(whole, {name})} - {"model"} == taken
-    # No other judge makes a difference, whether it is there or not. Without extra judges nothing is compared.
-    taken.clear()
-    kept = {"judging.extra_judges"} if name == "paradox_rated_images" else set()
-    others = {*JUDGES} - declared(whole, name) - {requirements.ENCODER} - kept
-    alone = of_all_judges(store, **without(*others))
-    assert not requirements.missing_settings(alone, name) and not requirements.partial_settings(alone, name)
-    again = sources.load_measured(name, source="pipeline", pipeline=alone)
-    # Who judges is what these tell.
-    if name not in ("pipeline_settings", "triplets_networks"):
-        pd.testing.assert_frame_equal(again, table)
-
-
-@pytest.mark.parametrize("name", MEASURED)
-def test_a_table_without_a_judge_that_it_needs_says_so_before_an_image_is_made(name, store, made, taken):
-    whole = of_all_judges(store)
-    several = declared(whole, name, tables.ONE_OF)
-    # There need be no further judge.
-    each = [{setting} for setting in declared(whole, name, tables.NEEDED) - {"judging.extra_judges"}]
-    for needed in each + [several] * bool(several):
-        # Without an encoder no nearest captions are asked for, and without answers the judge of gender decides.
-        replaced = needed == {requirements.ENCODER} and name != "paradox_similarity"
-        if replaced or name == "dalleval_average_gender":
-            continue
-        bare = of_all_judges(store, **without(*needed))
-        assert set(requirements.missing_settings(bare, name)) & needed
-        with pytest.raises(MissingInputError, match=f"It takes {name}, and .* names nothing that"):
-            sources.load_measured(name, source="pipeline", pipeline=bare)
-    assert not made and not taken
+    assert planned.missing is None
+    assert {(request.kind, request.n_images) for request in planned.requests} == pipeline.images_asked
+    assert judges_of(planned) == pipeline.used
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", MEASURED)
-def test_a_table_that_can_do_without_a_judge_is_measured_without(name, store, taken):
-    whole = of_all_judges(store)
-    optional = declared(whole, name, tables.IF_NAMED, tables.ONE_OF) - {"triplets.similarity"}
-    for setting in optional:
+def test_a_table_without_one_of_its_judges_is_planned_as_it_is_measured(name, store):
+    """It cannot be had, which is told before an image is generated, or is measured by others, or in part."""
+    for setting in sorted({setting for setting, _ in judges_of(plan_of(of_all_judges(store)).table(name))}):
         bare = of_all_judges(store, **without(setting))
-        if requirements.missing_settings(bare, name):
+        planned = plan_of(bare).table(name)
+        if planned.missing is None:
+            measures()[name](bare)
+            assert judges_of(planned) == bare.used and setting not in {used for used, _ in bare.used}
             continue
-        taken.clear()
-        measured = sources.load_measured(name, source="pipeline", pipeline=bare)
-        # What is told of who finds objects, where nobody does, is nothing.
-        assert len(measured) or name in ("triplets_detections", "triplets_detector_counts")
-        assert setting not in taken
+        assert setting in planned.missing.settings
+        with pytest.raises(MissingInputError, match=re.escape(str(planned.missing))):
+            measures()[name](bare)
+        assert not bare.images_asked
 
 
 def run(root, tmp_path, *patterns, **changes):
@@ -203,43 +164,44 @@ def test_a_run_asks_for_each_image_once_of_each_model(root, tmp_path):
 
 def test_images_that_are_there_are_counted_and_not_timed(tmp_path):
     mini = pipeline(tmp_path, model="mini")
-    (before,) = image_counts.requests_for_tables(mini, ["dalleval_social_images"])
+    (before,) = plan_of(mini).of_tables(["dalleval_social_images"]).requests
     assert (before.n_images, before.n_cached) == (6, 0)
     mini.part(DallEval).images("social")
-    (after,) = image_counts.requests_for_tables(mini, ["dalleval_social_images"])
-    assert (after.n_images, after.n_cached) == (6, 6) and image_counts.requests_to_time([after]) == {}
+    mini = pipeline(tmp_path, model="mini")
+    (after,) = plan_of(mini).of_tables(["dalleval_social_images"]).requests
+    assert (after.n_images, after.n_cached) == (6, 6) and costs.requests_to_time([after]) == {}
     assert "6 already there" in dry_run.describe_images([after], {})
     # Noise of another seed makes other images.
     other = Pipeline("mini", mini.settings, seed=4, progress=False)
-    assert [one.n_cached for one in image_counts.requests_for_tables(other, ["dalleval_social_images"])] == [0]
+    assert [one.n_cached for one in plan_of(other).of_tables(["dalleval_social_images"]).requests] == [0]
 
 
 @pytest.mark.long
 def test_an_image_is_measured_with_the_model_itself_and_leaves_nothing(tmp_path):
-    (one,) = image_counts.requests_for_tables(pipeline(tmp_path, model="mini"), ["dalleval_social_images"])
-    found = image_counts.measure_cost(one)
+    (one,) = plan_of(pipeline(tmp_path, model="mini")).of_tables(["dalleval_social_images"]).requests
+    found = costs.measure_cost(one)
     # A PNG of 64 x 64 pixels has some kilobytes; one step takes far less than a minute.
     assert 0 < found.seconds < 60 and 500 < found.bytes < 200_000 and found.images >= 1
     assert not list(tmp_path.rglob("*.parquet"))
-    (drawn,) = image_counts.requests_for_tables(pipeline(tmp_path), ["dalleval_social_images"])
-    assert image_counts.measure_cost(drawn).bytes == 0  # the world's drawings are kept nowhere
+    (drawn,) = plan_of(pipeline(tmp_path)).of_tables(["dalleval_social_images"]).requests
+    assert costs.measure_cost(drawn).bytes == 0  # the world's drawings are kept nowhere
 
 
 def test_what_else_the_machine_does_is_told_as_a_range(tmp_path, monkeypatch):
-    (one,) = image_counts.requests_for_tables(pipeline(tmp_path), ["dalleval_social_images"])
+    (one,) = plan_of(pipeline(tmp_path)).of_tables(["dalleval_social_images"]).requests
     # Seconds of four batches: of one image with what is prepared once, of four alone, and twice beside other work.
     clock = iter([0, 1, 2, 2.5, 3, 4, 5, 7])
-    monkeypatch.setattr(image_counts, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    found = image_counts.measure_cost(one)
+    monkeypatch.setattr(costs, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    found = costs.measure_cost(one)
     assert (found.seconds, found.longest, found.images) == (0.125, 0.5, 13)
 
 
 def test_of_what_denoises_a_few_steps_are_timed(folders, tmp_path, monkeypatch):
     """Two and four of ten, of an image that takes 3 seconds beside them, and of four."""
-    (one,) = image_counts.requests_for_tables(
-        pipeline(tmp_path, model=folders("sd1"), generation={"steps": 10, "guidance_scale": 1}),
-        ["dalleval_social_images"],
-    )
+    # It knows few words.
+    monkeypatch.setattr(DiffusersModel, "check_texts", lambda self, prompts: None)
+    few = {"generation": {"steps": 10, "guidance_scale": 1}, "judging": {"faces": "whole image"}}
+    (one,) = plan_of(pipeline(tmp_path, model=folders("sd1"), **few)).of_tables(["dalleval_social_images"]).requests
     given = []
 
     def made(one, ready, prompts):
@@ -247,23 +209,22 @@ def test_of_what_denoises_a_few_steps_are_timed(folders, tmp_path, monkeypatch):
         return 3.0 + len(prompts) * 0.25 * steps[-1], 1000
 
     steps = []
-    monkeypatch.setattr(image_counts, "_time_images", made)
+    monkeypatch.setattr(costs, "_time_images", made)
     monkeypatch.setattr(
         type(one.image_model), "ready", lambda self, held=None: Ready(generate=None, steps=10, set_steps=steps.append)
     )
-    found = image_counts.measure_cost(one)
+    found = costs.measure_cost(one)
     assert given == [(1, 2), (1, 4)] and found.seconds == 3 + 10 * 0.25 and found.images == 1
 
 
 def test_an_endpoint_is_priced_and_never_asked(server, tmp_path):
     endpoint = {"url": server.url, "price": 0.25, "cost_limit": 2, "api_key_env": "FAKE_KEY"}
-    bought = pipeline(tmp_path, model="endpoint:dall-e", endpoint=endpoint)
-    found = list(image_counts.requests_for_tables(bought, ["dalleval_skill_verdicts", "dalleval_social_images"]))
+    judges = {"judging": {"faces": "whole image"}, "dalleval": {"detector": "owner/detr"}}
+    bought = pipeline(tmp_path, model="endpoint:dall-e", endpoint=endpoint, **judges)
+    found = plan_of(bought).of_tables(["dalleval_skill_verdicts", "dalleval_social_images"]).requests
     text = dry_run.describe_images(found, {})
     # 9 scenes and 6 people; the limit buys 8.
-    assert (
-        image_counts.requests_to_time(found) == {} and "15 x 0.25 = 3.75" in text and "endpoint.cost_limit, 2" in text
-    )
+    assert costs.requests_to_time(found) == {} and "15 x 0.25 = 3.75" in text and "endpoint.cost_limit, 2" in text
     assert not server.requests and "Time" not in text
 
 
@@ -271,9 +232,7 @@ def test_margins_of_error_are_of_a_share_of_one_half_by_wilson(tmp_path):
     own = tmp_path / "own.csv"
     own.write_text("prompt,n\na nurse,10\na pilot,40\n")
     asks = pipeline(tmp_path, custom={"prompts_file": str(own)}, dalleval={"n_scenes": 1, "social_images": 1})
-    found = list(
-        image_counts.requests_for_tables(asks, ["custom_people", "dalleval_social_images", "dalleval_skill_verdicts"])
-    )
+    found = plan_of(asks).of_tables(["custom_people", "dalleval_social_images", "dalleval_skill_verdicts"]).requests
     assert {"custom", "social", "skills"} == {one.kind for one in found}
     head, custom, dalleval, _ = dry_run._margins(found, 0.95)
     low, high = stats.wilson_interval([20, 5], [40, 10])
@@ -285,14 +244,15 @@ def test_margins_of_error_are_of_a_share_of_one_half_by_wilson(tmp_path):
     assert dry_run._margins([], 0.95) == []
 
 
-def test_a_large_corpus_is_not_searched_for_a_plan(tmp_path):
+def test_a_large_corpus_is_not_searched_for_a_plan(tmp_path, monkeypatch):
+    monkeypatch.setattr(planning_pipeline, "SEARCHED", 2)
     captions = pd.DataFrame({"text": ["a photo of a nurse"] * 3})
     captions.to_csv(tmp_path / "captions.csv", index=False)
     large = pipeline(tmp_path, model="mini", captions={"corpus": str(tmp_path / "captions.csv"), "max_captions": 0})
-    (one,) = image_counts.requests_for_tables(large, ["triplets_similarity"])
+    (one,) = plan_of(large).of_tables(["triplets_similarity"]).requests
     # 3 prompts of 3 triplets, 2 images each, if there are so many.
     assert one.at_most and one.n_images == 18 and "at most 18" in dry_run.describe_images([one], {}).replace("  ", "")
-    assert not list(tmp_path.rglob("*.parquet"))
+    assert not list(tmp_path.rglob("*images*"))
 
 
 def test_hours_and_disk_are_of_what_is_left(tmp_path, monkeypatch):

@@ -66,8 +66,8 @@ def test_listed_many_names_gives_five_their_near_matches_and_a_number():
 def test_benchmark_missing_group_is_refused_before_work_with_its_near_match(four, tmp_path):
     file = written(tmp_path, LABOUR)
     with pytest.raises(InputError, match=r"no share for 1 of 4 groups of four: 'pilot' \(near match: 'pilots'\)"):
-        validation.check_tables(pipeline(four, benchmark_file=file), ["custom_benchmark"])
-    validation.check_tables(pipeline(four, benchmark_file=file, partial_benchmark=True), ["custom_benchmark"])
+        validation.check_plan(pipeline(four, benchmark_file=file), ["custom_benchmark"])
+    validation.check_plan(pipeline(four, benchmark_file=file, partial_benchmark=True), ["custom_benchmark"])
 
 
 def test_benchmark_missing_group_allowed_has_a_row_without_a_share(four, tmp_path):

@@ -318,4 +318,4 @@ def test_ratings_are_named_on_the_command_line_and_read_before_any_work(tmp_path
     (tmp_path / "r.csv").write_text("image,annotator,label\na,r,perhaps\n")
     settings = Settings(judging={"annotations": str(tmp_path / "r.csv")}, compute={"cache": str(tmp_path / "store")})
     with pytest.raises(InputError, match="'perhaps'"):
-        validation.check_tables(Pipeline("world", settings, progress=False), ["precision_ratings"])
+        validation.check_plan(Pipeline("world", settings, progress=False), ["precision_ratings"])

@@ -179,7 +179,7 @@ def test_what_is_not_there_is_said_before_any_work(store, tmp_path, monkeypatch,
     Path("other.csv").write_text("image_id,objects,number,relation\nskills-test-object-99999/0,yes,,\n")
     names = {"dalleval_skill_accuracy", "dalleval_average_gender", "dalleval_skill_ratings"}
     with pytest.raises(error, match=named):
-        validation.check_tables(pipeline(store, **design), names)
+        validation.check_plan(pipeline(store, **design), names)
 
 
 def test_a_model_that_is_not_installed_stops_only_those_who_need_it(store, monkeypatch, tmp_path):
@@ -421,7 +421,7 @@ def of_my_own(tmp_path):
 
 
 def check_alignment(p):
-    validation.check_tables(p, ["dalleval_image_quality"])
+    validation.check_plan(p, ["dalleval_image_quality"])
 
 
 def own_captions(store, describer, folder, **design):
@@ -455,7 +455,7 @@ def test_captions_that_cannot_be_used_are_refused_before_any_work(store, describ
         (ParameterError, r"dalleval\.captions", {"captions": "", "image_folder": "", "max_captions": 5}),
         (InputError, "image_id", {"captions": str(folder / "texts.csv")}),
         (InputError, "no-such", {"captions": str(folder / "no-such.csv")}),
-        (ParameterError, "no-such", {"image_folder": str(folder / "no-such")}),
+        (InputError, "no-such", {"image_folder": str(folder / "no-such")}),
         (ParameterError, "xylophonic", {"captions": str(folder / "odd.csv")}),
     ):
         with pytest.raises(error, match=name):
@@ -659,7 +659,7 @@ def test_images_that_contradict_their_boxes_or_cannot_be_opened_say_nothing_of_a
         (copied / "object" / "images" / f"{name}.png").unlink()
     (copied / "count" / "images" / f"{broken}.png").write_bytes(b"GIF89a")
     p = pipeline(store, paintskills=str(copied), n_scenes=0, calibration_images=40)
-    validation.check_tables(p, ["dalleval_skill_verdicts"])
+    validation.check_plan(p, ["dalleval_skill_verdicts"])
     _, looked = p.part(DallEval).detections(p.part(DallEval).renders())
     looked = looked.set_index("image_id")
     unseen = looked[looked["status"] != ""]

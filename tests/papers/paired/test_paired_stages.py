@@ -201,7 +201,7 @@ def test_a_critic_may_have_an_endpoint_of_its_own():
     assert (found.url, found.api_key_env) == ("http://b:2/v1", "B_KEY")
     # A critic behind an endpoint needs one.
     with pytest.raises(ParameterError, match=r"needs endpoint\.url or critic\.url .* and critic.model"):
-        validation.check_tables(
+        validation.check_plan(
             Pipeline("mini", Settings.from_mapping({"critic": {"kind": "endpoint"}})), ["paired_people"]
         )
 
@@ -225,7 +225,7 @@ BUYING = {"endpoint": {"url": "http://127.0.0.1:9/v1", "api_key_env": ""}}
 )
 def test_names_and_costs_are_checked_before_a_run(model, given, message):
     with pytest.raises(ParameterError, match=message):
-        validation.check_tables(Pipeline(model, Settings.from_mapping(given)), ["paired_images"])
+        validation.check_plan(Pipeline(model, Settings.from_mapping(given)), ["paired_images"])
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_names_and_costs_are_checked_before_a_run(model, given, message):
 def test_names_of_judges_are_looked_up_before_a_run(given, message):
     pipeline = Pipeline("mini", Settings.from_mapping({"judging": given}))
     with pytest.raises((InputError, ParameterError), match=message):
-        validation.check_tables(pipeline, ["paired_judge_agreement"])
+        validation.check_plan(pipeline, ["paired_judge_agreement"])
 
 
 def test_what_further_judges_say_is_part_of_the_digest(tmp_path, monkeypatch):
@@ -416,7 +416,7 @@ def bought(tmp_path, monkeypatch):
 def test_a_model_behind_an_images_endpoint_goes_the_same_way(bought):
     server, opened = bought
     mine = opened()
-    validation.check_tables(mine, ["paired_images"])
+    validation.check_plan(mine, ["paired_images"])
     assert mine.label == "dall-e-3"
     people = mine.part(Paired).people("paired")
     n = len(server.requests)

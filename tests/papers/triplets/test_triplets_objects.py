@@ -269,8 +269,6 @@ def test_differences_of_recall_have_the_p_of_their_intervals():
 )
 def test_what_finds_objects_is_looked_up_before_the_work(model, design, error, said, tmp_path):
     with pytest.raises(error, match=said):
-        validation.check_tables(
-            Pipeline(model, Settings.from_mapping({"triplets": design})), {"triplets_object_counts"}
-        )
+        validation.check_plan(Pipeline(model, Settings.from_mapping({"triplets": design})), {"triplets_object_counts"})
     # Who needs no objects is not told.
-    validation.check_tables(Pipeline(model, Settings.from_mapping({"triplets": design})), {"triplets_prompts"})
+    validation.check_plan(Pipeline(model, Settings.from_mapping({"triplets": design})), {"triplets_prompts"})

@@ -89,12 +89,12 @@ def test_captions_without_triplets_are_refused_before_any_work(tmp_path, caption
         triplets.measure.prompts(p)
     # It is looked at for whoever reads the prompts, and for nobody else.
     with pytest.raises(InputError, match=said):
-        validation.check_tables(p, {"triplets_prompts"})
-    validation.check_tables(p, {"synthesis_x", "pipeline_settings"})
+        validation.check_plan(p, {"triplets_prompts"})
+    validation.check_plan(p, {"synthesis_x", "pipeline_settings"})
     # What became of them can be read all the same, and professions need no caption.
     assert left(p)["sampled"] == 0
     p = pipeline(tmp_path, captions, n_professions=1)
-    validation.check_tables(p, {"triplets_prompts"})
+    validation.check_plan(p, {"triplets_prompts"})
     assert set(triplets.measure.prompts(p)["dataset"]) == {"Profession"}
 
 
@@ -102,7 +102,7 @@ def test_of_many_captions_the_first_are_looked_at(tmp_path, monkeypatch):
     monkeypatch.setattr(planning_pipeline, "SEARCHED", 2)
 
     def check(*given, **more):
-        validation.check_tables(pipeline(tmp_path, *given, n_triplets=3, **more), {"triplets_prompts"})
+        validation.check_plan(pipeline(tmp_path, *given, n_triplets=3, **more), {"triplets_prompts"})
 
     # Further ones may give triplets.
     check(NOBODY)
@@ -146,7 +146,7 @@ def test_without_captions_there_are_the_professions(tmp_path, folders):
         Pipeline(p.model, given.changed(triplets={"n_professions": 0})).part(Triplets).prompts()
     # They are beyond the embedded model, which knows its own captions.
     with pytest.raises(ParameterError, match="does not know"):
-        validation.check_tables(Pipeline("mini", given), {"triplets_object_counts"})
+        validation.check_plan(Pipeline("mini", given), {"triplets_object_counts"})
 
 
 # -- images ------------------------------------------------------------------------------------------
@@ -304,9 +304,9 @@ def test_a_model_without_texts_and_latents_has_rows_with_a_reason(tmp_path):
 def test_networks_are_looked_up_before_any_work(folders, tmp_path, design, said):
     p = asked_of(folders("sd1"), tmp_path, similarity=design)
     with pytest.raises(ParameterError, match=said):
-        validation.check_tables(p, {"triplets_similarity"})
+        validation.check_plan(p, {"triplets_similarity"})
     # Who compares no images needs none.
-    validation.check_tables(p, {"triplets_prompts"})
+    validation.check_plan(p, {"triplets_prompts"})
 
 
 def test_pictures_are_those_of_the_table(folders, tmp_path):
