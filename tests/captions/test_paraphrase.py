@@ -12,7 +12,7 @@ from biaslab.captions.search import Matcher
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import ParameterError, RunError
 from biaslab.pipeline import Pipeline, Settings
-from biaslab.planning.validation import check_tables
+from biaslab.planning.validation import check_plan
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_what_the_endpoint_needs_is_asked_for_before_a_run(piped, monkeypatch):
     monkeypatch.setenv("FAKE_KEY", "")
     settings = piped().settings
     with pytest.raises(ParameterError, match="environment variable FAKE_KEY holds no key"):
-        check_tables(
+        check_plan(
             Pipeline("mini", settings.changed(captions={"corpus": "mini", "max_captions": 10})),
             ["paradox_paraphrases"],
         )

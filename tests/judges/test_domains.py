@@ -158,7 +158,7 @@ def test_a_notebook_is_refused_what_a_run_is_refused(pictures):
         lambda: stages.judge_people(images, asked, judges[0]),
         lambda: stages.judge_people(images, asked, judges[1]),
         lambda: stages.part(DallEval).detections(images),
-        lambda: stages.part(DallEval).describe(images, ["a.png"]),
+        lambda: stages.ask("dalleval.captioner", images, asked[["image_id"]].assign(question="What is it?")),
         lambda: stages.part(Triplets).find_instances(images),
         lambda: stages.image_embeddings(images, ["a.png"]),
     ):

@@ -8,9 +8,8 @@ from array_images import ArrayImages
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
 from biaslab.hub.image_sources import UnreadableImage
-from biaslab.judges import objects
 from biaslab.judges.judge import JudgeOptions
-from biaslab.judges.objects import LEAST, Detector, ObjectDetector, columns, detect
+from biaslab.judges.objects import LEAST, ObjectDetector, columns, detect
 
 LABELS = {0: "N/A", 1: "Dog", 2: "fire_hydrant", 3: "bicycle"}
 SIZE = {"height": 32, "width": 32}
@@ -64,7 +63,9 @@ def test_boxes_and_labels_are_those_of_the_librarys_own_steps(kind, tmp_path, ph
     model, processor = save(tmp_path, kind)
     with torch.no_grad():
         outputs = [model(**processor(images=[photo], return_tensors="pt")) for photo in photos]
-    found = Detector(str(tmp_path), {v: [] for v in LABELS.values()}, device="cpu").detect(photos)
+    found = ObjectDetector(str(tmp_path), JudgeOptions(classes={v: [] for v in LABELS.values()}, device="cpu")).detect(
+        photos
+    )
     # DETR has a fifth way to be, which is nothing at all.
     assert outputs[0].logits.shape[-1] == (4 if kind == "RTDetr" else 5)
     said = set()
@@ -126,7 +127,11 @@ def shown():
 @pytest.fixture
 def look(monkeypatch):
     def _look(images, named, store, told, classes=TWO, device="cpu"):
-        monkeypatch.setattr(objects, "Detector", told)
+        def load(judge):
+            return told(judge.name, judge.options.classes, device=judge.options.device)
+
+        monkeypatch.setattr(ObjectDetector, "load", load)
+        monkeypatch.setattr(ObjectDetector, "detect", lambda judge, images: judge.model.detect(images))
         judge = ObjectDetector(str(named), JudgeOptions(classes=classes, device=device))
         return detect(images, judge, cache=ResultCache(store), progress=False)
 

@@ -14,7 +14,7 @@ from biaslab.planning import planning_pipeline, validation
 from biaslab.planning.measures import measures
 from biaslab.planning.plan import plan_of
 from biaslab.planning.planning_pipeline import PlanningPipeline
-from biaslab.planning.records import Recorder
+from biaslab.planning.records import Recorder, SettingRead
 from biaslab.schema import groups
 
 pytest.importorskip("torch", reason="models need the extra 'models'")
@@ -155,7 +155,7 @@ def test_results_that_are_taken_again_are_recorded_again(tmp_path):
         with recorder.scope() as recorded:
             assert pipeline.remember("key", compute) == 1
         assert "an image" in recorded
-        assert (type(pipeline.settings.paired), "single_images") in recorded
+        assert SettingRead("paired.single_images") in recorded
     assert len(calls) == 1
     with recorder.scope() as recorded:
         pass

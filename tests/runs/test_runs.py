@@ -674,7 +674,9 @@ tables.write = full
 def planned(tmp_path, write_notebook, monkeypatch):
     """Return a function that plans three notebooks with a parameters text, and what was looked up."""
     looked_up = []
-    monkeypatch.setattr(validation, "check", lambda p: looked_up.append((p.model, p.settings.generation.steps)))
+    monkeypatch.setattr(
+        validation, "check_settings", lambda p: looked_up.append((p.model, p.settings.generation.steps))
+    )
     monkeypatch.setattr(validation, "digest", lambda p: f"{p.model} {p.settings.captions.corpus}")
     with_settings = CELL + "settings = {}\n"
     write_notebook(tmp_path / "notebooks/paradox/a.ipynb", with_settings)

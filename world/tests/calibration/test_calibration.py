@@ -401,7 +401,7 @@ def test_quality_says_what_was_not_measured(tmp_path):
 def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
     monkeypatch.setattr(ClipJudge, "answers", lambda judge, people: [Answer(0.97)] * len(people.persons))
     monkeypatch.setattr(ClipJudge, "classifier", None)
-    monkeypatch.setattr(HubFaces, "faces", WholeImage.faces)
+    monkeypatch.setattr(HubFaces, "faces", lambda _, images: WholeImage("whole image").faces(images))
     asked = {"occupations": ["nurse", "mechanic"], "approaches": ["naive", "no_indicators"], "max_captions": 4096}
     more = {
         "world_images": 5,
