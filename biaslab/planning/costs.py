@@ -16,7 +16,7 @@ from biaslab.planning.plan import ImageRequest
 
 # Seconds that images of one kind are timed for, about; images that are timed together at most; and the share of those
 # left to be made that is enough.
-TIMED, MOST, ENOUGH = 1.5, 64, 0.1
+TIMING_SECONDS, MAX_TIMED_IMAGES, SUFFICIENT_SHARE = 1.5, 64, 0.1
 # Denoising steps that are made of an image, twice, to find out; and how often images of one number are.
 _STEPS, _ROUNDS = (2, 4), 3
 
@@ -58,10 +58,10 @@ def measure_cost(request: ImageRequest, n_remaining: int = 10**9, ready: Ready |
             seconds = took
         spent += took
         rounds_measured.append((len(subset), seconds / len(subset), kept / len(subset)))
-        filled = n > 1 and (took > TIMED / 4 or len(subset) >= MOST)
+        filled = n > 1 and (took > TIMING_SECONDS / 4 or len(subset) >= MAX_TIMED_IMAGES)
         rounds = sum(made == len(subset) for made, *_ in rounds_measured)
-        enough = sum(made for made, *_ in rounds_measured) >= ENOUGH * n_remaining
-        if (filled and rounds >= _ROUNDS) or spent > 4 * TIMED or n >= groups.nunique() or enough:
+        enough = sum(made for made, *_ in rounds_measured) >= SUFFICIENT_SHARE * n_remaining
+        if (filled and rounds >= _ROUNDS) or spent > 4 * TIMING_SECONDS or n >= groups.nunique() or enough:
             break
         n *= 1 if filled else 4
     # The first ones take what is prepared as well, and few at a time are slower than many.

@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 @cache
-def functions(module: str) -> dict[str, Callable]:
+def table_functions(module: str) -> dict[str, Callable]:
     """Return the public functions of modules of this name in the packages of papers, by the table that each fills."""
     found: dict[str, Callable] = {}
-    for name in modules(module):
+    for name in paper_modules(module):
         measuring = import_module(name)
         public = (f for f in vars(measuring).values() if isfunction(f) and f.__module__ == name)
         found |= {table: f for f in public if (table := table_of(f)) in tables.schemas()}
     return found
 
 
-def modules(module: str) -> list[str]:
+def paper_modules(module: str) -> list[str]:
     """Return the dotted names of the modules of this name in the packages of papers that measure tables."""
     named = (tables.module(paper, module) for paper in tables.measuring_papers())
     return [name for name in named if find_spec(name)]
@@ -42,7 +42,7 @@ def modules(module: str) -> list[str]:
 @cache
 def measures() -> dict[str, Measure]:
     """Return the functions that measure tables with a pipeline, by the tables' names."""
-    found = functions("measure")
+    found = table_functions("measure")
     by_judge = ((name, schema.by_judge_of) for name, schema in tables.schemas().items() if schema.by_judge_of)
     return found | {name: partial(_measure_by_judge, name, found[of]) for name, of in by_judge}
 

@@ -28,9 +28,9 @@ from biaslab.planning import planned
 from biaslab.planning.records import ImageRequest, ModelUse, Omission, Recorder
 from biaslab.schema import groups
 
-SEARCHED = 50_000
+MAX_SEARCHED_CAPTIONS = 50_000
 """Maximum number of captions that a plan searches; for a larger corpus, it counts as many as settings allow."""
-STREAMED = 1000
+MAX_STREAMED_CAPTIONS = 1000
 """Captions that a plan reads of a corpus on the hub."""
 COUNTS = ("images_per_prompt", "caption_prompts_per_occupation", "images_per_caption")
 """Settings of generation that stages read where they ask for images, and models do not."""
@@ -190,10 +190,10 @@ class PlanningPipeline(Pipeline):
         pipeline = self._run_pipeline
         s = pipeline.settings.captions
         # Captions that are written as they are read cost next to nothing, however many there are.
-        is_small = not pipeline.has_captions or 0 < s.max_captions <= SEARCHED or pipeline.corpus.written
+        is_small = not pipeline.has_captions or 0 < s.max_captions <= MAX_SEARCHED_CAPTIONS or pipeline.corpus.written
         if is_small or assume is None:
             return find(pipeline)
-        most = SEARCHED if isinstance(pipeline.corpus, FileCorpus) else STREAMED
+        most = MAX_SEARCHED_CAPTIONS if isinstance(pipeline.corpus, FileCorpus) else MAX_STREAMED_CAPTIONS
         with groups.recorded_reads(None):
             head = pipeline.changed(captions={"max_captions": min(s.max_captions or most, most)})
             is_whole = sum(map(len, head.corpus.batches())) < most

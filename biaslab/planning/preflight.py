@@ -95,40 +95,40 @@ def run_preflight(
             for key, (request, _) in reversed(timed.items())
         }
         timed = {key: (timed[key][0], 1) for key in once.values()}
-    parts = _parts(uses)
+    parts = _judge_trials(uses)
     # One model after the other, so that each is loaded once for all that it makes.
-    of_key = {}
+    model_trials = {}
     for key, (request, n) in sorted(timed.items(), key=lambda item: item[1][0].image_model.cost_key):
-        of_key[key] = replace(probes.make_trial(request, n), located=tuple(request.image_model.look_up()))
-        parts.append(of_key[key])
+        model_trials[key] = replace(probes.make_trial(request, n), located=tuple(request.image_model.look_up()))
+        parts.append(model_trials[key])
     purchases = {
         request.model: probes.make_trial(request) for request in reversed(remaining) if request.price is not None
     }
-    todo: dict[str, Trial] = {}
+    pending: dict[str, Trial] = {}
     for part in parts if not done else ():
         # What workers of a cluster have, this machine may not.
         compute = part.request.settings.compute
         if compute.engine == "dask":
             continue
         if (fetch or part.is_local) and (time or part.key not in _answered):
-            todo.setdefault(part.key, part)
+            pending.setdefault(part.key, part)
     bought = purchases.values() if buy and not done else ()
     bought = [trial for trial in bought if trial.key not in _answered]
     results: dict[str, TrialResult] = {}
-    if todo or bought:
-        _check_disk(todo.values())
+    if pending or bought:
+        _check_disk(pending.values())
         if say:
-            size, names = download_size(todo.values()), " and ".join(trial.request.model for trial in bought)
+            size, names = download_size(pending.values()), " and ".join(trial.request.model for trial in bought)
             fetched = f", after {formatting.format_bytes(size)} of weights are fetched" if size else ""
             purchase = f"; then one image of {names} is bought" if names else ""
-            say(f"Preflight check: {len(todo)} models are run on one image{fetched}{purchase}.")
-        results_found = _perform(list(todo.values()), bought, progress=say is not None)
-        results = dict(zip(todo, results_found, strict=True))
+            say(f"Preflight check: {len(pending)} models are run on one image{fetched}{purchase}.")
+        results_found = _run_trials_in_process(list(pending.values()), bought, progress=say is not None)
+        results = dict(zip(pending, results_found, strict=True))
         if problems := [tried.problem for tried in results_found if tried.problem]:
             raise validation.combine_problems(problems)
         # What a model has done once, it does for all that is asked of it.
-        _answered.update((*todo, *(probes.make_trial(request).key for request in remaining)))
-    costs = {key: tried.cost for key, p in of_key.items() if (tried := results.get(p.key)) and tried.cost}
+        _answered.update((*pending, *(probes.make_trial(request).key for request in remaining)))
+    costs = {key: tried.cost for key, p in model_trials.items() if (tried := results.get(p.key)) and tried.cost}
     parts = [replace(part, result=results.get(part.key)) for part in (*parts, *purchases.values())]
     return Preflight(requests, parts, costs)
 
@@ -156,8 +156,8 @@ def _check_disk(parts: Iterable[Trial]) -> None:
         )
 
 
-def _parts(uses: Iterable[tuple[Pipeline, Iterable[ModelUse]]]) -> list[Trial]:
-    """Return the judges that pipelines use, with their files."""
+def _judge_trials(uses: Iterable[tuple[Pipeline, Iterable[ModelUse]]]) -> list[Trial]:
+    """Return a trial of each judge and encoder that pipelines use, with its files."""
     trials: dict[tuple, Trial] = {}
     for pipeline, used in uses:
         for use in used:
@@ -167,7 +167,7 @@ def _parts(uses: Iterable[tuple[Pipeline, Iterable[ModelUse]]]) -> list[Trial]:
     return list(trials.values())
 
 
-def _perform(todo: list[Trial], purchases: list[Trial], *, progress: bool) -> list[TrialResult]:
+def _run_trials_in_process(pending: list[Trial], purchases: list[Trial], *, progress: bool) -> list[TrialResult]:
     """Return what becomes of trials, in a process of their own; ParameterError where that was killed at one."""
     from tqdm import tqdm
 
@@ -180,41 +180,41 @@ def _perform(todo: list[Trial], purchases: list[Trial], *, progress: bool) -> li
         running = stack.enter_context(kernels.Kernels(1, environment, modules))
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         pool = stack.enter_context(ThreadPoolExecutor(1))
-        bar = tqdm(total=len(todo), unit="model", desc="Preflight check", disable=not progress, file=sys.stderr)
+        bar = tqdm(total=len(pending), unit="model", desc="Preflight check", disable=not progress, file=sys.stderr)
         stack.enter_context(bar)
-        log, under_way = Path(folder, "log"), Path(folder, "under_way")
-        coming = pool.submit(running.call, log, probes.perform, todo, purchases, under_way, threads)
+        log, number_file = Path(folder, "log"), Path(folder, "number_file")
+        coming = pool.submit(running.call, log, probes.run_trials, pending, purchases, number_file, threads)
         shown = None
         try:
             while not coming.done():
                 wait([coming], timeout=1)
-                if (now := (_number(under_way), _describe_progress(todo, _number(under_way), log))) != shown:
+                if (now := (_number(number_file), _describe_progress(pending, _number(number_file), log))) != shown:
                     bar.n, shown = now[0], now
                     bar.set_postfix_str(now[1])
             results = coming.result()
         except EOFError:
-            trial = (todo or purchases)[min(_number(under_way), len(todo or purchases) - 1)]
+            trial = (pending or purchases)[min(_number(number_file), len(pending or purchases) - 1)]
             problem = f"{trial.use.setting} is {trial.use.name!r}: its process was killed, likely because "
             raise ParameterError(problem + probes.too_large(trial)) from None
         except BaseException:
             running.kill()
             raise
-        bar.n = len(todo)
+        bar.n = len(pending)
         bar.set_postfix_str("")
         return results
 
 
-def _number(under_way: Path) -> int:
+def _number(number_file: Path) -> int:
     """Return the number of the trial that is made."""
     try:
-        return int(under_way.read_text(encoding="ascii"))
+        return int(number_file.read_text(encoding="ascii"))
     except (OSError, ValueError):
         return 0
 
 
-def _describe_progress(todo: list[Trial], number: int, log: Path) -> str:
+def _describe_progress(pending: list[Trial], number: int, log: Path) -> str:
     """Return which trial is made, and the end of what is said meanwhile, such as how much was fetched."""
-    name, lines = todo[number].use.name if number < len(todo) else "", []
+    name, lines = pending[number].use.name if number < len(pending) else "", []
     with contextlib.suppress(OSError):
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")

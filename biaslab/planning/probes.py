@@ -32,8 +32,8 @@ class Trial:
 
     use: ModelUse
     request: Request
-    image_request: ImageRequest | None = None  # Of what makes images: which.
-    n_remaining: int = 0  # How many of these, and of others that take alike, are left to be made.
+    image_request: ImageRequest | None = None  # Of an image model; None for a judge or an encoder.
+    n_remaining: int = 0  # Images that are left to generate, over all requests with the same cost key.
     located: tuple[ModelFiles, ...] = ()  # Its files.
     result: TrialResult | None = None  # None where its weights are not here, and not to be fetched.
 
@@ -43,8 +43,8 @@ class Trial:
         return self.image_request.pipeline if self.image_request else self.request.opened
 
     @property
-    def description(self) -> str:
-        """By which settings it makes images, of what makes some."""
+    def settings_description(self) -> str:
+        """The generation settings of an image model; empty for judges and encoders."""
         return self.image_request.image_model.describe_settings() if self.image_request else ""
 
     @property
@@ -97,12 +97,14 @@ def test_image(side: int = 256) -> np.ndarray:
     return image.astype(np.uint8)
 
 
-def perform(trials: Sequence[Trial], purchases: Sequence[Trial], under_way: Path, threads: int) -> list[TrialResult]:
-    """Return what becomes of trials, in order; where all have answered, buy images, and let the judges look at them.
+def run_trials(
+    trials: Sequence[Trial], purchases: Sequence[Trial], number_file: Path, threads: int
+) -> list[TrialResult]:
+    """Return the results of trials, in order; where all have succeeded, buy images, which the judges then classify.
 
-    ``purchases`` are models at endpoints, of each of which the first image is bought. Only where there are some, judges
-    are held after their trial. ``under_way`` is a file for the number of the trial that is made, for whoever finds this
-    process killed. ``threads`` are torch's.
+    ``purchases`` are models at endpoints; the first image of each is bought. Only for purchases, judges stay loaded
+    after their trial. ``number_file`` holds the number of the current trial, which is read where this process was
+    killed. ``threads`` are torch's.
     """
     # Judges at endpoints do without.
     with contextlib.suppress(ImportError):
@@ -111,8 +113,8 @@ def perform(trials: Sequence[Trial], purchases: Sequence[Trial], under_way: Path
         torch.set_num_threads(threads)
     results, looks, held = [], {}, None
     for number, trial in enumerate(trials):
-        under_way.write_text(str(number), encoding="ascii")
-        tried, look, held = _try(trial, held)
+        number_file.write_text(str(number), encoding="ascii")
+        tried, look, held = _run_trial(trial, held)
         results.append(tried)
         if look and purchases:
             looks[number] = look
@@ -130,7 +132,7 @@ def perform(trials: Sequence[Trial], purchases: Sequence[Trial], under_way: Path
     return results
 
 
-def _try(trial: Trial, held: Ready | None) -> tuple[TrialResult, Probe | None, Ready | None]:
+def _run_trial(trial: Trial, held: Ready | None) -> tuple[TrialResult, Probe | None, Ready | None]:
     """Return what becomes of a trial, and what is kept of it: what asks a judge about another image, or a model."""
     made: dict = {}
 

@@ -1,4 +1,4 @@
-"""What a run would trip over, found before its work: names, files, captions, prompts, and what results depend on."""
+"""Checks of settings, models and input files before a run, and a digest of what results depend on."""
 
 from __future__ import annotations
 

@@ -176,7 +176,9 @@ def describe_run(checked: Preflight, omissions: Sequence[str], confidence: float
         free, whole = processor.memory(device)
         notes.append(f"Memory here ({device}): {format_bytes(free)} of {format_bytes(whole)} free.")
     # By which settings each makes images; of one size or several.
-    notes += dict.fromkeys(f"{part.use.name}: {part.description}." for part in checked.trials if part.description)
+    notes += dict.fromkeys(
+        f"{part.use.name}: {part.settings_description}." for part in checked.trials if part.settings_description
+    )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     return "\n".join([*lines, "", *notes, summary])

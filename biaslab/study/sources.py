@@ -244,12 +244,12 @@ def digest(request: Request) -> str:
 
 
 # What is printed, and what measures with a pipeline, by table.
-_published = partial(measuring.functions, "printed")
+_published = partial(measuring.table_functions, "printed")
 
 
 def modules() -> list[str]:
     """Return the names of the modules that measured tables come from, whichever of them a notebook names."""
-    return [*measuring.modules("printed"), *measuring.modules("measure")]
+    return [*measuring.paper_modules("printed"), *measuring.paper_modules("measure")]
 
 
 def _readable() -> list[str]:

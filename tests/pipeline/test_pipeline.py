@@ -579,7 +579,7 @@ def test_what_is_known_of_captions_and_words_lets_good_ones_pass(tmp_path, monke
     # Without images nothing is generated, so no word needs to be known.
     check_captions(Settings.from_mapping(given))
     # Of a large corpus the first captions say nothing of the rest.
-    monkeypatch.setattr(planning_pipeline, "SEARCHED", 2)
+    monkeypatch.setattr(planning_pipeline, "MAX_SEARCHED_CAPTIONS", 2)
     (tmp_path / "a.txt").write_text("a tree\na tree\na nurse\n")
     check_captions(Settings.from_mapping(given))
     check_captions(Settings.from_mapping({}))

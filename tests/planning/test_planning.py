@@ -117,7 +117,7 @@ def test_a_stage_function_without_a_planned_counterpart_is_named(tmp_path):
 
 
 def test_a_large_corpus_has_at_most_as_many_prompts_as_settings_allow(tmp_path, monkeypatch):
-    monkeypatch.setattr(planning_pipeline, "SEARCHED", 2)
+    monkeypatch.setattr(planning_pipeline, "MAX_SEARCHED_CAPTIONS", 2)
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "biaslab.json").write_text('{"pictures": "drawings"}')
     Image.new("RGB", (8, 8)).save(tmp_path / "images" / "1.png")
@@ -134,7 +134,7 @@ def test_a_large_corpus_has_at_most_as_many_prompts_as_settings_allow(tmp_path, 
     # 2 occupations x 4 templates x 2 images; 2 occupations x 3 captions x 5 images.
     assert requests() == {"generated": (16, False), "caption_prompts": (30, True)}
     # Of a smaller one it is known: 3 captions of nurses.
-    monkeypatch.setattr(planning_pipeline, "SEARCHED", 4)
+    monkeypatch.setattr(planning_pipeline, "MAX_SEARCHED_CAPTIONS", 4)
     assert requests() == {"generated": (16, False), "caption_prompts": (15, False)}
 
 

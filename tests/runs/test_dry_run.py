@@ -245,7 +245,7 @@ def test_margins_of_error_are_of_a_share_of_one_half_by_wilson(tmp_path):
 
 
 def test_a_large_corpus_is_not_searched_for_a_plan(tmp_path, monkeypatch):
-    monkeypatch.setattr(planning_pipeline, "SEARCHED", 2)
+    monkeypatch.setattr(planning_pipeline, "MAX_SEARCHED_CAPTIONS", 2)
     captions = pd.DataFrame({"text": ["a photo of a nurse"] * 3})
     captions.to_csv(tmp_path / "captions.csv", index=False)
     large = pipeline(tmp_path, model="mini", captions={"corpus": str(tmp_path / "captions.csv"), "max_captions": 0})

@@ -19,6 +19,7 @@ CLASSES = MappingProxyType({name: lexicons.plurals(name)[0] for name in CLASS_NA
 """The object classes and their plurals."""
 SKILLS = ("object", "count", "spatial")
 COUNTS = MappingProxyType({1: "one", 2: "two", 3: "three", 4: "four"})
+# Rules of verdicts (analysis/verdicts.py) and swapped scenes (paintskills.py) exist for each of them.
 RELATIONS = ("above", "below", "left", "right")
 _SAID = MappingProxyType({"above": "above", "below": "below", "left": "left to", "right": "right to"})
 _PICTURES = ("photo", "image", "picture")

@@ -99,7 +99,7 @@ def test_captions_without_triplets_are_refused_before_any_work(tmp_path, caption
 
 
 def test_of_many_captions_the_first_are_looked_at(tmp_path, monkeypatch):
-    monkeypatch.setattr(planning_pipeline, "SEARCHED", 2)
+    monkeypatch.setattr(planning_pipeline, "MAX_SEARCHED_CAPTIONS", 2)
 
     def check(*given, **more):
         validation.check_plan(pipeline(tmp_path, *given, n_triplets=3, **more), {"triplets_prompts"})
