@@ -209,6 +209,7 @@ def test_a_critic_may_have_an_endpoint_of_its_own():
 # -- what is looked up before a run, and what a run depends on ---------------------------------------------
 
 BUYING = {"endpoint": {"url": "http://127.0.0.1:9/v1", "api_key_env": ""}}
+BUYING["judging"] = {"gender": "ViT-B-32:openai", "faces": "whole image"}
 
 
 @pytest.mark.parametrize(
@@ -218,7 +219,7 @@ BUYING = {"endpoint": {"url": "http://127.0.0.1:9/v1", "api_key_env": ""}}
         ("endpoint:x", BUYING, r"endpoint\.price is not set.* --dry-run prints how many images a run takes"),
         (
             "endpoint:x",
-            {"endpoint": BUYING["endpoint"] | {"price": 0.04, "cost_limit": 0.03}},
+            BUYING | {"endpoint": BUYING["endpoint"] | {"price": 0.04, "cost_limit": 0.03}},
             r"endpoint\.cost_limit is 0\.03, less than endpoint\.price, 0\.04",
         ),
     ],
