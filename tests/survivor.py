@@ -84,10 +84,10 @@ class Light(Pipeline):
     def judge(self, setting, name="", network=""):
         return Looks(setting, self.judge_options)
 
-    def run(self, work, *given, **more):
+    def compute(self, work, *given, **more):
         if isinstance(getattr(work, "__self__", None), DiffusersModel):
             more["load"] = drawn
-        return super().run(work, *given, **more)
+        return super().compute(work, *given, **more)
 
 
 def watched(log, seconds, workers, stage, work, rows):

@@ -46,9 +46,7 @@ def image_requests(opened: Iterable[jobs.OpenPipeline]) -> list[ImageRequest]:
             paper = notebook.split("/")[0]
             for more in jobs.work(notebook, entry.pipeline):
                 for member in more.generators:
-                    pipeline_requests += (
-                        plan_of(member).run(lambda planned: planned.images("generated"), paper).requests
-                    )
+                    pipeline_requests += plan_of(member).run(_templates, paper).requests
         for asks in pipeline_requests:
             # Whoever asks for the same images, they are made once.
             texts = pd.util.hash_pandas_object(asks.prompts[["prompt_id", "text", "n_images"]], index=False)

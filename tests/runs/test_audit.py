@@ -8,10 +8,10 @@ from PIL import Image
 
 from biaslab import cli, redact
 from biaslab.errors import BiaslabError, ParameterError
+from biaslab.generation.models import DiffusersModel
 from biaslab.judges import defaults
 from biaslab.papers.dalleval.stages import DallEval
 from biaslab.pipeline import Pipeline, Settings, paths
-from biaslab.planning import validation
 from biaslab.planning.plan import plan_of
 from biaslab.runs import audit, dry_run, jobs, params, runner
 from biaslab.study import sources
@@ -226,7 +226,7 @@ def test_a_notebook_that_was_asked_for_and_cannot_run_is_an_error(root):
 @pytest.mark.long
 def test_a_judge_that_was_never_named_is_asked_for_where_it_is_needed(root, folders, tmp_path, monkeypatch):
     # Its model knows few words.
-    monkeypatch.setattr(validation, "check_dalleval", lambda *_, **__: None)
+    monkeypatch.setattr(DiffusersModel, "check_texts", lambda self, prompts: None)
     model = folders("sd1")
     settings = {"baselines": "none", "judging": {"faces": "whole image"}}
     given = {"run": "r", "source": "pipeline", "model": model, "settings": settings}
