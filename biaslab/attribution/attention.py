@@ -85,7 +85,7 @@ def columns(pipe, texts: Sequence[str], words: Sequence[Sequence[str]]) -> Colum
     places = [[_places(word, text) for word in given] for text, given in zip(texts, asked, strict=True)]
     most = max([1, *map(len, asked)])
     read = [_read(pipe, part, length, texts, places, most) for part, length in parts(pipe)]
-    # What stands in no tokenizer's columns has no weight.
+    # Words that no tokenizer has a column for have weight zero.
     weights = np.concatenate([of / np.maximum(of.sum(-1, keepdims=True), 1) for of, _ in read], -1)
     found, missing = [], []
     for i, given in enumerate(asked):
@@ -95,7 +95,7 @@ def columns(pipe, texts: Sequence[str], words: Sequence[Sequence[str]]) -> Colum
         told = list(zip(given, places[i], has[: len(given)], strict=True))
         found.append(tuple(word for word, _, known in told if known))
         missing.append({word: CUT if at else ABSENT for word, at, known in told if not known})
-    # One at least: sums of nothing have no shape.
+    # At least one word, so that empty texts keep the array's shape.
     most = max([1, *map(len, found)])
     return Columns(found, missing, weights[:, :most], np.concatenate([text for _, text in read], -1))
 
@@ -106,7 +106,7 @@ def _places(word: str, text: str) -> list[tuple[int, int]]:
 
 def _read(pipe, part, length: int, texts, places, most: int) -> tuple[np.ndarray, np.ndarray]:
     """Return which columns of a part of the text are each word's, and which are no padding."""
-    found = np.zeros((len(texts), most, length), np.float32)
+    is_of_word = np.zeros((len(texts), most, length), np.float32)
     is_text = np.zeros((len(texts), length), bool)
     for said in tokenized(pipe, part, length, texts, return_offsets_mapping=True):
         is_text |= np.array(said["attention_mask"], bool)
@@ -115,10 +115,10 @@ def _read(pipe, part, length: int, texts, places, most: int) -> tuple[np.ndarray
             for j, of_word in enumerate(of_text):
                 for start, end in of_word:
                     here = (starts[i] < end) & (ends[i] > start)
-                    # Where its end was read, all of it was.
+                    # A word counts only if its last character was tokenized.
                     if here.any() and ends[i][here].max() >= end:
-                        found[i, j, here] = 1
-    return found, is_text
+                        is_of_word[i, j, here] = 1
+    return is_of_word, is_text
 
 
 # -- attention -----------------------------------------------------------------------------------------------

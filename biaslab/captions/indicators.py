@@ -149,8 +149,8 @@ def find_indicators(
     inputs = {"name_recognizer": name_recognizer, **words}
     stage = cache.stage("indicators", inputs, partial(indicate, name_recognizer, words))
     options = {"label": "gender indicators", "unit": "captions", "progress": progress}
-    found = stage.compute(captions[["text"]], shard_rows=_SHARD_CAPTIONS, **options)
-    return found if len(found) else pd.DataFrame(columns=["indicator", "spans"], dtype=object)
+    mentions = stage.compute(captions[["text"]], shard_rows=_SHARD_CAPTIONS, **options)
+    return mentions if len(mentions) else pd.DataFrame(columns=["indicator", "spans"], dtype=object)
 
 
 @cache

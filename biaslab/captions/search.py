@@ -129,7 +129,7 @@ class Matcher:
             for form in dict.fromkeys(re.sub(r"[\s-]+", " ", _lower(form)) for form in own):
                 known[form].append(i)
         # RE2's expression, where only ASCII has letters, of each mention, and of some that are none.
-        # Its bounds of words are those beside letters of ASCII alone.
+        # RE2's word boundary (\b) considers ASCII letters only.
         rough = []
         for form in known:
             first, last = (r"\b" if form[end].isascii() else "" for end in (0, -1))

@@ -111,8 +111,8 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto", offl
     with loading.quiet(), errors.loading(model, "a text-to-image model"):
         if offload == "none":
             pipe.to(where)
-        known = {"folder": files.pipeline.folder, "commit": files.base.commit, "family": family}
-        made = Generator(pipe, settings.changed(dtype=dtype), model=model, device=where, **known)
+        resolved = {"folder": files.pipeline.folder, "commit": files.base.commit, "family": family}
+        made = Generator(pipe, settings.changed(dtype=dtype), model=model, device=where, **resolved)
         # Types are settled before: weights that are moved one by one have none of their own in between.
         if offload == "model":
             pipe.enable_model_cpu_offload(device=where)

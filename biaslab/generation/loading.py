@@ -210,18 +210,18 @@ def _one_file(model: ModelFiles) -> PipelineFiles:
     checkpoints.check_tensors(model, tensors)
     base = checkpoints.configurations(model)
     try:
-        found = model_files.look_up(base, checkpoints.KIND, base)
-        made, parts = read_index(found)
+        base_files = model_files.look_up(base, checkpoints.KIND, base)
+        made, parts = read_index(base_files)
     except BiaslabError as error:
         fix = f"Run once with a network, or put it into a folder with {checkpoints.INDEX} and these configurations."
         raise ParameterError(f"{model.name} is read by the configurations of {base}: {error} {fix}") from error
     if lacks := [part for part, kind in parts.items() if _lacks(*kind, tensors)]:
         problem = f"it holds no {' and no '.join(lacks)}. Name a file that does."
         raise ParameterError(f"{model.name} is no whole model: {problem}")
-    if base != str(model.folder) and found.repository != model.repository:
+    if base != str(model.folder) and base_files.repository != model.repository:
         remark = f"{model.name} is one file, and taken for a model like {base}, whose configurations it is read by."
         model = replace(model, remarks=(remark,))
-    configurations = replace(found, loaded=tuple(found.matching(safety.CONFIGURATIONS)))
+    configurations = replace(base_files, loaded=tuple(base_files.matching(safety.CONFIGURATIONS)))
     return PipelineFiles(made, parts, model, configurations, omitted=frozenset(_OPTIONAL).intersection(parts))
 
 
@@ -345,9 +345,9 @@ def set_scheduler(pipe, name: str) -> None:
         pipe.scheduler = wanted.from_config(pipe.scheduler.config)
 
 
-# -- LoRAs: what is not taken, or changes nothing, is refused --------------------------------------------------
+# -- LoRAs: refused if unsupported or without effect ---------------------------------------------------------
 
-# What stands behind the name of the layer that a tensor of a LoRA is for.
+# The suffix of a LoRA tensor's name after the name of its layer.
 _BEHIND = re.compile(r"\.(lora_(A|B|E|magnitude)|lokr_|alpha$).*")
 
 
@@ -380,8 +380,8 @@ def _layers(pipe, folder: str, where: dict) -> set[str]:
     from diffusers.utils import state_dict_utils as names
 
     more = {"unet_config": pipe.unet.config} if getattr(pipe, "unet", None) is not None else {}
-    found = type(pipe).lora_state_dict(folder, **where, **more)
-    tensors, layers = found[0] if isinstance(found, tuple) else found, set()
+    state = type(pipe).lora_state_dict(folder, **where, **more)
+    tensors, layers = state[0] if isinstance(state, tuple) else state, set()
     for part in {key.partition(".")[0] for key in tensors}:
         within = {key.partition(".")[2]: v for key, v in tensors.items() if key.startswith(f"{part}.")}
         # As they are brought into one form where they are put on.
@@ -401,22 +401,22 @@ def _modules(pipe) -> dict[str, object]:
 
 def _changed(pipe, called: str) -> dict[str, bool]:
     """Return the layers that a LoRA was put on, and whether it changes them."""
-    found = {}
+    changed = {}
     for path, module in _modules(pipe).items():
         if called in getattr(module, "lora_B", {}):
             both = module.lora_A[called].weight.any() and module.lora_B[called].weight.any()
-            found[path] = bool(both) and module.scaling[called] != 0
+            changed[path] = bool(both) and module.scaling[called] != 0
         # Another kind of adapter keeps what it changes by otherwise.
         elif called in getattr(module, "lokr_w1", {}):
-            found[path] = True
-    return found
+            changed[path] = True
+    return changed
 
 
 def _check_layers(layers: set[str], there: Collection[str], name: str) -> None:
     """Refuse a LoRA some of whose layers are not there."""
     # CLIP's text encoders were called otherwise.
-    known = {path.replace(".text_model.", ".") for path in there}
-    if unmatched := sorted(layer for layer in layers if layer.replace(".text_model.", ".") not in known):
+    known_paths = {path.replace(".text_model.", ".") for path in there}
+    if unmatched := sorted(layer for layer in layers if layer.replace(".text_model.", ".") not in known_paths):
         raise ParameterError(
             f"{name} is no LoRA for this model: {len(unmatched)} of the {len(layers)} layers that it changes are not "
             f"there, such as {unmatched[0]}. Name the model that it was trained on."

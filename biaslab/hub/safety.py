@@ -63,7 +63,7 @@ def _problem(file: Path, allowed: Sequence[Path]) -> str:
         content = json.loads(reading.text(file))
     except InputError as error:
         return f"which cannot be read: {error}"
-    # A link to nothing, or no JSON: no library can read it either, and says so.
+    # A broken link or invalid JSON: libraries cannot read it either, and report it.
     except (OSError, ValueError, RecursionError):
         return ""
     if file.name == "modules.json":

@@ -115,10 +115,10 @@ class HubFaces(FaceDetector, HubJudge):
         # One way back from a GPU for the whole batch; post-processing takes each image apart.
         for name in ("logits", "pred_boxes"):
             outputs[name] = network.checked(outputs[name].float().cpu())
-        found = network.processor.post_process_object_detection(
+        detections = network.processor.post_process_object_detection(
             outputs, threshold=self.min_score, target_sizes=[(height, width)] * len(images)
         )
-        return [self._found(one, width, height) for one in found]
+        return [self._found(one, width, height) for one in detections]
 
     def _found(self, found: dict, width: int, height: int) -> list[Face]:
         import torch

@@ -106,8 +106,8 @@ class FeaturesJudge(HubJudge):
         see = network.places if self.places else network.vectors
         # What the network is fed may be larger than the images are.
         batches = model_loading.Batches(device, 0 if device.type != "cpu" else 16)
-        found = batches.run(images, lambda some: see(network.pixels(some, device)).float().cpu().numpy())
-        return finite.checked(np.stack(found), self.name, next(network.model.parameters()).dtype)
+        image_features = batches.run(images, lambda some: see(network.pixels(some, device)).float().cpu().numpy())
+        return finite.checked(np.stack(image_features), self.name, next(network.model.parameters()).dtype)
 
 
 class _OfTimm:
@@ -226,7 +226,7 @@ class InceptionJudge(FileJudge):
         # Read once: what is looked at is what is used, whatever becomes of the file meanwhile.
         data = reading.content(self.path) if self.path.is_file() else b""
         check_weights(self.path, data)
-        # The library reads pickles as they are: here they are read as tensors alone, which runs nothing.
+        # The library unpickles the file as it is; weights_only=True reads tensors and executes no code.
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -239,7 +239,7 @@ class InceptionJudge(FileJudge):
             ) from None
         from torchmetrics.image.fid import FrechetInceptionDistance
 
-        # The library takes a file: one of these tensors, that nobody else writes to.
+        # The library loads a file, so the tensors are written to a temporary one.
         with loading(self.name, "Inception-v3's weights"), tempfile.TemporaryDirectory() as own:
             copy = Path(own, "weights.pth")
             torch.save(tensors, copy)

@@ -55,10 +55,10 @@ class ObjectDetector(HubJudge):
 
         network, found = self.model, self.model.see(images)
         logits, boxes = (network.checked(of.float()) for of in (found.logits, found.pred_boxes))
-        # DETR and YOLOS have a class of their own for "nothing here"; RT-DETR and its kin score each class apart.
-        known = network.model.config.id2label
-        scores = logits.softmax(-1) if logits.shape[-1] > len(known) else logits.sigmoid()
-        scores = scores[..., columns(known, self.options.classes, self.name)]
+        # DETR and YOLOS have a "no object" class (softmax); RT-DETR scores each class independently (sigmoid).
+        labels = network.model.config.id2label
+        scores = logits.softmax(-1) if logits.shape[-1] > len(labels) else logits.sigmoid()
+        scores = scores[..., columns(labels, self.options.classes, self.name)]
         middle, half = boxes[..., :2], boxes[..., 2:] / 2
         corners = torch.cat([middle - half, middle + half], dim=-1).clamp(0, 1)
         return list(zip(scores.cpu().numpy(), corners.cpu().numpy(), strict=True))

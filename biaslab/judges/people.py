@@ -360,7 +360,7 @@ def _answer(units: pd.DataFrame, pixels: dict[str, Any], judge: Judge, image_dom
         standing: dict[str, list[Person]] = {}
         for row, person in zip(readable, persons, strict=True):
             standing.setdefault(row["image_id"], []).append(person)
-        # Nobody stands in an order who is alone, or whose phrase all have.
+        # People who are alone, or share one phrase, have no order.
         whole = {i: some for i, some in standing.items() if len(some) == some[0].people}
         orders = _orders({i: some for i, some in whole.items() if len({p.phrase for p in some}) > 1}, classifier)
         for row in readable:

@@ -77,7 +77,7 @@ def read_yes_no(text: str) -> tuple[str, str]:
     return "", "answer says both yes and no" if said else "answer says neither yes nor no"
 
 
-# -- questions of one's own --------------------------------------------------------------------------------
+# -- custom questions ---------------------------------------------------------------------------------------
 
 PERSON, IMAGE = "person", "image"
 PLACEHOLDERS = {"phrase": PERSON, "place": PERSON, "text": "", "object": IMAGE, "noun": IMAGE}

@@ -229,8 +229,8 @@ def find_true_instances(
     units = images.table[["image_id"]].astype(object)
     stage = cache.stage("shown_instances", {"images": images.digest}, partial(instances, images))
     bar = {"label": f"objects of {images.name}", "progress": progress}
-    found = stage.compute(units, shard_rows=_SHARD_ROWS, **bar).reindex(columns=list(COLUMNS))
-    return Instances(found, units.assign(status="", reason=""))
+    instance_rows = stage.compute(units, shard_rows=_SHARD_ROWS, **bar).reindex(columns=list(COLUMNS))
+    return Instances(instance_rows, units.assign(status="", reason=""))
 
 
 def words(path: str) -> tuple[str, ...]:

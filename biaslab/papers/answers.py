@@ -190,7 +190,7 @@ class Answer:
             ]
             more |= {"marks": tuple(Mark(**mark) for mark in marks), "unit": self._unit(self.unit, self.value)}
         column = next((c for c in tables.schema(self.table).columns if c.name == self.value), None)
-        # No line stands outside of the range of the value's column.
+        # A reference line outside the range of the value's column is not drawn.
         if column is None or column.low <= self.reference <= column.high:
             more["reference"] = self.reference
         texts = (self._text(self.question, row), self._text(answer, row), row.get("model", ""))

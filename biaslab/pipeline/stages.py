@@ -307,8 +307,8 @@ class Pipeline:
         captions = self._search_result.captions.rename(columns={"term": "occupation"})
         check_search_result(self, captions, int(self._search_result.totals["n_corpus"].max()))
         recognizer = self.settings.captions.name_recognizer
-        found = self.compute(find_indicators, captions[["text"]], recognizer, self.words.indicators)
-        return pd.concat([captions.reset_index(drop=True), found], axis=1)
+        mentions = self.compute(find_indicators, captions[["text"]], recognizer, self.words.indicators)
+        return pd.concat([captions.reset_index(drop=True), mentions], axis=1)
 
     def totals(self) -> pd.DataFrame:
         """Return how many captions name each occupation: occupation, n_captions, n_corpus."""

@@ -42,9 +42,9 @@ def paper_modules(module: str) -> list[str]:
 @cache
 def measures() -> dict[str, Measure]:
     """Return the functions that measure tables with a pipeline, by the tables' names."""
-    found = table_functions("measure")
+    functions = table_functions("measure")
     by_judge = ((name, schema.by_judge_of) for name, schema in tables.schemas().items() if schema.by_judge_of)
-    return found | {name: partial(_measure_by_judge, name, found[of]) for name, of in by_judge}
+    return functions | {name: partial(_measure_by_judge, name, functions[of]) for name, of in by_judge}
 
 
 def table_of(measure: Callable | str) -> str:

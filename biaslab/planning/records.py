@@ -154,18 +154,20 @@ class Recorder:
 
     def add_settings(self, *names: str) -> None:
         """Record that settings are read, by dotted names; of a group's name all settings in it."""
-        known = _dotted_names().values()
-        self.add(*(SettingRead(one) for one in known if one in names or one.startswith(tuple(f"{n}." for n in names))))
+        all_names = _dotted_names().values()
+        self.add(
+            *(SettingRead(one) for one in all_names if one in names or one.startswith(tuple(f"{n}." for n in names)))
+        )
 
 
 @cache
 def _dotted_names() -> dict[tuple[type, str], str]:
     """Return the dotted name of each setting by its group and field."""
-    found = {}
+    dotted = {}
     for name in groups.names(Settings):
         group: type = Settings
         *parts, last = name.split(".")
         for part in parts:
             group = group.model_fields[part].annotation
-        found[group, last] = name
-    return found
+        dotted[group, last] = name
+    return dotted

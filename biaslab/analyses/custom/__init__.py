@@ -1,4 +1,4 @@
-"""Pictures and prompts of one's own: perceived gender by group, beside shares of one's choice and other models.
+"""Custom prompts and images: perceived gender by group, compared with reference shares and other models.
 
 No paper's: what an auditor asks of any model, or of pictures that are there. Functions take tables and return tables.
 """

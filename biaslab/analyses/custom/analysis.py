@@ -159,7 +159,7 @@ def _alone(images: pd.DataFrame) -> bool:
 
 
 def answer_shares(person_answers: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return how questions of one's own are answered by group, as ``custom_answer_shares``; takes
+    """Return the shares of answers to custom questions by group, as ``custom_answer_shares``; takes
     ``custom_person_answers``.
 
     Shares of choices are of the answers that are not unclear, that of ``unclear`` of all. ``distance`` is how far the

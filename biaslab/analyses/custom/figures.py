@@ -1,4 +1,4 @@
-"""How figures of pictures and prompts of one's own look."""
+"""Figures of custom prompts and images."""
 
 from __future__ import annotations
 

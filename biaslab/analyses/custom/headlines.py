@@ -1,4 +1,4 @@
-"""Shares of prompts and pictures of one's own, as :class:`biaslab.metrics.headline.Headline`."""
+"""Headlines of custom prompts and images, as :class:`biaslab.metrics.headline.Headline`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pipeline measures on prompts or pictures of one's own: one function a table, each takes the pipeline."""
+"""Measures of custom prompts and images: one function per table, each takes the pipeline."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def judges(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def person_answers(pipeline: Pipeline) -> pd.DataFrame:
-    """Return what is answered to questions of one's own about each person, or image; none where there are none."""
+    """Return the answers to custom questions about each person or image; empty without questions."""
     rows = pipeline.part(Custom).answers()
     return tables.make_table(rows.assign(prompt=rows["text"], model=pipeline.label), "custom_person_answers")
 
@@ -75,7 +75,7 @@ def remarks(pipeline: Pipeline) -> list[str]:
 
 
 def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
-    """Return who is in images of prompts of one's own, and the images (as ``paradox.measure.people_in_images``)."""
+    """Return the people in images of custom prompts, and the images (as ``paradox.measure.people_in_images``)."""
     images = pipeline.part(Custom).images()
     if pipeline.unset_settings(*pipeline.gate):
         seen = images.table.assign(position=1)

@@ -1,4 +1,4 @@
-"""Prompts of one's own, and shares that pictures are held against: files that a user writes."""
+"""Files that a user writes: custom prompts, and reference shares to compare images with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pipeline's stages for prompts of one's own, or pictures that are there: prompts → images → each person."""
+"""Stages for custom prompts or existing images: prompts → images → people."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EVEN = 50.0
 
 
 class Custom(Part):
-    """The stages for prompts of one's own; of a folder of pictures, its own prompts."""
+    """Stages for custom prompts, or for the prompts of a folder of images."""
 
     prompt_set = "captions"
 
@@ -151,14 +151,14 @@ class Custom(Part):
 
     @property
     def question_setting(self) -> str:
-        """The setting that names who answers questions of one's own."""
+        """The name of the setting that selects the judge of custom questions."""
         return "judging.question_model" if self._pipeline.settings.judging.question_model else "judging.gender"
 
     @cached_method
     def questions(self) -> list[Question]:
-        """Return the questions of one's own, if any; InputError where the file cannot be used.
+        """Return the custom questions, empty without a file; InputError where the file cannot be used.
 
-        Raises ParameterError: Who is to answer them answers none, or is to be shown faces that nobody looks for.
+        Raises ParameterError: The judge answers no questions, or needs faces and no face detector is set.
         """
         file, setting = self._pipeline.settings.judging.questions_file, self.question_setting
         if not file:
@@ -175,7 +175,7 @@ class Custom(Part):
 
     @cached_method
     def answers(self) -> pd.DataFrame:
-        """Return what is answered to questions of one's own (``judging.questions_file``) about each person, or image.
+        """Return the answers to custom questions (``judging.questions_file``), one per person or image.
 
         A row for each: image_id, group, text, position, question, choices (its answers, in one text), answer (one of
         them or ``unclear``, or empty) and reason (why there is none).

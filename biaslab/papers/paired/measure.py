@@ -77,8 +77,8 @@ def critiques(pipeline: Pipeline) -> pd.DataFrame:
     from biaslab.papers.paired.faircritic.critique import critiques_table
 
     rounds = [_round(k) for k in pipeline.part(Paired).kinds if k.startswith(ROUND)]
-    found = [critique for r in rounds for critique in pipeline.part(Paired).critiques(r)]
-    frames = [critiques_table(found).rename(columns={"n_people": "n", "share": "percent"})] if found else []
+    answered = [critique for r in rounds for critique in pipeline.part(Paired).critiques(r)]
+    frames = [critiques_table(answered).rename(columns={"n_people": "n", "share": "percent"})] if answered else []
     return _table(pipeline, frames, "paired_critiques")
 
 

@@ -130,8 +130,8 @@ def neutral(
 
     ``filter`` is ``paper`` for no more than the paper's rule; ``depicted`` leaves out captions with another gender
     indicator (:mod:`biaslab.captions.indicators`, to which ``name_recognizer`` goes), and those that seem to show
-    nobody (:mod:`~biaslab.papers.triplets.person_filter`). ``sample`` captions are drawn at random, 0 is all, by seed
-    and texts alone. Raises InputError: The corpus cannot be read.
+    no person (:mod:`~biaslab.papers.triplets.person_filter`). ``sample`` is the number of captions in a random sample,
+    which depends on the seed and the texts only; 0 keeps all captions. Raises InputError: The corpus cannot be read.
     """
     chosen = {"filter": filter, "sample": sample, "seed": seed, "name_recognizer": name_recognizer}
     work = _Work(corpus, **chosen)

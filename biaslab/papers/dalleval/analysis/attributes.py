@@ -59,12 +59,12 @@ def attribute_difference(presence: pd.DataFrame, printed: pd.DataFrame, *, confi
     Paired over professions (:func:`biaslab.stats.paired_difference`); p is adjusted over the attributes of a model and
     comparison.
     """
-    known = printed.set_index(["model", "prompt", "attribute"])["value"].to_dict()
+    printed_values = printed.set_index(["model", "prompt", "attribute"])["value"].to_dict()
     rows = []
     for model, comparison, a, b in _compared(presence):
         for attribute in a["share"]:
             row = {"model": model, "comparison": comparison, "attribute": attribute}
-            row["paper_table_value"] = known.get(tuple(row.values()))
+            row["paper_table_value"] = printed_values.get(tuple(row.values()))
             first, second = a["share", attribute], b["share", attribute]
             both = first.notna() & second.notna()
             row |= {"n": both.sum(), "reason": "no image was judged"}
@@ -161,7 +161,7 @@ def attribute_mean_difference(
     Of averages over professions, also without what chance adds (:func:`biaslab.stats.folded_means`), and of single
     professions averaged, less their null expectation (``by_prompt``: what :func:`attribute_prompt_difference` returns).
     """
-    known = printed.set_index(["model", "prompt", "attribute"])["value"].to_dict()
+    printed_values = printed.set_index(["model", "prompt", "attribute"])["value"].to_dict()
     rows = []
     for model, comparison, a, b in _compared(presence):
         paired = a["share"].to_numpy() - b["share"].to_numpy()
@@ -170,7 +170,7 @@ def attribute_mean_difference(
         folded = stats.folded_means(paired, confidence=confidence, **drawn)
         row = {"model": model, "comparison": comparison, "n_attributes": a["share"].shape[1]} | folded._asdict()
         row |= {"mean_absolute_difference": folded.value, "mean_absolute_difference_corrected": folded.corrected}
-        row["paper_table_value"] = known.get((model, comparison, "mean_absolute_difference"))
+        row["paper_table_value"] = printed_values.get((model, comparison, "mean_absolute_difference"))
         single = by_prompt[(by_prompt["model"] == model) & (by_prompt["comparison"] == comparison)]
         plain, null_mean = single["mean_absolute_difference"], single["null_mean"]
         row |= {"by_profession": plain.mean(), "by_profession_null_mean": null_mean.mean()}

@@ -65,7 +65,7 @@ def overall_average(
 
     Intervals are Student's t over professions, and p is that of an average gender of 0.
     """
-    known = printed.set_index(["model", "category"])["average"].to_dict()
+    printed_averages = printed.set_index(["model", "category"])["average"].to_dict()
     error = _errors(judges, genders)
     rows = []
     for category, averages in (("gender", genders), ("skin_tone", tones)):
@@ -74,7 +74,10 @@ def overall_average(
             mean = stats.mean_interval(values, confidence)
             shared = group["reason"].iloc[0] if group["reason"].nunique() == 1 else ""
             row: dict[str, Any] = {"model": model, "category": category, "average": mean.value} | mean._asdict()
-            row |= {"paper_table_value": known.get((model, category)), "n_images_per_profession": group["n"].median()}
+            row |= {
+                "paper_table_value": printed_averages.get((model, category)),
+                "n_images_per_profession": group["n"].median(),
+            }
             if category == "gender":
                 row["p"] = stats.one_sample_t(values).p
                 if rates := error.get(str(model)):
@@ -102,7 +105,7 @@ def mad(
     genders, tone_counts = (rows[rows["profession"] != NO_PROFESSION] for rows in (genders, tone_counts))
     perceived = genders.dropna(subset="n_female").set_index("profession")
     perceived = perceived.assign(n_male=perceived["n"] - perceived["n_female"])
-    # By model and category, images by what was asked × bins: female and male, or tones.
+    # By model and category: counts of images, prompts × bins (female and male, or skin tones).
     counts = {(str(m), "gender"): of[["n_female", "n_male"]] for m, of in perceived.groupby("model", sort=False)}
     counts |= {(model, "skin_tone"): images for model, images in _tone_counts(tone_counts).items()}
     error = _errors(judges, genders)
@@ -143,7 +146,7 @@ def _judged(right: stats.Deviation, column: str) -> dict:
 
 
 def _deviation(images: pd.DataFrame, confidence: float) -> dict:
-    """Return the deviation of images by what was asked × bins, with its null mean, corrected value and intervals."""
+    """Return the deviation of counts of images, prompts × bins, with its null mean, corrected value and intervals."""
     images = images[images.sum(axis=1) > 0]
     counts, n, bins = images.to_numpy(), images.sum(axis=1), images.shape[1]
     if not len(n):

@@ -77,8 +77,8 @@ class Brief(Batch):
         """Return a critique of it, by default with the earlier guidelines."""
         about = {f.name: getattr(self, f.name) for f in fields(Batch)}
         gender = self.people["gender"]
-        known = gender.isin(GENDERS)
-        numbers = (gender == "female").sum(), known.sum(), (~known).sum(), self.people["image_id"].nunique()
+        classified = gender.isin(GENDERS)
+        numbers = (gender == "female").sum(), classified.sum(), (~classified).sum(), self.people["image_id"].nunique()
         counts = Counts(*map(int, numbers))
         silent = {"biased": None, "kind": "", "guidelines": self.earlier, "counts": counts}
         return Critique(**about, outcome=outcome, **silent | said)

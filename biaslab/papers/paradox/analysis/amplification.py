@@ -254,7 +254,7 @@ def _change_rows(
     shared = set(group.occupations) & set(baseline.occupations)
     group, baseline = (g.select_groups(np.isin(g.occupations, list(shared))) for g in (group, baseline))
     # Which values are compared, by the approach's prompt: its own and the baseline's place. Captions as prompts have
-    # one value; a baseline with several prompts then stands with their mean.
+    # one value; a baseline with several prompts then counts with their mean.
     pairs: dict[str, tuple[int, int]] = {}
     if group.prompts == baseline.prompts:
         pairs = {name: (i, i) for i, name in enumerate(group.names)}
