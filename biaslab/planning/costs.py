@@ -64,7 +64,7 @@ def measure_cost(request: ImageRequest, n_remaining: int = 10**9, ready: Ready |
         if (filled and rounds >= _ROUNDS) or spent > 4 * TIMING_SECONDS or n >= groups.nunique() or enough:
             break
         n *= 1 if filled else 4
-    # The first ones take what is prepared as well, and few at a time are slower than many.
+    # Earlier rounds include one-time preparation, and small batches are slower per image.
     last = [seconds for made, seconds, _ in rounds_measured if made == rounds_measured[-1][0]]
     total = sum(made for made, *_ in rounds_measured)
     return Cost(min(last), rounds_measured[-1][2], total, longest=max(last))
@@ -82,7 +82,7 @@ def _time_images(request: ImageRequest, ready: Ready, prompts: pd.DataFrame) -> 
 
 
 def requests_to_time(requests: Iterable[ImageRequest]) -> dict[tuple, tuple[ImageRequest, int]]:
-    """Return what is to be timed, by :attr:`ImageRequest.cost_key`: a request, and how many such images remain."""
+    """Return by :attr:`ImageRequest.cost_key` one request to time, and the number of such images that remain."""
     alike: dict[tuple, list[ImageRequest]] = {}
     for request in requests:
         if request.n_remaining > 0 and request.price is None:

@@ -72,9 +72,9 @@ def _measure_by_judge(name: str, measure: Measure, pipeline: Pipeline) -> pd.Dat
 def pipelines_by_judge(pipeline: Pipeline, paper: str) -> tuple[str, dict[str, Pipeline]]:
     """Return what tables call the judge of a paper's headlines, and a pipeline for each of ``judging.extra_judges``.
 
-    Their images are those of ``pipeline``. They judge what headlines rest on and nothing else: no skin tones, no
-    answers to questions, and no images whose prompts depend on the judge. A paper whose headlines rest on another judge
-    than that of gender has a function ``headline_judge`` in its ``measure``.
+    Their images are those of ``pipeline``. They judge only what headlines are computed from: no skin tones, no answers
+    to questions, and no images whose prompts depend on the judge. A paper whose headlines come from another judge than
+    that of gender has a function ``headline_judge`` in its ``measure``.
     """
     s = pipeline.settings
     headline_judge = getattr(import_module(tables.module(paper, "measure")), "headline_judge", None)

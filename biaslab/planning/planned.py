@@ -1,6 +1,6 @@
-"""What stage functions return in a plan: for each, a function of its name that returns an empty, typed result.
+"""Empty, typed results of stage functions in a plan: one function here for each stage function, of the same name.
 
-Every image is unreadable, nobody is judged, no text is embedded. A stage function that has no counterpart here cannot
+Every image is unreadable, no person is judged, no text is embedded. A stage function without a counterpart here cannot
 be planned. Arguments are those of the stage function, without cache and progress.
 """
 

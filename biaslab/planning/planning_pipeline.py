@@ -1,4 +1,4 @@
-"""A pipeline that computes nothing: it records the requests of stages, and returns empty, typed results.
+"""A pipeline that computes no results: it records the requests of stages, and returns empty, typed results.
 
 Stages request images with :meth:`~PlanningPipeline.generate_images`, judges with
 :meth:`~PlanningPipeline.check_judge`, and all other work with :meth:`~PlanningPipeline.compute`, as in a run.
@@ -33,7 +33,7 @@ MAX_SEARCHED_CAPTIONS = 50_000
 MAX_STREAMED_CAPTIONS = 1000
 """Captions that a plan reads of a corpus on the hub."""
 COUNTS = ("images_per_prompt", "caption_prompts_per_occupation", "images_per_caption")
-"""Settings of generation that stages read where they ask for images, and models do not."""
+"""Settings of generation that stages read when they request images, and models do not read."""
 IMAGES_OF_PROMPT = 2
 """Images per prompt that a plan passes on to measures; the plan counts all of them."""
 
@@ -50,7 +50,7 @@ _READ_FOR = {
 
 
 class PlanningPipeline(Pipeline):
-    """A pipeline that computes nothing, and records the requests of stages."""
+    """A pipeline that records the requests of stages, and computes no results."""
 
     def __init__(self, pipeline: Pipeline, recorder: Recorder) -> None:
         with groups.recorded_reads(None):
@@ -189,7 +189,7 @@ class PlanningPipeline(Pipeline):
         """Return the result of a search of a small corpus, and the assumed result for a large one."""
         pipeline = self._run_pipeline
         s = pipeline.settings.captions
-        # Captions that are written as they are read cost next to nothing, however many there are.
+        # Generated captions cost next to nothing to read, however many there are.
         is_small = not pipeline.has_captions or 0 < s.max_captions <= MAX_SEARCHED_CAPTIONS or pipeline.corpus.written
         if is_small or assume is None:
             return find(pipeline)

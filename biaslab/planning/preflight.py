@@ -73,12 +73,12 @@ def run_preflight(
     time: bool = False,
     say: Callable[[str], object] | None = None,
 ) -> Preflight:
-    """Try what pipelines use, before the images of ``requests`` are made.
+    """Test the models and services of pipelines before the images of ``requests`` are generated.
 
-    Nothing is tried where all images are there, unless ``always``, or another process of this run has done so. ``time``
-    finds out what images of all kinds take; ``fetch`` and ``buy`` say whether weights are fetched, and the first image
-    of each model at an endpoint is bought. ``say`` is told what is done. Raises ParameterError: Something does not
-    answer, or an input cannot be used: all of it in one message.
+    No model is tested if all images are cached, unless ``always``, or if another process of this run has tested them.
+    ``time`` measures the seconds per image of each kind. ``fetch`` permits the download of weights, and ``buy`` the
+    purchase of the first image of each model at an endpoint. ``say`` receives progress messages. Raises
+    ParameterError: A model or service does not answer, or an input cannot be used; one message lists all problems.
     """
     remaining = [request for request in requests if request.n_remaining > 0]
     done = bool(os.environ.get(kernels.PREFLIGHT_DONE))
@@ -213,7 +213,7 @@ def _number(number_file: Path) -> int:
 
 
 def _describe_progress(pending: list[Trial], number: int, log: Path) -> str:
-    """Return which trial is made, and the end of what is said meanwhile, such as how much was fetched."""
+    """Return the name of the current trial and its last line of output, such as the progress of a download."""
     name, lines = pending[number].use.name if number < len(pending) else "", []
     with contextlib.suppress(OSError):
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -49,17 +49,17 @@ class Trial:
 
     @property
     def is_local(self) -> bool:
-        """Whether nothing is to be fetched."""
+        """Whether all files are on this machine."""
         return not any(located.missing for located in self.located)
 
     @property
     def key(self) -> str:
-        """The same for all trials of one model that is given the same."""
+        """Key that trials of one model with equal settings share, so that the model is tested once."""
         use, settings = self.use, self.request.settings
         if self.image_request:
             model = self.image_request.image_model.cost_key, self.image_request.storage_class
             return repr((*model, settings.paired.image_size, settings.endpoint, self.request.seed))
-        # A judge is probed once for all settings that name it, and a service once for all settings at all.
+        # A local judge is probed once for all settings that name it, a paid service once in total.
         judge = use.judge
         if judge is not None and judge.is_charged:
             return repr((use.name, settings.vision, settings.endpoint))
@@ -133,7 +133,7 @@ def run_trials(
 
 
 def _run_trial(trial: Trial, held: Ready | None) -> tuple[TrialResult, Probe | None, Ready | None]:
-    """Return what becomes of a trial, and what is kept of it: what asks a judge about another image, or a model."""
+    """Run a trial; return its result, and the probe of the judge or the loaded image model, for reuse."""
     made: dict = {}
 
     def work() -> None:
@@ -152,7 +152,7 @@ def _run_trial(trial: Trial, held: Ready | None) -> tuple[TrialResult, Probe | N
 
 
 def _problem(trial: Trial, work: Callable[[], object]) -> str:
-    """Return what goes wrong with work on a trial; empty where nothing does."""
+    """Run ``work`` and return the message of the error that it raises; empty if it succeeds."""
     what = f"{trial.use.setting} is {trial.use.name!r}"
     try:
         work()

@@ -82,12 +82,12 @@ class ModelUse(NamedTuple):
     judge: Judge | None = None
 
     def check_domain(self) -> None:
-        """Raise ParameterError where a judge is made for other images."""
+        """Raise ParameterError if the judge is made for another domain of images."""
         if self.judge is not None and self.image_domain:
             judging.check_domain(self.judge, self.setting, self.image_domain, self.owner)
 
     def files(self, pipeline: Pipeline) -> list[ModelFiles]:
-        """Return the files of the model, if it has weights; nothing is downloaded.
+        """Return the files of the model, if it has weights, without a download.
 
         Raises BiaslabError: The model is unavailable, or is of another kind.
         """

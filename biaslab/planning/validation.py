@@ -45,7 +45,7 @@ def check_settings(pipeline: Pipeline) -> None:
 
 
 def check_models(pipeline: Pipeline, uses: Iterable[ModelUse]) -> list[str]:
-    """Return what is wrong with the models that measured tables use, as known without their weights."""
+    """Return the problems of models that measured tables use, found without loading weights."""
     problems = []
     for use in uses:
         try:
@@ -110,7 +110,7 @@ def digest(pipeline: Pipeline) -> str:
     digests += [FolderImages(path).digest for path in folders if path]
     for one in (pipeline, *pipeline.baseline_pipelines):
         for asked in PROMPT_SETS:
-            # A model that is not here makes nothing; who needs it is told before any work.
+            # An absent model generates no images; the checks of models report it to users of its tables.
             with contextlib.suppress(MissingInputError):
                 digests.append(one.image_model(asked).digest)
     if design.paintskills:
