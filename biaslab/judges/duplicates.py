@@ -66,6 +66,13 @@ def all_images(images: ImageSource) -> ImageSource:
     return getattr(images, "whole", images)
 
 
+def originals(images: ImageSource) -> dict[str, str]:
+    """Return the image that counts for each copy, by the copy's ``image_id``."""
+    table = getattr(images, "found", pd.DataFrame(columns=["image_id", "status", "copy_of"]))
+    copies = table[table["status"] == DUPLICATE]
+    return dict(zip(copies["image_id"], copies["copy_of"], strict=True))
+
+
 # -- which images are copies -----------------------------------------------------------------------------------
 
 

@@ -238,7 +238,7 @@ def _questions(preflight: Preflight) -> list[str]:
         n = 0
         for setting, pipeline in by_setting.items():
             custom = pipeline.part(Custom)
-            n_questions = len(custom.questions()) if setting == custom.question_model[0] else 0
+            n_questions = len(custom.questions()) if setting == custom.question_setting else 0
             n += people * (n_questions + (1 + len(ATTRIBUTES) if setting == "dalleval.vqa" else 1))
         s = pipeline.settings.vision
         price = n * s.price

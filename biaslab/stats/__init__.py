@@ -20,6 +20,7 @@ from biaslab.stats.absolute_deviation import (
 from biaslab.stats.bootstrap import Bootstrap, hierarchical_bootstrap
 from biaslab.stats.clusters import clustered_homogeneity, clustered_share, clustered_share_test, design_effect
 from biaslab.stats.contingency import ChiSquare, chi_square, cramers_v, permuted_chi_square, pool_rare
+from biaslab.stats.groups import Estimator, by_group, mean, share, shares
 from biaslab.stats.hypothesis import (
     TESTS,
     adjust,
@@ -72,6 +73,7 @@ __all__ = [
     "Design",
     "Deviation",
     "Estimate",
+    "Estimator",
     "IndependentSampling",
     "Interval",
     "PPIResult",
@@ -81,6 +83,7 @@ __all__ = [
     "adjust_families",
     "bias_aware_interval",
     "bounded_mean",
+    "by_group",
     "can_be_significant",
     "chi_square",
     "clustered_error",
@@ -106,6 +109,7 @@ __all__ = [
     "judge_corrected_deviation",
     "judge_corrected_mean",
     "mad_null_mean",
+    "mean",
     "mean_deviation",
     "mean_distance",
     "mean_interval",
@@ -122,6 +126,8 @@ __all__ = [
     "permuted_chi_square",
     "pool_rare",
     "prediction_powered",
+    "share",
+    "shares",
     "sign_flip",
     "significance",
     "strata_mean",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from biaslab.analyses import custom
+from biaslab.analyses import custom, precision
 from biaslab.analyses.custom.stages import Custom
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError
@@ -264,17 +264,17 @@ def judged_by_pixels(patch):
 
 def estimates(root, rated, store):
     """Return the tables of estimates of two folders of images."""
-    frames, judged, benchmark = [], [], None
+    frames, annotations, benchmark = [], [], None
     for model in ("first", "second"):
         file = store.parent / f"{model}.csv"
         file.write_text(rated[model])
-        judging = {"gender": "mini-clip", "faces": "mini-detector", "extra_judges": [f"annotations:{file}"]}
+        judging = {"gender": "mini-clip", "faces": "mini-detector", "annotations": str(file)}
         given = Settings.from_mapping({"judging": judging, "compute": {"cache": str(store)}})
         pipeline = Pipeline(f"images:{root / model}", given, progress=False)
         frames.append(custom.people(pipeline))
-        judged.append(custom.judges(pipeline))
+        annotations.append(precision.ratings(pipeline).assign(image_model=model))
         benchmark = custom.benchmark(pipeline)
-    people_, judges = pd.concat(frames, ignore_index=True), pd.concat(judged, ignore_index=True)
+    people_, annotations = (pd.concat(tables, ignore_index=True) for tables in (frames, annotations))
     pair = ("perceived gender", "skin tone")
     return {
         "people": people_,
@@ -283,7 +283,7 @@ def estimates(root, rated, store):
         "differences": custom.differences(people_, replicates=200),
         "tones": custom.tones(people_),
         "intersections": custom.intersections(custom.wide_answers(people_), [pair]),
-        "corrected": custom.corrected(judges),
+        "corrected": precision.estimates(custom.headlines(people_), annotations),
     }
 
 
@@ -336,6 +336,17 @@ def test_custom_tables_are_the_same_whichever_images_are_duplicated(seen, portra
     assert (after["people"]["status"] == DUPLICATE).sum() == n_files - 2 * len(GROUPS) * EACH > 0
     for name in before.keys() - {"people"}:
         pd.testing.assert_frame_equal(after[name], before[name], obj=name)
+
+
+def test_ratings_annotation_of_a_copy_is_of_the_image_that_counts(tmp_path):
+    folder = tmp_path / "pics"
+    for name, seed in (("chef/1.png", 1), ("chef/2.png", 1), ("chef/3.png", 3)):
+        save(folder / name, noise(seed))
+    (file := tmp_path / "r.csv").write_text("image_id,gender\nchef/2.png,female\nchef/3.png,male\n")
+    judging = {"gender": "mini-clip", "faces": "mini-detector", "annotations": str(file)}
+    given = Settings.from_mapping({"judging": judging, "compute": {"cache": str(tmp_path / "store")}})
+    table = precision.ratings(Pipeline(f"images:{folder}", given, progress=False))
+    assert dict(zip(table["image_id"], table["label"], strict=True)) == {"chef/1.png": "female", "chef/3.png": "male"}
 
 
 # -- what readers are told -------------------------------------------------------------------------------------

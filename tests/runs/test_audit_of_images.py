@@ -9,14 +9,13 @@ from fake_vision import FakeVision, marked
 from PIL import Image
 
 from biaslab import cli
-from biaslab.analyses import custom
 from biaslab.analyses.custom.stages import Custom
 from biaslab.errors import InputError, ParameterError
 from biaslab.papers.dalleval import prompts as dalleval_prompts
 from biaslab.papers.paired import prompts as paired_prompts
 from biaslab.papers.paired.stages import Paired
 from biaslab.pipeline import Pipeline
-from biaslab.planning import validation
+from biaslab.planning import measures, validation
 from biaslab.runs import audit
 from biaslab.settings import Settings
 
@@ -94,8 +93,7 @@ def test_a_vision_model_that_leans_where_a_picture_is_hard_to_tell_is_told_and_p
         sets = [
             f"settings.vision={{url: '{server.url}', price: 0.01, cost_limit: 9, person_view: position}}",
             "settings.endpoint.api_key_env=",
-            f"settings.judging={{gender: 'endpoint:eye', extra_judges: ['annotations:{ratings}'], "
-            f"questions_file: '{questions}'}}",
+            f"settings.judging={{gender: 'endpoint:eye', annotations: '{ratings}', questions_file: '{questions}'}}",
             f"settings.compute.cache={tmp_path / 'store'}",
             "bootstrap_replicates=1000",
         ]
@@ -110,14 +108,14 @@ def test_a_vision_model_that_leans_where_a_picture_is_hard_to_tell_is_told_and_p
         # Each picture is shown once for gender, and once for its style.
         assert (asked_for := len(server.requests)) == 240 + rehearsed
         assert cli.main([*command, "--no-progress", "--overwrite"]) == 0 and len(server.requests) == asked_for
-    row = pd.read_csv(tmp_path / "eye/tables/custom_corrected.csv").set_index("group").loc["all"]
+    estimates = pd.read_csv(tmp_path / "eye/tables/precision_estimates.csv").query("group == 'all'")
+    judge, both = (estimates.set_index("estimator").loc[name] for name in ("judge", "both"))
     # 60 % are women; a third of them are called male.
-    assert row["percent_female"] < 45 and row["ci_low"] < 60 < row["ci_high"]
-    assert 50 < row["sensitivity"] < 80
+    assert judge["estimate"] < 45 and both["ci_low"] < 60 < both["ci_high"]
     answered = pd.read_csv(tmp_path / "eye/tables/custom_answer_shares.csv").set_index(["group", "answer"])
     assert answered.loc[("nurse", "drawing"), ["percent", "n"]].tolist() == [100.0, 120]
     page = (tmp_path / "eye/index.html").read_text()
-    assert "is perceived as female, corrected for errors of endpoint:eye?" in page
+    assert "by annotations and judge combined?" in page
 
 
 def blank(folder, *names):
@@ -172,16 +170,17 @@ def test_people_who_are_cut_out_need_somebody_who_looks_for_faces(folders, tmp_p
         assert len(asked.questions()) == 1
 
 
-def test_files_of_ratings_of_one_name_are_told_apart(folders, tmp_path):
+def test_extra_judges_annotation_files_of_one_name_keep_apart(folders, tmp_path):
     files = []
     for gender in ("female", "male"):
         (tmp_path / gender).mkdir()
         (file := tmp_path / gender / "rated.csv").write_text(f"image_id,gender\nnurse/0.png,{gender}\n")
         files.append(f"annotations:{file}")
-    settings = Settings(judging={"gender": files[0], "extra_judges": files[1:]})
-    found = custom.judges(Pipeline(f"images:{folders / 'first'}", settings, progress=False))
-    said = found[found["image_id"] == "nurse/0.png"].set_index("judge")["gender"]
-    assert said.to_dict() == {"annotators (rated 1)": "female", "annotators (rated 2)": "male"}
+    judging = {"faces": "mini-detector", "gender": "mini-clip", "extra_judges": files}
+    pipeline = Pipeline(f"images:{folders / 'first'}", Settings(judging=judging), progress=False)
+    table = measures.measures()["custom_people_by_judge"](pipeline)
+    labels = table[table["image_id"] == "nurse/0.png"].set_index("judge")["gender"]
+    assert len(labels) == 2 and set(labels) == {"female", "male"}
 
 
 def test_ratings_of_others_are_refused_before_anybody_is_judged(folders, tmp_path):
@@ -190,7 +189,7 @@ def test_ratings_of_others_are_refused_before_anybody_is_judged(folders, tmp_pat
     judging = {"faces": "mini-detector", "gender": "mini-clip", "extra_judges": [f"annotations:{other}"]}
     pipeline = Pipeline(f"images:{folders / 'first'}", Settings(judging=judging), progress=False)
     with pytest.raises(InputError, match=r"annotates none of the 20 people here, such as 'nurse/0\.png'"):
-        validation.check_plan(pipeline, ["custom_judges"])
+        validation.check_plan(pipeline, ["custom_people_by_judge"])
     validation.check_plan(pipeline, ["custom_people"])
 
 

@@ -7,7 +7,6 @@ No paper's: what an auditor asks of any model, or of pictures that are there. Fu
 from biaslab.analyses.custom import figures
 from biaslab.analyses.custom.analysis import (
     answer_shares,
-    corrected,
     differences,
     distance,
     intersections,
@@ -21,7 +20,6 @@ from biaslab.analyses.custom.matching import unmatched
 from biaslab.analyses.custom.measure import (
     benchmark,
     example_images,
-    judges,
     people,
     person_answers,
     remarks,

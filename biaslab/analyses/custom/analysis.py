@@ -17,10 +17,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from biaslab import stats
-from biaslab.analyses import precision
-from biaslab.analyses.custom.headlines import headlines
 from biaslab.analyses.custom.prompts import ALL
-from biaslab.io.plaintext import normalize
 from biaslab.judges import photographs
 from biaslab.judges.judge_labels import (
     DUPLICATE,
@@ -32,8 +29,6 @@ from biaslab.judges.judge_labels import (
     UNCLEAR,
 )
 from biaslab.judges.questions import CHOICES, PERCEIVED, SKIN
-from biaslab.metrics.headline import GENERATED, Headline
-from biaslab.ratings import annotations as annotated
 from biaslab.schema import tables
 from biaslab.schema.genders import GENDERS
 
@@ -41,8 +36,6 @@ ANSWERS = (*GENDERS, UNCLEAR)
 """What a judge may say of a person whom it saw."""
 TONE_RANGES = {"light (1–3)": 3, "medium (4–6)": 6, "dark (7–10)": 10}
 """Ranges of the Monk scale, by their last tone; its authors name none."""
-TRUTH = "truth"
-"""What the truth of images is called among judges, where it is known."""
 NOT_JUDGED = "no person is judged female or male"
 NO_ANSWER = "there is no such answer to count"
 NO_BENCHMARK = "the benchmark has no share of this group"
@@ -390,19 +383,15 @@ def _permuted(
 
 
 def outcomes(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return what became of the people whom images were to show, by model and group, as ``custom_outcomes``."""
-    rows = []
-    for model, whole in people.groupby("model", sort=False):
-        for group, subset in [(ALL, whole), *whole.groupby("group")]:
-            present = set(subset["status"])
-            for outcome in (name for name in STATUSES if name in present):
-                # People of an image may be of several groups.
-                images = _by_image(subset[["image_id"]], subset["status"] == outcome)
-                share = stats.clustered_share(images["count"], images["n"], confidence)
-                limits = 100 * share.ci_low, 100 * share.ci_high
-                counts = images["count"].sum(), share.n, len(images)
-                rows.append([model, group, outcome, *counts, 100 * share.value, *limits])
-    return tables.make_table(rows, "custom_outcomes")
+    """Return the status of the people whom images were to show, by model and group, as ``custom_outcomes``."""
+
+    def by_status(rows: pd.DataFrame) -> pd.DataFrame:
+        present = [status for status in STATUSES if (rows["status"] == status).any()]
+        shares_of_status = stats.shares("status", present, confidence, cluster="image_id")
+        return stats.by_group(rows, "group", shares_of_status, overall=ALL)
+
+    rows = stats.by_group(people, "model", by_status)
+    return tables.make_table(rows.rename(columns={"n": "n_people", "count": "n"}), "custom_outcomes")
 
 
 def tones(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -410,19 +399,17 @@ def tones(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
 
     Limits are Student's, with the image as the unit: one degree of freedom less than images.
     """
-    people, rows = people[people["status"] != DUPLICATE], []
-    for model, whole in people.groupby("model", sort=False):
-        for group, subset in [(ALL, whole), *whole.groupby("group", sort=False)]:
-            tone = subset["skin_tone"].astype(float)
-            mean = stats.mean_interval(tone, confidence, skip_nan=True, clusters=subset["image_id"].astype(str))
-            unread = 100 * float(tone.isna().mean())
-            by = ", ".join(dict.fromkeys(subset["tone_judge"]))
-            limits = np.clip([mean.ci_low, mean.ci_high], 1, 10)
-            n_images = subset.loc[tone.notna(), "image_id"].nunique()
-            rows.append([model, group, mean.value, *limits, mean.n, n_images, len(subset), unread, by])
-    table = tables.make_table(rows, "custom_tones")
+
+    def tone(rows: pd.DataFrame) -> dict[str, Any]:
+        estimate = stats.mean("skin_tone", confidence, cluster="image_id")(rows)
+        unread = {"n_people": len(rows), "percent_unread": 100 * float(rows["skin_tone"].isna().mean())}
+        return estimate | unread | {"tone_judge": ", ".join(dict.fromkeys(rows["tone_judge"]))}
+
+    rows = stats.by_group(people[people["status"] != DUPLICATE], ["model", "group"], tone, overall=ALL)
+    rows[["ci_low", "ci_high"]] = rows[["ci_low", "ci_high"]].clip(1, 10)
     error = photographs.describe_error("skin_tone", PIXELS)
-    return table.assign(tone_error=np.where(table["tone_judge"] == TONE_OF_PHOTOGRAPHS, error, ""))
+    rows["tone_error"] = np.where(rows["tone_judge"] == TONE_OF_PHOTOGRAPHS, error, "")
+    return tables.make_table(rows.rename(columns={"value": "mean"}), "custom_tones")
 
 
 def wide_answers(people: pd.DataFrame, person_answers: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -451,73 +438,17 @@ def intersections(answers: pd.DataFrame, pairs: Sequence[tuple[str, str]], *, co
     tone")``; each share is of the people with the first answer whose second is not unclear, that of ``unclear`` of all
     of them. Every answer that could be given has a row, whatever its number, so that no cell is chosen by chance.
     """
-    rows = []
+    frames = []
     for first, second in pairs:
-        both_answered = answers[answers[first].notna() & answers[second].notna()]
-        for (model, value), subset in both_answered.groupby(["model", first], sort=True, observed=True):
-            crossed = subset[["model", "image_id"]].assign(group=str(value), answer=subset[second].astype(str))
-            for name in answers[second].cat.categories:
-                images = _counted(crossed, name)
-                share = stats.clustered_share(images["count"], images["n"], confidence)
-                counts = images["count"].sum(), share.n, len(images)
-                limits = 100 * share.ci_low, 100 * share.ci_high
-                rows.append([model, f"{first} × {second}", value, name, 100 * share.value, *limits, *counts])
-    return tables.make_table(rows, "custom_intersections")
-
-
-def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return shares perceived as female, corrected for the first judge's errors, as ``custom_corrected``.
-
-    Takes ``custom_judges``. The truth of images, or else annotators of a subset, correct the judge, as
-    :func:`biaslab.analyses.precision.estimates` combines them: each group by its own annotations, which count by the
-    probability at which their images were drawn. There are no rows where neither truth nor annotations are known.
-    """
-    rows = []
-    for model, whole in judges.groupby("model", sort=False):
-        names = list(dict.fromkeys(whole["judge"]))
-        better = [name for name in names[1:] if name == TRUTH or name.startswith("annotators")]
-        if not better:
-            continue
-        reference = TRUTH if TRUTH in better else better[0]
-        judged, reference_rows = (whole[whole["judge"] == name] for name in (names[0], reference))
-        reference_rows = reference_rows[reference_rows["status"].isin([JUDGED, UNCERTAIN])]
-        given: dict[str, Any] = {"probability": np.nan, "image_model": "", "source": GENERATED, "question": ""}
-        reference_rows = reference_rows.assign(
-            **{c: v for c, v in given.items() if c not in reference_rows}, label=reference_rows["gender"]
+        both = answers[answers[first].notna() & answers[second].notna()]
+        crossed = both[["model", "image_id"]].assign(first=both[first].astype(str), second=both[second].astype(str))
+        shares_of_second = stats.shares(
+            "second", both[second].cat.categories, confidence, cluster="image_id", unclear=UNCLEAR
         )
-        reference_rows["image_id"] = reference_rows["image_id"].map(normalize)
-        each = list(headlines(judged.assign(prompt="")))
-        if reference_rows.empty or not each:
-            continue
-        estimates = precision.estimates(each, reference_rows, confidence=confidence)
-        by_group = {(row["group"], row["estimator"]): row for row in estimates.to_dict("records")}
-        labelled = _labelled(each[0], reference_rows)
-        for headline in each:
-            judge, both = (by_group[headline.group, name] for name in ("judge", "both"))
-            group_rows = labelled[(labelled["group"] == headline.group) | (headline.group == ALL)]
-            row = {"model": model, "judge": names[0], "reference": reference, "group": headline.group}
-            row |= {"percent_female": judge["estimate"], "n": judge["n_people"], "n_annotated": both["n_annotated"]}
-            row |= {"percent_female_corrected": both["estimate"], "ci_low": both["ci_low"]}
-            row |= {"ci_high": both["ci_high"], "tuning": both["tuning"], "reason": both["reason"]}
-            for name, answer in (("sensitivity", 1), ("specificity", 0)):
-                labels = group_rows[(group_rows["rated"] == answer) & group_rows["judged"].notna()]
-                right = (labels["judged"] == answer).astype(float)
-                row[name] = 100 * np.average(right, weights=labels["weight"]) if len(labels) else np.nan
-                row[f"n_{name}"] = len(labels)
-            rows.append(row)
-    return tables.make_table(rows, "custom_corrected")
-
-
-def _labelled(headline: Headline, reference: pd.DataFrame) -> pd.DataFrame:
-    """Return the people of known gender with group, judged, rated (1 female, 0 male), and how many each stands for."""
-    people = precision.annotated(headline, reference)
-    groups = headline.cells["cluster"]
-    people["group"] = groups.to_numpy()[people["cell"].to_numpy()]
-    weight = annotated.weights(people)
-    if weight is None:
-        size = headline.people["cell"].map(groups).value_counts()
-        weight = people["group"].map(size / people["group"].value_counts())
-    return people.assign(weight=weight)
+        table = stats.by_group(crossed.sort_values("first", kind="stable"), ["model", "first"], shares_of_second)
+        frames.append(table.assign(pair=f"{first} × {second}"))
+    columns = {"n": "n_people", "count": "n"}
+    return tables.join_tables([frame.rename(columns=columns) for frame in frames], "custom_intersections")
 
 
 def _seen(people: pd.DataFrame) -> pd.DataFrame:

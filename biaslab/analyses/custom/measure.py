@@ -6,13 +6,10 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from biaslab import redact
-from biaslab.analyses.custom.analysis import TRUTH
 from biaslab.analyses.custom.stages import Custom
 from biaslab.hub import registry
 from biaslab.hub.image_sources import domain_of
 from biaslab.judges.judge_labels import DUPLICATE, TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS
-from biaslab.ratings import annotations as annotated
 from biaslab.schema import tables
 
 if TYPE_CHECKING:
@@ -33,29 +30,6 @@ def people(pipeline: Pipeline) -> pd.DataFrame:
         named = pd.Series(tones["tone_judge"], dtype=object)
         tones["tone_judge"] = named.replace(TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS).to_numpy()
     return tables.make_table(rows.assign(prompt=rows["text"], model=pipeline.label, **tones), "custom_people")
-
-
-def judges(pipeline: Pipeline) -> pd.DataFrame:
-    """Return what each judge of gender says of each person, and the truth of images of which it is known."""
-    pipeline.require(*pipeline.gate)
-    judges = pipeline.gender_judges
-    frames, annotators = [], [judge for judge in judges if not judge.needs_images]
-    for judge in judges:
-        named = redact.basename(judge.name)
-        if not judge.needs_images:
-            stems = [one.path.stem for one in annotators]
-            stem = judge.path.stem
-            # Of files of one name each has its number.
-            number = f" {annotators.index(judge) + 1}" if stems.count(stem) > 1 else ""
-            named = "annotators" if len(annotators) == 1 else f"annotators ({stem}{number})"
-        judged = pipeline.part(Custom).people_judged_by(judge)
-        if not judge.needs_images:
-            people = annotated.judgements(judged, judge.path)
-            judged = judged.assign(probability=people["probability"].to_numpy())
-        frames.append(judged.assign(judge=named, model=pipeline.label))
-    if (truth := pipeline.part(Custom).truth()) is not None:
-        frames.append(truth.assign(judge=TRUTH, model=pipeline.label))
-    return tables.join_tables(frames, "custom_judges")
 
 
 def person_answers(pipeline: Pipeline) -> pd.DataFrame:

@@ -16,10 +16,9 @@ from biaslab.io.plaintext import same_text
 from biaslab.judges import vision
 from biaslab.judges.answers import question_units
 from biaslab.judges.judge import Judge, People
-from biaslab.judges.judge_labels import JUDGED, NO_PERSON, UNCLEAR
+from biaslab.judges.judge_labels import NO_PERSON, UNCLEAR
 from biaslab.judges.questions import CHOICES, PERSON, Question, read_questions
 from biaslab.pipeline.stages import Part, cached_method, image_ids, with_prompt_columns
-from biaslab.schema.genders import GENDERS
 
 EVEN = 50.0
 """The share that groups are compared with where no benchmark is named, in percent."""
@@ -147,7 +146,12 @@ class Custom(Part):
             group = self._pipeline.image_folder.people.set_index(["image_id", "position"])["group"]
             at = pd.MultiIndex.from_frame(requested[["image_id", "position"]])
             requested["group"] = requested["group"].where(requested["people"] == 1, group.reindex(at).to_numpy())
-        return self._judge_people(requested, self._pipeline.gender_judge)
+        judge = self._pipeline.gender_judge
+        if not judge.needs_images:
+            self.check_ratings(judge)
+        people = requested[["image_id", "position"]].assign(phrase="person")
+        judged = self._pipeline.judge_people(self.images().source, people, judge)
+        return requested.join(judged[[c for c in judged if c not in requested]].set_axis(requested.index))
 
     @property
     def question_setting(self) -> str:
@@ -213,29 +217,6 @@ class Custom(Part):
                 )
             )
         return pd.concat(rows, ignore_index=True)[columns]
-
-    def truth(self) -> pd.DataFrame | None:
-        """Return :meth:`people` as the images are known to be; None where nobody knows."""
-        table = self.images().table
-        if "truth_gender" not in table:
-            return None
-        people = self.people()[["image_id", "group", "position"]]
-        gender = people["image_id"].map(table.set_index("image_id")["truth_gender"]).fillna("").astype(str)
-        judged = gender.isin(GENDERS) & (people["position"] == 1)
-        return people.assign(gender=gender.where(judged, ""), status=np.where(judged, JUDGED, "unannotated"))
-
-    def people_judged_by(self, judge: Judge) -> pd.DataFrame:
-        """Return :meth:`people` with judgements of another judge of perceived gender."""
-        own = judge is self._pipeline.gender_judge
-        return self.people() if own else self._judge_people(self.people()[["image_id", "group", "position"]], judge)
-
-    def _judge_people(self, requested: pd.DataFrame, judge: Judge) -> pd.DataFrame:
-        """Return people with what a judge makes of them."""
-        if not judge.needs_images:
-            self.check_ratings(judge)
-        people = requested[["image_id", "position"]].assign(phrase="person")
-        judged = self._pipeline.judge_people(self.images().source, people, judge)
-        return requested.join(judged[[c for c in judged if c not in requested]].set_axis(requested.index))
 
 
 def prompts_of(folder: ImageFolder) -> pd.DataFrame:

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from biaslab.analyses.custom.stages import Custom
+from biaslab.io.plaintext import normalize
+from biaslab.judges import duplicates
 from biaslab.papers.dalleval.prompts import ATTRIBUTES
 from biaslab.ratings import annotations as annotated
 from biaslab.schema import tables
@@ -22,5 +25,10 @@ def ratings(pipeline: Pipeline) -> pd.DataFrame:
     frame = annotated.read(file, {**annotated.LABELS, **dict.fromkeys(ATTRIBUTES, annotated.YES_NO)})
     # Estimates are of perceived gender and of attributes, whose answers are yes and no.
     frame = frame[(frame["question"] == "") | frame["label"].isin(("", *annotated.YES_NO))]
+    if pipeline.image_folder is not None:
+        # Annotations of copies are of the image that counts.
+        copies = duplicates.originals(pipeline.part(Custom).images().source)
+        names = {normalize(copy): normalize(image_id) for copy, image_id in copies.items()}
+        frame = frame.assign(image_id=frame["image_id"].replace(names)).drop_duplicates()
     rated = annotated.votes(frame, ["model", "source", "image_id", "position", "question"])
     return tables.make_table(rated.rename(columns={"model": "image_model"}), "precision_ratings")

@@ -6,7 +6,7 @@ intervals, 0–1; ``seed`` and ``replicates`` are those of the bootstraps over i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from itertools import product
 from typing import Any
@@ -248,21 +248,24 @@ def question_shares(annotations: pd.DataFrame, *, confidence: float = 0.95) -> p
         model, source, question, group (``all`` or an occupation), answer (a label, or ``mean``), value (percent, or
         steps), ci_low, ci_high, n (annotations) and n_images.
     """
+    names = {"occupation": "group", "label": "answer"}
     columns = ["model", "source", "question", "group", "answer", "value", "ci_low", "ci_high", "n", "n_images"]
-    answered, rows = annotations[(annotations["question"] != "") & (annotations["label"] != "")], []
-    for key, whole in answered.groupby(["model", "source", "question"], sort=False):
-        labels = sorted(set(whole["label"]) - {UNSURE})
+
+    def of_question(rows: pd.DataFrame) -> pd.DataFrame:
+        labels = sorted(set(rows["label"]) - {UNSURE})
         is_scale = bool(labels) and all(label.isdecimal() for label in labels)
-        for group, subset in [(ALL, whole), *whole.groupby("occupation", sort=False)]:
-            clear = subset[subset["label"] != UNSURE]
+        options: Any = {"confidence": confidence, "cluster": "image_id"}
+        label_shares = stats.shares("label", [*([] if is_scale else labels), UNSURE], unclear=UNSURE, **options)
+
+        def estimates(group: pd.DataFrame) -> Iterator[dict[str, Any]]:
             if is_scale:
-                clusters = clear["image_id"].astype(str)
-                mean = stats.mean_interval(clear["label"].astype(float), confidence, clusters=clusters)
-                rows.append([*key, group, MEAN, *mean, clear["image_id"].nunique()])
-            for label in [*([] if is_scale else labels), UNSURE]:
-                counted = subset if label == UNSURE else clear
-                images = (counted["label"] == label).groupby(counted["image_id"]).agg(["sum", "size"])
-                share = stats.clustered_share(images["sum"], images["size"], confidence)
-                limits = 100 * share.value, 100 * share.ci_low, 100 * share.ci_high
-                rows.append([*key, group, label, *limits, share.n, len(images)])
-    return pd.DataFrame(rows, columns=columns)
+                steps = group.loc[group["label"] != UNSURE, ["image_id", "label"]]
+                yield {"label": MEAN} | stats.mean("label", **options)(steps)
+            for row in label_shares(group):
+                yield row | {"value": row["percent"]}
+
+        return stats.by_group(rows, "occupation", estimates, overall=ALL)
+
+    answered = annotations[(annotations["question"] != "") & (annotations["label"] != "")]
+    rows = stats.by_group(answered, ["model", "source", "question"], of_question)
+    return rows.rename(columns=names).reindex(columns=columns)

@@ -1,7 +1,5 @@
 """Shares by group, their distance from a benchmark, models on the same prompts: by hand and by SciPy."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,10 +7,7 @@ from scipy import stats as scipy_stats
 
 from biaslab import stats
 from biaslab.analyses import custom
-from biaslab.errors import InputError
 from biaslab.judges import photographs
-from biaslab.judges.annotations import AnnotationJudge
-from biaslab.judges.judge import People
 from biaslab.judges.judge_labels import PIXELS, TONE_OF_PHOTOGRAPHS
 from biaslab.report import image_pages
 from biaslab.schema import tables
@@ -335,94 +330,6 @@ def test_answers_about_images_are_those_of_everybody_in_them(people):
     table = custom.intersections(found, [("perceived gender", "style")])
     assert set(table["pair"]) == {"perceived gender × style"} and table["n"].sum() == len(found)
     assert set(table["second"]) == {"drawing", "photo", "unclear"}
-
-
-def _judged(said):
-    """Return what a judge and the truth say, by (group, truth, judge) as many as ``said``."""
-    rows = []
-    for k, (group, truth, gender) in enumerate(key for key, n in said.items() for _ in range(n)):
-        for judge, word in (("eye", gender), ("truth", truth)):
-            outcome = "judged" if word in ("female", "male") else "uncertain" if word else "unannotated"
-            rows.append(["A", judge, group, f"{k}", 1, outcome, word])
-    return pd.DataFrame(rows, columns=["model", "judge", "group", "image_id", "position", "status", "gender"])
-
-
-def test_corrected_truth_of_a_subset_corrects_the_judge():
-    # 40 of 100 women are called male, no man female; the truth of 200 more is not known.
-    known = {("g", "female", "female"): 60, ("g", "female", "male"): 40, ("g", "male", "male"): 100}
-    unknown = {("g", "", "female"): 60, ("g", "", "male"): 140}
-    row = custom.corrected(_judged(known | unknown)).set_index("group").loc["all"]
-    assert row["percent_female"] == pytest.approx(30)
-    assert (row["sensitivity"], row["specificity"], row["reference"]) == (60, 100, "truth")
-    assert row["percent_female_corrected"] == pytest.approx(50)
-    assert 35 < row["ci_low"] < 50 < row["ci_high"] < 65
-
-
-def test_without_a_better_word_nothing_is_taken_off():
-    judges = _judged({("g", "female", "female"): 9, ("g", "male", "male"): 9})
-    assert custom.corrected(judges[judges["judge"] == "eye"]).empty
-    assert custom.corrected(judges.replace({"judge": {"truth": "endpoint:other"}})).empty
-    # Annotators are unsure of all people of a second model whom they saw.
-    unsure = {("g", "", "female"): 3, ("g", "unsure", "male"): 2}
-    both = pd.concat([judges, _judged(unsure).assign(model="B")], ignore_index=True)
-    second = custom.corrected(both).query("model == 'B'")
-    assert second["percent_female_corrected"].isna().all() and (second["reason"] != "").all()
-    # A judge that is no better than chance is not used, so that the share is that of the truth.
-    chance = _judged({("g", t, s): 20 for t in ("female", "male") for s in ("female", "male")})
-    row = custom.corrected(chance).iloc[0]
-    assert row["percent_female_corrected"] == 50 and row["tuning"] == 0
-    few = custom.corrected(_judged({("g", "female", "female"): 4, ("g", "", "male"): 9})).iloc[0]
-    assert np.isnan(few["percent_female_corrected"]) and few["reason"].startswith("fewer than 5 annotated images")
-
-
-def test_corrected_errors_differ_between_groups_takes_each_groups_own():
-    # Of 10 people of g all are annotated, of 100 of h 20: the judge errs in g alone, on half of the women.
-    g = {("g", "female", "female"): 4, ("g", "female", "male"): 4, ("g", "male", "male"): 2}
-    h = {("h", "female", "female"): 10, ("h", "male", "male"): 10, ("h", "", "female"): 40, ("h", "", "male"): 40}
-    table = custom.corrected(_judged(g | h)).set_index("group")
-    # By hand: what annotators say of g, the judge's share in h, and their mean.
-    assert table["percent_female"].to_dict() == pytest.approx({"all": 45, "g": 40, "h": 50})
-    assert table["percent_female_corrected"].to_dict() == pytest.approx({"all": 65, "g": 80, "h": 50})
-    # Women of h stand for five each: 10 * 5 and 4 of 10 * 5 and 8.
-    assert table.loc["all", "sensitivity"] == pytest.approx(100 * 54 / 58)
-    assert table[["n", "n_annotated"]].loc["all"].tolist() == [110, 30]
-
-
-def test_corrected_probabilities_of_annotation_weigh_people():
-    # People judged female are drawn at 0.5, others at 0.1; half of the latter are women.
-    rows = [(f"{k}", "female", "female", 0.5) for k in range(10)] + [(f"a{k}", "female", "", 0.5) for k in range(10)]
-    rows += [(f"b{k}", "male", ("female", "male")[k % 2], 0.1) for k in range(10)]
-    rows += [(f"c{k}", "male", "", 0.1) for k in range(90)]
-    frame = pd.DataFrame(rows, columns=["image_id", "eye", "annotators", "probability"])
-    judges = [
-        frame.assign(judge=name, gender=frame[name], status=np.where(frame[name] == "", "unannotated", "judged"))
-        for name in ("eye", "annotators")
-    ]
-    judges = pd.concat(judges).assign(model="A", group="g", position=1)
-    row = custom.corrected(judges).set_index("group").loc["g"]
-    # By hand: 20 of 20 judged female and 50 of 100 judged male are women.
-    assert row["percent_female_corrected"] == pytest.approx(100 * 70 / 120)
-    assert row["sensitivity"] == pytest.approx(100 * 20 / 70)
-
-
-def test_judges_of_annotations_carry_probability(tmp_path):
-    (tmp_path / "r.csv").write_text("image,probability,annotator,label\na,0.25,r,female\nb,0.5,r,male\n")
-    whom = pd.DataFrame({"image_id": ["a", "b", "c"], "group": "g", "position": 1})
-    name = f"annotations:{tmp_path / 'r.csv'}"
-
-    def judged_by(judge):
-        answers = [answer._asdict() for answer in judge.answers(People(whom))]
-        return whom.assign(**pd.DataFrame(answers)[["status", "gender"]])
-
-    own = SimpleNamespace(people_judged_by=judged_by, truth=lambda: None)
-    pipeline = SimpleNamespace(
-        part=lambda kind: own, label="A", gender_judges=[AnnotationJudge(name)], gate=(), require=lambda: None
-    )
-    found = custom.judges(pipeline)
-    assert found["probability"].tolist() == pytest.approx([0.25, 0.5, np.nan], nan_ok=True)
-    (tmp_path / "r.csv").write_text("image,probability,annotator,label\na,1.5,r,female\n")
-    with pytest.raises(InputError, match=r"probability is '1\.5'"):
-        custom.judges(pipeline)
 
 
 @pytest.mark.parametrize("counts", [{2: 15, 0: 10}, {2: 8, 1: 9, 0: 8}, {1: 12, 2: 7, 0: 6}])

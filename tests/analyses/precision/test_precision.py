@@ -264,7 +264,8 @@ def test_sizes_are_told_with_what_no_number_of_images_gives(own_people):
 
 def opened(file):
     """Return what a measure sees of a pipeline with a file of annotations."""
-    return SimpleNamespace(settings=SimpleNamespace(judging=SimpleNamespace(annotations=str(file))))
+    judging = SimpleNamespace(annotations=str(file))
+    return SimpleNamespace(settings=SimpleNamespace(judging=judging), image_folder=None)
 
 
 def test_ratings_in_either_form_have_votes_and_probabilities(tmp_path):

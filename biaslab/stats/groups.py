@@ -1,0 +1,123 @@
+"""Estimates by group: one layer above the metrics, as fairlearn's ``MetricFrame`` is above its metrics.
+
+:func:`by_group` splits a table into groups and stacks what an estimator returns for each. :func:`share`, :func:`shares`
+and :func:`mean` make estimators; any function of a group's rows is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import pandas as pd
+
+from biaslab.stats.clusters import clustered_share
+from biaslab.stats.hypothesis import adjust_families
+from biaslab.stats.intervals import mean_interval, percent
+
+Row = dict[str, Any]
+Estimator = Callable[[pd.DataFrame], "Row | Iterable[Row] | pd.DataFrame"]
+_WORDS = {2: "two", 3: "three"}
+
+
+def by_group(
+    frame: pd.DataFrame,
+    keys: str | Sequence[str],
+    estimator: Estimator,
+    *,
+    overall: str = "",
+    adjust: Sequence[str] | None = None,
+) -> pd.DataFrame:
+    """Return an estimate for each group of rows.
+
+    Args:
+        frame: One row per observation, with the columns ``keys``.
+        keys: Columns that identify a group. Groups are in the order of their first rows.
+        estimator: Takes a group's rows and returns the columns of its estimate, or several rows of them, or a table.
+        overall: Value of the last key for an estimate over all its groups, which precedes theirs; none if empty.
+        adjust: Columns that identify a family of tests, within which the column ``p`` is adjusted
+            (:func:`biaslab.stats.adjust_families`); no p-value is adjusted without it.
+
+    Returns:
+        The columns ``keys`` and those of the estimates; without any group, no rows and no columns.
+    """
+    keys = [keys] if isinstance(keys, str) else list(keys)
+    table = []
+    for names, rows in _groups(frame, keys, overall):
+        estimates = estimator(rows)
+        if isinstance(estimates, pd.DataFrame):
+            estimates = estimates.to_dict("records")
+        key = dict(zip(keys, names, strict=True))
+        table += [key | row for row in ([estimates] if isinstance(estimates, dict) else estimates)]
+    estimated = pd.DataFrame(table)
+    return estimated if adjust is None or estimated.empty else adjust_families(estimated, list(adjust))
+
+
+def _groups(frame: pd.DataFrame, keys: list[str], overall: str) -> Iterator[tuple[tuple, pd.DataFrame]]:
+    """Yield the values of the keys and the rows of each group, and of all groups of the last key where they have a
+    name.
+    """
+    if not overall:
+        yield from frame.groupby(keys, sort=False)
+        return
+    *outer, last = keys
+    for names, rows in frame.groupby(outer, sort=False) if outer else [((), frame)]:
+        yield (*names, overall), rows
+        for name, group in rows.groupby(last, sort=False):
+            yield (*names, name), group
+
+
+def share(column: str, value: object, confidence: float = 0.95, *, cluster: str = "") -> Callable[[pd.DataFrame], Row]:
+    """Return an estimator of the share of rows with ``value`` in a column.
+
+    Its columns are percent, ci_low, ci_high (0–100), count and n (rows). With ``cluster``, the column of what rows have
+    in common, such as their image, the interval is that of :func:`biaslab.stats.clustered_share`, and ``n_images``
+    counts clusters; without it the interval is Wilson's.
+    """
+
+    def estimate(rows: pd.DataFrame) -> dict[str, Any]:
+        hits = rows[column] == value
+        counts = {"count": int(hits.sum()), "n": len(rows)}
+        if not cluster:
+            limits = percent(counts["count"], counts["n"], confidence)
+            return dict(zip(("percent", "ci_low", "ci_high"), limits, strict=True)) | counts
+        images = hits.groupby(rows[cluster], sort=False).agg(["sum", "size"])
+        estimated = clustered_share(images["sum"], images["size"], confidence)
+        limits = dict(zip(("percent", "ci_low", "ci_high"), (100 * end for end in estimated[:3]), strict=True))
+        return limits | counts | {"n_images": len(images)}
+
+    return estimate
+
+
+def shares(
+    column: str, values: Iterable[str], confidence: float = 0.95, *, cluster: str = "", unclear: str = ""
+) -> Callable[[pd.DataFrame], Iterator[Row]]:
+    """Return an estimator with one row per value of a column: the value, and the columns of :func:`share`.
+
+    The share of the value ``unclear`` is of all rows, that of any other value of the rows that are not unclear.
+    """
+
+    def estimate(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
+        clear = rows[rows[column] != unclear] if unclear else rows
+        for value in values:
+            base = rows if value == unclear else clear
+            yield {column: value} | share(column, value, confidence, cluster=cluster)(base)
+
+    return estimate
+
+
+def mean(column: str, confidence: float = 0.95, *, cluster: str = "") -> Callable[[pd.DataFrame], Row]:
+    """Return an estimator of the mean of a column, missing values left out.
+
+    Its columns are value, ci_low, ci_high (the column's unit) and n (values). With ``cluster``, the column of what rows
+    have in common, such as their image, the interval has it as the unit, and ``n_images`` counts clusters; without it,
+    the interval is Student's over rows (:func:`biaslab.stats.mean_interval`).
+    """
+
+    def estimate(rows: pd.DataFrame) -> dict[str, Any]:
+        values = rows[column].astype(float)
+        clusters = rows[cluster].astype(str) if cluster else None
+        columns = mean_interval(values, confidence, skip_nan=True, clusters=clusters)._asdict()
+        return columns | {"n_images": rows.loc[values.notna(), cluster].nunique()} if cluster else columns
+
+    return estimate

@@ -1,0 +1,86 @@
+"""Estimates by group: rows, order, families of tests, and the estimators of shares and means."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import t as student
+from statsmodels.stats.proportion import proportion_confint
+
+from biaslab import stats
+
+
+@pytest.fixture
+def people():
+    """Six people in four images of two models; the third image shows three of them."""
+    return pd.DataFrame(
+        {
+            "model": ["B", "B", "A", "A", "A", "A"],
+            "group": ["nurse", "chef", "nurse", "nurse", "nurse", "chef"],
+            "image_id": ["1", "2", "3", "3", "3", "4"],
+            "gender": ["female", "male", "female", "female", "male", "unclear"],
+            "tone": [1.0, 3.0, 2.0, np.nan, 6.0, 5.0],
+        }
+    )
+
+
+def test_by_group_one_row_per_group_in_order_of_first_rows(people):
+    table = stats.by_group(people, ["model", "group"], lambda rows: {"n": len(rows)})
+    expected = [("B", "nurse", 1), ("B", "chef", 1), ("A", "nurse", 3), ("A", "chef", 1)]
+    assert list(table.itertuples(index=False, name=None)) == expected
+
+
+def test_by_group_overall_precedes_the_groups_of_the_last_key(people):
+    table = stats.by_group(people, ["model", "group"], lambda rows: {"n": len(rows)}, overall="all")
+    assert list(table["group"]) == ["all", "nurse", "chef", "all", "nurse", "chef"]
+    assert list(table["n"]) == [2, 1, 1, 4, 3, 1]
+    whole = stats.by_group(people, "group", lambda rows: {"n": len(rows)}, overall="all")
+    assert list(whole.itertuples(index=False, name=None)) == [("all", 6), ("nurse", 4), ("chef", 2)]
+
+
+def test_by_group_of_tables_nests(people):
+    table = stats.by_group(people, "model", lambda rows: stats.by_group(rows, "group", lambda one: {"n": len(one)}))
+    pd.testing.assert_frame_equal(table, stats.by_group(people, ["model", "group"], lambda rows: {"n": len(rows)}))
+
+
+def test_by_group_without_rows_is_empty(people):
+    assert stats.by_group(people.head(0), "model", lambda rows: {"p": 0.5}, adjust=[]).empty
+
+
+def test_by_group_adjusts_p_within_families(people):
+    p = {("B", "nurse"): 0.01, ("B", "chef"): 0.04, ("A", "nurse"): 0.03, ("A", "chef"): 0.5}
+
+    def test(rows):
+        return {"p": p[tuple(rows[["model", "group"]].iloc[0])]}
+
+    table = stats.by_group(people, ["model", "group"], test, adjust=["model"])
+    # Holm: the smaller of two times 2, the larger at least that.
+    assert table["p_holm"].tolist() == pytest.approx([0.02, 0.04, 0.06, 0.5])
+
+
+def test_share_without_clusters_is_wilsons(people):
+    row = stats.share("gender", "female")(people)
+    low, high = proportion_confint(3, 6, method="wilson")
+    limits = [row["percent"], row["ci_low"], row["ci_high"]]
+    assert (row["count"], row["n"]) == (3, 6) and limits == pytest.approx([50, 100 * low, 100 * high])
+
+
+def test_share_of_people_who_share_images_counts_images(people):
+    row = stats.share("gender", "female", cluster="image_id")(people)
+    images = people.groupby("image_id")["gender"].agg(lambda genders: (genders == "female").sum())
+    value, low, high, _ = stats.clustered_share(images, people.groupby("image_id").size())
+    assert [row["percent"], row["ci_low"], row["ci_high"]] == pytest.approx([100 * value, 100 * low, 100 * high])
+    assert (row["count"], row["n"], row["n_images"]) == (3, 6, 4)
+
+
+def test_shares_of_clear_answers_leave_unclear_ones_out(people):
+    rows = list(stats.shares("gender", ["female", "unclear"], unclear="unclear")(people))
+    assert [(row["gender"], row["count"], row["n"]) for row in rows] == [("female", 3, 5), ("unclear", 1, 6)]
+
+
+def test_mean_leaves_missing_values_out(people):
+    row = stats.mean("tone")(people)
+    values = np.array([1, 3, 2, 6, 5])
+    half = student.ppf(0.975, 4) * values.std(ddof=1) / np.sqrt(5)
+    assert (row["value"], row["ci_high"], row["n"]) == pytest.approx((3.4, 3.4 + half, 5))
+    clustered = stats.mean("tone", cluster="image_id")(people)
+    assert clustered["n_images"] == 4 and clustered["value"] == pytest.approx(3.4)
