@@ -164,6 +164,8 @@ def _tables() -> str:
     for paper, found in groupby(by_place, key=lambda one: one[0].partition("_")[0]):
         parts.append(f"## {paper if paper in papers else 'Others'}" if paper in papers or paper == "pipeline" else "")
         for name, schema in found:
+            if not schema.description:
+                continue
             columns = ", ".join(f"(`{c.name}`)" if c.optional else f"`{c.name}`" for c in schema.columns)
             text = " ".join(f"{schema.title}. {schema.description}".split())
             parts.append(f"`{name}`{{ #{name} }}\n:   {text}\n\n    *{columns}*")

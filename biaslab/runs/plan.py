@@ -15,7 +15,6 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.analyses import precision
-from biaslab.analyses.precision.analysis import POINTS
 from biaslab.errors import ParameterError
 from biaslab.hub.image_folder import IMAGES
 from biaslab.metrics.headline import MEAN, Headline
@@ -30,6 +29,8 @@ from biaslab.settings import Settings
 from biaslab.study import sources
 
 _WORDS = {"group": "clusters", "template": "wording"}
+# Half-widths in percentage points of shares that the table lists in addition to the requested one.
+_POINTS = (10, 5, 2)
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
             chosen[one.setting] = max(n, one.size, chosen.get(one.setting, 0))
         else:
             cannot.append(f"{one.name}: {why or 'no setting says how many images there are'}.")
-    yield from _table(planned, confidence, sorted({*POINTS, points}, reverse=True))
+    yield from _table(planned, confidence, sorted({*_POINTS, points}, reverse=True))
     for (model, measure), parts in components.dropna(subset="percent").groupby(["model", "headline"], sort=False):
         each = zip(parts["part"], parts["percent"], strict=True)
         told = ", ".join(f"{_WORDS.get(part, part)} {percent:.0f} %" for part, percent in each if percent > 0)

@@ -1,7 +1,8 @@
 """The tables that stages, notebooks and reports share: names, columns, order, and how they are written.
 
 A table is long ("tidy"): identity columns first, then values. Each is declared once, in the ``tables.yaml`` of a paper
-or of a package that brings notebooks (:mod:`biaslab.plugins`); saving checks the declaration.
+or of a package that brings notebooks (:mod:`biaslab.plugins`); saving checks the declaration. Of tables that
+no notebook saves, ``unsaved`` lists the columns of texts and of numbers, without identity and limits.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from biaslab import plugins
 from biaslab.errors import InputError, name_help, unknown_name
@@ -192,7 +193,30 @@ def _schemas(declared_in: tuple[tuple[Path, str], ...]) -> dict[str, Schema]:
                 columns = tuple(column for entry in declared["columns"] for column in _columns(entry, columns_by_name))
                 schemas_found[name] = Schema(name, **{"paper": paper} | declared | {"columns": columns})
             by[name] = package
+        for name, names in room.get("unsaved", {}).items():
+            schemas_found[name], by[name] = (
+                Schema(name, name, "", _unsaved(names, columns_by_name), paper=paper),
+                package,
+            )
     return schemas_found
+
+
+def _unsaved(names: Mapping[str, Any], shared: Mapping[str, dict]) -> tuple[Column, ...]:
+    """Return the columns of a table that no notebook saves: texts, numbers, and the limits of one of these."""
+    kinds = (("text", True), ("numbers", False))
+    columns = [
+        Column(
+            name,
+            "",
+            text=text,
+            unit=shared.get(name, {}).get("unit", ""),
+            labels=shared.get(name, {}).get("labels", {}),
+        )
+        for kind, text in kinds
+        for name in names.get(kind, ())
+    ]
+    limits = ("ci_low", "ci_high") if "interval" in names else ()
+    return (*columns, *(Column(name, "", of=names["interval"]) for name in limits))
 
 
 def _by_judge(name: str, of: Schema) -> Schema:

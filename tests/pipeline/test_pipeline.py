@@ -587,10 +587,10 @@ def test_what_is_known_of_captions_and_words_lets_good_ones_pass(tmp_path, monke
         validation.check_plan(
             Pipeline("world", Settings.from_mapping({"captions": {"occupations": ["astronaut"]}})), ["paired_people"]
         )
-    validation.check_plan(Pipeline("mini", Settings.from_mapping({})), ["paired_images"])
+    validation.check_plan(Pipeline("mini", Settings.from_mapping({})), ["paired_people"])
     with pytest.raises(ParameterError, match="does not know 1 of the prompts' words: 'zanzibar'"):
         unknown = {"generation": {"negative_prompt": "zanzibar", "guidance_scale": 3}}
-        validation.check_plan(Pipeline("mini", Settings.from_mapping(unknown)), ["paired_images"])
+        validation.check_plan(Pipeline("mini", Settings.from_mapping(unknown)), ["paired_people"])
 
 
 # Of the paradox, what cannot be measured on captions alone.

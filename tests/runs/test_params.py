@@ -182,13 +182,13 @@ def test_tables_that_a_notebook_takes_and_those_it_omits(tmp_path, write_noteboo
         "women = study.load(paradox.percent_female)\npairs = study.load(paradox.caption_pairs, optional=True)",
         "printed = study.memoize(paired.people, study.load(paired.printed.printed_value))",
         'if study.has_table(paired.people):\n    study.load("paired_prompts")',
-        'study.has_table("paired_images")\nother.load()\nload(paradox.similarity)',
+        'study.has_table("paired_pair_images")\nother.load()\nload(paradox.similarity)',
     )
     write_notebook(tmp_path / "a.ipynb", CELL, *cells)
     (notebook,) = params.find_notebooks(tmp_path)
     needed = {"paradox_percent_female", "paired_printed_value", "paired_prompts"}
     assert notebook.required_tables == needed
-    assert notebook.used_tables == needed | {"paradox_caption_pairs", "paired_people", "paired_images"}
+    assert notebook.used_tables == needed | {"paradox_caption_pairs", "paired_people", "paired_pair_images"}
 
 
 def test_a_default_says_what_a_parameter_may_be(project, tmp_path, write_notebook):

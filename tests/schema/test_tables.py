@@ -108,6 +108,9 @@ def test_numbers_in_files_are_finite(tmp_path, value, message):
 def test_every_declaration_is_sound():
     own = tables._schemas(tuple((path, "") for path, package in tables.files().items() if package == "biaslab"))
     for name, schema in tables.schemas().items():
+        if not schema.description:
+            # What no notebook saves is declared by the names of its columns.
+            continue
         if name in own:
             known = (*tables.measuring_papers(), "ratings", "judging", "pipeline", "synthesis")
             assert name.split("_")[0] in known, name
@@ -155,7 +158,7 @@ def test_an_interval_of_no_column_is_refused(limits):
 def columns_by_name():
     found = defaultdict(list)
     for schema in tables.schemas().values():
-        for column in schema.columns:
+        for column in (column for column in schema.columns if column.description):
             found[column.name].append((schema.name, column))
     return found
 

@@ -1,4 +1,4 @@
-"""Annotations of a subset combined with the judge, sample sizes, and components of variance, for all headlines.
+"""Annotations of a subset combined with the judge, and components of variance, for all headlines.
 
 This analysis is ours and applies to every headline that is a sum of shares (:mod:`biaslab.metrics.headline`).
 Functions take headlines and tables, and return tables.
@@ -6,7 +6,7 @@ Functions take headlines and tables, and return tables.
 
 # ruff: noqa: F401
 from biaslab.analyses.precision import figures
-from biaslab.analyses.precision.analysis import annotated, components, estimates, sizes
+from biaslab.analyses.precision.analysis import annotated, components, estimates
 from biaslab.analyses.precision.measure import ratings
 from biaslab.papers.answers import read
 

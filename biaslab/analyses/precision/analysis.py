@@ -16,8 +16,6 @@ from biaslab.ratings.annotations import weights
 from biaslab.schema import tables
 
 JUDGE, ANNOTATIONS, BOTH = "judge", "annotations", "both"
-CURRENT, POINTS = "current", (10, 5, 2)
-"""Half-widths that sizes are told for, in percentage points of shares."""
 LEAST_WORTH = 1.1
 """How many ratings one is worth with the judge from which on the judge brings something."""
 _MEANT = {"female": 1.0, "male": 0.0, "yes": 1.0, "no": 0.0}
@@ -144,28 +142,3 @@ def components(headlines: Iterable[Headline], estimates: pd.DataFrame, *, confid
             row |= {"variance": variance, "percent": 100 * variance / whole if whole else np.nan}
             rows.append(row | {"reason": "no ratings" if np.isnan(variance) else ""})
     return tables.make_table(rows, "precision_components")
-
-
-def sizes(headlines: Iterable[Headline], *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return what half-widths headlines have at their sizes, and images a prompt for narrower ones.
-
-    As ``precision_sizes``, by the run's own variances; what the judge errs by no number of images takes off.
-    """
-    rows = []
-    for one in (one for one in headlines if one.cells["n"].sum()):
-        design = stats.design_from_pilot(
-            one.cells, one.people, clusters_random=one.clusters_random, is_absolute=one.is_absolute
-        )
-        row = {"paper": one.paper, "model": one.model, "headline": one.measure, "group": one.group, "unit": one.unit}
-        half = design.half_width(confidence)
-        now = {"target": CURRENT, "half_width": half, "n_images_per_prompt": design.images, "percent_additional": 0.0}
-        rows.append(row | now | {"reason": "" if np.isfinite(half) else "too few clusters or images"})
-        for points in POINTS:
-            n, other = design.sizes(points * one.scale, confidence)
-            more = {"target": f"±{points}", "half_width": points * one.scale, "n_images_per_prompt": n or np.nan}
-            more["percent_additional"] = max(100 * (n / design.images - 1), 0) if n else np.nan
-            takes = f"; {other:,} groups at {design.images:g} images each do" if other else ""
-            why = "" if n else f"no number of images of {design.clusters} groups gives it{takes}"
-            rows.append(row | more | {"reason": why})
-    found = tables.make_table(rows, "precision_sizes")
-    return found.assign(half_width=found["half_width"].where(np.isfinite(found["half_width"])))

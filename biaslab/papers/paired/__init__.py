@@ -32,7 +32,6 @@ from biaslab.papers.paired.analysis.scores import (
 from biaslab.papers.paired.headlines import headlines
 from biaslab.papers.paired.measure import (
     critiques,
-    images,
     judge_agreement,
     pair_images,
     people,

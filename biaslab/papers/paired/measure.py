@@ -63,15 +63,6 @@ def prompts(pipeline: Pipeline) -> pd.DataFrame:
     return _table(pipeline, frames, "paired_prompts")
 
 
-def images(pipeline: Pipeline) -> pd.DataFrame:
-    """Return what became of every image asked for; refusals and revised prompts where the model says so."""
-    stages = pipeline.part(Paired)
-    # Some prompts depend on judges: where these are not named, no image is generated in vain.
-    for kind in stages.kinds:
-        stages.prompts(kind)
-    return _table(pipeline, (stages.images(kind).table for kind in stages.kinds), "paired_images")
-
-
 def critiques(pipeline: Pipeline) -> pd.DataFrame:
     """Return what FairCritic's critic says, a row per guideline."""
     from biaslab.papers.paired.faircritic.critique import critiques_table

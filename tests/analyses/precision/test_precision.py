@@ -248,17 +248,6 @@ def test_estimates_nobody_judged_have_no_value_and_a_reason(own_people):
     assert len(precision.figures.estimates(table).axes) == 1
 
 
-def test_sizes_are_told_with_what_no_number_of_images_gives(own_people):
-    table = precision.sizes(custom.headlines(own_people))
-    whole = table[table["group"] == "all"].set_index("target")
-    assert whole.loc["current", "n_images_per_prompt"] == 30 and whole.loc["current", "half_width"] < 10
-    # Four times as many images halve an interval of fixed groups.
-    assert whole.loc["±2", "n_images_per_prompt"] == pytest.approx(
-        30 * (whole.loc["current", "half_width"] / 2) ** 2, rel=0.1
-    )
-    assert whole.loc["±10", "percent_additional"] == 0
-
-
 # -- ratings of a part, and how they are drawn -------------------------------------------------------------
 
 

@@ -226,7 +226,7 @@ BUYING["judging"] = {"gender": "ViT-B-32:openai", "faces": "whole image"}
 )
 def test_names_and_costs_are_checked_before_a_run(model, given, message):
     with pytest.raises(ParameterError, match=message):
-        validation.check_plan(Pipeline(model, Settings.from_mapping(given)), ["paired_images"])
+        validation.check_plan(Pipeline(model, Settings.from_mapping(given)), ["paired_people"])
 
 
 @pytest.mark.parametrize(
@@ -417,7 +417,7 @@ def bought(tmp_path, monkeypatch):
 def test_a_model_behind_an_images_endpoint_goes_the_same_way(bought):
     server, opened = bought
     mine = opened()
-    validation.check_plan(mine, ["paired_images"])
+    validation.check_plan(mine, ["paired_people"])
     assert mine.label == "dall-e-3"
     people = mine.part(Paired).people("paired")
     n = len(server.requests)
