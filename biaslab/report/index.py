@@ -1,4 +1,4 @@
-"""The entry page of a run: ``index.html``, built from ``run.json``, the tables and the figures."""
+"""The entry page of a run: ``index.html``, built from ``run.json``, the layouts of the tables, and the figures."""
 
 from __future__ import annotations
 
@@ -54,10 +54,14 @@ _MAIN = 2
 
 
 def build(run_dir: str | Path, layouts: Mapping[str, TableLayout]) -> Path:
-    """Write ``index.html`` into the folder of a run and return its path; ``layouts`` are its tables' by name.
+    """Write ``index.html`` into the folder of a run and return its path.
 
     The page is one file, with style, script, figures and the tables' files (compressed) inside, and loads nothing from
-    a network. Of tables longer than ``ROWS_SHOWN`` it shows a preview. What is missing or cannot be read is said on it.
+    a network. Of tables longer than ``ROWS_SHOWN`` it shows a preview. It names figures that are missing or unreadable.
+
+    Args:
+        run_dir: The folder of the run.
+        layouts: The layout of each table of ``run.json`` that has rows, by the table's name.
 
     Raises:
         RunError: ``run.json`` is missing or not the record of a run.

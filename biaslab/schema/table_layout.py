@@ -115,10 +115,14 @@ def _lay_out_column(values: pd.Series, declared: Column | None, limits: Sequence
     heading = formatting.column_header(name, declared.unit if declared else "")
     numeric = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
     labels = declared.labels if declared else {}
-    present = values.dropna().tolist()
-    texts = formatting.format_cells(present, name) if numeric else [_cut(labels.get(v, str(v))) for v in present]
+    given = values.notna()
+    if numeric:
+        texts = formatting.format_cells(values[given].tolist(), name)
+    else:
+        texts = [_cut(labels.get(value, str(value))) for value in values[given]]
     remaining = iter(texts)
-    cells = [(None if numeric else "") if missing else next(remaining) for missing in values.isna()]
+    # A text may be empty: only numbers are missing.
+    cells = [next(remaining) if present else None if numeric else "" for present in given]
     if limits:
         cells = [
             text and formatting.format_with_ci(text, low, high) for text, low, high in zip(cells, *limits, strict=True)
