@@ -1,4 +1,4 @@
-"""The entry page of a run: ``index.html``, built from ``run.json``, the tables and the figures."""
+"""The entry page of a run: ``index.html``, built from ``run.json``, the layouts of the tables, and the figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import io
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,9 @@ from biaslab.io import reading
 from biaslab.report import cards, citation, records
 from biaslab.report.dotplots import draw_rows, number
 from biaslab.report.image_pages import MARKS, evenly
-from biaslab.report.pages import EMBEDDED, asset, file_inside, format_seconds, format_time, href, write_from
-from biaslab.report.tabular import read_table
-from biaslab.schema import formatting
+from biaslab.report.pages import EMBEDDED, asset, clean_text, file_inside, format_seconds, format_time, href, write_from
 from biaslab.schema.formatting import format_level
+from biaslab.schema.table_layout import TableLayout
 
 # Rows of a table that the page holds; of a longer table it holds a preview and links to the file.
 ROWS_SHOWN = 400
@@ -54,11 +53,15 @@ _COUNTS = "alpha", "headlines", "significant", "untested", "withdrawn", "printed
 _MAIN = 2
 
 
-def build(run_dir: str | Path) -> Path:
+def build(run_dir: str | Path, layouts: Mapping[str, TableLayout]) -> Path:
     """Write ``index.html`` into the folder of a run and return its path.
 
     The page is one file, with style, script, figures and the tables' files (compressed) inside, and loads nothing from
-    a network. Of tables longer than ``ROWS_SHOWN`` it shows a preview. What is missing or cannot be read is said on it.
+    a network. Of tables longer than ``ROWS_SHOWN`` it shows a preview. It names figures that are missing or unreadable.
+
+    Args:
+        run_dir: The folder of the run.
+        layouts: The layout of each table of ``run.json`` that has rows, by the table's name.
 
     Raises:
         RunError: ``run.json`` is missing or not the record of a run.
@@ -66,10 +69,10 @@ def build(run_dir: str | Path) -> Path:
     run_dir = Path(run_dir)
     run = records.read(run_dir, needs={})
     options = {"style": asset("report.css"), "script": asset("image_pages.js") + asset("index.js")}
-    return write_from(run_dir / "index.html", "index.html.j2", **options, **_content(run, run_dir))
+    return write_from(run_dir / "index.html", "index.html.j2", **options, **_content(run, run_dir, layouts))
 
 
-def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
+def _content(run: dict[str, Any], run_dir: Path, layouts: Mapping[str, TableLayout]) -> dict[str, Any]:
     """Return everything the template shows, in the shape in which it shows it."""
     notebooks = [_notebook(entry, run_dir) for entry in cards.entries(run, "notebooks")]
     pages: dict[tuple[str, str | None], dict[str, Any]] = {}
@@ -95,7 +98,7 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
     ]
     first = [str(card["figure"]) for card in (*cards.first(question_cards), *first_cards) if card["figure"]]
     figures = _figures(run, run_dir, ids, page_of, first)
-    tables = _tables(run, run_dir, ids, page_of)
+    tables = _tables(run, run_dir, layouts, ids, page_of)
     failed = [notebook for notebook in notebooks if notebook["status"] not in ("ok", "skipped")]
     anchors = {name: item for item in [*tables, *figures] for name in item["names"]}
     page_cards = [card | {"page": page_of(card), "figure": anchors.get(str(card["figure"]))} for card in question_cards]
@@ -350,7 +353,9 @@ def _smaller(png: bytes) -> tuple[str, bytes, tuple[int, int]]:
     return *min(smallest, ("image/png", png), key=lambda one: len(one[1])), (width, height)
 
 
-def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any) -> list[dict[str, Any]]:
+def _tables(
+    run: dict[str, Any], run_dir: Path, layouts: Mapping[str, TableLayout], ids: Counter[str], page_of: Any
+) -> list[dict[str, Any]]:
     tables, cells_left, bytes_left = [], CELLS_SHOWN, TABLES_BYTES
     for entry in cards.order_entries(cards.entries(run, "tables")):
         if entry["rows"] == 0:
@@ -361,24 +366,19 @@ def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any)
         notebooks = [notebooks] if isinstance(notebooks, str) else list(notebooks)
         path = file_inside(run_dir, file)
         meanings = {str(column["name"]): column for column in cards.entries(entry, "columns")}
-        most = ROWS_SHOWN if cells_left > 0 else ROWS_PREVIEW
-        table = read_table(path, whole_up_to=most, otherwise=ROWS_PREVIEW, told=meanings)
-        cells_left -= table.shown * len(table.header)
+        layout = layouts[name]
+        shown = layout.total if layout.total <= (ROWS_SHOWN if cells_left > 0 else ROWS_PREVIEW) else ROWS_PREVIEW
+        cells_left -= shown * len(layout.columns)
         packed = ""
         # For download without the folder.
         if path is not None and path.stat().st_size <= TABLE_FILE_BYTES:
             packed = base64.b64encode(gzip.compress(path.read_bytes(), mtime=0)).decode()
             packed = packed if len(packed) <= bytes_left else ""
         bytes_left -= len(packed)
-        columns = [
-            defaultdict(str, meanings.get(column, {}), name=column, numeric=numeric)
-            | {"head": formatting.column_header(column, str(meanings.get(column, {}).get("unit") or ""))}
-            for column, numeric in zip(table.header, table.numeric, strict=True)
-        ]
+        columns = [defaultdict(str, meanings.get(c.name, {}), name=c.name) for c in layout.columns]
         pages = [page for key in notebooks if (page := page_of(defaultdict(str, notebook=key)))]
         tables.append(
             entry
-            | vars(table)
             | {
                 "anchor": _anchor("table", name, ids),
                 "names": {name, file} - {""},
@@ -390,7 +390,9 @@ def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any)
                 "packed": packed,
                 "columns": columns,
                 "explained": any(column["unit"] or column["description"] for column in columns),
-                "rows": Markup(table.rows_html),
+                "shown": shown,
+                "total": layout.total,
+                "html": Markup(clean_text(layout.html(shown))),
             }
         )
     return tables

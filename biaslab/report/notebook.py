@@ -29,7 +29,7 @@ _ATTRIBUTE_WORDS = "class id title lang dir colspan rowspan scope width height s
 _ATTRIBUTES = frozenset(_ATTRIBUTE_WORDS.split())
 # A link that is not relative.
 _ELSEWHERE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")
-_NUMBER_CELL = re.compile(r"\s*(?:[-+−]?[\d.,]+(?:e[-+]?\d+)?\s*%?|nan|inf|-inf|–)\s*", re.IGNORECASE)
+_NUMBER_CELL = re.compile(r"\s*(?:[-+−]?[\d.,]+(?:e[-+]?\d+)?\s*%?|nan|inf|-inf)\s*", re.IGNORECASE)
 _IMAGE_TYPES = ("image/svg+xml", "image/png", "image/jpeg")
 _IMAGE_FILES = {".png": "image/png", ".jpg": "image/jpeg", "jpeg": "image/jpeg", ".svg": "image/svg+xml"}
 _ACTIVE_TYPES = {"application/vnd.jupyter.widget-view+json", "application/javascript"}
@@ -167,30 +167,36 @@ def _lay_out(html: str) -> str:
             said = f"[image not embedded: {image.get('alt') or 'no description'}]"
             image.replace_with(soup.new_string(said))
     for table in soup("table"):
+        # A biaslab.schema.table_layout.TableLayout says itself which columns are numeric.
+        if table.get("class") != ["data"]:
+            _align_numbers(table)
         table["class"] = "data"
         if (rows := len(table.select("tbody > tr"))) > _ROWS and table.find_parent("table") is None:
             # Without a script: rows beyond are shown where this stands open.
             fold = soup.new_tag("details", attrs={"class": "rest"})
             fold.append(soup.new_tag("summary", string=f"All {rows:,} rows"))
             table.insert_before(fold)
-        for cell in table(["td", "th"]):
-            cell.attrs.pop("class", None)
-            shown = cell.get_text()
-            if cell.name == "td" and len(shown) <= _LONGEST_NUMBER and _NUMBER_CELL.fullmatch(shown):
-                cell["class"] = "n"
-        # Heads of columns whose first body row holds a number stand over it.
-        first, head = table.select_one("tbody tr"), table.find("thead")
-        columns = [cell.get("class") == "n" for cell in first(["td", "th"])] if first else []
-        for row in head("tr") if head else ():
-            names = row("th")
-            for name, number in zip(names, columns, strict=True) if len(names) == len(columns) else ():
-                if number:
-                    name["class"] = "n"
         if table.find_parent("table") is None:
             table.wrap(soup.new_tag("div", attrs={"class": "scroll", "tabindex": "0", "role": "region"}))
             table.parent["aria-label"] = "Table"
     # Quotes as entities, so that attributes stand in double quotes: bleach escapes single-quoted ones twice.
     return soup.decode(formatter=HTMLFormatter(entity_substitution=escape))
+
+
+def _align_numbers(table: Any) -> None:
+    """Give cells that hold a number, and the headings of columns that begin with one, the class of numbers."""
+    for cell in table(["td", "th"]):
+        cell.attrs.pop("class", None)
+        shown = cell.get_text()
+        if cell.name == "td" and len(shown) <= _LONGEST_NUMBER and _NUMBER_CELL.fullmatch(shown):
+            cell["class"] = "n"
+    first, head = table.select_one("tbody tr"), table.find("thead")
+    columns = [cell.get("class") == "n" for cell in first(["td", "th"])] if first else []
+    for row in head("tr") if head else ():
+        names = row("th")
+        for name, number in zip(names, columns, strict=True) if len(names) == len(columns) else ():
+            if number:
+                name["class"] = "n"
 
 
 @cache

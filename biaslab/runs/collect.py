@@ -19,12 +19,14 @@ from biaslab.errors import InputError
 from biaslab.hub import huggingface
 from biaslab.papers.findings import adjust_across_report
 from biaslab.report import records
+from biaslab.report.index import ROWS_SHOWN
 from biaslab.request import makes_images, names
 from biaslab.runs import caveats, replication_status
 from biaslab.runs.params import RunParams
 from biaslab.runs.resume import OF_MODELS, digests
 from biaslab.schema import tables
 from biaslab.schema.formatting import format_count
+from biaslab.schema.table_layout import TableLayout, lay_out
 from biaslab.study import sources
 from biaslab.study.study import PARTS
 
@@ -66,7 +68,8 @@ def gather(
         # Variants that read different sources have no one set of inputs.
         copy(folder / PARTS / sources.MEASURED, folder / sources.MEASURED)
     figures = _gather_figures(folder, notebooks)
-    gathered = _gather_tables(folder, notebooks, swept, problems)
+    written = _gather_tables(folder, notebooks, swept, problems)
+    gathered = [entry for entry, _ in written]
     # What notebooks found out as they read their inputs: to compare them takes libraries that this process lacks.
     printed: dict[str, list[str]] = {}
     for notebook in notebooks:
@@ -91,7 +94,7 @@ def gather(
     }
     record = public(record)
     write_json(folder / records.FILE, record)
-    page = report.build(folder)
+    page = report.build(folder, {entry["name"]: layout for entry, layout in written})
     # Digests come last: without them, a run whose report was cut off is not whole.
     left = [path for name in (*_GATHERED, IMAGE_PAGES) for path in (folder / name).rglob("*") if path.is_file()]
     lists = [path for path in (folder / PROMPTS, folder / IMAGES) if path.is_file()]
@@ -132,7 +135,9 @@ def _gather_figures(folder: Path, notebooks: list[dict]) -> list[dict]:
     return found
 
 
-def _gather_tables(folder: Path, notebooks: list[dict], swept: list[str], problems: list[str]) -> list[dict]:
+def _gather_tables(
+    folder: Path, notebooks: list[dict], swept: list[str], problems: list[str]
+) -> list[tuple[dict, TableLayout]]:
     found: dict[str, list[tuple[dict, Path]]] = {}
     for notebook in notebooks:
         for note in notes(folder, notebook)["tables"]:
@@ -145,35 +150,33 @@ def _gather_tables(folder: Path, notebooks: list[dict], swept: list[str], proble
         except InputError as error:
             problems.append(f"Table {name}: {error}")
             continue
-        declared = tables.schema(name)
-        known = {c.name: (c.unit, c.description) for c in declared.columns}
-        columns = [(c, *known.get(c, ("", ""))) for c in frame.columns]
-        record = write_table(frame, folder, name, declared.title, declared.description, columns)
-        # By what a page shows cells in words.
-        about = {c.name: {"of": c.of, "labels": dict(c.labels)} for c in declared.columns}
-        for column in record["columns"]:
-            column |= {key: value for key, value in about.get(column["name"], {}).items() if value}
+        record, layout = write_table(frame, folder, tables.schema(name))
         record["reason"] = "" if len(frame) else "The source has no measurements for it."
         record["models"] = list(dict.fromkeys(frame["model"])) if "model" in frame else []
         record["notebooks"] = list(dict.fromkeys(n["id"] for n, _ in parts))
-        written.append(record)
+        written.append((record, layout))
     return written
 
 
-def write_table(
-    frame: pd.DataFrame, folder: Path, name: str, title: str, description: str, columns: list[tuple[str, str, str]]
-) -> dict:
-    """Write a table into a run's folder and return its record for the report; columns are name, unit and meaning."""
-    path = tables.write(frame, folder / "tables" / f"{name}.csv")
-    return {
-        "name": name,
-        "title": title,
-        "description": description,
+def write_table(frame: pd.DataFrame, folder: Path, declared: tables.Schema) -> tuple[dict, TableLayout]:
+    """Write a table into a run's folder and return its record and the layout that the index page shows.
+
+    Tables are laid out here and not where notebooks save theirs: only here are the rows of several notebooks, and of a
+    sweep's variants, one table.
+    """
+    path = tables.write(frame, folder / "tables" / f"{declared.name}.csv")
+    columns_by_name = {column.name: column for column in declared.columns}
+    columns = [columns_by_name.get(name, tables.Column(name, "")) for name in frame.columns]
+    record = {
+        "name": declared.name,
+        "title": declared.title,
+        "description": declared.description,
         "file": path.relative_to(folder).as_posix(),
         "rows": len(frame),
-        "columns": [dict(zip(("name", "unit", "description"), column, strict=True)) for column in columns],
+        "columns": [{"name": c.name, "unit": c.unit, "description": c.description} for c in columns],
         "notebooks": [],
     }
+    return record, lay_out(frame, declared, most=ROWS_SHOWN)
 
 
 def _merge(name: str, parts: list[tuple[dict, Path]], swept: list[str]) -> pd.DataFrame:

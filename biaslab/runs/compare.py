@@ -23,6 +23,7 @@ from biaslab.runs.collect import write_json, write_table
 from biaslab.runs.params import run_name
 from biaslab.runs.resume import check_tables
 from biaslab.schema import tables
+from biaslab.schema.table_layout import TableLayout
 from biaslab.stats import difference_interval, min_units
 from biaslab.study import sources
 
@@ -204,12 +205,12 @@ def compare(first: str | Path, *others: str | Path, outputs: str | Path = "outpu
     pairs = [_pair(folders[0], other, runs[0], run) for other, run in zip(folders[1:], runs[1:], strict=True)]
     folder = outputs / (chosen or re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(["compare", *names])))
     _prepare(folder, title)
-    records, findings, limits = [], _shown_together(names, runs), []
+    written, findings, limits = [], _shown_together(names, runs), []
     for pair in pairs:
         subtitle = "" if len(pairs) == 1 else pair.names[1]
         different = {t: f for t, f in pair.frames.items() if not (f["basis"] == IDENTICAL).all()}
-        records.append(_overview(pair, folder, subtitle))
-        records += [_record(*names, pair, folder, subtitle) for names in different.items()]
+        written.append(_write_overview(pair, folder, subtitle))
+        written += [_write_table(*table, pair, folder, subtitle) for table in different.items()]
         findings += _findings(pair, subtitle)
         limits += pair.limits
     record = {
@@ -232,13 +233,13 @@ def compare(first: str | Path, *others: str | Path, outputs: str | Path = "outpu
         "notebooks": [],
         "findings": [finding | {"order": order} for order, finding in enumerate(findings)],
         "figures": [],
-        "tables": records,
+        "tables": [entry for entry, _ in written],
         "limits": list(dict.fromkeys([*limits, _INDEPENDENCE, *LIMITS])),
         "coverage": [],
         "problems": [],
     }
     write_json(folder / "run.json", record)
-    report.build(folder)
+    report.build(folder, {entry["name"]: layout for entry, layout in written})
     report.overview(outputs)
     return folder
 
@@ -455,7 +456,7 @@ def _prepare(folder: Path, title: str) -> None:
     (folder / "tables").mkdir(parents=True)
 
 
-def _overview(pair: _Pair, folder: Path, subtitle: str) -> dict:
+def _write_overview(pair: _Pair, folder: Path, subtitle: str) -> tuple[dict, TableLayout]:
     """Write the table of tables: how many rows of each compare what."""
     described = {
         "table": "The table.",
@@ -474,8 +475,8 @@ def _overview(pair: _Pair, folder: Path, subtitle: str) -> dict:
         rows.append([name, tables.schema(name).title, *counts, *_apart(name, frame, pair.confidence)])
     frame = pd.DataFrame(rows, columns=list(described))
     words = ("What was compared", "The tables that both runs have, and what their rows compare.")
-    columns = [(name, "", text) for name, text in described.items()]
-    return write_table(frame, folder, _of("compared_tables", subtitle), *words, columns)
+    columns = tuple(tables.Column(*column) for column in described.items())
+    return write_table(frame, folder, tables.Schema(_of("compared_tables", subtitle), *words, columns))
 
 
 def _of(name: str, subtitle: str) -> str:
@@ -483,8 +484,8 @@ def _of(name: str, subtitle: str) -> str:
     return name if not subtitle else f"{name}_{re.sub(r'[^a-z0-9]+', '_', subtitle.lower())}"
 
 
-def _record(name: str, frame: pd.DataFrame, pair: _Pair, folder: Path, subtitle: str) -> dict:
-    """Write a table that differs and return its record."""
+def _write_table(name: str, frame: pd.DataFrame, pair: _Pair, folder: Path, subtitle: str) -> tuple[dict, TableLayout]:
+    """Write a table that differs."""
     first, second = pair.names
     declared = tables.schema(name)
     columns_by_name = {c.name: c for c in declared.columns}
@@ -498,7 +499,7 @@ def _record(name: str, frame: pd.DataFrame, pair: _Pair, folder: Path, subtitle:
     }
     labels = {"first": f"In {first}.", "second": f"In {second}.", "difference": "Second minus first."}
 
-    def column(label: str) -> tuple[str, str, str]:
+    def column(label: str) -> tables.Column:
         base, _, side = label.rpartition("_")
         if label in columns_by_name or side not in labels:
             base, side = label, ""
@@ -506,11 +507,12 @@ def _record(name: str, frame: pd.DataFrame, pair: _Pair, folder: Path, subtitle:
         words = column.description if column else descriptions.get(label, "A parameter that a run was repeated for.")
         if label in ends:
             words = f"Limit of the difference of {column.of}."
-        return label, column.unit if column else "", f"{words} {labels.get(side, '')}".strip()
+        return tables.Column(label, f"{words} {labels.get(side, '')}".strip(), column.unit if column else "")
 
     words = f"{declared.description} First: {first}; second: {second}. {_in_both([frame])}"
     title = f"{declared.title}: {subtitle}" if subtitle else declared.title
-    return write_table(frame, folder, _of(name, subtitle), title, words, list(map(column, frame.columns)))
+    columns = tuple(map(column, frame.columns))
+    return write_table(frame, folder, tables.Schema(_of(name, subtitle), title, words, columns))
 
 
 def _in_both(frames: Sequence[pd.DataFrame]) -> str:

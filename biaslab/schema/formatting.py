@@ -18,22 +18,20 @@ def format_digits(value: float) -> str:
     return format_number(value) if abs(value) >= 1 or value == 0 else f"{value:.3g}"
 
 
-MISSING = "–"
-"""What a table shows where there is no value."""
-
-
 def format_cells(values: Sequence[float], column: str = "") -> list[str]:
     """Return a column's numbers as a table has them: p-values as ``<0.001``, whole ones without places."""
-    known = [value for value in values if isfinite(value)]
+    finite = [value for value in values if isfinite(value)]
     form: Callable[[float], str] = format_digits
     if column == "p" or column.startswith("p_") or column.endswith("_p"):
         form = format_p
-    elif all(value % 1 == 0 for value in known):
-        form = "{:,.0f}".format
-    return [
-        form(value) if isfinite(value) else MISSING if value != value else "∞" if value > 0 else "-∞"
-        for value in values
-    ]
+    elif all(value % 1 == 0 for value in finite):
+        form = _format_whole
+    return [form(value) if isfinite(value) else "∞" if value > 0 else "-∞" for value in values]
+
+
+def _format_whole(value: float) -> str:
+    # A float would round a long identifier.
+    return f"{int(value):,}"
 
 
 def column_header(column: str, unit: str = "") -> str:

@@ -26,9 +26,9 @@ from biaslab.plots import texts
 from biaslab.request import Request, resolve_parameters
 from biaslab.schema import tables
 from biaslab.schema.formatting import format_level
+from biaslab.schema.table_layout import TableLayout, lay_out
 from biaslab.schema.values import check_draws
 from biaslab.study import sources
-from biaslab.study.table_view import TableView, view_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -322,8 +322,8 @@ class Study:
         frame.attrs["table"] = name
         return frame
 
-    def table(self, frame: pd.DataFrame, *columns: str, name: str = "") -> TableView:
-        """Return rows of a table in words, for a notebook: as :func:`biaslab.study.table_view.view_table`, by the
+    def table(self, frame: pd.DataFrame, *columns: str, name: str = "") -> TableLayout:
+        """Return rows of a table in words, for a notebook: as :func:`biaslab.schema.table_layout.lay_out`, by the
         table's name.
 
         Args:
@@ -338,7 +338,7 @@ class Study:
         name = name or frame.attrs.get("table", "")
         if not name:
             raise ParameterError("It is not known which table these rows are of: give its name as name='…'.")
-        return view_table(frame, name, columns)
+        return lay_out(frame, tables.schema(name), columns)
 
     def show(
         self, name: str, figure: Figure, *, text: str = "", model_shown: str = "", main: bool = False, **facts: Any

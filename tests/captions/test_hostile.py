@@ -17,6 +17,7 @@ from biaslab import report
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.embeddings import Encoder
 from biaslab.pipeline import Pipeline, Settings
+from biaslab.runs.collect import write_table
 from biaslab.schema import tables
 from biaslab.study import sources
 
@@ -323,11 +324,11 @@ def run_dir(made, measured, tmp_path_factory):
     }
     # Columns may have names like these, too.
     frames["paradox_names"] = pd.DataFrame([range(len(SCRIPTS))], columns=SCRIPTS)
-    entries = []
-    for name, frame in {**measured, **frames}.items():
-        tables.write(frame, folder / "tables" / f"{name}.csv")
-        column = {"name": "caption", "unit": SCRIPTS[0], "description": SCRIPTS[1]}
-        entries.append({"name": name, "title": SCRIPTS[2], "file": f"tables/{name}.csv", "columns": [column]})
+    column = tables.Column("caption", SCRIPTS[1], SCRIPTS[0])
+    written = [
+        write_table(frame, folder, tables.Schema(name, SCRIPTS[2], "", (column,)))
+        for name, frame in {**measured, **frames}.items()
+    ]
     short = [*SCRIPTS, *FORMULAS, *EMOJI, *PILES, *JOINED, *NOTHINGS, *LONG]
     about = {
         "run": "hostile",
@@ -338,13 +339,13 @@ def run_dir(made, measured, tmp_path_factory):
             {"question": text, "answer": text, "model": text, "details": [text], "main": i < 3, "notebook": "paradox/1"}
             for i, text in enumerate(short)
         ],
-        "tables": entries,
+        "tables": [entry for entry, _ in written],
         "limits": short,
         "parameters": {"settings": {text: text for text in short}},
         "notebooks": [{"id": "paradox/1", "title": SCRIPTS[4], "status": "ok", "html": "notebooks/paradox/1.html"}],
     }
     (folder / "run.json").write_text(json.dumps(about), encoding="utf-8")
-    report.build(folder)
+    report.build(folder, {entry["name"]: layout for entry, layout in written})
     return folder
 
 

@@ -18,8 +18,8 @@ def executed(tmp_path_factory):
 def run_dir(tmp_path_factory, executed):
     """A run folder with its index page built."""
     folder = tmp_path_factory.mktemp("outputs") / "published"
-    fake_run.write_run(folder, executed)
-    report.build(folder)
+    record = fake_run.write_run(folder, executed)
+    report.build(folder, fake_run.layouts(folder, record["tables"]))
     return folder
 
 

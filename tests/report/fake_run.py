@@ -11,11 +11,15 @@ matplotlib.use("Agg")
 
 import nbformat
 import numpy as np
+import pandas as pd
 import papermill
 import pytest
 from matplotlib.figure import Figure
 
 from biaslab import report
+from biaslab.report.index import ROWS_SHOWN
+from biaslab.schema.table_layout import lay_out
+from biaslab.schema.tables import Column, Schema
 
 # Each sets window.hacked if any of it ever runs. The names stand where users put names: occupations, files.
 SCRIPT = "<script>window.hacked=1</script>"
@@ -214,7 +218,6 @@ def write_run(run: Path, executed: Path) -> dict:
             table("paired_gaps", "Scores with gaps", []),
             table("dalleval_skills", "Every judged image", []),
             table("triplets_disparity", "Disparity", []),
-            {**table("paradox_gone", "A table whose file is gone", []), "file": "tables/gone.csv"},
         ],
         "limits": ["Gender is as perceived, and binary.", f"A limit named {IMAGE}"],
         "coverage": [
@@ -228,3 +231,13 @@ def write_run(run: Path, executed: Path) -> dict:
     }  # fmt: skip
     (run / "run.json").write_text(json.dumps(about), encoding="utf-8")
     return about
+
+
+def layouts(run: Path, entries: list[dict]) -> dict:
+    """Return layouts of the tables that entries of a record name, by name."""
+    found = {}
+    for entry in entries:
+        columns = tuple(Column(**column) for column in entry.get("columns", ()))
+        frame = pd.read_csv(run / entry["file"])
+        found[entry["name"]] = lay_out(frame, Schema(entry["name"], "", "", columns), most=ROWS_SHOWN)
+    return found

@@ -151,7 +151,7 @@ def _run(folder, drawn, **more):
 
 def test_a_run_opens_with_what_was_drawn(tmp_path, nurses_and_pilots):
     _run(tmp_path, nurses_and_pilots)
-    page = BeautifulSoup(build(tmp_path).read_text(encoding="utf-8"), "html.parser")
+    page = BeautifulSoup(build(tmp_path, {}).read_text(encoding="utf-8"), "html.parser")
     first = page.main.section
     assert first["id"] == "drawn" and len(first("img")) == 10
     assert [b.get_text() for b in first.select(".whom b")] == ["nurse", "pilot"]
@@ -170,10 +170,10 @@ def test_strips_that_cannot_be_read_cost_nothing_else(tmp_path, nurses_and_pilot
     strips = _run(tmp_path, nurses_and_pilots)
     strips[0]["rows"][0]["pictures"][0]["source"] = "https://example.org/x.png"
     (tmp_path / "pictures/strips.json").write_text(json.dumps({"strips": strips}), encoding="utf-8")
-    page = BeautifulSoup(build(tmp_path).read_text(encoding="utf-8"), "html.parser")
+    page = BeautifulSoup(build(tmp_path, {}).read_text(encoding="utf-8"), "html.parser")
     assert len(page.find(id="drawn")("img")) == 9
     (tmp_path / "pictures/strips.json").write_text(broken, encoding="utf-8")
-    page = BeautifulSoup(build(tmp_path).read_text(encoding="utf-8"), "html.parser")
+    page = BeautifulSoup(build(tmp_path, {}).read_text(encoding="utf-8"), "html.parser")
     assert not page.find(id="drawn")
 
 
@@ -204,7 +204,7 @@ def test_pictures_are_walked_by_keyboard_and_narrowed_by_choices(tmp_path, visit
 @pytest.mark.long
 def test_a_picture_of_a_strip_opens_large(tmp_path, visit, nurses_and_pilots):
     _run(tmp_path, nurses_and_pilots)
-    page = visit(build(tmp_path))
+    page = visit(build(tmp_path, {}))
     page.locator("#drawn button.picture").nth(8).click()
     dialog = page.locator("#picture")
     assert dialog.locator(".prompt").inner_text() == "a photo of a pilot"

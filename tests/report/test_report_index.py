@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bs4 import BeautifulSoup
-from fake_run import CLOSING, IMAGE, LARGE_ROWS, LONG, SCRIPT
+from fake_run import CLOSING, IMAGE, LARGE_ROWS, LONG, SCRIPT, layouts
 from matplotlib.figure import Figure
 from PIL import Image
 
 from biaslab.report import build, index
 from biaslab.report.pages import file_inside, format_seconds, format_time, href
-from biaslab.report.tabular import read_table
+from biaslab.schema.table_layout import TableLayout
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +30,10 @@ def soup(html):
     return BeautifulSoup(html, "html.parser")
 
 
-def _minimal(folder, **content):
+def _minimal(folder, laid_out=None, **content):
     (folder / "run.json").write_text(json.dumps(content), encoding="utf-8")
-    return BeautifulSoup(build(folder).read_text(encoding="utf-8"), "html.parser")
+    laid_out = laid_out or layouts(folder, content.get("tables", []))
+    return BeautifulSoup(build(folder, laid_out).read_text(encoding="utf-8"), "html.parser")
 
 
 # Hostile text
@@ -89,14 +90,16 @@ def test_nothing_outside_the_run_folder_is_read(tmp_path):
     (run / "link.csv").symlink_to(tmp_path / "secret.csv")
     page = _minimal(
         run,
+        dict.fromkeys("tu", TableLayout([], [], 1)),
         figures=[{"name": "f", "png": "../secret.png"}, {"name": "g", "png": str(tmp_path / "secret.png")}],
         tables=[{"name": "t", "file": "../secret.csv"}, {"name": "u", "file": "link.csv"}],
         notebooks=[{"id": "n", "status": "ok", "html": "javascript:alert(1)", "notebook": "a\u0000b"}],
     )
     assert not page("img")
     assert "hunter2" not in page.get_text()
-    assert len(page(class_="problem")) == 4
+    assert len(page(class_="problem")) == 2
     assert all("missing" in problem.get_text() for problem in page(class_="problem"))
+    assert len(page(class_="table")) == 2 and not page("a", class_="button")
     assert not page.select(".sections a")
 
 
@@ -362,7 +365,8 @@ def test_an_empty_run_still_gives_a_page(tmp_path):
 
 
 def test_build_leaves_no_temporary_file_and_is_repeatable(run_dir, html):
-    assert build(run_dir) == run_dir / "index.html"
+    record = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
+    assert build(run_dir, layouts(run_dir, record["tables"])) == run_dir / "index.html"
     assert (run_dir / "index.html").read_text(encoding="utf-8") == html
     assert not list(run_dir.glob(".*"))
 
@@ -416,13 +420,6 @@ def test_a_file_past_the_limit_is_linked_not_embedded(tmp_path, monkeypatch):
 # Tables
 
 
-def _body(html, name):
-    """The cells of a shown table; its rows and cells have no end tags, which html.parser would nest."""
-    body = html.split(f'id="table-{name}"')[1].split("<tbody>")[1].split("</tbody>")[0]
-    cells = (re.split(r"<td[^>]*>", row)[1:] for row in body.strip().split("<tr>")[1:])
-    return [[unescape(re.sub(r"<[^>]*>", "", cell)).strip() for cell in row] for row in cells]
-
-
 def test_table_head_and_column_meanings(soup):
     table = soup.find(id="table-paradox_amplification")
     heads = table.thead("th")
@@ -434,11 +431,11 @@ def test_table_head_and_column_meanings(soup):
     assert soup.find(id="table-paired_gaps").find(class_="none").span["title"] == "no accepted image"
 
 
-def test_a_long_table_is_previewed_and_its_file_is_inside(run_dir, soup, html):
+def test_a_long_table_is_previewed_and_its_file_is_inside(soup, html):
     table = soup.find(id="table-dalleval_skills")
     assert table.summary.get_text(" ", strip=True) == f"Every judged image {LARGE_ROWS:,} rows"
     assert table.find(class_="problem").get_text().startswith("The first 50 of 12,000 rows are shown")
-    assert len(_body(html, "dalleval_skills")) == 50
+    assert len(table.tbody("tr")) == 50
     link = table.find("a", class_="button")
     assert link["href"] == "tables/dalleval_skills.csv"
     assert link["download"] == "dalleval_skills.csv"
@@ -449,68 +446,14 @@ def test_many_cells_switch_to_previews(tmp_path, monkeypatch):
     monkeypatch.setattr(index, "CELLS_SHOWN", 300)
     for name in ("a", "b"):
         (tmp_path / f"{name}.csv").write_text("x\n" + "1\n" * 350, encoding="utf-8")
-    _minimal(tmp_path, tables=[{"name": n, "file": f"{n}.csv"} for n in "ab"])
-    html = (tmp_path / "index.html").read_text(encoding="utf-8")
-    assert [len(_body(html, n)) for n in "ab"] == [350, 50]
+    page = _minimal(tmp_path, tables=[{"name": n, "file": f"{n}.csv"} for n in "ab"])
+    assert [len(page.find(id=f"table-{n}").tbody("tr")) for n in "ab"] == [350, 50]
 
 
-def _table(folder, text, **told):
-    (folder / "t.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
-    return read_table(folder / "t.csv", whole_up_to=10, otherwise=5, **told)
-
-
-@pytest.mark.parametrize(
-    ("content", "problem"), [(b"", "The file is empty."), (b"a,b\n\xff\xfe,1\n", "The file is not UTF-8 text.")]
-)
-def test_unreadable_tables_say_why(tmp_path, content, problem):
-    table = _table(tmp_path, content)
-    assert (table.problem, table.total, table.rows_html) == (problem, 0, "")
-
-
-def test_ragged_rows_byte_order_mark_line_breaks_in_cells_and_long_ones(tmp_path):
-    table = _table(tmp_path, f'\ufeffname,n\n"two\nlines",1\nshort\nlong,2,extra\n{"x" * 5000},3\n')
-    assert (table.header, table.numeric) == (["name", "n"], [False, True])
-    assert table.rows_html.splitlines() == [
-        "<tr><td>two",
-        "lines<td class=n>1",
-        '<tr><td>short<td class="n none"><span title="no value">–</span>',
-        "<tr><td>long<td class=n>2",
-        f"<tr><td>{'x' * 400} …<td class=n>3",
-    ]
-
-
-def test_codes_with_leading_zeros_stay_text(tmp_path):
-    table = _table(tmp_path, "id,mixed,flag,gap,note\n007,1,True,,\n010,mean,False,NaN,\n")
-    assert table.numeric == [False] * 5
-    # A column without any value is a column of gaps; an empty note is just no note.
-    assert table.rows_html.count("–") == 2
-    assert table.rows_html.startswith('<tr><td>007<td>1<td>True<td class="n none">')
-
-
-@pytest.mark.parametrize(
-    ("values", "shown"),
-    [
-        (["1", "2.0", "30"], ["1", "2", "30"]),  # counts, one of them written by a float column
-        (["10.570000000001", "3.25", ""], ["10.6", "3.25", "–"]),
-        (["1.3e-05", "inf"], ["1.3e-05", "∞"]),
-        (["12345", "-7"], ["12,345", "-7"]),
-        (["123456789012345678901", "1"], ["123,456,789,012,345,678,901", "1"]),
-    ],
-)
-def test_numbers_are_written_as_a_notebook_writes_them(tmp_path, values, shown):
-    rows = _table(tmp_path, "x,word\n" + "".join(f"{v},a\n" for v in values)).rows_html.splitlines()
-    assert [re.sub("<[^>]*>", " ", row).split()[0] for row in rows] == shown
-
-
-def test_limits_stand_beside_their_estimate_and_values_in_words(tmp_path):
-    text = "kind,share,ci_low,ci_high,p\nx,12.345,1,20.5,0.0004\ny,3,,,0.5\n"
-    told = {"kind": {"labels": {"x": "the <first>"}}, "ci_low": {"of": "share"}, "ci_high": {"of": "share"}}
-    table = _table(tmp_path, text, told=told)
-    assert table.header == ["kind", "share", "p"]
-    assert table.rows_html.splitlines() == [
-        "<tr><td>the &lt;first&gt;<td class=n>12.3 (1.00 to 20.5)<td class=n>&lt;0.001",
-        "<tr><td>y<td class=n>3.00<td class=n>0.5",
-    ]
+def test_text_of_a_table_is_cleaned(tmp_path):
+    (tmp_path / "t.csv").write_text("word\n\x1ba" + "\u0301" * 9, encoding="utf-8")
+    page = _minimal(tmp_path, tables=[{"name": "t", "file": "t.csv"}])
+    assert page.find(id="table-t").td.get_text() == "\ufffda" + "\u0301" * 5
 
 
 def test_names_in_backticks_become_code_and_stay_escaped(tmp_path):

@@ -84,28 +84,14 @@ def test_draws_are_the_studys_where_an_analysis_takes_them(tmp_path):
         Study(tmp_path, confidence=95)
 
 
-def test_a_table_is_shown_in_words(tmp_path):
+def test_a_table_is_shown_by_the_declaration_of_its_name(tmp_path):
     study = Study(tmp_path)
-    names = tables.schema("paradox_amplification").names
-    rows = [dict.fromkeys(names) | {"model": "a", "approach": "naive", "definition": "paper", "prompt": "mean"}]
-    rows[0] |= {"amplification_corrected": 12.345, "ci_low": 1, "ci_high": 20.5, "n_occupations": 62, "p": 0.0004}
-    saved = study.save("paradox_amplification", tables.make_table(rows, "paradox_amplification"))
-    shown = study.table(saved[saved["model"] == "a"], "model", "amplification_corrected", "n_occupations", "p")
-    assert list(shown.cells) == ["model", "amplification corrected (points)", "n occupations", "p"]
-    assert shown.cells.to_numpy().tolist() == [["a", "12.3 (1.00 to 20.5)", "62", "<0.001"]]
-    # Limits stand beside their estimate alone, and columns without a value are left out.
-    assert not {"ci low", "ci high", "reason"} & {name.partition(" (")[0] for name in study.table(saved).cells}
-    assert "<td>12.3 (1.00 to 20.5)</td>" in study.table(saved)._repr_html_()
-    gaps = pd.DataFrame({"<x>": [1.0, float("nan")], "reason": ["", "no <face>"]})
-    html = study.table(gaps, "<x>", name="my_table")._repr_html_()
-    shown = ('<td><span title="no &lt;face&gt;">–</span></td>', "<td>1</td>", "<th>&lt;x&gt;</th>")
-    assert [text for text in shown if text not in html] == []
-    with pytest.raises(UnknownNameError, match="'amplfication'"):
-        study.table(saved, "amplfication")
+    saved = study.save("paradox_percent_female", study.load(paradox.percent_female))
+    (share,) = study.table(saved[saved["model"] == "SD 1.4"], "percent_female").columns
+    assert (share.heading, share.numeric) == ("female (%)", True)
     with pytest.raises(ParameterError, match="name="):
         study.table(FRAME)
-    missing = study.table(pd.DataFrame({"x": [1.0, float("nan")], "word": ["", "b"]}), name="my_table")
-    assert missing.cells.to_dict("list") == {"x": ["1", "–"], "word": ["–", "b"]}
+    assert [column.heading for column in study.table(FRAME, name="my_table").columns] == ["x", "word"]
 
 
 def test_tables_and_figures_of_a_readers_own_are_taken(tmp_path):
