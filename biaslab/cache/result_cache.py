@@ -182,7 +182,7 @@ class Stage:
 
     @contextlib.contextmanager
     def _in_use(self) -> Iterator[None]:
-        """Make the folder, and hold a lock of one's own beside those of shards, so that nobody deletes it meanwhile."""
+        """Make the folder, and lock it for this process, so that it is not deleted meanwhile."""
         name = f"use-{uuid.uuid4().hex[:8]}"
         lock = self.folder / "locks" / f"{name}.lock"
         try:

@@ -104,7 +104,7 @@ def indicators(
     Args:
         texts: Captions; a missing one says nothing.
         name_recognizer: Recognizer of names: ``gazetteer``, ``spacy`` (needs spaCy and its model) or ``off``.
-        words: Words of one's own that say ``female`` and ``male``, in place of the paper's and of forms of address.
+        words: Custom words that indicate ``female`` and ``male``, in place of the paper's and of forms of address.
 
     Returns:
         One row a caption, in order and with the index of ``texts`` where that is a Series: ``indicator`` (``none``,
@@ -183,7 +183,7 @@ def _titles() -> dict[str, str]:
 
 
 def _own_words(words: Mapping[str, Sequence[str]]) -> Callable[[str], Sequence[_Mention]]:
-    """Return what finds words of one's own, which may have blanks, marks and apostrophes in them, in a text."""
+    """Return what finds custom words, which may have blanks, marks and apostrophes in them, in a text."""
     # An apostrophe is written in two ways.
     alike = {ord("’"): "'"}
     of = {word.translate(alike): gender for gender, listed in words.items() for word in listed}

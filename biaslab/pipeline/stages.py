@@ -275,7 +275,7 @@ class Pipeline:
 
     @cached_value
     def words(self) -> Words:
-        """Words of one's own for captions and templates."""
+        """The custom vocabulary for captions and templates."""
         file = self.settings.captions.vocabulary_file
         return word_files.read(file, "captions.vocabulary_file") if file else Words({})
 

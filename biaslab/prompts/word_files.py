@@ -1,4 +1,4 @@
-"""Words of one's own for the papers' prompts: occupations with their forms, roles, and templates in any language.
+"""Custom vocabulary for the papers' prompts: occupations with their forms, roles, and templates in any language.
 
 A file is a table of occupations (CSV, TSV, Parquet), or YAML, of which every part may be missing::
 
@@ -128,7 +128,7 @@ def _check_keys(file: Path, given: Any, known: Iterable[str], needed: Iterable[s
 
 
 def _occupations(frame: pd.DataFrame, file: Path) -> dict[str, dict[str, str]]:
-    cells.require(frame, COLUMNS[:1], file, "Words of one's own need occupation.", set(COLUMNS))
+    cells.require(frame, COLUMNS[:1], file, "A custom vocabulary needs the column occupation.", set(COLUMNS))
     names = pd.Series(cells.names(frame["occupation"], file), frame.index).astype(object)
     slugs, texts = names.map(slug), frame.map(plaintext.name)
     cells.refuse(slugs == "", file, "occupation is {}", "give it letters or digits", names)

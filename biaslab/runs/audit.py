@@ -43,7 +43,7 @@ def params_of(
 ) -> dict[str, Any]:
     """Return what a parameters file holds that audits models side by side: all else is the same for each.
 
-    Pictures that are there (``images:FOLDER``), and models that are asked ``prompts`` of one's own, a file, have the
+    Existing images (``images:FOLDER``), and models that generate images of the file ``prompts``, have the
     notebooks of these alone, unless ``papers`` are named; ``benchmark`` is a file of shares to hold them against.
     ``annotations`` and ``corpus`` are the settings ``judging.annotations`` and ``captions.corpus``; without captions
     there is no paradox. An empty ``name`` is made of models and preset. ``set_here`` are names of settings that a
@@ -112,7 +112,7 @@ def params_of(
     if is_custom and folders:
         description = f"Images of {listed}, classified by the same models, by group and over all groups."
     elif is_custom:
-        description = f"Prompts of one's own were asked of {listed}, and the images judged by the same models."
+        description = f"Custom prompts were asked of {listed}, and the images judged by the same models."
     else:
         words = [
             text for paper, text in requested.items() if any(pattern.startswith(f"{paper}/") for pattern in notebooks)

@@ -228,7 +228,7 @@ def _questions(preflight: Preflight) -> list[str]:
         if judge is not None and judge.is_charged:
             pipelines_by_judge.setdefault(part.use.name, {})[part.use.setting] = part.pipeline
     lines = []
-    # At most so many; a prompt of one's own says how many it asks for.
+    # At most so many; a custom prompt states its number of people.
     each = (
         request.prompts["n_images"] * request.prompts.get("people", 1 + request.several_people)
         for request in preflight.requests

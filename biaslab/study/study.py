@@ -354,7 +354,7 @@ class Study:
             model_shown: One of :attr:`pipelines`, whose images it shows; where there are several, titles name it.
             main: Whether the report's first page shows it.
             facts: What the text names in braces, beside ``level``, that of intervals such as ``95 %``; ``title`` and
-                ``caption`` of a figure of one's own.
+                ``caption`` of a reader's own figure.
 
         Raises:
             ParameterError: The name has other characters, or the text names what is not given.

@@ -162,7 +162,7 @@ def first_text(call: ast.Call) -> str | None:
 
 # What a notebook saves, shows, answers and explains at most; one of ours, beyond a paper, at most twice that.
 LIMITS = {"save": 5, "show": 4, "answer": 2, "words": 500}
-# Of all notebooks together, and of those on prompts and pictures of one's own.
+# Of all notebooks together, and of those on custom prompts and images.
 TABLES, FIGURES = 120, 103
 CUSTOM = 12
 

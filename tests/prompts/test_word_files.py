@@ -1,4 +1,4 @@
-"""Words of one's own: what files say, what prompts are made of them, and what files cannot say."""
+"""Custom vocabulary: what files say, what prompts are made of them, and what files cannot say."""
 
 import pandas as pd
 import pytest

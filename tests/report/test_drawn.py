@@ -27,7 +27,7 @@ def _person(image, group, gender, p, status="judged", **more):
 
 
 def _drawn(people, images, **more):
-    whole = {"paper": "custom", "kind": "custom", "title": "prompts of one's own", "model": "model a", **more}
+    whole = {"paper": "custom", "kind": "custom", "title": "custom prompts", "model": "model a", **more}
     return image_pages.ModelImages(**whole, people=pd.DataFrame(people), images=images)
 
 

@@ -238,7 +238,7 @@ def test_margins_of_error_are_of_a_share_of_one_half_by_wilson(tmp_path):
     low, high = stats.wilson_interval([20, 5], [40, 10])
     assert head == "Expected margin of error (95 %) of a share of 50 % over the images of one prompt:"
     each = " to ".join(f"{50 * width:.1f}" for width in high - low)
-    assert custom.split() == f"prompts of one's own 10 to 40 images ±{each} points".split()
+    assert custom.split() == f"custom prompts 10 to 40 images ±{each} points".split()
     # Of one image, 1.96 / 2 / sqrt(1 + 3.84) = 0.445; scenes show no person.
     assert "people by profession" in dalleval and dalleval.endswith(" 1 image  ±44.5 points")
     assert dry_run._margins([], 0.95) == []

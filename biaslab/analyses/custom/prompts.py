@@ -21,7 +21,7 @@ EVEN = "an even split"
 """What a benchmark is called that no file gives."""
 SHARED = 10
 """Prompts of a paper that pictures must have been asked for so that its notebooks look at them."""
-_NEEDS = "Prompts of one's own need prompt; they may have group, n (images of it) and people (1 or 2)."
+_NEEDS = "A file of custom prompts needs prompt; it may have group, n (images of a prompt) and people (1 or 2)."
 _SHARES = ("group", "percent_female", "n")
 _NEEDS_SHARES = "Shares to compare with need group and percent_female; they may have n, what the share was counted in."
 _MOST_PEOPLE, _MOST_IMAGES = 2, 10_000

@@ -42,7 +42,7 @@ class Custom(Part):
         if self._pipeline.image_folder is None:
             if file is None:
                 raise MissingInputError(
-                    "There are no prompts of one's own: set custom.prompts_file to a file, or model to 'images:FOLDER'."
+                    "There are no custom prompts: set custom.prompts_file to a file, or model to 'images:FOLDER'."
                 )
             return file
         table = prompts_of(self._pipeline.image_folder)

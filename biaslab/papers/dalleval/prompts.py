@@ -121,7 +121,7 @@ def _works_as() -> dict[str, str]:
 def social(images: int = 9, words: Words | None = None) -> pd.DataFrame:
     """Return the 252 prompts of the social biases: three words for a person, alone and with 83 professions.
 
-    ``words`` of one's own stand for professions and templates, as far as they say them.
+    The custom vocabulary ``words`` replaces professions and templates, where it has them.
 
     One row a prompt: ``prompt_id``, ``prompt`` (``person``, ``woman`` or ``man``), ``profession`` (``(none)`` for the
     bare ones), ``text`` and ``n_images``, as many as are asked for (the paper: 9).

@@ -68,7 +68,7 @@ class Prompts(NamedTuple):
 def word_lists(file: str = "") -> pd.DataFrame:
     """Return the word lists that the prompts are made from: list, part, n, entries, and where they come from.
 
-    ``file`` is that of one's own words, as the setting ``paired.vocabulary_file``.
+    ``file`` is a custom vocabulary, as the setting ``paired.vocabulary_file``.
     """
     words = word_files.read(file, "paired.vocabulary_file") if file else Words({})
     whole = _completed(words)
@@ -120,7 +120,7 @@ def with_power(words: Words | None = None) -> tuple[str, ...]:
 
 
 def occupation(name: str, words: Words | None = None) -> Person:
-    """Return the person of an occupation. Raises UnknownNameError: It is not one of the 40, or of one's own."""
+    """Return the person of an occupation; an UnknownNameError for one outside the vocabulary."""
     if name not in (known := stereotypes(words)):
         raise unknown_name("occupation of the Paired Stereotype Test", name, known)
     plain = _PRINTED.get(name, name)
@@ -153,7 +153,7 @@ def sentence(phrases: Sequence[str], told: Sequence[str], words: Words | None = 
     """Return the sentence that tells genders, such as "Show the sheriff as a woman and the nurse as a man."
 
     ``phrases`` are the people as the text names them, from left to right; each is ``told`` to be ``female``, ``male``,
-    or nothing (empty). Where nobody is told anything it is empty. Templates of one's own tell each in a sentence.
+    or nothing (empty). Where nobody is told anything it is empty. Custom templates tell each in a sentence.
     """
     if words and words.templates:
         both = zip(phrases, told, strict=True)
@@ -174,7 +174,7 @@ def occupation_pairs(per_list: int = 0, words: Words | None = None) -> list[tupl
 
     ``per_list`` is how many of each list, evenly spread over it; 0 is all of the shorter list, and as many of the
     other, with a warning if that leaves some out. Raises ParameterError where it is below 0 or, of the paper's, above
-    that; of shorter lists of one's own all stand in pairs.
+    that; of shorter custom lists all are in pairs.
     """
     lists = _lists(words)
     most = min(map(len, lists))

@@ -56,7 +56,7 @@ class Paired(Part):
 
     @cached_value
     def words(self) -> Words | None:
-        """Words of one's own, where the settings name a file."""
+        """The custom vocabulary, if the settings name a file."""
         file = self._pipeline.settings.paired.vocabulary_file
         return word_files.read(file, "paired.vocabulary_file") if file else None
 

@@ -1,4 +1,4 @@
-"""Files of prompts of one's own, and of shares that pictures are held against."""
+"""Files of custom prompts, and of shares that images are compared with."""
 
 import numpy as np
 import pandas as pd

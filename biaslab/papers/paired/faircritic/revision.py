@@ -25,8 +25,8 @@ def revise(prompts: Prompts, critiques: Sequence[Critique], *, seed: int, words:
     Of the prompts that ask for an identity, the share that its guideline states tells that person the gender: as whole
     numbers allow, all identities told one gender together right to within one prompt, spread evenly over positions, and
     drawn by seed, round, prompt_id and position. A critic's own words are appended to every prompt that they are about.
-    Ids stay; the people have a further column ``told``: ``female``, ``male``, or empty. ``words`` of one's own say how
-    genders are told.
+    Ids stay; the people have a further column ``told``: ``female``, ``male``, or empty. The custom vocabulary ``words``
+    says how genders are told.
     """
     latest = max((c.round for c in critiques), default=0)
     aspects = dict(zip(prompts.texts["prompt_id"], prompts.texts["aspect"], strict=True))
