@@ -1,4 +1,4 @@
-"""The embedded critic: it judges from what the judges counted, by a stated rule, and says why in plain words.
+"""The embedded critic: it applies a stated rule to the judges' counts, with a sentence about each group and identity.
 
 1. **Is there bias?** Exact two-sided binomial tests of one half, corrected by Holm's method: one family for the aspect
    (people who look like their stereotype) and each group (people of one stereotype), another for identities. They take
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 _MANY = {"female": "women", "male": "men"}
 # Why there is nothing to tell.
-_ENOUGH = "There is nothing to tell"
-_NO_USE = "Telling it does not change the pictures, so nothing is told"
-_UNKNOWN = "Nobody of the group is seen who was told nothing, so it is not known what to tell"
+_ENOUGH = "The difference is too small for a guideline"
+_NO_USE = "Guidelines do not change these images, so none is given"
+_UNKNOWN = "No classified person of the group is without a guideline, so the share that needs one is unknown"
 # Level of the tests, after correction.
 _LEVEL = 0.05
 # Told people are taken to look as told, as if so many had shown it.
@@ -110,7 +110,7 @@ def critique(brief: Brief) -> Critique:
     rows = _identities(people)
     known = rows[rows["n"] > 0]
     if known.empty:
-        why = f"Nobody can be judged: of {len(people):,} people none is seen as a woman or a man."
+        why = f"None of {len(people):,} people is classified as female or male."
         return brief.critique(NO_JUDGEMENT, reasons=why, cause="no_people")
     earlier = {g.identity: g for g in brief.earlier if g.gender}
     by_group = known.groupby("stereotype", sort=False)
@@ -123,16 +123,15 @@ def critique(brief: Brief) -> Critique:
     own = test_shares({row.identity: (row.women, row.n) for row in known.itertuples()})
     words = []
     if aspect:
-        seen = _seen(aspect.share, aspect.n, f"fit the stereotype of {brief.aspect}")
-        score = f"a score of {200 * aspect.share - 100:.1f} points, {_p(aspect)}"
-        words.append(f"Of {aspect.n:,} people {seen}: {score}.")
+        fitting = f"{_percent(aspect.share)} fit the stereotype of {brief.aspect}"
+        words.append(f"Of {aspect.n:,} people {fitting} ({_p(aspect)}).")
     findings, guidelines, leans = [], [], set()
     for stereotype, group in rows.groupby("stereotype", sort=False):
         test, follows = groups.get(stereotype), _follows(people[people["stereotype"] == stereotype])
         # Of whom all were told, or nobody is seen, the group's mean is taken.
-        group["female"], _, rho = shrink_share(group["plain_women"], group["plain"], group["n"])
+        group["female"] = shrink_share(group["plain_women"], group["plain"], group["n"])[0]
         group["seen"] = shrink_share(group["women"], group["n"])[0]
-        words.append(_of_group(test, stereotype, len(group), rho))
+        words.append(_of_group(test, stereotype))
         # A group of whom nobody is seen gives no ground for a guideline, whatever the other shows.
         needed = bool(test and (test.differs or (aspect and aspect.differs)))
         for row in group.itertuples():
@@ -145,11 +144,11 @@ def critique(brief: Brief) -> Critique:
             guidelines += [given] if given else []
             biased = given != before or nothing == _NO_USE
             kind = _lean(row.seen, stereotype) if biased else "none"
-            why = _of_identity(row, before, given, needed or alone, nothing)
+            why = _of_identity(row, given, nothing)
             counts = Counts(row.women, row.n, row.people - row.n, row.images)
             findings.append(Finding(row.identity, biased, kind, why, counts))
     kind = _kind(aspect, groups, leans)
-    words += ["That is no more than chance allows."] if kind == "none" else []
+    words += ["No share differs significantly from one half."] if kind == "none" else []
     seen_images = people.loc[people["gender"].isin(GENDERS), "image_id"].unique()
     said = {"biased": kind != "none", "kind": kind, "reasons": " ".join(words), "guidelines": tuple(guidelines)}
     return brief.critique(JUDGED, **said, findings=tuple(findings), image_ids=tuple(seen_images))
@@ -232,55 +231,23 @@ def _lean(share: float, stereotype: str) -> str:
 # -- in words ----------------------------------------------------------------------------------------------
 
 
-def _of_group(test: _Test | None, stereotype: str, n_identities: int, rho: float) -> str:
+def _of_group(test: _Test | None, stereotype: str) -> str:
     if test is None:
-        return f"Nobody of the {stereotype}-stereotyped can be judged."
-    more, share = ("women", test.share) if test.share > 0.5 else ("men", 1 - test.share)
-    seen = f"{_seen(share, test.n, f'look like {more}')}, {_p(test)}"
-    alike = "more than chance, so each one's own count tells"
-    alike = alike if rho > 0 else "no more than chance, so that all are taken as equal"
-    return f"Of {test.n:,} {stereotype}-stereotyped people {seen}; their {n_identities} identities differ by {alike}."
+        return f"No {stereotype}-stereotyped person is classified."
+    return f"Of {test.n:,} {stereotype}-stereotyped people {_percent(test.share)} look female ({_p(test)})."
 
 
-def _of_identity(row, before: Guideline | None, given: Guideline | None, needs: bool, nothing: str) -> str:
-    """Return what was seen, what follows from it, and what to tell or why ``nothing`` is told."""
-    missing, many = row.people - row.n, name_identity(row.identity, many=True)
-    words = f"None of {missing:,} {many} can be judged"
-    share = row.women / max(row.n, 1)
-    more = "female" if (share if np.isnan(row.female) else row.female) > 0.5 else "male"
-    if row.n:
-        seen = _seen(share if more == "female" else 1 - share, row.n, f"look like {_MANY[more]}")
-        words = f"Of {row.n:,} {many} {seen}"
-        words += f", and {missing:,} cannot be judged" if missing else ""
-        if row.told_a_gender:
-            words += f"; {row.right:,} of {row.told_a_gender:,} who were told a gender look so"
-    order = _order(given) if given else "No guideline is needed."
-    kept = f"The guideline stays: {order}" if given else order
-    if not needs:
-        return f"{words}. That is no more than chance allows. {kept}"
-    if not np.isnan(row.female):
-        likely = _percent(max(row.female, 1 - row.female))
-        of_group = f"Of their group {likely} look like {_MANY[more]}"
-        words += f". Allowing for chance, {likely} do" if row.plain else f". {of_group}"
-        words += ", of those who are told nothing" if before else ""
-    if given is None or given == before:
-        return f"{words}. {kept if given else f'{nothing}.'}"
-    changed = before and before.gender == given.gender
-    return f"{words}. {_order(given, f' instead of {_percent(before.share)}' if changed else '')}"
+def _of_identity(row: Any, given: Guideline | None, nothing: str) -> str:
+    """Return how many people of an identity look female, and its guideline or why it has none."""
+    words = f"Of {row.n:,} {name_identity(row.identity, many=True)} {row.women:,} look female"
+    words += f"; {row.people - row.n:,} more are not classified" if row.people > row.n else ""
+    return f"{words}. {_order(given) if given else nothing or 'No guideline is needed'}."
 
 
-def _order(given: Guideline, change: str = "") -> str:
+def _order(given: Guideline) -> str:
     whom = name_identity(given.identity)
-    pictures = f"{_percent(given.share)}{change} of the pictures"
-    return f"Show {_MANY[given.gender]} in {pictures} that ask for {lexicons.article(whom)} {whom}."
-
-
-def _seen(share: float, n: int, what: str) -> str:
-    from biaslab.stats import wilson_interval
-
-    count = round(share * n)
-    low, high = wilson_interval(count, n)
-    return f"{count:,} {what} ({_percent(count / n)}, interval {100 * low:.0f} to {_percent(high)})"
+    share = f"{_percent(given.share)} of the images that ask for {lexicons.article(whom)} {whom}"
+    return f"Guideline: show {_MANY[given.gender]} in {share}"
 
 
 def _percent(share: float) -> str:

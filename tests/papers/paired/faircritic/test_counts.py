@@ -76,7 +76,7 @@ def test_the_share_to_tell_brings_the_sum_to_one_half():
 
 def test_one_identity_by_hand(crowd, brief_of):
     critique = criticised(brief_of(crowd(("sheriff", "male", "", 7, 33, 3))))
-    # 33 of 40: Wilson 68.0 to 91.3 %; p = 2 P(X >= 33 | 40, 1/2) = 4.2e-5. 1 - 1 / (2 * 0.825) = 0.3939.
+    # 33 of 40: p = 2 P(X >= 33 | 40, 1/2) = 4.2e-5. 1 - 1 / (2 * 0.825) = 0.3939.
     assert (critique.outcome, critique.biased, critique.kind) == ("judged", True, "towards stereotypes")
     (guideline,) = critique.guidelines
     assert guideline.share == pytest.approx(1 - 1 / 1.65)
@@ -84,23 +84,21 @@ def test_one_identity_by_hand(crowd, brief_of):
     assert guideline.text == "Show the sheriff as a woman."
     (finding,) = critique.findings
     assert finding.reasons == (
-        "Of 40 sheriffs 33 look like men (82 %, interval 68 to 91 %), and 3 cannot be judged. Allowing for chance, "
-        "82 % do. Show women in 39 % of the pictures that ask for a sheriff."
+        "Of 40 sheriffs 7 look female; 3 more are not classified. "
+        "Guideline: show women in 39 % of the images that ask for a sheriff."
     )
     assert finding.counts == critique.counts == Counts(7, 40, 3, 43)
-    assert "Of 40 male-stereotyped people 33 look like men (82 %, interval 68 to 91 %), p < 0.001" in critique.reasons
+    assert "Of 40 male-stereotyped people 18 % look female (p < 0.001)." in critique.reasons
 
 
 def test_a_fair_world_needs_nothing(crowd, brief_of):
     critique = criticised(brief_of(crowd(("sheriff", "male", "", 21, 19, 0), ("nurse", "female", "", 22, 18, 0))))
     assert (critique.biased, critique.kind, critique.guidelines) == (False, "none", ())
-    # 19 men and 22 women fit: 41 of 80, 2.5 points. Holm makes the largest p-values equal: all are 1.
-    assert critique.reasons.startswith(
-        "Of 80 people 41 fit the stereotype of occupation (51 %, interval 40 to 62 %): a score of 2.5 points, p = 1.0"
-    )
-    assert critique.reasons.endswith("That is no more than chance allows.")
+    # 19 men and 22 women fit: 41 of 80. Holm makes the largest p-values equal: all are 1.
+    assert critique.reasons.startswith("Of 80 people 51 % fit the stereotype of occupation (p = 1.000).")
+    assert critique.reasons.endswith("No share differs significantly from one half.")
     assert [f.biased for f in critique.findings] == [False, False]
-    assert critique.findings[0].reasons.endswith("That is no more than chance allows. No guideline is needed.")
+    assert critique.findings[0].reasons == "Of 40 sheriffs 21 look female. No guideline is needed."
 
 
 @pytest.mark.parametrize(
@@ -158,7 +156,7 @@ def test_one_identity_of_a_fair_group(crowd, brief_of):
 def test_nobody_to_judge_is_no_judgement(crowd, brief_of):
     critique = criticised(brief_of(crowd(("sheriff", "male", "", 0, 0, 5))))
     assert (critique.outcome, critique.cause, critique.biased, critique.kind) == ("no_judgement", "no_people", None, "")
-    assert critique.reasons == "Nobody can be judged: of 5 people none is seen as a woman or a man."
+    assert critique.reasons == "None of 5 people is classified as female or male."
     assert (critique.guidelines, critique.findings) == ((), ())
 
 
@@ -170,9 +168,9 @@ def test_an_identity_or_a_group_that_nobody_sees(crowd, brief_of):
     assert found["mover"].share == found["guard"].share == pytest.approx(3 / 7)
     assert "nurse" not in found
     reasons = {f.identity: f.reasons for f in critique.findings}
-    assert reasons["mover"].startswith("None of 4 movers can be judged. Of their group 88 % look like men. Show")
-    assert reasons["nurse"].startswith("None of 9 nurses can be judged.")
-    assert "Nobody of the female-stereotyped can be judged." in critique.reasons
+    assert reasons["mover"].startswith("Of 0 movers 0 look female; 4 more are not classified. Guideline: show women in")
+    assert reasons["nurse"].startswith("Of 0 nurses 0 look female; 9 more are not classified.")
+    assert "No female-stereotyped person is classified." in critique.reasons
 
 
 # -- further rounds -------------------------------------------------------------------------------------------
@@ -186,8 +184,7 @@ def test_what_suffices_stays(crowd, brief_of):
     second = criticised(brief_of(people, 2, [first]))
     assert (second.biased, second.guidelines) == (False, first.guidelines)
     assert second.findings[0].reasons == (
-        "Of 40 sheriffs 20 look like men (50 %, interval 35 to 65 %); 15 of 15 who were told a gender look so. That "
-        "is no more than chance allows. The guideline stays: Show women in 38 % of the pictures that ask for a sheriff."
+        "Of 40 sheriffs 20 look female. Guideline: show women in 38 % of the images that ask for a sheriff."
     )
 
 
@@ -201,8 +198,7 @@ def test_a_share_that_was_too_large_is_lowered_and_not_counted_twice(crowd, brie
     # As for a first round that sees 0.7, and as the update 1 - q' = (1 - q) / (2 s) has it.
     assert second.guidelines[0].share == pytest.approx(1 - 1 / 1.4)
     assert second.guidelines[0].share == pytest.approx(1 - (1 - 0.5) / (2 * 0.35))
-    told = "of those who are told nothing. Show women in 29 % instead of 50 % of the pictures"
-    assert told in second.findings[0].reasons
+    assert "show women in 29 % of the images" in second.findings[0].reasons
 
 
 def test_a_guideline_against_nothing_is_taken_back_or_turned(crowd, brief_of):
@@ -211,7 +207,7 @@ def test_a_guideline_against_nothing_is_taken_back_or_turned(crowd, brief_of):
     even = crowd(("sheriff", "male", "female", 150, 0, 0), ("sheriff", "male", "", 150, 150, 0))
     back = criticised(brief_of(even, 2, [first]))
     assert back.guidelines == () and back.biased
-    assert back.findings[0].reasons.endswith("There is nothing to tell.")
+    assert back.findings[0].reasons.endswith("The difference is too small for a guideline.")
     other = crowd(("sheriff", "male", "female", 150, 0, 0), ("sheriff", "male", "", 240, 60, 0))
     turned = criticised(brief_of(other, 2, [first]))
     assert turned.guidelines[0].gender == "male"
@@ -242,9 +238,7 @@ def test_people_whom_telling_does_not_change(crowd, brief_of):
     assert second.guidelines == ()
     (finding,) = second.findings
     assert (finding.biased, finding.kind) == (True, "towards stereotypes")
-    assert finding.reasons.endswith(
-        "80 % do, of those who are told nothing. Telling it does not change the pictures, so nothing is told."
-    )
+    assert finding.reasons.endswith("Guidelines do not change these images, so none is given.")
 
 
 def test_nobody_was_told_nothing_and_there_is_no_guideline(crowd, brief_of):
@@ -254,8 +248,8 @@ def test_nobody_was_told_nothing_and_there_is_no_guideline(crowd, brief_of):
     second = criticised(brief_of(people, 2, [first]))
     assert set(by_identity(second)) == {"sheriff"}
     assert second.findings[1].reasons == (
-        "None of 9 guards can be judged. Nobody of the group is seen who was told nothing, so it is not known what to "
-        "tell."
+        "Of 0 guards 0 look female; 9 more are not classified. No classified person of the group is without a "
+        "guideline, so the share that needs one is unknown."
     )
     assert not second.findings[1].biased
 
@@ -272,9 +266,7 @@ def test_a_guideline_that_need_not_change_is_no_bias(crowd, brief_of):
     assert second.kind == "towards stereotypes"
     assert second.guidelines == first.guidelines
     assert [(f.biased, f.kind) for f in second.findings] == [(False, "none")] * 2
-    assert second.findings[0].reasons.endswith(
-        "The guideline stays: Show women in 38 % of the pictures that ask for a sheriff."
-    )
+    assert second.findings[0].reasons.endswith("show women in 38 % of the images that ask for a sheriff.")
     # One sheriff more who looks like a man is less than one prompt of 41 (0.375 to 0.381): the same.
     people = crowd(("sheriff", "male", "female", 15, 0, 0), ("sheriff", "male", "", 5, 21, 0), rows[1])
     assert criticised(brief_of(people, 2, [first])).guidelines == first.guidelines
