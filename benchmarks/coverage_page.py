@@ -146,16 +146,14 @@ def page(rng, replicates: int = 400, told: tuple[str, ...] = MODELS) -> list[dic
     printed = none["dalleval_printed_attributes"]
     attributes = dalleval.attribute_mean_difference(of(shown), of(by_prompt), printed, **draws)
     gap = triplets.disparity_gap(of(similar), **level)
-    units = synthesis.units(
-        shares=asked,
-        genders=averages,
-        tone_counts=tone_counts,
-        verdicts=scenes,
-        by_prompt=by_prompt,
-        similarity=similar,
-        occupations=paradox.occupation_amplification(women, **level),
-    )
-    differences = synthesis.model_differences(units, **level)
+    occupations = paradox.occupation_amplification(women, **level)
+    units = [
+        paired.model_units(asked),
+        dalleval.model_units(averages, tone_counts, scenes, by_prompt),
+        triplets.model_units(similar),
+        paradox.model_units(occupations),
+    ]
+    differences = synthesis.model_differences(pd.concat(units, ignore_index=True), **level)
     answers = [
         paradox.answers.baseline.findings(paradox.baseline(amplification), **level),
         paradox.answers.definitions.findings(paradox.overall(amplification), **level),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
 
@@ -19,7 +17,7 @@ from biaslab.analyses.precision.analysis import POINTS
 from biaslab.errors import ParameterError
 from biaslab.hub.image_folder import IMAGES
 from biaslab.metrics.headline import MEAN, Headline
-from biaslab.planning.measures import table_of
+from biaslab.planning.measures import paper_modules, table_of
 from biaslab.report import records
 from biaslab.runs.compare import find_run, printed_models
 from biaslab.runs.runner import PARAMS
@@ -56,11 +54,9 @@ class Planned:
 
 def headlines(folder: Path) -> Iterator[Headline]:
     """Yield the headlines of a run's folder, of papers whose measured tables it has, in the papers' order."""
-    for paper in tables.measuring_papers():
-        if find_spec(name := tables.module(paper, "headlines")):
-            room = import_module(name)
-            if sources.table_path(folder, room.TABLES[0]):
-                yield from room.headlines(*(table(folder, one) for one in room.TABLES))
+    for module in paper_modules("estimands"):
+        if hasattr(module, "headlines") and sources.table_path(folder, module.TABLES[0]):
+            yield from module.headlines(*(table(folder, name) for name in module.TABLES))
 
 
 def table(folder: Path, name: str) -> pd.DataFrame:

@@ -182,7 +182,7 @@ def test_rows_that_meet_are_counted(two_runs):
     described = {c["name"]: c["description"] for c in record["tables"][1]["columns"]}
     assert described["in_runs"] == "Which run has the row: both, first or second."
     save(two_runs, "two", paradox_amplification=frame[1:])
-    with pytest.raises(RunError, match=r"No row .* prompt is '1', '2' in one and '3', '4' in two"):
+    with pytest.raises(RunError, match=r"one and two share no row.*runs have no prompt in common: paradox_amplification"):
         compare.compare("one", "two", outputs=two_runs, name="none")
     assert not (two_runs / "none").exists()
 
@@ -193,7 +193,7 @@ def test_what_is_not_compared_is_named_in_the_limits(two_runs):
     limits = compared(two_runs)[0]["limits"]
     assert "Not compared, as only one has them: paradox_caption_counts." in limits
     save(two_runs, "two", paradox_caption_counts=shares)
-    assert "Not compared: paradox_caption_counts: one has no rows." in compared(two_runs)[0]["limits"]
+    assert "Not compared, as one run has no rows: paradox_caption_counts." in compared(two_runs)[0]["limits"]
     # So are runs that are not finished.
     sections = [{"status": status} for status in ("ok", "failed", "skipped", "skipped")]
     change(two_runs, "one", status="failed", notebooks=sections)

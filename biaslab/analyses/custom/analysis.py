@@ -18,7 +18,7 @@ from scipy.stats import norm
 
 from biaslab import stats
 from biaslab.analyses import precision
-from biaslab.analyses.custom.headlines import headlines
+from biaslab.analyses.custom.estimands import headlines
 from biaslab.analyses.custom.prompts import ALL
 from biaslab.io.plaintext import normalize
 from biaslab.judges import photographs

@@ -1,0 +1,94 @@
+"""The units that estimates are means over: professions, occupations, identities, scenes, triplets.
+
+Each paper defines them once, in its ``estimands``. Models are compared over the units that both have, and estimates of
+two runs that have the same units move together, so the difference of these estimates varies less than that of
+independent ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from biaslab import stats
+
+CELL = ["list", "unit", "cell"]
+MODEL_UNITS = ["model", "measure", "measure_unit", *CELL, "n_images", "value"]
+"""The columns of units by which models are compared; see :func:`stack_units`."""
+
+
+class UnitMeans(NamedTuple):
+    """Rows of a table that are means over units."""
+
+    table: str
+    source: str  # The table that ``units`` takes.
+    units: Callable[[pd.DataFrame], pd.DataFrame]  # Returns :func:`unit_rows` with the keys of ``table``.
+    limits: tuple[str, ...] = ("ci_low",)
+    """Lower limits of the intervals over units; other intervals are over the images of one unit."""
+
+
+def unit_rows(rows: pd.DataFrame, unit: str, value: Any, **columns: Any) -> pd.DataFrame:
+    """Return rows that have a value, with what identifies the unit and the value of each.
+
+    Args:
+        rows: Rows with the keys of a table whose rows are means over units.
+        unit: The column that names the unit, such as ``profession``.
+        value: The value of each row, in the unit of the measure.
+        columns: ``list`` of the unit, where a measure is the mean of those of two lists of stereotypes; ``cell``, where
+            a unit is the mean of several (roles, templates, prompts); ``n_images`` that the value of a deviation is
+            estimated for, where a cell has a row for each (:func:`at_shared_images`).
+    """
+    columns = {"unit": rows[unit], "value": value, "list": "", "cell": "", "n_images": 0, **columns}
+    return rows.assign(**columns).dropna(subset="value")
+
+
+def stack_units(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """Return units of several measures by which models are compared, with the columns :data:`MODEL_UNITS`."""
+    return pd.concat(frames, ignore_index=True)[MODEL_UNITS]
+
+
+def at_shared_images(rows: pd.DataFrame, bins: list[str], cell: list[str]) -> pd.DataFrame:
+    """Return rows with ``deviation`` (0–1) at each number of images that a row of the same cell has, up to their own.
+
+    ``bins`` are columns with the images of each bin. Deviations of models with other numbers of images are compared at
+    a number that both have (``n_images``).
+    """
+    n = rows[bins].sum(axis=1)
+    rows = rows.assign(n=n)[n > 0]
+    sizes = rows[[*cell, "n"]].drop_duplicates().rename(columns={"n": "n_images"})
+    rows = rows.merge(sizes, on=cell)
+    rows = rows[rows["n_images"] <= rows["n"]].astype({"n_images": int})
+    return rows.assign(deviation=stats.corrected_mad(rows[bins].to_numpy(), rows["n_images"]) if len(rows) else 0.0)
+
+
+def correlations(first: pd.DataFrame, second: pd.DataFrame, keys: list[str], *, least: int) -> pd.DataFrame:
+    """Return correlations of estimates of two runs that are means over units: ``keys``, ``correlation``, ``n_paired``.
+
+    The covariance of two means comes of the units that both have: ``correlation`` is Pearson's r of these, within
+    lists, times their number over the root of the product of both numbers of units. Rows with fewer than ``least``
+    units in both, or without any variation, are left out. Both frames are :func:`unit_rows`; keys that only one has are
+    ignored.
+    """
+    keys = [key for key in keys if key in first and key in second]
+    values = [_unit_values(units.astype(dict.fromkeys(keys, str)), keys) for units in (first, second)]
+    both = pd.concat(values, axis=1, keys=["first", "second"]).droplevel(["list", "unit"] if keys else "list")
+    rows = []
+    groups = both.groupby(level=keys, sort=False) if keys else [((), both)]
+    for names, group in groups:
+        shared = group.dropna().to_numpy()
+        if len(shared) < least or np.ptp(shared, axis=0).min() < 1e-12:
+            continue
+        share = len(shared) / np.sqrt(group["first"].count() * group["second"].count())
+        names = names if isinstance(names, tuple) else (names,)
+        rows.append([*names, np.corrcoef(shared.T)[0, 1] * share, len(shared)])
+    return pd.DataFrame(rows, columns=[*keys, "correlation", "n_paired"])
+
+
+def _unit_values(units: pd.DataFrame, keys: list[str]) -> pd.Series:
+    """Return the value of each unit, the mean of its cells at all of their images, minus the mean of its list."""
+    cells = units.sort_values("n_images", kind="stable").groupby([*keys, *CELL])["value"].last()
+    by_unit = cells.groupby([*keys, "list", "unit"]).mean()
+    return by_unit - by_unit.groupby([*keys, "list"]).transform("mean")

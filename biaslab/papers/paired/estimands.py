@@ -1,0 +1,89 @@
+"""Stereotype Scores: as :class:`biaslab.metrics.headline.Headline`, by unit, by model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from biaslab.judges.judge_labels import JUDGED
+from biaslab.metrics import stereotype_score_from_percent
+from biaslab.metrics.headline import MEAN, Headline, cells_and_people
+from biaslab.papers.estimands import UnitMeans, stack_units, unit_rows
+from biaslab.papers.paired.analysis.dependence import LISTS
+
+TABLES = ("paired_people",)
+"""The measured tables that :func:`headlines` takes."""
+_ASPECTS = {"occupation": "occupations", "power": "roles of power"}
+_PLACES = {"alone": 1, "left": 1, "middle": 2}
+# In words, and the setting that holds the number of images per prompt.
+_SETTINGS = {"single": ("one person", "paired.single_images"), "paired": ("two people", "paired.pair_images")}
+
+
+def headlines(people: pd.DataFrame) -> Iterator[Headline]:
+    """Yield each model's overall Stereotype Score of occupations, alone and in pairs (section 3.2.3, equation 1)."""
+    rows = people[(people["aspect"] == "occupation") & people["setting"].isin(_SETTINGS)]
+    several = rows.groupby("image_id")["position"].transform("nunique")
+    rows = rows.assign(
+        position=rows["position"].map(_PLACES).fillna(several),
+        gender=rows["gender"].where(rows["status"] == JUDGED),
+        cluster=rows["identity"],
+    )
+    for (model, setting), some in rows.groupby(["model", "setting"], sort=False):
+        cells, whom = cells_and_people(some, "stereotype")
+        known = cells["n"] > 0
+        if not set(LISTS) <= set(cells["stratum"][known]):
+            continue
+        # A score is 200 times its share's distance from one half; every person counts the same.
+        sign = cells["stratum"].map({"female": 1, "male": -1})
+        cells = cells.assign(coefficient=200 * sign * cells["n"] / cells["n"].sum())
+        words, images = _SETTINGS[str(setting)]
+        yield Headline(
+            "paired", str(model), f"Stereotype Score, {words}", MEAN, "points", 2, 0, cells, whom, clusters_random=True,
+            clusters="identities", setting=images,
+        )  # fmt: skip
+
+
+def female_units(shares: pd.DataFrame) -> pd.DataFrame:
+    """Return the units of ``paired_percent_female_mean``: the share of each identity (``paired_percent_female``)."""
+    return _by_list(shares, shares["percent_female"])
+
+
+def score_units(shares: pd.DataFrame) -> pd.DataFrame:
+    """Return the units of ``paired_stereotype_score``: the score of each identity (``paired_percent_female``)."""
+    return _by_list(shares, stereotype_score_from_percent(shares["percent_female"], shares["stereotype"]))
+
+
+def _by_list(shares: pd.DataFrame, value: ArrayLike) -> pd.DataFrame:
+    """Return values of identities as units of their list, and of both lists together."""
+    alone = unit_rows(shares, "occupation", value, cell=shares["identity"])
+    return pd.concat([alone, alone.assign(list=alone["stereotype"], stereotype="overall")], ignore_index=True)
+
+
+UNITS = (
+    UnitMeans("paired_stereotype_score", "paired_percent_female", score_units),
+    UnitMeans("paired_percent_female_mean", "paired_percent_female", female_units),
+)
+
+
+def model_estimates(scores: pd.DataFrame) -> pd.DataFrame:
+    """Return each model's overall scores (``paired_stereotype_score``) as rows of ``synthesis_models``."""
+    rows = _measures(scores).assign(paper="paired", null_mean=0.0, n_unit="people")
+    return rows.assign(estimate=rows["score"], estimate_corrected=rows["score"])
+
+
+def model_units(shares: pd.DataFrame) -> pd.DataFrame:
+    """Return the units of models' scores (``paired_percent_female``), as :func:`biaslab.papers.estimands.stack_units`.
+
+    A unit is an occupation, the cell one of its roles.
+    """
+    return stack_units([_measures(score_units(shares))])
+
+
+def _measures(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of both lists by which models are compared, with the name of each measure."""
+    rows = rows[rows["setting"].isin(_SETTINGS) & (rows["stereotype"] == "overall")]
+    words = {setting: words for setting, (words, _) in _SETTINGS.items()}
+    aspect, setting = rows["aspect"].map(_ASPECTS).astype(str), rows["setting"].map(words).astype(str)
+    return rows.assign(measure="Stereotype Score, " + aspect + ", " + setting, measure_unit="points")
