@@ -83,7 +83,7 @@ def deviations(
         each = [stats.mean_mad(c, unit, CONFIDENCE) for c in counts]
         found = np.array([(e.value, e.ci_low, e.ci_high) for e in each]).T
         side = dict(zip(("estimate", "low", "high"), found, strict=True))
-        sides.append(side | {"values": np.abs(women / images - 0.5)})
+        sides.append(side | {"values": stats.corrected_mad(counts)})
     first, second = (np.abs(p - 0.5).mean() for p in shares(1_000_000))
     return compared(*sides, np.full(studies, second - first))
 
