@@ -15,9 +15,9 @@ from _simulations import asked, summed
 
 from biaslab import stats
 from biaslab.analyses import synthesis
-from biaslab.papers import paradox
 from biaslab.papers.dalleval.analysis.attributes import pooled_difference_null_mean
 from biaslab.papers.dalleval.estimands import attribute_mean_units, skin_tone_deviation_units
+from biaslab.papers.paradox.estimands import ESTIMANDS
 
 STUDIES, REPLICATES, LEVEL = 2000, 600, 0.05
 BATCH = 100
@@ -136,10 +136,11 @@ def amplification(rng, studies, replicates, *, occupations=62, images=(40, 8)) -
             generated = 100 * rng.binomial(n, share) / n
             raw.append(np.abs(generated - 50) - np.abs(training - 50))
             values = {"percent_training": training, "percent_generated": generated, "n_generated": n}
+            values |= {"amplification": raw[-1]}
             frames.append(pd.DataFrame({**values, **named, "occupation": _names(occupations)}))
         return frames, raw[0] - raw[1]
 
-    return _together(studies, paradox.model_units, draw, replicates, rng)
+    return _together(studies, ESTIMANDS[0].units_of_models, draw, replicates, rng)
 
 
 def _names(n: int) -> list[str]:

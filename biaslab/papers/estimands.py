@@ -7,8 +7,9 @@ independent ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,18 +17,49 @@ import pandas as pd
 from biaslab import stats
 
 CELL = ["list", "unit", "cell"]
-MODEL_UNITS = ["model", "measure", "measure_unit", *CELL, "n_images", "value"]
-"""The columns of units by which models are compared; see :func:`stack_units`."""
 
 
-class UnitMeans(NamedTuple):
-    """Rows of a table that are means over units."""
+@dataclass(frozen=True)
+class Estimand:
+    """Rows of a table that are means over units, and the measure by which models are compared where they are one."""
 
     table: str
     source: str  # The table that ``units`` takes.
     units: Callable[[pd.DataFrame], pd.DataFrame]  # Returns :func:`unit_rows` with the keys of ``table``.
     limits: tuple[str, ...] = ("ci_low",)
     """Lower limits of the intervals over units; other intervals are over the images of one unit."""
+    measure: str = ""  # Name of the measure, with columns in braces; empty where models are not compared.
+    unit: str = ""
+    words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By column the values of rows that count, with their names in ``measure``."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """The columns of ``table`` for those of ``synthesis_models``; at least that of ``estimate``."""
+    n_unit: str = ""  # What ``n`` counts; empty where the column ``n_unit`` says so.
+    factor: float = 1.0  # What turns values of ``table`` and ``units`` into ``unit``.
+    model_units: Callable[[pd.DataFrame], pd.DataFrame] | None = None
+    """Returns the units by which models are compared, where they are not ``units``."""
+
+    def select(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Return rows of ``table``, or units, by which models are compared, with ``measure`` and ``measure_unit``."""
+        for column, words in self.words.items():
+            rows = rows[rows[column].isin(words)]
+        texts: dict[str, Any] = {column: rows[column].map(words) for column, words in self.words.items()}
+        measures = [self.measure.format_map(row) for row in rows.assign(**texts).to_dict("records")]
+        return rows.assign(measure=measures, measure_unit=self.unit)
+
+    def estimates(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return the estimates by which models are compared, as rows of ``synthesis_models``."""
+        rows = self.select(table)
+        columns = {"estimate_corrected": self.columns["estimate"], **self.columns}
+        fixed: dict[str, Any] = {"paper": self.table.partition("_")[0], "unit": self.unit, "null_mean": 0.0}
+        fixed |= {"n_unit": self.n_unit} if self.n_unit else {}
+        return rows.assign(**fixed | {name: self.factor * rows[column] for name, column in columns.items()})
+
+    def units_of_models(self, source: pd.DataFrame) -> pd.DataFrame:
+        """Return the units by which models are compared: model, measure, its unit, list, unit, cell, images, value."""
+        rows = self.select((self.model_units or self.units)(source))
+        rows = rows.assign(value=self.factor * rows["value"])
+        return rows[["model", "measure", "measure_unit", *CELL, "n_images", "value"]]
 
 
 def unit_rows(rows: pd.DataFrame, unit: str, value: Any, **columns: Any) -> pd.DataFrame:
@@ -43,11 +75,6 @@ def unit_rows(rows: pd.DataFrame, unit: str, value: Any, **columns: Any) -> pd.D
     """
     columns = {"unit": rows[unit], "value": value, "list": "", "cell": "", "n_images": 0, **columns}
     return rows.assign(**columns).dropna(subset="value")
-
-
-def stack_units(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """Return units of several measures by which models are compared, with the columns :data:`MODEL_UNITS`."""
-    return pd.concat(frames, ignore_index=True)[MODEL_UNITS]
 
 
 def at_shared_images(rows: pd.DataFrame, bins: list[str], cell: list[str]) -> pd.DataFrame:

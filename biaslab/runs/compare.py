@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +15,7 @@ import pandas as pd
 
 from biaslab.cache.result_cache import cache_now
 from biaslab.errors import ParameterError, RunError, name_help
-from biaslab.papers.estimands import UnitMeans, correlations
+from biaslab.papers.estimands import Estimand, correlations
 from biaslab.planning.measures import paper_modules
 from biaslab.redact import basename
 from biaslab.report import records
@@ -66,7 +66,8 @@ def side_by_side(
     Args:
         swept: Parameters that a run was repeated for; rows are matched on those that both have.
         intervals: Whether differences have intervals: the two sides' are of one level.
-        same: Models whose measurements are the same in both runs; ``True`` stands for all rows.
+        same: Models whose measurements are the same in both runs, with ``""`` where all are; ``True`` stands for all
+            rows.
         over: Both runs' units that the rows are means over (:mod:`biaslab.papers.estimands`). Rows with enough units
             in both for a verdict at the level ``confidence`` are paired, and ``n_paired`` counts these units.
         printed: Models with printed values: where each run also has a model of its own, these are compared.
@@ -119,7 +120,7 @@ def side_by_side(
     if declared_intervals:
         sampled = (both["basis"] == DIFFERENT) & intervals
         paired = _correlation(both, over, keys, confidence) if over else None
-        limits_over_units = {limit for means in unit_means().get(name, ()) for limit in means.limits}
+        limits_over_units = {limit for estimand in estimands().get(name, ()) for limit in estimand.limits}
         for value, *ends in declared_intervals:
             parts = [f"{c}_{side}" for side in ("first", "second") for c in (value, *ends)]
             parts = [both[c].where(sampled) for c in parts]
@@ -173,9 +174,10 @@ def _compared(both: pd.DataFrame, values: Sequence[str], same: Collection[str] |
     """Return what each row compares; empty for rows of one run."""
     agree = both["in_runs"] == "both"
     named = [c for c in _MODELS if c in both]
-    shared = agree & (same is True)
-    if named and not isinstance(same, bool):
-        shared = agree & both[named].isin(same).all(axis=1)
+    if isinstance(same, bool):
+        shared = agree & same
+    else:
+        shared = agree & (both[named].isin(same).all(axis=1) if named else "" in same)
     for value in values:
         first_values, other = both[f"{value}_first"], both[f"{value}_second"]
         agree &= (first_values == other) | (first_values.isna() & other.isna())
@@ -255,12 +257,12 @@ def compare(first: str | Path, *others: str | Path, outputs: str | Path = "outpu
 
 
 @cache
-def unit_means() -> dict[str, list[UnitMeans]]:
-    """Return by table what its rows are means over, as papers' ``estimands`` define it."""
-    by_table: dict[str, list[UnitMeans]] = {}
+def estimands() -> dict[str, list[Estimand]]:
+    """Return by table what its rows estimate, as papers' ``estimands`` define it."""
+    by_table: dict[str, list[Estimand]] = {}
     for module in paper_modules("estimands"):
-        for means in getattr(module, "UNITS", ()):
-            by_table.setdefault(means.table, []).append(means)
+        for estimand in getattr(module, "ESTIMANDS", ()):
+            by_table.setdefault(estimand.table, []).append(estimand)
     return by_table
 
 
@@ -280,17 +282,12 @@ def _pair(first: Path, other: Path, *runs: Mapping) -> _Pair:
     shared = sorted(held[0] & held[1] & set(tables.schemas()))
     title = f"{first.name} and {other.name}"
     if not shared:
-        papers = [
-            sorted({tables.schema(t).paper or t.partition("_")[0] for t in papers_of_run}) for papers_of_run in held
-        ]
-        whole = " and ".join(
-            f"{f.name} has {', '.join(papers_of_run)}" for f, papers_of_run in zip((first, other), papers, strict=True)
-        )
+        papers = [", ".join(sorted({name.partition("_")[0] for name in names})) for names in held]
+        whole = f"{first.name} has {papers[0]} and {other.name} has {papers[1]}"
         raise RunError(f"{title} share no table, so there is nothing to compare: of papers {whole}.")
     swept = sorted({key for run in runs for key in run.get("sweep", {})})
     unequal, level = _confidence(first.name, other.name, runs)
     alike = _same_measurements(first, other)
-    whole = bool(alike) and all(models is True for models in alike.values())
     frames, limits, reasons = {}, _unfinished((first.name, other.name), runs), {}
     printed = printed_models(first, other)
     for folder, alone in ((first, held[0] - held[1]), (other, held[1] - held[0])):
@@ -301,9 +298,10 @@ def _pair(first: Path, other: Path, *runs: Mapping) -> _Pair:
         sides = [tables.read(f / "tables" / f"{table}.csv", table, more_keys=swept) for f in (first, other)]
         # Only one row can be the same by chance.
         equal = len(sides[0]) > 1 and sides[0].equals(sides[1])
-        # The paper on whose measurements the table rests, "synthesis" where it is all of them.
-        same = equal or alike.get(tables.schema(table).rests_on or table.partition("_")[0], whole)
-        over = [_units(folder, table, swept) for folder in (first, other)] if table in unit_means() else ()
+        # The paper on whose measurements the table rests; other tables rest on those of all papers.
+        paper = tables.schema(table).rests_on or table.partition("_")[0]
+        same = True if equal else alike.get(paper, alike.get("synthesis", set()))
+        over = [_units(folder, table, swept) for folder in (first, other)] if table in estimands() else ()
         options = {"intervals": not unequal, "same": same, "over": over, "confidence": level, "printed": printed}
         frames[table] = side_by_side(*sides, table, swept=swept, **options)
         if not (frames[table]["in_runs"] == "both").any():
@@ -328,12 +326,12 @@ def _why_apart(first: pd.DataFrame, second: pd.DataFrame, table: str) -> str:
 def _units(folder: Path, table: str, swept: Sequence[str]) -> pd.DataFrame:
     """Return the units that a run's rows of a table are means over, for each value of what it was repeated for."""
     frames = []
-    for means in unit_means()[table]:
-        path = folder / "tables" / f"{means.source}.csv"
+    for estimand in estimands()[table]:
+        path = folder / "tables" / f"{estimand.source}.csv"
         rows = _read(path if path.is_file() else folder / sources.MEASURED / path.name, swept)
         keys = [key for key in swept if key in rows]
         groups = rows.groupby(keys, sort=False) if keys else [((), rows)]
-        frames += [means.units(group).assign(**dict(zip(keys, values, strict=True))) for values, group in groups]
+        frames += [estimand.units(group).assign(**dict(zip(keys, values, strict=True))) for values, group in groups]
     return pd.concat(frames, ignore_index=True)
 
 
@@ -389,36 +387,29 @@ def _confidence(first: str, second: str, runs: Sequence[Mapping]) -> tuple[list[
     ], 0.95
 
 
-def _same_measurements(first_run: Path, other: Path) -> dict[str, Collection[str] | bool]:
-    """Return by paper the models whose measurements two runs share; ``True`` where all that they read are the same."""
-    same_rows: dict[str, Collection[str] | bool] = {}
-    same, different = set(), set()
-    for paper in tables.measuring_papers():
-        names = [{path.name for path in f.glob(f"{sources.MEASURED}/{paper}_*.csv")} for f in (first_run, other)]
-        models, apart = set(), set()
-        for name in names[0] & names[1]:
-            first, second = (_rows_by_model(f / sources.MEASURED / name) for f in (first_run, other))
-            models |= {*first, *second}
-            apart |= {model for model in {*first, *second} if first.get(model) != second.get(model)}
-        if models:
-            same_rows[paper] = models - apart if apart else True
-            same |= models
-            different |= apart
-    if same_rows:
-        same_rows["synthesis"] = same - different if different else True
-    return same_rows
+def _same_measurements(first: Path, other: Path) -> dict[str, set[str]]:
+    """Return by paper, and for ``synthesis`` over all, the models whose measured rows are the same in two runs.
+
+    ``""`` is among them where no model's rows differ.
+    """
+    models, apart = defaultdict(set), defaultdict(set)
+    for path in first.glob(f"{sources.MEASURED}/*.csv"):
+        paper, twin = path.stem.partition("_")[0], other / sources.MEASURED / path.name
+        if paper in tables.measuring_papers() and twin.is_file():
+            rows, other_rows = _rows_by_model(path), _rows_by_model(twin)
+            differ = {model for model in {*rows, *other_rows} if rows.get(model) != other_rows.get(model)}
+            for name in (paper, "synthesis"):
+                models[name] |= {"", *rows, *other_rows}
+                apart[name] |= {"", *differ} if differ else differ
+    return {paper: models[paper] - apart[paper] for paper in models}
 
 
 def _rows_by_model(path: Path) -> dict[str, set[frozenset]]:
     """Return the rows of a measured table, each as its texts by column, by model; ``""`` where it has none."""
     frame = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
-    models = frame["model"] if "model" in frame else pd.Series("", index=frame.index)
-    digests = {}
-    for model, rows in frame.groupby(models):
-        # A column that has nothing to say of a row is there for others.
-        texts = rows.itertuples(index=False, name=None)
-        digests[model] = {frozenset((c, t) for c, t in zip(rows, row, strict=True) if t) for row in texts}
-    return digests
+    # A column that has nothing to say of a row is there for others.
+    rows = pd.Series([frozenset((c, t) for c, t in row.items() if t) for row in frame.to_dict("records")], dtype=object)
+    return rows.groupby(frame["model"] if "model" in frame else [""] * len(frame)).agg(set).to_dict()
 
 
 def _unfinished(names: Sequence[str], runs: Sequence[Mapping]) -> list[str]:
@@ -495,19 +486,12 @@ def _record(name: str, frame: pd.DataFrame, pair: _Pair, folder: Path, subtitle:
     """Write a table that differs and return its record."""
     first, second = pair.names
     declared = tables.schema(name)
-    by_name = {column.name: column for column in declared.columns}
-    sides = {"first": f" In {first}.", "second": f" In {second}.", "difference": " Second minus first."}
-    columns = []
-    for label in frame:
-        base, _, side = label.rpartition("_")
-        column, suffix = by_name.get(label), ""
-        if column and column.of:
-            text = f"Limit of the difference of {column.of}."
-        else:
-            if side in sides and not column:
-                column, suffix = by_name.get(base), sides[side]
-            text = column.description if column else _DESCRIPTIONS.get(label, _PARAMETER)
-        columns.append((label, column.unit if column else "", text + suffix))
+    sides = {"first": f"In {first}.", "second": f"In {second}.", "difference": "Second minus first."}
+    described = {}
+    for c in declared.columns:
+        described[c.name] = c.unit, f"Limit of the difference of {c.of}." if c.of else c.description
+        described |= {f"{c.name}_{side}": (c.unit, f"{c.description} {words}") for side, words in sides.items()}
+    columns = [(label, *described.get(label, ("", _DESCRIPTIONS.get(label, _PARAMETER)))) for label in frame]
     words = f"{declared.description} First: {first}; second: {second}. {_in_both([frame])}"
     title = f"{declared.title}: {subtitle}" if subtitle else declared.title
     return write_table(frame, folder, _of(name, subtitle), title, words, columns)

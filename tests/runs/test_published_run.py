@@ -66,28 +66,28 @@ def test_every_estimate_lies_in_its_interval(folder, record, estimates_lie_in_in
 
 # Papers print neither images by skin tone nor verdicts on scenes.
 NOT_PRINTED = "dalleval_skin_tone_counts", "dalleval_skill_verdicts"
-PRINTED = [means for by in compare.unit_means().values() for means in by if means.source not in NOT_PRINTED]
+PRINTED = [one for by_table in compare.estimands().values() for one in by_table if one.source not in NOT_PRINTED]
 
 
-@pytest.mark.parametrize("means", PRINTED, ids=lambda means: means.units.__name__)
-def test_rows_are_means_over_the_units_that_comparisons_pair(folder, means):
+@pytest.mark.parametrize("estimand", PRINTED, ids=lambda estimand: f"{estimand.table}-{estimand.source}")
+def test_rows_are_means_over_the_units_that_comparisons_pair(folder, estimand):
     def read(name):
         paths = (folder / place / f"{name}.csv" for place in ("tables", "measured"))
         return tables.read(next(filter(Path.is_file, paths)), name)
 
-    schema = tables.schema(means.table)
+    schema = tables.schema(estimand.table)
     estimates = {low: estimate for estimate, low, _ in schema.intervals}
-    assert set(means.limits) <= set(estimates)
-    units = means.units(read(means.source))
+    assert set(estimand.limits) <= set(estimates)
+    units = estimand.units(read(estimand.source))
     # A deviation is of all images of its cell, and the mean over two lists is that of theirs.
     units = units.sort_values("n_images").groupby([*schema.keys, "list", "unit", "cell"])["value"].last()
     mean = units.groupby([*schema.keys, "list", "unit"]).mean().groupby([*schema.keys, "list"]).mean()
-    rows = read(means.table).merge(mean.groupby(schema.keys).mean().rename("by_unit").reset_index(), on=schema.keys)
+    rows = read(estimand.table).merge(mean.groupby(schema.keys).mean().rename("by_unit").reset_index(), on=schema.keys)
     if "definition" in rows:
         # The paper's definition counts others at each prompt; corrections for small samples are a bootstrap's.
         rows = rows[(rows["definition"] != "paper") | (rows["prompt"] != "mean")]
         rows = rows.assign(amplification_corrected=rows["amplification"])
-    estimate = rows[estimates["ci_low" if "ci_low" in means.limits else means.limits[0]]]
+    estimate = rows[estimates["ci_low" if "ci_low" in estimand.limits else estimand.limits[0]]]
     # Of metrics of distance the gap has the other sign.
     assert len(rows) >= 3 and rows["by_unit"].abs().to_numpy() == pytest.approx(estimate.abs().to_numpy(), abs=1e-6)
 

@@ -5,32 +5,44 @@ What each paper measures is in its ``estimands``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from itertools import combinations
 
 import pandas as pd
 
 from biaslab import stats
-from biaslab.papers.estimands import CELL
+from biaslab.papers.estimands import CELL, Estimand
 from biaslab.schema import tables
 from biaslab.schema.formatting import explain_unattainable, format_count
 
 
-def models(estimates: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """Return ``synthesis_models``: each model's main measures, of the frames that papers' ``model_estimates`` return.
+def models(estimands: Iterable[Estimand], results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return ``synthesis_models``: each model's main measures as the papers' tables have them, one below the other.
 
     ``estimate`` is the paper's definition. ``estimate_corrected`` is corrected for small-sample bias; it equals
     ``estimate`` where the measure has none. ``null_mean`` is the null expectation of ``estimate_corrected``.
+    ``results`` has by name the table of each estimand with a measure.
     """
-    rows = pd.concat(estimates, ignore_index=True).drop(columns="unit", errors="ignore")
-    rows = rows.rename(columns={"measure_unit": "unit"}).dropna(subset="estimate")
-    return tables.make_table(rows, "synthesis_models")
+    frames = [estimand.estimates(results[estimand.table]) for estimand in estimands if estimand.measure]
+    return tables.make_table(pd.concat(frames, ignore_index=True).dropna(subset="estimate"), "synthesis_models")
+
+
+def units(estimands: Iterable[Estimand], sources: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return what the measures are means of, a row per model, measure, list, unit and cell: what the same prompts gave.
+
+    ``sources`` has by name the table of units of each estimand with a measure. ``list`` is one of two of stereotypes,
+    ``cell`` a role, template or prompt (with the training share where models are compared over the same one),
+    ``n_images`` the number that a deviation is estimated at (one row for each that any model has), else 0, ``value`` is
+    in ``measure_unit``.
+    """
+    frames = [estimand.units_of_models(sources[estimand.source]) for estimand in estimands if estimand.measure]
+    return pd.concat(frames, ignore_index=True)
 
 
 def model_differences(units: pd.DataFrame, *, printed: Collection[str] = (), confidence: float = 0.95) -> pd.DataFrame:
     """Return ``synthesis_model_differences``: first minus second model, over the units that both have.
 
-    ``units`` has the rows that papers' ``model_units`` return. Units are paired
+    ``units`` are those of :func:`units`. They are paired
     (:func:`biaslab.stats.paired_difference`), deviations compared at the same number of images, and the two lists of a
     score taken to move together. ``printed`` are models of which papers print the numbers, which are not compared with
     measured ones. p is adjusted (Holm) over the pairs of models of one measure, of either kind apart.

@@ -37,6 +37,6 @@ from biaslab.papers.dalleval.analysis.skills import (
     skill_corrected,
     skill_steps,
 )
-from biaslab.papers.dalleval.estimands import attribute_headlines, headlines, model_estimates, model_units
+from biaslab.papers.dalleval.estimands import ESTIMANDS, attribute_headlines, headlines
 
 answers = read("dalleval")

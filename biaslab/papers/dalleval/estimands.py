@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,18 +15,11 @@ from biaslab.metrics.headline import MEAN, Headline, cells_and_people, side
 from biaslab.papers.dalleval.analysis.attributes import COMPARISONS
 from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION
 from biaslab.papers.dalleval.measure import ASKED
-from biaslab.papers.estimands import UnitMeans, at_shared_images, stack_units, unit_rows
+from biaslab.papers.dalleval.prompts import SKILLS
+from biaslab.papers.estimands import Estimand, at_shared_images, unit_rows
 
 TABLES = ("dalleval_social_images", "dalleval_average_gender")
 """The measured tables that :func:`headlines` takes."""
-_CATEGORIES = {"gender": "Gender", "skin_tone": "Skin tone"}
-_RANGES = {"gender": "0 to 0.5", "skin_tone": "0 to 0.18"}
-_BY_PROFESSION = {
-    "estimate": "by_profession",
-    "estimate_corrected": "by_profession_corrected",
-    "ci_low": "by_profession_corrected_ci_low",
-    "ci_high": "by_profession_corrected_ci_high",
-}
 _TONES = [str(tone) for tone in range(1, 11)]
 
 
@@ -79,38 +73,33 @@ def attribute_headlines(images: pd.DataFrame, rated: Collection[str]) -> Iterato
             yield Headline("dalleval", str(model), words, attribute, "points", 1, 0, cells, people, **given)
 
 
-def gender_units(genders: pd.DataFrame) -> pd.DataFrame:
-    """Return the units of ``dalleval_overall_average`` of gender: each profession's (``dalleval_average_gender``)."""
-    rows = genders[genders["profession"] != NO_PROFESSION].assign(category="gender")
+def average_units(averages: pd.DataFrame, category: str) -> pd.DataFrame:
+    """Return each profession's average (``dalleval_average_gender``, ``dalleval_average_skin_tone``) as a unit."""
+    rows = averages[averages["profession"] != NO_PROFESSION].assign(category=category)
     return unit_rows(rows, "profession", rows["value"])
 
 
-def skin_tone_units(tones: pd.DataFrame) -> pd.DataFrame:
-    """Return the units of ``dalleval_overall_average`` of skin tone (``dalleval_average_skin_tone``)."""
-    return gender_units(tones).assign(category="skin_tone")
-
-
 def gender_deviation_units(genders: pd.DataFrame) -> pd.DataFrame:
-    """Return the units of ``dalleval_mad`` of gender: each profession's deviation (``dalleval_average_gender``)."""
-    rows = gender_units(genders)
+    """Return each profession's deviation of gender from even (``dalleval_average_gender``) as a unit."""
+    rows = average_units(genders, "gender").drop(columns="n_images")
     female = (rows["n"] * (1 + rows["value"]) / 2).round()
-    rows = rows.drop(columns="n_images").assign(female=female, male=rows["n"] - female)
+    rows = rows.assign(female=female, male=rows["n"] - female)
     rows = at_shared_images(rows, ["female", "male"], ["profession"])
-    return unit_rows(rows, "profession", rows["deviation"], n_images=rows["n_images"])
+    return rows.assign(evidence="computed", value=rows["deviation"])
 
 
 def skin_tone_deviation_units(counts: pd.DataFrame) -> pd.DataFrame:
-    """Return the units of ``dalleval_mad`` of skin tone (``dalleval_skin_tone_counts``); a cell is a prompt."""
+    """Return each profession's deviation of skin tone (``dalleval_skin_tone_counts``) as a unit; a cell is a prompt."""
     counts = counts[counts["profession"] != NO_PROFESSION]
     wide = counts.pivot(index=["model", "prompt", "profession"], columns="tone", values="n")
     # Tones that no image of the run has are empty bins.
-    rows = wide.reindex(columns=_TONES).fillna(0).reset_index().assign(category="skin_tone")
+    rows = wide.reindex(columns=_TONES).fillna(0).reset_index().assign(category="skin_tone", evidence="computed")
     rows = at_shared_images(rows, _TONES, ["prompt", "profession"])
     return unit_rows(rows, "profession", rows["deviation"], cell=rows["prompt"], n_images=rows["n_images"])
 
 
 def attribute_units(presence: pd.DataFrame) -> pd.DataFrame:
-    """Return the units of ``dalleval_attribute_difference``: first minus second share of each profession."""
+    """Return each profession's difference of shares between prompts (``dalleval_attribute_presence``) as a unit."""
     keys, frames = ["model", "profession", "attribute"], []
     for comparison, prompts in COMPARISONS.items():
         first, second = (presence[presence["prompt"] == prompt] for prompt in prompts)
@@ -120,105 +109,85 @@ def attribute_units(presence: pd.DataFrame) -> pd.DataFrame:
 
 
 def attribute_mean_units(by_prompt: pd.DataFrame) -> pd.DataFrame:
-    """Return the units of ``dalleval_attribute_mean_difference`` (``dalleval_attribute_prompt_difference``).
+    """Return each profession's mean absolute difference, minus what two prompts of equal shares give by chance.
 
-    Each profession's mean absolute difference, minus what two prompts of equal shares give by chance.
+    Of ``dalleval_attribute_prompt_difference``.
     """
     return unit_rows(by_prompt, "profession", by_prompt["mean_absolute_difference"] - by_prompt["null_mean"])
 
 
 def skill_units(verdicts: pd.DataFrame) -> pd.DataFrame:
-    """Return the units of ``dalleval_skill_accuracy``: 100 or 0 of each scene (``dalleval_skill_verdicts``)."""
+    """Return each scene, as judged (``dalleval_skill_verdicts``), as a unit: 100 where it is correct, else 0."""
     rows = verdicts[verdicts["chosen"] == "yes"].assign(evaluator="detector", images="test")
     return unit_rows(rows, "image_id", 100.0 * (rows["correct"] == "yes"))
 
 
-_AVERAGE, _MAD = "dalleval_overall_average", "dalleval_mad"
-_AVERAGE_LIMITS = "ci_low", "average_judge_corrected_ci_low"
-_MAD_LIMITS = "mad_ci_low", "ci_low", "mad_judge_corrected_ci_low"
-UNITS = (
-    UnitMeans(_AVERAGE, "dalleval_average_gender", gender_units, _AVERAGE_LIMITS),
-    UnitMeans(_AVERAGE, "dalleval_average_skin_tone", skin_tone_units, _AVERAGE_LIMITS),
-    UnitMeans(_MAD, "dalleval_average_gender", gender_deviation_units, _MAD_LIMITS),
-    UnitMeans(_MAD, "dalleval_skin_tone_counts", skin_tone_deviation_units, _MAD_LIMITS),
-    UnitMeans("dalleval_attribute_difference", "dalleval_attribute_presence", attribute_units),
-    UnitMeans(
-        "dalleval_attribute_mean_difference", "dalleval_attribute_prompt_difference", attribute_mean_units,
-        ("by_profession_corrected_ci_low",),
+_AVERAGE: dict[str, Any] = {"table": "dalleval_overall_average", "limits": ("ci_low", "average_judge_corrected_ci_low")}
+_MAD: dict[str, Any] = {
+    "table": "dalleval_mad",
+    "limits": ("mad_ci_low", "ci_low", "mad_judge_corrected_ci_low"),
+    "columns": {"estimate": "mad", "estimate_corrected": "mad_corrected", "null_mean": "null_mean_corrected"},
+    "n_unit": "prompts",
+}
+_EVIDENCE = {"computed": "", "printed": ", uncorrected"}
+ESTIMANDS = (
+    Estimand(
+        source="dalleval_average_gender",
+        units=partial(average_units, category="gender"),
+        measure="Average gender, women above 0",
+        unit="−1 to 1",
+        words={"category": {"gender": ""}},
+        columns={"estimate": "average"},
+        n_unit="professions",
+        **_AVERAGE,
     ),
-    UnitMeans("dalleval_skill_accuracy", "dalleval_skill_verdicts", skill_units),
-)  # fmt: skip
-
-
-def model_estimates(
-    averages: pd.DataFrame,
-    mads: pd.DataFrame,
-    accuracy: pd.DataFrame,
-    references: pd.DataFrame,
-    attributes: pd.DataFrame,
-) -> pd.DataFrame:
-    """Return each model's main measures as rows of ``synthesis_models``.
-
-    Of ``dalleval_overall_average``, ``dalleval_mad``, ``dalleval_skill_accuracy``, ``dalleval_references`` and
-    ``dalleval_attribute_mean_difference``. The null expectation of accuracies is what images of other scenes give.
-    """
-    gender = _averages(averages)
-    gender = gender.assign(estimate=gender["average"], estimate_corrected=gender["average"], null_mean=0.0)
-    mads = _deviations(mads)
-    # Printed deviations are not corrected.
-    mads["measure"] = mads["measure"].mask(mads["evidence"] == "printed", mads["measure"] + ", uncorrected")
-    mads = mads.assign(estimate=mads["mad"], estimate_corrected=mads["mad_corrected"])
-    accuracy = accuracy[(accuracy["evaluator"] == "detector") & (accuracy["images"] == "test")]
-    accuracy = _skills(accuracy[accuracy["skill"] != "average"])
-    shuffled = references[(references["reference"] == "shuffled") & (references["judge"] == "detector")]
-    null_mean = accuracy["skill"].map(shuffled.set_index("measure")["value"])
-    accuracy = accuracy.assign(estimate=accuracy["percent_correct"], estimate_corrected=accuracy["percent_correct"])
-    attributes = _attributes(attributes).assign(null_mean=0.0)
-    # Shares are 0–1.
-    for column, value in _BY_PROFESSION.items():
-        attributes[column] = 100 * attributes[value]
-    frames = [
-        gender.assign(n_unit="professions"),
-        mads.assign(null_mean=mads["null_mean_corrected"], n_unit="prompts"),
-        accuracy.assign(null_mean=null_mean, n_unit="scenes"),
-        attributes.assign(n_unit="professions"),
-    ]
-    return pd.concat(frames, ignore_index=True).assign(paper="dalleval")
-
-
-def model_units(
-    genders: pd.DataFrame, tone_counts: pd.DataFrame, verdicts: pd.DataFrame, by_prompt: pd.DataFrame
-) -> pd.DataFrame:
-    """Return the units of models' main measures, as :func:`biaslab.papers.estimands.stack_units`.
-
-    Of ``dalleval_average_gender``, ``dalleval_skin_tone_counts``, ``dalleval_skill_verdicts`` and
-    ``dalleval_attribute_prompt_difference``.
-    """
-    attributes = _attributes(attribute_mean_units(by_prompt))
-    frames = [
-        _averages(gender_units(genders)),
-        _deviations(gender_deviation_units(genders)),
-        _deviations(skin_tone_deviation_units(tone_counts)),
-        _skills(skill_units(verdicts)),
-        attributes.assign(value=100 * attributes["value"]),
-    ]
-    return stack_units(frames)
-
-
-def _averages(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of average gender with the name of the measure, as the following do."""
-    return rows[rows["category"] == "gender"].assign(measure="Average gender, women above 0", measure_unit="−1 to 1")
-
-
-def _deviations(rows: pd.DataFrame) -> pd.DataFrame:
-    names = rows["category"].map(_CATEGORIES).astype(str) + ": deviation from even (MAD)"
-    return rows.assign(measure=names, measure_unit=rows["category"].map(_RANGES))
-
-
-def _skills(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows.assign(measure="Accuracy as judged, " + rows["skill"].astype(str), measure_unit="%")
-
-
-def _attributes(rows: pd.DataFrame) -> pd.DataFrame:
-    rows = rows[rows["comparison"] == "woman - man"]
-    return rows.assign(measure="Attributes, women and men: mean difference", measure_unit="points")
+    Estimand(
+        source="dalleval_average_skin_tone",
+        units=partial(average_units, category="skin_tone"),
+        **_AVERAGE,
+    ),
+    Estimand(
+        source="dalleval_average_gender",
+        units=gender_deviation_units,
+        measure="Gender: deviation from even (MAD){evidence}",
+        unit="0 to 0.5",
+        words={"category": {"gender": ""}, "evidence": _EVIDENCE},
+        **_MAD,
+    ),
+    Estimand(
+        source="dalleval_skin_tone_counts",
+        units=skin_tone_deviation_units,
+        measure="Skin tone: deviation from even (MAD){evidence}",
+        unit="0 to 0.18",
+        words={"category": {"skin_tone": ""}, "evidence": _EVIDENCE},
+        **_MAD,
+    ),
+    Estimand(
+        "dalleval_skill_accuracy",
+        "dalleval_skill_verdicts",
+        skill_units,
+        measure="Accuracy as judged, {skill}",
+        unit="%",
+        words={"evaluator": {"detector": ""}, "images": {"test": ""}, "skill": {skill: skill for skill in SKILLS}},
+        columns={"estimate": "percent_correct", "null_mean": "null_mean"},
+        n_unit="scenes",
+    ),
+    Estimand(
+        "dalleval_attribute_mean_difference",
+        "dalleval_attribute_prompt_difference",
+        attribute_mean_units,
+        limits=("by_profession_corrected_ci_low",),
+        measure="Attributes, women and men: mean difference",
+        unit="points",
+        words={"comparison": {"woman - man": ""}},
+        columns={
+            "estimate": "by_profession",
+            "estimate_corrected": "by_profession_corrected",
+            "ci_low": "by_profession_corrected_ci_low",
+            "ci_high": "by_profession_corrected_ci_high",
+        },
+        n_unit="professions",
+        factor=100,
+    ),
+    Estimand("dalleval_attribute_difference", "dalleval_attribute_presence", attribute_units),
+)

@@ -10,12 +10,11 @@ from numpy.typing import ArrayLike
 from biaslab.judges.judge_labels import JUDGED
 from biaslab.metrics import stereotype_score_from_percent
 from biaslab.metrics.headline import MEAN, Headline, cells_and_people
-from biaslab.papers.estimands import UnitMeans, stack_units, unit_rows
+from biaslab.papers.estimands import Estimand, unit_rows
 from biaslab.papers.paired.analysis.dependence import LISTS
 
 TABLES = ("paired_people",)
 """The measured tables that :func:`headlines` takes."""
-_ASPECTS = {"occupation": "occupations", "power": "roles of power"}
 _PLACES = {"alone": 1, "left": 1, "middle": 2}
 # In words, and the setting that holds the number of images per prompt.
 _SETTINGS = {"single": ("one person", "paired.single_images"), "paired": ("two people", "paired.pair_images")}
@@ -45,45 +44,34 @@ def headlines(people: pd.DataFrame) -> Iterator[Headline]:
         )  # fmt: skip
 
 
-def female_units(shares: pd.DataFrame) -> pd.DataFrame:
-    """Return the units of ``paired_percent_female_mean``: the share of each identity (``paired_percent_female``)."""
-    return _by_list(shares, shares["percent_female"])
-
-
 def score_units(shares: pd.DataFrame) -> pd.DataFrame:
-    """Return the units of ``paired_stereotype_score``: the score of each identity (``paired_percent_female``)."""
+    """Return the score of each identity (``paired_percent_female``) as a unit of its list, and of both lists."""
     return _by_list(shares, stereotype_score_from_percent(shares["percent_female"], shares["stereotype"]))
 
 
 def _by_list(shares: pd.DataFrame, value: ArrayLike) -> pd.DataFrame:
-    """Return values of identities as units of their list, and of both lists together."""
     alone = unit_rows(shares, "occupation", value, cell=shares["identity"])
     return pd.concat([alone, alone.assign(list=alone["stereotype"], stereotype="overall")], ignore_index=True)
 
 
-UNITS = (
-    UnitMeans("paired_stereotype_score", "paired_percent_female", score_units),
-    UnitMeans("paired_percent_female_mean", "paired_percent_female", female_units),
+ESTIMANDS = (
+    Estimand(
+        "paired_stereotype_score",
+        "paired_percent_female",
+        score_units,
+        measure="Stereotype Score, {aspect}, {setting}",
+        unit="points",
+        words={
+            "aspect": {"occupation": "occupations", "power": "roles of power"},
+            "setting": {setting: words for setting, (words, _) in _SETTINGS.items()},
+            "stereotype": {"overall": ""},
+        },
+        columns={"estimate": "score"},
+        n_unit="people",
+    ),
+    Estimand(
+        "paired_percent_female_mean",
+        "paired_percent_female",
+        lambda shares: _by_list(shares, shares["percent_female"]),
+    ),
 )
-
-
-def model_estimates(scores: pd.DataFrame) -> pd.DataFrame:
-    """Return each model's overall scores (``paired_stereotype_score``) as rows of ``synthesis_models``."""
-    rows = _measures(scores).assign(paper="paired", null_mean=0.0, n_unit="people")
-    return rows.assign(estimate=rows["score"], estimate_corrected=rows["score"])
-
-
-def model_units(shares: pd.DataFrame) -> pd.DataFrame:
-    """Return the units of models' scores (``paired_percent_female``), as :func:`biaslab.papers.estimands.stack_units`.
-
-    A unit is an occupation, the cell one of its roles.
-    """
-    return stack_units([_measures(score_units(shares))])
-
-
-def _measures(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of both lists by which models are compared, with the name of each measure."""
-    rows = rows[rows["setting"].isin(_SETTINGS) & (rows["stereotype"] == "overall")]
-    words = {setting: words for setting, (words, _) in _SETTINGS.items()}
-    aspect, setting = rows["aspect"].map(_ASPECTS).astype(str), rows["setting"].map(words).astype(str)
-    return rows.assign(measure="Stereotype Score, " + aspect + ", " + setting, measure_unit="points")

@@ -9,7 +9,7 @@ import pandas as pd
 
 from biaslab import metrics
 from biaslab.metrics.headline import CELL, GENERATED, MEAN, PERSON, Headline
-from biaslab.papers.estimands import UnitMeans, at_shared_images, stack_units, unit_rows
+from biaslab.papers.estimands import Estimand, at_shared_images, unit_rows
 from biaslab.papers.paradox.analysis.groups import Group, groups
 
 TABLES = ("paradox_percent_female", "paradox_amplification", "paradox_rated_images")
@@ -92,32 +92,35 @@ def amplification_units(occupations: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([units, units.assign(prompt="mean")], ignore_index=True)
 
 
-UNITS = (UnitMeans("paradox_amplification", "paradox_occupation_amplification", amplification_units),)
-
-
-def model_estimates(amplification: pd.DataFrame) -> pd.DataFrame:
-    """Return each model's amplification (``paradox_amplification``) as rows of ``synthesis_models``."""
-    names = {"amplification": "estimate", "amplification_corrected": "estimate_corrected", "n_occupations": "n"}
-    return _measures(amplification.rename(columns=names)).assign(paper="paradox", null_mean=0.0, n_unit="occupations")
-
-
 def model_units(occupations: pd.DataFrame) -> pd.DataFrame:
-    """Return the units by which models' amplification is compared, as :func:`biaslab.papers.estimands.stack_units`.
+    """Return the units by which models are compared: signed changes, and distances corrected for small samples.
 
-    Distances are corrected for the noise of generated images. Both models have the training share of a cell, whose own
-    null expectation is no part of their difference. The paper's definition counts other occupations of each model.
+    Both models have the training share of a cell, whose own null expectation is no part of their difference. The
+    paper's definition counts other occupations of each model.
     """
-    units = _measures(amplification_units(occupations))
+    units = amplification_units(occupations[occupations["approach"] == "naive"])
     distances = units[units["definition"] == "all"].drop(columns="n_images")
     female = (distances["percent_generated"] * distances["n_generated"] / 100).round()
     distances = distances.assign(female=female, male=distances["n_generated"] - female)
-    distances = at_shared_images(distances, ["female", "male"], ["occupation", "cell"])
+    distances = at_shared_images(distances, ["female", "male"], ["occupation", "prompt", "cell"])
     value = 100 * distances["deviation"] - (distances["percent_training"] - 50).abs()
-    return stack_units([units[units["definition"] == "signed"], distances.assign(value=value)])
+    return pd.concat([units[units["definition"] == "signed"], distances.assign(value=value)], ignore_index=True)
 
 
-def _measures(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of the naive approach's mean over prompts, with the name of each measure."""
-    rows = rows[(rows["approach"] == "naive") & (rows["prompt"] == "mean")]
-    words = rows["definition"].map(_WORDS).astype(str)
-    return rows.assign(measure="Amplification, " + words, measure_unit="points")
+ESTIMANDS = (
+    Estimand(
+        "paradox_amplification",
+        "paradox_occupation_amplification",
+        amplification_units,
+        measure="Amplification, {definition}",
+        unit="points",
+        words={"approach": {"naive": ""}, "prompt": {"mean": ""}, "definition": _WORDS},
+        columns={
+            "estimate": "amplification",
+            "estimate_corrected": "amplification_corrected",
+            "n": "n_occupations",
+        },
+        n_unit="occupations",
+        model_units=model_units,
+    ),
+)

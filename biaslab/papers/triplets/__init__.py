@@ -33,6 +33,6 @@ from biaslab.papers.triplets.analysis import (
     select_pooled,
     top_objects,
 )
-from biaslab.papers.triplets.estimands import model_estimates, model_units
+from biaslab.papers.triplets.estimands import ESTIMANDS, pooled_gaps
 
 answers = read("triplets")

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
-from biaslab import stats
-from biaslab.papers.estimands import UnitMeans, stack_units, unit_rows
+from biaslab.papers.estimands import Estimand, unit_rows
+from biaslab.papers.triplets.analysis import gap_summary
 
 # Of the metrics one or two of each space: text, latents, image.
 _METRICS = {"t": "text", "z0": "last latent", "ssim": "image, SSIM", "clip": "image, CLIP"}
 _CELL = ["model", "dataset", "space", "metric", "sample", "case"]
-
-
-def similarity_units(similarity: pd.DataFrame) -> pd.DataFrame:
-    """Return the units of ``triplets_disparity``: the similarity of each case (``triplets_similarity``)."""
-    return unit_rows(similarity, "case", similarity["value"])
 
 
 def gap_units(similarity: pd.DataFrame) -> pd.DataFrame:
@@ -33,37 +28,29 @@ def gap_units(similarity: pd.DataFrame) -> pd.DataFrame:
     return unit_rows(gap, "case", gap["value"])
 
 
-UNITS = (
-    UnitMeans("triplets_disparity", "triplets_similarity", similarity_units),
-    UnitMeans("triplets_disparity_gap", "triplets_similarity", gap_units),
-    UnitMeans("triplets_co_occurrence", "triplets_object_similarity", gap_units),
+ESTIMANDS = (
+    Estimand(
+        "triplets_disparity_gap",
+        "triplets_similarity",
+        gap_units,
+        measure="Neutral nearer to masculine, {metric}",
+        unit="similarity",
+        words={"metric": _METRICS, "sample": {"triplets": ""}},
+        columns={"estimate": "gap"},
+    ),
+    Estimand("triplets_disparity", "triplets_similarity", lambda rows: unit_rows(rows, "case", rows["value"])),
+    Estimand("triplets_co_occurrence", "triplets_object_similarity", gap_units),
 )
 
 
-def model_estimates(gaps: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return each model's gaps (``triplets_disparity_gap``) as rows of ``synthesis_models``.
+def pooled_gaps(gaps: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return the gaps of each model and metric (``triplets_disparity_gap``) over datasets of many triplets.
 
-    A gap of several datasets is their mean, with Student's t interval over datasets.
+    The gap of a single dataset stays as it is; others are means as :func:`biaslab.papers.triplets.gap_summary` has
+    them. ``n_unit`` says whether ``n`` counts triplets or datasets.
     """
-    columns = ["model", "metric", "estimate", "ci_low", "ci_high", "n", "n_unit"]
-    rows = []
-    for (model, metric), group in gaps[gaps["sample"] == "triplets"].groupby(["model", "metric"], sort=False):
-        if len(group) == 1:
-            rows += group.assign(estimate=group["gap"], n_unit="triplets")[columns].to_dict("records")
-            continue
-        mean = stats.mean_interval(group["gap"], confidence, skip_nan=True)
-        rows.append(dict(zip(columns, (model, metric, *mean, "datasets"), strict=True)))
-    table = _measures(pd.DataFrame(rows, columns=columns))
-    return table.assign(paper="triplets", estimate_corrected=table["estimate"], null_mean=0.0)
-
-
-def model_units(similarity: pd.DataFrame) -> pd.DataFrame:
-    """Return the units of models' gaps (``triplets_similarity``), as :func:`biaslab.papers.estimands.stack_units`."""
-    return stack_units([_measures(gap_units(similarity[similarity["sample"] == "triplets"]))])
-
-
-def _measures(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of the metrics by which models are compared, with the name of each measure."""
-    rows = rows[rows["metric"].isin(_METRICS)]
-    words = rows["metric"].map(_METRICS).astype(str)
-    return rows.assign(measure="Neutral nearer to masculine, " + words, measure_unit="similarity")
+    gaps = gaps[gaps["sample"] == "triplets"]
+    is_single = gaps.groupby(["model", "metric"])["gap"].transform("size") == 1
+    pooled = gap_summary(gaps[~is_single], confidence=confidence).rename(columns={"n_datasets": "n"})
+    pooled = pooled[pooled["model"].isin(gaps["model"])].assign(sample="triplets", n_unit="datasets")
+    return pd.concat([gaps[is_single].assign(n_unit="triplets"), pooled], ignore_index=True)
