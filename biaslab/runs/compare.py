@@ -146,16 +146,17 @@ def printed_models(*folders: Path) -> set[str]:
     printed, measured = set(), set()
     for path in (path for folder in folders for path in folder.glob(f"{sources.MEASURED}/*.csv")):
         if sources.has_table(path.stem, source="published"):
-            frame = _read(path)
+            frame = tables.read(path, path.stem)
             as_printed = sources.printed_models(path.stem, frame)
             printed |= {*as_printed}
             measured |= {*frame.get("model", ())} - {*as_printed}
     return printed - measured
 
 
-def _read(path: Path, swept: Sequence[str] = ()) -> pd.DataFrame:
-    """Return a run's table; without rows where it has none."""
-    return tables.read(path, path.stem, more_keys=swept) if path.is_file() else tables.make_table([], path.stem)
+def read_table(folder: Path, name: str, swept: Sequence[str] = ()) -> pd.DataFrame:
+    """Return a table of a run, measured or computed; without rows where it has none."""
+    path = sources.table_path(folder, name)
+    return tables.read(path, name, more_keys=swept) if path else tables.make_table([], name)
 
 
 def _correlation(
@@ -327,11 +328,13 @@ def _units(folder: Path, table: str, swept: Sequence[str]) -> pd.DataFrame:
     """Return the units that a run's rows of a table are means over, for each value of what it was repeated for."""
     frames = []
     for estimand in estimands()[table]:
-        path = folder / "tables" / f"{estimand.source}.csv"
-        rows = _read(path if path.is_file() else folder / sources.MEASURED / path.name, swept)
+        rows = read_table(folder, estimand.source, swept)
         keys = [key for key in swept if key in rows]
         groups = rows.groupby(keys, sort=False) if keys else [((), rows)]
-        frames += [estimand.units(group).assign(**dict(zip(keys, values, strict=True))) for values, group in groups]
+        # As texts, as correlations match keys: a table without rows lacks them.
+        frames += [
+            estimand.units(group).assign(**dict(zip(keys, map(str, values), strict=True))) for values, group in groups
+        ]
     return pd.concat(frames, ignore_index=True)
 
 

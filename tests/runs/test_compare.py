@@ -10,6 +10,7 @@ from scipy import stats as scipy_stats
 
 from biaslab import stats
 from biaslab.errors import ParameterError, RunError
+from biaslab.papers.dalleval.estimands import average_units
 from biaslab.runs import compare
 from biaslab.schema import tables
 
@@ -392,6 +393,46 @@ def test_units_of_one_run_alone_vary_by_themselves(two_audits):
     half = np.sqrt(arms[0] ** 2 + arms[1] ** 2 - 2 * r * arms[0] * arms[1])
     assert row["ci_high"] - row["average_difference"] == pytest.approx(half)
     assert row["n_paired"] == 12
+
+
+def test_the_prompt_without_a_profession_is_no_unit(two_audits):
+    outputs, found = two_audits
+    for name, values in zip(("one", "two"), found, strict=True):
+        none = professions([values[0]], ["(none)"])
+        save(outputs, name, dalleval_average_gender=pd.concat([professions(values), none]))
+    assert compared(outputs, "dalleval_overall_average")[1]["n_paired"].tolist() == [20]
+
+
+def test_units_of_printed_models_are_no_part_of_a_run_s_own():
+    rng = np.random.default_rng(6)
+    row = {"category": "gender", "average": 0.1, "ci_low": 0.0, "ci_high": 0.2, "n": 20}
+    sides, units = [], []
+    for name in ("mine", "yours"):
+        sides.append(pd.DataFrame([{"model": model, **row} for model in (name, "printed")]))
+        frames = [professions(rng.normal(size=20), model=model) for model in (name, "printed")]
+        units.append(average_units(pd.concat(frames), "gender"))
+
+    def met(over):
+        return compare.side_by_side(*sides, "dalleval_overall_average", over=over, printed={"printed"})
+
+    own = [of[of["model"] != "printed"] for of in units]
+    r = np.corrcoef(*(of["value"] for of in own))[0, 1]
+    # Arms of 0.1 on either side.
+    half = 0.1 * np.sqrt(2 - 2 * r)
+    assert met(units)["ci_high"].tolist() == met(own)["ci_high"].tolist() == [pytest.approx(half)]
+
+
+def test_values_of_a_repeated_run_have_units_of_their_own(two_audits):
+    outputs, (first, second) = two_audits
+    for name, values in (("one", first), ("two", second)):
+        rows = [professions(values).assign(size=1), professions(values[::-1]).assign(size=2)]
+        save(outputs, name, dalleval_average_gender=pd.concat(rows))
+        average = pd.read_csv(outputs / name / "tables" / "dalleval_overall_average.csv")
+        save(outputs, name, dalleval_overall_average=pd.concat([average.assign(size=size) for size in (1, 2)]))
+        change(outputs, name, sweep={"size": [1, 2]})
+    rows = compared(outputs, "dalleval_overall_average")[1]
+    # The same values in another order, in both runs.
+    assert rows["n_paired"].tolist() == [20, 20] and rows["ci_low"].nunique() == 1
 
 
 def test_fewer_units_than_a_verdict_takes_are_not_paired(two_audits):
