@@ -116,6 +116,6 @@ def correlations(first: pd.DataFrame, second: pd.DataFrame, keys: list[str], *, 
 
 def _unit_values(units: pd.DataFrame, keys: list[str]) -> pd.Series:
     """Return the value of each unit, the mean of its cells at all of their images, minus the mean of its list."""
-    cells = units.sort_values("n_images", kind="stable").groupby([*keys, *CELL])["value"].last()
+    cells = units.groupby([*keys, *CELL, "n_images"])["value"].mean().groupby([*keys, *CELL]).last()
     by_unit = cells.groupby([*keys, "list", "unit"]).mean()
     return by_unit - by_unit.groupby([*keys, "list"]).transform("mean")

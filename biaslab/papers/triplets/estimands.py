@@ -12,6 +12,11 @@ _METRICS = {"t": "text", "z0": "last latent", "ssim": "image, SSIM", "clip": "im
 _CELL = ["model", "dataset", "space", "metric", "sample", "case"]
 
 
+def case_units(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the ``value`` of each case as a unit; cases of two datasets may have one name."""
+    return unit_rows(rows.assign(case=rows["dataset"] + " " + rows["case"].astype(str)), "case", rows["value"])
+
+
 def gap_units(similarity: pd.DataFrame) -> pd.DataFrame:
     """Return the units of ``triplets_disparity_gap``: masculine minus feminine closeness of each case with both pairs.
 
@@ -23,9 +28,7 @@ def gap_units(similarity: pd.DataFrame) -> pd.DataFrame:
     signed = similarity.assign(value=sign * similarity["value"])
     keys = [column for column in _CELL if column in similarity]
     # Both pairs of a triplet, or it has no gap.
-    gap = signed.groupby(keys, sort=False)["value"].sum(min_count=2).reset_index()
-    gap["case"] = gap["dataset"] + " " + gap["case"].astype(str)
-    return unit_rows(gap, "case", gap["value"])
+    return case_units(signed.groupby(keys, sort=False)["value"].sum(min_count=2).reset_index())
 
 
 ESTIMANDS = (
@@ -38,7 +41,7 @@ ESTIMANDS = (
         words={"metric": _METRICS, "sample": {"triplets": ""}},
         columns={"estimate": "gap"},
     ),
-    Estimand("triplets_disparity", "triplets_similarity", lambda rows: unit_rows(rows, "case", rows["value"])),
+    Estimand("triplets_disparity", "triplets_similarity", case_units),
     Estimand("triplets_co_occurrence", "triplets_object_similarity", gap_units),
 )
 
