@@ -46,10 +46,10 @@ def test_scores_over_both_lists_move_together_within_lists():
         lists = ["female"] * 8 + ["male"] * 8
         sides.append(rows.assign(occupation=names, stereotype=lists, percent_female=percent))
     keys = ["model", "aspect", "setting", "stereotype"]
-    found = correlations(*map(score_units, sides), keys, least=6).set_index("stereotype")
-    assert found["n_paired"].to_dict() == {"female": 8, "male": 8, "overall": 16}
+    by_list = correlations(*map(score_units, sides), keys, least=6).set_index("stereotype")
+    assert by_list["n_paired"].to_dict() == {"female": 8, "male": 8, "overall": 16}
     # Each score is 100 for a woman of the first list and for a man of the second, else -100.
-    scores = [np.where(np.arange(16) < 8, 2, -2) * (of["percent_female"] - 50) for of in sides]
-    within = [np.concatenate([of[:8] - of[:8].mean(), of[8:] - of[8:].mean()]) for of in scores]
-    assert found.loc["overall", "correlation"] == pytest.approx(np.corrcoef(*within)[0, 1])
-    assert found.loc["male", "correlation"] == pytest.approx(np.corrcoef(scores[0][8:], scores[1][8:])[0, 1])
+    scores = [np.where(np.arange(16) < 8, 2, -2) * (rows["percent_female"] - 50) for rows in sides]
+    within = [np.concatenate([a[:8] - a[:8].mean(), a[8:] - a[8:].mean()]) for a in scores]
+    assert by_list.loc["overall", "correlation"] == pytest.approx(np.corrcoef(*within)[0, 1])
+    assert by_list.loc["male", "correlation"] == pytest.approx(np.corrcoef(scores[0][8:], scores[1][8:])[0, 1])

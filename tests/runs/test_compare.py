@@ -415,11 +415,11 @@ def test_units_of_printed_models_are_no_part_of_a_run_s_own():
     def met(over):
         return compare.side_by_side(*sides, "dalleval_overall_average", over=over, printed={"printed"})
 
-    own = [of[of["model"] != "printed"] for of in units]
-    r = np.corrcoef(*(of["value"] for of in own))[0, 1]
+    measured = [rows[rows["model"] != "printed"] for rows in units]
+    r = np.corrcoef(*(rows["value"] for rows in measured))[0, 1]
     # Arms of 0.1 on either side.
     half = 0.1 * np.sqrt(2 - 2 * r)
-    assert met(units)["ci_high"].tolist() == met(own)["ci_high"].tolist() == [pytest.approx(half)]
+    assert met(units)["ci_high"].tolist() == met(measured)["ci_high"].tolist() == [pytest.approx(half)]
 
 
 def test_values_of_a_repeated_run_have_units_of_their_own(two_audits):

@@ -66,7 +66,8 @@ def test_every_estimate_lies_in_its_interval(folder, record, estimates_lie_in_in
 
 # Papers print neither images by skin tone nor verdicts on scenes.
 NOT_PRINTED = "dalleval_skin_tone_counts", "dalleval_skill_verdicts"
-PRINTED = [one for by_table in compare.estimands().values() for one in by_table if one.source not in NOT_PRINTED]
+ESTIMANDS = [estimand for of_table in compare.estimands().values() for estimand in of_table]
+PRINTED = [estimand for estimand in ESTIMANDS if estimand.source not in NOT_PRINTED]
 
 
 @pytest.mark.parametrize("estimand", PRINTED, ids=lambda estimand: f"{estimand.table}-{estimand.source}")
