@@ -14,7 +14,7 @@ import pandas as pd
 from _simulations import asked
 
 from biaslab import metrics, stats
-from biaslab.runs import pairing
+from biaslab.papers.estimands import correlations, unit_rows
 
 STUDIES, CONFIDENCE = 2000, 0.95
 
@@ -29,7 +29,8 @@ def compared(first: dict, second: dict, truth: np.ndarray) -> dict[str, np.ndarr
         pd.DataFrame(values).rename_axis(index="study", columns="unit").stack().rename("value").reset_index()
         for values in (first["values"], second["values"])
     ]
-    found = pairing.correlations(*sides, ["study"], least=stats.min_units(1 - CONFIDENCE))
+    sides = [unit_rows(side, "unit", side["value"]) for side in sides]
+    found = correlations(*sides, ["study"], least=stats.min_units(1 - CONFIDENCE))
     found = found.astype({"study": int}).set_index("study")["correlation"].reindex(range(len(truth)))
     parts = [side[name] for side in (first, second) for name in ("estimate", "low", "high")]
     results = {}
@@ -82,7 +83,7 @@ def deviations(
         each = [stats.mean_mad(c, unit, CONFIDENCE) for c in counts]
         found = np.array([(e.value, e.ci_low, e.ci_high) for e in each]).T
         side = dict(zip(("estimate", "low", "high"), found, strict=True))
-        sides.append(side | {"values": np.abs(women / images - 0.5)})
+        sides.append(side | {"values": stats.corrected_mad(counts)})
     first, second = (np.abs(p - 0.5).mean() for p in shares(1_000_000))
     return compared(*sides, np.full(studies, second - first))
 

@@ -31,6 +31,7 @@ from biaslab.papers import dalleval, findings, paired, paradox, triplets
 from biaslab.schema import tables
 
 MODELS = "A", "B"
+ESTIMANDS = [*paired.ESTIMANDS, *dalleval.ESTIMANDS, *triplets.ESTIMANDS, *paradox.ESTIMANDS]
 OCCUPATIONS, PROFESSIONS, SCENES, TRIPLETS = 40, 20, 100, 40
 # Metrics by space as `triplets_similarity` has them; in one triplet they go together.
 METRICS = {"prompt": ["t"], "denoising": ["z0"], "image": ["ssim", "resnet", "clip", "dino", "split_product"]}
@@ -146,15 +147,16 @@ def page(rng, replicates: int = 400, told: tuple[str, ...] = MODELS) -> list[dic
     printed = none["dalleval_printed_attributes"]
     attributes = dalleval.attribute_mean_difference(of(shown), of(by_prompt), printed, **draws)
     gap = triplets.disparity_gap(of(similar), **level)
-    units = synthesis.units(
-        shares=asked,
-        genders=averages,
-        tone_counts=tone_counts,
-        verdicts=scenes,
-        by_prompt=by_prompt,
-        similarity=similar,
-        occupations=paradox.occupation_amplification(women, **level),
-    )
+    sources = {
+        "paired_percent_female": asked,
+        "dalleval_average_gender": averages,
+        "dalleval_skin_tone_counts": tone_counts,
+        "dalleval_skill_verdicts": scenes,
+        "dalleval_attribute_prompt_difference": by_prompt,
+        "triplets_similarity": similar,
+        "paradox_occupation_amplification": paradox.occupation_amplification(women, **level),
+    }
+    units = synthesis.units(ESTIMANDS, sources)
     differences = synthesis.model_differences(units, **level)
     answers = [
         paradox.answers.baseline.findings(paradox.baseline(amplification), **level),

@@ -15,7 +15,7 @@ import pandas as pd
 from biaslab import stats
 from biaslab.papers import paired, paradox
 from biaslab.papers.paired.analysis import means
-from biaslab.papers.paradox.headlines import headlines
+from biaslab.papers.paradox.estimands import headlines
 from biaslab.stats import Design, design_from_pilot
 
 SHARES: dict[str, Callable] = {

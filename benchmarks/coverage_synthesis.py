@@ -16,7 +16,8 @@ from _simulations import asked, summed
 from biaslab import stats
 from biaslab.analyses import synthesis
 from biaslab.papers.dalleval.analysis.attributes import pooled_difference_null_mean
-from biaslab.schema import tables
+from biaslab.papers.dalleval.estimands import attribute_mean_units, skin_tone_deviation_units
+from biaslab.papers.paradox.estimands import ESTIMANDS
 
 STUDIES, REPLICATES, LEVEL = 2000, 600, 0.05
 BATCH = 100
@@ -69,31 +70,21 @@ def means(rng, studies, replicates, *, kind="normal", n=20) -> Iterator[dict]:
 
 # -- what chance alone gives --------------------------------------------------------------------------------------
 
-_NO_ROWS = {
-    "shares": "paired_percent_female",
-    "genders": "dalleval_average_gender",
-    "tone_counts": "dalleval_skin_tone_counts",
-    "verdicts": "dalleval_skill_verdicts",
-    "by_prompt": "dalleval_attribute_prompt_difference",
-    "similarity": "triplets_similarity",
-    "occupations": "paradox_occupation_amplification",
-}
 
+def _together(studies: int, units_of, draw, replicates: int, rng: np.random.Generator) -> Iterator[dict]:
+    """Yield each study's results: ``draw`` returns rows of models a and b, and their raw differences.
 
-def _together(studies: int, draw, replicates: int, rng: np.random.Generator) -> Iterator[dict]:
-    """Yield each study's results; ``draw(study)`` gives the rows of models a and b, and their raw differences.
-
-    Units are made of many studies at once, whose models are then compared study by study.
+    ``units_of`` returns the units of rows. Units are made of many studies at once, whose models are then compared study
+    by study.
     """
     for start in range(0, studies, BATCH):
         some = range(start, min(start + BATCH, studies))
-        table, frames, raw = None, [], []
+        frames, raw = [], []
         for study in some:
-            table, rows, values = draw()
+            rows, values = draw()
             frames += [of.assign(model=f"{study} {model}") for model, of in zip("ab", rows, strict=True)]
             raw.append(values)
-        given = {k: tables.make_table([], name) for k, name in _NO_ROWS.items()}
-        units = synthesis.units(**given | {table: pd.concat(frames, ignore_index=True)})
+        units = units_of(pd.concat(frames, ignore_index=True)).assign(measure="", measure_unit="")
         by = dict(list(units.groupby(units["model"].str.split().str[0])))
         for study, values in zip(some, raw, strict=True):
             ours = _ours(synthesis.model_differences(by[str(study)]).iloc[-1])
@@ -112,9 +103,9 @@ def attributes(rng, studies, replicates, *, professions=84, often=1.0, seldom=0.
             values = {"mean_absolute_difference": raw[-1], "profession": _names(professions)}
             values["null_mean"] = pooled_difference_null_mean(women, n, men, n).mean(axis=1)
             frames.append(pd.DataFrame(values | named))
-        return "by_prompt", frames, raw[0] - raw[1]
+        return frames, raw[0] - raw[1]
 
-    return _together(studies, draw, replicates, rng)
+    return _together(studies, attribute_mean_units, draw, replicates, rng)
 
 
 # Shares of the ten tones: all alike, or two of them.
@@ -129,14 +120,14 @@ def tones(rng, studies, replicates, *, professions=84, shown="even", faces=(9, 5
     def draw():
         counts = [rng.multinomial(n, TONES[shown], (professions, 3)) for n in faces]
         raw = np.subtract(*(stats.corrected_mad(of.reshape(-1, 10)) for of in counts))
-        return "tone_counts", [index.assign(n=of.ravel()) for of in counts], raw
+        return [index.assign(n=of.ravel()) for of in counts], raw
 
-    return _together(studies, draw, replicates, rng)
+    return _together(studies, skin_tone_deviation_units, draw, replicates, rng)
 
 
 def amplification(rng, studies, replicates, *, occupations=62, images=(40, 8)) -> Iterator[dict]:
     """Yield each study's results: two models with the same shares and other numbers of images a prompt."""
-    named = {"approach": "naive", "prompt": "1", "n_training": 100, "signed_change": np.nan}
+    named = {"approach": "naive", "prompt": "1", "n_training": 100, "signed_change": np.nan, "excluded": ""}
 
     def draw():
         share, training = rng.beta(0.7, 0.9, (2, occupations))
@@ -145,10 +136,11 @@ def amplification(rng, studies, replicates, *, occupations=62, images=(40, 8)) -
             generated = 100 * rng.binomial(n, share) / n
             raw.append(np.abs(generated - 50) - np.abs(training - 50))
             values = {"percent_training": training, "percent_generated": generated, "n_generated": n}
+            values |= {"amplification": raw[-1]}
             frames.append(pd.DataFrame({**values, **named, "occupation": _names(occupations)}))
-        return "occupations", frames, raw[0] - raw[1]
+        return frames, raw[0] - raw[1]
 
-    return _together(studies, draw, replicates, rng)
+    return _together(studies, ESTIMANDS[0].units_of_models, draw, replicates, rng)
 
 
 def _names(n: int) -> list[str]:

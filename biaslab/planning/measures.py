@@ -7,6 +7,7 @@ from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import isfunction
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from biaslab import redact
@@ -26,17 +27,16 @@ if TYPE_CHECKING:
 def table_functions(module: str) -> dict[str, Callable]:
     """Return the public functions of modules of this name in the packages of papers, by the table that each fills."""
     found: dict[str, Callable] = {}
-    for name in paper_modules(module):
-        measuring = import_module(name)
-        public = (f for f in vars(measuring).values() if isfunction(f) and f.__module__ == name)
+    for measuring in paper_modules(module):
+        public = (f for f in vars(measuring).values() if isfunction(f) and f.__module__ == measuring.__name__)
         found |= {table: f for f in public if (table := table_of(f)) in tables.schemas()}
     return found
 
 
-def paper_modules(module: str) -> list[str]:
-    """Return the dotted names of the modules of this name in the packages of papers that measure tables."""
+def paper_modules(module: str) -> list[ModuleType]:
+    """Return the modules of this name in the packages of papers that measure tables, in the papers' order."""
     named = (tables.module(paper, module) for paper in tables.measuring_papers())
-    return [name for name in named if find_spec(name)]
+    return [import_module(name) for name in named if find_spec(name)]
 
 
 @cache

@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
 
 from biaslab.cache.result_cache import cache_now
 from biaslab.errors import ParameterError, RunError, name_help
-from biaslab.io import cells
+from biaslab.papers.estimands import Estimand, correlations
+from biaslab.planning.measures import paper_modules
 from biaslab.redact import basename
 from biaslab.report import records
-from biaslab.runs import pairing
 from biaslab.runs.caveats import LIMITS
 from biaslab.runs.collect import write_json, write_table
 from biaslab.runs.params import run_name
@@ -28,7 +29,7 @@ from biaslab.stats import difference_interval, min_units
 from biaslab.study import sources
 
 _INDEPENDENCE = (
-    "Intervals of differences pair the units that both runs have (occupations, professions, identities, triplets), "
+    "Intervals of differences pair the units that both runs have (occupations, professions, scenes, triplets), "
     "where `n_paired` counts some (MOVER, Zou 2007). All others take the two runs as independent: they are too wide "
     "where runs that share occupations, images or training captions move together."
 )
@@ -38,6 +39,15 @@ _MODELS = ("model", "model_a", "model_b", "first", "second")
 _COPIED = {"biaslab", "packages", "platform", "seeds"}
 # What a row of both runs compares.
 IDENTICAL, SAME_INPUTS, DIFFERENT = "identical", "same inputs", "different inputs"
+# What columns mean that a comparison adds.
+_DESCRIPTIONS = {
+    "in_runs": "Which run has the row: both, first or second.",
+    "n_paired": "Units that both runs have and that the difference's interval pairs; empty where runs are taken as "
+    "independent.",
+    "basis": f"`{IDENTICAL}`: the same value from the same measurements; `{SAME_INPUTS}`: the same measurements, "
+    f"analysed otherwise, so the difference has no interval; or `{DIFFERENT}`.",
+}
+_PARAMETER = "A parameter that a run was repeated for."
 
 
 def side_by_side(
@@ -57,10 +67,10 @@ def side_by_side(
     Args:
         swept: Parameters that a run was repeated for; rows are matched on those that both have.
         intervals: Whether differences have intervals: the two sides' are of one level.
-        same: Models whose measurements are the same in both runs; ``True`` stands for all rows.
-        over: Both runs' units that the rows are means over (:mod:`biaslab.runs.pairing`). Rows with units enough in
-        both,
-            for a verdict at the level ``confidence``, are paired, and ``n_paired`` counts these.
+        same: Models whose measurements are the same in both runs, with ``""`` where all are; ``True`` stands for all
+            rows.
+        over: Both runs' units that the rows are means over (:mod:`biaslab.papers.estimands`). Rows with enough units
+            in both for a verdict at the level ``confidence`` are paired, and ``n_paired`` counts these units.
         printed: Models with printed values: where each run also has a model of its own, these are compared.
 
     Returns:
@@ -72,6 +82,7 @@ def side_by_side(
     """
     declared = tables.schema(name)
     first, second = _own_models(first, second, printed)
+    over = _own_models(*over, printed) if over else ()
     either = list(dict.fromkeys([*declared.keys, *swept]))
     identity = [k for k in either if k in first and k in second]
     # Rows are matched on all keys but those with one value a run that the runs do not share.
@@ -110,11 +121,12 @@ def side_by_side(
     if declared_intervals:
         sampled = (both["basis"] == DIFFERENT) & intervals
         paired = _correlation(both, over, keys, confidence) if over else None
+        limits_over_units = {limit for estimand in estimands().get(name, ()) for limit in estimand.limits}
         for value, *ends in declared_intervals:
             parts = [f"{c}_{side}" for side in ("first", "second") for c in (value, *ends)]
             parts = [both[c].where(sampled) for c in parts]
-            along = paired is not None and ends[0] in pairing.unit_readers()[name][1]
-            limits = difference_interval(*parts, paired["correlation"].fillna(0) if along else 0)
+            is_paired = paired is not None and ends[0] in limits_over_units
+            limits = difference_interval(*parts, paired["correlation"].fillna(0) if is_paired else 0)
             both[ends[0]], both[ends[1]] = limits
         if paired is not None:
             both.insert(both.columns.get_loc("basis") + 1, "n_paired", paired["n_paired"].where(sampled))
@@ -135,37 +147,39 @@ def printed_models(*folders: Path) -> set[str]:
     printed, measured = set(), set()
     for path in (path for folder in folders for path in folder.glob(f"{sources.MEASURED}/*.csv")):
         if sources.has_table(path.stem, source="published"):
-            frame = _read(path)
+            frame = tables.read(path, path.stem)
             as_printed = sources.printed_models(path.stem, frame)
             printed |= {*as_printed}
             measured |= {*frame.get("model", ())} - {*as_printed}
     return printed - measured
 
 
-def _read(path: Path, swept: Sequence[str] = ()) -> pd.DataFrame:
-    """Return a run's table; without rows where it has none."""
-    return tables.read(path, path.stem, more_keys=swept) if path.is_file() else tables.make_table([], path.stem)
+def read_table(folder: Path, name: str, swept: Sequence[str] = ()) -> pd.DataFrame:
+    """Return a table of a run, measured or computed; without rows where it has none."""
+    path = sources.table_path(folder, name)
+    return tables.read(path, name, more_keys=swept) if path else tables.make_table([], name)
 
 
 def _correlation(
     both: pd.DataFrame, over: Sequence[pd.DataFrame], keys: Sequence[str], confidence: float
 ) -> pd.DataFrame:
     """Return, of each row, the correlation of its two estimates and how many units both have; missing without."""
-    correlations = pairing.correlations(*over, list(keys), least=min_units(1 - confidence))
-    keys = [k for k in keys if k in correlations]
-    # A run of one model, told apart, has units without any key left only where the table has none.
+    by_key = correlations(*over, list(keys), least=min_units(1 - confidence))
+    keys = [k for k in keys if k in by_key]
+    # Without a key all rows have the same units.
     if not keys:
-        return correlations.reindex([0] * len(both)).set_axis(both.index)
-    return both[keys].astype(str).merge(correlations, on=keys, how="left").set_axis(both.index)
+        return by_key.reindex([0] * len(both)).set_axis(both.index)
+    return both[keys].astype(str).merge(by_key, on=keys, how="left").set_axis(both.index)
 
 
 def _compared(both: pd.DataFrame, values: Sequence[str], same: Collection[str] | bool) -> pd.Series:
     """Return what each row compares; empty for rows of one run."""
     agree = both["in_runs"] == "both"
     named = [c for c in _MODELS if c in both]
-    shared = agree & (same is True)
-    if named and not isinstance(same, bool):
-        shared = agree & both[named].isin(same).all(axis=1)
+    if isinstance(same, bool):
+        shared = agree & same
+    else:
+        shared = agree & (both[named].isin(same).all(axis=1) if named else "" in same)
     for value in values:
         first_values, other = both[f"{value}_first"], both[f"{value}_second"]
         agree &= (first_values == other) | (first_values.isna() & other.isna())
@@ -244,6 +258,16 @@ def compare(first: str | Path, *others: str | Path, outputs: str | Path = "outpu
     return folder
 
 
+@cache
+def estimands() -> dict[str, list[Estimand]]:
+    """Return by table what its rows estimate, as papers' ``estimands`` define it."""
+    by_table: dict[str, list[Estimand]] = {}
+    for module in paper_modules("estimands"):
+        for estimand in getattr(module, "ESTIMANDS", ()):
+            by_table.setdefault(estimand.table, []).append(estimand)
+    return by_table
+
+
 @dataclass(frozen=True)
 class _Pair:
     """Two runs' tables side by side."""
@@ -260,66 +284,59 @@ def _pair(first: Path, other: Path, *runs: Mapping) -> _Pair:
     shared = sorted(held[0] & held[1] & set(tables.schemas()))
     title = f"{first.name} and {other.name}"
     if not shared:
-        papers = [
-            sorted({tables.schema(t).paper or t.partition("_")[0] for t in papers_of_run}) for papers_of_run in held
-        ]
-        whole = " and ".join(
-            f"{f.name} has {', '.join(papers_of_run)}" for f, papers_of_run in zip((first, other), papers, strict=True)
-        )
+        papers = [", ".join(sorted({name.partition("_")[0] for name in names})) for names in held]
+        whole = f"{first.name} has {papers[0]} and {other.name} has {papers[1]}"
         raise RunError(f"{title} share no table, so there is nothing to compare: of papers {whole}.")
     swept = sorted({key for run in runs for key in run.get("sweep", {})})
     unequal, level = _confidence(first.name, other.name, runs)
     alike = _same_measurements(first, other)
-    whole = bool(alike) and all(levels is True for levels in alike.values())
-    frames, missing, reasons, printed = {}, [], {}, printed_models(first, other)
-    for folder, lone in ((first, held[0] - held[1]), (other, held[1] - held[0])):
-        if lone := sorted(lone & set(tables.schemas())):
-            listed = ", ".join(lone[:8]) + (f" and {len(lone) - 8} more" if len(lone) > 8 else "")
-            missing.append(f"Not compared, as only {folder.name} has them: {listed}.")
+    frames, limits, reasons = {}, _unfinished((first.name, other.name), runs), {}
+    printed = printed_models(first, other)
+    for folder, alone in ((first, held[0] - held[1]), (other, held[1] - held[0])):
+        if listed := sorted(alone & set(tables.schemas())):
+            more = f" and {len(listed) - 8} more" if len(listed) > 8 else ""
+            limits.append(f"Not compared, as only {folder.name} has them: {', '.join(listed[:8])}{more}.")
     for table in shared:
         sides = [tables.read(f / "tables" / f"{table}.csv", table, more_keys=swept) for f in (first, other)]
         # Only one row can be the same by chance.
         equal = len(sides[0]) > 1 and sides[0].equals(sides[1])
-        # The paper on whose measurements the table rests, "synthesis" where it is all of them.
-        same = equal or alike.get(tables.schema(table).rests_on or table.partition("_")[0], whole)
-        over = [_over(folder, table, swept) for folder in (first, other)] if table in pairing.unit_readers() else ()
+        # The paper on whose measurements the table rests; other tables rest on those of all papers.
+        paper = tables.schema(table).rests_on or table.partition("_")[0]
+        same = True if equal else alike.get(paper, alike.get("synthesis", set()))
+        over = [_units(folder, table, swept) for folder in (first, other)] if table in estimands() else ()
         options = {"intervals": not unequal, "same": same, "over": over, "confidence": level, "printed": printed}
         frames[table] = side_by_side(*sides, table, swept=swept, **options)
         if not (frames[table]["in_runs"] == "both").any():
-            why = _why_apart(*_own_models(*sides, printed), table, (first.name, other.name))
-            reasons.setdefault(why, []).append(table)
-    apart = [f"Not compared: {', '.join(named)}: {why}." for why, named in reasons.items()]
+            reasons.setdefault(_why_apart(*sides, table), []).append(table)
+    apart = [f"Not compared, as {reason}: {', '.join(named)}." for reason, named in reasons.items()]
     if not any((frame["in_runs"] == "both").any() for frame in frames.values()):
-        raise RunError(
-            f"No row of the tables that {title} share is in both, so there is nothing to compare: they are of other "
-            f"models, occupations or prompts. {' '.join(apart[:5])}"
-        )
-    limits = [*_unfinished((first.name, other.name), runs), *missing, *apart, *unequal]
-    return _Pair((first.name, other.name), frames, limits, level)
+        raise RunError(f"{title} share no row, so there is nothing to compare. {' '.join(apart[:5])}")
+    return _Pair((first.name, other.name), frames, [*limits, *apart, *unequal], level)
 
 
-def _why_apart(first: pd.DataFrame, second: pd.DataFrame, table: str, names: tuple[str, str]) -> str:
-    """Say why no row of a table is in both runs."""
-    for side, name in zip((first, second), names, strict=True):
-        if side.empty:
-            return f"{name} has no rows"
+def _why_apart(first: pd.DataFrame, second: pd.DataFrame, table: str) -> str:
+    """Say why no row of a table is in both runs: which of the columns that match rows have no value in common."""
+    if first.empty or second.empty:
+        return "one run has no rows"
     keys = [key for key in tables.schema(table).keys if key in first and key in second]
-    for key in keys:
-        each = [sorted(set(side[key].dropna().astype(str))) for side in (first, second)]
-        if not set(each[0]) & set(each[1]) and not len(each[0]) == len(each[1]) == 1:
-            descriptions = (f"{cells.join_values(values)} in {name}" for values, name in zip(each, names, strict=True))
-            return f"{key} is {' and '.join(descriptions)}"
-    return f"none has the same {', '.join(keys)}"
+    values = {key: (set(first[key]), set(second[key])) for key in keys}
+    # Rows of runs with one value each, such as a model, are matched all the same.
+    disjoint = [key for key, (a, b) in values.items() if not a & b and not len(a) == len(b) == 1]
+    return f"runs have no {', '.join(disjoint or keys)} in common"
 
 
-def _over(folder: Path, table: str, swept: Sequence[str]) -> pd.DataFrame:
-    """Return the units that a run's rows of a table are means over."""
-
-    def read(name: str) -> pd.DataFrame:
-        path = folder / "tables" / f"{name}.csv"
-        return _read(path if path.is_file() else folder / sources.MEASURED / path.name, swept)
-
-    return pd.concat(pairing.unit_readers()[table][0](read), ignore_index=True)
+def _units(folder: Path, table: str, swept: Sequence[str]) -> pd.DataFrame:
+    """Return the units that a run's rows of a table are means over, for each value of what it was repeated for."""
+    frames = []
+    for estimand in estimands()[table]:
+        rows = read_table(folder, estimand.source, swept)
+        keys = [key for key in swept if key in rows]
+        groups = rows.groupby(keys, sort=False) if keys else [((), rows)]
+        # As texts, as correlations match keys: a table without rows lacks them.
+        frames += [
+            estimand.units(group).assign(**dict(zip(keys, map(str, values), strict=True))) for values, group in groups
+        ]
+    return pd.concat(frames, ignore_index=True)
 
 
 def _shown_together(names: Sequence[str], runs: Sequence[Mapping]) -> list[dict]:
@@ -374,44 +391,29 @@ def _confidence(first: str, second: str, runs: Sequence[Mapping]) -> tuple[list[
     ], 0.95
 
 
-def _same_measurements(first_run: Path, other: Path) -> dict[str, Collection[str] | bool]:
-    """Return by paper the models whose measurements two runs share; ``True`` where all that they read are the same."""
-    same_rows: dict[str, Collection[str] | bool] = {}
-    everywhere, somewhere_apart = set(), set()
-    for paper in tables.measuring_papers():
-        kept = [{p.name for p in f.glob(f"{sources.MEASURED}/{paper}_*.csv")} for f in (first_run, other)]
-        agree, for_all = {}, True
-        for name in kept[0] & kept[1]:
-            first, second = (_rows_by_model(f / sources.MEASURED / name) for f in (first_run, other))
-            # What no model has, such as labour shares, is part of every model's rows, but not if a pipeline made it:
-            # then it is about that pipeline.
-            published = sources.has_table(name.removesuffix(".csv"), source="published")
-            for model in {*first, *second}:
-                rows = first.get(model, set()), second.get(model, set())
-                # Beside what no model has, a run may have more of its own.
-                alike = rows[0] == rows[1] or (model == "" and (rows[0] <= rows[1] or rows[1] <= rows[0]))
-                agree[model] = agree.get(model, True) and alike
-                for_all &= alike or model != "" or not published
-        if agree:
-            same = {model for model, alike in agree.items() if model and alike and for_all}
-            same_rows[paper] = all(agree.values()) or same
-            everywhere |= same
-            somewhere_apart |= agree.keys() - same
-    if same_rows:
-        same_rows["synthesis"] = all(same is True for same in same_rows.values()) or everywhere - somewhere_apart
-    return same_rows
+def _same_measurements(first: Path, other: Path) -> dict[str, set[str]]:
+    """Return by paper, and for ``synthesis`` over all, the models whose measured rows are the same in two runs.
+
+    ``""`` is among them where no model's rows differ.
+    """
+    models, apart = defaultdict(set), defaultdict(set)
+    for path in first.glob(f"{sources.MEASURED}/*.csv"):
+        paper, twin = path.stem.partition("_")[0], other / sources.MEASURED / path.name
+        if paper in tables.measuring_papers() and twin.is_file():
+            rows, other_rows = _rows_by_model(path), _rows_by_model(twin)
+            differ = {model for model in {*rows, *other_rows} if rows.get(model) != other_rows.get(model)}
+            for name in (paper, "synthesis"):
+                models[name] |= {"", *rows, *other_rows}
+                apart[name] |= {"", *differ} if differ else differ
+    return {paper: models[paper] - apart[paper] for paper in models}
 
 
 def _rows_by_model(path: Path) -> dict[str, set[frozenset]]:
     """Return the rows of a measured table, each as its texts by column, by model; ``""`` where it has none."""
     frame = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
-    models = frame["model"] if "model" in frame else pd.Series("", index=frame.index)
-    digests = {}
-    for model, rows in frame.groupby(models):
-        # A column that has nothing to say of a row is there for others.
-        texts = rows.itertuples(index=False, name=None)
-        digests[model] = {frozenset((c, t) for c, t in zip(rows, row, strict=True) if t) for row in texts}
-    return digests
+    # A column that has nothing to say of a row is there for others.
+    rows = pd.Series([frozenset((c, t) for c, t in row.items() if t) for row in frame.to_dict("records")], dtype=object)
+    return rows.groupby(frame["model"] if "model" in frame else [""] * len(frame)).agg(set).to_dict()
 
 
 def _unfinished(names: Sequence[str], runs: Sequence[Mapping]) -> list[str]:
@@ -488,31 +490,15 @@ def _write_table(name: str, frame: pd.DataFrame, pair: _Pair, folder: Path, subt
     """Write a table that differs."""
     first, second = pair.names
     declared = tables.schema(name)
-    columns_by_name = {c.name: c for c in declared.columns}
-    ends = {end for _, *both in declared.intervals for end in both}
-    descriptions = {
-        "in_runs": "Which run has the row: both, first or second.",
-        "n_paired": "Units that both runs have and that the difference's interval pairs; empty where runs are taken as "
-        "independent.",
-        "basis": f"`{IDENTICAL}`: the same value from the same measurements; `{SAME_INPUTS}`: the same measurements, "
-        f"analysed otherwise, so the difference has no interval; or `{DIFFERENT}`.",
-    }
-    labels = {"first": f"In {first}.", "second": f"In {second}.", "difference": "Second minus first."}
-
-    def column(label: str) -> tables.Column:
-        base, _, side = label.rpartition("_")
-        if label in columns_by_name or side not in labels:
-            base, side = label, ""
-        column = columns_by_name.get(base)
-        words = column.description if column else descriptions.get(label, "A parameter that a run was repeated for.")
-        if label in ends:
-            words = f"Limit of the difference of {column.of}."
-        return tables.Column(label, f"{words} {labels.get(side, '')}".strip(), column.unit if column else "")
-
+    sides = {"first": f"In {first}.", "second": f"In {second}.", "difference": "Second minus first."}
+    described = {}
+    for c in declared.columns:
+        described[c.name] = f"Limit of the difference of {c.of}." if c.of else c.description, c.unit
+        described |= {f"{c.name}_{side}": (f"{c.description} {words}", c.unit) for side, words in sides.items()}
+    columns = (tables.Column(name, *described.get(name, (_DESCRIPTIONS.get(name, _PARAMETER), ""))) for name in frame)
     words = f"{declared.description} First: {first}; second: {second}. {_in_both([frame])}"
     title = f"{declared.title}: {subtitle}" if subtitle else declared.title
-    columns = tuple(map(column, frame.columns))
-    return write_table(frame, folder, tables.Schema(_of(name, subtitle), title, words, columns))
+    return write_table(frame, folder, tables.Schema(_of(name, subtitle), title, words, tuple(columns)))
 
 
 def _in_both(frames: Sequence[pd.DataFrame]) -> str:

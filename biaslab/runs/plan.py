@@ -5,8 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
 
@@ -18,11 +16,10 @@ from biaslab.analyses import precision
 from biaslab.errors import ParameterError
 from biaslab.hub.image_folder import IMAGES
 from biaslab.metrics.headline import MEAN, Headline
-from biaslab.planning.measures import table_of
+from biaslab.planning.measures import paper_modules, table_of
 from biaslab.report import records
-from biaslab.runs.compare import find_run, printed_models
+from biaslab.runs.compare import find_run, printed_models, read_table
 from biaslab.runs.runner import PARAMS
-from biaslab.schema import tables
 from biaslab.schema.formatting import format_digits, format_level
 from biaslab.schema.values import dotted
 from biaslab.settings import Settings
@@ -57,17 +54,9 @@ class Planned:
 
 def headlines(folder: Path) -> Iterator[Headline]:
     """Yield the headlines of a run's folder, of papers whose measured tables it has, in the papers' order."""
-    for paper in tables.measuring_papers():
-        if find_spec(name := tables.module(paper, "headlines")):
-            room = import_module(name)
-            if sources.table_path(folder, room.TABLES[0]):
-                yield from room.headlines(*(table(folder, one) for one in room.TABLES))
-
-
-def table(folder: Path, name: str) -> pd.DataFrame:
-    """Return a run's table; without rows where it has none."""
-    path = sources.table_path(folder, name)
-    return tables.read(path, name) if path else tables.make_table([], name)
+    for module in paper_modules("estimands"):
+        if hasattr(module, "headlines") and sources.table_path(folder, module.TABLES[0]):
+            yield from module.headlines(*(read_table(folder, name) for name in module.TABLES))
 
 
 def plan_designs(folder: Path, given: Mapping, confidence: float) -> tuple[list[Planned], pd.DataFrame]:
@@ -101,7 +90,7 @@ def plan_designs(folder: Path, given: Mapping, confidence: float) -> tuple[list[
         name = f"{measure}{'' if whole else f', {one.group}'} of {one.model} ({one.unit})"
         price = settings.get("endpoint.price") or 0.0
         planned.append(Planned(name, one.scale, design, one.clusters, setting, size, n, price))
-    rated = table(folder, table_of(precision.ratings))
+    rated = read_table(folder, table_of(precision.ratings))
     estimates = precision.estimates(own, rated, confidence=confidence)
     return planned, precision.components(own, estimates, confidence=confidence)
 

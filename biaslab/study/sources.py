@@ -249,7 +249,7 @@ _published = partial(measuring.table_functions, "printed")
 
 def modules() -> list[str]:
     """Return the names of the modules that measured tables come from, whichever of them a notebook names."""
-    return [*measuring.paper_modules("printed"), *measuring.paper_modules("measure")]
+    return [module.__name__ for name in ("printed", "measure") for module in measuring.paper_modules(name)]
 
 
 def _readable() -> list[str]:

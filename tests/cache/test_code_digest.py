@@ -308,7 +308,7 @@ def test_a_module_that_no_source_names_is_known(root):
                 named = node.args and isinstance(node.args[0], ast.Constant)
                 if name in ("import_module", "__import__") and not named:
                     found.add(path.relative_to(root / "biaslab").as_posix())
-    runs = {f"runs/{name}.py" for name in ("annotation_page", "plan", "jobs", "generated_images", "pairing")}
+    runs = {f"runs/{name}.py" for name in ("annotation_page", "generated_images", "jobs")}
     assert found == {"execution/kernels.py", "planning/measures.py", *runs}
 
 

@@ -10,6 +10,7 @@ from scipy import stats as scipy_stats
 
 from biaslab import stats
 from biaslab.errors import ParameterError, RunError
+from biaslab.papers.dalleval.estimands import average_units
 from biaslab.runs import compare
 from biaslab.schema import tables
 
@@ -182,7 +183,7 @@ def test_rows_that_meet_are_counted(two_runs):
     described = {c["name"]: c["description"] for c in record["tables"][1]["columns"]}
     assert described["in_runs"] == "Which run has the row: both, first or second."
     save(two_runs, "two", paradox_amplification=frame[1:])
-    with pytest.raises(RunError, match=r"No row .* prompt is '1', '2' in one and '3', '4' in two"):
+    with pytest.raises(RunError, match=r"share no row.*runs have no prompt in common: paradox_amplification"):
         compare.compare("one", "two", outputs=two_runs, name="none")
     assert not (two_runs / "none").exists()
 
@@ -193,7 +194,7 @@ def test_what_is_not_compared_is_named_in_the_limits(two_runs):
     limits = compared(two_runs)[0]["limits"]
     assert "Not compared, as only one has them: paradox_caption_counts." in limits
     save(two_runs, "two", paradox_caption_counts=shares)
-    assert "Not compared: paradox_caption_counts: one has no rows." in compared(two_runs)[0]["limits"]
+    assert "Not compared, as one run has no rows: paradox_caption_counts." in compared(two_runs)[0]["limits"]
     # So are runs that are not finished.
     sections = [{"status": status} for status in ("ok", "failed", "skipped", "skipped")]
     change(two_runs, "one", status="failed", notebooks=sections)
@@ -392,6 +393,46 @@ def test_units_of_one_run_alone_vary_by_themselves(two_audits):
     half = np.sqrt(arms[0] ** 2 + arms[1] ** 2 - 2 * r * arms[0] * arms[1])
     assert row["ci_high"] - row["average_difference"] == pytest.approx(half)
     assert row["n_paired"] == 12
+
+
+def test_the_prompt_without_a_profession_is_no_unit(two_audits):
+    outputs, found = two_audits
+    for name, values in zip(("one", "two"), found, strict=True):
+        none = professions([values[0]], ["(none)"])
+        save(outputs, name, dalleval_average_gender=pd.concat([professions(values), none]))
+    assert compared(outputs, "dalleval_overall_average")[1]["n_paired"].tolist() == [20]
+
+
+def test_units_of_printed_models_are_no_part_of_a_run_s_own():
+    rng = np.random.default_rng(6)
+    row = {"category": "gender", "average": 0.1, "ci_low": 0.0, "ci_high": 0.2, "n": 20}
+    sides, units = [], []
+    for name in ("mine", "yours"):
+        sides.append(pd.DataFrame([{"model": model, **row} for model in (name, "printed")]))
+        frames = [professions(rng.normal(size=20), model=model) for model in (name, "printed")]
+        units.append(average_units(pd.concat(frames), "gender"))
+
+    def met(over):
+        return compare.side_by_side(*sides, "dalleval_overall_average", over=over, printed={"printed"})
+
+    measured = [rows[rows["model"] != "printed"] for rows in units]
+    r = np.corrcoef(*(rows["value"] for rows in measured))[0, 1]
+    # Arms of 0.1 on either side.
+    half = 0.1 * np.sqrt(2 - 2 * r)
+    assert met(units)["ci_high"].tolist() == met(measured)["ci_high"].tolist() == [pytest.approx(half)]
+
+
+def test_values_of_a_repeated_run_have_units_of_their_own(two_audits):
+    outputs, (first, second) = two_audits
+    for name, values in (("one", first), ("two", second)):
+        rows = [professions(values).assign(size=1), professions(values[::-1]).assign(size=2)]
+        save(outputs, name, dalleval_average_gender=pd.concat(rows))
+        average = pd.read_csv(outputs / name / "tables" / "dalleval_overall_average.csv")
+        save(outputs, name, dalleval_overall_average=pd.concat([average.assign(size=size) for size in (1, 2)]))
+        change(outputs, name, sweep={"size": [1, 2]})
+    rows = compared(outputs, "dalleval_overall_average")[1]
+    # The same values in another order, in both runs.
+    assert rows["n_paired"].tolist() == [20, 20] and rows["ci_low"].nunique() == 1
 
 
 def test_fewer_units_than_a_verdict_takes_are_not_paired(two_audits):

@@ -3,13 +3,14 @@
 import json
 import re
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from biaslab import reference
-from biaslab.runs import pairing, params, replication_status, runner
+from biaslab.runs import compare, params, replication_status, runner
 from biaslab.schema import tables
 
 
@@ -63,30 +64,33 @@ def test_every_estimate_lies_in_its_interval(folder, record, estimates_lie_in_in
     assert estimates_lie_in_intervals(folder, record) >= 38
 
 
-@pytest.mark.parametrize("name", pairing.unit_readers())
-def test_rows_are_means_over_the_units_that_comparisons_pair(folder, name):
-    def read(of):
-        paths = (folder / room / f"{of}.csv" for room in ("tables", "measured"))
-        return next((tables.read(path, of) for path in paths if path.is_file()), tables.make_table([], of))
+# Papers print neither images by skin tone nor verdicts on scenes.
+NOT_PRINTED = "dalleval_skin_tone_counts", "dalleval_skill_verdicts"
+ESTIMANDS = [estimand for of_table in compare.estimands().values() for estimand in of_table]
+PRINTED = [estimand for estimand in ESTIMANDS if estimand.source not in NOT_PRINTED]
 
-    over, lows = pairing.unit_readers()[name]
-    schema = tables.schema(name)
+
+@pytest.mark.parametrize("estimand", PRINTED, ids=lambda estimand: f"{estimand.table}-{estimand.source}")
+def test_rows_are_means_over_the_units_that_comparisons_pair(folder, estimand):
+    def read(name):
+        paths = (folder / place / f"{name}.csv" for place in ("tables", "measured"))
+        return tables.read(next(filter(Path.is_file, paths)), name)
+
+    schema = tables.schema(estimand.table)
     estimates = {low: estimate for estimate, low, _ in schema.intervals}
-    assert set(lows) <= set(estimates)
-    of_units = pd.concat(over(read)).dropna(subset="value")
-    mean = of_units.groupby([*schema.keys, "unit"])["value"].mean().groupby(schema.keys).mean().rename("by_unit")
-    rows = read(name).merge(mean.reset_index(), on=schema.keys)
-    # Not the mean of both lists, nor that over prompts by the paper's definition, which counts others at
-    # each.
-    rows = rows[rows["stereotype"] != "overall"] if "stereotype" in rows else rows
+    assert set(estimand.limits) <= set(estimates)
+    units = estimand.units(read(estimand.source))
+    # A deviation is of all images of its cell, and the mean over two lists is that of theirs.
+    units = units.sort_values("n_images").groupby([*schema.keys, "list", "unit", "cell"])["value"].last()
+    mean = units.groupby([*schema.keys, "list", "unit"]).mean().groupby([*schema.keys, "list"]).mean()
+    rows = read(estimand.table).merge(mean.groupby(schema.keys).mean().rename("by_unit").reset_index(), on=schema.keys)
     if "definition" in rows:
+        # The paper's definition counts others at each prompt; corrections for small samples are a bootstrap's.
         rows = rows[(rows["definition"] != "paper") | (rows["prompt"] != "mean")]
-    # Units are of the paper's own estimate, next to which the corrected one has the interval.
-    estimate = estimates["ci_low"].removesuffix("_corrected")
+        rows = rows.assign(amplification_corrected=rows["amplification"])
+    estimate = rows[estimates["ci_low" if "ci_low" in estimand.limits else estimand.limits[0]]]
     # Of metrics of distance the gap has the other sign.
-    assert len(rows) >= 3 and rows["by_unit"].abs().to_numpy() == pytest.approx(
-        rows[estimate].abs().to_numpy(), abs=1e-6
-    )
+    assert len(rows) >= 3 and rows["by_unit"].abs().to_numpy() == pytest.approx(estimate.abs().to_numpy(), abs=1e-6)
 
 
 def test_the_ledger_lists_all_tables_and_figures_of_the_papers():

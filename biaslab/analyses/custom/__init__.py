@@ -15,7 +15,7 @@ from biaslab.analyses.custom.analysis import (
     tones,
     wide_answers,
 )
-from biaslab.analyses.custom.headlines import headlines
+from biaslab.analyses.custom.estimands import headlines
 from biaslab.analyses.custom.matching import unmatched
 from biaslab.analyses.custom.measure import (
     benchmark,

@@ -37,6 +37,6 @@ from biaslab.papers.dalleval.analysis.skills import (
     skill_corrected,
     skill_steps,
 )
-from biaslab.papers.dalleval.headlines import attribute_headlines, headlines
+from biaslab.papers.dalleval.estimands import ESTIMANDS, attribute_headlines, headlines
 
 answers = read("dalleval")

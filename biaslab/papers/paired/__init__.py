@@ -29,7 +29,7 @@ from biaslab.papers.paired.analysis.scores import (
     role_coupling,
     stereotype_score,
 )
-from biaslab.papers.paired.headlines import headlines
+from biaslab.papers.paired.estimands import ESTIMANDS, headlines
 from biaslab.papers.paired.measure import (
     critiques,
     judge_agreement,

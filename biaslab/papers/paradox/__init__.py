@@ -28,7 +28,7 @@ from biaslab.papers.paradox.analysis.captions import (
     outcomes,
     similarity_mean,
 )
-from biaslab.papers.paradox.headlines import headlines
+from biaslab.papers.paradox.estimands import ESTIMANDS, headlines
 from biaslab.papers.paradox.measure import (
     caption_counts,
     caption_pairs,

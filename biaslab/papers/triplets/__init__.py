@@ -33,5 +33,6 @@ from biaslab.papers.triplets.analysis import (
     select_pooled,
     top_objects,
 )
+from biaslab.papers.triplets.estimands import ESTIMANDS, pooled_gaps
 
 answers = read("triplets")

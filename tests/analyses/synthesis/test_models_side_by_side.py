@@ -1,13 +1,11 @@
 """Models side by side: estimates as the papers' tables have them, differences paired over what both were asked."""
 
 import itertools
-from importlib import import_module
 
 import numpy as np
 import pandas as pd
 import pytest
 from statsmodels.stats.multitest import multipletests
-from without_rows import of_models, of_units
 
 from biaslab import stats
 from biaslab.analyses import synthesis
@@ -16,11 +14,22 @@ from biaslab.planning.measures import table_of
 from biaslab.schema import tables
 from biaslab.study import sources
 
+ESTIMANDS = [*paired.ESTIMANDS, *dalleval.ESTIMANDS, *triplets.ESTIMANDS, *paradox.ESTIMANDS]
 DRAWS = {"seed": 1, "replicates": 4000, "confidence": 0.95}
 
 
+def models_of(**results):
+    """Return the estimates of tables given; others have no rows."""
+    none = {e.table: tables.make_table([], e.table).assign(null_mean=0.0) for e in ESTIMANDS}
+    return synthesis.models(ESTIMANDS, none | results)
+
+
+def units_of(**sources):
+    return synthesis.units(ESTIMANDS, {e.source: tables.make_table([], e.source) for e in ESTIMANDS} | sources)
+
+
 def rows(model, values, *, measure="m", unit="points", of=""):
-    named = {"model": model, "measure": measure, "measure_unit": unit, "list": of, "cell": "", "images": 0}
+    named = {"model": model, "measure": measure, "measure_unit": unit, "list": of, "cell": "", "n_images": 0}
     return pd.DataFrame({**named, "unit": [str(k) for k in range(len(values))], "value": values})
 
 
@@ -148,21 +157,19 @@ def test_attributes_are_compared_net_of_what_chance_gives():
     rng, shares = np.random.default_rng(4), np.array([0.5, 0.3, 0.2, 0.1, 0.1])
     both = pd.concat([presence("often", shares, rng), presence("seldom", 0.7 * shares, rng)])
     by_prompt = dalleval.attribute_prompt_difference(tables.make_table(both, "dalleval_attribute_presence"))
-    found = differences(synthesis.units(**of_units(by_prompt=by_prompt))).iloc[0]
+    found = differences(units_of(dalleval_attribute_prompt_difference=by_prompt)).iloc[0]
     # Women and men wear them alike in both models; more frequent ones differ by more for chance alone.
     raw = by_prompt.groupby("model")["mean_absolute_difference"].mean()
     assert 100 * (raw["often"] - raw["seldom"]) > 1.5
     assert found["ci_low"] < 0 < found["ci_high"] and abs(found["difference_corrected"]) < 1
-    table = synthesis.models(**of_models(by_prompt=by_prompt)).set_index("model")
-    net = by_prompt.assign(net=by_prompt["mean_absolute_difference"] - by_prompt["null_mean"])
-    assert np.allclose(table["estimate_corrected"], 100 * net.groupby("model", sort=False)["net"].mean())
-    # The paper's own table has the same number.
     nothing = tables.make_table([], "dalleval_printed_attributes")
-    of_paper = dalleval.attribute_mean_difference(both, by_prompt, nothing, **DRAWS)
-    of_paper = of_paper[of_paper["comparison"] == "woman - man"].set_index("model").loc[table.index]
-    for name, column in {"estimate_corrected": "", "ci_low": "_ci_low", "ci_high": "_ci_high"}.items():
-        assert np.allclose(table[name], 100 * of_paper[f"by_profession_corrected{column}"])
-    assert np.allclose(table["estimate"], 100 * raw[table.index]) and (table["null_mean"] == 0).all()
+    attributes = dalleval.attribute_mean_difference(both, by_prompt, nothing, **DRAWS)
+    table = models_of(dalleval_attribute_mean_difference=attributes).set_index("model")
+    net = by_prompt[by_prompt["comparison"] == "woman - man"]
+    net = 100 * (net["mean_absolute_difference"] - net["null_mean"]).groupby(net["model"], sort=False).mean()
+    assert np.allclose(table["estimate_corrected"], net[table.index])
+    assert table["n"].tolist() == [84, 84] and (table["null_mean"] == 0).all()
+    assert np.allclose(table["estimate"], 100 * raw[table.index])
 
 
 def tones(model, n, professions=84, shares=(0, 0, 0, 0.1, 0.4, 0.4, 0.1, 0, 0, 0), seed=0):
@@ -176,9 +183,9 @@ def tones(model, n, professions=84, shares=(0, 0, 0, 0.1, 0.4, 0.4, 0.1, 0, 0, 0
 def test_deviations_are_compared_at_the_same_number_of_images():
     # The same skin tones, with 9 faces a prompt and with 5.
     counts = pd.concat([tones("many", 9), tones("few", 5)])
-    some = synthesis.units(**of_units(tone_counts=counts))
-    assert sorted(some.loc[some["model"] == "many", "images"].unique()) == [5, 9]
-    assert set(some.loc[some["model"] == "few", "images"]) == {5}
+    some = units_of(dalleval_skin_tone_counts=counts)
+    assert sorted(some.loc[some["model"] == "many", "n_images"].unique()) == [5, 9]
+    assert set(some.loc[some["model"] == "few", "n_images"]) == {5}
     found = differences(some).iloc[0]
     # A profession's three prompts are one unit.
     assert found["n"] == 84 and found["ci_low"] < 0 < found["ci_high"]
@@ -186,7 +193,7 @@ def test_deviations_are_compared_at_the_same_number_of_images():
     one = counts.query("model == 'many' and profession == 'p0' and prompt == 'man'")["n"].to_numpy()
     faces = np.repeat(np.arange(10), one)
     chosen = [np.bincount(faces[list(k)], minlength=10) for k in itertools.combinations(range(9), 5)]
-    value = some.query("model == 'many' and unit == 'p0' and cell == 'man'").set_index("images")["value"]
+    value = some.query("model == 'many' and unit == 'p0' and cell == 'man'").set_index("n_images")["value"]
     assert value[5] == pytest.approx(stats.corrected_mad(chosen).mean())
     # Where both have as many, it is the estimate of all of them.
     assert value[9] == pytest.approx(stats.corrected_mad(one))
@@ -204,12 +211,12 @@ def test_amplification_is_compared_over_one_training_share_at_the_same_number_of
     raw = occupations.groupby("model")["amplification"].mean()
     # A fair model shows 13.7 points at 8 images and 6.3 at 40 by chance.
     assert raw["few"] - raw["many"] > 4
-    found = differences(synthesis.units(**of_units(occupations=occupations))).set_index("measure")
+    found = differences(units_of(paradox_occupation_amplification=occupations)).set_index("measure")
     assert (found["n"] == 62).all() and (found["ci_low"] < 0).all() and (found["ci_high"] > 0).all()
     # Over other training images there is nothing to compare.
     shares.loc[(shares["source"] == "training") & (shares["model"] == "few"), "percent_female"] = 62.0
     occupations = paradox.occupation_amplification(shares, confidence=0.95)
-    found = differences(synthesis.units(**of_units(occupations=occupations)))
+    found = differences(units_of(paradox_occupation_amplification=occupations))
     assert found["difference_corrected"].isna().all() and found["reason"].ne("").all()
 
 
@@ -220,7 +227,7 @@ def test_printed_deviations_with_chance_left_in_have_a_measure_of_their_own():
         row
         | {"model": "mine", "evidence": "computed", "mad": 0.09, "mad_corrected": 0.05, "null_mean_corrected": 0.02},
     ]
-    table = synthesis.models(**of_models(mads=tables.make_table(mads, "dalleval_mad"))).set_index("model")
+    table = models_of(dalleval_mad=tables.make_table(mads, "dalleval_mad")).set_index("model")
     assert table["measure"].nunique() == 2 and "uncorrected" in table.loc["printed", "measure"]
     assert table.loc["mine", ["estimate", "estimate_corrected", "null_mean"]].tolist() == [0.09, 0.05, 0.02]
 
@@ -228,12 +235,13 @@ def test_printed_deviations_with_chance_left_in_have_a_measure_of_their_own():
 def test_gaps_of_several_data_sets_are_averaged_and_of_one_stay():
     gap = np.array([0.1, 0.3, 0.5])
     rows = pd.DataFrame({"model": [*"aab"], "dataset": [*"xyx"], "metric": "clip", "gap": gap, "n": [9, 9, 7]})
-    rows = rows.assign(ci_low=gap - 0.1, ci_high=gap + 0.1)
-    found = import_module("biaslab.analyses.synthesis.models")._over_datasets(rows, 0.95)
+    rows = rows.assign(ci_low=gap - 0.1, ci_high=gap + 0.1, sample="triplets")
+    table = models_of(triplets_disparity_gap=triplets.pooled_gaps(tables.make_table(rows, "triplets_disparity_gap")))
+    table = table.sort_values("model")
     # Student's t of two values: 0.2 plus and minus 12.706 times 0.1.
-    first = found.iloc[0][["gap", "ci_low", "ci_high", "n"]].tolist()
+    first = table.iloc[0][["estimate", "ci_low", "ci_high", "n"]].tolist()
     assert first == pytest.approx([0.2, -1.0706, 1.4706, 2], abs=1e-4)
-    assert found.iloc[1][["gap", "ci_low", "ci_high", "n", "n_unit"]].tolist() == [0.5, 0.4, 0.6, 7, "triplets"]
+    assert table.iloc[1][["estimate", "ci_low", "ci_high", "n", "n_unit"]].tolist() == [0.5, 0.4, 0.6, 7, "triplets"]
 
 
 def test_models_that_share_nothing_have_no_test_and_say_so():
@@ -250,13 +258,11 @@ def test_estimates_are_those_of_the_papers_tables():
     score = tables.make_table(pd.DataFrame({**columns, "ci_low": -1.0, "ci_high": 4.0}), "paired_stereotype_score")
     skill = {"model": "a", "evaluator": "detector", "skill": ["object", "average"], "percent_correct": 60.0}
     skill |= {"images": "test", "training_percent": 100, "n": 5}
-    shuffled = {"reference": "shuffled", "measure": "object", "judge": "detector", "value": 12.0, "n": 5}
-    accuracy = tables.make_table(pd.DataFrame(skill), "dalleval_skill_accuracy")
-    references = tables.make_table([shuffled], "dalleval_references")
-    table = synthesis.models(**of_models(scores=score, accuracy=accuracy, references=references))
+    accuracy = tables.make_table(pd.DataFrame(skill), "dalleval_skill_accuracy").assign(null_mean=12.0)
+    table = models_of(paired_stereotype_score=score, dalleval_skill_accuracy=accuracy)
     assert table["estimate"].tolist() == [1.0, 2.0, 60.0] and table["null_mean"].tolist() == [0.0, 0.0, 12.0]
     assert table["unit"].tolist() == ["points", "points", "%"] and table["n"].tolist() == [7, 7, 5]
-    assert synthesis.models(**of_models()).empty
+    assert models_of().empty
 
 
 def printed(what):
@@ -269,7 +275,8 @@ def test_units_of_printed_numbers_average_to_the_printed_measures():
     tones = tables.make_table([], "dalleval_skin_tone_counts")
     mads = dalleval.mad(genders, tones, printed(dalleval.printed.printed_bias))
     similarity = printed(triplets.measure.similarity)
-    some = synthesis.units(**of_units(shares=shares, genders=genders, similarity=similarity))
+    sources_ = {"paired_percent_female": shares, "dalleval_average_gender": genders, "triplets_similarity": similarity}
+    some = units_of(**sources_)
     mean = some.groupby(["model", "measure", "list"])["value"].mean().groupby(["model", "measure"]).mean()
     # Tables 1 and 2 of the Paired Stereotype Test, from its tables per occupation.
     scores = mean["DALL-E 3"]
@@ -291,5 +298,5 @@ def test_a_gap_needs_both_pairs_and_follows_the_metrics_direction():
     frame = pd.DataFrame(
         [{**cell, "metric": "ssim", "higher_is_closer": 1, "pair": p, "case": c, "value": v} for p, c, v in values]
     )
-    found = synthesis.units(**of_units(similarity=tables.make_table(frame, "triplets_similarity")))
+    found = units_of(triplets_similarity=tables.make_table(frame, "triplets_similarity"))
     assert found[["unit", "value"]].values.tolist() == [["d x", pytest.approx(0.3)]]

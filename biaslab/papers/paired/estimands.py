@@ -1,13 +1,16 @@
-"""Stereotype Scores, as :class:`biaslab.metrics.headline.Headline`."""
+"""Stereotype Scores: as :class:`biaslab.metrics.headline.Headline`, by unit, by model."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from biaslab.judges.judge_labels import JUDGED
+from biaslab.metrics import stereotype_score_from_percent
 from biaslab.metrics.headline import MEAN, Headline, cells_and_people
+from biaslab.papers.estimands import Estimand, unit_rows
 from biaslab.papers.paired.analysis.dependence import LISTS
 
 TABLES = ("paired_people",)
@@ -39,3 +42,36 @@ def headlines(people: pd.DataFrame) -> Iterator[Headline]:
             "paired", str(model), f"Stereotype Score, {words}", MEAN, "points", 2, 0, cells, whom, clusters_random=True,
             clusters="identities", setting=images,
         )  # fmt: skip
+
+
+def score_units(shares: pd.DataFrame) -> pd.DataFrame:
+    """Return the score of each identity (``paired_percent_female``) as a unit of its list, and of both lists."""
+    return _by_list(shares, stereotype_score_from_percent(shares["percent_female"], shares["stereotype"]))
+
+
+def _by_list(shares: pd.DataFrame, value: ArrayLike) -> pd.DataFrame:
+    alone = unit_rows(shares, "occupation", value, cell=shares["identity"])
+    return pd.concat([alone, alone.assign(list=alone["stereotype"], stereotype="overall")], ignore_index=True)
+
+
+ESTIMANDS = (
+    Estimand(
+        "paired_stereotype_score",
+        "paired_percent_female",
+        score_units,
+        measure="Stereotype Score, {aspect}, {setting}",
+        unit="points",
+        words={
+            "aspect": {"occupation": "occupations", "power": "roles of power"},
+            "setting": {setting: words for setting, (words, _) in _SETTINGS.items()},
+            "stereotype": {"overall": ""},
+        },
+        columns={"estimate": "score"},
+        n_unit="people",
+    ),
+    Estimand(
+        "paired_percent_female_mean",
+        "paired_percent_female",
+        lambda shares: _by_list(shares, shares["percent_female"]),
+    ),
+)

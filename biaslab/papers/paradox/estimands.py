@@ -1,4 +1,4 @@
-"""Amplification of the naive approach, as :class:`biaslab.metrics.headline.Headline`."""
+"""Amplification of the naive approach: as :class:`biaslab.metrics.headline.Headline`, by unit, by model."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import pandas as pd
 
 from biaslab import metrics
 from biaslab.metrics.headline import CELL, GENERATED, MEAN, PERSON, Headline
+from biaslab.papers.estimands import Estimand, at_shared_images, unit_rows
 from biaslab.papers.paradox.analysis.groups import Group, groups
 
 TABLES = ("paradox_percent_female", "paradox_amplification", "paradox_rated_images")
 """The tables that :func:`headlines` takes."""
-_WORDS = {"paper": "amplification, paper's definition", "signed": "amplification, signed change"}
+_WORDS = {"paper": "paper's definition", "all": "all occupations", "signed": "signed change"}
 
 
 def headlines(shares: pd.DataFrame, amplification: pd.DataFrame, rated: pd.DataFrame) -> Iterator[Headline]:
@@ -32,7 +33,7 @@ def headlines(shares: pd.DataFrame, amplification: pd.DataFrame, rated: pd.DataF
         own["template"] = own["template"].where(own["source"] == GENERATED, "")
         people = own.merge(cells[CELL].assign(cell=range(len(cells))), on=CELL).assign(position=1)
         people = people[[*PERSON, "cell", "judged"]]
-        for definition, words in _WORDS.items():
+        for definition in ("paper", "signed"):
             coefficient = _coefficients(group, definition)
             found = amplification[
                 (amplification["model"] == group.model)
@@ -43,9 +44,9 @@ def headlines(shares: pd.DataFrame, amplification: pd.DataFrame, rated: pd.DataF
             null_mean = float((found["amplification"] - found["amplification_corrected"]).fillna(0).sum())
             of = cells.assign(coefficient=coefficient)
             yield Headline(
-                "paradox", group.model, words, MEAN, "points", 1, 0, of, people, is_absolute=True,
-                clusters_random=True,
-                null_mean=null_mean, clusters="occupations", setting="generation.images_per_prompt",
+                "paradox", group.model, f"amplification, {_WORDS[definition]}", MEAN, "points", 1, 0, of, people,
+                is_absolute=True, clusters_random=True, null_mean=null_mean, clusters="occupations",
+                setting="generation.images_per_prompt",
             )  # fmt: skip
 
 
@@ -74,3 +75,52 @@ def _coefficients(group: Group, definition: str) -> np.ndarray:
     training = -generated
     training = training.sum(axis=1, keepdims=True) if group.shared else training
     return np.concatenate([training, generated], axis=1).T.ravel()
+
+
+def amplification_units(occupations: pd.DataFrame) -> pd.DataFrame:
+    """Return the units of ``paradox_amplification``: each occupation's, by prompt and for the mean over prompts.
+
+    Of ``paradox_occupation_amplification``. A cell is a prompt with its training share.
+    """
+    rows = occupations[occupations["n_generated"] > 0]
+    training = rows["percent_training"].round(6).astype(str) + " of " + rows["n_training"].astype(str)
+    cell = rows["prompt"] + ", " + training
+    values = {"signed": rows["signed_change"], "all": rows["amplification"]}
+    values["paper"] = rows["amplification"].where(rows["excluded"] == "")
+    frames = [unit_rows(rows, "occupation", values[key], cell=cell).assign(definition=key) for key in values]
+    units = pd.concat(frames, ignore_index=True)
+    return pd.concat([units, units.assign(prompt="mean")], ignore_index=True)
+
+
+def model_units(occupations: pd.DataFrame) -> pd.DataFrame:
+    """Return the units by which models are compared: signed changes, and distances corrected for small samples.
+
+    Both models have the training share of a cell, whose own null expectation is no part of their difference. The
+    paper's definition counts other occupations of each model.
+    """
+    units = amplification_units(occupations[occupations["approach"] == "naive"])
+    distances = units[units["definition"] == "all"].drop(columns="n_images")
+    female = (distances["percent_generated"] * distances["n_generated"] / 100).round()
+    distances = distances.assign(female=female, male=distances["n_generated"] - female)
+    distances = at_shared_images(distances, ["female", "male"], ["occupation", "prompt", "cell"])
+    value = 100 * distances["deviation"] - (distances["percent_training"] - 50).abs()
+    return pd.concat([units[units["definition"] == "signed"], distances.assign(value=value)], ignore_index=True)
+
+
+ESTIMANDS = (
+    Estimand(
+        "paradox_amplification",
+        "paradox_occupation_amplification",
+        amplification_units,
+        measure="Amplification, {definition}",
+        unit="points",
+        words={"approach": {"naive": ""}, "prompt": {"mean": ""}, "definition": _WORDS},
+        columns={
+            "estimate": "amplification",
+            "estimate_corrected": "amplification_corrected",
+            "n": "n_occupations",
+        },
+        n_unit="occupations",
+        model_units=model_units,
+    ),
+)
