@@ -19,6 +19,8 @@ BIN := $(VENV)/bin
 # processors, as tests wait, too, for servers, browsers and processes of their own.
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $$(( $$($(BIN)/python -c 'import os; print(os.cpu_count())') + 1 )) \
   --dist loadfile
+# Packages whose tests load networks, start processes or execute notebooks, which `make quick` leaves out.
+HEAVY = attribution execution generation hub judges pipeline planning project runs
 runs = failed=0; $(foreach file,$(1),$(BIN)/biaslab run $(file) --overwrite || failed=1;) exit $$failed
 comma := ,
 NOTEBOOKS = $(wildcard notebooks/*/*.ipynb world/biaslab_world/*/notebooks/*/*.ipynb)
@@ -33,7 +35,7 @@ export PYTHONDONTWRITEBYTECODE =
 STAMP := $(VENV)/.biaslab-$(subst $(comma),-,$(EXTRAS))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup report worlds golden test long docs lab lint lock format benchmark simulate clean
+.PHONY: help setup report worlds golden quick test long docs lab lint lock format benchmark simulate clean
 
 help:  ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -62,6 +64,10 @@ worlds: $(STAMP)  ## Build reports of three papers on renders with ground truth,
 
 golden: $(STAMP)  ## Compare the tables of published, and of mini from committed judged inputs, with the committed ones
 	@$(BIN)/python tests/golden/golden.py
+
+quick: $(STAMP)  ## Run the tests that need no network weights, browser or whole run, in two minutes at most
+	$(PYTEST) -m "not long and not browser" --ignore-glob="*_run.py" --ignore-glob="*_stages.py" \
+	  $(HEAVY:%=--ignore=tests/%) tests
 
 test: $(STAMP)  ## Run the test suite, including the reports, which it builds where they are missing
 	$(PYTEST) -m "not long"

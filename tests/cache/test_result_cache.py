@@ -165,6 +165,8 @@ def test_killed_in_mid_stage_goes_on_where_it_stopped(tmp_path):
     assert sorted(kept + logged(tmp_path, "start")[before:]) == list(range(0, 40, 5))
     assert set(logged(tmp_path, "end")) == set(range(0, 40, 5))
     assert not list((tmp_path / "store").rglob("*.tmp"))
+    for path in (tmp_path / "store").rglob("*.parquet"):
+        assert Path(f"{path}.sha256").read_text().strip() == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_two_processes_share_the_shards(tmp_path):

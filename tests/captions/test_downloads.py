@@ -1,6 +1,5 @@
 """Images fetched by URL from servers on this machine: kind ones, dead ones, and ones that mean harm."""
 
-import contextlib
 import functools
 import gzip
 import hashlib
@@ -16,12 +15,11 @@ import sys
 import threading
 import time
 import zlib
-from http.server import BaseHTTPRequestHandler
 
 import numpy as np
 import pandas as pd
 import pytest
-from loopback import served
+from loopback import RESET, Server, head
 from PIL import Image
 
 from biaslab.captions import downloads
@@ -87,143 +85,99 @@ SCANS = RED[:-2] + b"\xff\xda" * 300 + b"\xff\xd9"
 # -- a server ------------------------------------------------------------------------------------------------------
 
 
-# What is given for a path, in the same way each time: a body or what makes it, a status and headers.
-GIVEN = {
-    "red": (RED, 200, {"Content-Type": "image/jpeg"}),
-    "html": (b"<html><script>alert(1)</script></html>", 200, {"Content-Type": "image/jpeg"}),
-    "svg": (b"<svg xmlns='http://www.w3.org/2000/svg'/>", 200, {"Content-Type": "image/svg+xml"}),
-    "image-called-html": (RED, 200, {"Content-Type": "text/html"}),
-    "cut": (NOISE[:3000], 200, {"Content-Type": "image/jpeg"}),
-    "broken": (BROKEN, 200, {"Content-Type": "image/png"}),
-    "much-later": (b"", 429, {"Retry-After": "3600"}),
-    "busy": (b"", 503, {}),
-    "gzip": (gzip.compress(NOISE), 200, {"Content-Encoding": "gzip"}),
-    "gzip-bomb": (BOMB, 200, {"Content-Encoding": "gzip"}),
-    "brotli": (RED, 200, {"Content-Encoding": "br"}),
-    "empty": (b"", 200, {}),
-    "cookie": (RED, 200, {"Set-Cookie": "seen=1; Path=/"}),
-    "big": (BIG, 200, {"Content-Type": "image/png"}),
-    # A picture of nearly as many pixels as are allowed, in 40 kB.
-    "large": (LARGE, 200, {}),
-    "webp": (WEBP, 200, {}),
-    "scans": (SCANS, 200, {}),
-    "circle": (b"", 307, {"Location": "circle"}),
+JPEG = {"Content-Type": "image/jpeg"}
+# Replies by the first part of the path; what takes long to make is a function.
+REPLIES = {
+    "red": (200, JPEG, RED),
+    "html": (200, JPEG, b"<html><script>alert(1)</script></html>"),
+    "svg": (200, {"Content-Type": "image/svg+xml"}, b"<svg xmlns='http://www.w3.org/2000/svg'/>"),
+    "image-called-html": (200, {"Content-Type": "text/html"}, RED),
+    "cut": (200, JPEG, NOISE[:3000]),
+    "broken": (200, {"Content-Type": "image/png"}, BROKEN),
+    "much-later": (429, {"Retry-After": "3600"}, b""),
+    "busy": (503, {}, b""),
+    "gzip": (200, {"Content-Encoding": "gzip"}, gzip.compress(NOISE)),
+    "gzip-bomb": lambda: (200, {"Content-Encoding": "gzip"}, BOMB()),
+    "brotli": (200, {"Content-Encoding": "br"}, RED),
+    "empty": (200, {}, b""),
+    "cookie": (200, {"Set-Cookie": "seen=1; Path=/"}, RED),
+    "big": lambda: (200, {"Content-Type": "image/png"}, BIG()),
+    # An image of nearly as many pixels as are allowed, in 40 kB.
+    "large": lambda: (200, {}, LARGE()),
+    "webp": lambda: (200, {}, WEBP()),
+    "scans": (200, {}, SCANS),
+    "circle": (307, {"Location": "circle"}, b""),
+    "endless": lambda: without_end(head()),
+    "stated": [head(b"Content-Length: 99999999999")],
+    "drip": lambda: slowly(head(b"Content-Length: 100000"), RED[:30], 1),
+    "drip-header": lambda: slowly(b"HTTP/1.1 200 OK\r\nX: ", b"a" * 300, 0.1),
+    # Fewer bytes than stated, then the end.
+    "short": [head(b"Content-Length: %d" % len(RED)), RED[:300]],
+    "reset": RESET,
+    # A small compressed body, and bytes without end behind it.
+    "gzip-tail": lambda: without_end(head(b"Content-Encoding: gzip") + gzip.compress(RED)),
+    "garbage": [b"\0\1\2 this is no HTTP\r\n\r\n"],
 }
+# Replies to the first request for a path that is answered with an image later.
+AT_FIRST = {"later": (429, {"Retry-After": "1"}, b""), "reset-once": RESET}
 
 
-@contextlib.contextmanager
-def serving():
-    """Run a server that answers by path, and takes note of what it is asked."""
-    with served(Answers) as server:
-        server.hits, server.lock, server.active, server.most_active = [], threading.Lock(), 0, 0
-        server.released = threading.Event()
-        server.address = f"127.0.0.1:{server.server_port}"
-        server.url = lambda path: f"http://{server.address}/{path}"
-        server.times = lambda path: [when for p, when, _ in server.hits if p == f"/{path}"]
-        # Clients that hang up are what these tests are about.
-        server.handle_error = lambda *_: None
-        yield server
+def without_end(start):
+    yield start
+    while True:
+        yield bytes(65536)
 
 
-class Answers(BaseHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
+def slowly(start, data, pause):
+    yield start
+    for byte in data:
+        yield bytes([byte])
+        time.sleep(pause)
 
-    def do_GET(self):
-        with self.server.lock:
-            self.server.hits.append((self.path, time.monotonic(), dict(self.headers)))
-            n = sum(path == self.path for path, _, _ in self.server.hits)
-            self.server.active += 1
-            self.server.most_active = max(self.server.most_active, self.server.active)
+
+class Pictures(Server):
+    """A server of pictures and of harm, by the first part of a path."""
+
+    def __init__(self):
+        super().__init__()
+        self.active, self.most_active, self.released = 0, 0, threading.Event()
+
+    def url_of(self, path):
+        return f"{self.url}/{path}"
+
+    def times(self, path):
+        return [request.time for request in self.received if request.path == f"/{path}"]
+
+    def answer(self, request, _):
+        name, _, rest = request.path[1:].partition("/")
+        with self._mutex:
+            self.active += 1
+            self.most_active = max(self.most_active, self.active)
         try:
-            name, _, rest = self.path[1:].partition("/")
-            answer = getattr(self, f"on_{name.replace('-', '_')}", None)
-            answer(rest, n) if answer else self.given(name)
+            if name == "held":
+                self.released.wait(60)
+            elif name == "slow":
+                time.sleep(0.02)
+            elif name == "status":
+                return int(rest.partition("/")[0]), {}, b"<html>no</html>"
+            elif name == "to":
+                return 302, {"Location": bytes.fromhex(rest).decode()}, b""
+            elif name == "loop":
+                return 301, {"Location": f"/loop/{int(rest or 0) + 1}"}, b""
+            elif name == "robots":
+                return 200, {"X-Robots-Tag": bytes.fromhex(rest).decode()}, RED
+            elif name in AT_FIRST and len(self.times(request.path[1:])) == 1:
+                return AT_FIRST[name]
+            reply = REPLIES.get(name, REPLIES["red"])
+            return reply() if callable(reply) else reply
         finally:
-            with self.server.lock:
-                self.server.active -= 1
-
-    def given(self, name):
-        body, status, headers = GIVEN.get(name, GIVEN["red"])
-        self.give(body() if callable(body) else body, status, **headers)
-
-    def give(self, body=b"", status=200, length=True, **headers):
-        self.send_response(status)
-        for key, value in headers.items():
-            self.send_header(key.replace("_", "-"), value)
-        if length:
-            self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def on_status(self, rest, n):
-        self.give(b"<html>no</html>", int(rest.partition("/")[0]))
-
-    def on_to(self, rest, n):
-        self.give(status=302, Location=bytes.fromhex(rest).decode())
-
-    def on_loop(self, rest, n):
-        self.give(status=301, Location=f"/loop/{int(rest or 0) + 1}")
-
-    def on_endless(self, rest, n):
-        self.give(length=False)
-        while True:
-            self.wfile.write(bytes(65536))
-
-    def on_stated(self, rest, n):
-        self.give(length=False, Content_Length="99999999999")
-
-    def on_drip(self, rest, n):
-        self.give(length=False, Content_Length="100000")
-        for i in range(30):
-            self.wfile.write(RED[i : i + 1])
-            time.sleep(1)
-
-    def on_drip_header(self, rest, n):
-        self.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
-        for _ in range(300):
-            self.wfile.write(b"a")
-            time.sleep(0.1)
-
-    def on_silent(self, rest, n):
-        time.sleep(3)
-
-    def on_short(self, rest, n):  # Fewer bytes than stated, then the end.
-        self.give(RED[:300], length=False, Content_Length=str(len(RED)))
-
-    def on_later(self, rest, n):
-        self.given("red") if n > 1 else self.give(status=429, Retry_After="1")
-
-    def on_reset(self, rest, n):
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.connection.close()
-
-    def on_reset_once(self, rest, n):
-        self.given("red") if n > 1 else self.on_reset(rest, n)
-
-    def on_gzip_tail(self, rest, n):  # A small compressed body, and bytes without end behind it.
-        self.give(gzip.compress(RED), length=False, Content_Encoding="gzip")
-        while True:
-            self.wfile.write(bytes(65536))
-
-    def on_garbage(self, rest, n):
-        self.wfile.write(b"\0\1\2 this is no HTTP\r\n\r\n")
-
-    def on_robots(self, rest, n):
-        self.give(RED, X_Robots_Tag=bytes.fromhex(rest).decode())
-
-    def on_held(self, rest, n):
-        self.server.released.wait(60)
-        self.given("red")
-
-    def on_slow(self, rest, n):
-        time.sleep(0.02)
-        self.given("red")
+            with self._mutex:
+                self.active -= 1
 
 
 @pytest.fixture
 def server():
-    with serving() as made:
+    with Pictures().running() as made:
         yield made
 
 
@@ -232,7 +186,7 @@ def fetch(server, tmp_path):
     """Return a function that downloads paths of the server, or whole URLs, and returns the table."""
 
     def run(*paths, allow=(), folder="pictures", ids=None, attempt="", **changes):
-        urls = [p if p is None or ":" in p or not p else server.url(p) for p in paths]
+        urls = [p if p is None or ":" in p or not p else server.url_of(p) for p in paths]
         table = pd.DataFrame({"caption_id": ids or [f"c{i}" for i in range(len(urls))], "url": urls}, dtype=object)
         allow = [server.address, *allow]
         how = {"attempt": attempt, "allow": allow, "progress": False}
@@ -300,8 +254,8 @@ HOSTILE = {
 def outcomes(tmp_path_factory):
     """Fetch all of them at once; what is slow on purpose is not among them."""
     folder, ids = tmp_path_factory.mktemp("hostile"), [f"{p}"[:60] for p in HOSTILE]
-    with serving() as made:
-        urls = [p if not p or ":" in p else made.url(p) for p in HOSTILE]
+    with Pictures().running() as made:
+        urls = [p if not p or ":" in p else made.url_of(p) for p in HOSTILE]
         table = pd.DataFrame({"caption_id": ids, "url": urls})
         source = download(table, folder, quick(max_bytes=2_000_000), allow=[made.address], progress=False)
         found = source.table
@@ -364,29 +318,29 @@ def test_the_address_that_was_checked_is_connected_to(server, fetch, names):
     # The second answer is for whoever asks again between check and connection.
     answers, asked = names
     answers["rebind.test"] = [["127.0.0.1"], ["127.0.0.9"]]
-    found = fetch(f"http://rebind.test:{server.server_port}/red")
+    found = fetch(f"http://rebind.test:{server.http.server_port}/red")
     assert found["status"].tolist() == ["ok"] and asked == ["rebind.test"]
-    assert server.hits[-1][2]["Host"] == f"rebind.test:{server.server_port}"
+    assert server.received[-1].headers["Host"] == f"rebind.test:{server.http.server_port}"
     # Each redirect is resolved and checked anew, and all of a name's addresses count.
     answers["rebind.test"] = [["127.0.0.1"], ["10.0.0.1"]]
-    again = f"http://rebind.test:{server.server_port}/"
+    again = f"http://rebind.test:{server.http.server_port}/"
     answers["both.test"] = [["127.0.0.1", "192.168.1.1"]]
-    found = fetch(again + to(again + "red"), f"http://both.test:{server.server_port}/red")
+    found = fetch(again + to(again + "red"), f"http://both.test:{server.http.server_port}/red")
     assert found["status"].tolist() == ["refused_address"] * 2
 
 
 def test_the_environments_proxies_are_not_used(server, fetch, monkeypatch):
-    with serving() as other:
+    with Pictures().running() as other:
         for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, f"http://{other.address}")
-        assert fetch("red")["status"].tolist() == ["ok"] and not other.hits
+        assert fetch("red")["status"].tolist() == ["ok"] and not other.received
 
 
 def test_nothing_personal_is_sent(server, fetch, monkeypatch):
     monkeypatch.setattr(downloads, "CONCURRENCY", 1)
     found = fetch("cookie/1", f"http://user:secret@{server.address}/cookie/2", "cookie/3")
     assert set(found["status"]) == {"ok"}
-    for _, _, headers in server.hits:
+    for headers in (request.headers for request in server.received):
         assert not {"Cookie", "Authorization", "Referer"}.intersection(headers)
         assert "biaslab" in headers["User-Agent"] and headers["Accept-Encoding"] == "identity"
 
@@ -402,17 +356,17 @@ def test_certificates_are_checked_against_the_name(server, fetch, tmp_path, name
     inside = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     inside.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
     inside.sni_callback = lambda connection, name, context: seen.append(name)
-    server.socket = inside.wrap_socket(server.socket, server_side=True)
+    server.http.socket = inside.wrap_socket(server.http.socket, server_side=True)
     names[0].update({"pictures.test": [["127.0.0.1"]], "other.test": [["127.0.0.1"]]})
 
     def outcome(name, folder):
-        return fetch(f"https://{name}:{server.server_port}/red", folder=folder)["status"].iloc[0]
+        return fetch(f"https://{name}:{server.http.server_port}/red", folder=folder)["status"].iloc[0]
 
     assert outcome("pictures.test", "a") == "tls_failed"
     trusting = ssl.create_default_context(cafile=tmp_path / "cert.pem")
     monkeypatch.setattr(fetching, "tls", lambda: trusting)
     assert outcome("pictures.test", "b") == "ok" and seen[-1] == "pictures.test"
-    assert server.hits[-1][2]["Host"] == f"pictures.test:{server.server_port}"
+    assert server.received[-1].headers["Host"] == f"pictures.test:{server.http.server_port}"
     assert outcome("other.test", "c") == "tls_failed"
 
 
@@ -441,7 +395,7 @@ def test_a_machine_without_network_is_an_error_and_nothing_is_recorded(server, f
     dead = socket.gaierror(socket.EAI_NONAME, "unknown")
     hosts = [f"host{i}.test" for i in range(130)]
     names[0].update({h: [dead] for h in hosts})
-    urls = [f"http://{h}:{server.server_port}/red" for h in hosts]
+    urls = [f"http://{h}:{server.http.server_port}/red" for h in hosts]
     # The first shard ends the work, whatever invalid URLs are among its own.
     with pytest.raises(RunError, match=r"None of \d+ hosts .*no_address.* again with a network"):
         fetch("http://a b:c/", *urls)
@@ -453,7 +407,7 @@ def test_a_machine_without_network_is_an_error_and_nothing_is_recorded(server, f
     # Where other hosts have answered, a few are gone; many are not.
     gone = [f"gone{i}.test" for i in range(10)]
     names[0].update({h: [dead] for h in gone})
-    more = [f"http://{h}:{server.server_port}/x" for h in gone]
+    more = [f"http://{h}:{server.http.server_port}/x" for h in gone]
     assert fetch(*urls[:2], *more[:9])["status"].tolist() == ["ok"] * 2 + ["no_address"] * 9
     others = [f"http://other{i}.test/x" for i in range(10)]
     names[0].update({f"other{i}.test": [dead] for i in range(10)})
@@ -472,9 +426,9 @@ def test_a_lasting_outcome_is_not_requested_again_and_a_temporary_one_is(server,
     monkeypatch.setattr(downloads, "SHARD", 2)
     paths = ["red/1", "status/404", "html", "busy", "red/2", ""]
     first = fetch(*paths)
-    n = len(server.hits)
+    n = len(server.received)
     again = fetch(*paths)
-    assert [path for path, _, _ in server.hits[n:]] == ["/busy"] * 3
+    assert [request.path for request in server.received[n:]] == ["/busy"] * 3
     columns = ["url", "status", "width", "sha256"]
     pd.testing.assert_frame_equal(again[columns], first[columns])
     # In one start of a run, a temporary failure is requested once.
@@ -484,15 +438,15 @@ def test_a_lasting_outcome_is_not_requested_again_and_a_temporary_one_is(server,
     fetch(*paths, attempt="second")
     assert len(server.times("busy")) == 12
     # Outcomes are those of a URL, whichever caption has it.
-    n = len(server.hits)
+    n = len(server.received)
     some = fetch(*paths[:2:-1], "red/3", ids=["c3", "c9", "c5", "c4"], attempt="second")
-    assert some["status"].tolist() == ["no_url", "ok", "server_error", "ok"] and len(server.hits) == n + 1
+    assert some["status"].tolist() == ["no_url", "ok", "server_error", "ok"] and len(server.received) == n + 1
 
 
 def test_a_url_of_several_captions_is_requested_once(server, fetch):
     ids = ["../../../escape", "CON", "=1+1", "a" * 300]
     found = fetch(*["red"] * 4, ids=ids)
-    assert len(server.hits) == 1 and found["status"].tolist() == ["ok"] * 4 and found["image_id"].tolist() == ids
+    assert len(server.received) == 1 and found["status"].tolist() == ["ok"] * 4 and found["image_id"].tolist() == ids
     assert found["key"].unique().tolist() == ["000000000"]
 
 
@@ -506,7 +460,7 @@ def test_an_image_whose_file_is_gone_is_fetched_again(server, fetch, tmp_path):
     (folder / "00001.parquet").write_bytes(b"PAR1")
     (folder / "00001" / "000010000.jpg").write_bytes(b"half")
     again = fetch("red/1", "red/2")
-    assert len(server.hits) == 3 and again["status"].tolist() == ["ok", "ok"]
+    assert len(server.received) == 3 and again["status"].tolist() == ["ok", "ok"]
     assert sorted(again["shard"]) == ["00000", "00001"] and again["sha256"].tolist() == first["sha256"].tolist()
     assert all(image.shape == (60, 90, 3) for image in FetchedImages(folder, first).read(["c0", "c1"]))
 
@@ -525,7 +479,7 @@ def test_a_full_disk_is_an_error_and_complete_shards_stay(server, fetch, monkeyp
         fetch("red/1", "red/2")
     assert fetch("red/1", "red/2")["status"].tolist() == ["ok", "ok"]
     assert len(server.times("red/1")) == 1
-    images = FetchedImages(tmp_path / "pictures", pd.DataFrame({"caption_id": ["a"], "url": [server.url("red/2")]}))
+    images = FetchedImages(tmp_path / "pictures", pd.DataFrame({"caption_id": ["a"], "url": [server.url_of("red/2")]}))
     assert images.read(["a"])[0].shape == (60, 90, 3)
 
 
@@ -539,9 +493,9 @@ def test_a_killed_run_is_resumed_with_complete_shards(server, fetch, tmp_path):
     process.kill()
     process.communicate()
     server.released.set()
-    n = len(server.hits)
+    n = len(server.received)
     assert set(fetch(*paths)["status"]) == {"ok"}
-    assert sorted(path for path, _, _ in server.hits[n:]) == [f"/held/{i}" for i in range(4)]
+    assert sorted(request.path for request in server.received[n:]) == [f"/held/{i}" for i in range(4)]
 
 
 CHILD = """
@@ -566,7 +520,7 @@ print(json.dumps({"peak": peak, "outcomes": made["status"].tolist()}))
 
 
 def child(paths, server, folder, shard=100, **settings):
-    table = {"caption_id": [f"c{i}" for i in range(len(paths))], "url": [server.url(p) for p in paths]}
+    table = {"caption_id": [f"c{i}" for i in range(len(paths))], "url": [server.url_of(p) for p in paths]}
     given = json.dumps([table, str(folder), server.address, settings, {**FAST, "SHARD": shard}, FIRST_WAIT])
     return subprocess.Popen([sys.executable, "-c", CHILD, given], stdout=subprocess.PIPE, text=True)
 

@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from fake_endpoint import KEY, bytes_below, completion, failure
+from fake_endpoint import KEY, completion, failure
 
 from biaslab.cache.result_cache import ResultCache
 from biaslab.captions.corpus import open_corpus
@@ -10,7 +10,7 @@ from biaslab.captions.indicators import indicators
 from biaslab.captions.paraphrase import LONGEST_CAPTION, WHY, paraphrase, paraphrases
 from biaslab.captions.search import Matcher
 from biaslab.endpoints.settings import EndpointSettings
-from biaslab.errors import ParameterError, RunError
+from biaslab.errors import ParameterError
 from biaslab.pipeline import Pipeline, Settings
 from biaslab.planning.validation import check_plan
 
@@ -199,7 +199,6 @@ def test_the_pipeline_takes_paraphrases_of_either_kind(piped, server, tmp_path):
     assert len(server.requests) == len(prompts) == 4
     piped().prompts("paraphrased")
     assert len(server.requests) == 4
-    assert KEY.encode() not in bytes_below(tmp_path)
     assert KEY not in str(piped().settings.describe())
     rules = piped(captions={"paraphraser": "rules"}).prompts("paraphrased")
     assert set(rules["paraphrase_status"]) == {"by_rule"}
@@ -216,12 +215,3 @@ def test_what_the_endpoint_needs_is_asked_for_before_a_run(piped, monkeypatch):
         )
     with pytest.raises(ParameterError, match=r"needs endpoint.url .* and endpoint.model\."):
         piped(endpoint={"url": ""}).endpoint("paraphraser")
-
-
-def test_an_endpoint_that_is_out_of_order_ends_the_run(piped, server):
-    server.reply = lambda question, n: failure(401)
-    with pytest.raises(ParameterError, match="does not accept the key in the environment variable FAKE_KEY"):
-        piped().prompts("paraphrased")
-    server.reply = lambda question, n: (200, {}, "<html>")
-    with pytest.raises(RunError, match="does not answer: no chat completion: <html>"):
-        piped().prompts("paraphrased")

@@ -5,15 +5,11 @@ import contextlib
 import json
 import multiprocessing
 import os
-import socket
-import struct
-import threading
 import time
-from http.server import BaseHTTPRequestHandler
 from io import BytesIO
 
 import pytest
-from loopback import served
+from loopback import Server
 from PIL import Image
 
 from biaslab.endpoints import endpoint
@@ -56,27 +52,26 @@ def drawn(picture, *, url="", revised="", **headers):
     return 200, named, json.dumps(whole)
 
 
-class FakeEndpoint:
-    """A server; ``reply(question, n)`` returns status, headers and body of the n-th request, from 1.
+class FakeEndpoint(Server):
+    """An endpoint; ``reply(question, n)`` returns the server's reply to the n-th request for an answer, from 1.
 
     While it runs, requests are repeated after short waits. ``question`` is the text of the last message, or the prompt
-    of an image. Instead of a reply it may return ``"hang up"``, or pieces of bytes that are sent as they are. ``files``
-    holds the same of what can be fetched, or what returns it, by path.
+    of an image. ``files`` holds the replies to GET requests by path,
+    or what returns them.
     """
 
     def __init__(self):
+        super().__init__()
         self.reply = lambda question, n: completion(question.upper())
         self.requests = []
         self.times = []
         self.headers = []
         self.files = {}
         self.fetched = []
-        self.drip = 0.0
-        self._mutex = threading.Lock()
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self._server.server_port}/v1"
+        return f"{super().url}/v1"
 
     @property
     def keys(self):
@@ -88,60 +83,24 @@ class FakeEndpoint:
 
     @contextlib.contextmanager
     def running(self):
-        fake = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                fake._handle(self)
-
-            def do_GET(self):
-                with fake._mutex:
-                    fake.fetched.append((self.path, self.headers.get("Authorization", "")))
-                given = fake.files.get(self.path, (404, {}, ""))
-                fake._send(self, given() if callable(given) else given)
-
-            def log_message(self, *args):
-                pass
-
-        with served(Handler) as self._server, pytest.MonkeyPatch.context() as patch:
+        with super().running(), pytest.MonkeyPatch.context() as patch:
             patch.setattr(endpoint, "FIRST_WAIT", 0.01)
             patch.setattr(endpoint, "LONGEST_WAIT", 0.2)
             yield self
 
-    def _handle(self, handler):
-        body = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
+    def answer(self, request, _):
         with self._mutex:
-            self.requests.append({**body, "path": handler.path})
-            self.times.append(time.monotonic())
-            self.headers.append(handler.headers)
+            if request.method == "GET":
+                self.fetched.append((request.path, request.headers.get("Authorization", "")))
+                reply = self.files.get(request.path, (404, {}, ""))
+                return reply() if callable(reply) else reply
+            body = json.loads(request.body)
+            self.requests.append({**body, "path": request.path})
+            self.times.append(request.time)
+            self.headers.append(request.headers)
             n = len(self.requests)
         question = body["messages"][-1]["content"] if "messages" in body else body["prompt"]
-        self._send(handler, self.reply(question, n))
-
-    def _send(self, handler, given):
-        if given == "hang up":
-            # A reset, so that the client sees a broken connection and no end of a reply.
-            handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            handler.close_connection = True
-            handler.connection.close()
-            return
-        if not isinstance(given, tuple):
-            with contextlib.suppress(OSError):
-                for piece in given:
-                    handler.wfile.write(piece)
-            return
-        status, headers, text = given
-        data = text if isinstance(text, bytes) else text.encode()
-        handler.send_response(status)
-        for name, value in headers.items():
-            handler.send_header(name, value)
-        handler.send_header("Content-Length", str(len(data)))
-        handler.end_headers()
-        with contextlib.suppress(OSError):
-            for k in range(0, len(data), 1 if self.drip else len(data) or 1):
-                handler.wfile.write(data[k : k + (1 if self.drip else len(data))])
-                handler.wfile.flush()
-                time.sleep(self.drip)
+        return self.reply(question, n)
 
 
 def process(target, *arguments):

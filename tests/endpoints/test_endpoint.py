@@ -7,6 +7,7 @@ from email.utils import formatdate
 
 import pytest
 from fake_endpoint import KEY, completion, failure
+from loopback import RESET, head
 from test_chat import answers
 
 from biaslab.endpoints import endpoint
@@ -21,14 +22,13 @@ NEVER = threading.Event()
 
 def plain(*headers, body=b"", length=True, status=b"200 OK"):
     """Return the bytes of a reply."""
-    head = [b"HTTP/1.1 " + status, b"Content-Type: application/json", *headers]
-    head += [b"Content-Length: %d" % len(body)] if length else [b"Connection: close"]
-    return b"\r\n".join(head) + b"\r\n\r\n" + body
+    end = b"Content-Length: %d" % len(body) if length else b"Connection: close"
+    return head(b"Content-Type: application/json", *headers, end, status=status) + body
 
 
-def endless(head, piece, pause=0.0):
+def endless(start, piece, pause=0.0):
     """Yield a reply that does not end until the client hangs up; 4,000 pieces at most."""
-    yield head
+    yield start
     for _ in range(4000):
         yield piece
         time.sleep(pause)
@@ -42,12 +42,12 @@ def endless(head, piece, pause=0.0):
     [
         *(failure(status) for status in (408, 425, 429, 500, 503)),
         failure(429, Retry_After="0.1"),
-        "hang up",
+        RESET,
         completion(""),
         # The body is shorter than its stated length.
-        [b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (len(GOOD) + 1), GOOD],
+        [head(b"Content-Length: %d" % (len(GOOD) + 1)), GOOD],
         # It is shorter than it says, and no JSON.
-        [b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n", GOOD],
+        [head(b"Content-Length: 20"), GOOD],
     ],
 )
 def test_request_is_sent_again_where_another_may_succeed(server, trouble, monkeypatch):
@@ -100,7 +100,7 @@ def test_retry_after_is_a_number_or_a_date():
     [
         # The first is a port at which no server listens.
         ("http://127.0.0.1:9/v1", None, "ConnectError", 0),
-        (None, lambda: NEVER.wait(1.5) or "hang up", "ReadTimeout", 3),
+        (None, lambda: NEVER.wait(1.5) or RESET, "ReadTimeout", 3),
         (None, lambda: endless(plain(length=False), b" ", 0.05), "ReadTimeout: the reply took longer than 0.5 sec", 3),
     ],
     ids=["absent", "silent", "slow"],

@@ -1,11 +1,10 @@
 """What counts as a public address, and which headers ask not to use an image."""
 
 import socket
-from http.server import BaseHTTPRequestHandler
 
 import httpx
 import pytest
-from loopback import served
+from loopback import Server
 
 from biaslab.captions.settings import OPT_OUT
 from biaslab.endpoints.fetch import Failed, Limits, get, is_public, opts_out
@@ -46,8 +45,8 @@ def test_which_headers_ask_not_to_use_an_image(values):
 
 
 def test_the_next_address_is_tried_where_one_takes_no_connection(monkeypatch):
-    with served(Red) as server:
-        port = server.server_port
+    with Server(lambda *_: (200, {}, b"red")).running() as server:
+        port = server.http.server_port
         # Nothing listens at the first address.
         found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (a, port)) for a in ("127.0.0.2", "127.0.0.1")]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
@@ -59,13 +58,3 @@ def test_the_next_address_is_tried_where_one_takes_no_connection(monkeypatch):
     with pytest.raises(Failed, match="onnect") as failed:
         get(f"http://h.org:{port}/", Limits(), allow)
     assert failed.value.outcome == "connection_failed" and failed.value.retry
-
-
-class Red(BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"red")
-
-    def log_message(self, *_):
-        pass

@@ -1,6 +1,7 @@
 """The database of purchases: nothing is bought twice and nothing beyond the limit, whatever ends a process."""
 
 import contextlib
+import errno
 import functools
 import os
 import platform
@@ -9,6 +10,7 @@ import signal
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import test_image_endpoint as base
@@ -118,6 +120,8 @@ def test_killed_at_any_point_it_buys_what_is_left_under_the_limit(server, tmp_pa
     images = buy_from(server.url, tmp_path, 6, **more)
     assert images.table["status"].tolist() == ["ok", "ok", "refused", "ok", "ok", "ok"]
     assert [image[0, 0, 0] for image in images.read(images.table["image_id"].drop(2))] == [0, 1, 3, 4, 5]
+    # The revised prompt is that of the saved reply.
+    assert images.table["revised_prompt"].drop(2).tolist() == [f"PHOTO {i}" for i in (0, 1, 3, 4, 5)]
     assert len(charged) * 0.25 <= images.spent <= 1.5
     # Neither an image that is there nor one whose reply was saved is bought again.
     kept = sum(prompt not in (None, "photo 2") for prompt, _ in known)
@@ -266,6 +270,16 @@ def test_what_the_system_refuses_is_one_error_with_path_and_fix(server, store, t
             made(server, store, asked(60), cost_limit=100)
     images = made(server, store, asked(60), cost_limit=100)
     assert images.spent >= len(server.requests) * 0.25 and (images.table["status"] == "ok").sum() == 59
+
+
+def test_image_that_a_full_disk_refused_is_written_by_the_next_run_from_its_reply(server, store, monkeypatch):
+    server.reply = lambda text, n: drawn(picture(of(text)))
+    with monkeypatch.context() as patch:
+        patch.setattr(purchases, "replace", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+        with pytest.raises(RunError, match=r"No space left to write .*Purchases stay in the cache"):
+            made(server, store, asked(1))
+    assert made(server, store, asked(1)).table["status"].tolist() == ["ok"]
+    assert len(server.requests) == 1
 
 
 def test_a_database_that_is_locked_for_too_long_is_told(server, store, ten, monkeypatch):

@@ -349,6 +349,15 @@ def test_workers_of_a_cluster_give_the_same_in_order(dask, tmp_path, monkeypatch
 
 @needs_dask
 @pytest.mark.long
+def test_killed_worker_of_a_cluster_costs_what_it_had_in_hand(tmp_path):
+    with cluster(tmp_path / "cluster") as started:
+        workers = Workers("dask", address=str(started.file))
+        assert list(workers.run(partial(dies, tmp_path), [1, 2, 3, 4])) == [1, 4, 9, 16]
+    assert (tmp_path / "met-2").read_text() == "xx"
+
+
+@needs_dask
+@pytest.mark.long
 def test_workers_of_a_cluster_have_a_gpu_in_turn(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")

@@ -3,19 +3,16 @@
 It speaks what huggingface_hub's client asks: a model's description, its tree and files at a commit.
 """
 
-import contextlib
 import functools
 import hashlib
 import json
-import threading
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+import loopback
 import yaml
-from loopback import served
 
 WEIGHTS = (".safetensors", ".bin", ".ckpt", ".pt", ".pth", ".msgpack", ".h5", ".onnx")
 GATED, PRIVATE = "gated", "private"
@@ -58,17 +55,15 @@ class Repository:
         return list(self.commits)[-1]
 
 
-class Hub:
+class Hub(loopback.Server):
     """A server of repositories by name."""
 
+    protocol = "HTTP/1.1"
+
     def __init__(self):
+        super().__init__()
         self.repositories: dict[str, Repository] = {}
         self.log: list[Request] = []
-        self._mutex = threading.Lock()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
 
     def serve(self, name: str, folder: Path, keep=lambda path: True) -> Repository:
         """Let a repository have a folder's files as its newest commit; of these, those whose path is to be kept."""
@@ -87,64 +82,48 @@ class Hub:
         whole = (r for r in self.log if r.method == "GET" and r.status == 200)
         return sum(r.sent for r in whole if r.path.startswith(begin) and r.path.endswith(endings or WEIGHTS))
 
-    @contextlib.contextmanager
-    def running(self):
-        hub = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *args):
-                pass
-
-            def do_GET(self):
-                # A client that has gone wants no answer.
-                with contextlib.suppress(ConnectionError):
-                    hub._answer(self)
-
-            do_HEAD = do_GET
-
-        with served(Handler) as self._server:
-            yield self
-
     # -- answers -------------------------------------------------------------------------------------------
 
-    def _answer(self, asked: BaseHTTPRequestHandler) -> None:
-        address = urlsplit(asked.path)
-        parts = unquote(address.path).strip("/").split("/")
+    def answer(self, request: loopback.Request, n: int) -> loopback.Reply:
+        status, _, body = reply = self._reply_to(request)
+        sent = 0 if request.method == "HEAD" else len(body)
+        # Before the client can have read the reply and looked.
+        with self._mutex:
+            self.log.append(Request(request.method, urlsplit(request.path).path, status, sent))
+        return reply
+
+    def _reply_to(self, request: loopback.Request) -> loopback.Reply:
+        parts = unquote(urlsplit(request.path).path).strip("/").split("/")
         described = parts[:2] == ["api", "models"]
         if described:
             parts = parts[2:]
         name, rest = "/".join(parts[:2]), parts[2:]
         repository = self.repositories.get(name)
         if repository is None or repository.closed == PRIVATE:
-            # Nobody is logged in here, and is not told whether there is one.
-            _refuse(self, asked, 401, "RepoNotFound", "Repository not found")
-        elif self._refuses(repository):
-            self._send(asked, 429, b"", {"Retry-After": "0"})
-        else:
-            what, revision, path = [*rest[:2], *["", ""][len(rest[:2]) :], "/".join(rest[2:])]
-            commit = repository.commit if revision in ("", "main") else revision
-            if commit not in repository.commits:
-                _refuse(self, asked, 404, "RevisionNotFound", f"Invalid rev id: {revision}")
-            elif described:
-                self._describe(asked, name, repository, what, commit, path)
-            elif what == "resolve":
-                self._resolve(asked, repository, commit, path)
-            else:
-                _refuse(self, asked, 404, "", "Not found")
+            # Without a login, the hub does not state whether a repository exists.
+            return _refusal(401, "RepoNotFound", "Repository not found")
+        if self._refuses(repository):
+            return 429, {"Retry-After": "0"}, b""
+        what, revision, path = [*rest[:2], *["", ""][len(rest[:2]) :], "/".join(rest[2:])]
+        commit = repository.commit if revision in ("", "main") else revision
+        if commit not in repository.commits:
+            return _refusal(404, "RevisionNotFound", f"Invalid rev id: {revision}")
+        if described:
+            return 200, {}, json.dumps(self._description(name, repository, what, commit, path)).encode()
+        if what == "resolve":
+            return self._file(request, repository, commit, path)
+        return _refusal(404, "", "Not found")
 
-    def _describe(self, asked, name, repository, what, commit, at) -> None:
+    def _description(self, name, repository, what, commit, at) -> list | dict:
         files = repository.commits[commit].items()
         if what == "tree":
-            told = [self._entry(path, file) for path, file in files if path.startswith(f"{at}/" if at else "")]
-        else:
-            siblings = [{"rfilename": path, "size": file.stat().st_size} for path, file in files]
-            gated = "manual" if repository.closed == GATED else False
-            told = {"_id": "1", "id": name, "sha": commit, "private": False, "gated": gated, "siblings": siblings}
-            if card := repository.commits[commit].get("README.md"):
-                told["cardData"] = yaml.safe_load(card.read_text(encoding="utf-8").split("---", 2)[1])
-        self._send(asked, 200, json.dumps(told).encode())
+            return [self._entry(path, file) for path, file in files if path.startswith(f"{at}/" if at else "")]
+        siblings = [{"rfilename": path, "size": file.stat().st_size} for path, file in files]
+        gated = "manual" if repository.closed == GATED else False
+        description = {"_id": "1", "id": name, "sha": commit, "private": False, "gated": gated, "siblings": siblings}
+        if card := repository.commits[commit].get("README.md"):
+            description["cardData"] = yaml.safe_load(card.read_text(encoding="utf-8").split("---", 2)[1])
+        return description
 
     def _entry(self, path: str, file: Path) -> dict:
         size, sha256 = file.stat().st_size, digest(file)
@@ -152,12 +131,12 @@ class Hub:
         large = {"lfs": {"oid": sha256, "size": size, "pointerSize": 134}} if path.endswith(WEIGHTS) else {}
         return entry | large
 
-    def _resolve(self, asked, repository: Repository, commit: str, path: str) -> None:
+    def _file(self, request, repository: Repository, commit: str, path: str) -> loopback.Reply:
         file = repository.commits[commit].get(path)
         if repository.closed == GATED:
-            return _refuse(self, asked, 403, "GatedRepo", "Access to this model is restricted.")
+            return _refusal(403, "GatedRepo", "Access to this model is restricted.")
         if file is None:
-            return _refuse(self, asked, 404, "EntryNotFound", "Entry not found")
+            return _refusal(404, "EntryNotFound", "Entry not found")
         data = file.read_bytes()
         headers = {
             "ETag": f'"{digest(file)}"',
@@ -167,12 +146,12 @@ class Hub:
             "Accept-Ranges": "bytes",
         }
         status = 200
-        if wanted := asked.headers.get("Range"):
+        if wanted := request.headers.get("Range"):
             start, _, end = wanted.removeprefix("bytes=").partition("-")
             size, data = len(data), data[int(start) : int(end) + 1 if end else None]
             headers["Content-Range"] = f"bytes {start}-{int(start) + len(data) - 1}/{size}"
             status = 206
-        return self._send(asked, status, data, headers)
+        return status, headers, data
 
     def _refuses(self, repository: Repository) -> bool:
         """Count one of the next refusals down; return whether there was one."""
@@ -181,17 +160,6 @@ class Hub:
             repository.refusals = max(0, left - 1)
         return left > 0
 
-    def _send(self, asked, status: int, body: bytes, headers=()) -> None:
-        asked.send_response(status)
-        for key, value in {**dict(headers), "Content-Length": str(len(body))}.items():
-            asked.send_header(key, value)
-        asked.end_headers()
-        sent = b"" if asked.command == "HEAD" else body
-        # Before the client can have read it and looked.
-        with self._mutex:
-            self.log.append(Request(asked.command, urlsplit(asked.path).path, status, len(sent)))
-        asked.wfile.write(sent)
 
-
-def _refuse(hub: Hub, asked, status: int, code: str, text: str) -> None:
-    hub._send(asked, status, b"", {"X-Error-Code": code, "X-Error-Message": text, "X-Request-Id": "test"})
+def _refusal(status: int, code: str, text: str) -> loopback.Reply:
+    return status, {"X-Error-Code": code, "X-Error-Message": text, "X-Request-Id": "test"}, b""

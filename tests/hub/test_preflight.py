@@ -36,7 +36,7 @@ pytestmark = pytest.mark.long
 # Notebooks of few small images.
 LEAST = {
     "paired": {"n_occupations": 1, "power_samples": 1, "single_images": 1, "three_person_prompts": 0, "aspect": 1},
-    "dalleval": {"n_scenes": 1, "n_professions": 1, "social_images": 1, "calibration_images": 10},
+    "dalleval": {"n_scenes": 1},
     "generation": {"height": 32, "width": 32, "steps": 1},
 }
 JUDGES = {
@@ -327,7 +327,7 @@ def of_scenes(root, given):
 
 
 def test_a_run_whose_images_are_there_tries_nothing(root, tmp_path, monkeypatch):
-    monkeypatch.setattr(preflight, "_perform", None)
+    monkeypatch.setattr(preflight, "_run_trials_in_process", None)
     given = {"dalleval": {"n_scenes": 1, "social_images": 1}}
     checked = of_scenes(root, given)
     (opened,) = jobs.pipelines(jobs.plan(checked))
@@ -338,7 +338,7 @@ def test_a_run_whose_images_are_there_tries_nothing(root, tmp_path, monkeypatch)
 
 
 def test_on_a_cluster_nothing_is_tried_on_this_machine(root, tmp_path, monkeypatch):
-    monkeypatch.setattr(preflight, "_perform", None)
+    monkeypatch.setattr(preflight, "_run_trials_in_process", None)
     given = {"dalleval": {"n_scenes": 1}, "compute": {"engine": "dask", "address": "10.0.0.1:8786"}}
     checked = of_scenes(root, given)
     opened = [

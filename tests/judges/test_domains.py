@@ -44,7 +44,7 @@ def check(model, given, names):
 
 def settings(**changes):
     """Return settings with a judge for each role, those of ``changes`` in the place of photographs' by dotted names."""
-    given = {"captions": {"corpus": "mini"}}
+    given = {"captions": {"corpus": "mini", "max_captions": 2000}}
     for setting, name in (NAMES | changes).items():
         group, field = setting.split(".")
         if field == "similarity":

@@ -3,13 +3,12 @@
 import functools
 import io
 import sys
-from http.server import BaseHTTPRequestHandler
 
 import img2dataset_output
 import numpy as np
 import pandas as pd
 import pytest
-from loopback import served
+from loopback import Server
 from PIL import Image
 from tqdm import tqdm
 
@@ -408,29 +407,23 @@ def pictures():
     """Serve the captions' images by name, but for b's, which is gone."""
     colours = {name: COLOURS[colour] for name, _, colour in CAPTIONS if name != "b"}
 
-    class Answers(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.server.asked.append(self.path)
-            colour = colours.get(self.path[1:])
-            self.send_response(200 if colour else 410)
-            self.end_headers()
-            if colour:
-                Image.new("RGB", (900, 900), colour).save(self.wfile, "PNG")
+    def answer(request, _):
+        if (colour := colours.get(request.path[1:])) is None:
+            return 410, {}, b""
+        file = io.BytesIO()
+        Image.new("RGB", (900, 900), colour).save(file, "PNG")
+        return 200, {}, file.getvalue()
 
-        def log_message(self, *_):
-            pass
-
-    with served(Answers) as server:
-        server.asked = []
+    with Server(answer).running() as server:
         yield server
 
 
 @pytest.fixture
 def fetching(fake, pictures, tmp_path, monkeypatch):
     """Return a function that opens a pipeline on the six captions with URLs instead of a folder."""
-    allowed = functools.partial(downloads.download, allow=[f"127.0.0.1:{pictures.server_port}"])
+    allowed = functools.partial(downloads.download, allow=[pictures.address])
     monkeypatch.setattr(downloads, "download", allowed)
-    base = f"http://127.0.0.1:{pictures.server_port}/"
+    base = f"{pictures.url}/"
     rows = [(name, text, base + name) for name, text, _ in CAPTIONS]
     pd.DataFrame(rows, columns=["id", "text", "url"]).to_csv(tmp_path / "urls.csv", index=False)
 
@@ -454,7 +447,7 @@ def test_training_images_are_fetched_by_url_and_kept(fetching, pictures, tmp_pat
     }
     assert judged.loc[("b", "nurse"), "status"] == "unreadable"
     # f names no occupation, and d is one image for two.
-    assert sorted(pictures.asked) == ["/a", "/b", "/c", "/d", "/e"]
+    assert sorted(request.path for request in pictures.received) == ["/a", "/b", "/c", "/d", "/e"]
     found = p.downloads().set_index("caption_id")
     assert found["status"].to_dict() == {"a": "ok", "b": "gone", "c": "ok", "d": "ok", "e": "ok"}
     assert set(found.loc[["a", "e"], "original_width"]) == {900}
@@ -463,14 +456,14 @@ def test_training_images_are_fetched_by_url_and_kept(fetching, pictures, tmp_pat
     # Another pipeline finds them, and another size is another set.
     again = fetching(captions={"approaches": ["naive"]})
     assert again.images("training").source.digest == p.images("training").source.digest
-    assert len(pictures.asked) == 5
+    assert len(pictures.received) == 5
     assert [folder.name for folder in (tmp_path / "store" / "downloads").iterdir()] == [
         again.settings.captions.downloads.digest
     ]
     again.changed(captions={"downloads": {"timeout": 3}}).downloads()
-    assert len(pictures.asked) == 5
+    assert len(pictures.received) == 5
     again.changed(captions={"downloads": {"max_side": 32}}).downloads()
-    assert len(pictures.asked) == 10 and len(list((tmp_path / "store" / "downloads").iterdir())) == 2
+    assert len(pictures.received) == 10 and len(list((tmp_path / "store" / "downloads").iterdir())) == 2
 
 
 def test_tables_say_what_could_be_fetched(fetching):
@@ -489,9 +482,9 @@ def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, pictures, tmp
     monkeypatch.setattr(registry, "resolve", lambda name, kind: name)
     monkeypatch.setattr(checkpoints, "digest", lambda name: name)
     before = validation.digest(Pipeline("owner/name", p.settings))
-    assert not pictures.asked
+    assert not pictures.received
     p.downloads()
-    assert pictures.asked and validation.digest(Pipeline("owner/name", p.settings)) == before
+    assert pictures.received and validation.digest(Pipeline("owner/name", p.settings)) == before
     none = fake(captions={"training_images": "download"})
     with pytest.raises(
         MissingInputError, match=r"no column that is known to hold URLs\. Name it with captions\.columns"
@@ -507,7 +500,7 @@ def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, pictures, tmp
 
 @pytest.mark.parametrize("kind", ["files", "webdataset"])
 def test_output_of_img2dataset_is_read_with_the_status_of_each_image(fetching, pictures, tmp_path, kind, monkeypatch):
-    base, fetched = f"http://127.0.0.1:{pictures.server_port}/", {}
+    base, fetched = f"{pictures.url}/", {}
     for name, colour in {name: COLOURS[colour] for name, _, colour in CAPTIONS if name in "acd"}.items():
         Image.new("RGB", (9, 9), colour).save(tmp_path / "one.png")
         fetched[base + name] = (tmp_path / "one.png").read_bytes()
@@ -515,7 +508,7 @@ def test_output_of_img2dataset_is_read_with_the_status_of_each_image(fetching, p
     folder = img2dataset_output.write(tmp_path / "fetched", kind, [fetched])
     p = fetching(captions={"approaches": ["naive"], "training_images": str(folder)})
     validation.check_settings(Pipeline("owner/name", p.settings))
-    assert p.fetches_images and p.has_images and not pictures.asked
+    assert p.fetches_images and p.has_images and not pictures.received
     outcomes = p.downloads().set_index("caption_id")["status"].to_dict()
     # Nobody asked img2dataset for e.
     assert outcomes == {"a": "ok", "b": "not_found", "c": "ok", "d": "ok", "e": "missing"}
@@ -525,7 +518,7 @@ def test_output_of_img2dataset_is_read_with_the_status_of_each_image(fetching, p
     counts = measure.download_outcomes(p).set_index(["occupation", "status"])["n"].to_dict()
     nurses = {("nurse", "ok"): 3, ("nurse", "not_found"): 1}
     assert counts == nurses | {("engineer", "ok"): 1, ("engineer", "missing"): 1}
-    assert not pictures.asked
+    assert not pictures.received
     # Other images are another input of a run.
     monkeypatch.setattr(registry, "resolve", lambda name, kind: name)
     monkeypatch.setattr(checkpoints, "digest", lambda name: name)

@@ -36,7 +36,7 @@ FEW = {"n_scenes": 12, "n_professions": 3, "social_images": 2, "calibration_imag
 
 
 def pipeline(store, model="world", seed=5, **design):
-    settings = Settings(dalleval=FEW | design, compute={"cache": str(store)})
+    settings = Settings(dalleval=FEW | design, captions={"max_captions": 2000}, compute={"cache": str(store)})
     return Pipeline(model, settings, seed=seed, progress=False)
 
 

@@ -458,12 +458,12 @@ def test_images_of_people_have_a_guidance_of_their_own(own, of_people):
 
 
 @pytest.mark.long
-def test_images_that_were_never_made_are_nobodys_failure(bought):
+def test_images_that_were_never_made_are_nobodys_failure(bought, monkeypatch):
     server, opened = bought
     too_long = fake.failure(400, "Too long.", "bad_prompt")
     server.reply = lambda text, n: too_long if "sheriff" in text else reply(text)
     mine = opened()
-    mine.part(Paired).kinds = ("paired",)
+    monkeypatch.setattr(Paired, "kinds", ("paired",))
     images = mine.part(Paired).images("paired").table
     rejected = set(images.loc[images["status"] == "rejected", "image_id"])
     assert rejected

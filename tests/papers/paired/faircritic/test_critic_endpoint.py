@@ -6,7 +6,7 @@ from io import BytesIO
 
 import numpy as np
 import pytest
-from fake_endpoint import KEY, bytes_below, completion, failure
+from fake_endpoint import KEY, completion, failure
 from PIL import Image
 
 from biaslab.cache.result_cache import ResultCache
@@ -89,20 +89,6 @@ def test_it_is_shown_images_with_their_prompts_and_a_schema(server, brief):
         raw=json.dumps(said()),
         image_ids=tuple(given.people["image_id"]),
     )
-
-
-def test_nothing_is_paid_for_twice(server, brief, tmp_path):
-    store = ResultCache(tmp_path / "store")
-    given = brief("sheriff", "guard", "mover")
-    first = criticised(server, given, store)
-    assert [c.identity for c in first] == ["sheriff", "guard", "mover"] and len(server.requests) == 3
-    assert [criticised(server, [b], store)[0] for b in given] == first
-    assert len(server.requests) == 3
-    assert KEY.encode() not in bytes_below(tmp_path)
-    # Other images are another question.
-    other = brief("sheriff", read=lambda ids: [255 - image(i) for i in ids])
-    criticised(server, other, store)
-    assert len(server.requests) == 4
 
 
 def test_what_a_critic_does_not_take_is_told_with_what_it_says(server, brief):
