@@ -205,13 +205,7 @@ def _unsaved(names: Mapping[str, Any], shared: Mapping[str, dict]) -> tuple[Colu
     """Return the columns of a table that no notebook saves: texts, numbers, and the limits of one of these."""
     kinds = (("text", True), ("numbers", False))
     columns = [
-        Column(
-            name,
-            "",
-            text=text,
-            unit=shared.get(name, {}).get("unit", ""),
-            labels=shared.get(name, {}).get("labels", {}),
-        )
+        Column(name, "", text=text, labels=shared.get(name, {}).get("labels", {}))
         for kind, text in kinds
         for name in names.get(kind, ())
     ]

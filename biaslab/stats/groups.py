@@ -11,13 +11,13 @@ from typing import Any
 
 import pandas as pd
 
+from biaslab.errors import InputError
 from biaslab.stats.clusters import clustered_share
 from biaslab.stats.hypothesis import adjust_families
 from biaslab.stats.intervals import mean_interval, percent
 
 Row = dict[str, Any]
 Estimator = Callable[[pd.DataFrame], "Row | Iterable[Row] | pd.DataFrame"]
-_WORDS = {2: "two", 3: "three"}
 
 
 def by_group(
@@ -40,22 +40,38 @@ def by_group(
 
     Returns:
         The columns ``keys`` and those of the estimates; without any group, no rows and no columns.
+
+    Raises:
+        InputError: A key has missing values, a group has the name ``overall``, or the estimates have a key as a column.
     """
     keys = [keys] if isinstance(keys, str) else list(keys)
+    if missing := [key for key in keys if frame[key].isna().any()]:
+        raise InputError(
+            f"The key {missing[0]!r} has missing values, which belong to no group; name or drop these rows."
+        )
+    if overall and (frame[keys[-1]] == overall).any():
+        raise InputError(
+            f"A group of {keys[-1]!r} is called {overall!r}, as the estimate over all groups is; rename it."
+        )
     table = []
     for names, rows in _groups(frame, keys, overall):
         estimates = estimator(rows)
         if isinstance(estimates, pd.DataFrame):
             estimates = estimates.to_dict("records")
         key = dict(zip(keys, names, strict=True))
-        table += [key | row for row in ([estimates] if isinstance(estimates, dict) else estimates)]
+        for row in [estimates] if isinstance(estimates, dict) else estimates:
+            if both := key.keys() & row.keys():
+                raise InputError(
+                    f"The estimator returns the column {min(both)!r}, which is a key; give it another name."
+                )
+            table.append(key | row)
     estimated = pd.DataFrame(table)
     return estimated if adjust is None or estimated.empty else adjust_families(estimated, list(adjust))
 
 
 def _groups(frame: pd.DataFrame, keys: list[str], overall: str) -> Iterator[tuple[tuple, pd.DataFrame]]:
-    """Yield the values of the keys and the rows of each group, and of all groups of the last key where they have a
-    name.
+    """Yield the values of the keys and the rows of each group, after those of all groups of the last key if ``overall``
+    is set.
     """
     if not overall:
         yield from frame.groupby(keys, sort=False)

@@ -7,6 +7,7 @@ from scipy.stats import t as student
 from statsmodels.stats.proportion import proportion_confint
 
 from biaslab import stats
+from biaslab.errors import InputError
 
 
 @pytest.fixture
@@ -84,3 +85,17 @@ def test_mean_leaves_missing_values_out(people):
     assert (row["value"], row["ci_high"], row["n"]) == pytest.approx((3.4, 3.4 + half, 5))
     clustered = stats.mean("tone", cluster="image_id")(people)
     assert clustered["n_images"] == 4 and clustered["value"] == pytest.approx(3.4)
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        ({"group": None}, {}, "'group' has missing values"),
+        ({"group": "all"}, {"overall": "all"}, "is called 'all'"),
+        ({}, {"estimator": lambda rows: {"group": 1}}, "the column 'group', which is a key"),
+    ],
+)
+def test_by_group_ambiguous_keys_are_refused(people, change, options, message):
+    estimator = options.pop("estimator", lambda rows: {"n": len(rows)})
+    with pytest.raises(InputError, match=message):
+        stats.by_group(people.assign(**change), ["model", "group"], estimator, **options)

@@ -402,14 +402,14 @@ def tones(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
 
     def tone(rows: pd.DataFrame) -> dict[str, Any]:
         estimate = stats.mean("skin_tone", confidence, cluster="image_id")(rows)
+        limits = {end: float(np.clip(estimate[end], 1, 10)) for end in ("ci_low", "ci_high")}
         unread = {"n_people": len(rows), "percent_unread": 100 * float(rows["skin_tone"].isna().mean())}
-        return estimate | unread | {"tone_judge": ", ".join(dict.fromkeys(rows["tone_judge"]))}
+        judge = ", ".join(dict.fromkeys(rows["tone_judge"]))
+        error = photographs.describe_error("skin_tone", PIXELS) if judge == TONE_OF_PHOTOGRAPHS else ""
+        return estimate | limits | unread | {"mean": estimate["value"], "tone_judge": judge, "tone_error": error}
 
     rows = stats.by_group(people[people["status"] != DUPLICATE], ["model", "group"], tone, overall=ALL)
-    rows[["ci_low", "ci_high"]] = rows[["ci_low", "ci_high"]].clip(1, 10)
-    error = photographs.describe_error("skin_tone", PIXELS)
-    rows["tone_error"] = np.where(rows["tone_judge"] == TONE_OF_PHOTOGRAPHS, error, "")
-    return tables.make_table(rows.rename(columns={"value": "mean"}), "custom_tones")
+    return tables.make_table(rows, "custom_tones")
 
 
 def wide_answers(people: pd.DataFrame, person_answers: pd.DataFrame | None = None) -> pd.DataFrame:

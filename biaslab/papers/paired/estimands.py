@@ -1,4 +1,4 @@
-"""Stereotype Scores: as :class:`biaslab.metrics.headline.Headline`, by unit, by model."""
+"""Stereotype Scores: declared for headlines, units and the comparison of models."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def gallery(chosen: pd.DataFrame, images: Mapping[tuple[str, str], object], *, c
     """Draw images with what was judged above each, and below it whom the prompt asks for.
 
     A person asked for whose perceived gender fits the stereotype has a plus, one whose does not a minus. ``chosen`` is
-    as :func:`biaslab.papers.paired.pairs_shown` returns it; ``images`` are the images by kind and image_id.
+    as :func:`biaslab.papers.paired.choose_pairs` returns it; ``images`` are the images by kind and image_id.
     """
     style.use()
     orders = {"swapped": "; in another order", "unclear": "; order not clear"}

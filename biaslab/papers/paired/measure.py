@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _SIDES = {1: ("alone",), 2: ("left", "right"), 3: ("left", "middle", "right")}
 # Held-out renders of two people that judges are tested on: shares of people to about a point.
 RENDERS = 500
-# What judges of renders are compared with: those made for that world, and all others.
+# References for judges of renders: those trained on such renders, and all others.
 TRUTH = "truth"
 DRAWINGS = "truth of drawings"
 
@@ -73,7 +73,7 @@ def critiques(pipeline: Pipeline) -> pd.DataFrame:
     return _table(pipeline, frames, "paired_critiques")
 
 
-def _settled(pipeline: Pipeline, *settings: str) -> pd.DataFrame:
+def _final_people(pipeline: Pipeline, *settings: str) -> pd.DataFrame:
     """Return people as results list them: of FairCritic the last round, the intervention on occupations as top 5."""
     rows = last_rounds(people(pipeline))
     rows = rows[rows["setting"].isin(settings)]
@@ -86,7 +86,7 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
 
     ``paired_top5`` are the unmitigated pairs of the occupations that ``intervention_top5`` is tried on.
     """
-    wanted = _settled(pipeline, "single", "paired", "intervention", "faircritic")
+    wanted = _final_people(pipeline, "single", "paired", "intervention", "faircritic")
     top = {name for names in pipeline.part(Paired).top_occupations().values() for name in names}
     chosen = (wanted["aspect"] == "occupation") & (wanted["setting"] == "paired")
     inside = wanted["occupation"].isin(top).groupby(wanted["image_id"]).transform("all")
@@ -121,7 +121,7 @@ def run_score(pipeline: Pipeline) -> pd.DataFrame:
 
 def pair_images(pipeline: Pipeline) -> pd.DataFrame:
     """Return who each image of two people of opposite stereotype was to show, and what was perceived (Figure 6)."""
-    pairs = _settled(pipeline, "paired", "intervention", "faircritic")
+    pairs = _final_people(pipeline, "paired", "intervention", "faircritic")
     keys = ["model", "aspect", "setting", "image_id"]
     pairs = pairs.rename(columns={"gender": "label"})
     wide = pairs.pivot(index=keys, columns="stereotype", values=["label", "identity", "position"])

@@ -81,10 +81,10 @@ def word_lists(file: str = "") -> pd.DataFrame:
     )
     rows = []
     for name, own, lists in parts:
-        come = "One's own" if own else lexicons.source(f"paired_{name}")
+        source = "custom" if own else lexicons.source(f"paired_{name}")
         for part, entries in lists.items():
             listed = [entries] if isinstance(entries, str) else list(entries)
-            rows.append((f"paired_{name}", part, len(listed), ", ".join(listed), come))
+            rows.append((f"paired_{name}", part, len(listed), ", ".join(listed), source))
     return pd.DataFrame(rows, columns=["list", "part", "n", "entries", "source"])
 
 
@@ -225,9 +225,9 @@ def paired(
 ) -> Prompts:
     """Return the prompts for two people of opposite stereotype: 800 and, in three runs, 216 (section 4.2).
 
-    ``per_list`` and ``images`` are for :func:`occupation_pairs`; each of ``runs``, drawn by ``seed``, samples one pair
-    of roles for each occupation, asked for in both orders. ``setting`` is ``paired``, or ``intervention`` for the text
-    of section 5.
+    ``per_list`` is for :func:`occupation_pairs`, ``images`` is the number per prompt; each of ``runs``, drawn by
+    ``seed``, samples one pair of roles for each occupation, asked for in both orders. ``setting`` is
+    ``paired``, or ``intervention`` for the text of section 5.
     """
     asked = [("occupation", 1, images, pair) for pair in occupation_pairs(per_list, words)]
     for (run, name), (high, low) in sampled_roles(runs, seed, words).items():

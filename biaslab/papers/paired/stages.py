@@ -28,7 +28,7 @@ from biaslab.schema.genders import GENDERS
 # What is asked for, and FairCritic's rounds after it: faircritic_1, faircritic_2, …
 KINDS = ("single", "paired", "controls", "three", "intervention")
 ROUND = "faircritic_"
-# On which headlines rest; their prompts do not depend on what judges say.
+# Kinds that headlines use; their prompts do not depend on judgements.
 HEADLINE_KINDS = ("single", "paired")
 # Of each list, the occupations that section 5's intervention is tried on.
 TOP = 5

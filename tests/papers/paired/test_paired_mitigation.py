@@ -138,3 +138,9 @@ def test_critiques_without_images_keep_their_words(tables_of):
     none = table.head(0)
     nothing = paired.critique_examples(none, *told(tables_of))
     assert nothing.empty and "<table" not in paired.figures.critiques(none, nothing, {}).data
+
+
+def test_mitigation_of_a_score_that_is_exactly_0_is_neither_too_much_nor_too_little(tables_of):
+    study = tables_of(percent_female=lists([9, 9], [1, 1], 10, "paired") + lists([5, 5], [5, 5], 10, "faircritic"))
+    rows = study["mitigation"].query("mitigation == 'faircritic' and stereotype == 'overall'")
+    assert rows["score"].tolist() == [0] and rows["correction"].tolist() == [""]

@@ -495,3 +495,33 @@ def test_unusable_shares_are_refused(tables_of):
     ):
         with pytest.raises(InputError, match=said):
             tables_of(percent_female=[wrong])["occupation_score"]
+
+
+# -- few occupations, and lists that differ in their occupations ------------------------------------------
+
+
+def test_stereotype_score_one_occupation_weighs_people_and_has_no_interval(tables_of):
+    rows = [share("cook, low", "female", 6, 6, aspect="power", occupation="cook")]
+    rows += [share("cook, high", "male", 2, 2, aspect="power", occupation="cook")]
+    overall = one(tables_of(percent_female=rows)["stereotype_score"], stereotype="overall")
+    # Six people fit, two do not: (6 - 2) / 8.
+    assert overall["score"] == pytest.approx(50) and np.isnan(overall["ci_low"])
+    assert overall["reason"] == "an interval needs two identities"
+
+
+def test_adherence_resamples_occupations_that_have_one_role_alone(tables_of):
+    # Ten occupations have both roles, and ten more only that of low power, of whom all fit.
+    rows = roles([5] * 10, [2, 3] * 5, 10) + [
+        share(f"x{i}, female", "female", 10, 10, aspect="power", occupation=f"x{i}") for i in range(10)
+    ]
+    row = one(tables_of(percent_female=rows, replicates=2000)["adherence"], stereotype="female")
+    # Of the female list 15 of 20 fit on average (0.75), of the male list 0.75 as well.
+    assert row["percent_of_adhering"] == pytest.approx(50)
+    assert row["ci_low"] < row["percent_of_adhering"] < row["ci_high"]
+
+
+def test_correlations_of_three_occupations_say_why_they_have_no_interval(tables_of):
+    study = tables_of(percent_female=roles([1, 4, 8], [2, 3, 9], 10))
+    row = study["role_coupling"].iloc[0]
+    assert np.isfinite(row["r"]) and np.isnan(row["ci_low"])
+    assert row["reason"] == "the interval of a correlation needs four occupations"

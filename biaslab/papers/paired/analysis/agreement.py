@@ -42,7 +42,7 @@ def agreement_tables(
 
     Args:
         people_by_judge: Judge's name -> its judgements: image_id, position (a number or word, the same in all
-            tables), outcome, gender, aspect, setting.
+            tables), status, gender, aspect, setting.
         truth: Who is shown: image_id, position, gender; None where it is not known.
         annotated: The people with their annotations, as of :func:`biaslab.ratings.annotations.judgements`, aspect and
             setting; None where there are none.

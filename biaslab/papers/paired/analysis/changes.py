@@ -14,7 +14,7 @@ from biaslab.papers.paired.analysis.scores import identities, score_limits, with
 from biaslab.schema import tables
 
 
-def _beside_single(shares: pd.DataFrame) -> pd.DataFrame:
+def _joined_with_single(shares: pd.DataFrame) -> pd.DataFrame:
     """Return each identity in a setting of two people beside itself with one person."""
     frame = pd.concat([identities(shares, aspect) for aspect in ("occupation", "power")])
     same, beside = ["model", "aspect", "identity"], ["score", "percent_female", "n"]
@@ -27,7 +27,7 @@ def _beside_single(shares: pd.DataFrame) -> pd.DataFrame:
 def score_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return the mean change of the score from one person to two, of each list and overall (paired 4.6)."""
     images, rows = pair_scores(pairs, count_groups(shares)), []
-    frame = _beside_single(shares)
+    frame = _joined_with_single(shares)
     # What an identity adds to the overall change: its whole score with two people; alone it shares no image, so half
     # its score counts.
     frame["effect"] = frame["score"] - frame["score_single"] / 2
@@ -40,7 +40,7 @@ def score_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float
 
 def identity_change(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return the change of each identity's score from one person to two, with Fisher's test (Tables 12 and 13)."""
-    frame = _beside_single(shares)
+    frame = _joined_with_single(shares)
     sides: list[ArrayLike] = []
     counts: list[np.ndarray] = []
     for side in ("_single", ""):
@@ -70,7 +70,7 @@ def adherence(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: f
         wide = wide.unstack().reindex(columns=LISTS)
         options = reference.draws(cell["model"], seed=seed, replicates=replicates)
         drawn = _resampled_means(wide.to_numpy(), **options)
-        means = wide.mean().to_numpy()
+        means, total = wide.mean().to_numpy(), drawn.sum(axis=1)
         for i, stratum in enumerate(LISTS):
             part = known[known["stereotype"] == stratum]
             row = {**cell, "stereotype": stratum, "n": int(part["n"].sum()), "n_identities": len(part)}
@@ -78,10 +78,10 @@ def adherence(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: f
             if not means.sum() > 0:
                 rows.append(row | {"reason": "nobody fits, or a list has no values"})
                 continue
-            share = 100 * drawn[:, i] / drawn.sum(axis=1)
+            share = 100 * drawn[total > 0, i] / total[total > 0]
             row["percent_of_adhering"] = 100 * means[i] / means.sum()
             tail = (1 - confidence) / 2
-            low, high = np.quantile(share[np.isfinite(share)], [tail, 1 - tail])
+            low, high = np.quantile(share, [tail, 1 - tail])
             if high - low > 1e-9:
                 row |= {"ci_low": low, "ci_high": high}
             else:
@@ -91,16 +91,20 @@ def adherence(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: f
 
 
 def _resampled_means(wide: np.ndarray, seed: int, replicates: int) -> np.ndarray:
-    """Return bootstrap means (replicates, lists) of values (occupations, lists); disjoint lists are drawn apart."""
+    """Return bootstrap means (replicates, lists) of values (occupations, lists); disjoint lists are drawn apart.
+
+    An occupation without a value in one list counts in the other. A mean is NaN where no drawn occupation has a value.
+    """
     rng = np.random.default_rng(seed)
 
     def means(values: np.ndarray) -> np.ndarray:
-        drawn = rng.integers(0, len(values), (replicates, len(values)))
-        return values[drawn].mean(axis=1)
+        drawn = values[rng.integers(0, len(values), (replicates, len(values)))]
+        known = np.isfinite(drawn)
+        n = known.sum(axis=1)
+        return np.divide(np.where(known, drawn, 0).sum(axis=1), n, out=np.full(n.shape, np.nan), where=n > 0)
 
-    together = np.isfinite(wide).all(axis=1)
-    if together.any():
-        return means(wide[together])
+    if np.isfinite(wide).all(axis=1).any():
+        return means(wide)
     lists = [column[np.isfinite(column)] for column in wide.T]
     nothing = np.full(replicates, np.nan)
     return np.column_stack([means(values) if len(values) else nothing for values in lists])

@@ -1,4 +1,4 @@
-"""What contrast adds to scores of pairs: the same occupations alone, beside their like, and among three (ours)."""
+"""Effect of contrast: scores alone, in pairs of one stereotype and of two, and among three (not in the paper)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """How far two lists of identities that share images depend on each other: from the images, or as far as they can.
 
 Where images are counted, the error over identities, both lists drawn (:func:`biaslab.stats.crossed_error`), is
-estimated from what their own people and their partners' add to the overall mean. Where only shares per identity are
+estimated from what their own people and their partners' add to the overall mean, if most pairs of both lists have
+images. Where only shares per identity are
 known, the largest error that any dependence could cause stands in for it and is named as such.
 """
 
@@ -98,7 +99,7 @@ def parts(group: pd.DataFrame, column: str, images: pd.DataFrame, over_people: b
 
 
 def deviations(images: pd.DataFrame | None, group: pd.DataFrame, column: str, slope: str = "") -> pd.DataFrame | None:
-    """Return ``images`` with what each adds to its identities' values in place of what it shows; None without images.
+    """Return ``images`` with the contribution of both people to their identities' values; None without images.
 
     ``female`` and ``male`` hold what the two people of an image count (NaN if not judged). ``group`` has a row per
     identity: in ``column`` the mean of what its people count (NaN: left out), and, where a value is a function of that

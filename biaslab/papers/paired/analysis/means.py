@@ -36,7 +36,7 @@ class Mean(NamedTuple):
     """Degrees of freedom of the interval and of the test."""
 
     def widened(self, factor: float) -> Mean:
-        """Return it with an error that is so many times as large."""
+        """Return the mean with its standard error multiplied by ``factor``."""
         half, t = factor * (self.ci_high - self.value), self.t / factor
         low, high = self.value - half, self.value + half
         return self._replace(ci_low=low, ci_high=high, t=t, p=float(2 * student.sf(abs(t), self.df)))
@@ -106,10 +106,12 @@ def of_people(rows: pd.DataFrame, column: str, confidence: float) -> Mean:
     ``rows`` has one row per identity: occupation, n (people) and ``column``. With the same n for every identity it is
     :func:`mean` over occupations.
     """
-    if rows["occupation"].nunique() < 2:
+    if rows.empty:
         return mean(rows[column].to_numpy(), confidence)
     weight = rows["n"] / rows["n"].sum()
     value = float((weight * rows[column]).sum())
+    if rows["occupation"].nunique() < 2:
+        return Mean(value, *(np.nan,) * 4, _FEW)
     added = (weight * (rows[column] - value)).groupby(rows["occupation"]).sum()
     return t_mean(value, *stats.clustered_error(added), confidence)
 

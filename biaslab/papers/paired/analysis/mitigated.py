@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
+from biaslab import stats
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations
 from biaslab.papers.paired.analysis.means import count_groups, pair_scores, strata
 from biaslab.papers.paired.analysis.scores import occupation_score, power_score
@@ -32,12 +33,13 @@ def mitigation(scores: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     leans = [direction(*row) for row in scores[["score", "ci_low", "ci_high"]].itertuples(index=False)]
     before = scores.loc[scores["mitigation"] == "none", [*same, "scope", "score"]]
     before = scores[[*same, "scope"]].merge(before, on=[*same, "scope"], how="left")["score"]
-    turned = scores["score"] * before < 0
+    product = scores["score"] * before
+    sides = pd.Series(np.select([product < 0, product > 0], ["over", "short"], ""), scores.index)
     frame = scores.assign(
         margin=100 * norm.ppf((1 + confidence) / 2) / np.sqrt(images.where(bare)),
         direction=pd.Series(leans, scores.index, dtype=object),
         score_before=before.where(scores["mitigation"] != "none"),
-        correction=turned.map({True: "over", False: "short"}).where(scores["mitigation"] != "none", ""),
+        correction=sides.where(scores["mitigation"] != "none", ""),
     )
     return tables.make_table(frame, "paired_mitigation")
 
@@ -67,7 +69,7 @@ def mitigation_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: 
         pd.concat([score(shares, confidence=confidence) for score in (occupation_score, power_score)])
     ).dropna(subset=["score"])
     frame["direction"] = [
-        NO_DIFFERENCE if p >= 1 - confidence else direction(score, score, score)
+        NO_DIFFERENCE if p >= stats.significance(confidence) else direction(score, score, score)
         for p, score in zip(frame["p_holm"], frame["score"], strict=True)
     ]
     same, compared = ["model", "aspect", "scope", "identity"], ["score", "min_attainable_p_holm", "direction"]

@@ -12,9 +12,9 @@ from biaslab.judges.annotation_questions import built_in
 from biaslab.judges.judge_labels import BLACK, DUPLICATE, ROLES, STATUSES
 from biaslab.judges.questions import PERCEIVED, question
 from biaslab.papers.paired import prompts
-from biaslab.papers.paired.analysis.dependence import LISTS
 from biaslab.papers.paired.analysis.means import CELL, by_cell
 from biaslab.schema import tables
+from biaslab.schema.genders import GENDERS
 
 FAILED = ("no_face", "one_face", "several_faces", "overlapping", "face_too_small", "unreadable", "blocked", BLACK)
 OUT_OF_ORDER = ("swapped", "unclear")
@@ -32,7 +32,7 @@ def last_rounds(people: pd.DataFrame) -> pd.DataFrame:
 
 def stereotype_fit(people: pd.DataFrame) -> np.ndarray:
     """Return 100 for people who fit their stereotype, -100 for those who do not, NaN for those not judged."""
-    known = people["gender"].isin(LISTS)
+    known = people["gender"].isin(GENDERS)
     return np.where(known, np.where(people["gender"] == people["stereotype"], 100.0, -100.0), np.nan)
 
 

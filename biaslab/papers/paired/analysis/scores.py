@@ -1,5 +1,4 @@
-"""Stereotype scores of identities and of their lists, the lean apart from them, how two roles go together, how many
-images of two people fit stereotypes (4.4.1, 4.5), and shares beside the labour force (4.4.2)."""
+"""Stereotype scores, direction of bias, role coupling, images that fit stereotypes, labour shares (4.4 and 4.5)."""
 
 from __future__ import annotations
 
@@ -152,6 +151,8 @@ def role_coupling(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: floa
         row |= {"r": r.r, "p": r.p} | ({"ci_low": r.ci_low, "ci_high": r.ci_high} if known else {})
         if not known:
             row["reason"] = "an interval needs three occupations and scores that differ from one role to the other"
+        elif not isfinite(r.ci_low):
+            row["reason"] = FEW_OCCUPATIONS
         if not isfinite(r.r):
             row["reason"] = "a correlation needs three occupations and scores that differ"
         male, female = (2 * every["score"][s].dropna() for s in ("male", "female"))
@@ -204,10 +205,14 @@ def _same_gender(images: pd.DataFrame, occupations: dict[str, str], confidence: 
     clusters = (beyond - mean).groupby(whose["female"][enough]).sum() / len(beyond)
     excess = means.t_mean(mean, *stats.clustered_error(clusters), confidence)
     counts["percent_same_gender_chance"] = counts["percent_same_gender"] - mean
+    counts |= (
+        {} if isfinite(excess.ci_low) else {"same_gender_reason": excess.reason or "an interval needs two occupations"}
+    )
     limits = {"ci_low": excess.ci_low, "ci_high": excess.ci_high, "p": excess.p}
     return counts | {"same_gender_excess": mean} | {f"same_gender_excess_{k}": v for k, v in limits.items()}
 
 
+FEW_OCCUPATIONS = "the interval of a correlation needs four occupations"
 NO_IDENTITIES = "an interval needs the identities of both people of each image"
 
 
@@ -341,6 +346,7 @@ def labour_correlation(comparison: pd.DataFrame, *, confidence: float) -> pd.Dat
             part = group if stratum == "overall" else group[group["stereotype"] == stratum]
             r = stats.pearson_r(part["percent_female_labour"], part["percent_female"], confidence)
             few = "a correlation needs three occupations and shares that differ"
+            few = FEW_OCCUPATIONS if isfinite(r.r) and not isfinite(r.ci_low) else few
             row = {"model": model, "setting": setting, "stereotype": stratum, **r._asdict()}
-            rows.append(row | {"reason": "" if isfinite(r.r) else few})
+            rows.append(row | {"reason": "" if isfinite(r.ci_low) else few})
     return tables.make_table(rows, "paired_labour_correlation")
