@@ -132,13 +132,13 @@ def disparity(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
     """
     keys = [*_CELL, *_METRIC, "pair"]
     checked = _checked(similarity, "triplets_similarity", keys[:-1])
-    rows = [
-        cases.iloc[0][[*keys, "unit", "higher_is_closer", "sample"]].to_dict()
-        | _mean("value", cases["value"], cases["case"], _reason(cases), confidence)
-        | {"n": int(cases.loc[cases["value"].notna(), "n"].sum()), "reading": _worst_reading(cases)}
-        for _, cases in checked.groupby(keys, sort=False)
-    ]
-    return tables.make_table(rows, "triplets_disparity")
+
+    def mean(cases: pd.DataFrame) -> dict:
+        n = {"n": int(cases.loc[cases["value"].notna(), "n"].sum()), "reading": _worst_reading(cases)}
+        same = cases.iloc[0][["unit", "higher_is_closer", "sample"]].to_dict()
+        return same | _mean("value", cases["value"], cases["case"], _reason(cases), confidence) | n
+
+    return tables.make_table(stats.by_group(checked, keys, mean), "triplets_disparity")
 
 
 def disparity_gap(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -218,11 +218,7 @@ def gap_summary(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
         pooled = {name_of_all: gaps[gaps["model"].isin(like)]}
     frames = []
     for model, cells in (pooled | models).items():
-        rows = [
-            dict(zip(_METRIC, names, strict=True)) | _over_datasets(rows, confidence)
-            for names, rows in cells.groupby(_METRIC, sort=False)
-        ]
-        frame = pd.DataFrame(rows).assign(model=model)
+        frame = stats.by_group(cells, _METRIC, lambda rows: _over_datasets(rows, confidence)).assign(model=model)
         frames.append(frame.assign(relative_gap_p_holm=stats.adjust(frame["relative_gap_p"].to_numpy(float))))
     return tables.join_tables(frames, "triplets_gap_summary")
 
@@ -369,11 +365,8 @@ def chi_square(
     """
     counts, prefix = _with_group(counts)
     printed = printed[(printed["dependency_group"] == ALL_GROUPS) == (prefix == "")]
-    rows = [
-        dict(zip(_GROUP, names, strict=True)) | row
-        for names, group in counts.groupby(_GROUP, sort=False)
-        for row in _tested(group, seed, replicates, confidence)
-    ]
+    tested = stats.by_group(counts, _GROUP, lambda group: _tested(group, seed, replicates, confidence))
+    rows = tested.to_dict("records")
     for row in _unless_computed(printed, counts, _GROUP).to_dict("records"):
         rows.append(row | {"evidence": "printed", "reason": row["reason"] or "the paper prints no counts"})
 
