@@ -116,33 +116,6 @@ def _valid(images: pd.DataFrame) -> dict[str, tuple[int, int, str]]:
 _ASKED_ABOUT = {"single": ("alone",), "paired": ("left", "right"), "three": ("left", "middle", "right")}
 
 
-def truth(renders: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return how often gate, judge and order are right on people whose truth is known (``paired_renders``)."""
-    rows = []
-    for judge, people in renders.groupby("judge", sort=False):
-        passed, judged = ~people["status"].isin(FAILED), people["status"] == "judged"
-        right, clear = people["gender"] == people["truth_gender"], people["ambiguous"] == "no"
-        # Whether two people are found is one answer about an image.
-        both = passed.groupby(people["image_id"]).all()
-        images = people[passed].drop_duplicates("image_id")
-        images = images[images["role_order"] != ""]
-        seen = people["skin_tone"].notna()
-        near = (people["skin_tone"] - people["truth_skin_tone"]).abs() <= 1
-        counts = {
-            # A judge that looks for no faces has no gate that could be passed.
-            "gate": (both.sum(), len(both)) if people["n_faces"].notna().any() else (0, 0),
-            "judged": (judged.sum(), passed.sum()),
-            "gender": ((right & judged).sum(), judged.sum()),
-            "gender_unambiguous": ((right & judged & clear).sum(), (judged & clear).sum()),
-            "order": ((images["role_order"] == "correct").sum(), len(images)),
-            "skin_tone": ((near & seen).sum(), seen.sum()),
-        }
-        for measure, (k, n) in counts.items():
-            row = {"judge": judge, "measure": measure, "n": int(n)}
-            rows.append(row | stats.percent_columns(int(k), int(n), confidence))
-    return tables.make_table(rows, "paired_truth")
-
-
 def questions(people: pd.DataFrame) -> pd.DataFrame:
     """Return what judges are asked about people, and of how many: models (Table 8), and people by a form (Table 6)."""
     places = people["setting"].map(_ASKED_ABOUT).fillna("")
