@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 from scipy.stats import norm, t
 
 from biaslab import stats
@@ -75,28 +74,42 @@ def gender_confusion(
 
 # -- errors ----------------------------------------------------------------------------------------------
 
+Masks = dict[str, tuple[pd.Series, pd.Series]]
+"""By measure: of which answers the share is, and which of them count."""
+
 
 def error(answers: pd.DataFrame, *, paper: str, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``calibration_error`` of a confusion: how often answers are right, by quantity, subject and condition.
 
     Images are the sampling unit: intervals of shares are :func:`biaslab.stats.clustered_share`'s, which are Wilson's
-    where each image has one answer, those of means Student's t. Measures without an answer have no row. Of objects
-    there is also the recall in images of men minus that in images of women, with the limits of Newcombe (1998) of two
-    independent shares, and the p of this interval, adjusted over single objects (Holm).
+    where each image has one answer, those of means over images Student's t. F1 has the limits of the share of both
+    among what is shown or detected; its mean over dependency groups has limits as if these were independent (Zou and
+    Donner 2008, https://doi.org/10.1002/sim.3095). Of objects there is also the recall in images of men minus that in
+    images of women, with Newcombe's limits (1998) of two independent shares, and the p of this interval, adjusted over
+    single objects (Holm). A measure of no answer has no row.
     """
-    rows = []
+    rows: list[dict] = []
     for key, judged in answers.groupby(_JUDGEMENT, sort=False):
         about = dict(zip(_JUDGEMENT, key, strict=True)) | {"paper": paper}
-        measures = _MEASURES.get(str(about["quantity"]).partition(":")[0], _yes_or_no)
-        for subject, condition, cell in _cells(judged):
-            at = about | {"subject": subject, "condition": condition}
-            rows += [at | row for row in measures(cell, confidence)]
+        kind = str(about["quantity"]).partition(":")[0]
+        found = []
+        for subject, condition, cell in _cells(judged, kind):
+            measures = _measures(cell, kind, confidence)
+            found += [{"subject": subject, "condition": condition, "measure": name} | row for name, row in measures]
+        if kind == "dependency group" and found:
+            found.append(_mean_f1(found, judged))
+        rows += [about | row for row in found]
     errors = tables.make_table(rows, "calibration_error")
     return tables.join_tables([errors, _recall_differences(errors, confidence)], "calibration_error")
 
 
-def _cells(judged: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Yield subject, condition and rows, of all together and of each."""
+def _cells(judged: pd.DataFrame, kind: str) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Yield subject, condition and rows, of all together and of each; of dependency groups each against the others."""
+    if kind == "dependency group":
+        for group in DEPENDENCY_GROUPS:
+            sides = {side: np.where(judged[side] == group, "yes", "no") for side in ("truth", "answer")}
+            yield group, ALL, judged.assign(**sides)
+        return
     # Where an image can have several subjects, rows without a subject count each image once.
     once = judged[judged["subject"] == ""]
     named = judged[judged["subject"] != ""].groupby("subject", sort=False)
@@ -106,119 +119,80 @@ def _cells(judged: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
             yield str(subject), str(condition), cell
 
 
-def _shares(
-    cell: pd.DataFrame, measures: Mapping[str, tuple[pd.Series, pd.Series]], confidence: float
-) -> dict[str, dict]:
-    """Return rows of shares (%) by measure, which says of which answers the share is, and which of them count."""
-    rows = {}
-    for measure, (of, hits) in measures.items():
-        if of.any():
-            counted = cell[of].assign(hits=cell["n"].where(hits, 0))
-            images = counted.groupby("image_id")[["hits", "n"]].sum()
-            share = stats.clustered_share(images["hits"], images["n"], confidence)
-            row = dict(zip(_ENDS, (100 * end for end in share[:3]), strict=True))
-            rows[measure] = row | {"measure": measure, "n": share.n, "n_images": len(images)}
-    return rows
+def _measures(cell: pd.DataFrame, kind: str, confidence: float) -> Iterator[tuple[str, dict]]:
+    """Yield the measures of a cell that have an answer, by name."""
+    truth, answer, means = cell["truth"], cell["answer"], {}
+    if kind in ("number", "skin tone"):
+        answered = answer.str.isdecimal()
+        off = answer[answered].astype(float) - truth[answered].astype(float)
+        masks: Masks = {f"within_{most}": (answered, off.abs() <= most) for most in range(4)}
+        masks["classified"] = (answered | True, answered)
+        means = {"mean_difference": off.abs(), "mean_error": off}
+    elif kind in ("objects", "people", "dependency group"):
+        # What is neither shown nor detected is not counted.
+        shown, detected = truth == "yes", answer == "yes"
+        masks = {"precision": (detected, shown), "recall": (shown, detected)}
+        masks["f1"] = (shown | detected, shown & detected)
+        means = {"mask_iou": 100 * cell["iou"].dropna()}
+    else:
+        masks = _class_masks(truth, answer, GENDERS if kind == "gender" else ("yes", "no"))
+    shares = {name: _share(cell[of], hits, confidence) for name, (of, hits) in masks.items() if of.any()}
+    if "f1" in shares:
+        shares["f1"] |= {end: 2 * shares["f1"][end] / (1 + shares["f1"][end] / 100) for end in _ENDS}
+    if {"sensitivity", "specificity"} <= shares.keys():
+        of_either = masks["sensitivity"][0] | masks["specificity"][0]
+        n_images = cell.loc[of_either, "image_id"].nunique()
+        shares["youden"] = _youden(shares["sensitivity"], shares["specificity"]) | {"n_images": n_images}
+    yield from shares.items()
+    for name, values in means.items():
+        if len(values):
+            yield name, _mean(cell.loc[values.index].assign(value=values), confidence)
 
 
-def _two_classes(cell: pd.DataFrame, classes: tuple[str, str], confidence: float) -> dict[str, dict]:
-    answered, (positive, negative) = cell["answer"].isin(classes), classes
-    measures = {
-        "sensitivity": (answered & (cell["truth"] == positive), cell["answer"] == positive),
-        "specificity": (answered & (cell["truth"] == negative), cell["answer"] == negative),
-        "classified": (cell["truth"].isin(classes), answered),
+def _class_masks(truth: pd.Series, answer: pd.Series, classes: tuple[str, str]) -> Masks:
+    first, second = classes
+    answered, shown = answer.isin(classes), truth.isin(classes)
+    masks = {
+        "sensitivity": (answered & (truth == first), answer == first),
+        "specificity": (answered & (truth == second), answer == second),
+        "classified": (shown, answered),
     }
-    rows = _shares(cell, measures, confidence)
-    if {"sensitivity", "specificity"} <= rows.keys():
-        n_images = cell.loc[answered & cell["truth"].isin(classes), "image_id"].nunique()
-        rows["youden"] = _youden(rows["sensitivity"], rows["specificity"]) | {"n_images": n_images}
-    return rows
+    if classes == GENDERS:
+        masks["accuracy"] = (answered & shown, answer == truth)
+        masks |= {f"classified_{name}": (truth == name, answered) for name in (*GENDERS, NEITHER)}
+    return masks
+
+
+def _share(rows: pd.DataFrame, hits: pd.Series, confidence: float) -> dict:
+    """Return the share (%) of answers that are among ``hits``."""
+    images = rows.assign(hits=rows["n"].where(hits, 0)).groupby("image_id")[["hits", "n"]].sum()
+    value, low, high, n = stats.clustered_share(images["hits"], images["n"], confidence)
+    return {"value": 100 * value, "ci_low": 100 * low, "ci_high": 100 * high, "n": n, "n_images": len(images)}
+
+
+def _mean(rows: pd.DataFrame, confidence: float) -> dict:
+    """Return the mean over images of ``value``."""
+    images = rows.assign(sum=rows["value"] * rows["n"]).groupby("image_id")[["sum", "n"]].sum()
+    mean = stats.mean_interval(images["sum"] / images["n"], confidence)
+    return mean._asdict() | {"n": int(images["n"].sum()), "n_images": mean.n}
 
 
 def _youden(sensitivity: dict, specificity: dict) -> dict:
-    """Return the row of sensitivity + specificity − 100, with Newcombe's limits (1998) of independent shares."""
+    """Return sensitivity + specificity − 100, with Newcombe's limits (1998) of two independent shares."""
     value = sensitivity["value"] + specificity["value"] - 100
-    # The difference of sensitivity and the share of false positives, whose upper limit is that of specificity's lower.
+    # It is the difference of sensitivity and the share of false positives.
     false = [100 - specificity[end] for end in ("value", "ci_high", "ci_low")]
-    limits = stats.difference_interval(*false, *(sensitivity[end] for end in _ENDS))
-    row = {"measure": "youden", "value": value, "ci_low": limits.low, "ci_high": limits.high}
-    row["n"] = sensitivity["n"] + specificity["n"]
+    low, high = stats.difference_interval(*false, *(sensitivity[end] for end in _ENDS))
+    row = {"value": value, "ci_low": low, "ci_high": high, "n": sensitivity["n"] + specificity["n"]}
     return row | {"reliable": "yes" if value >= 100 * stats.MIN_YOUDEN else "no"}
 
 
-def _yes_or_no(cell: pd.DataFrame, confidence: float) -> list[dict]:
-    return list(_two_classes(cell, ("yes", "no"), confidence).values())
-
-
-def _gender(cell: pd.DataFrame, confidence: float) -> list[dict]:
-    answered, shown = cell["answer"].isin(GENDERS), cell["truth"].isin(GENDERS)
-    measures = {"accuracy": (answered & shown, cell["answer"] == cell["truth"])}
-    measures |= {f"classified_{truth}": (cell["truth"] == truth, answered) for truth in (*GENDERS, NEITHER)}
-    rows = _two_classes(cell, GENDERS, confidence) | _shares(cell, measures, confidence)
-    return list(rows.values())
-
-
-def _scale(cell: pd.DataFrame, confidence: float) -> list[dict]:
-    """Return measures of answers that are whole numbers."""
-    answered = cell["answer"].str.isdecimal()
-    known = cell[answered]
-    off = known["answer"].astype(float) - known["truth"].astype(float)
-    every = pd.Series(True, cell.index)
-    shares = _shares(cell, {"classified": (every, answered)}, confidence)
-    shares |= _shares(known, {f"within_{most}": (every[answered], off.abs() <= most) for most in range(4)}, confidence)
-    rows, each = list(shares.values()), np.repeat(known.index, known["n"])
-    images = known.loc[each, "image_id"]
-    for measure, values in (("mean_difference", off.abs()), ("mean_error", off)):
-        mean = stats.mean_interval(values[each], confidence, clusters=images)
-        if mean.n:
-            rows.append({"measure": measure, **mean._asdict(), "n_images": images.nunique()})
-    return rows
-
-
-def _objects(cell: pd.DataFrame, confidence: float) -> list[dict]:
-    """Return measures of what is detected, shown or both; what is neither is not counted."""
-    detected, shown = cell["answer"] == "yes", cell["truth"] == "yes"
-    rows = list(_shares(cell, {"precision": (detected, shown), "recall": (shown, detected)}, confidence).values())
-    matched = cell.dropna(subset="iou")
-    if len(matched):
-        overlap = (100 * matched["iou"] * matched["n"]).groupby(matched["image_id"]).sum()
-        n = matched.groupby("image_id")["n"].sum()
-        mean = stats.mean_interval(overlap / n, confidence)._asdict()
-        rows.append({"measure": "mask_iou"} | mean | {"n": int(n.sum()), "n_images": len(n)})
-    return rows
-
-
-def _groups(cell: pd.DataFrame, confidence: float) -> list[dict]:
-    """Return precision, recall and F1 of each dependency group, and the mean of F1 over groups.
-
-    F1 has the limits of the share of both among what is planted or measured; their mean has limits as if groups were
-    independent (Zou and Donner 2008, https://doi.org/10.1002/sim.3095).
-    """
-    rows = []
-    for group in DEPENDENCY_GROUPS:
-        planted, measured = cell["truth"] == group, cell["answer"] == group
-        measures = {"precision": (measured, planted), "recall": (planted, measured)}
-        shares = _shares(cell, measures | {"f1": (planted | measured, planted & measured)}, confidence)
-        for end in _ENDS if "f1" in shares else ():
-            shares["f1"][end] *= 2 / (1 + shares["f1"][end] / 100)
-        rows += [row | {"subject": group} for row in shares.values()]
-    each = np.array([[row[end] for end in _ENDS] for row in rows if row["measure"] == "f1"])
-    if len(each):
-        mean = each[:, 0].mean()
-        below, above = np.sqrt(((each[:, 1:] - each[:, :1]) ** 2).sum(axis=0)) / len(each)
-        n = {"n": int(cell["n"].sum()), "n_images": cell["image_id"].nunique()}
-        rows.append({"measure": "f1", "value": mean, "ci_low": mean - below, "ci_high": min(100, mean + above)} | n)
-    return rows
-
-
-_MEASURES = {
-    "gender": _gender,
-    "number": _scale,
-    "skin tone": _scale,
-    "objects": _objects,
-    "people": _objects,
-    "dependency group": _groups,
-}
+def _mean_f1(rows: list[dict], judged: pd.DataFrame) -> dict:
+    value, low, high = np.array([[row[end] for end in _ENDS] for row in rows if row["measure"] == "f1"]).T
+    below, above = (np.sqrt(((end - value) ** 2).sum()) / len(value) for end in (low, high))
+    row = {"value": value.mean(), "ci_low": value.mean() - below, "ci_high": min(100, value.mean() + above)}
+    row |= {"subject": ALL, "condition": ALL, "measure": "f1"}
+    return row | {"n": int(judged["n"].sum()), "n_images": judged["image_id"].nunique()}
 
 
 def _recall_differences(errors: pd.DataFrame, confidence: float) -> pd.DataFrame:
@@ -227,15 +201,13 @@ def _recall_differences(errors: pd.DataFrame, confidence: float) -> pd.DataFrame
     female, male = (recall[recall["condition"] == gender].set_index(keys) for gender in GENDERS)
     both = female.index.intersection(male.index, sort=False)
     female, male = female.loc[both], male.loc[both]
-    limits = stats.difference_interval(*(side[end].to_numpy() for side in (female, male) for end in _ENDS))
-    value = male["value"] - female["value"]
-    rows = pd.DataFrame({"value": value, "ci_low": limits.low, "ci_high": limits.high}).assign(
-        condition=MALE_MINUS_FEMALE,
-        measure="recall_difference",
-        n=female["n"] + male["n"],
-        n_images=female["n_images"] + male["n_images"],
-        p=_p_of_interval(value, limits.low, limits.high, confidence),
-    )
+    ends = (side[end].to_numpy() for side in (female, male) for end in _ENDS)
+    low, high = map(np.asarray, stats.difference_interval(*ends))
+    rows = (female[["n", "n_images"]] + male[["n", "n_images"]]).assign(
+        value=male["value"] - female["value"], ci_low=low, ci_high=high,
+        condition=MALE_MINUS_FEMALE, measure="recall_difference",
+    )  # fmt: skip
+    rows["p"] = _p_of_interval(rows["value"].to_numpy(float), low, high, confidence)
     rows = rows.reset_index()
     # People are single objects, too.
     family = np.where(rows["subject"] == ALL, rows["quantity"], "single")
@@ -243,12 +215,11 @@ def _recall_differences(errors: pd.DataFrame, confidence: float) -> pd.DataFrame
     return tables.make_table(rows.assign(p_holm=tests.transform(stats.adjust, "holm")), "calibration_error")
 
 
-def _p_of_interval(value: ArrayLike, low: ArrayLike, high: ArrayLike, confidence: float) -> np.ndarray:
+def _p_of_interval(value: np.ndarray, low: np.ndarray, high: np.ndarray, confidence: float) -> np.ndarray:
     """Return the two-sided p that an interval about 0 has, below 1 - confidence exactly where it excludes 0.
 
     As if the half of it towards 0 were that of a normal distribution: for intervals that no test goes with.
     """
-    value, low, high = (np.asarray(x, float) for x in (value, low, high))
     half = np.where(value > 0, value - low, high - value)
     with np.errstate(divide="ignore", invalid="ignore"):
         z = norm.ppf((1 + confidence) / 2) * np.abs(value) / half

@@ -20,8 +20,9 @@ def error(errors: pd.DataFrame, row: str, *, color: str = "measure", columns: in
 def corrected(results: pd.DataFrame, row: str, *, label: str, reference: float | None = None) -> Figure:
     """Draw corrected results of ``calibration_corrected``, a row for each value of ``row``, a panel for each model."""
     rows, panel = forms.panel_by_model(results.dropna(subset="estimate_corrected"))
+    band = ("estimate_lower_bound", "estimate_upper_bound") if rows["estimate_lower_bound"].notna().any() else None
     return forms.estimates(
-        rows, "estimate_corrected", row=row, panel=panel, reference=reference, label=label,
-        band=("estimate_lower_bound", "estimate_upper_bound"), null_mean="estimate", mark="estimate_true",
+        rows, "estimate_corrected", row=row, panel=panel, reference=reference, label=label, band=band,
+        null_mean="estimate", mark="estimate_true",
         names={"band": "range over conditions", "null_mean": "as judged", "mark": "truth"},
     )  # fmt: skip

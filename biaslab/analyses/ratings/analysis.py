@@ -168,39 +168,34 @@ def agreement(
     sets, ratings, n_annotators = LABEL_SETS, label_matrix(table, images), len(annotators(table))
     if (table["label"] == OTHER).any():
         sets = {"female/male/other/unsure": GENDER_LABELS, **LABEL_SETS}
+    pairs = None if judgements is None else judged_and_voted(table, judgements)
     rows = []
-    for subset in (ALL,) if judgements is None else (ALL, *SOURCES):
+    for subset in (ALL,) if pairs is None else (ALL, *SOURCES):
+        about = {"subset": subset, "n_annotators": n_annotators}
         matrix = ratings[(images["source"] == subset) | (subset == ALL)].to_numpy(object)
         for (statistic, measure), (labels, used) in product(STATISTICS.items(), sets.items()):
-            row = measure(matrix, used, **draws)._asdict()
-            if n_annotators > ratings.shape[1]:  # The columns are not annotators.
-                row["n_annotators"] = n_annotators
-            rows.append(row | {"statistic": statistic, "labels": labels, "subset": subset})
-    if judgements is not None:
-        pairs = judged_and_voted(table, judgements)
-        rows += _judge_agreement(pairs, n_annotators, confidence)
+            row = about | measure(matrix, used, **draws)._asdict() | {"statistic": statistic, "labels": labels}
+            # Where the columns are not annotators, there are more of these.
+            rows.append(row | (about if n_annotators > ratings.shape[1] else {}))
+        if pairs is not None:
+            of_subset = pairs[(pairs["source"] == subset) | (subset == ALL)]
+            rows += [about | _judge_agreement(of_subset, labels, confidence) for labels in LABEL_SETS]
     found = pd.DataFrame(rows)
-    if table.empty:
-        found["reason"] = NO_RATINGS if judgements is None else NOT_ANNOTATED
-    if judgements is not None:
+    if pairs is not None:
         keys = zip(found["statistic"], found["labels"], found["subset"], strict=True)
         found["paper_text_value"] = [PUBLISHED.get(key, np.nan) for key in keys]
+    if table.empty:
+        found["reason"] = NO_RATINGS if pairs is None else NOT_ANNOTATED
     return tables.make_table(found, "ratings_agreement")
 
 
-def _judge_agreement(pairs: pd.DataFrame, n_annotators: int, confidence: float) -> list[dict]:
-    """Return rows of the judge's agreement with the majority, of judgements with votes."""
-    rows = []
-    for subset, (labels, used) in product((ALL, *SOURCES), LABEL_SETS.items()):
-        both = pairs[((pairs["source"] == subset) | (subset == ALL)) & pairs["gender"].isin(used)]
-        both = both[both["vote"].isin(used)]
-        percent = stats.percent_columns(
-            (both["gender"] == both["vote"]).sum(), len(both), confidence, ("value", "ci_low", "ci_high")
-        )
-        row = {"statistic": "judge_agreement", "labels": labels, "subset": subset, "n_items": len(both)}
-        reason = "" if len(both) else "no image has both a judgement and a majority"
-        rows.append(row | percent | {"n_annotators": n_annotators, "reason": reason})
-    return rows
+def _judge_agreement(pairs: pd.DataFrame, labels: str, confidence: float) -> dict:
+    """Return how often a judge's answer is the majority's, where both are among a set of labels."""
+    both = pairs[pairs[["gender", "vote"]].isin(LABEL_SETS[labels]).all(axis=1)]
+    same, names = (both["gender"] == both["vote"]).sum(), ("value", "ci_low", "ci_high")
+    row = {"statistic": "judge_agreement", "labels": labels, "n_items": len(both)}
+    row["reason"] = "" if len(both) else "no image has both a judgement and a majority"
+    return row | stats.percent_columns(same, len(both), confidence, names)
 
 
 def sensitivity(

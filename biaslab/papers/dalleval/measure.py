@@ -398,25 +398,21 @@ def _confused_people(pipeline: Pipeline) -> list[pd.DataFrame]:
     no_answers, no_gender, no_faces = (pipeline.omits(*names) for names in settings)
     if no_answers and no_gender and no_faces:
         return []
-    images, frames = _social(pipeline, "drawings"), []
-    gender = images[["image_id"]].assign(quantity="gender", truth=images["truth_gender"])
+    images = _social(pipeline, "drawings")
+    frames = [] if no_faces else _confused_tones(pipeline)
     if not no_answers:
         answer = images["gender_vqa"].where(images["gender_vqa"] != "", images["reason_vqa"])
-        frames.append(gender.assign(judge=ASKED, answer=answer))
-        frames += [_confused_attribute(images, name) for name in ATTRIBUTES]
+        frames.append(images.assign(judge=ASKED, quantity="gender", truth=images["truth_gender"], answer=answer))
+        columns = [images[name].str.split(";") for name in ("truth_attributes", "attributes", "attributes_missing")]
+        for attribute in ATTRIBUTES:
+            shown, seen, unread = (listed.map(lambda names, a=attribute: a in names) for listed in columns)
+            answer = np.where(unread, "no answer", _yes(seen))
+            rows = images.assign(judge=ASKED, quantity="attribute", subject=attribute, truth=_yes(shown))
+            frames.append(rows.assign(answer=answer))
     if not no_gender:
         answer = images["gender_judge"].where(images["status_judge"] == JUDGED, images["status_judge"])
-        frames.append(gender.assign(judge=images["judge"], answer=answer))
-    return frames if no_faces else frames + _confused_tones(pipeline)
-
-
-def _confused_attribute(images: pd.DataFrame, attribute: str) -> pd.DataFrame:
-    """Return whether images show an attribute, with the answers to the question about it."""
-    columns = (images[name].str.split(";") for name in ("truth_attributes", "attributes", "attributes_missing"))
-    shown, seen, unread = (listed.map(lambda names: attribute in names) for listed in columns)
-    answer = np.where(unread, "no answer", _yes(seen))
-    rows = images[["image_id"]].assign(truth=_yes(shown), answer=answer)
-    return rows.assign(judge=ASKED, quantity="attribute", subject=attribute)
+        frames.append(images.assign(quantity="gender", truth=images["truth_gender"], answer=answer))
+    return frames
 
 
 def _confused_tones(pipeline: Pipeline) -> list[pd.DataFrame]:
