@@ -164,8 +164,9 @@ def shares(
         about = {"model": "", "quantity": f"gender: {source}", "subject": frame["occupation"], "condition": ""}
         estimates = frame[["n"]].assign(**about, estimate=frame["percent_female"])
         found = corrected(estimates, errors, paper="world", pool=True, confidence=confidence)
-        limits = {end: found[end].to_numpy() for end in ("ci_low", "ci_high")}
-        frame = frame.assign(percent_female_corrected=found["estimate_corrected"].to_numpy(), **limits)
+        columns = {"percent_female_corrected": "estimate_corrected", "reference": "subject_of_error"}
+        columns |= {name: name for name in ("ci_low", "ci_high", "reason")}
+        frame = frame.assign(**{name: found[column].to_numpy() for name, column in columns.items()})
         frames.append(frame.assign(source=source, skew=skew, approach=approach))
     return tables.make_table(pd.concat(frames, ignore_index=True), "calibration_shares")
 
