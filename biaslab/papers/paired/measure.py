@@ -11,9 +11,9 @@ import pandas as pd
 from biaslab import redact
 from biaslab.hub import registry
 from biaslab.judges.judge import Judge
-from biaslab.judges.judge_labels import JUDGED, UNCERTAIN
+from biaslab.judges.judge_labels import UNCERTAIN
 from biaslab.papers.paired.analysis.agreement import ANNOTATORS, agreement_tables
-from biaslab.papers.paired.analysis.people import FAILED, last_rounds, stereotype_fit
+from biaslab.papers.paired.analysis.people import answers_about_people, last_rounds, stereotype_fit
 from biaslab.papers.paired.prompts import POSITIONS
 from biaslab.papers.paired.stages import ROUND, Paired
 from biaslab.pipeline.stages import cached_method
@@ -31,6 +31,10 @@ RENDERS = 500
 # What judges of renders are compared with: those made for that world, and all others.
 TRUTH = "truth"
 DRAWINGS = "truth of drawings"
+_RENDERED = [
+    *("judge", "image_id", "position", "identity", "truth_gender", "ambiguous", "status", "gender", "role_order"),
+    *("n_faces", "truth_skin_tone", "skin_tone"),
+]
 
 
 def _table(pipeline: Pipeline, frames: Iterable[pd.DataFrame], name: str) -> pd.DataFrame:
@@ -139,45 +143,16 @@ def pair_images(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def confusion(pipeline: Pipeline) -> pd.DataFrame:
-    """Return what judges answer about pictures of two people, like the model's images, whose truth is known.
-
-    Inclusion and order are one answer about an image. Gender and skin tone are those of people who meet the inclusion
-    criteria, of whose skin tone a judge may say nothing.
-    """
-    everyone = _renders(pipeline)
-    if everyone.empty:
-        return tables.make_table([], "paired_confusion")
-    detected = everyone[~everyone["status"].isin(FAILED)]
-    images = everyone.assign(detected=everyone.index.isin(detected.index)).groupby(["judge", "image_id"], sort=False)
-    images = images.agg({"detected": "all", "n_faces": "max"}).reset_index()
-    # A judge that does not detect faces excludes nobody.
-    images = images[images["n_faces"].groupby(images["judge"]).transform("count") > 0]
-    ordered = detected[detected["role_order"] != ""].drop_duplicates(["judge", "image_id"])
-    tones = ["no tone" if np.isnan(tone) else f"{tone:.0f}" for tone in everyone["skin_tone"]]
-    same = {"model": pipeline.label, "reference": "drawings", "subject": "", "condition": ""}
-    cues = np.where(detected["ambiguous"], "ambiguous cues", "clear cues")
-    in_order = np.where(ordered["role_order"] == "correct", "yes", "no")
-    frames = [
-        images.assign(**same, quantity="inclusion", truth="yes", answer=np.where(images["detected"], "yes", "no")),
-        ordered.assign(**same, quantity="role order", truth="yes", answer=in_order),
-        detected.assign(
-            **same | {"condition": cues, "quantity": "gender", "truth": detected["truth_gender"]},
-            answer=detected["gender"].where(detected["status"] == JUDGED, detected["status"]),
-        ),
-        everyone.assign(
-            **same, quantity="skin tone", truth=everyone["truth_skin_tone"].map("{:.0f}".format), answer=tones
-        ),
-    ]
-    keys = tables.schema("paired_confusion").keys
-    counts = pd.concat(frames).groupby(keys, sort=False).size().rename("n").reset_index()
-    return tables.make_table(counts, "paired_confusion")
+    """Return what judges answer about pictures of two people, like the model's images, whose truth is known."""
+    answers = answers_about_people(_renders(pipeline))
+    return tables.make_table(answers.assign(model=pipeline.label, reference="drawings"), "paired_confusion")
 
 
 @cached_method
 def _renders(pipeline: Pipeline) -> pd.DataFrame:
     """Return the people in pictures whose truth is known, with what each judge sees; no rows without such pictures."""
     if (known := pipeline.find_ground_truth("people")) is None:
-        return pd.DataFrame(columns=["judge", "identity", "gender", "truth_gender"], dtype=object)
+        return pd.DataFrame(columns=_RENDERED, dtype=object)
     pipeline.require("judging.gender", prompt_set="paired")
     source = known.pairs(RENDERS, seed=pipeline.seed)
     requested = source.table[["image_id", "position", "phrase"]]
@@ -189,7 +164,7 @@ def _renders(pipeline: Pipeline) -> pd.DataFrame:
         seen = judgements[["status", "gender", "n_faces"]].set_axis(truth.index)
         order, tone = judgements["role"].to_numpy(), pipeline.skin_tones(source, judgements)["tone"].to_numpy(float)
         frames.append(truth.assign(judge=label, role_order=order, skin_tone=tone, **seen))
-    return pd.concat(frames, ignore_index=True)
+    return pd.concat(frames, ignore_index=True)[_RENDERED]
 
 
 def _judges(pipeline: Pipeline) -> tuple[dict[str, Judge], dict[str, Judge]]:
