@@ -151,8 +151,9 @@ def confusion(pipeline: Pipeline) -> pd.DataFrame:
 @cached_method
 def _renders(pipeline: Pipeline) -> pd.DataFrame:
     """Return the people in pictures whose truth is known, with what each judge sees; no rows without such pictures."""
+    none = pd.DataFrame(columns=_RENDERED, dtype=object)
     if (known := pipeline.find_ground_truth("people")) is None:
-        return pd.DataFrame(columns=_RENDERED, dtype=object)
+        return none
     pipeline.require("judging.gender", prompt_set="paired")
     source = known.pairs(RENDERS, seed=pipeline.seed)
     requested = source.table[["image_id", "position", "phrase"]]
@@ -164,7 +165,7 @@ def _renders(pipeline: Pipeline) -> pd.DataFrame:
         seen = judgements[["status", "gender", "n_faces"]].set_axis(truth.index)
         order, tone = judgements["role"].to_numpy(), pipeline.skin_tones(source, judgements)["tone"].to_numpy(float)
         frames.append(truth.assign(judge=label, role_order=order, skin_tone=tone, **seen))
-    return pd.concat(frames, ignore_index=True)[_RENDERED]
+    return pd.concat(frames, ignore_index=True)[_RENDERED] if frames else none
 
 
 def _judges(pipeline: Pipeline) -> tuple[dict[str, Judge], dict[str, Judge]]:
