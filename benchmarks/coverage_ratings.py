@@ -22,10 +22,9 @@ from _photographs import RATERS, folder, labels
 from PIL import Image
 
 from biaslab import stats
-from biaslab.analyses import custom, precision
+from biaslab.analyses import calibration, custom, precision
 from biaslab.analyses.ratings import sample
 from biaslab.errors import MissingInputError
-from biaslab.judges import error
 from biaslab.judges.people import judge_arrays
 from biaslab.judges.pinned import DLIB, YUNET
 from biaslab.judges.registry import parse
@@ -190,9 +189,12 @@ def occupations(rng, studies: int, *, each: int, spread: float) -> None:
         for of, right_of, n in (("sensitivity", seen[0], women), ("specificity", seen[1], each - women)):
             counts = [("all", right_of.sum(), n.sum()), *zip(map(str, range(20)), right_of, n, strict=True)]
             rows += [(name, of, 100 * a / b if b else np.nan, b) for name, a, b in counts]
-        errors = pd.DataFrame(rows, columns=["group", "measure", "value", "n"])
-        shares = pd.DataFrame({"occupation": map(str, range(20)), "percent_female": count / 2, "n": 200})
-        found = error.correct(shares, errors)
+        errors = pd.DataFrame(rows, columns=["subject", "measure", "value", "n"])
+        about = {"paper": "p", "model": "m", "judge": "j", "reference": "truth", "quantity": "gender"}
+        errors = errors.dropna().assign(condition="all", **about)
+        shares = pd.DataFrame({"subject": map(str, range(20)), "estimate": count / 2, "n": 200})
+        shares = shares.assign(model="m", quantity="gender", condition="")
+        found = calibration.corrected(shares, errors, paper="p", pool=True)
         held.append(((found["ci_low"] <= 100 * share) & (100 * share <= found["ci_high"])).mean())
     print(f"occupations, {each} reference images each, errors vary by {spread:g}: covers {100 * np.mean(held):.1f}")
 

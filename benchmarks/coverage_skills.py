@@ -18,6 +18,7 @@ import pandas as pd
 from _simulations import asked
 
 from biaslab import stats
+from biaslab.analyses import calibration
 from biaslab.metrics.captioning import caption_scores
 from biaslab.metrics.retrieval import frechet_distance, kernel_distance, r_precision
 from biaslab.papers import dalleval
@@ -48,10 +49,11 @@ def skills(rng, studies: int, *, share: float, mix: tuple, images: int = 200, dr
     known = rng.binomial(drawings, [SENSITIVITY, *SPECIFICITIES], size=(studies, 4))
     pooled = known[:, 1:].sum(axis=1, keepdims=True)
     hits, n = np.hstack([known, pooled]), np.array([drawings] * 4 + [3 * drawings])
-    names = ["sensitivity", *(f"specificity: {way}" for way in "abc"), "specificity"]
-    rows = {"model": np.repeat(models, 5), "measure": np.tile(names, studies), "n": np.tile(n, studies)}
-    errors = pd.DataFrame(rows | {"value": (100 * hits / n).ravel(), "skill": "object", "object": "all"})
-    found = dalleval.skill_corrected(verdicts, tables.make_table(errors, "dalleval_detector_error"))
+    rows = {"model": np.repeat(models, 5), "measure": np.tile(["sensitivity", *["specificity"] * 4], studies)}
+    rows |= {"condition": np.tile(["all", *"abc", "all"], studies), "n": np.tile(n, studies)}
+    errors = pd.DataFrame(rows | {"value": (100 * hits / n).ravel(), "quantity": "skill: object", "subject": "all"})
+    errors = tables.make_table(errors.assign(paper="dalleval"), "calibration_error")
+    found = calibration.corrected(dalleval.skill_estimates(verdicts), errors, paper="dalleval")
     plain = stats.corrected_shares(
         seen, images, hits[:, 0] / n[0], hits[:, 4] / n[4], np.full(studies, n[0]), np.full(studies, n[4])
     )

@@ -235,9 +235,11 @@ def load_yaml(path: Path) -> dict:
     return yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
-def _columns(entry: str | dict, shared: Mapping[str, dict]) -> list[Column]:
-    """Return the column that an entry of a declaration stands for, or both limits of an ``interval``."""
+def _columns(entry: str | dict, shared: Mapping[str, dict | list]) -> list[Column]:
+    """Return the columns that an entry of a declaration stands for: one, several, or both limits of an ``interval``."""
     ((name, facts),) = ({entry: shared[entry]} if isinstance(entry, str) else entry).items()
+    if isinstance(facts, list):
+        return [column for part in facts for column in _columns(part, shared)]
     if name == "interval":
         what, more = facts["what"], {k: v for k, v in facts.items() if k != "what"}
         ends = (("ci_low", "Lower"), ("ci_high", "Upper"))

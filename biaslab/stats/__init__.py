@@ -5,6 +5,7 @@ differ (:func:`biaslab.stats.checks.align`); arrays and lists are matched by pos
 """
 
 from biaslab.stats.absolute_deviation import (
+    MIN_YOUDEN,
     Deviation,
     bias_aware_interval,
     bounded_mean,
@@ -66,6 +67,7 @@ from biaslab.stats.sample_size import Design, design_from_pilot
 
 __all__ = [
     "MIN_ANNOTATIONS",
+    "MIN_YOUDEN",
     "TESTS",
     "Bootstrap",
     "CaptionClusterSampling",

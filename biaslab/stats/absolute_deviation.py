@@ -23,6 +23,8 @@ from biaslab.stats.null_expectation import SOLVED_UP_TO, corrected_absolute_devi
 
 MAX_BIAS_SHARE = 0.25
 """Share of the largest deviation that can be, beyond which a bias leaves nothing to be told."""
+MIN_YOUDEN = 0.5
+"""Sensitivity + specificity − 1 of a judge whose errors are corrected."""
 
 
 class Deviation(NamedTuple):

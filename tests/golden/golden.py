@@ -43,7 +43,7 @@ INPUTS = ROOT / "outputs/.golden/inputs"
 # Notebooks of mini that cannot be computed from tables, with the reason.
 LEFT_OUT = {
     "synthesis/calibration": "it judges images by the world and at each guidance scale (calibration_*, mini_quality)",
-    "paradox/a_4_rating": "it draws a sample of judged images (judging_*)",
+    "paradox/a_4_rating": "it draws a sample of judged images (ratings_agreement, calibration_* of the paradox)",
 }
 RELATIVE, ABSOLUTE = 1e-8, 1e-10
 # Differing cells that are shown of each table.

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from array_images import ArrayImages
 
+from biaslab.analyses import calibration
 from biaslab.cache.result_cache import ResultCache
-from biaslab.judges.error import judge_error
 from biaslab.judges.people import judge_people
 from biaslab.judges.registry import parse
 
@@ -30,8 +30,9 @@ def test_clear_people_are_judged_right_and_nobody_is_nobody(tmp_path):
     )
     clear = people.table[~people.table["ambiguous"]].set_index("image_id")["truth_gender"]
     assert len(clear) > 60
-    found = judge_error(judged.assign(occupation="nurse"), clear)
-    of_all = found[found["group"] == "all"].set_index("measure")["value"]
+    answers = calibration.gender_confusion({"renders": judged.assign(occupation="nurse")}, {"truth": clear})
+    found = calibration.error(answers, paper="paradox")
+    of_all = found[found["subject"] == "all"].set_index("measure")["value"]
     assert (of_all[["sensitivity", "specificity"]] >= 97).all()
-    assert (of_all[["judged_female", "judged_male"]] >= 85).all()
+    assert (of_all[["classified_female", "classified_male"]] >= 85).all()
     assert (nobody["n_faces"] == 0).mean() >= 0.95

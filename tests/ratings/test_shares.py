@@ -290,7 +290,7 @@ def test_other_is_a_class_beside_the_two_way_shares(write):
     assert found["percent"].to_dict() == pytest.approx(expected) and set(found["n"]) == {5}
     assert (found["ci_low"] < found["percent"]).all()
     # Agreement has them as a label of its own, and set aside; what is decided as other is no open question.
-    sets = set(rating.annotator_agreement(rated, replicates=10)["labels"])
+    sets = set(rating.agreement(rated.table, rated.images, replicates=10)["labels"])
     assert sets == {"female/male/other/unsure", "female/male/unsure", "female/male"}
     votes = np.array([[2, 0, 0, 1], [0, 1, 0, 0], [0, 0, 0, 2], [0, 1, 0, 2], [1, 0, 0, 1], [0, 0, 0, 0]])
     women, _ = analysis.RULES["undecided_training_male"][2](votes, rated.images)

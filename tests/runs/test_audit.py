@@ -209,7 +209,7 @@ def test_what_is_left_out_is_said_before_anything_is_made(root):
     assert jobs.describe_omissions(planned) == [
         "Left out, as dalleval.vqa names nothing: the notebooks dalleval/5_3_attributes; of others the tables "
         "dalleval_attribute_presence; and in part, or by another judge, dalleval_average_gender, "
-        "dalleval_social_drawings, dalleval_social_images."
+        "dalleval_confusion, dalleval_social_images."
     ]
 
 

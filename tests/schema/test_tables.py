@@ -112,7 +112,7 @@ def test_every_declaration_is_sound():
             # What no notebook saves is declared by the names of its columns.
             continue
         if name in own:
-            known = (*tables.measuring_papers(), "ratings", "judging", "pipeline", "synthesis")
+            known = (*tables.measuring_papers(), "ratings", "calibration", "pipeline", "synthesis")
             assert name.split("_")[0] in known, name
         assert len(set(schema.names)) == len(schema.names), name
         assert schema.keys, name

@@ -3,7 +3,7 @@
 # ruff: noqa: F401
 from biaslab.analyses.ratings import figures
 from biaslab.analyses.ratings.analysis import (
-    annotator_agreement,
+    agreement,
     answers,
     by_definition,
     describe_file,

@@ -16,9 +16,9 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.analyses.custom.prompts import ALL
-from biaslab.analyses.ratings.sample import LABEL_SETS
+from biaslab.analyses.ratings.sample import LABEL_SETS, judged_and_voted
 from biaslab.judges.annotation_questions import UNSURE
-from biaslab.metrics import agreement
+from biaslab.metrics import agreement as measures
 from biaslab.metrics.amplification import DEFINITIONS
 from biaslab.papers.answers import Answer, read
 from biaslab.papers.paradox.analysis.amplification import amplification, is_significant, overall, share_intervals
@@ -28,11 +28,17 @@ from biaslab.schema import tables
 from biaslab.schema.formatting import format_count
 
 STATISTICS = {
-    "krippendorff_alpha": agreement.krippendorff_alpha,
-    "fleiss_kappa": agreement.fleiss_kappa,
-    "percent_agreement": agreement.percent_agreement,
+    "krippendorff_alpha": measures.krippendorff_alpha,
+    "fleiss_kappa": measures.fleiss_kappa,
+    "percent_agreement": measures.percent_agreement,
 }
+PUBLISHED = {
+    ("krippendorff_alpha", "female/male/unsure", ALL): 0.948,
+    ("judge_agreement", "female/male", ALL): 98.0,
+}
+"""What A.4 of the paradox paper prints, for all its images."""
 NO_RATINGS = "the file holds shares, not ratings"
+NOT_ANNOTATED = "no image has been annotated yet"
 MEAN = "mean"
 """The row of a scale, where other questions have a row for each label."""
 answers = read("ratings")
@@ -143,21 +149,53 @@ def headline(
     return answers.shares, rows.assign(whose=whose, beside=beside)
 
 
-def annotator_agreement(
-    annotations: AnnotatedImages, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95
+def agreement(
+    table: pd.DataFrame,
+    images: pd.DataFrame,
+    judgements: pd.DataFrame | None = None,
+    *,
+    seed: int = 0,
+    replicates: int = 10_000,
+    confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Return the agreement of all annotators over all images, for both sets of labels, as ``ratings_agreement``."""
+    """Return the agreement of annotators, and of a judge with their majority, as ``ratings_agreement``.
+
+    ``table`` has annotations, ``images`` the votes (:class:`biaslab.ratings.shares.AnnotatedImages`). With
+    ``judgements`` of images (with source) there are rows for each source, and what A.4 of the paradox paper prints.
+    Intervals are of a bootstrap over images, Wilson's for the judge.
+    """
     draws: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
-    rows, table, sets = [], annotations.table, LABEL_SETS
-    ratings, n_annotators = label_matrix(table, annotations.images), len(annotators(table))
+    sets, ratings, n_annotators = LABEL_SETS, label_matrix(table, images), len(annotators(table))
     if (table["label"] == OTHER).any():
         sets = {"female/male/other/unsure": GENDER_LABELS, **LABEL_SETS}
-    for (name, statistic), (labels, used) in product(STATISTICS.items(), sets.items()):
-        estimate = statistic(ratings.to_numpy(object), used, **draws)
-        if n_annotators > ratings.shape[1]:  # The columns are not annotators.
-            estimate = estimate._replace(n_annotators=n_annotators)
-        rows.append([name, labels, *estimate[:5], NO_RATINGS if table.empty else estimate.reason])
-    return tables.make_table(rows, "ratings_agreement")
+    pairs = None if judgements is None else judged_and_voted(table, judgements)
+    rows = []
+    for subset in (ALL,) if pairs is None else (ALL, *SOURCES):
+        about = {"subset": subset, "n_annotators": n_annotators}
+        matrix = ratings[(images["source"] == subset) | (subset == ALL)].to_numpy(object)
+        for (statistic, measure), (labels, used) in product(STATISTICS.items(), sets.items()):
+            row = about | measure(matrix, used, **draws)._asdict() | {"statistic": statistic, "labels": labels}
+            # Where the columns are not annotators, there are more of these.
+            rows.append(row | (about if n_annotators > ratings.shape[1] else {}))
+        if pairs is not None:
+            of_subset = pairs[(pairs["source"] == subset) | (subset == ALL)]
+            rows += [about | _judge_agreement(of_subset, labels, confidence) for labels in LABEL_SETS]
+    found = pd.DataFrame(rows)
+    if pairs is not None:
+        keys = zip(found["statistic"], found["labels"], found["subset"], strict=True)
+        found["paper_text_value"] = [PUBLISHED.get(key, np.nan) for key in keys]
+    if table.empty:
+        found["reason"] = NO_RATINGS if pairs is None else NOT_ANNOTATED
+    return tables.make_table(found, "ratings_agreement")
+
+
+def _judge_agreement(pairs: pd.DataFrame, labels: str, confidence: float) -> dict:
+    """Return how often a judge's answer is the majority's, where both are among a set of labels."""
+    both = pairs[pairs[["gender", "vote"]].isin(LABEL_SETS[labels]).all(axis=1)]
+    same, names = (both["gender"] == both["vote"]).sum(), ("value", "ci_low", "ci_high")
+    row = {"statistic": "judge_agreement", "labels": labels, "n_items": len(both)}
+    row["reason"] = "" if len(both) else "no image has both a judgement and a majority"
+    return row | stats.percent_columns(same, len(both), confidence, names)
 
 
 def sensitivity(

@@ -7,28 +7,22 @@ judgements equal to the majority vote.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from biaslab import stats
 from biaslab.errors import ParameterError, unknown_name
 from biaslab.io.plaintext import normalize
 from biaslab.judges.judge_labels import JUDGED
 from biaslab.metrics import agreement as measures
 from biaslab.ratings import annotations as annotated
-from biaslab.ratings.annotations import GENDER_LABELS, OTHER, SOURCES
-from biaslab.ratings.shares import OUTCOMES
+from biaslab.ratings.annotations import GENDER_LABELS
 from biaslab.schema.formatting import format_count
 from biaslab.schema.genders import GENDERS
 
 LABEL_SETS = {"female/male/unsure": measures.LABELS, "female/male": ("female", "male")}
-PUBLISHED = {("krippendorff_alpha", "female/male/unsure"): 0.948, ("judge_agreement", "female/male"): 98.0}
-"""What A.4 prints, for all its images."""
-NO_RATINGS = "no image has been annotated yet"
 
 
 def candidates(judgements: Mapping[str, pd.DataFrame], outcomes: Sequence[str] = (JUDGED,)) -> pd.DataFrame:
@@ -175,49 +169,6 @@ def votes(annotations: pd.DataFrame) -> pd.Series:
     """
     majority = annotated.votes(annotations, ["image_id"]).set_index("image_id")["label"]
     return majority[majority != "unannotated"]
-
-
-def outcomes(sampled: pd.DataFrame, annotations: pd.DataFrame) -> pd.DataFrame:
-    """Return how the votes on the sample ended, by source: the rows of table ``judging_rated``."""
-    vote = sampled["image_id"].map(normalize).map(votes(annotations).to_dict()).astype(object).fillna("unannotated")
-    outcomes = [o for o in OUTCOMES if o != OTHER or (vote == OTHER).any()]
-    counts = pd.crosstab(sampled["source"], pd.Categorical(vote, outcomes), dropna=False)
-    counts = counts.loc[[s for s in SOURCES if s in counts.index]].rename_axis(columns="vote")
-    rows = pd.Series(counts.stack(), name="n").reset_index()
-    return rows.assign(n_images=rows.groupby("source")["n"].transform("sum"))
-
-
-def agreement(
-    annotations: pd.DataFrame,
-    judgements: pd.DataFrame,
-    *,
-    seed: int,
-    replicates: int = 2_000,
-    confidence: float = 0.95,
-) -> pd.DataFrame:
-    """Return the agreement of annotators with one another and of the judge with their majority: table
-    ``judging_agreement``. Intervals are of a bootstrap over images for alpha and Wilson's for the judge; without
-    ratings rows have no values.
-    """
-    draws: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
-    pairs, items, rows = judged_and_voted(annotations, judgements), annotated.votes(annotations), []
-    labels_given = annotated.label_matrix(annotations, items)
-    statistics = ("krippendorff_alpha", "judge_agreement")
-    for statistic, subset, labels in product(statistics, ("all", *SOURCES), LABEL_SETS):
-        here, rows_of = ((t["source"] == subset) | (subset == "all") for t in (pairs, items))
-        matrix, used = labels_given[rows_of].to_numpy(object), LABEL_SETS[labels]
-        if statistic == "krippendorff_alpha":
-            *estimate, reason, _ = measures.krippendorff_alpha(matrix, used, **draws)
-        else:
-            both = pairs[here & pairs["gender"].isin(used) & pairs["vote"].isin(used)]
-            n, same = len(both), int((both["gender"] == both["vote"]).sum())
-            reason = "" if n else "no image has both a judgement and a majority"
-            percent = map(float, stats.percent(same, n, confidence))
-            estimate = [*percent, n, int(pd.notna(matrix).any(axis=0).sum())]
-        printed = PUBLISHED.get((statistic, labels), np.nan) if subset == "all" else np.nan
-        rows.append([statistic, labels, subset, *estimate, printed, NO_RATINGS if annotations.empty else reason])
-    names = ["statistic", "labels", "subset", "value", "ci_low", "ci_high", "n_items", "n_annotators"]
-    return pd.DataFrame(rows, columns=[*names, "paper_text_value", "reason"])
 
 
 def judged_and_voted(annotations: pd.DataFrame, judgements: pd.DataFrame) -> pd.DataFrame:

@@ -9,8 +9,8 @@ Functions here take tables and return tables. :mod:`printed` has the measurement
 from biaslab.papers.answers import read
 from biaslab.papers.dalleval import figures, measure, printed
 from biaslab.papers.dalleval.analysis.attributes import (
-    attribute_corrected,
     attribute_difference,
+    attribute_estimates,
     attribute_mean_difference,
     attribute_presence,
     attribute_prompt_difference,
@@ -24,17 +24,14 @@ from biaslab.papers.dalleval.analysis.bias import (
 )
 from biaslab.papers.dalleval.analysis.people import (
     skin_tone_outcomes,
-    skin_tone_truth,
-    social_judges,
     tones_by_attribute,
 )
 from biaslab.papers.dalleval.analysis.skills import (
     alignment_quality,
     annotator_agreement,
-    detector_error,
     skill_accuracy,
     skill_agreement,
-    skill_corrected,
+    skill_estimates,
     skill_steps,
 )
 from biaslab.papers.dalleval.estimands import ESTIMANDS, attribute_headlines, headlines

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from biaslab import stats
+from biaslab import redact, stats
 from biaslab.captions.indicators import remove_gender
 from biaslab.io import cells
-from biaslab.judges.judge_labels import DUPLICATE, TONE_BY_PIXELS
+from biaslab.judges.judge_labels import DUPLICATE, JUDGED, TONE_BY_PIXELS
 from biaslab.judges.objects import BOX
 from biaslab.judges.questions import read_answer, read_yes_no
 from biaslab.judges.skin_tone import mean_skin_colours
@@ -29,7 +29,7 @@ from biaslab.metrics.retrieval import (
 from biaslab.papers.dalleval import paintskills
 from biaslab.papers.dalleval.analysis import verdicts as judging
 from biaslab.papers.dalleval.analysis.bias import ASKED
-from biaslab.papers.dalleval.analysis.skills import HUMAN, NONE
+from biaslab.papers.dalleval.analysis.skills import HUMAN
 from biaslab.papers.dalleval.prompts import ATTRIBUTES
 from biaslab.papers.dalleval.stages import DallEval
 from biaslab.pipeline.stages import cached_method
@@ -192,30 +192,6 @@ def truth(pipeline: Pipeline | None) -> str:
     return "PaintSkills' images" if authors else "drawings"
 
 
-def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
-    """Return what the detector makes of drawings whose truth is known: some show what is asked, others fail at it.
-
-    No rows without drawings like the model's images, whose errors say something of these; or PaintSkills' own images,
-    where the settings name their folder.
-    """
-    if not _truth_is_known(pipeline):
-        return tables.make_table([], "dalleval_detector_renders")
-    detections, requests = _seen(pipeline, pipeline.part(DallEval).reference())
-    if pipeline.settings.dalleval.paintskills:
-        # Its simulator accepts objects that hide each other, and does not know every relation: boxes say otherwise.
-        boxes = _judged_by_boxes(pipeline)
-        requests = requests[~requests["prompt_id"].isin(boxes.loc[~boxes["correct"], "prompt_id"])]
-    judged = judging.verdicts(detections, requests, **_rule(pipeline))
-    judged = judged.assign(
-        failure=judged["truth_failure"].replace("", NONE),
-        correct=_yes(judged["correct"]),
-        n_depicted=judged["truth_n"],
-        n_detected=judging.count_statements(detections, judged, pipeline.settings.dalleval.threshold),
-        truth_images=truth(pipeline),
-    )
-    return _table(pipeline, judged, "dalleval_detector_renders")
-
-
 # -- social biases -------------------------------------------------------------------------------------
 
 
@@ -229,19 +205,14 @@ def social_images(pipeline: Pipeline) -> pd.DataFrame:
     return _social(pipeline, "social")
 
 
-def social_drawings(pipeline: Pipeline) -> pd.DataFrame:
-    """Return what the judges say of drawings of people whose truth is known, as :func:`social_images` does.
-
-    No rows without drawings like the model's images: errors on others would say nothing of these.
-    """
-    if pipeline.find_ground_truth("dalleval") is None:
-        return tables.make_table([], "dalleval_social_drawings")
-    return tables.make_table(_social(pipeline, "drawings"), "dalleval_social_drawings")
+def _has_judges_of_people(pipeline: Pipeline) -> bool:
+    judges = ("dalleval.vqa",), pipeline.gate, ("judging.faces",)
+    return not all(pipeline.unset_settings(*settings) for settings in judges)
 
 
 @cached_method
 def _social(pipeline: Pipeline, kind: str) -> pd.DataFrame:
-    if all(pipeline.unset_settings(*settings) for settings in (("dalleval.vqa",), pipeline.gate, ("judging.faces",))):
+    if not _has_judges_of_people(pipeline):
         pipeline.require("dalleval.vqa", *pipeline.gate, prompt_set="dalleval")
     defaults = {"truth_gender": "", "truth_skin_tone": np.nan, "truth_attributes": ""}
     images = pipeline.part(DallEval).people(kind).table
@@ -367,32 +338,6 @@ def skin_tone_counts(pipeline: Pipeline) -> pd.DataFrame:
     return _table(pipeline, counts, "dalleval_skin_tone_counts")
 
 
-def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the tone that methods read off the same drawings, whose tone is known (Table 18).
-
-    Of the middle of the face's box by the typology angle in CIELAB, by the same in the released script's units, and by
-    the nearest swatch in RGB (or by the judge of another package); and the nearest swatch to the average of all pixels
-    that count as skin by their chroma. No rows without drawings like the model's images.
-    """
-    if pipeline.find_ground_truth("dalleval") is None:
-        return tables.make_table([], "dalleval_skin_tone_readings")
-    faces = pipeline.part(DallEval).tones("drawings")
-    has_tone = faces["tone"].notna().to_numpy()
-    colours = np.where(has_tone[:, None], faces[["red", "green", "blue"]].to_numpy(), np.nan)
-    by_chroma = pipeline.compute(mean_skin_colours, pipeline.part(DallEval).people("drawings"), faces["image_id"])
-    methods = {
-        ("face", "ITA in CIELAB"): faces["tone"].to_numpy(float),
-        ("face", "ITA as released"): tones.monk_tone(colours, "released"),
-        ("face", "nearest swatch in RGB"): tones.nearest_swatch(colours),
-    }
-    if (judge := next(iter(faces["tone_judge"]), "")) != TONE_BY_PIXELS:
-        methods = {("face", judge): faces["tone"].to_numpy(float)}
-    methods["pixels by YCrCb", "nearest swatch in RGB"] = tones.nearest_swatch(by_chroma)
-    names = ("segmentation", "scoring", "tone_estimated")
-    named = [dict(zip(names, (*how, tone), strict=True)) for how, tone in methods.items()]
-    return _table(pipeline, pd.concat([faces.assign(**one) for one in named]), "dalleval_skin_tone_readings")
-
-
 def attribute_presence(pipeline: Pipeline) -> pd.DataFrame:
     """Return the share of images that show each attribute, by prompt and profession (section 4.2.2)."""
     answers = _worn(pipeline.part(DallEval).answers("social"))
@@ -401,6 +346,97 @@ def attribute_presence(pipeline: Pipeline) -> pd.DataFrame:
     counts = answers.groupby(keys, sort=False)[["yes", "known"]].sum().reset_index().astype({"known": float})
     share = counts["yes"] / counts["known"].where(counts["known"] > 0)
     return _table(pipeline, counts.assign(share=share, n=counts["known"]), "dalleval_attribute_presence")
+
+
+# -- judges, where the truth is known -------------------------------------------------------------------
+
+
+def confusion(pipeline: Pipeline) -> pd.DataFrame:
+    """Return what judges answer about images whose truth is known: of skills by the detector, and of people.
+
+    Of skills half of the images fail in a known way (the condition): drawings, or PaintSkills' own images, where the
+    settings name their folder. Of people: gender by question and by the judge of gender, attributes, and skin tones by
+    several methods (Table 18). No rows without drawings like the model's images: errors on others would say nothing of
+    these.
+    """
+    frames = []
+    if _truth_is_known(pipeline):
+        if not _has_judges_of_people(pipeline):
+            pipeline.require("dalleval.detector", prompt_set="dalleval")
+        if not pipeline.omits("dalleval.detector"):
+            frames += _confused_skills(pipeline)
+    if pipeline.find_ground_truth("dalleval") is not None:
+        frames += [frame.assign(reference="drawings") for frame in _confused_people(pipeline)]
+    return tables.join_tables([frame.assign(model=pipeline.label, n=1) for frame in frames], "dalleval_confusion")
+
+
+def _confused_skills(pipeline: Pipeline) -> list[pd.DataFrame]:
+    """Return whether images match their prompt, and how many objects they show, with the detector's answers."""
+    s = pipeline.settings.dalleval
+    detections, requests = _seen(pipeline, pipeline.part(DallEval).reference())
+    if s.paintskills:
+        # Its simulator accepts objects that hide each other, and does not know every relation: boxes say otherwise.
+        boxes = _judged_by_boxes(pipeline)
+        requests = requests[~requests["prompt_id"].isin(boxes.loc[~boxes["correct"], "prompt_id"])]
+    judged = judging.verdicts(detections, requests, **_rule(pipeline))
+    judged["n_detected"] = judging.count_statements(detections, judged, s.threshold)
+    judged = judged.assign(judge=redact.basename(s.detector), reference=truth(pipeline), subject=judged["object"])
+    verdicts = judged.assign(
+        quantity="skill: " + judged["skill"],
+        condition=judged["truth_failure"],
+        truth=_yes(judged["truth_failure"] == ""),
+        answer=_yes(judged["correct"]),
+    )
+    counts = judged[judged["skill"] == "count"]
+    shown, detected = (counts[name].astype(int).astype(str) for name in ("truth_n", "n_detected"))
+    return [verdicts, counts.assign(quantity="number", truth=shown, answer=detected)]
+
+
+def _confused_people(pipeline: Pipeline) -> list[pd.DataFrame]:
+    """Return gender, attributes and skin tones of drawings of people, with the judges' answers."""
+    settings = ("dalleval.vqa",), pipeline.gate, ("judging.faces",)
+    no_answers, no_gender, no_faces = (pipeline.omits(*names) for names in settings)
+    if no_answers and no_gender and no_faces:
+        return []
+    images = _social(pipeline, "drawings")
+    frames = [] if no_faces else _confused_tones(pipeline)
+    if not no_answers:
+        answer = images["gender_vqa"].where(images["gender_vqa"] != "", images["reason_vqa"])
+        frames.append(images.assign(judge=ASKED, quantity="gender", truth=images["truth_gender"], answer=answer))
+        columns = [images[name].str.split(";") for name in ("truth_attributes", "attributes", "attributes_missing")]
+        for attribute in ATTRIBUTES:
+            shown, seen, unread = (listed.map(lambda names, a=attribute: a in names) for listed in columns)
+            answer = np.where(unread, "no answer", _yes(seen))
+            rows = images.assign(judge=ASKED, quantity="attribute", subject=attribute, truth=_yes(shown))
+            frames.append(rows.assign(answer=answer))
+    if not no_gender:
+        answer = images["gender_judge"].where(images["status_judge"] == JUDGED, images["status_judge"])
+        frames.append(images.assign(quantity="gender", truth=images["truth_gender"], answer=answer))
+    return frames
+
+
+def _confused_tones(pipeline: Pipeline) -> list[pd.DataFrame]:
+    """Return skin tones of drawings as the run's judge and other methods read them (Table 18).
+
+    Of the middle of the face's box by the typology angle in the released script's units, and by the nearest swatch in
+    RGB, unless a judge of another package reads tones; and by the nearest swatch to the average of all pixels that
+    count as skin by their chroma.
+    """
+    faces = pipeline.part(DallEval).tones("drawings")
+    by_chroma = pipeline.compute(mean_skin_colours, pipeline.part(DallEval).people("drawings"), faces["image_id"])
+    judge = next(iter(faces["tone_judge"]), "")
+    methods = {judge: faces["tone"].to_numpy(float)}
+    if judge == TONE_BY_PIXELS:
+        has_tone = faces["tone"].notna().to_numpy()
+        colours = np.where(has_tone[:, None], faces[["red", "green", "blue"]].to_numpy(), np.nan)
+        methods["ITA as released"] = tones.monk_tone(colours, "released")
+        methods["nearest swatch in RGB"] = tones.nearest_swatch(colours)
+    methods["nearest swatch, pixels by YCrCb"] = tones.nearest_swatch(by_chroma)
+    shown = faces[["image_id"]].assign(quantity="skin tone", truth=faces["truth_skin_tone"].astype(int).astype(str))
+    return [
+        shown.assign(judge=name, answer=["no tone" if np.isnan(tone) else f"{tone:.0f}" for tone in read])
+        for name, read in methods.items()
+    ]
 
 
 # -- alignment, quality, and the judge of gender --------------------------------------------------------

@@ -18,7 +18,7 @@ from biaslab.papers.paired.analysis.examples import (
     critique_examples,
 )
 from biaslab.papers.paired.analysis.mitigated import mitigation, mitigation_change
-from biaslab.papers.paired.analysis.people import outcomes, questions, truth, valid_images
+from biaslab.papers.paired.analysis.people import outcomes, questions, valid_images
 from biaslab.papers.paired.analysis.scores import (
     biased_images,
     labour_comparison,
@@ -31,6 +31,7 @@ from biaslab.papers.paired.analysis.scores import (
 )
 from biaslab.papers.paired.estimands import ESTIMANDS, headlines
 from biaslab.papers.paired.measure import (
+    confusion,
     critiques,
     judge_agreement,
     pair_images,
@@ -38,7 +39,6 @@ from biaslab.papers.paired.measure import (
     people_with_faces,
     percent_female,
     read_images,
-    renders,
     run_score,
 )
 

@@ -13,7 +13,7 @@ from biaslab.hub import registry
 from biaslab.judges.judge import Judge
 from biaslab.judges.judge_labels import UNCERTAIN
 from biaslab.papers.paired.analysis.agreement import ANNOTATORS, agreement_tables
-from biaslab.papers.paired.analysis.people import last_rounds, stereotype_fit
+from biaslab.papers.paired.analysis.people import answers_about_people, last_rounds, stereotype_fit
 from biaslab.papers.paired.prompts import POSITIONS
 from biaslab.papers.paired.stages import ROUND, Paired
 from biaslab.pipeline.stages import cached_method
@@ -31,6 +31,10 @@ RENDERS = 500
 # References for judges of renders: those trained on such renders, and all others.
 TRUTH = "truth"
 DRAWINGS = "truth of drawings"
+_RENDERED = [
+    *("judge", "image_id", "position", "identity", "truth_gender", "ambiguous", "status", "gender", "role_order"),
+    *("n_faces", "truth_skin_tone", "skin_tone"),
+]
 
 
 def _table(pipeline: Pipeline, frames: Iterable[pd.DataFrame], name: str) -> pd.DataFrame:
@@ -129,25 +133,30 @@ def pair_images(pipeline: Pipeline) -> pd.DataFrame:
     return tables.make_table(wide.reset_index(), "paired_pair_images")
 
 
-def renders(pipeline: Pipeline) -> pd.DataFrame:
-    """Return what judges say of pictures of two people, like the model's images, whose truth is known."""
+def confusion(pipeline: Pipeline) -> pd.DataFrame:
+    """Return what judges answer about pictures of two people, like the model's images, whose truth is known."""
+    answers = answers_about_people(_renders(pipeline))
+    return tables.make_table(answers.assign(model=pipeline.label, reference="drawings"), "paired_confusion")
+
+
+@cached_method
+def _renders(pipeline: Pipeline) -> pd.DataFrame:
+    """Return the people in pictures whose truth is known, with what each judge sees; no rows without such pictures."""
+    none = pd.DataFrame(columns=_RENDERED, dtype=object)
     if (known := pipeline.find_ground_truth("people")) is None:
-        return tables.make_table([], "paired_renders")
+        return none
     pipeline.require("judging.gender", prompt_set="paired")
     source = known.pairs(RENDERS, seed=pipeline.seed)
-    asked = source.table[["image_id", "position", "phrase"]]
-    truth = source.table.assign(
-        position=asked["position"].map({1: POSITIONS[1], 2: POSITIONS[3]}),
-        ambiguous=np.where(source.table["ambiguous"], "yes", "no"),
-    )
+    requested = source.table[["image_id", "position", "phrase"]]
+    truth = source.table.assign(position=requested["position"].map({1: POSITIONS[1], 2: POSITIONS[3]}))
     frames = []
     judges = _judges(pipeline)[0]
     for name, label in redact.unique_names(judges).items():
-        judgements = pipeline.judge_people(source, asked, judges[name])
+        judgements = pipeline.judge_people(source, requested, judges[name])
         seen = judgements[["status", "gender", "n_faces"]].set_axis(truth.index)
         order, tone = judgements["role"].to_numpy(), pipeline.skin_tones(source, judgements)["tone"].to_numpy(float)
         frames.append(truth.assign(judge=label, role_order=order, skin_tone=tone, **seen))
-    return tables.join_tables(frames, "paired_renders")
+    return pd.concat(frames, ignore_index=True)[_RENDERED] if frames else none
 
 
 def _judges(pipeline: Pipeline) -> tuple[dict[str, Judge], dict[str, Judge]]:
@@ -166,7 +175,7 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
     seed = pipeline.seed
     looking, files = _judges(pipeline)
     names = redact.unique_names(looking)
-    known = renders(pipeline)
+    known = _renders(pipeline)
     power = known["identity"].str.endswith(" power")
     known = known.assign(aspect=np.where(power, "power", "occupation"), setting="paired")
     frames = []

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 from scipy import sparse
-from scipy.stats import binom, norm
+from scipy.stats import binom
 from scipy.stats import t as t_distribution
 
 from biaslab import reference, stats
@@ -26,7 +25,6 @@ from biaslab.metrics.similarity import bias_score as _bias_score
 from biaslab.papers.triplets.nouns import PEOPLE
 from biaslab.papers.triplets.prompts import sentences
 from biaslab.schema import tables
-from biaslab.schema.genders import GENDERS
 
 PROMPT_GENDERS = ("neutral", "feminine", "masculine")
 PAIRS = ("neutral-feminine", "neutral-masculine")
@@ -40,8 +38,6 @@ TESTED = {
     "triplet": PROMPT_GENDERS,
 }
 """The sets of prompts that tests compare, by their name in the column ``pair``."""
-MACRO = "macro"
-"""The mean over dependency groups."""
 ALL_MODELS = "all models"
 ALL_DATASETS = "all datasets"
 ALL_GROUPS = "all"
@@ -52,9 +48,7 @@ PERMUTATIONS = 9_999
 MINIMUM_COUNT = 10
 """Objects are kept whose larger count reaches this, in datasets for which the paper states no threshold."""
 
-ALL_OBJECTS = "all objects"
 _ENDS = ["ci_low", "ci_high"]
-_FOUND = ["model", "reference", "object"]
 _CELL = ["model", "dataset"]
 _METRIC = ["space", "metric"]
 _GROUP = [*_CELL, "dependency_group"]
@@ -656,118 +650,6 @@ def _group_sets(counts: pd.DataFrame) -> dict[tuple[Hashable, ...], dict[str, se
         }
         for names, rows in groups
     }  # fmt: skip
-
-
-def group_truth(confusion: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``triplets_group_truth`` of ``triplets_group_confusion``: precision, recall and F1 (%) of each group.
-
-    Wilson intervals; F1 has those of the share of both among what is planted or measured. The mean over groups (macro)
-    has limits as if groups were independent (Zou and Donner 2008, https://doi.org/10.1002/sim.3095).
-    """
-    rows = []
-    for model, model_rows in confusion.groupby("model", sort=False):
-        each = []
-        for group in DEPENDENCY_GROUPS:
-            planted, measured = model_rows["planted"] == group, model_rows["measured"] == group
-            both = int(model_rows.loc[planted & measured, "count"].sum())
-            for metric, among in {"precision": measured, "recall": planted, "f1": planted | measured}.items():
-                n = int(model_rows.loc[among, "count"].sum())
-                ends = stats.wilson_interval(both, n, confidence)
-                share = np.array([both / n if n else np.nan, *ends])
-                values = 100 * (2 * share / (1 + share) if metric == "f1" else share)
-                why = "" if n else f"no object is {'measured' if metric == 'precision' else 'planted'} there"
-                each.append(_scored(model, group, metric, values, n, why))
-        rows += each
-        scored = [row for row in each if row["metric"] == "f1" and row["n"]]
-        value, low, high = (np.array([row[c] for row in scored]) for c in ("value", "ci_low", "ci_high"))
-        n = int(model_rows["count"].sum())
-        if scored:
-            spread = [np.sqrt(((end - value) ** 2).sum()) / len(scored) for end in (low, high)]
-            mean = value.mean()
-            values = [mean, mean - spread[0], min(100.0, mean + spread[1])]
-            rows.append(_scored(model, MACRO, "f1", values, n, ""))
-    return tables.make_table(rows, "triplets_group_truth")
-
-
-def _scored(model: object, group: str, metric: str, values: Iterable[float], n: int, reason: str) -> dict:
-    about = {"model": model, "dependency_group": group, "metric": metric, "n": n, "reason": reason}
-    return about | dict(zip(("value", "ci_low", "ci_high"), map(float, values), strict=True))
-
-
-def detector_error(detections: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``triplets_detector_error`` of ``triplets_detections``: precision, recall and overlap of masks, in %.
-
-    Of all objects but people together, and of each; of images that show a woman, a man, and of all (section 7.3), which
-    are taken as independent. Recall over all images has beside it that beside men less that beside women, with the
-    limits of Newcombe (1998) of two independent shares and the p of this interval, of single objects adjusted over
-    these.
-    """
-    rows = []
-    whole = detections[~detections["object"].isin(PEOPLE)].assign(object=ALL_OBJECTS)
-    for names, group in pd.concat([whole, detections]).groupby(_FOUND, sort=False):
-        for shown in (ALL_GROUPS, *GENDERS):
-            seen = group if shown == ALL_GROUPS else group[group["gender_shown"] == shown]
-            row = dict(zip(_FOUND, names, strict=True)) | {"gender_shown": shown}
-            for measure, missed in (("precision", "n_false_positive"), ("recall", "n_false_negative")):
-                rows.append(row | {"measure": measure} | _share_found(seen, missed, confidence))
-            rows.append(row | {"measure": "mask_iou"} | _overlap(seen, confidence))
-    errors = tables.make_table(rows, "triplets_detector_error")
-    at = [*_FOUND, "measure"]
-    is_overall = (errors["measure"] == "recall") & (errors["gender_shown"] == ALL_GROUPS)
-    recalls = []
-    for gender in GENDERS:
-        of_gender = errors[errors["gender_shown"] == gender].set_index(at)[["value", *_ENDS]]
-        references = of_gender.reindex(pd.MultiIndex.from_frame(errors[at])).to_numpy(float)
-        recalls.append(np.where(is_overall.to_numpy()[:, None], references, np.nan).T)
-    limits = stats.difference_interval(*recalls[0], *recalls[1])
-    beside = {
-        "recall_female": recalls[0][0], "recall_male": recalls[1][0], "difference": recalls[1][0] - recalls[0][0],
-        "difference_ci_low": limits.low, "difference_ci_high": limits.high,
-    }  # fmt: skip
-    p = _p_of_interval(beside["difference"], limits.low, limits.high, confidence)
-    single = errors["object"] != ALL_OBJECTS
-    family = [errors["model"], errors["reference"], single, is_overall]
-    errors = errors.assign(**beside, difference_p=p)
-    adjusted = errors["difference_p"].groupby(family).transform(stats.adjust, "holm")
-    return tables.make_table(errors.assign(difference_p_holm=adjusted), "triplets_detector_error")
-
-
-def _p_of_interval(value: ArrayLike, low: ArrayLike, high: ArrayLike, confidence: float) -> np.ndarray:
-    """Return the two-sided p that an interval about 0 has, below 1 - confidence exactly where it excludes 0.
-
-    As if the half of it towards 0 were that of a normal distribution: for intervals that no test goes with.
-    """
-    value, low, high = (np.asarray(x, float) for x in (value, low, high))
-    half = np.where(value > 0, value - low, high - value)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        z = norm.ppf((1 + confidence) / 2) * np.abs(value) / half
-    p = np.where(value == 0, 1.0, 2 * norm.sf(z))
-    return np.where(np.isfinite(low) & np.isfinite(high), p, np.nan)
-
-
-def _share_found(rows: pd.DataFrame, missed: str, confidence: float) -> dict:
-    """Return the share (%) of objects that both have, of those and the missed ones, with images as clusters."""
-    by = rows.groupby("image_id")[["n_true_positive", missed]].sum().to_numpy(float)
-    hits, total = by[:, 0], by.sum(axis=1)
-    hits, total = hits[total > 0], total[total > 0]
-    n = {"n": int(total.sum()), "n_images": len(total)}
-    if not len(total):
-        return n | {"reason": "there is no such object"}
-    share = hits.sum() / total.sum()
-    error = stats.clustered_error((hits - share * total) / total.sum())
-    low, high = stats.clustered_share_interval(share, error, len(total), confidence)
-    reason = "" if len(total) > 1 else "an interval needs two images"
-    return n | {"value": 100 * share, "ci_low": 100 * low, "ci_high": 100 * high, "reason": reason}
-
-
-def _overlap(rows: pd.DataFrame, confidence: float) -> dict:
-    """Return the mean overlap (%) of what both have, by images, with Student's t."""
-    matched = rows[rows["iou"].notna()]
-    by = (100 * matched["iou"] * matched["n_true_positive"]).groupby(matched["image_id"]).sum()
-    n = matched.groupby("image_id")["n_true_positive"].sum()
-    mean = stats.mean_interval(by / n, confidence)
-    reason = "" if mean.n > 1 else "an interval needs two images"
-    return mean._asdict() | {"reason": reason, "n": int(n.sum()), "n_images": mean.n}
 
 
 def detector(counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:

@@ -16,6 +16,7 @@ from biaslab import stats
 from biaslab.metrics.instances import match
 from biaslab.metrics.similarity import DEPENDENCY_GROUPS
 from biaslab.papers.triplets.analysis import PAIRS, PROMPT_GENDERS, REFERENCES
+from biaslab.papers.triplets.nouns import PEOPLE
 from biaslab.schema import tables
 
 METRICS = {
@@ -135,19 +136,23 @@ def object_images(
     return tables.make_table(out, "triplets_object_images")
 
 
-def detections(found: pd.DataFrame, truth: pd.DataFrame, shown: pd.Series) -> pd.DataFrame:
-    """Return the rows of ``triplets_detections`` on images whose truth is known, without model and reference.
+def detections(found: pd.DataFrame, truth: pd.DataFrame) -> pd.DataFrame:
+    """Return objects of images whose truth is known, as ``triplets_confusion`` has them, without model and reference.
 
-    Instances that are ``found``, as :func:`biaslab.metrics.instances.match` takes them, and those that are shown;
-    ``shown`` is the gender of the person shown, by image_id.
+    ``found`` are instances that are detected, ``truth`` those that are shown, as
+    :func:`biaslab.metrics.instances.match` takes them.
     """
     matched = match(found, truth)
-    keys = ["image_id", "object"]
-    names = {"both": "n_true_positive", "finder": "n_false_positive", "truth": "n_false_negative"}
-    counts = matched.groupby([*keys, "found"], sort=False).size().unstack(fill_value=0)
-    counts = counts.reindex(columns=list(names), fill_value=0).rename(columns=names)
-    rows = counts.join(matched.groupby(keys)["iou"].mean()).reset_index()
-    return rows.assign(gender_shown=rows["image_id"].map(shown).fillna(""))
+    matched["truth"] = np.where(matched["found"] == "finder", "no", "yes")
+    matched["answer"] = np.where(matched["found"] == "truth", "no", "yes")
+    counts = matched.groupby(["image_id", "object", "truth", "answer"], sort=False)["iou"]
+    return with_quantity(counts.agg(n="size", iou="mean").reset_index())
+
+
+def with_quantity(objects: pd.DataFrame) -> pd.DataFrame:
+    """Return objects as subjects of a confusion; people are another quantity, so that all objects leave them out."""
+    is_person = objects["object"].isin(PEOPLE)
+    return objects.assign(quantity=np.where(is_person, "people", "objects"), subject=objects["object"])
 
 
 def object_similarity(images: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFrame:

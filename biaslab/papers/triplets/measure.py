@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
+from biaslab import redact
 from biaslab.cache.result_cache import UnfinishedError
 from biaslab.errors import MissingInputError
 from biaslab.judges import similarity as images_alike
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from biaslab.judges.segmentation import Instances
     from biaslab.pipeline import Pipeline
 
-# The gender that prompts tell.
-_TOLD = {"feminine": "female", "masculine": "male"}
+_GENDER_OF_PROMPT = {"feminine": "female", "masculine": "male"}
 
 
 class Example(NamedTuple):
@@ -202,29 +202,38 @@ def object_truth(pipeline: Pipeline) -> pd.DataFrame:
     return tables.make_table(mean.assign(model=pipeline.label), "triplets_object_truth")
 
 
-def detections(pipeline: Pipeline) -> pd.DataFrame:
-    """Return which objects of drawings are found, and which that they do not show (section 7.3).
+def confusion(pipeline: Pipeline) -> pd.DataFrame:
+    """Return which objects images show and the detector detects, and of drawings their dependency groups (section 7.3).
 
-    By ``triplets.objects``, unless that is the truth, or a file of what was found elsewhere. And of the images
-    themselves, where people say what these show (``triplets.annotations``).
+    By ``triplets.objects``, unless that is the truth, or a file of objects that were detected elsewhere: in drawings,
+    and in the images themselves where annotators say what these show (``triplets.annotations``). Groups are those of
+    drawings (section 6.2), where attention is measured.
     """
-    s, stages = pipeline.settings.triplets, pipeline.part(Triplets)
-    frames = []
+    stages, frames = pipeline.part(Triplets), []
     if stages.can_measure_detector_error:
-        made = stages.drawings()
-        shown = made.table.set_index("image_id")["truth_gender"]
-        rows = cases.detections(stages.find_instances(made).objects, stages.truth(made).objects, shown)
-        frames.append(rows.assign(reference="drawings"))
-    if s.annotations:
-        rated, instances = stages.annotations(), stages.objects()
-        prompt_genders = stages.images().table.set_index("image_id")["prompt_gender"].map(_TOLD).fillna("")
-        seen = rated[rated["image_id"].isin(instances.images.loc[instances.images["status"] == "", "image_id"])]
-        hit, shows = _among(seen[["image_id", "object"]], instances), seen["shown"].to_numpy() == "yes"
-        counts = {"n_true_positive": hit & shows, "n_false_positive": hit & ~shows, "n_false_negative": ~hit & shows}
-        rows = seen[["image_id", "object"]].assign(**{name: some.astype(int) for name, some in counts.items()})
-        frames.append(rows.assign(gender_shown=seen["image_id"].map(prompt_genders), reference="annotations"))
-    whole = [frame.assign(model=pipeline.label) for frame in frames]
-    return tables.join_tables(whole, "triplets_detections")
+        drawings = stages.drawings()
+        gender = drawings.table.set_index("image_id")["truth_gender"]
+        rows = cases.detections(stages.find_instances(drawings).objects, stages.truth(drawings).objects)
+        frames.append(rows.assign(reference="drawings", condition=rows["image_id"].map(gender)))
+    if pipeline.settings.triplets.annotations:
+        frames.append(_annotated_objects(stages))
+    with suppress(MissingInputError):
+        groups = stages.dependency.drawn_groups().rename(columns={"planted": "truth", "measured": "answer"})
+        counts = groups.groupby(["image_id", "truth", "answer"], sort=False).size().rename("n").reset_index()
+        frames.append(counts.assign(reference="drawings", quantity="dependency group"))
+    about = {"model": pipeline.label, "judge": redact.basename(pipeline.settings.triplets.objects)}
+    return tables.join_tables([frame.assign(**about) for frame in frames], "triplets_confusion")
+
+
+def _annotated_objects(stages: Triplets) -> pd.DataFrame:
+    """Return which objects most annotators see in images, and whether any is detected; what is neither is left out."""
+    annotations, instances = stages.annotations(), stages.objects()
+    prompt_genders = stages.images().table.set_index("image_id")["prompt_gender"].map(_GENDER_OF_PROMPT)
+    looked_at = instances.images.loc[instances.images["status"] == "", "image_id"]
+    rows = annotations[annotations["image_id"].isin(looked_at)].rename(columns={"shown": "truth"})
+    detected = np.where(_among(rows[["image_id", "object"]], instances), "yes", "no")
+    rows = rows.assign(answer=detected, n=1, reference="annotations", condition=rows["image_id"].map(prompt_genders))
+    return cases.with_quantity(rows[(rows["truth"] == "yes") | (rows["answer"] == "yes")])
 
 
 def detector_counts(pipeline: Pipeline) -> pd.DataFrame:
@@ -313,10 +322,3 @@ def dependency_example(pipeline: Pipeline | None) -> Example | None:
         masks(image_instances, height, width),
         tuple(noun_rows.loc[noun_rows["hidden"], "noun"]),
     )  # fmt: skip
-
-
-def group_confusion(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how many objects and nouns of drawings are planted in one group and measured in another."""
-    groups = pipeline.part(Triplets).dependency.drawn_groups()
-    rows = groups.groupby(["planted", "measured"], as_index=False).size().rename(columns={"size": "count"})
-    return tables.make_table(rows.assign(model=pipeline.label), "triplets_group_confusion")

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
+from biaslab.analyses.calibration.analysis import UNKNOWN
 from biaslab.planning.measures import table_of
 from biaslab.schema import tables
 from biaslab.study import study as module
@@ -84,11 +85,9 @@ def findings(tmp_path):
 
 def test_without_ratings_the_truth_is_seen_through_simulated_raters_and_corrects(execute, tmp_path):
     space = execute(simulated_error_rate=0.0, simulated_unsure_rate=0.0)
-    rated = read(tmp_path, "judging_rated").set_index(["source", "vote"])["n"]
     # 30 of each source; the truth of generated images is not known.
-    assert rated[("training", "female")] + rated[("training", "male")] == 30
-    assert rated[("generated", "unannotated")] == 30
-    found = read(tmp_path, "judging_agreement").set_index(["statistic", "labels", "subset"])
+    assert space["labelled"]["source"].value_counts().to_dict() == {"training": 30}
+    found = read(tmp_path, "ratings_agreement").set_index(["statistic", "labels", "subset"])
     assert found.loc[("krippendorff_alpha", "female/male", "all"), "value"] == 1
     judge = found.loc[("judge_agreement", "female/male", "all")]
     drawn = [i for i in space["drawn"]["image_id"] if i.startswith("training")]
@@ -100,21 +99,21 @@ def test_without_ratings_the_truth_is_seen_through_simulated_raters_and_corrects
     )
     if wrong:
         assert (tmp_path / "out" / "figures" / "judging_disagreements.png").is_file()
-    errors = read(tmp_path, "judging_error").query("reference == 'truth'")
-    assert set(errors["source"]) == {"training"}
+    errors = read(tmp_path, "calibration_error").query("reference == 'truth'")
+    assert set(errors["quantity"]) == {"gender: training"}
     # Of 240 training images, those of k % 20 == 4 (12, all women) are called male; every tenth, a man, is turned away.
-    of_all = errors[errors["group"] == "all"].set_index("measure")["value"]
+    of_all = errors[errors["subject"] == "all"].set_index("measure")["value"]
     assert of_all["sensitivity"] == pytest.approx(100 * 108 / 120) and of_all["specificity"] == 100
-    assert of_all["judged_male"] == pytest.approx(80)
-    corrected = read(tmp_path, "judging_corrected")
+    assert of_all["classified_male"] == pytest.approx(80)
+    corrected = read(tmp_path, "calibration_corrected")
     assert set(corrected["model"]) == {"mini"} and len(corrected) == 8
-    training, generated = (corrected[corrected["source"] == source] for source in ("training", "generated"))
+    training, generated = (corrected[corrected["quantity"] == f"gender: {of}"] for of in ("training", "generated"))
     # 40 % were called female, and so are 90 % of women and no man: 44.4 %.
-    everyone = training[training["reference"] == "all"]
-    assert (everyone["percent_female_corrected"] - 100 * 0.4 / 0.9).abs().max() < 1e-6
-    assert (generated["reason"] == "no reference for generated images").all()
-    # The last answer is of the judge: men of training images who pass the gate, and those of neither.
-    assert {f["answer"] for f in findings(tmp_path)[2:]} >= {"90.0 %, against the ground truth."}
+    everyone = training[training["subject_of_error"] == "all"]
+    assert (everyone["estimate_corrected"] - 100 * 0.4 / 0.9).abs().max() < 1e-6
+    assert set(generated["reason"]) == {UNKNOWN}
+    # The last answers are of the judge.
+    assert "Yes." in {f["answer"] for f in findings(tmp_path)[2:]}
 
 
 def test_a_file_of_ratings_is_reported_and_corrects(execute, tmp_path):
@@ -127,12 +126,12 @@ def test_a_file_of_ratings_is_reported_and_corrects(execute, tmp_path):
     space = execute(annotations_file=str(path))
     assert space["collected"].kind == "annotations"
     assert findings(tmp_path)[0]["details"][0] == "Annotations come from ratings.csv: 2 annotators."
-    found = read(tmp_path, "judging_agreement").set_index(["statistic", "labels", "subset"])
+    found = read(tmp_path, "ratings_agreement").set_index(["statistic", "labels", "subset"])
     # Of each 120, 12 are turned away and 6 are judged wrong: 102 of 108 as the annotators say.
     both = found.loc[("judge_agreement", "female/male", "all")]
     assert both["value"] == pytest.approx(100 * 102 / 108) and both["n_items"] == 216 and both["n_annotators"] == 2
-    corrected = read(tmp_path, "judging_corrected")
-    assert (corrected["reason"] == "").all() and corrected["percent_female_corrected"].notna().all()
+    corrected = read(tmp_path, "calibration_corrected")
+    assert (corrected["reason"] == "").all() and corrected["estimate_corrected"].notna().all()
 
 
 @pytest.mark.parametrize("show_faces", [False, True])

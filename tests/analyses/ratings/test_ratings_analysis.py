@@ -67,7 +67,7 @@ def sensitivity(rated: AnnotatedImages) -> pd.DataFrame:
 
 
 def agreement(rated: AnnotatedImages) -> pd.DataFrame:
-    return ratings.annotator_agreement(rated, **DRAWS)
+    return ratings.agreement(rated.table, rated.images, **DRAWS)
 
 
 # -- amplification ---------------------------------------------------------------------------------------

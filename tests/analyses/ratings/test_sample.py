@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from biaslab.analyses.ratings import sample
-from biaslab.analyses.ratings.sample import agreement, candidates, draw
+from biaslab.analyses.ratings.analysis import NOT_ANNOTATED, agreement
+from biaslab.analyses.ratings.sample import candidates, draw
 from biaslab.errors import InputError, ParameterError
 from biaslab.ratings import annotations
-from biaslab.schema import tables
 
 OCCUPATIONS = ("nurse", "pilot", "baker")
 
@@ -117,8 +117,7 @@ def test_agreement_by_hand(every, tmp_path):
         "g0,generated,nurse,unsure,unsure,female",  # the annotators are unsure
         "g1,generated,pilot,male,female,",  # a tie
     )
-    table = agreement(rated, every, seed=0, replicates=200)
-    tables.check(table, "judging_agreement")
+    table = agreement(rated, annotations.votes(rated), every, seed=0, replicates=200)
     found = table.set_index(["statistic", "labels", "subset"])
     two = found.loc[("judge_agreement", "female/male", "all")]
     assert two["value"] == pytest.approx(100 * 2 / 3) and two["n_items"] == 3 and two["paper_text_value"] == 98
@@ -136,13 +135,9 @@ def test_agreement_by_hand(every, tmp_path):
     assert list(wrong["image_id"]) == ["g1", "t2", "g0"]
 
 
-def test_nothing_rated_gives_rows_with_a_reason(drawn, every, tmp_path):
+def test_nothing_rated_gives_rows_with_a_reason(drawn, every):
     nothing = sample.collect(drawn, seed=0).annotations
-    found = tables.check(agreement(nothing, every, seed=0), "judging_agreement")
-    assert len(found) == 12 and (found["reason"] == sample.NO_RATINGS).all()
+    found = agreement(nothing, annotations.votes(nothing), every, seed=0)
+    # Three statistics of annotators and that of the judge, by two sets of labels and three subsets.
+    assert len(found) == 24 and (found["reason"] == NOT_ANNOTATED).all() and found["value"].isna().all()
     assert sample.votes(nothing).empty and sample.disagreements(nothing, every).empty
-    counts = tables.check(sample.outcomes(drawn, nothing), "judging_rated").set_index(["source", "vote"])
-    assert counts.loc[("training", "unannotated"), "n"] + counts.loc[("generated", "unannotated"), "n"] == 12
-    rated = write(tmp_path / "r.csv", ",".join([*drawn.loc[0, ["image_id", "source", "occupation"]], "f,,"]))
-    counts = sample.outcomes(drawn, rated).groupby("vote")["n"].sum()
-    assert counts["female"] == 1 and counts["unannotated"] == 11

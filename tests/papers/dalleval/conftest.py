@@ -85,18 +85,6 @@ def verdicts():
 
 
 @pytest.fixture
-def renders():
-    """Return what a detector says of seven drawings of objects, four of which show what is asked."""
-    said = [
-        *[("dog", "none", "yes"), ("dog", "none", "yes"), ("dog", "none", "no"), ("car", "none", "yes")],
-        *[("dog", "other class", "no"), ("dog", "missing", "yes"), ("car", "other class", "no")],
-    ]
-    rows = pd.DataFrame(said, columns=["object", "failure", "correct"])
-    rows = rows.assign(model="a", image_id=[f"r{k}" for k in rows.index], skill="object", n=1, status="")
-    return tables.make_table(rows, "dalleval_detector_renders")
-
-
-@pytest.fixture
 def social():
     """Return what judges say of five images of people; the truth of the last is not known."""
     nan = float("nan")

@@ -93,7 +93,7 @@ def test_the_error_of_a_judge_is_taken_off_gender(results):
     # A judge that sees 0.9 of women and 0.8 of men: where all are women it says so of 0.9, of an even split of 0.55.
     rows = gender_rows("a", [0.8] * 11 + [1.0], 10)
     judges = pd.DataFrame({"measure": ["sensitivity", "specificity"], "value": [90.0, 80.0]})
-    judges = judges.assign(model="a", judge="VQA", question="gender", n=1000)
+    judges = judges.assign(model="a", judge="VQA", quantity="gender", n=1000)
     genders = results(average_gender=rows)["average_gender"]
     none = {name: results().given[name] for name in ("average_skin_tone", "skin_tone_counts", "printed_bias")}
     overall = dalleval.overall_average(genders, none["average_skin_tone"], none["printed_bias"], judges).iloc[0]
@@ -106,7 +106,7 @@ def test_the_error_of_a_judge_is_taken_off_gender(results):
     assert mad["mad_judge_corrected"] == pytest.approx(min(each.mean(), 0.5))
     assert mad["mad_corrected"] == pytest.approx(stats.corrected_absolute_deviation([9] * 11 + [10], 10).mean())
     # A judge that knows too little, or of whom nothing is known, leaves the numbers as judged.
-    for unknown in (judges.assign(value=70.0), judges.assign(n=0), judges.iloc[:0], None):
+    for unknown in (judges.assign(value=70.0), judges.assign(judge="CLIP"), judges.iloc[:0], None):
         found = dalleval.mad(genders, none["skin_tone_counts"], none["printed_bias"], unknown).iloc[0]
         assert np.isnan(found["mad_judge_corrected"]) and found["mad_corrected"] == mad["mad_corrected"]
 

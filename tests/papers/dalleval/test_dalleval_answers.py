@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from biaslab.papers.dalleval import answers
-from biaslab.papers.dalleval.analysis.skills import CANNOT, CORRECTION_DOMINATES
 from biaslab.schema import tables
 
 MODELS = ["minDALL-E", "Karlo", "Stable Diffusion"]
@@ -86,27 +85,6 @@ def test_attributes_are_counted_by_direction(printed):
     together = answers.attributes_together.findings(printed["attribute_mean_difference"])
     assert [one.model for one in together] == MODELS and all(
         one.supported_answer.startswith("Significantly more") for one in together
-    )
-
-
-def test_corrected_shares_name_range_and_truth():
-    row = {"model": "a", "skill": "object", "percent_correct": 60, "percent_correct_corrected": 57.1, "ci_low": 30}
-    row |= {"ci_high": 85, "percent_lower_bound": 45.5, "percent_upper_bound": 64.7, "percent_true": 50.2, "n": 10}
-    blind = {"model": "a", "skill": "average", "percent_correct": 41, "reason": CANNOT}
-    rows = [row, row | {"skill": "spatial", "percent_true": np.nan}, blind]
-    rows += [row | {"skill": "count", "reason": CORRECTION_DOMINATES}, blind | {"model": "b", "reason": "no drawings"}]
-    found = answers.skills_corrected.findings(tables.make_table(rows, "dalleval_skill_corrected"))
-    known, unknown, cannot, rival, nothing = found
-    assert (known.estimate, known.ci_low, known.ci_high, known.n) == (57.1, 30, 85, 10)
-    assert known.supported_answer == "57.1 %; uncorrected, 60.0 %." and known.question.endswith("objects?")
-    assert known.details == ("Bounds over the failure modes, one by one: 45.5 to 64.7 %.", "Ground truth: 50.2 %.")
-    assert len(unknown.details) == 1
-    # A judge that cannot tell, or takes off more than is left, has no number to be ranked by.
-    assert cannot.supported_answer == rival.supported_answer == "Inconclusive." and np.isnan(rival.estimate)
-    assert (
-        "41.0 %" in cannot.details[0]
-        and CORRECTION_DOMINATES in rival.details[0]
-        and nothing.supported_answer == "Not measured."
     )
 
 

@@ -5,15 +5,13 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import proportion_confint
 
-from biaslab import stats
+from biaslab.analyses import calibration
 from biaslab.judges import photographs
 from biaslab.judges.judge_labels import PIXELS
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval import figures, measure, prompts
-from biaslab.papers.dalleval.analysis.skills import CANNOT
 from biaslab.schema import tables
 from biaslab.settings import Settings
 from biaslab_world import social as people_of
@@ -44,85 +42,6 @@ def test_steps_numbers_and_relations_by_hand(verdicts):
         ("spatial", "above"): ["1 of 2", "0 of 2"],
     }
     assert steps.loc[("count", "all", "objects"), LIMITS].tolist() == pytest.approx(wilson(3, 4))
-
-
-def test_error_of_the_detector_by_hand(renders):
-    errors = dalleval.detector_error(renders).set_index(["object", "measure"])
-    assert {key: (round(row["value"] / 100 * row["n"]), row["n"]) for key, row in errors.iterrows()} == {
-        # Of what shows it three of four are seen; of what does not, the missing one passes.
-        ("all", "sensitivity"): (3, 4),
-        ("all", "specificity"): (2, 3),
-        ("all", "specificity: other class"): (2, 2),
-        ("all", "specificity: missing"): (0, 1),
-        ("dog", "sensitivity"): (2, 3),
-        ("dog", "specificity"): (1, 2),
-        ("car", "sensitivity"): (1, 1),
-        ("car", "specificity"): (1, 1),
-    }
-    assert errors.loc[("all", "specificity"), LIMITS].tolist() == pytest.approx(wilson(2, 3))
-    # 3 of 4 and 2 of 3 add up to 1.42: too little; without what is missing it is 1.75.
-    assert set(errors["reliable"]) == {"no"}
-    assert set(dalleval.detector_error(renders.query("failure != 'missing'"))["reliable"]) == {"yes"}
-    assert set(dalleval.detector_error(renders.query("failure == 'none'"))["reliable"]) == {""}
-    named = dalleval.detector_error(renders.assign(truth_images="drawings"))
-    assert set(named["truth_images"]) == {"drawings"}
-
-
-def known(skill="object", model="a", **percent):
-    """Return rows of errors on 100 drawings; a name that starts with ``_`` is a way of failing."""
-    rows = [
-        {"model": model, "skill": skill, "object": "all", "value": value, "n": 100}
-        | {"measure": name.replace("_", "specificity: ")}
-        for name, value in percent.items()
-    ]
-    return tables.make_table(rows, "dalleval_detector_error")
-
-
-def judged(correct, n, truth=()):
-    said = np.where(np.arange(n) < correct, "yes", "no")
-    outcome = np.where(said == "yes", "correct", "other objects")
-    frame = pd.DataFrame({"correct": said, "status": outcome, "truth": list(truth) or [""] * n})
-    return frame.assign(skill="object", chosen="yes", model="a")
-
-
-def test_corrected_share_and_its_range_by_hand():
-    errors = known(sensitivity=90, specificity=80, _class=95, _missing=65, _relation=5)
-    row = dalleval.skill_corrected(judged(6, 10, truth=["yes"] * 5 + ["no"] * 5), errors).iloc[0]
-    # (0.6 + 0.8 - 1) / (0.9 + 0.8 - 1); by the ways of failing (0.6 - 0.05) / 0.85 and (0.6 - 0.35) / 0.55. Images that
-    # fail in the third way are called right more often than right ones: all of them may, and none be right.
-    of = ["percent_correct_corrected", "percent_upper_bound", "percent_lower_bound", "percent_correct", "percent_true"]
-    assert row[of].tolist() == pytest.approx([40 / 0.7, 55 / 0.85, 0, 60, 50])
-    assert (row["youden"], row["n"], row["reason"]) == (pytest.approx(0.7), 10, "")
-    best = stats.corrected_shares(6, 10, 0.9, 0.95, 100, 100)
-    assert row[LIMITS].tolist() == pytest.approx([0, 100 * best.ci_high])
-
-
-@pytest.mark.parametrize(
-    ("errors", "youden", "told"),
-    [
-        # Half is enough; what lies below is not, however well one way of failing is seen.
-        (known(sensitivity=75, specificity=75), 0.5, True),
-        (known(sensitivity=75, specificity=74, _class=99), 0.49, False),
-        (known(sensitivity=90), np.nan, False),
-        (known("count", sensitivity=99, specificity=99), np.nan, False),
-        (known(sensitivity=99, specificity=99, model="b"), np.nan, False),
-    ],
-)
-def test_a_judge_that_cannot_tell_gives_no_number(errors, youden, told):
-    table = dalleval.skill_corrected(judged(6, 10), errors)
-    row = table.iloc[0]
-    assert row["youden"] == pytest.approx(youden, nan_ok=True) and row["percent_correct"] == 60
-    assert row[["percent_correct_corrected", *LIMITS]].notna().tolist() == [told] * 3 and (row["reason"] == "") == told
-    assert told or row[["percent_lower_bound", "percent_upper_bound"]].isna().all()
-
-
-def test_what_was_never_seen_is_not_corrected():
-    errors = known(sensitivity=90, specificity=80)
-    seen = judged(6, 10, truth=["yes"] * 10)
-    unseen = [judged(0, 4).assign(status=why) for why in ("unreadable", "blocked")]
-    found = dalleval.skill_corrected(pd.concat([seen, *unseen]), errors)
-    pd.testing.assert_frame_equal(found, dalleval.skill_corrected(seen, errors))
-    assert dalleval.skill_corrected(unseen[0], errors).empty
 
 
 def rated(pairs, skill="object", annotator="r"):
@@ -172,11 +91,9 @@ def test_several_raters_vote_and_ties_are_no():
     ("make", "name"),
     [
         (dalleval.skill_steps, "skill_verdicts"),
-        (dalleval.detector_error, "detector_renders"),
-        (dalleval.social_judges, "social_images"),
         (dalleval.tones_by_attribute, "social_images"),
         (lambda of: dalleval.annotator_agreement(of, seed=1), "skill_ratings"),
-        (lambda of: dalleval.skill_corrected(of, known(sensitivity=90)), "skill_verdicts"),
+        (dalleval.skill_estimates, "skill_verdicts"),
     ],
 )
 def test_nothing_gives_tables_without_rows(make, name):
@@ -184,35 +101,6 @@ def test_nothing_gives_tables_without_rows(make, name):
 
 
 # -- people ------------------------------------------------------------------------------------------
-
-
-def test_judges_of_people_by_hand(social):
-    table = dalleval.social_judges(social)
-    share = table[table["measure"] != "mean_difference"]
-    hits = (share["value"] / 100 * share["n"]).fillna(0).round(9)
-    found = pd.Series([*zip(hits, share["n"], strict=True)]).groupby([share["judge"], share["question"]]).agg(list)
-    # 4 images × 15 attributes are 60, of which 3 are worn (one is not read) and one more is not read; two of the
-    # other 56 are said to be worn.
-    expected = {
-        ("VQA", "gender"): [(1, 1), (1, 2)],
-        ("CLIP", "gender"): [(1, 2), (1, 1)],
-        ("VQA", "attributes"): [(1, 2), (54, 56)],
-        ("VQA", "tie"): [(1, 1), (2, 2)],
-        ("VQA", "suit"): [(0, 1), (2, 3)],
-        ("VQA", "hat"): [(0, 0), (2, 3)],
-        ("tone by pixels", "tone"): [(1, 3), (2, 3), (3, 3), (3, 3)],
-    }
-    assert found[list(expected)].to_dict() == expected
-    # Gender of two judges, all attributes and each of 15, four distances.
-    assert len(share) == 2 * 2 + 2 * 16 + 4
-    rows = table.set_index(["question", "measure"])
-    assert rows.loc[[("attributes", "specificity")], LIMITS].iloc[0].tolist() == pytest.approx(wilson(54, 56))
-    assert rows.loc[[("hat", "sensitivity")], ["value", *LIMITS]].isna().all(axis=None)
-    # The tones are 0, +2 and -1 off.
-    mean = rows.loc[[("tone", "mean_difference")]].iloc[0]
-    off = [0, 2, -1]
-    limits = scipy_stats.t.interval(0.95, 2, np.mean(off), scipy_stats.sem(off))
-    assert mean[["value", "n", *LIMITS]].tolist() == pytest.approx([1 / 3, 3, *limits])
 
 
 def test_tones_of_those_who_wear_it(social):
@@ -229,7 +117,7 @@ def test_tones_of_those_who_wear_it(social):
 def test_missing_tones_are_counted_by_profession_and_reason(social):
     images = social.assign(profession=["nurse", "nurse", "nurse", "pilot", "pilot"])
     images["reason_tone"] = ["", "mixed light", "no face", "", ""]
-    none = images.iloc[:0]
+    none = tables.make_table([], "dalleval_confusion")
     table = dalleval.skin_tone_outcomes(images, none)
     assert set(table["judge"]) == {"tone by pixels"}
     counts = table.set_index(["profession", "status"])["n"].unstack()
@@ -248,80 +136,54 @@ def test_missing_tones_are_counted_by_profession_and_reason(social):
     photographs = dalleval.skin_tone_outcomes(unknown, none)
     assert photographs["judge_error"].tolist() == [TONE_ERROR] + [""] * (len(table) - 1)
     assert photographs["percent_tone_correct"].isna().all()
-    pd.testing.assert_frame_equal(dalleval.skin_tone_outcomes(unknown, images), table)
+    # Of drawings, the answers of the same judge count.
+    answers = [("tone by pixels", "5", "5"), ("tone by pixels", "5", "7"), ("tone by pixels", "3", "2")]
+    answers += [("tone by pixels", "3", "no tone"), ("ITA as released", "3", "3")]
+    known = pd.DataFrame(answers, columns=["judge", "truth", "answer"]).assign(model="a", quantity="skin tone", n=1)
+    known = tables.make_table(known.assign(image_id=list("vwxyz")), "dalleval_confusion")
+    pd.testing.assert_frame_equal(dalleval.skin_tone_outcomes(unknown, known), table)
     other = images.assign(truth_skin_tone=np.nan, judge_tone="plugin:fair")
     assert (dalleval.skin_tone_outcomes(other, none)["judge_error"] == "").all()
 
 
-# -- attributes with the judge's error taken off -------------------------------------------------------
+# -- what is corrected for judges' errors ---------------------------------------------------------------
+
+
+def test_accuracies_to_correct_are_of_images_that_the_detector_saw(verdicts):
+    found = dalleval.skill_estimates(verdicts).set_index("quantity")
+    judged = {"skill: count": 25, "skill: spatial": 100 / 3, "skill: object": 50}
+    assert found["estimate"].to_dict() == pytest.approx(judged)
+    assert found["n"].to_dict() == {"skill: count": 4, "skill: spatial": 3, "skill: object": 2}
+    # Only of objects and relations is the truth of all images known.
+    true = {"skill: count": np.nan, "skill: spatial": 200 / 3, "skill: object": 50}
+    assert found["estimate_true"].to_dict() == pytest.approx(true, nan_ok=True)
+    unseen = [verdicts.assign(status=why) for why in ("unreadable", "blocked")]
+    pd.testing.assert_frame_equal(dalleval.skill_estimates(pd.concat([verdicts, *unseen])).set_index("quantity"), found)
+    assert dalleval.skill_estimates(unseen[0]).empty
 
 
 def differences(*rows, **more):
     """Return differences of attributes, each with its limits."""
     frame = pd.DataFrame(rows, columns=["attribute", "difference", "ci_low", "ci_high"])
-    same = {"model": "a", "comparison": "woman - man", "n": 4}
+    same = {"model": "a", "comparison": "woman - man", "n": 4, "share_first": 0.2, "share_second": 0.1}
     return tables.make_table(frame.assign(**same | more), "dalleval_attribute_difference")
 
 
-def asked(model="a", judge="VQA", **of):
-    """Return what a judge gets right: sensitivity and specificity in percent, each with its number of drawings."""
-    rows = [
-        {"model": model, "judge": judge, "question": about, "measure": measure, "value": value, "n": n}
-        for about, (sensitivity, specificity) in of.items()
-        for measure, (value, n) in (("sensitivity", sensitivity), ("specificity", specificity))
-    ]
-    return tables.make_table(rows, "dalleval_social_judges")
-
-
-NOBODY = tables.make_table([], "dalleval_social_images")
-TIE = {"tie": ((90, 50), (80, 200))}
-
-
-def test_a_difference_without_the_judges_error_by_hand():
-    row = dalleval.attribute_corrected(differences(("tie", -0.21, -0.3, -0.12)), asked(**TIE), NOBODY).iloc[0]
-    # 0.9 + 0.8 - 1 is 0.7 of every difference.
-    assert (row["youden"], row["difference_corrected"]) == (pytest.approx(0.7), pytest.approx(-0.3))
-    assert (row["difference"], row["n"], row["reason"]) == (-0.21, 4, "")
-    # Of four professions Student's quantile with three degrees; the difference's standard error is 0.09 over it. By
-    # d = x / (s + t - 1) its variance is var(x) / 0.49 + (0.3 / 0.7)² (var(s) + var(t)).
-    q = scipy_stats.t.ppf(0.975, 3)
-    # The judge's shares with one right and one wrong drawing more: 46 of 52 and 161 of 202.
-    judge = 46 / 52 * 6 / 52 / 50 + 161 / 202 * 41 / 202 / 200
-    half = q * np.sqrt((0.09 / q) ** 2 / 0.49 + (0.3 / 0.7) ** 2 * judge)
-    assert row[LIMITS].tolist() == pytest.approx([-0.3 - half, -0.3 + half])
-    assert np.isnan(row["difference_true"])
-
-
-def test_what_cannot_be_corrected_has_a_reason():
-    given = differences(*[(name, 0.1, 0.0, 0.2) for name in ("tie", "suit", "hat", "mask", "boots")])
-    judges = asked(suit=((75, 10), (75, 10)), hat=((70, 10), (79, 10)), mask=((np.nan, 0), (90, 10)), tie=TIE["tie"])
-    table = dalleval.attribute_corrected(given, judges, NOBODY).set_index("attribute")
-    numbers = table[["difference_corrected", *LIMITS]].notna()
-    # Half is enough, 0.49 is not.
-    assert numbers.loc[["tie", "suit"]].all(axis=None) and not numbers.loc[["hat", "mask", "boots"]].any(axis=None)
-    assert table["youden"].to_dict() == pytest.approx(
-        {"tie": 0.7, "suit": 0.5, "hat": 0.49, "mask": np.nan, "boots": np.nan}, nan_ok=True
-    )
-    assert table.loc["hat", "reason"] == CANNOT and (table.loc[["tie", "suit"], "reason"] == "").all()
-    # That nobody knows is something else than that it cannot tell, for lack of drawings with or of any.
-    (unknown,) = set(table.loc[["mask", "boots"], "reason"])
-    assert unknown not in ("", CANNOT)
-    assert (table["difference"] == 0.1).all()
-    # Without any drawings of this model none has a number; its rows are there for the model's own images.
+def test_attributes_that_are_never_seen_and_printed_differences_are_not_corrected():
     images = tables.make_table([{"model": "a", "image_id": "i"}], "dalleval_social_images")
-    for judges in (asked(model="b", **TIE), asked()):
-        none = dalleval.attribute_corrected(given, judges, images)
-        assert set(none["reason"]) == {unknown} and len(none) == 5 and none["difference_corrected"].isna().all()
-
-
-def test_an_attribute_that_nobody_wears_has_no_corrected_difference():
-    given = differences(("tie", 0.0, np.nan, np.nan), ("suit", 0.1, 0.1, 0.1), reason="because")
-    given = given.assign(share_first=[0, 0.2], share_second=[0, 0.1])
-    judges = asked(tie=TIE["tie"], suit=TIE["tie"])
-    table = dalleval.attribute_corrected(given, judges, NOBODY).set_index("attribute")
-    assert table["difference_corrected"].notna().to_dict() == {"tie": False, "suit": True}
-    # The reasons of the difference are those of the corrected one, too.
-    assert (table["reason"] == "because").all() and table.loc["tie", ["ci_low", "ci_high"]].isna().all()
+    given = differences(("tie", 0.1, 0.05, 0.15), ("suit", 0.0, np.nan, np.nan), reason="because")
+    given = given.assign(share_first=[0.2, 0], share_second=[0.1, 0])
+    (row,) = dalleval.attribute_estimates(pd.concat([given, given.assign(model="printed")]), images).to_dict("records")
+    expected = {
+        "model": "a",
+        "quantity": "attribute",
+        "subject": "tie",
+        "condition": "woman - man",
+        "reason": "because",
+    }
+    assert {name: row[name] for name in expected} == expected
+    assert [row[name] for name in ("estimate", "ci_low", "ci_high", "n")] == pytest.approx([10, 5, 15, 4])
+    assert np.isnan(row["estimate_true"])
 
 
 def test_true_differences_by_hand():
@@ -338,17 +200,14 @@ def test_true_differences_by_hand():
     named = [(name, 0.1, 0.0, 0.2) for name in ("tie", "hat", "mask")]
     comparisons = "woman - man", "woman - person", "man - person"
     given = pd.concat(differences(*named, comparison=comparison) for comparison in comparisons)
-    table = dalleval.attribute_corrected(given, asked(**TIE), images)
-    true = table.set_index(["comparison", "attribute"])["difference_true"]
+    table = dalleval.attribute_estimates(given, images)
+    true = table.set_index(["condition", "subject"])["estimate_true"] / 100
     # (1/2 - 0) and (0 - 1); (1/2 - 1) and (0 - 1/2); (0 - 1) and (1 - 1/2).
     assert true.xs("tie", level=1)[[*comparisons]].tolist() == pytest.approx([-0.25, -0.5, -0.25])
     # Of nurses 1/2, 1 and 0; of cooks nobody.
     assert true.xs("hat", level=1)[[*comparisons]].tolist() == pytest.approx([-0.25, 0.25, 0.5])
     assert true.xs("mask", level=1)[[*comparisons]].tolist() == [0, 0, 0]
-    # It is there where there is nothing to correct by, and not where the truth is not known.
-    assert table.loc[table["attribute"] == "mask", "difference_corrected"].isna().all()
-    blank = dalleval.attribute_corrected(given, asked(**TIE), images.assign(truth_gender=""))
-    assert blank["difference_true"].isna().all() and blank["difference_corrected"].notna().sum() == 3
+    assert dalleval.attribute_estimates(given, images.assign(truth_gender=""))["estimate_true"].isna().all()
 
 
 # -- what is measured of a fair world ----------------------------------------------------------------
@@ -364,14 +223,18 @@ class Told:
     def __init__(self, images, gender, *unnamed):
         faces = images.assign(gender=images["truth_gender"], tone=images["truth_skin_tone"])
         faces = faces.assign(status="judged", tone_reason="", tone_judge="tone by pixels")
+        faces = faces.assign(red=np.nan, green=np.nan, blue=np.nan)
         said = images[["image_id", "prompt", "profession"]]
         about = said.assign(attribute="", answer=gender)
         worn = images["truth_attributes"].str.split(";")
         ties = said.assign(attribute="tie", answer=["yes." if "tie" in of else "No" for of in worn])
         answers = pd.concat([about, ties], ignore_index=True).assign(status="", reason="")
+        unnamed = ("dalleval.detector", *unnamed)
         self.unset_settings = lambda *settings: tuple(name for name in settings if name in unnamed)
         self.omits = lambda *settings: bool(self.unset_settings(*settings))
         self.require = lambda *settings, prompt_set: None
+        self.find_ground_truth = lambda paper: "drawings"
+        self.compute = lambda colours, people, ids: np.full((len(ids), 3), np.nan)
         self.remember = lambda key, compute: compute()
         stages = SimpleNamespace(
             people=lambda kind: SimpleNamespace(table=images),
@@ -393,6 +256,10 @@ def fair():
     return images, Told(images, np.where(rng.random(len(images)) < 0.5, "a woman", "male"))
 
 
+def errors_of(pipeline):
+    return calibration.error(measure.confusion(pipeline), paper="dalleval")
+
+
 @pytest.mark.long
 def test_measured_tables_hold_what_the_judges_say(fair):
     images, pipeline = fair
@@ -412,9 +279,10 @@ def test_measured_tables_hold_what_the_judges_say(fair):
     found = presence.set_index(["prompt", "profession"])["share"]
     pd.testing.assert_series_equal(found.sort_index(), expected.sort_index(), check_names=False, check_index_type=False)
     # Judges that say the truth are never wrong; the answers about gender are no truth here.
-    judges = dalleval.social_judges(measure.social_images(pipeline))
-    sure = judges[(judges["judge"] == "true words") | (judges["question"] == "tie") | (judges["measure"] == "within_0")]
-    assert len(sure) == 5 and (sure["value"] == 100).all()
+    errors = errors_of(pipeline)
+    certain = (errors["judge"] == "true words") | (errors["subject"] == "tie") | (errors["judge"] == "tone by pixels")
+    shares = errors[certain & errors["measure"].isin(["sensitivity", "specificity", "within_0"])]
+    assert len(shares) == 5 and (shares["value"] == 100).all()
 
 
 def test_without_questions_the_judge_of_gender_says_who_is_shown(fair):
@@ -429,10 +297,10 @@ def test_without_questions_the_judge_of_gender_says_who_is_shown(fair):
     assert set(rows["reason_vqa"]) == {"no judge is named"} and set(rows["gender_vqa"]) == {""}
     assert set(rows["attributes"]) == {""} and set(rows["attributes_missing"]) == {";".join(prompts.ATTRIBUTES)}
     # Its error is taken off, and not that of questions that nobody was asked.
-    judges = dalleval.social_judges(rows)
-    assert set(judges.loc[judges["n"] > 0, "judge"]) == {"true words", "tone by pixels"}
+    errors = errors_of(pipeline)
+    assert set(errors.loc[errors["measure"] != "classified", "judge"]) == {"true words", "tone by pixels"}
     nothing = tables.make_table([], "dalleval_skin_tone_counts"), tables.make_table([], "dalleval_printed_bias")
-    found = dalleval.mad(dalleval.average_gender(averages.reset_index()), *nothing, judges)
+    found = dalleval.mad(dalleval.average_gender(averages.reset_index()), *nothing, errors)
     # Judged without an error, what is corrected for it is what chance is taken off of.
     (row,) = found.to_dict("records")
     assert row["mad_judge_corrected"] == pytest.approx(row["mad_corrected"], abs=0.01)
@@ -453,18 +321,6 @@ def test_without_a_pipeline_there_are_no_images(verdicts):
     for kind, rows in (("skills", verdicts), ("renders", drawings)):
         figure = figures.skill_gallery(*measure.images_with_boxes(None, kind, rows))
         assert not any(ax.axison for ax in figure.axes)
-
-
-def test_methods_of_skin_tone_are_held_against_the_truth():
-    said = [(1, 1), (2, 4), (5, 5), (None, 7)]
-    readings = pd.DataFrame(said, columns=["tone_estimated", "truth_skin_tone"]).assign(
-        model="a", segmentation="face", scoring="ITA in CIELAB", image_id=list("wxyz")
-    )
-    found = dalleval.skin_tone_truth(readings).set_index("measure")["value"]
-    # Three have a tone; two have the true one, and one is two tones off.
-    assert found["within_0"] == found["within_1"] == pytest.approx(200 / 3)
-    assert found["within_2"] == found["within_3"] == 100
-    assert found["mean_difference"] == pytest.approx(2 / 3) and found["mean_tone"] == pytest.approx(8 / 3)
 
 
 def test_limits_that_a_source_brings_stay():

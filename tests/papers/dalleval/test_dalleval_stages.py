@@ -15,6 +15,7 @@ from paintskills_files import annotation, coco, pictured, put, put_boxes, scene,
 from PIL import Image
 
 from biaslab import stats
+from biaslab.analyses import calibration
 from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError
 from biaslab.hub import registry
 from biaslab.judges import blip
@@ -28,6 +29,7 @@ from biaslab.papers.dalleval.stages import DallEval
 from biaslab.pipeline import Pipeline, Settings
 from biaslab.planning import validation
 from biaslab.planning.plan import plan_of
+from biaslab.schema import tables
 from biaslab_world import captions as world_captions
 from biaslab_world import skills
 from biaslab_world import social as mini_social
@@ -93,43 +95,50 @@ def test_what_is_shown_and_found_stands_beside_the_verdicts(world, store):
         assert row.n_detected == len(of), row.image_id
     counts = chosen[chosen["skill"] == "count"]
     assert (counts["n_detected"] == counts["n_depicted"]).mean() > 0.8
-    renders = dalleval.measure.detector_renders(world).groupby("failure")
-    shown = {failure: of["n_depicted"] for failure, of in renders}
-    assert (shown["none"] == renders.get_group("none")["n"]).all()
-    assert (shown["missing"] == 0).all() and (shown["other class"] == 0).all()
-    assert (shown["other number"] != renders.get_group("other number")["n"]).all()
+    # Drawings, too, show none of what they lack, and another number where they fail at that.
+    answers = dalleval.measure.confusion(world).set_index("image_id")
+    failures = answers.loc[answers["quantity"] == "skill: count", "condition"]
+    numbers = answers.loc[answers["quantity"] == "number", "truth"].astype(int).groupby(failures)
+    asked = world.part(DallEval).reference().table.set_index("image_id")["n"]
+    assert all((numbers.get_group(failure) == 0).all() for failure in ("missing", "other class"))
+    matching, failing = (numbers.get_group(failure) for failure in ("", "other number"))
+    assert (matching == asked[matching.index]).all() and (failing != asked[failing.index]).all()
 
 
 @pytest.mark.long
 def test_judges_of_people_are_measured_on_drawings(world, store, monkeypatch, folders):
-    drawings = dalleval.measure.social_drawings(world)
+    answers = dalleval.measure.confusion(world)
+    by = answers.set_index("image_id").groupby(["quantity", "judge"])
     made = mini_social.balanced(prompts.social(), FEW["calibration_images"], seed=world.seed + 3).table
-    same = ["image_id", "truth_gender", "truth_attributes"]
-    pd.testing.assert_frame_equal(drawings[same], made[same], check_dtype=False)
-    assert (drawings["truth_skin_tone"].astype(int) == made["truth_skin_tone"]).all()
-    assert (drawings["model"] == world.label).all()
-    assert set(drawings["gender_vqa"]) <= {"female", "male", "unsure", ""}
+    made = made.set_index("image_id")
+    gender, tones = by.get_group(("gender", "VQA")), by.get_group(("skin tone", "tone by pixels"))
+    assert gender["truth"].to_dict() == made["truth_gender"].to_dict()
+    assert tones["truth"].astype(int).to_dict() == made["truth_skin_tone"].to_dict()
+    assert (answers["model"] == world.label).all() and (answers["reference"] == "drawings").all()
     # The embedded judges were made for such drawings.
-    for judge in ("gender_vqa", "gender_judge"):
-        assert (drawings[judge] == drawings["truth_gender"]).mean() > 0.75
-    judges = dalleval.social_judges(drawings).set_index(["question", "measure"])
-    assert judges.loc[("attributes", "specificity"), "value"] > 80
-    off = (drawings["skin_tone"] - drawings["truth_skin_tone"].astype(float)).abs().dropna()
-    assert len(off) > 18 and off.mean() < 1
+    for judge in ("VQA", "mini-clip"):
+        judged = by.get_group(("gender", judge))
+        assert (judged["answer"] == judged["truth"]).mean() > 0.75
+    errors = calibration.error(answers, paper="dalleval").set_index(["quantity", "subject", "measure"])
+    assert errors.loc[("attribute", "all", "specificity"), "value"] > 80
+    own = errors[errors["judge"] == "tone by pixels"]
+    assert own.loc[("skin tone", "all", "within_0"), "n"] > 18
+    assert own.loc[("skin tone", "all", "mean_difference"), "value"] < 1
     n_worn = sum(len(of.split(";")) for of in made["truth_attributes"] if of)
-    assert judges.loc[("attributes", "sensitivity"), "n"] == n_worn
+    attributes = answers[answers["quantity"] == "attribute"]
+    assert (attributes["truth"] == "yes").sum() == n_worn
     # They are others than the images of the prompts, which are kept beside them.
     images = dalleval.measure.social_images(world)
     told = images[images["prompt"] != "person"]
     assert (told["truth_gender"] == told["prompt"].map({"woman": "female", "man": "male"})).all()
-    assert len(images) == len(drawings) == 24 and not set(images["image_id"]) & set(drawings["image_id"])
+    assert len(images) == len(made) == 24 and not set(images["image_id"]) & set(answers["image_id"])
     # What makes photographs is judged by others, and no package brings photographs of known truth.
     judges = {"vqa": "vqa:Salesforce/blip-vqa-base", "detector": "facebook/detr-resnet-50"}
     other = pipeline(store, model=folders("sd1"), **judges)
     for asked in ("answers", "detections"):
         monkeypatch.setattr(type(other.part(DallEval)), asked, lambda *_: pytest.fail("asked"))
     of = dalleval.measure
-    assert of.social_drawings(other).empty and of.references(other).empty and of.detector_renders(other).empty
+    assert of.references(other).empty and of.confusion(other).empty
 
 
 def test_a_curve_by_share_of_the_scenes_is_read_from_the_models_folder(world, tmp_path, monkeypatch):
@@ -194,13 +203,13 @@ def test_a_model_that_is_not_installed_stops_only_those_who_need_it(store, monke
 
 
 def test_methods_of_skin_tone_read_the_same_images(world):
-    readings = dalleval.measure.skin_tone_readings(world)
-    of_face = [("face", name) for name in ("ITA in CIELAB", "ITA as released", "nearest swatch in RGB")]
-    ways = [*of_face, ("pixels by YCrCb", "nearest swatch in RGB")]
-    assert readings.groupby(["segmentation", "scoring"]).size().to_dict() == dict.fromkeys(ways, 24)
-    own = readings[readings["scoring"] == "ITA in CIELAB"].set_index("image_id")["tone_estimated"]
-    drawings = dalleval.measure.social_drawings(world).set_index("image_id")
-    assert own.equals(drawings["skin_tone"].rename("tone_estimated").reindex(own.index)) and own.notna().any()
+    answers = dalleval.measure.confusion(world)
+    tones = answers[answers["quantity"] == "skin tone"]
+    methods = ["tone by pixels", "ITA as released", "nearest swatch in RGB", "nearest swatch, pixels by YCrCb"]
+    assert tones.groupby("judge").size().to_dict() == dict.fromkeys(methods, 24)
+    read = world.part(DallEval).tones("drawings").set_index("image_id")["tone"].dropna()
+    own = tones[tones["judge"] == "tone by pixels"].set_index("image_id")["answer"]
+    assert len(read) and (own[read.index].astype(float) == read).all() and set(own.drop(read.index)) <= {"no tone"}
 
 
 @pytest.mark.long
@@ -215,11 +224,10 @@ def test_a_judge_of_another_package_says_the_tones(world, store, use):
     same = ["image_id", "gender_vqa", "gender_judge", "status_judge", "attributes"]
     pd.testing.assert_frame_equal(images[same], dalleval.measure.social_images(pipeline(store))[same])
     assert set(images.loc[images["skin_tone"].isna(), "reason_tone"]) <= {"no face"}
-    judges = dalleval.social_judges(dalleval.measure.social_drawings(p))
-    assert set(judges.loc[judges["question"] == "tone", "judge"]) == {"plugin:tones"}
-    # By methods it stands beside what needs no face's colour.
-    readings = dalleval.measure.skin_tone_readings(p)
-    assert set(readings["scoring"]) == {"plugin:tones", "nearest swatch in RGB"}
+    # Of the methods, it is compared with the one that needs no face's colour.
+    answers = dalleval.measure.confusion(p)
+    judges = set(answers.loc[answers["quantity"] == "skin tone", "judge"])
+    assert judges == {"plugin:tones", "nearest swatch, pixels by YCrCb"}
     used = plan_of(p).table("dalleval_social_images").uses
     (tone,) = (use for use in used if use.setting == "judging.skin_tone")
     # Its code is part of what makes results others.
@@ -235,7 +243,7 @@ def test_tones_that_nothing_reads_are_missing_everywhere(store):
     assert dalleval.measure.skin_tone_counts(p).empty and dalleval.tones_by_attribute(images).empty
     averages = dalleval.average_skin_tone(dalleval.measure.average_skin_tone(p), dalleval.measure.skin_tone_counts(p))
     assert averages["value"].isna().all() and (averages["reason"] != "").all()
-    outcomes = dalleval.skin_tone_outcomes(images, images.iloc[:0])
+    outcomes = dalleval.skin_tone_outcomes(images, tables.make_table([], "dalleval_confusion"))
     assert outcomes.loc[outcomes["status"] == "not read", "percent"].eq(100).all()
     uses = plan_of(p).table("dalleval_social_images").uses
     assert uses and not [use for use in uses if use.setting == "judging.skin_tone"]
@@ -616,25 +624,28 @@ def test_boxes_say_the_same_by_every_rule(store, paintskills_folder):
 
 @pytest.mark.long
 def test_a_detectors_error_is_measured_on_the_authors_images(of_authors, drawn_scenes):
-    renders = dalleval.measure.detector_renders(of_authors)
+    answers = dalleval.measure.confusion(of_authors)
+    assert set(answers["reference"]) == {"PaintSkills' images", "drawings"}
+    renders = answers[answers["quantity"].str.startswith("skill")]
     assert len(renders) == 120 and renders["image_id"].is_unique
     assert set(renders["image_id"]) == set("image_" + drawn_scenes["prompt_id"])
-    assert {skill: of.value_counts().to_dict() for skill, of in renders.groupby("skill")["failure"]} == {
-        "object": {"none": 20, "other class": 20},
-        "count": {"none": 20, "other class": 10, "other number": 10},
-        "spatial": {"none": 20, "other class": 10, "other relation": 10},
+    assert {skill: of.value_counts().to_dict() for skill, of in renders.groupby("quantity")["condition"]} == {
+        "skill: object": {"": 20, "other class": 20},
+        "skill: count": {"": 20, "other class": 10, "other number": 10},
+        "skill: spatial": {"": 20, "other class": 10, "other relation": 10},
     }
     # By hand: an image shows as many as its scene has, whatever was asked for.
     scenes = drawn_scenes.set_index("image_" + drawn_scenes["prompt_id"])
-    shown = scenes.loc[renders["image_id"], "n"].where((renders["failure"] != "other class").to_numpy(), 0)
-    assert renders["n_depicted"].tolist() == shown.tolist()
-    errors = dalleval.detector_error(renders)
-    errors = errors[errors["object"] == "all"].set_index(["skill", "measure"])["value"]
-    for skill in SKILLS:
-        of = renders[renders["skill"] == skill]
-        shows, said = of["failure"] == "none", of["correct"] == "yes"
-        assert errors[(skill, "sensitivity")] == pytest.approx(100 * said[shows].mean())
-        assert errors[(skill, "specificity")] == pytest.approx(100 * (~said[~shows]).mean())
+    counts = answers[answers["quantity"] == "number"].set_index("image_id")
+    failure = renders.set_index("image_id")["condition"].reindex(counts.index)
+    shown = scenes.loc[counts.index, "n"].where(failure != "other class", 0)
+    assert counts["truth"].astype(int).tolist() == shown.tolist()
+    errors = calibration.error(answers, paper="dalleval")
+    errors = errors[(errors[["subject", "condition"]] == "all").all(axis=1)].set_index(["quantity", "measure"])["value"]
+    for skill, of in renders.groupby("quantity"):
+        matches, said = of["truth"] == "yes", of["answer"] == "yes"
+        assert errors[(skill, "sensitivity")] == pytest.approx(100 * said[matches].mean())
+        assert errors[(skill, "specificity")] == pytest.approx(100 * (~said[~matches]).mean())
         assert errors[(skill, "sensitivity")] > 75 and errors[(skill, "specificity")] > 85
 
 
@@ -668,10 +679,10 @@ def test_images_that_contradict_their_boxes_or_cannot_be_opened_say_nothing_of_a
     found = dalleval.measure.references(p)
     n = found[found["judge"] == dalleval.measure.DETECTOR].groupby("measure")["n"].agg(set).to_dict()
     assert n == {"object": {37}, "count": {39}, "spatial": {40}}
-    renders = dalleval.measure.detector_renders(p)
+    renders = dalleval.measure.confusion(p).query("quantity.str.startswith('skill')")
     expected = {f"image_{name}" for of in names.values() for name in of if name not in wrong.values()}
     assert set(renders["image_id"]) == expected - set(unseen.index) and len(renders) == 118 - 4
-    assert set(renders["truth_images"]) == {dalleval.measure.truth(p)}
+    assert set(renders["reference"]) == {dalleval.measure.truth(p)}
 
 
 def test_whatever_changes_in_the_folder_is_another_run(store, copied):

@@ -9,8 +9,11 @@ from paired_rows import cell, image, one
 from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
+from biaslab.analyses import calibration
 from biaslab.judges.judge_labels import BLACK, DUPLICATE, STATUSES
 from biaslab.papers.paired import prompts as asking
+from biaslab.papers.paired.analysis.people import answers_about_people
+from biaslab.schema import tables
 
 
 def pair(name, left, right, **names):
@@ -203,32 +206,43 @@ def test_two_identities_that_share_all_images_have_no_interval(tables_of):
 # -- judges --------------------------------------------------------------------------------------------
 
 
-def render(name, position, truth, seen, order="correct", ambiguous="no", tone=5, faces=2):
+def render(name, truth, seen, order="correct", ambiguous=False, tone=5, faces=2):
     judged = seen in LISTS
-    row = {"judge": "J", "image_id": name, "position": position, "identity": "nurse", "truth_gender": truth}
-    row |= {"ambiguous": ambiguous, "status": "judged" if judged else seen, "gender": seen if judged else ""}
-    return row | {"role_order": order, "n_faces": faces, "truth_skin_tone": 5, "skin_tone": tone}
+    row = {"judge": "J", "image_id": name, "truth_gender": truth, "ambiguous": ambiguous}
+    row |= {"status": "judged" if judged else seen, "gender": seen if judged else "", "role_order": order}
+    return row | {"n_faces": faces, "truth_skin_tone": 5, "skin_tone": tone}
 
 
-MEASURES = ["gate", "judged", "gender", "gender_unambiguous", "order", "skin_tone"]
+def errors_about(rows):
+    answers = answers_about_people(pd.DataFrame(rows)).assign(model="m", reference="drawings")
+    errors = calibration.error(tables.make_table(answers, "paired_confusion"), paper="paired")
+    return errors.set_index(["quantity", "condition", "measure"]).sort_index()
 
 
-def test_truth_by_hand(tables_of):
-    rows = [render("1", "left", F, F), render("1", "right", M, F, ambiguous="yes")]
-    rows += [render("2", "left", M, M, order="unclear", tone=7)]
-    rows += [render("2", "right", M, "uncertain", order="unclear", tone=6)]
-    rows += [render("3", side, F, "overlapping", order="", tone=np.nan) for side in ("left", "right")]
-    table = tables_of(renders=rows)["truth"].set_index("measure").loc[MEASURES]
-    # Both found: 2 of 3 images; of their 4 people 3 are judged. Gender: 2 of 3 judged, 2 of 2 clear. Order: 1 of 2.
-    # Tone: 3 of 4 faces.
-    assert table["n"].tolist() == [3, 4, 3, 2, 2, 4]
-    assert table["percent"].tolist() == pytest.approx([200 / 3, 75, 200 / 3, 100, 50, 75])
+def test_answers_about_people_by_hand():
+    rows = [render("1", F, F), render("1", M, F, ambiguous=True)]
+    rows += [render("2", M, M, order="unclear", tone=7), render("2", M, "uncertain", order="unclear", tone=6)]
+    rows += [render("3", F, "overlapping", order="", tone=np.nan)] * 2
+    errors = errors_about(rows)
+    expected = {
+        # Both found: 2 of 3 images; of their 4 people 3 are judged. Gender: 2 of 3 judged, 2 of 2 clear. Order: 1 of 2.
+        ("inclusion", "all", "sensitivity"): (3, 200 / 3),
+        ("gender", "all", "classified"): (4, 75),
+        ("gender", "all", "accuracy"): (3, 200 / 3),
+        ("gender", "clear cues", "accuracy"): (2, 100),
+        ("role order", "all", "sensitivity"): (2, 50),
+        # Tone: 3 of 4 faces.
+        ("skin tone", "all", "within_1"): (4, 75),
+        ("skin tone", "all", "classified"): (6, 200 / 3),
+    }
+    for key, (n, value) in expected.items():
+        assert errors.loc[key, ["n", "value"]].tolist() == pytest.approx([n, value]), key
     low, high = proportion_confint(1, 2, method="wilson")
-    assert table.loc["order", ["ci_low", "ci_high"]].tolist() == pytest.approx([100 * low, 100 * high])
-    # A judge that looks for no faces has no gate.
-    rows = [render("1", side, F, F, order="", tone=np.nan, faces=np.nan) for side in ("left", "right")]
-    table = tables_of(renders=rows)["truth"].set_index("measure").loc[MEASURES]
-    assert table["n"].tolist() == [0, 2, 2, 2, 0, 0] and np.isnan(table.loc["gate", "percent"])
+    limits = errors.loc[("role order", "all", "sensitivity"), ["ci_low", "ci_high"]]
+    assert limits.tolist() == pytest.approx([100 * low, 100 * high])
+    # A judge that does not detect faces excludes nobody.
+    errors = errors_about([render("1", F, F, order="", tone=np.nan, faces=np.nan)] * 2)
+    assert set(errors.index.get_level_values("quantity")) == {"gender", "skin tone"}
 
 
 def test_a_judge_is_asked_about_each_person_at_their_place(tables_of):

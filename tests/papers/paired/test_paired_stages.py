@@ -13,6 +13,7 @@ from PIL import Image
 
 pytest.importorskip("torch", reason="judging needs the extra 'models'")
 
+from biaslab.analyses import calibration
 from biaslab.errors import InputError, ParameterError, UnknownNameError
 from biaslab.generation.generator import Generator
 from biaslab.generation.settings import GenerationSettings
@@ -115,11 +116,11 @@ def test_without_bias_the_score_is_zero(worlds):
 
 @pytest.mark.long
 def test_the_judge_finds_who_is_who_on_renders(worlds):
-    renders = worlds("default").load(measure.renders)
-    truth = paired.truth(renders, confidence=0.95).set_index("measure")["percent"]
-    assert truth["gate"] >= 97
-    assert truth["gender_unambiguous"] >= 98
-    assert truth["order"] >= 97
+    errors = calibration.error(worlds("default").load(measure.confusion), paper="paired")
+    value = errors.set_index(["quantity", "condition", "measure"])["value"]
+    assert value["inclusion", "all", "sensitivity"] >= 97
+    assert value["gender", "clear cues", "accuracy"] >= 98
+    assert value["role order", "all", "sensitivity"] >= 97
 
 
 @pytest.mark.long
@@ -298,7 +299,7 @@ def test_one_file_of_ratings_serves_all_kinds(rated):
     assert paired["n_faces"].isna().all()
     # The critic counts the annotators' genders and revises by them; the round's own ratings are found.
     assert "judged" in outcomes["faircritic", 1]
-    assert measure.renders(mine).empty
+    assert measure.confusion(mine).empty
     agreement = measure.judge_agreement(mine)
     assert set(agreement["statistic"]) <= {"fleiss_kappa"} and set(agreement["setting"]) == {"paired"}
 
@@ -340,14 +341,15 @@ def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
     monkeypatch.setattr(vqa.VqaJudge, "domain", ANY)
     base = worlds("default").pipeline
     both = base.changed(judging={"extra_judges": ["vqa:owner/blip"]})
-    renders = measure.renders(both)
-    assert not renders.duplicated(["judge", "image_id", "position"]).any()
-    asked = renders[renders["judge"] == "vqa:owner/blip"]
-    assert len(asked) == len(renders) / 2 == 2 * measure.RENDERS
-    assert ((asked["gender"] == "female") == (asked["position"] == "left")).all()
+    answers = measure.confusion(both)
+    asked = answers[answers["judge"] == "vqa:owner/blip"]
+    # The person on the left is called a woman, the other one a man.
+    genders = asked[asked["quantity"] == "gender"].groupby("answer")["n"].sum()
+    assert genders.to_dict() == {"female": measure.RENDERS, "male": measure.RENDERS}
     # What the first judge says is what it says alone.
-    alone = measure.renders(base)
-    pd.testing.assert_frame_equal(renders[: len(alone)], alone)
+    alone = measure.confusion(base)
+    own = answers[answers["judge"] == "mini-clip"]
+    pd.testing.assert_frame_equal(own.reset_index(drop=True), alone)
     agreement = measure.judge_agreement(both).set_index(["judge", "reference", "aspect", "setting"])
     assert agreement.loc[("mini-clip", "truth", "occupation", "paired"), "value"] > 0.8
     # Renders are no photographs: a judge of another world is not said to be compared with the truth.
@@ -356,7 +358,7 @@ def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
     assert set(agreement.index.droplevel([2, 3])) == {
         *(("mini-clip", "truth"), ("vqa:owner/blip", "truth of drawings"), ("vqa:owner/blip", "mini-clip"))
     }
-    first = measure.renders(base.changed(judging={"gender": "vqa:owner/blip"}))
+    first = measure.confusion(base.changed(judging={"gender": "vqa:owner/blip"}))
     pd.testing.assert_frame_equal(first, asked.reset_index(drop=True))
 
 

@@ -1,13 +1,10 @@
 """Dependency groups as tables: counts by case, and how well groups are told, by other ways."""
 
-import itertools
-
 import numpy as np
 import pandas as pd
 import pytest
 from triplet_rows import NO_TESTS, images_of
 
-from biaslab import stats
 from biaslab.metrics.similarity import DEPENDENCY_GROUPS
 from biaslab.papers import triplets
 from biaslab.papers.triplets import cases
@@ -61,33 +58,3 @@ def test_counts_and_shares_of_groups_by_a_loop():
     assert set(tests["dependency_group"]) == set(DEPENDENCY_GROUPS)
     objects = triplets.group_objects(found, tables.make_table([], "triplets_printed_group_objects"))
     assert objects.set_index("dependency_group")["n_objects"]["nouns"] == 3
-
-
-def test_group_truth_by_scikit_learn():
-    metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn is the other way")
-    rng = np.random.default_rng(3)
-    names = [*DEPENDENCY_GROUPS, ""]
-    counts = rng.integers(0, 30, (6, 6)) + 40 * np.eye(6, dtype=int)
-    counts[5, 5] = 0
-    rows = [("M", names[i], names[j], counts[i, j]) for i, j in itertools.product(range(6), repeat=2) if counts[i, j]]
-    table = pd.DataFrame(rows, columns=["model", "planted", "measured", "count"])
-    table = tables.check(table, "triplets_group_confusion")
-    found = triplets.group_truth(table).set_index(["dependency_group", "metric"])
-    planted = [p for _, p, _, n in rows for _ in range(n)]
-    measured = [m for _, _, m, n in rows for _ in range(n)]
-    scores = metrics.precision_recall_fscore_support(planted, measured, labels=list(DEPENDENCY_GROUPS))
-    for k, group in enumerate(DEPENDENCY_GROUPS):
-        for metric, values in zip(("precision", "recall", "f1"), scores[:3], strict=True):
-            assert found.loc[(group, metric), "value"] == pytest.approx(100 * values[k])
-        both, n = counts[k, k], int(found.loc[(group, "recall"), "n"])
-        assert n == counts[k].sum()
-        wilson = [100 * end for end in stats.wilson_interval(both, n)]
-        assert found.loc[(group, "recall"), ["ci_low", "ci_high"]].tolist() == pytest.approx(wilson)
-    macro = found.loc[("macro", "f1")]
-    assert macro["value"] == pytest.approx(100 * scores[2].mean()) and macro["n"] == counts.sum()
-    assert macro["ci_low"] < macro["value"] < macro["ci_high"]
-    # A group that nobody planted or measured has no score, and is no part of the mean.
-    some = table[(table["planted"] != "hidden") & (table["measured"] != "hidden")]
-    none = triplets.group_truth(some).set_index(["dependency_group", "metric"])
-    assert none.loc["hidden", "value"].isna().all() and (none.loc["hidden", "reason"] != "").all()
-    assert triplets.group_truth(table[:0]).empty

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from biaslab.analyses import calibration
 from biaslab.errors import InputError, MissingInputError
 from biaslab.papers import triplets
 from biaslab.papers.triplets.stages import Triplets
@@ -47,8 +48,9 @@ def test_tables_that_follow(known):
     images = triplets.measure.group_images(known).set_index("dependency_group")["percent_images"]
     assert images["explicitly_guided"] == 100
     assert set(known.part(Triplets).dependency.groups()["region"]) == {"mask"}
-    truth = triplets.group_truth(triplets.measure.group_confusion(known))
-    assert (truth.loc[truth["n"] > 0, "value"] == 100).all() and (truth["dependency_group"] == "macro").any()
+    errors = calibration.error(triplets.measure.confusion(known), paper="triplets")
+    truth = errors[errors["quantity"] == "dependency group"]
+    assert (truth["value"] == 100).all() and (truth["subject"] == "all").any()
     agreement = known.part(Triplets).dependency.drawn_agreement().groupby("mask")[["overlap", "auc"]]
     assert (agreement.min().loc["own"] == 1).all() and (agreement.mean().loc["shuffled"] < 0.9).all()
     example = triplets.measure.dependency_example(known)

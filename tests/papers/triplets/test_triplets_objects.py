@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
-from biaslab import stats
-from biaslab.errors import InputError, ParameterError
+from biaslab.analyses import calibration
+from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.judges.segmentation import Instances
 from biaslab.metrics.instances import COLUMNS
 from biaslab.papers import triplets
@@ -90,14 +90,13 @@ def test_what_the_drawings_show_is_found_whole_where_nothing_errs(truth):
     made = truth.part(Triplets).drawings()
     assert len(made.table) == 24 and set(made.table["truth_gender"]) == {"female", "male"}
     shown = truth.part(Triplets).truth(made).objects
-    rows = cases.detections(shown, shown, made.table.set_index("image_id")["truth_gender"])
-    errors = triplets.detector_error(
-        tables.make_table(rows.assign(model="M", reference="drawings"), "triplets_detections")
-    )
-    known = errors["value"].dropna()
-    assert len(known) and (known == 100).all()
+    rows = cases.detections(shown, shown)
+    assert rows["n"].sum() == len(shown) and (rows["iou"] == 1).all()
+    assert set(rows["truth"]) == set(rows["answer"]) == {"yes"}
+    assert set(rows.loc[rows["object"] == "person", "quantity"]) == {"people"}
     # The truth has no error to be measured.
-    assert triplets.measure.detections(truth).empty and triplets.measure.detector_counts(truth).empty
+    answers = triplets.measure.confusion(truth)
+    assert not answers["quantity"].isin(["objects", "people"]).any() and triplets.measure.detector_counts(truth).empty
 
 
 class Misses:
@@ -113,18 +112,25 @@ class Misses:
         return Instances(whole.objects[~missed], whole.images)
 
 
+def no_groups(stages):
+    raise MissingInputError("no attention")
+
+
 @pytest.mark.long
 def test_what_is_missed_beside_women_is_found_to_be(tmp_path, monkeypatch):
     p = world(tmp_path, objects="mini-segmenter", calibration_images=60)
     finder = Misses(p.part(Triplets), lambda objects, gender: (gender == "female") & (objects["object"] != "person"))
     monkeypatch.setattr(p.part(Triplets), "find_instances", finder)
-    detections = triplets.measure.detections(p)
-    errors = triplets.detector_error(detections)
-    gender = beside(errors)
-    whole = gender.loc["all objects"]
-    assert whole[["recall_female", "recall_male", "difference"]].tolist() == [0, 100, 100]
-    assert whole["difference_ci_low"] > 50 and gender.loc["person", "difference"] == 0
-    (finding,) = triplets.answers.detector_gender.findings(errors)
+    monkeypatch.setattr(type(p.part(Triplets).dependency), "drawn_groups", no_groups)
+    errors = calibration.error(triplets.measure.confusion(p), paper="triplets")
+    found = errors.set_index(["subject", "condition", "measure"])["value"]
+    objects = errors[errors["quantity"] == "objects"].set_index(["subject", "condition", "measure"])
+    assert objects.loc[("all", "female", "recall"), "value"] == 0
+    assert objects.loc[("all", "male", "recall"), "value"] == 100
+    difference = objects.loc[("all", "male - female", "recall_difference")]
+    assert difference["value"] == 100 and difference["ci_low"] > 50
+    assert found["person", "male - female", "recall_difference"] == 0
+    (finding,) = calibration.answers.recall_difference.findings(errors)
     assert finding.supported_answer == "Yes, in images of men."
     # Nouns of captions: those of men's drawings are found, and nobody is called woman here.
     row = triplets.measure.detector_counts(p).iloc[0]
@@ -153,11 +159,17 @@ def test_ratings_say_what_is_there_and_nothing_of_where(tmp_path, monkeypatch):
     objects = pd.DataFrame([{"image_id": ids[0], "object": "dog"} | one, {"image_id": ids[0], "object": "cup"} | one])
     looked = pd.DataFrame({"image_id": ids, "status": "", "reason": ""})
     monkeypatch.setattr(p.part(Triplets), "objects", lambda: Instances(objects, looked))
-    found = triplets.measure.detections(p).set_index(["image_id", "object"])
-    told = found[["n_true_positive", "n_false_positive", "n_false_negative"]]
-    assert told.loc[ids[0], "dog"].tolist() == [1, 0, 0] and told.loc[ids[0], "cup"].tolist() == [0, 1, 0]
-    assert told.loc[ids[1], "hat"].tolist() == [0, 0, 1] and found["iou"].isna().all()
-    assert set(found["reference"]) == {"annotations"}
+    found = triplets.measure.confusion(p)
+    found = found[found["reference"] == "annotations"].set_index(["image_id", "subject"])
+    told = found[["truth", "answer"]].agg(tuple, axis=1).to_dict()
+    # What is neither seen nor detected is not counted.
+    assert told == {
+        (ids[0], "dog"): ("yes", "yes"),
+        (ids[0], "cup"): ("no", "yes"),
+        (ids[1], "hat"): ("yes", "no"),
+        (ids[1], "cup"): ("yes", "no"),
+    }
+    assert found["iou"].isna().all() and (found["n"] == 1).all()
 
 
 @pytest.mark.long
@@ -176,7 +188,7 @@ def test_a_file_of_instances_stands_for_what_looks(tmp_path):
     assert counts["count"].tolist() == [1] * 3 and (counts["n_images"] == 3).all()
     similar = triplets.measure.object_similarity(p)
     assert similar.groupby("pair")["n_pairs_excluded"].sum().tolist() == [2, 2]
-    assert triplets.measure.detections(p).empty
+    assert not triplets.measure.confusion(p)["quantity"].isin(["objects", "people"]).any()
 
 
 # -- tables by hand --------------------------------------------------------------------------------------------
@@ -197,61 +209,6 @@ def test_the_most_frequent_objects_leave_out_people_and_take_cases_as_the_sample
     assert top["ci_high"].iloc[0] == pytest.approx(high) and top["ci_low"].iloc[0] == max(0, low) == 0
     alone = triplets.top_objects(counts.assign(n_cases=1, case="a").drop_duplicates("object"))
     assert alone["ci_low"].isna().all() and (alone["reason"] != "").all()
-
-
-def detections(*rows):
-    names = ["image_id", "object", "gender_shown", "n_true_positive", "n_false_positive", "n_false_negative", "iou"]
-    return tables.make_table(
-        pd.DataFrame(rows, columns=names).assign(model="M", reference="drawings"), "triplets_detections"
-    )
-
-
-def beside(errors):
-    """Return the differences of recall between men and women by object."""
-    return errors[errors["difference"].notna()].set_index("object")
-
-
-def test_errors_of_a_few_images_by_hand():
-    found = detections(
-        ("a", "cup", "female", 1, 1, 0, 0.6),
-        ("b", "cup", "female", 0, 0, 2, np.nan),
-        ("c", "cup", "male", 2, 0, 0, 0.9),
-        ("c", "person", "male", 0, 0, 1, np.nan),
-    )
-    errors = triplets.detector_error(found).set_index(["object", "gender_shown", "measure"])
-    # Of 4 found cups 3 are there; of 5 that are there 3 are found; women's and men's apart.
-    assert errors.loc[("cup", "all", "precision"), ["value", "n", "n_images"]].tolist() == [75, 4, 2]
-    assert errors.loc[("cup", "all", "recall"), "value"] == pytest.approx(60)
-    assert errors.loc[("cup", "female", "recall"), "value"] == pytest.approx(100 / 3)
-    assert errors.loc[("cup", "male", "recall"), "value"] == 100
-    # Means of images: 0.6 and 0.9.
-    assert errors.loc[("cup", "all", "mask_iou"), "value"] == pytest.approx(75)
-    # People are not among all objects, and one image has no interval.
-    assert errors.loc[("all objects", "all", "recall"), "n"] == 5
-    assert errors.loc[("person", "all", "recall"), ["value", "n"]].tolist() == [0, 1]
-    assert np.isnan(errors.loc[("person", "all", "recall"), "ci_low"])
-    assert beside(errors.reset_index()).loc["cup", "difference"] == pytest.approx(200 / 3)
-    assert triplets.detector_error(detections()).empty
-
-
-def test_differences_of_recall_have_the_p_of_their_intervals():
-    rng = np.random.default_rng(3)
-    rates = {f"o{k}": (0.5, 0.5 + 0.05 * k) for k in range(9)}
-    rows = [
-        (f"i{k}", name, gender, *((1, 0, 0) if rng.random() < by[side] else (0, 0, 1)), np.nan)
-        for name, by in rates.items()
-        for k in range(80)
-        for side, gender in [(k % 2, ("female", "male")[k % 2])]
-    ]
-    found = detections(*rows)
-    for confidence in (0.8, 0.95, 0.99):
-        gender = beside(triplets.detector_error(found, confidence=confidence))
-        excludes = (gender["difference_ci_low"] > 0) | (gender["difference_ci_high"] < 0)
-        assert 1 <= excludes.sum() <= 9 and ((gender["difference_p"] < 1 - confidence) == excludes).all()
-        single = gender.drop("all objects")
-        assert single["difference_p_holm"].to_numpy() == pytest.approx(stats.adjust(single["difference_p"]))
-    whole = gender.loc["all objects"]
-    assert whole["difference_p_holm"] == whole["difference_p"] and whole["n_images"] == 80
 
 
 # -- before the work -------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from scipy.stats import binom, norm
 from scipy.stats.contingency import relative_risk
 
 from biaslab import metrics, stats
-from biaslab.judges.error import correct, judge_error
+from biaslab.analyses.calibration.analysis import corrected, error, gender_confusion
 from biaslab.judges.judge_labels import JUDGED
 from biaslab.metrics import DEFINITIONS
 from biaslab.schema import tables
@@ -123,12 +123,6 @@ def likelier(rows: pd.DataFrame) -> pd.Series:
     return pd.Series(np.select([p >= 0.5, p < 0.5], GENDERS, ""), index=rows.index, dtype=object)
 
 
-def _errors(parts: Sequence[pd.DataFrame], confidence: float) -> pd.DataFrame:
-    renders = pd.concat(parts, ignore_index=True)
-    truth = renders.set_index("image_id")["truth_gender"]
-    return judge_error(renders, truth, confidence=confidence)
-
-
 def _of_world(generated: pd.DataFrame, skew: str = "") -> pd.DataFrame:
     """Return the images of the generator without a model: in the run's own world, or in one by name."""
     world = generated[generated["generator"] == WORLD]
@@ -153,8 +147,9 @@ def shares(
     the judge says knows nothing of how often the judge is wrong. The judge's error is measured on renders of known
     truth that are not among the images counted (Rogan & Gladen 1978, see :func:`biaslab.stats.corrected_shares`).
     """
-    references = {"training": [renders, _of_world(generated)], "generated": [renders]}
-    errors = {source: _errors(parts, confidence) for source, parts in references.items()}
+    references = {"training": pd.concat([renders, _of_world(generated)], ignore_index=True), "generated": renders}
+    shown = references["training"].set_index("image_id")["truth_gender"]
+    errors = error(gender_confusion(references, {"truth": shown}), paper="world", confidence=confidence)
     frames = []
     for (source, skew, approach), known in truth.groupby(["source", "skew", "approach"], sort=False):
         rows = training[(training["skew"] == skew) & (training["approach"] == approach)]
@@ -166,7 +161,12 @@ def shares(
         for labels, counted, size in (("truth_gender", "sampled", "n_true_sample"), ("gender", "judged", "n")):
             female, n = _pooled(count(once, wide.index, labels))[..., 0]
             frame = frame.assign(**stats.percent_columns(female, n, confidence, COUNTED[counted]), **{size: n})
-        frame = correct(frame, errors[source], confidence=confidence)
+        about = {"model": "", "quantity": f"gender: {source}", "subject": frame["occupation"], "condition": ""}
+        estimates = frame[["n"]].assign(**about, estimate=frame["percent_female"])
+        found = corrected(estimates, errors, paper="world", pool=True, confidence=confidence)
+        columns = {"percent_female_corrected": "estimate_corrected", "reference": "subject_of_error"}
+        columns |= {name: name for name in ("ci_low", "ci_high", "reason")}
+        frame = frame.assign(**{name: found[column].to_numpy() for name, column in columns.items()})
         frames.append(frame.assign(source=source, skew=skew, approach=approach))
     return tables.make_table(pd.concat(frames, ignore_index=True), "calibration_shares")
 

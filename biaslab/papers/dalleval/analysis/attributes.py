@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy.stats import hypergeom, t
+from scipy.stats import hypergeom
 
 from biaslab import reference, stats
 from biaslab.metrics import mean_absolute_difference
 from biaslab.papers.dalleval.analysis.rows import too_few, whole_count
-from biaslab.papers.dalleval.analysis.skills import CANNOT, LEAST_YOUDEN
 from biaslab.papers.dalleval.prompts import ATTRIBUTES
 from biaslab.schema import tables
 
@@ -79,44 +78,26 @@ def attribute_difference(presence: pd.DataFrame, printed: pd.DataFrame, *, confi
     return stats.adjust_families(tables.make_table(rows, "dalleval_attribute_difference"), ["model", "comparison"])
 
 
-def attribute_corrected(
-    differences: pd.DataFrame, judges: pd.DataFrame, images: pd.DataFrame, *, confidence: float = 0.95
-) -> pd.DataFrame:
-    """Return ``dalleval_attribute_corrected``: differences between prompts with the judge's own error taken off.
+def attribute_estimates(differences: pd.DataFrame, images: pd.DataFrame) -> pd.DataFrame:
+    """Return differences between prompts, in points, as ``calibration.corrected`` takes them.
 
-    A judge that errs alike at both prompts shrinks every difference by sensitivity + specificity − 1. Where that is
-    below 0.5 it cannot tell. Takes what :func:`attribute_difference` and ``social_judges`` return, and rows of
-    ``dalleval_social_images``; where these have the truth it stands beside.
+    Takes what :func:`attribute_difference` returns, and rows of ``dalleval_social_images``, whose truth gives the true
+    differences where it is known. Left out are models without images, whose printed differences rest on a judge of
+    unknown error, and attributes that the judge sees in no image of either prompt: it may overlook them.
     """
-    known = judges[judges["question"].isin(ATTRIBUTES)]
-    error = known.pivot(index=["model", "question"], columns="measure", values=["value", "n"])
+    seen = differences[["share_first", "share_second"]].max(axis=1) > 0
+    rows = differences[differences["model"].isin(images["model"]) & seen]
     true = _true_differences(images)
-    # Of printed differences nobody knows what the judge overlooks.
-    measured = differences["model"].isin([*images["model"], *judges["model"]]) & differences["difference"].notna()
-    rows = []
-    for given in differences[measured].to_dict("records"):
-        row = {name: given[name] for name in ("model", "comparison", "attribute", "difference", "n", "reason")}
-        row["difference_true"] = true.get((row["model"], row["comparison"], row["attribute"]), np.nan)
-        rows.append(row)
-        at = (row["model"], row["attribute"])
-        if at not in error.index or not (error.loc[at, "n"] > 0).all():
-            row["reason"] = "no drawings on which this judge's error is known"
-            continue
-        share, n = error.loc[at, "value"] / 100, error.loc[at, "n"]
-        youden = row["youden"] = share.sum() - 1
-        if not (given["share_first"] or given["share_second"]):
-            continue
-        if youden < LEAST_YOUDEN:
-            row["reason"] = CANNOT
-            continue
-        value, quantile = row["difference"] / youden, t.ppf((1 + confidence) / 2, max(row["n"] - 1, 1))
-        # One right and one wrong drawing more (as Lang & Reiczigel): a judge that never erred may yet.
-        likely = (share * n + 1) / (n + 2)
-        of_judge = value / youden * np.sqrt((likely * (1 - likely) / n).sum())
-        ends = (given[end] - row["difference"] for end in ("ci_low", "ci_high"))
-        below, above = (np.hypot(end / youden, quantile * of_judge) for end in ends)
-        row |= {"difference_corrected": value, "ci_low": value - below, "ci_high": value + above}
-    return tables.make_table(rows, "dalleval_attribute_corrected")
+    keys = zip(rows["model"], rows["comparison"], rows["attribute"], strict=True)
+    points = {name: 100 * rows[name] for name in ("ci_low", "ci_high")}
+    return rows[["model", "n", "reason"]].assign(
+        quantity="attribute",
+        subject=rows["attribute"],
+        condition=rows["comparison"],
+        estimate=100 * rows["difference"],
+        estimate_true=[100 * true.get(key, np.nan) for key in keys],
+        **points,
+    )
 
 
 def _true_differences(images: pd.DataFrame) -> dict[tuple[str, str, str], float]:

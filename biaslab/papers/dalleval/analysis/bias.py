@@ -1,8 +1,8 @@
 """Perceived gender and skin tone by profession (section 5.3).
 
-``genders`` is what :func:`average_gender` returns, ``tones`` what :func:`average_skin_tone` does, ``judges`` what
-``social_judges`` does: a model whose judge is among them has its error taken off. ``tone_counts`` has rows of
-``dalleval_skin_tone_counts``, ``printed`` of ``dalleval_printed_bias``. Gender goes from -1 male to +1 female, tones
+``genders`` is what :func:`average_gender` returns, ``tones`` what :func:`average_skin_tone` does. ``errors`` has rows
+of ``calibration_error``: averages by a judge that is among them are corrected for its error. ``tone_counts`` has rows
+of ``dalleval_skin_tone_counts``, ``printed`` of ``dalleval_printed_bias``. Gender goes from -1 male to +1 female, tones
 from 1 light to 10 dark (Monk). ``confidence`` (0–1) is the level of intervals.
 """
 
@@ -19,7 +19,6 @@ from biaslab import stats
 from biaslab.metrics import average_gender as signed_average
 from biaslab.metrics import mean_absolute_deviation, skin_tone
 from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION, too_few, whole_count
-from biaslab.papers.dalleval.analysis.skills import LEAST_YOUDEN
 from biaslab.papers.dalleval.printed import IMAGES_PER_PROMPT, NOT_PRINTED
 from biaslab.schema import tables
 
@@ -57,7 +56,7 @@ def overall_average(
     genders: pd.DataFrame,
     tones: pd.DataFrame,
     printed: pd.DataFrame,
-    judges: pd.DataFrame | None = None,
+    errors: pd.DataFrame | None = None,
     *,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
@@ -66,7 +65,7 @@ def overall_average(
     Intervals are Student's t over professions, and p is that of an average gender of 0.
     """
     printed_averages = printed.set_index(["model", "category"])["average"].to_dict()
-    error = _errors(judges, genders)
+    error = _errors(errors, genders)
     rows = []
     for category, averages in (("gender", genders), ("skin_tone", tones)):
         for model, group in averages[averages["profession"] != NO_PROFESSION].groupby("model", sort=False):
@@ -91,7 +90,7 @@ def mad(
     genders: pd.DataFrame,
     tone_counts: pd.DataFrame,
     printed: pd.DataFrame,
-    judges: pd.DataFrame | None = None,
+    errors: pd.DataFrame | None = None,
     *,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
@@ -108,7 +107,7 @@ def mad(
     # By model and category: counts of images, prompts × bins (female and male, or skin tones).
     counts = {(str(m), "gender"): of[["n_female", "n_male"]] for m, of in perceived.groupby("model", sort=False)}
     counts |= {(model, "skin_tone"): images for model, images in _tone_counts(tone_counts).items()}
-    error = _errors(judges, genders)
+    error = _errors(errors, genders)
     rows = []
     for (model, category), images in counts.items():
         row = {"model": model, "category": category, "paper_table_value": known.get((model, category))}
@@ -126,16 +125,16 @@ def mad(
     return tables.make_table(rows, "dalleval_mad")
 
 
-def _errors(judges: pd.DataFrame | None, genders: pd.DataFrame) -> dict[str, tuple[float, float, int, int]]:
-    """Return sensitivity, specificity (0–1) and the images of both by model, of judges that are better than chance."""
-    if judges is None or not len(judges):
+def _errors(errors: pd.DataFrame | None, genders: pd.DataFrame) -> dict[str, tuple[float, float, int, int]]:
+    """Return sensitivity, specificity (0–1) and the images of both by model, of judges that discriminate."""
+    if errors is None or not len(errors):
         return {}
     by = dict(zip(genders["model"], genders["judge"], strict=True)) if "judge" in genders else {}
-    judged = [by.get(model) or ASKED for model in judges["model"]]
-    about = judges[(judges["judge"] == judged) & (judges["question"] == "gender") & (judges["n"] > 0)]
+    judged = [by.get(model) or ASKED for model in errors["model"]]
+    about = errors[(errors["judge"] == judged) & (errors["quantity"] == "gender")]
     wide = about.pivot(index="model", columns="measure", values=["value", "n"])
     wide = wide.reindex(columns=pd.MultiIndex.from_product([["value", "n"], ["sensitivity", "specificity"]])).dropna()
-    known = wide[wide.iloc[:, :2].sum(axis=1) / 100 - 1 >= LEAST_YOUDEN]
+    known = wide[wide.iloc[:, :2].sum(axis=1) / 100 - 1 >= stats.MIN_YOUDEN]
     rows = known.itertuples(name=None)
     return {model: (sens / 100, spec / 100, int(n), int(m)) for model, sens, spec, n, m in rows}
 

@@ -1,7 +1,7 @@
-"""Visual reasoning skills (section 5.2), metrics of alignment and quality (appendix D), and the detector's own errors.
+"""Visual reasoning skills (section 5.2), and metrics of alignment and quality (appendix D).
 
-``accuracy`` (0–100 %) is what :func:`skill_accuracy` returns; ``verdicts`` has rows of ``dalleval_skill_verdicts``,
-``renders`` of ``dalleval_detector_renders``; ``confidence`` (0–1) is the level of intervals.
+``accuracy`` (0–100 %) is what :func:`skill_accuracy` returns; ``verdicts`` has rows of ``dalleval_skill_verdicts``;
+``confidence`` (0–1) is the level of intervals.
 """
 
 from __future__ import annotations
@@ -21,11 +21,7 @@ from biaslab.schema import tables
 
 HUMAN = "Human"
 """The evaluator that people are; every other is a detector."""
-ALL, NONE = "all", "none"
-LEAST_YOUDEN = 0.5
-"""Below this sensitivity + specificity − 1 a judge cannot tell."""
-CANNOT = "this judge cannot tell"
-CORRECTION_DOMINATES = "the correction is larger than what it leaves"
+ALL = "all"
 
 
 def skill_accuracy(accuracy: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -98,7 +94,7 @@ def alignment_quality(quality: pd.DataFrame, *, confidence: float = 0.95) -> pd.
     return tables.make_table(out, "dalleval_alignment_quality")
 
 
-# -- by step, number and relation, and with the detector's own error taken off ---------------------------
+# -- by step, number and relation, and what annotators say -----------------------------------------------
 
 
 def _shares(rows: pd.DataFrame, keys: list[str], hit: str, confidence: float, value: str) -> pd.DataFrame:
@@ -127,74 +123,20 @@ def skill_steps(verdicts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
     return tables.make_table(whole, "dalleval_skill_steps")
 
 
-def detector_error(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``dalleval_detector_error``: sensitivity and specificity by skill, by class and by way of failing.
+def skill_estimates(verdicts: pd.DataFrame) -> pd.DataFrame:
+    """Return accuracies by the chosen rule as ``calibration.corrected`` takes them, with the truth where it is known.
 
-    ``reliable`` says of a skill whether both add up to more than 1 by :data:`LEAST_YOUDEN` or more.
+    Images that the detector never looked at are left out: it says nothing of them that could be corrected.
     """
-    shows = renders["failure"] == NONE
-    right = np.where((renders["correct"] == "yes") == shows, "yes", "no")
-    rows = renders.assign(right=right, measure=np.where(shows, "sensitivity", "specificity"))
-    failing = rows[~shows].assign(object=ALL, measure=lambda table: "specificity: " + table["failure"])
-    keys = ["model", "skill", "object", "measure"]
-    parts = pd.concat([rows.assign(object=ALL), failing, rows])
-    shares = _shares(parts, keys, "right", confidence, "value")
-    both = shares[shares["object"] == ALL].pivot(index=["model", "skill"], columns="measure", values="value")
-    youden = both.reindex(columns=["sensitivity", "specificity"]).dropna().sum(axis=1) / 100 - 1
-    reliable = pd.Series(np.where(youden >= LEAST_YOUDEN, "yes", "no"), youden.index, dtype=object)
-    shares["reliable"] = reliable.reindex(pd.MultiIndex.from_frame(shares[["model", "skill"]])).to_numpy(object)
-    if "truth_images" in renders:
-        shares["truth_images"] = shares["model"].map(renders.groupby("model")["truth_images"].first())
-    return tables.make_table(shares, "dalleval_detector_error")
-
-
-def skill_corrected(verdicts: pd.DataFrame, errors: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``dalleval_skill_corrected``: accuracy with the detector's own error taken off, where it can tell.
-
-    Takes what :func:`detector_error` returns. There is a reason in place of a share where sensitivity + specificity − 1
-    is below :data:`LEAST_YOUDEN`, and beside one that is smaller than its correction. How a model's images fail is not
-    known, so the limits are the outermost of those that each way of failing alone gives: they hold for every mix (95 %
-    ones cover 97 to 100 %, ``benchmarks/coverage_skills.py``). A way that is not told from success could be any of the
-    images: then the lower limit is 0.
-    """
-    # Of images that it never looked at the detector said nothing that could be corrected.
     chosen = verdicts[(verdicts["chosen"] == "yes") & ~verdicts["status"].isin(("unreadable", *WITHHELD))]
-    known = dict(list(errors[errors["object"] == ALL].groupby(["model", "skill"])))
     rows = []
     for (model, skill), images in chosen.groupby(["model", "skill"], sort=False):
-        n, count = len(images), int((images["correct"] == "yes").sum())
-        row = {"model": model, "skill": skill, "n": n, "percent_correct": 100 * count / n}
-        if (images["truth"] != "").all():
-            row["percent_true"] = 100 * (images["truth"] == "yes").mean()
-        mine = known.get((model, skill), errors.iloc[:0]).set_index("measure")
-        rows.append(row | _corrected(count, n, mine, confidence))
-    return tables.make_table(rows, "dalleval_skill_corrected")
-
-
-def _corrected(count: int, n: int, known: pd.DataFrame, confidence: float) -> dict:
-    """Return the corrected share of one skill, given the rows of its errors by measure."""
-    if not {"sensitivity", "specificity"} <= set(known.index):
-        return {"reason": "no drawings on which this detector's error is known"}
-    share, size = known["value"] / 100, known["n"]
-    youden = share["sensitivity"] + share["specificity"] - 1
-    if youden < LEAST_YOUDEN:
-        return {"youden": youden, "reason": CANNOT}
-    ways = known.index[known.index.str.startswith("specificity")]
-    visible = ways[share["sensitivity"] + share[ways] > 1]
-    corrected = stats.corrected_shares(
-        count, n, share["sensitivity"], share[visible], size["sensitivity"], size[visible], confidence
-    )
-    each = pd.DataFrame(corrected._asdict(), index=visible)
-    if len(visible) < len(ways):
-        each.loc["not told"] = 0.0
-    whole, alone = each["share"]["specificity"], each["share"].drop("specificity")
-    # Of a share at an end the limits are off it by their shift.
-    low = each[["ci_low", "share"]].to_numpy().min()
-    high = each[["ci_high", "share"]].to_numpy().max()
-    shares = {"percent_correct_corrected": whole, "ci_low": low, "ci_high": high}
-    shares |= {"percent_lower_bound": alone.min(), "percent_upper_bound": alone.max()}
-    reason = CORRECTION_DOMINATES if stats.correction_dominates(count / n, whole) else ""
-    return {name: 100 * value for name, value in shares.items()} | {"youden": youden, "reason": reason}
+        row = {"model": model, "quantity": f"skill: {skill}", "subject": "", "condition": "", "n": len(images)}
+        row["estimate"] = 100 * (images["correct"] == "yes").mean()
+        is_known = (images["truth"] != "").all()
+        rows.append(row | {"estimate_true": 100 * (images["truth"] == "yes").mean() if is_known else np.nan})
+    columns = ["model", "quantity", "subject", "condition", "estimate", "n", "estimate_true"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def annotator_agreement(ratings: pd.DataFrame, *, seed: int, confidence: float = 0.95) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.judges.annotation_questions import built_in
-from biaslab.judges.judge_labels import BLACK, DUPLICATE, ROLES, STATUSES
+from biaslab.judges.judge_labels import BLACK, DUPLICATE, JUDGED, ROLES, STATUSES
 from biaslab.judges.questions import PERCEIVED, question
 from biaslab.papers.paired import prompts
 from biaslab.papers.paired.analysis.means import CELL, by_cell
@@ -116,31 +116,35 @@ def _valid(images: pd.DataFrame) -> dict[str, tuple[int, int, str]]:
 _ASKED_ABOUT = {"single": ("alone",), "paired": ("left", "right"), "three": ("left", "middle", "right")}
 
 
-def truth(renders: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return how often gate, judge and order are right on people whose truth is known (``paired_renders``)."""
-    rows = []
-    for judge, people in renders.groupby("judge", sort=False):
-        passed, judged = ~people["status"].isin(FAILED), people["status"] == "judged"
-        right, clear = people["gender"] == people["truth_gender"], people["ambiguous"] == "no"
-        # Whether two people are found is one answer about an image.
-        both = passed.groupby(people["image_id"]).all()
-        images = people[passed].drop_duplicates("image_id")
-        images = images[images["role_order"] != ""]
-        seen = people["skin_tone"].notna()
-        near = (people["skin_tone"] - people["truth_skin_tone"]).abs() <= 1
-        counts = {
-            # A judge that looks for no faces has no gate that could be passed.
-            "gate": (both.sum(), len(both)) if people["n_faces"].notna().any() else (0, 0),
-            "judged": (judged.sum(), passed.sum()),
-            "gender": ((right & judged).sum(), judged.sum()),
-            "gender_unambiguous": ((right & judged & clear).sum(), (judged & clear).sum()),
-            "order": ((images["role_order"] == "correct").sum(), len(images)),
-            "skin_tone": ((near & seen).sum(), seen.sum()),
-        }
-        for measure, (k, n) in counts.items():
-            row = {"judge": judge, "measure": measure, "n": int(n)}
-            rows.append(row | stats.percent_columns(int(k), int(n), confidence))
-    return tables.make_table(rows, "paired_truth")
+def answers_about_people(people: pd.DataFrame) -> pd.DataFrame:
+    """Return what judges answer about people whose truth is known, as ``paired_confusion`` without model and reference.
+
+    Inclusion (both people are detected, by judges that detect faces) and order are one answer about an image. Gender is
+    that of detected people, with what their cues leave open as the condition.
+
+    Args:
+        people: A row per person and judge: judge, image_id, status, gender, role_order, n_faces, skin_tone, and what is
+            true: truth_gender, ambiguous, truth_skin_tone.
+    """
+    people = people.assign(detected=~people["status"].isin(FAILED), subject="", condition="")
+    detected = people[people["detected"]]
+    images = people.groupby(["judge", "image_id"], sort=False, as_index=False).agg(
+        {"detected": "all", "n_faces": "max"}
+    )
+    images = images[images["n_faces"].groupby(images["judge"]).transform("count") > 0].assign(subject="", condition="")
+    ordered = detected[detected["role_order"] != ""].drop_duplicates(["judge", "image_id"])
+    in_order = np.where(ordered["role_order"] == "correct", "yes", "no")
+    cues = np.where(detected["ambiguous"].astype(bool), "ambiguous cues", "clear cues")
+    gender = detected["gender"].where(detected["status"] == JUDGED, detected["status"])
+    tones = ["no tone" if np.isnan(tone) else f"{tone:.0f}" for tone in people["skin_tone"].astype(float)]
+    frames = [
+        images.assign(quantity="inclusion", truth="yes", answer=np.where(images["detected"], "yes", "no")),
+        ordered.assign(quantity="role order", truth="yes", answer=in_order),
+        detected.assign(quantity="gender", condition=cues, truth=detected["truth_gender"], answer=gender),
+        people.assign(quantity="skin tone", truth=people["truth_skin_tone"].map("{:.0f}".format), answer=tones),
+    ]
+    keys = ["judge", "quantity", "subject", "condition", "truth", "answer", "image_id"]
+    return pd.concat(frames).groupby(keys, sort=False).size().rename("n").reset_index()
 
 
 def questions(people: pd.DataFrame) -> pd.DataFrame:
