@@ -45,7 +45,7 @@ def test_a_plan_tells_of_its_images(tmp_path, monkeypatch):
     given = {"run": "r", "source": "pipeline", "model": "world", "settings": settings, "notebooks": [NOTEBOOK]}
     loaded = params.load(ROOT / "params" / "mine.yaml", given=given)
     told = {
-        (one.paper, one.images)
+        (one.paper, one.n_images)
         for one in dry_run.image_requests(jobs.pipelines(jobs.plan(loaded)))
         if one.kind == "generated"
     }
@@ -60,7 +60,7 @@ def test_a_plan_tells_of_its_images(tmp_path, monkeypatch):
 
 
 def test_shares_of_it_make_all_that_its_notebook_takes(tmp_path, monkeypatch):
-    monkeypatch.setattr("biaslab.judges.judge._SHARD_ROWS", 10)
+    monkeypatch.setattr("biaslab.judges.people._SHARD_ROWS", 10)
 
     def parts(store):
         made = Calibration(pipeline(store))
