@@ -10,7 +10,7 @@ from pathlib import Path
 
 from biaslab import plugins
 from biaslab.cache import code_digest
-from biaslab.errors import ParameterError, RunError
+from biaslab.errors import ParameterError, RunError, UnknownNameError
 from biaslab.plots import texts
 from biaslab.report import records
 from biaslab.request import makes_images
@@ -18,6 +18,7 @@ from biaslab.runs.jobs import Job, input_of
 from biaslab.runs.params import Notebook
 from biaslab.schema import tables
 from biaslab.study import Study, sources
+from biaslab.study.study import PARTS
 
 # What the record of an earlier start of a run must have.
 _NEEDS = {"parameters": (), "notebooks": ("id", "slug", "suffix", "variant", "values", "status", "reason")}
@@ -116,9 +117,12 @@ def select_jobs(
 ) -> tuple[list[dict], list[Job], list[str]]:
     """Return the records of earlier notebooks that stay, the jobs that are left to do, and what was changed on disk."""
     selected = {job.notebook.id for job in jobs}
-    stay = [n for n in earlier if n["id"] not in selected]
+    others = [n for n in earlier if n["id"] not in selected]
+    unknown = {n["slug"]: _undeclared_table(folder, n["slug"]) for n in others}
+    stay = [n for n in others if not unknown[n["slug"]]]
     by_slug = {n["slug"]: n for n in earlier if not force}
-    left, said, spoilt = [], [], _spoilt(folder, earlier)
+    left, spoilt = [], _spoilt(folder, earlier)
+    said = [f"{slug} is left out: its table {name} is of another version." for slug, name in unknown.items() if name]
     for name, changed in spoilt.items():
         # It must not become what the run measured, whatever is executed now.
         (folder / name).unlink(missing_ok=True)
@@ -137,6 +141,18 @@ def select_jobs(
         else:
             stay.append({**before, "kept": True})
     return stay, left, said
+
+
+def _undeclared_table(folder: Path, slug: str) -> str:
+    """Return a table that a notebook saved and no paper declares any more, as after an update; empty without one."""
+    path = folder / PARTS / slug / "records.json"
+    saved = json.loads(path.read_text(encoding="utf-8"))["tables"] if path.exists() else []
+    for table in saved:
+        try:
+            tables.schema(table["name"])
+        except UnknownNameError:
+            return table["name"]
+    return ""
 
 
 def _spoilt(folder: Path, earlier: list[dict]) -> dict[str, str]:

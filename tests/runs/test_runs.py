@@ -195,6 +195,17 @@ def test_what_has_not_changed_is_kept(finished, inline_project, tmp_path):
     assert [n["kept"] for n in run(changed, only=["paradox/a"], force=True)["notebooks"]] == [False, True]
 
 
+def test_select_jobs_table_of_another_version_leaves_its_notebook_out(tmp_path):
+    slugs = {"paradox/gone": "paradox_outdated", "paradox/own": "my_table", "paradox/kept": "paradox_amplification"}
+    for slug, name in slugs.items():
+        (part := tmp_path / ".parts" / slug).mkdir(parents=True)
+        (part / "records.json").write_text(json.dumps({"tables": [{"name": name}]}))
+    earlier = [{"id": slug, "slug": slug} for slug in slugs]
+    stay, left, notes = resume.select_jobs(tmp_path, earlier, [], force=False)
+    assert [notebook["slug"] for notebook in stay] == ["paradox/own", "paradox/kept"] and not left
+    assert notes == ["paradox/gone is left out: its table paradox_outdated is of another version."]
+
+
 def test_a_fingerprint_covers_notebook_parameters_inputs_code_and_packages(tmp_path):
     notebook = tmp_path / "a.ipynb"
     notebook.write_text("1")
