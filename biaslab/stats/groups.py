@@ -39,7 +39,7 @@ def by_group(
             (:func:`biaslab.stats.adjust_families`); no p-value is adjusted without it.
 
     Returns:
-        The columns ``keys`` and those of the estimates; without any group, no rows and no columns.
+        The columns ``keys`` and those of the estimates; without any group, the columns ``keys`` and no rows.
 
     Raises:
         InputError: A key has missing values, a group has the name ``overall``, or the estimates have a key as a column.
@@ -65,7 +65,7 @@ def by_group(
                     f"The estimator returns the column {min(both)!r}, which is a key; give it another name."
                 )
             table.append(key | row)
-    estimated = pd.DataFrame(table)
+    estimated = pd.DataFrame(table) if table else pd.DataFrame(columns=keys)
     return estimated if adjust is None or estimated.empty else adjust_families(estimated, list(adjust))
 
 

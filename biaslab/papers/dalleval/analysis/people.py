@@ -43,23 +43,24 @@ def skin_tone_outcomes(images: pd.DataFrame, confusion: pd.DataFrame, *, confide
     The row of all professions has how often tones are right, of these images and those of ``dalleval_confusion``.
     """
     known = images.assign(judge=_tone_name(images), status=images["reason_tone"].fillna("").replace("", "read"))
-    rows = []
-    for model, group in known.groupby("model", sort=False):
-        names = ["read", *group.loc[group["status"] != "read", "status"].value_counts().index]
-        for profession, part in ((ALL, group), *group.groupby("profession", sort=False)):
-            about = {"model": model, "profession": profession, "judge": group["judge"].iloc[0]}
-            counts = part["status"].value_counts().reindex(names, fill_value=0)
-            rows += [about | {"status": name, "n": n, "n_images": len(part)} for name, n in counts.items()]
-    out = pd.DataFrame(rows, columns=["model", "profession", "judge", "status", "n", "n_images"])
+
+    def by_status(rows: pd.DataFrame) -> pd.DataFrame:
+        names = ["read", *rows.loc[rows["status"] != "read", "status"].value_counts().index]
+        shares = stats.by_group(rows, "profession", stats.shares("status", names, confidence), overall=ALL)
+        return shares.assign(judge=rows["judge"].iloc[0])
+
+    out = stats.by_group(known, "model", by_status).rename(columns={"n": "n_images", "count": "n"})
+    out = out.reindex(
+        columns=["model", "profession", "judge", "status", "n", "n_images", "percent", "ci_low", "ci_high"]
+    )
     judged = confusion[(confusion["quantity"] == "skin tone") & confusion["judge"].isin(out["judge"])]
     judged = judged[judged["answer"].str.isdecimal()]
-    columns = {"skin_tone": judged["answer"].astype(float), "truth_skin_tone": judged["truth"].astype(float)}
-    known = pd.concat([images, judged[["model"]].assign(**columns)]).dropna(subset=["skin_tone", "truth_skin_tone"])
+    tones = {"skin_tone": judged["answer"].astype(float), "truth_skin_tone": judged["truth"].astype(float)}
+    known = pd.concat([images, judged[["model"]].assign(**tones)]).dropna(subset=["skin_tone", "truth_skin_tone"])
     right = (known["skin_tone"] == known["truth_skin_tone"]).groupby(known["model"]).agg(["mean", "size"])
     whole = (out["profession"] == ALL) & (out["status"] == "read")
     beside = right.reindex(out["model"].where(whole)).reset_index(drop=True)
     out = out.assign(percent_tone_correct=100 * beside["mean"], n_ground_truth=beside["size"])
     unknown = whole & beside["size"].isna() & (out["judge"] == TONE_BY_PIXELS)
     out["judge_error"] = np.where(unknown, photographs.describe_error("skin_tone", PIXELS), "")
-    percent, low, high = stats.percent(out["n"].to_numpy(float), out["n_images"].to_numpy(float), confidence)
-    return tables.make_table(out.assign(percent=percent, ci_low=low, ci_high=high), "dalleval_skin_tone_outcomes")
+    return tables.make_table(out, "dalleval_skin_tone_outcomes")

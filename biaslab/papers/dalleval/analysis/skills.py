@@ -97,14 +97,6 @@ def alignment_quality(quality: pd.DataFrame, *, confidence: float = 0.95) -> pd.
 # -- by step, number and relation, and what annotators say -----------------------------------------------
 
 
-def _shares(rows: pd.DataFrame, keys: list[str], hit: str, confidence: float, value: str) -> pd.DataFrame:
-    """Return the percentage of ``yes`` in a column by keys, with n and Wilson limits."""
-    hits = rows.assign(hit=rows[hit] == "yes").groupby(keys, sort=False)["hit"]
-    out = hits.agg(count="sum", n="size").reset_index()
-    percent, low, high = stats.percent(out["count"], out["n"], confidence)
-    return out.assign(**{value: percent}, ci_low=low, ci_high=high)
-
-
 def skill_steps(verdicts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``dalleval_skill_steps``: what is right by step, number and relation, by the chosen rule (Figure 5)."""
     chosen = verdicts[(verdicts["chosen"] == "yes") & (verdicts["skill"] != "object")]
@@ -114,10 +106,11 @@ def skill_steps(verdicts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
     )
     steps = {"objects": "objects_correct", "rest": "rest_correct", "both": "correct"}
     keys = ["model", "skill", "requested"]
-    frames = [
-        _shares(both, keys, column, confidence, "percent_correct").assign(step=step) for step, column in steps.items()
-    ]
-    whole = pd.concat(frames)
+    shares = (
+        stats.by_group(both, keys, stats.share(column, "yes", confidence)).assign(step=step)
+        for step, column in steps.items()
+    )
+    whole = pd.concat(shares).rename(columns={"percent": "percent_correct"})
     # A relation is looked at where the classes are right only: alone it says nothing else.
     whole = whole[(whole["skill"] == "count") | (whole["step"] != "rest")]
     return tables.make_table(whole, "dalleval_skill_steps")
@@ -129,27 +122,24 @@ def skill_estimates(verdicts: pd.DataFrame) -> pd.DataFrame:
     Images that the detector never looked at are left out: it says nothing of them that could be corrected.
     """
     chosen = verdicts[(verdicts["chosen"] == "yes") & ~verdicts["status"].isin(("unreadable", *WITHHELD))]
-    rows = []
-    for (model, skill), images in chosen.groupby(["model", "skill"], sort=False):
-        row = {"model": model, "quantity": f"skill: {skill}", "subject": "", "condition": "", "n": len(images)}
-        row["estimate"] = 100 * (images["correct"] == "yes").mean()
+
+    def accuracy(images: pd.DataFrame) -> dict[str, float]:
         is_known = (images["truth"] != "").all()
-        rows.append(row | {"estimate_true": 100 * (images["truth"] == "yes").mean() if is_known else np.nan})
+        true = 100 * (images["truth"] == "yes").mean() if is_known else np.nan
+        return {"estimate": 100 * (images["correct"] == "yes").mean(), "n": len(images), "estimate_true": true}
+
+    rows = stats.by_group(chosen, ["model", "skill"], accuracy)
     columns = ["model", "quantity", "subject", "condition", "estimate", "n", "estimate_true"]
-    return pd.DataFrame(rows, columns=columns)
+    return rows.assign(quantity="skill: " + rows["skill"], subject="", condition="").reindex(columns=columns)
 
 
 def annotator_agreement(ratings: pd.DataFrame, *, seed: int, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``dalleval_annotator_agreement`` of ``dalleval_skill_ratings``: people beside the detector, and one
-    another.
+    """Return ``dalleval_annotator_agreement`` of ``dalleval_skill_ratings``: annotators with the detector, and with each
+    other.
 
     An image is correct by people where most of its annotators say so (Table 3); as many of each is not.
     """
-    rows = []
-    for model, whole in ratings.groupby("model", sort=False):
-        for skill, group in [(ALL, whole), *whole.groupby("skill", sort=False)]:
-            key = {"model": model, "skill": skill}
-            rows += [key | row for row in _agreement(group, seed, confidence)]
+    rows = stats.by_group(ratings, ["model", "skill"], lambda group: _agreement(group, seed, confidence), overall=ALL)
     return tables.make_table(rows, "dalleval_annotator_agreement")
 
 
