@@ -134,8 +134,8 @@ def skill_estimates(verdicts: pd.DataFrame) -> pd.DataFrame:
 
 
 def annotator_agreement(ratings: pd.DataFrame, *, seed: int, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``dalleval_annotator_agreement`` of ``dalleval_skill_ratings``: annotators with the detector, and with each
-    other.
+    """Return ``dalleval_annotator_agreement`` of ``dalleval_skill_ratings``: agreement with the detector, and among
+    annotators.
 
     An image is correct by people where most of its annotators say so (Table 3); as many of each is not.
     """
