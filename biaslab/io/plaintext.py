@@ -7,7 +7,6 @@ written.
 
 from __future__ import annotations
 
-import sys
 import unicodedata
 from collections.abc import Iterator
 from functools import cache
@@ -97,7 +96,8 @@ def is_printable(text: str) -> bool:
 @cache
 def may_change() -> frozenset[str]:
     """Return the characters that are left out or changed wherever they stand; accents join what is before them."""
-    every = map(chr, range(128, sys.maxunicode + 1))
+    # No other planes have such characters.
+    every = map(chr, (*range(0x80, 0x20000), *range(0xE0000, 0xE1000)))
     return frozenset((*_HYPHENS, *(one for one in every if unicodedata.category(one) in ("Cf", "Zs"))))
 
 

@@ -1,5 +1,6 @@
 """One form of text for comparisons: marks that nobody sees, accents, hyphens and spaces."""
 
+import sys
 import unicodedata
 
 import pandas as pd
@@ -47,6 +48,11 @@ TEXTS = some.text(some.one_of(some.sampled_from([*ODD, *"ab -\u0645\u09c7\u09be"
 )
 def test_texts_that_read_alike_have_one_form(text, plain):
     assert plaintext.normalize(text) == plain
+
+
+def test_characters_that_change_texts_are_all_of_unicode():
+    every = {chr(code) for code in range(0x80, sys.maxunicode + 1)}
+    assert {one for one in every if unicodedata.category(one) in ("Cf", "Zs")} <= plaintext.may_change()
 
 
 @given(TEXTS)
