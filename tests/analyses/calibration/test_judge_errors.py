@@ -422,7 +422,7 @@ def test_corrected_shares_of_skills_name_range_and_truth():
     found = calibration.answers.skills.findings(tables.make_table(rows, "calibration_corrected"))
     shown, unshown, unreliable, dominated, unknown = found
     assert (shown.estimate, shown.ci_low, shown.ci_high, shown.n) == (57.1, 30, 85, 10)
-    assert shown.supported_answer == "57.1 %; uncorrected, 60.0 %." and shown.question.endswith("objects?")
+    assert shown.supported_answer == "57.1 %; uncorrected, 60.0 %." and shown.question.endswith("(skill: objects)?")
     assert shown.details == ("Bounds over the failure modes, one by one: 45.5 to 64.7 %.", "Ground truth: 50.2 %.")
     assert len(unshown.details) == 1
     # A judge that does not discriminate, or a dominating correction, leaves no number to be ranked by.
