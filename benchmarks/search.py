@@ -5,8 +5,8 @@ Run: ``python benchmarks/search.py --captions FILE``, where the file holds real 
 minutes and 3 GB of disk), ``--share`` in how many of them an occupation is put. The peers come with
 ``pip install -e .[peers]``; one that is missing is left out, and that is said.
 
-Ours: ``biaslab.captions.search.search`` on Parquet (zstd) in worker processes of one thread each, with samples of 500
-captions per occupation, the start of the processes included, results in a store. ripgrep: ``-o -i -w`` with all forms
+Ours: ``biaslab.captions.search.search`` on Parquet (zstd), in threads of one process, with samples of 500
+captions per occupation, its start included, results in a store. ripgrep: ``-o -i -w`` with all forms
 as patterns on the same captions as plain text, in as many files, piped into sort and uniq
 (letters made small on the way). DuckDB: one alternation on the same Parquet files, each caption's different mentions
 counted, its start included; it takes no sample. pandas: ``str.contains`` for each occupation on some
@@ -14,7 +14,6 @@ of the captions in memory; it uses one thread, so its time is divided by the num
 """
 
 import argparse
-import importlib.util
 import os
 import resource
 import shutil
@@ -36,17 +35,16 @@ from _corpus import occupations, read_lines, told, write_corpus
 OURS = """
 import sys, tempfile
 import pyarrow as pa
-pa.set_cpu_count(1)
 from biaslab import lexicons
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.search import search
 from biaslab.cache.result_cache import ResultCache
-from biaslab.execution.workers import Workers
 
 if __name__ == "__main__":
-    folder, workers, out = sys.argv[1:]
+    folder, threads, out = sys.argv[1:]
+    pa.set_cpu_count(int(threads))
     with tempfile.TemporaryDirectory() as store:
-        kept = ResultCache(store, workers=Workers(count=int(workers)))
+        kept = ResultCache(store)
         found = search(open_corpus(folder), lexicons.load("paradox_occupations"), cache=kept, progress=False)
     found.totals.to_csv(out, index=False)
     print(f"  {len(found.captions):,} captions sampled")
@@ -185,12 +183,9 @@ def main() -> None:
             compare("ripgrep", *took[:2], found, "1")
         else:
             print("ripgrep is not installed")
-        if importlib.util.find_spec("duckdb"):
-            took, found = min(by_duckdb(folder, forms, threads) for _ in range(options.runs))
-            compare("DuckDB", *took[:2], found, "1")
-            print(f"  peak memory {took[2] / 2**20:.0f} MiB")
-        else:
-            print("DuckDB is not installed")
+        took, found = min(by_duckdb(folder, forms, threads) for _ in range(options.runs))
+        compare("DuckDB", *took[:2], found, "1")
+        print(f"  peak memory {took[2] / 2**20:.0f} MiB")
         took, found, some = by_pandas(folder, forms, options.pandas_rows)
         scale = rows / some
         compare("pandas", took[0] * scale / threads, took[1] * scale, round(found * scale), "50")

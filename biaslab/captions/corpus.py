@@ -16,7 +16,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -71,8 +71,8 @@ _HASHED_BYTES = 16 * 2**20
 # Ids are made of file and row, but for sets whose publishers say that theirs are unique, known by their columns: COYO
 # and DataComp. LAION's SAMPLE_ID and hash come more than once.
 _IDS = {"id": frozenset({"id", "url", "text", "image_phash"}), "uid": frozenset({"uid", "url", "text", "sha256"})}
-# Returns which rows of a batch to yield, by their texts.
-Selection = Callable[[Any], "np.ndarray"]
+# Returns which rows of a batch to yield, by their texts and by what returns the ids of some rows.
+Selection = Callable[[Any, Callable[["np.ndarray"], list[str]]], "np.ndarray"]
 
 
 class Corpus(Protocol):
@@ -95,7 +95,7 @@ class Corpus(Protocol):
 
         Columns: ``caption_id`` (unique text, the same however the corpus is read), ``text`` (empty where missing),
         ``url`` (likewise) where the corpus has one, and the corpus's own. ``wanted`` is told the texts of each batch
-        and returns the indices of the rows to yield, any number of times each.
+        and what returns the ids of some rows, and returns the indices of the rows to yield, any number of times each.
         """
 
 
@@ -213,8 +213,10 @@ class _Tables:
                 columns = _chosen(self._wanted, table.column_names, where)
                 table = table[:left]
                 if len(table):
-                    rows = range(len(table)) if wanted is None else wanted(_texts(table[columns.text]))
-                    yield _shaped(table, columns, prefix, start, rows)
+                    ids = partial(_ids, table, columns.caption_id, prefix, start)
+                    every = np.arange(len(table))
+                    rows = every if wanted is None else wanted(_texts(table[columns.text]), ids)
+                    yield _shaped(table.take(pa.array(rows, pa.int64())), columns, ids(rows))
                 start += len(table)
                 if left is not None:
                     left -= len(table)
@@ -222,20 +224,20 @@ class _Tables:
                         return
 
 
-def _shaped(
-    table: pa.Table, columns: _Columns, prefix: str, start: int, rows: Sequence[int] | np.ndarray
-) -> pd.DataFrame:
-    """Return rows of a batch with ``caption_id``, ``text`` and ``url`` first and the other columns after them."""
-    at = pa.array(rows, pa.int64())
-    table = table.take(at)
-    numbers = pc.utf8_lpad(pc.add(at, start).cast(pa.string()), 9, "0")
-    ids = pc.binary_join_element_wise(prefix, numbers, "-").cast(pa.large_string())
-    if columns.caption_id:
-        given = _texts(table[columns.caption_id], _as_id)
+def _ids(table: pa.Table, column: str | None, prefix: str, start: int, rows: np.ndarray) -> list[str]:
+    """Return the ids of some rows of a batch: those of its column, or made of file and row."""
+    ids = [f"{prefix}-{row:09d}" for row in (rows + start).tolist()]
+    if column:
+        given = _texts(table[column].take(pa.array(rows, pa.int64())), _as_id)
         lengths = pc.utf8_length(given)
         good = pc.and_(pc.greater(lengths, 0), pc.less_equal(lengths, _LONGEST_ID))
-        ids = pc.if_else(good, given, ids)
-    first = {"caption_id": ids, "text": _texts(table[columns.text])}
+        ids = pc.if_else(good, given, pa.array(ids, pa.large_string())).to_pylist()
+    return ids
+
+
+def _shaped(table: pa.Table, columns: _Columns, ids: Sequence[str]) -> pd.DataFrame:
+    """Return rows with ``caption_id``, ``text`` and ``url`` first and the other columns after them."""
+    first = {"caption_id": pa.array(ids, pa.large_string()), "text": _texts(table[columns.text])}
     if columns.url:
         first["url"] = _texts(table[columns.url])
     others = [c for c in table.column_names if c not in (columns.text, columns.caption_id, columns.url)]

@@ -21,14 +21,20 @@ from biaslab.errors import ParameterError
 from biaslab.io.plaintext import is_printable, may_change, normalize, split_words
 
 if TYPE_CHECKING:
+    import duckdb
     import pyarrow as pa
 
     from biaslab.cache.result_cache import ResultCache
     from biaslab.captions.corpus import Corpus
 
-# Captions read at a time: what is done once for each batch takes as long as some 1,000 captions.
-_ROWS = 2**16
+# Captions read at a time: what is done once for each batch takes as long as some 10,000 captions.
+_ROWS, _PIECE = 2**18, 2**15
 _WORDS = re.compile(r"\w+")
+# What Python's \s is in ASCII, and the hyphen; RE2's \s lacks some.
+_BETWEEN = r"[\t-\r\x1c- -]+"
+_QUERY = """
+select row, text, case when strlen(text) = length(text) then regexp_extract_all(lower(text), $forms) end as mentions
+from captions where regexp_matches(text, $gate)"""
 _FIRST_COLUMNS = ["caption_id", "term", "text", "rank"]
 
 
@@ -72,7 +78,7 @@ def search(
     work = _Work(corpus, matcher, keep, seed)
     inputs = {"terms": list(terms), "keep": keep, "seed": seed, "plural": plural}
     inputs |= {"forms": {term: list(forms[term]) for term in forms}} if forms else {}
-    run = {"progress": progress, "cache": cache}
+    run = {"threaded": True, "progress": progress, "cache": cache}
     return _merge(over_parts(corpus, work, "search", inputs, **run), matcher.terms, keep)
 
 
@@ -82,13 +88,14 @@ def over_parts(
     name: str,
     inputs: Mapping[str, object],
     *,
+    threaded: bool = False,
     progress: bool,
     cache: ResultCache | None,
 ) -> Iterator[pd.DataFrame]:
     """Yield what ``work`` makes of each part of a corpus, in order; one is held at a time.
 
     ``work`` takes a row whose column ``part`` is the part's number. ``name``, the corpus and ``inputs`` key what
-    the store keeps. The progress bar counts parts.
+    the store keeps. The progress bar counts parts. Where work is ``threaded``, this machine needs no worker processes.
     """
     parts = pd.DataFrame({"part": range(corpus.parts)})
     shown: dict[str, Any] = {"label": f"Searching {corpus.name}", "unit": "parts", "progress": progress}
@@ -99,11 +106,16 @@ def over_parts(
         yield from (work(parts[i : i + 1]) for i in tqdm(range(len(parts)), **bar))
         return
     stage = cache.stage(name, {"corpus": corpus.digest, **inputs}, work)
+    if threaded and cache.workers.engine == "local":
+        stage = stage.without_workers()
     yield from stage.compute_iter(parts, shard_rows=1, **shown)
 
 
 class Matcher:
-    """Finds which of many terms each caption mentions."""
+    """Finds which of many terms each caption mentions.
+
+    DuckDB finds captions that may mention some, and mentions in those of ASCII characters. Python looks at the others.
+    """
 
     def __init__(
         self, terms: Sequence[str], *, plural: bool = True, forms: Mapping[str, Sequence[str]] = MappingProxyType({})
@@ -113,8 +125,7 @@ class Matcher:
         Raises ParameterError: A term is empty, given twice, not printable, or does not begin and end with a letter or
         digit, or the terms are too long to be searched.
         """
-        import pyarrow as pa
-        import pyarrow.compute as pc
+        import duckdb
 
         self.terms = [_checked(term) for term in terms]
         folded = [_lower(t) for t in self.terms]
@@ -128,21 +139,6 @@ class Matcher:
             own = [_checked(form) for form in forms[self.terms[i]]] if self.terms[i] in forms else own
             for form in dict.fromkeys(re.sub(r"[\s-]+", " ", _lower(form)) for form in own):
                 known[form].append(i)
-        # RE2's expression, where only ASCII has letters, of each mention, and of some that are none.
-        # RE2's word boundary (\b) considers ASCII letters only.
-        rough = []
-        for form in known:
-            first, last = (r"\b" if form[end].isascii() else "" for end in (0, -1))
-            rough.append(first + r"\W+".join(map(re.escape, form.split(" "))) + last)
-        self._mention = rf"(?i)(?:{'|'.join(rough)})"
-        try:
-            pc.match_substring_regex(pa.array([""]), self._mention)
-        except pa.ArrowInvalid as error:
-            longest = max(self.terms, key=len)
-            raise ParameterError(
-                f"These {len(self.terms)} terms cannot be searched: {str(error)[-60:]}. The longest, which begins with "
-                f"{longest[:40]!r}, has {len(longest)} characters; shorten it, or search for fewer terms at a time."
-            ) from None
         self._several_words = {i for i, term in enumerate(folded) if len(_WORDS.findall(term)) > 1}
         # Forms by the word that they begin with, and what finds those that are more than it.
         self._forms: dict[str, list[tuple[re.Pattern | None, list[int]]]] = defaultdict(list)
@@ -150,6 +146,31 @@ class Matcher:
             word = _WORDS.match(form)[0]
             whole = r"[\s-]+".join(map(re.escape, form.split(" ")))
             self._forms[word].append((None if word == form else re.compile(rf"(?<!\w){whole}(?!\w)"), those))
+        # RE2's expression, where only ASCII has letters, of each mention, of some that are none, and of odd characters.
+        # RE2's word boundary (\b) considers ASCII letters only.
+        rough = []
+        for form in known:
+            first, last = (r"\b" if form[end].isascii() else "" for end in (0, -1))
+            rough.append(first + r"\W+".join(map(re.escape, form.split(" "))) + last)
+        odd = "".join(rf"\x{{{ord(one):x}}}" for one in sorted(_odd()))
+        longest = sorted(known, key=len, reverse=True)
+        alternatives = "|".join(_BETWEEN.join(map(re.escape, form.split(" "))) for form in longest)
+        self._patterns = {"forms": rf"\b(?:{alternatives})\b", "gate": rf"(?i)(?:{'|'.join(rough)}|[{odd}])"}
+        by_form = _terms_by_form(known)
+        self._written = [written for form in by_form for written in {form: 0, form.replace(" ", "-"): 0}]
+        # Terms of each form, one after the other, and where they start.
+        terms_of = [by_form[written.replace("-", " ")] for written in self._written]
+        self._terms_of = np.array([term for terms in terms_of for term in terms], np.int64)
+        self._starts = np.cumsum([0, *map(len, terms_of)])
+        try:
+            self.match([""])
+        except duckdb.Error as error:
+            longest_term = max(self.terms, key=len)
+            raise ParameterError(
+                f"These {len(self.terms)} terms cannot be searched: {str(error)[-60:]}. The longest, which begins with "
+                f"{longest_term[:40]!r}, has {len(longest_term)} characters; shorten it, or search for fewer terms at "
+                "a time."
+            ) from None
 
     def match(self, texts: Sequence[str] | pd.Series | pa.Array) -> tuple[np.ndarray, np.ndarray]:
         """Return the mentions in ``texts`` as (index of the caption, index of the term), each pair once, sorted."""
@@ -158,43 +179,75 @@ class Matcher:
 
         if not self.terms:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        whole = isinstance(texts, pa.ChunkedArray)
-        array = texts.combine_chunks() if whole else pa.array(texts, pa.large_string())
-        if array.type not in (pa.string(), pa.large_string()):
-            array = array.cast(pa.large_string())
-        # Few texts are not in the form that they are compared in; in these a mark may part the words of a phrase.
-        phrases: set[tuple[int, int]] = set()
-        odd = pc.indices_nonzero(pc.fill_null(pc.match_substring_regex(array, _odd()), False)).to_numpy()
-        if len(odd):
-            given = array.take(pa.array(odd)).to_pylist()
-            changed = [text and normalize(text) for text in given]
-            mask = np.zeros(len(array), dtype=bool)
-            mask[odd] = True
-            array = pc.replace_with_mask(array, pa.array(mask), pa.array(changed, array.type))
-            for at, text, same in zip(odd.tolist(), given, changed, strict=True):
-                if text and self._several_words and (other := split_words(text)) != same:
-                    phrases |= {(at, term) for term in self._mentioned(other) & self._several_words}
-        # The many without a mention go at once, in time by their length.
-        rows = pc.indices_nonzero(pc.fill_null(pc.match_substring_regex(array, self._mention), False))
-        hits = zip(rows.to_pylist(), array.take(rows).to_pylist(), strict=True)
-        pairs = [(row, term) for row, text in hits for term in sorted(self._mentioned(text))]
-        row, term = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-        if phrases:
-            row, term = np.concatenate([np.stack([row, term]), np.array(sorted(phrases)).T], axis=1)
-            row, term = np.unique(np.stack([row, term], axis=1), axis=0).T
-        return row, term
+        array = texts if isinstance(texts, pa.ChunkedArray) else pa.array(texts, pa.large_string())
+        table = pa.table({"row": np.arange(len(array)), "text": array})
+        # Threads take a piece each.
+        _database().register("captions", pa.Table.from_batches(table.to_batches(_PIECE), table.schema))
+        hits = _database().sql(_QUERY, params=self._patterns).to_arrow_table()
+        _database().unregister("captions")
+        mentions = hits["mentions"].combine_chunks()
+        caption = pc.list_parent_indices(mentions).to_numpy()
+        form = pc.fill_null(pc.index_in(mentions.flatten(), pa.array(self._written, pa.string())), -1).to_numpy()
+        # Python looks at captions that are not ASCII, or mention what is not known as it is written there.
+        known = mentions.is_valid().to_numpy(zero_copy_only=False)
+        known[caption[form < 0]] = False
+        some = known[caption]
+        caption, form = caption[some], form[some]
+        each = np.diff(self._starts)[form]
+        place = np.repeat(self._starts[form] - np.cumsum(each) + each, each) + np.arange(each.sum())
+        others = np.flatnonzero(~known)
+        looked = [self._mentioned(text) for text in hits["text"].take(pa.array(others)).to_pylist()]
+        captions = [np.repeat(caption, each), *(np.full(len(t), at) for at, t in zip(others, looked, strict=True))]
+        terms = [self._terms_of[place], *(np.array(sorted(t), np.int64) for t in looked)]
+        pairs = np.unique(hits["row"].to_numpy()[np.concatenate(captions)] * len(self.terms) + np.concatenate(terms))
+        return pairs // len(self.terms), pairs % len(self.terms)
 
     def _mentioned(self, text: str) -> set[int]:
+        if _odd().isdisjoint(text):
+            return self._mentioned_as_written(text)
+        plain = normalize(text)
+        found = self._mentioned_as_written(plain)
+        # A mark may part the words of a phrase.
+        if self._several_words and (other := split_words(text)) != plain:
+            found |= self._mentioned_as_written(other) & self._several_words
+        return found
+
+    def _mentioned_as_written(self, text: str) -> set[int]:
         text = _lower(text)
         forms = (found for word in set(_WORDS.findall(text)) for found in self._forms.get(word, ()))
         return {term for form, terms in forms if form is None or form.search(text) for term in terms}
 
 
 @cache
-def _odd() -> str:
-    """Return an expression of characters that may change a text (:mod:`biaslab.io.plaintext`), accents too."""
-    codes = sorted({*map(ord, may_change()), *range(0x0300, 0x0370)})
-    return "[" + "".join(map(r"\x{{{:x}}}".format, codes)) + "]"
+def _database() -> duckdb.DuckDBPyConnection:
+    import duckdb
+    import pyarrow as pa
+
+    return duckdb.connect(config={"threads": pa.cpu_count(), "preserve_insertion_order": "false"})
+
+
+def _terms_by_form(known: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
+    """Return the terms that a mention of a form counts for, where the longest forms are found and none within others.
+
+    A form counts for the terms of those that stand within it. Left out are forms that can share words with another's
+    ends, which an expression finds one of, and forms of other characters than letters and digits of ASCII.
+    """
+    words = {form: tuple(_WORDS.findall(form)) for form in known}
+    starts = {w[:k] for w in words.values() for k in range(1, len(w))}
+    ends = {w[-k:] for w in words.values() for k in range(1, len(w))}
+    by_form = {}
+    for form, w in words.items():
+        inner = range(1, len(w))
+        if form.isascii() and " ".join(w) == form and not any(w[k:] in starts or w[:k] in ends for k in inner):
+            within = {" ".join(w[i:j]) for i in range(len(w)) for j in range(i + 1, len(w) + 1)}
+            by_form[form] = sorted({term for one in within for term in known.get(one, ())})
+    return by_form
+
+
+@cache
+def _odd() -> frozenset[str]:
+    """Return characters that may change a text (:mod:`biaslab.io.plaintext`), accents too."""
+    return may_change() | set(map(chr, range(0x0300, 0x0370)))
 
 
 def _checked(term: str) -> str:
@@ -231,23 +284,25 @@ class _Work:
         totals = np.zeros(len(self._matcher.terms), dtype=np.int64)
         kept: list[pd.DataFrame] = []
         n_corpus = 0
-        terms = np.zeros(0, dtype=np.int64)
+        terms, priorities = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint64)
 
-        def mentions(texts: pa.Array | pd.Series) -> np.ndarray:
-            nonlocal n_corpus, terms
+        def wanted(texts: pa.Array | pd.Series, ids: Callable[[np.ndarray], list[str]]) -> np.ndarray:
+            nonlocal n_corpus, terms, priorities, totals
             n_corpus += len(texts)
             rows, terms = self._matcher.match(texts)
-            return rows
-
-        for found in self._corpus.batches(_ROWS, part=int(parts["part"].item()), wanted=mentions):
-            priorities = _mix(hashes(found["caption_id"].tolist(), self._seed) ^ self._salts[terms])
+            different, again = np.unique(rows, return_inverse=True)
+            priorities = _mix(hashes(ids(different), self._seed)[again] ^ self._salts[terms])
             good = priorities <= self._limits[terms]
             # One caption of each term is kept in any case: it carries the term's total.
             these, first = np.unique(terms, return_index=True)
             good[first[totals[these] == 0]] = True
             totals += np.bincount(terms, minlength=len(totals))
-            if good.any():
-                kept.append(found[good].assign(term=terms[good], priority=priorities[good]))
+            terms, priorities = terms[good], priorities[good]
+            return rows[good]
+
+        for found in self._corpus.batches(_ROWS, part=int(parts["part"].item()), wanted=wanted):
+            if len(found):
+                kept.append(found.assign(term=terms, priority=priorities))
             # Rows that can no longer be among the smallest are let go now and then, so that memory stays bounded.
             if sum(map(len, kept)) > 4 * self._keep * len(totals):
                 kept = [self._smallest(kept)]

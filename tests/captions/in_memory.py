@@ -18,4 +18,6 @@ class InMemory:
         for rows in mine if part is None else [mine[part]]:
             for start in range(0, len(rows), self.size):
                 some = self.frame.iloc[rows[start : start + self.size]]
-                yield some if wanted is None else some.iloc[wanted(some["text"])].reset_index(drop=True)
+                ids = some["caption_id"].to_numpy()
+                chosen = slice(None) if wanted is None else wanted(some["text"], lambda at, ids=ids: ids[at].tolist())
+                yield some.iloc[chosen].reset_index(drop=True)

@@ -378,18 +378,20 @@ def test_rows_that_are_wanted_are_those_of_the_whole(captions, monkeypatch, mapp
     assert opened.parts == 2
     for part in range(2):
         whole = pd.concat(opened.batches(size=rows, part=part), ignore_index=True)
-        texts, expected = [], []
+        texts, expected, named = [], [], []
 
-        def wanted(some, texts=texts, expected=expected):
+        def wanted(some, ids, texts=texts, expected=expected, named=named):
             # In any order, and some twice.
             n, start = len(some), len(texts)
             texts += some.to_pylist()
             these = np.array([n - 1, 0, 0, n // 2])
             expected += (these + start).tolist()
+            named += ids(these)
             return these
 
         found = pd.concat(opened.batches(size=rows, part=part, wanted=wanted), ignore_index=True)
         assert texts == whole["text"].tolist()
+        assert named == whole["caption_id"].iloc[expected].tolist()
         expected = whole.iloc[expected].reset_index(drop=True)
         pd.testing.assert_frame_equal(found, expected, check_dtype=False)
 

@@ -22,9 +22,10 @@ TERMS = ["nurse", "prime minister", "minister", "salesperson", "chef", "cook", "
 def test_as_a_loop_over_regular_expressions():
     # Words in any order, with much between them; a term is looked for by itself, as Python sees letters and spaces.
     rng = np.random.default_rng(0)
-    words = [*TERMS, "head of state", "state minister", "o'neil", "nurses", "Ministers", *"é日9", "日本", "HEAD", "of"]
-    terms = [*TERMS, "head of state", "state minister", "o'neil"]
-    between = [*"   -\n\t\x0b\x1c\xa0_\x02\x00'é.", "  ", ", ", ""]
+    phrases = ["head of state", "state minister", "o'neil", "chef cook nurse", "x-ray chef", "chef o'neil"]
+    words = [*TERMS, *phrases, "nurses", "Ministers", *"é日9", "日本", "HEAD", "of", "x", "ray"]
+    terms = [*TERMS, *phrases]
+    between = [*"   -\n\t\x0b\x1c\x1f\xa0_\x02\x00'é.", "  ", ", ", ""]
     texts = ["".join(rng.choice(words) + rng.choice(between) for _ in range(n)) for n in rng.integers(0, 6, 4000)]
     expected = set()
     for k, term in enumerate(terms):

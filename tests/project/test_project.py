@@ -27,6 +27,7 @@ CONDA = {
     "open_clip_torch": "open-clip-torch",
     "bleach[css]": "bleach-with-css",
     "opencv-python-headless": "opencv",
+    "duckdb": "python-duckdb",
 }
 # What the user of this project was promised to find in the environment.
 PROMISED = "jupyterlab papermill diffusers torch open_clip_torch sentence-transformers seaborn statsmodels datasets"

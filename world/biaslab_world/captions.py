@@ -358,7 +358,9 @@ class Corpus:
         mine = range(self.rows) if part is None else range(self.rows)[part * _PART : (part + 1) * _PART]
         for start in range(0, len(mine), size):
             rows = self.rows_at(mine[start : start + size])
-            yield rows if wanted is None else rows.iloc[wanted(rows["text"])].reset_index(drop=True)
+            ids = rows["caption_id"].to_numpy()
+            chosen = slice(None) if wanted is None else wanted(rows["text"], lambda some, ids=ids: ids[some].tolist())
+            yield rows.iloc[chosen].reset_index(drop=True)
 
     def rows_at(self, indices: Iterable[int]) -> pd.DataFrame:
         """Return the rows at ``indices`` (0-based, any order, repetition allowed), columns ``COLUMNS``.

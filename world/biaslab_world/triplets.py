@@ -212,7 +212,9 @@ class Depictions:
             texts = [write(*draw(truthful.HELD_OUT + self.seed, i, self.skew)) for i in places]
             ids = [f"depictions-{self.skew}-{self.seed}-{i:08d}" for i in places]
             rows = pd.DataFrame({"caption_id": ids, "text": texts}, dtype=object)
-            yield rows if wanted is None else rows.iloc[wanted(rows["text"])].reset_index(drop=True)
+            named = np.array(ids, dtype=object)
+            chosen = slice(None) if wanted is None else wanted(rows["text"], lambda some, ids=named: ids[some].tolist())
+            yield rows.iloc[chosen].reset_index(drop=True)
 
 
 def vocabulary() -> list[str]:

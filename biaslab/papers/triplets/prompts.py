@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -65,7 +65,7 @@ _NO_PLURAL = frozenset((
     "she", "her", "hers", "herself", "he", "his", "him", "himself", "u", "me", "i", "myself", "pregnant", "teenage",
 ))  # fmt: skip
 # Captions read at a time, and neutral ones after which duplicates are let go.
-_ROWS, _HELD = 2**16, 2**20
+_ROWS, _HELD = 2**18, 2**20
 # How far a neutral caption comes: steps after "different", and how many there are.
 _REACHED = ("swappable", "no indicator", "depicted")
 _KEPT = len(_REACHED)
@@ -197,7 +197,7 @@ class _Work:
         n, n_people = 0, 0
         by_step, by_word = np.zeros(4, np.int64), np.zeros(len(self._words), np.int64)
 
-        def wanted(texts: pa.Array | pd.Series) -> np.ndarray:
+        def wanted(texts: pa.Array | pd.Series, ids: Callable[[np.ndarray], list[str]]) -> np.ndarray:
             nonlocal n, n_people, by_step, by_word
             rows = np.unique(self._people.match(texts)[0])
             n, n_people = n + len(texts), n_people + len(rows)
