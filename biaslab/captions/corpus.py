@@ -209,7 +209,7 @@ class _Tables:
         """Yield captions with the corpus's other columns."""
         left = self._rows or None
         for where, prefix, start, read in self._sources(min(size, left or size), None if left else part):
-            for table in read:
+            for table in _joined(read, size):
                 columns = _chosen(self._wanted, table.column_names, where)
                 table = table[:left]
                 if len(table):
@@ -222,6 +222,20 @@ class _Tables:
                     left -= len(table)
                     if left == 0:
                         return
+
+
+def _joined(tables: _Read, size: int) -> _Read:
+    """Yield small tables of the same columns as one, of up to ``size`` rows: each table takes a while of its own."""
+    held: list[pa.Table] = []
+    rows = n_bytes = 0
+    for table in tables:
+        if held and (rows + len(table) > size or n_bytes >= _BATCH_BYTES or table.schema != held[0].schema):
+            yield pa.concat_tables(held)
+            held, rows, n_bytes = [], 0, 0
+        held.append(table)
+        rows, n_bytes = rows + len(table), n_bytes + table.nbytes
+    if held:
+        yield pa.concat_tables(held)
 
 
 def _ids(table: pa.Table, column: str | None, prefix: str, start: int, rows: np.ndarray) -> list[str]:

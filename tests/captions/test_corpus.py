@@ -396,6 +396,16 @@ def test_rows_that_are_wanted_are_those_of_the_whole(captions, monkeypatch, mapp
         pd.testing.assert_frame_equal(found, expected, check_dtype=False)
 
 
+def test_small_tables_are_read_as_one(monkeypatch):
+    small = [pa.table({"text": ["a nurse"] * 3})] * 5
+    other = pa.table({"text": ["a chef"], "url": ["u"]})
+    # Of seven rows at most, two tables of three fit; other columns begin anew.
+    lengths = [len(table) for table in module._joined(iter([*small, other, *small[:2]]), 7)]
+    assert lengths == [6, 6, 3, 1, 6]
+    monkeypatch.setattr(module, "_BATCH_BYTES", 1)
+    assert [len(table) for table in module._joined(iter(small), 7)] == [3] * 5
+
+
 # -- datasets ------------------------------------------------------------------------------------------------
 
 
