@@ -157,7 +157,7 @@ class Matcher:
         alternatives = "|".join(_BETWEEN.join(map(re.escape, form.split(" "))) for form in longest)
         self._patterns = {"forms": rf"\b(?:{alternatives})\b", "gate": rf"(?i)(?:{'|'.join(rough)}|[{odd}])"}
         by_form = _terms_by_form(known)
-        self._written = [written for form in by_form for written in {form: 0, form.replace(" ", "-"): 0}]
+        self._written = [written for form in by_form for written in dict.fromkeys((form, form.replace(" ", "-")))]
         # Terms of each form, one after the other, and where they start.
         terms_of = [by_form[written.replace("-", " ")] for written in self._written]
         self._terms_of = np.array([term for terms in terms_of for term in terms], np.int64)
