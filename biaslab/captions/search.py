@@ -64,7 +64,7 @@ def search(
     """Find the captions that mention each term, all terms in one pass over the corpus (paradox, 3.2 and 4).
 
     A term is mentioned where its words stand as whole words, in letters of either case; between words of a phrase
-    there may be spaces or hyphens of any kind, and marks that nobody sees end no word.
+    there may be spaces or hyphens of any kind, and invisible marks end no word.
     A mention counts for each term that it fits. Which captions are kept follows from hashes of (seed, term, caption_id)
     alone: it depends neither on the order of the corpus nor on batches, parts or other terms.
 
@@ -189,16 +189,17 @@ class Matcher:
         caption = pc.list_parent_indices(mentions).to_numpy()
         form = pc.fill_null(pc.index_in(mentions.flatten(), pa.array(self._written, pa.string())), -1).to_numpy()
         # Python looks at captions that are not ASCII, or mention what is not known as it is written there.
-        known = mentions.is_valid().to_numpy(zero_copy_only=False)
-        known[caption[form < 0]] = False
-        some = known[caption]
-        caption, form = caption[some], form[some]
+        is_matched = mentions.is_valid().to_numpy(zero_copy_only=False)
+        is_matched[caption[form < 0]] = False
+        in_matched = is_matched[caption]
+        caption, form = caption[in_matched], form[in_matched]
         each = np.diff(self._starts)[form]
         place = np.repeat(self._starts[form] - np.cumsum(each) + each, each) + np.arange(each.sum())
-        others = np.flatnonzero(~known)
-        looked = [self._mentioned(text) for text in hits["text"].take(pa.array(others)).to_pylist()]
-        captions = [np.repeat(caption, each), *(np.full(len(t), at) for at, t in zip(others, looked, strict=True))]
-        terms = [self._terms_of[place], *(np.array(sorted(t), np.int64) for t in looked)]
+        others = np.flatnonzero(~is_matched)
+        terms_of_others = [self._mentioned(text) for text in hits["text"].take(pa.array(others)).to_pylist()]
+        n_terms = np.array([len(terms) for terms in terms_of_others], np.int64)
+        captions = [np.repeat(caption, each), np.repeat(others, n_terms)]
+        terms = [self._terms_of[place], *(np.array(sorted(terms), np.int64) for terms in terms_of_others)]
         pairs = np.unique(hits["row"].to_numpy()[np.concatenate(captions)] * len(self.terms) + np.concatenate(terms))
         return pairs // len(self.terms), pairs % len(self.terms)
 
@@ -206,11 +207,11 @@ class Matcher:
         if _odd().isdisjoint(text):
             return self._mentioned_as_written(text)
         plain = normalize(text)
-        found = self._mentioned_as_written(plain)
+        terms = self._mentioned_as_written(plain)
         # A mark may part the words of a phrase.
         if self._several_words and (other := split_words(text)) != plain:
-            found |= self._mentioned_as_written(other) & self._several_words
-        return found
+            terms |= self._mentioned_as_written(other) & self._several_words
+        return terms
 
     def _mentioned_as_written(self, text: str) -> set[int]:
         text = _lower(text)

@@ -23,7 +23,7 @@ from biaslab.schema.genders import GENDERS
 
 ALL = "all"
 NEITHER = "neither"
-"""What an image shows by the reference that shows no woman or man: nobody, several people, or annotators are unsure."""
+"""Outcome of an image whose reference is not one woman or man: no person, several people, or annotators unsure."""
 SIMULATED = "simulated"
 """The reference that corrects nothing."""
 MIN_IMAGES = 30

@@ -153,7 +153,8 @@ def sentence(phrases: Sequence[str], told: Sequence[str], words: Words | None = 
     """Return the sentence that tells genders, such as "Show the sheriff as a woman and the nurse as a man."
 
     ``phrases`` are the people as the text names them, from left to right; each is ``told`` to be ``female``, ``male``,
-    or nothing (empty). Where nobody is told anything it is empty. Custom templates tell each in a sentence.
+    or nothing (empty). The sentence is empty if neither is told anything. Custom templates state each identity in a
+    sentence.
     """
     if words and words.templates:
         both = zip(phrases, told, strict=True)
