@@ -471,9 +471,6 @@ def test_images_that_were_never_made_are_nobodys_failure(bought, monkeypatch):
     assert rejected
     everyone = measure.people(mine)
     assert set(everyone["image_id"]) == set(images["image_id"]) - rejected
-    kept = measure.images(mine).set_index("image_id")
-    assert (kept.loc[list(rejected), "status"] == "rejected").all()
-    assert kept["n_tokens_truncated"].isna().all()
 
 
 @pytest.mark.parametrize(
