@@ -5,8 +5,8 @@ Run: ``python benchmarks/search.py --captions FILE``, where the file holds real 
 minutes and 3 GB of disk), ``--share`` in how many of them an occupation is put. The peers come with
 ``pip install -e .[peers]``; one that is missing is left out, and that is said.
 
-Ours: ``biaslab.captions.search.search`` on Parquet (zstd), in threads of one process, with samples of 500
-captions per occupation, its start included, results in a store. ripgrep: ``-o -i -w`` with all forms
+Ours: ``biaslab.captions.search.search`` on Parquet (zstd), which DuckDB reads in threads of one process. It samples 500
+captions per occupation; its start is included, and results go to a store. ripgrep: ``-o -i -w`` with all forms
 as patterns on the same captions as plain text, in as many files, piped into sort and uniq
 (letters made small on the way). DuckDB: one alternation on the same Parquet files, each caption's different mentions
 counted, its start included; it takes no sample. pandas: ``str.contains`` for each occupation on some

@@ -15,12 +15,10 @@ import logging
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -61,8 +59,8 @@ _MOST_COLUMNS, _STREAMED_ROWS = 100, 1024
 # Some captions as they are read, texts as UTF-8.
 _Read = Iterator[pa.Table]
 _URL = re.compile(r"(?i)https?://")
-# Rows of a Parquet file in a part, at least: few enough that a kill loses little, enough that parts stay few.
-_PART_ROWS = 2**20
+# Bytes of a row of a Parquet file, on average, above which its rows are read few at a time.
+_LARGE_ROW = 4096
 _BYTES = (kinds.is_binary, kinds.is_large_binary, kinds.is_binary_view, kinds.is_fixed_size_binary)
 # Files larger than this are identified by their ends, size and time of change, smaller ones by their content.
 _HASHED_BYTES = 16 * 2**20
@@ -71,8 +69,19 @@ _HASHED_BYTES = 16 * 2**20
 # Ids are made of file and row, but for sets whose publishers say that theirs are unique, known by their columns: COYO
 # and DataComp. LAION's SAMPLE_ID and hash come more than once.
 _IDS = {"id": frozenset({"id", "url", "text", "image_phash"}), "uid": frozenset({"uid", "url", "text", "sha256"})}
-# Returns which rows of a batch to yield, by their texts and by what returns the ids of some rows.
-Selection = Callable[[Any, Callable[["np.ndarray"], list[str]]], "np.ndarray"]
+
+
+class Selection(NamedTuple):
+    """What DuckDB reads captions from."""
+
+    source: str
+    """A table or table function."""
+    n_captions: int
+    """Its rows."""
+    row: str
+    """The expression of a caption's row, from 0 in order."""
+    columns: Mapping[str, str]
+    """The expressions of ``caption_id``, ``text`` and the columns after them, by name."""
 
 
 class Corpus(Protocol):
@@ -88,15 +97,15 @@ class Corpus(Protocol):
     # The corpus that has captions for triplets in the place of these; empty where these do.
     for_triplets: str
 
-    def batches(
-        self, size: int = BATCH, part: int | None = None, wanted: Selection | None = None
-    ) -> Iterator[pd.DataFrame]:
+    def batches(self, size: int = BATCH, part: int | None = None) -> Iterator[pd.DataFrame]:
         """Yield tables of up to ``size`` rows in order: of one part, or of all parts one after the other.
 
         Columns: ``caption_id`` (unique text, the same however the corpus is read), ``text`` (empty where missing),
-        ``url`` (likewise) where the corpus has one, and the corpus's own. ``wanted`` is told the texts of each batch
-        and what returns the ids of some rows, and returns the indices of the rows to yield, any number of times each.
+        ``url`` (likewise) where the corpus has one, and the corpus's own.
         """
+
+    def selection(self, part: int) -> Selection | None:
+        """Return what DuckDB reads the captions of a part from as ``batches`` yields them; None where it cannot."""
 
 
 def open_corpus(
@@ -203,20 +212,19 @@ class _Tables:
         """Yield for each source its name, what its ids begin with, the number of the first row there, and its rows."""
         raise NotImplementedError
 
-    def batches(
-        self, size: int = BATCH, part: int | None = None, wanted: Selection | None = None
-    ) -> Iterator[pd.DataFrame]:
+    def selection(self, part: int) -> Selection | None:
+        """Return None: DuckDB cannot read the captions."""
+        return None
+
+    def batches(self, size: int = BATCH, part: int | None = None) -> Iterator[pd.DataFrame]:
         """Yield captions with the corpus's other columns."""
         left = self._rows or None
         for where, prefix, start, read in self._sources(min(size, left or size), None if left else part):
-            for table in _joined(read, size):
+            for table in read:
                 columns = _chosen(self._wanted, table.column_names, where)
                 table = table[:left]
                 if len(table):
-                    ids = partial(_ids, table, columns.caption_id, prefix, start)
-                    every = np.arange(len(table))
-                    rows = every if wanted is None else wanted(_texts(table[columns.text]), ids)
-                    yield _shaped(table.take(pa.array(rows, pa.int64())), columns, ids(rows))
+                    yield _shaped(table, columns, _ids(table, columns.caption_id, prefix, start))
                 start += len(table)
                 if left is not None:
                     left -= len(table)
@@ -224,29 +232,15 @@ class _Tables:
                         return
 
 
-def _joined(tables: _Read, size: int) -> _Read:
-    """Yield small tables of the same columns as one, of up to ``size`` rows: each table takes a while of its own."""
-    held: list[pa.Table] = []
-    rows = n_bytes = 0
-    for table in tables:
-        if held and (rows + len(table) > size or n_bytes >= _BATCH_BYTES or table.schema != held[0].schema):
-            yield pa.concat_tables(held)
-            held, rows, n_bytes = [], 0, 0
-        held.append(table)
-        rows, n_bytes = rows + len(table), n_bytes + table.nbytes
-    if held:
-        yield pa.concat_tables(held)
-
-
-def _ids(table: pa.Table, column: str | None, prefix: str, start: int, rows: np.ndarray) -> list[str]:
-    """Return the ids of some rows of a batch: those of its column, or made of file and row."""
-    ids = [f"{prefix}-{row:09d}" for row in (rows + start).tolist()]
-    if column:
-        given = _texts(table[column].take(pa.array(rows, pa.int64())), _as_id)
-        lengths = pc.utf8_length(given)
-        good = pc.and_(pc.greater(lengths, 0), pc.less_equal(lengths, _LONGEST_ID))
-        ids = pc.if_else(good, given, pa.array(ids, pa.large_string())).to_pylist()
-    return ids
+def _ids(table: pa.Table, column: str | None, prefix: str, start: int) -> Sequence[str]:
+    """Return the ids of a table's rows: those of its column, or made of file and row."""
+    made = [f"{prefix}-{row:09d}" for row in range(start, start + len(table))]
+    if not column:
+        return made
+    given = _texts(table[column], _as_id)
+    lengths = pc.utf8_length(given)
+    good = pc.and_(pc.greater(lengths, 0), pc.less_equal(lengths, _LONGEST_ID))
+    return pc.if_else(good, given, pa.array(made, pa.large_string())).to_pylist()
 
 
 def _shaped(table: pa.Table, columns: _Columns, ids: Sequence[str]) -> pd.DataFrame:
@@ -254,9 +248,13 @@ def _shaped(table: pa.Table, columns: _Columns, ids: Sequence[str]) -> pd.DataFr
     first = {"caption_id": pa.array(ids, pa.large_string()), "text": _texts(table[columns.text])}
     if columns.url:
         first["url"] = _texts(table[columns.url])
-    others = [c for c in table.column_names if c not in (columns.text, columns.caption_id, columns.url)]
-    carried = zip(_carried_as(others), table.select(others).columns, strict=True)
-    return pa.table(first | dict(carried)).to_pandas()
+    return pa.table(first | {name: table[own] for own, name in _others(table.column_names, columns)}).to_pandas()
+
+
+def _others(names: Sequence[str], columns: _Columns) -> Iterable[tuple[str, str]]:
+    """Return the columns beside those of a role, each with the name under which it is carried along."""
+    others = [name for name in names if name not in (columns.text, columns.caption_id, columns.url)]
+    return zip(others, _carried_as(others), strict=True)
 
 
 def _carried_as(columns: Sequence[str], taken: Collection[str] = _TAKEN) -> list[str]:
@@ -290,7 +288,7 @@ def _as_id(value: object) -> str:
 
 
 class FileCorpus(_Tables):
-    """Captions in files, in this order. Each file is a part, but of Parquet files some row groups are one."""
+    """Captions in files, in this order, each of which is a part."""
 
     def __init__(self, name: str, paths: Sequence[Path], columns: Mapping[str, str], rows: int):
         for path in paths:
@@ -317,40 +315,51 @@ class FileCorpus(_Tables):
     @property
     def parts(self) -> int:
         """How many there are; a corpus cut after some rows is one part."""
-        return 1 if self._rows else len(self._pieces)
-
-    @cached_property
-    def _pieces(self) -> list[tuple[int, int, range | None]]:
-        """The file of each part, the number of its first row there, and its row groups (None: the whole file)."""
-        if self._rows:
-            return [(i, 0, None) for i in range(len(self.paths))]
-        # Each file is opened once, which takes a while where it is far away.
-        with ThreadPoolExecutor(16) as pool:
-            cuts = enumerate(pool.map(_cut, self.paths))
-            return [(i, *piece) for i, pieces in cuts for piece in pieces]
+        return 1 if self._rows else len(self.paths)
 
     def _sources(self, size: int, part: int | None) -> Iterator[tuple[str, str, int, _Read]]:
-        for i, start, groups in self._pieces if part is None else [self._pieces[part]]:
-            path = self.paths[i]
-            read = _reader(path)(path, size) if groups is None else _read_parquet(path, size, groups)
-            yield str(path), self._prefixes[i], start, read
+        for i in range(len(self.paths)) if part is None else [part]:
+            yield str(self.paths[i]), self._prefixes[i], 0, _reader(self.paths[i])(self.paths[i], size)
+
+    def selection(self, part: int) -> Selection | None:
+        """Return how DuckDB reads a Parquet file of small rows of texts, numbers and truth values."""
+        path = str(self.paths[part])
+        # DuckDB reads some paths as patterns.
+        if self._rows or _ending(self.paths[part]) != ".parquet" or set(path) & set("*?["):
+            return None
+        with _opened_parquet(path) as file:
+            schema, metadata = file.schema_arrow, file.metadata
+            names = _flat_columns(schema, path)
+            columns = _chosen(self._wanted, names, path)
+            n_bytes = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+        types = {name: schema.field(name).type for name in names}
+        texts = {name for name, kind in types.items() if kinds.is_string(kind) or kinds.is_large_string(kind)}
+        integers = {name for name, kind in types.items() if kinds.is_integer(kind)}
+        others = {name for name, kind in types.items() if kinds.is_floating(kind) or kinds.is_boolean(kind)}
+        is_read_alike = (
+            texts | integers | others == set(names)
+            and {columns.text, columns.url or columns.text} <= texts
+            and columns.caption_id in texts | integers | {None}
+            # DuckDB takes letters of either case in names for the same.
+            and len({name.lower() for name in schema.names}) == len(schema.names)
+        )
+        if not is_read_alike or n_bytes > _LARGE_ROW * metadata.num_rows:
+            return None
+        quoted = {name: '"' + name.replace('"', '""') + '"' for name in names}
+        caption_id = f"printf('%s-%09d', {_literal(self._prefixes[part])}, file_row_number)"
+        if columns.caption_id:
+            given = f"{quoted[columns.caption_id]}::varchar"
+            caption_id = f"case when length({given}) between 1 and {_LONGEST_ID} then {given} else {caption_id} end"
+        first = {"caption_id": caption_id, "text": quoted[columns.text]}
+        if columns.url:
+            first["url"] = f"coalesce({quoted[columns.url]}, '')"
+        carried = {name: quoted[own] for own, name in _others(names, columns)}
+        source = f"read_parquet({_literal(path)}, file_row_number = true)"
+        return Selection(source, metadata.num_rows, "file_row_number", first | carried)
 
 
-def _cut(path: Path) -> list[tuple[int, range | None]]:
-    """Return the first row and the row groups of each part of a Parquet file; other files are one."""
-    pieces: list[tuple[int, range | None]] = []
-    if _ending(path) == ".parquet":
-        try:
-            metadata = pq.read_metadata(path)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise InputError(f"{path} cannot be read as Parquet: {error}") from None
-        start = first = held = 0
-        for i in range(metadata.num_row_groups):
-            held += metadata.row_group(i).num_rows
-            if held >= _PART_ROWS or i == metadata.num_row_groups - 1:
-                pieces.append((start, range(first, i + 1)))
-                start, first, held = start + held, i + 1, 0
-    return pieces or [(0, None)]
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _file_digest(path: Path) -> bytes:
@@ -510,19 +519,24 @@ def _sound(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     return column
 
 
-def _read_parquet(path: Path, size: int, groups: Sequence[int] | None = None) -> _Read:
+@contextlib.contextmanager
+def _opened_parquet(path: Path | str) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file. Raises InputError: It cannot be opened, or not be read on."""
     try:
         with pq.ParquetFile(path) as file:
-            names = _flat_columns(file.schema_arrow, str(path))
-            # Fewer rows at a time where they are large.
-            all_groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
-            largest = max((g.total_byte_size / max(g.num_rows, 1) for g in all_groups), default=0)
-            n = max(1, min(size, int(_BATCH_BYTES / max(largest, 1))))
-            some = {"batch_size": n, "row_groups": groups and list(groups)}
-            for batch in file.iter_batches(columns=names, **some):
-                yield from _plain(batch, names)
+            yield file
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{path} cannot be read as Parquet: {error}") from None
+
+
+def _read_parquet(path: Path, size: int) -> _Read:
+    with _opened_parquet(path) as file:
+        names = _flat_columns(file.schema_arrow, str(path))
+        # Fewer rows at a time where they are large.
+        groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
+        largest = max((g.total_byte_size / max(g.num_rows, 1) for g in groups), default=0)
+        for batch in file.iter_batches(max(1, min(size, int(_BATCH_BYTES / max(largest, 1)))), columns=names):
+            yield from _plain(batch, names)
 
 
 # Readers by the end of a file's name: each yields tables of up to so many rows.

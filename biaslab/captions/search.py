@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from unicodedata import category
@@ -17,8 +19,11 @@ import numpy as np
 import pandas as pd
 
 from biaslab import lexicons
+from biaslab.captions.corpus import Selection
 from biaslab.errors import ParameterError
 from biaslab.io.plaintext import is_printable, may_change, normalize, split_words
+
+_log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     import duckdb
@@ -27,14 +32,14 @@ if TYPE_CHECKING:
     from biaslab.cache.result_cache import ResultCache
     from biaslab.captions.corpus import Corpus
 
-# Captions read at a time: what is done once for each batch takes as long as some 10,000 captions.
-_ROWS, _PIECE = 2**18, 2**15
+# Captions that may mention terms, at a time.
+_ROWS = 2**18
 _WORDS = re.compile(r"\w+")
 # What Python's \s is in ASCII, and the hyphen; RE2's \s lacks some.
 _BETWEEN = r"[\t-\r\x1c- -]+"
 _QUERY = """
-select row, text, case when strlen(text) = length(text) then regexp_extract_all(lower(text), $forms) end as mentions
-from captions where regexp_matches(text, $gate)"""
+select {row}, {columns}, case when strlen({text}) = length({text}) then regexp_extract_all(lower({text}), $forms) end
+from {source} where regexp_matches({text}, $gate)"""
 _FIRST_COLUMNS = ["caption_id", "term", "text", "rank"]
 
 
@@ -78,8 +83,8 @@ def search(
     work = _Work(corpus, matcher, keep, seed)
     inputs = {"terms": list(terms), "keep": keep, "seed": seed, "plural": plural}
     inputs |= {"forms": {term: list(forms[term]) for term in forms}} if forms else {}
-    run = {"threaded": True, "progress": progress, "cache": cache}
-    return _merge(over_parts(corpus, work, "search", inputs, **run), matcher.terms, keep)
+    results = over_parts(corpus, work, "search", inputs, progress=progress, cache=cache)
+    return _merge(results, matcher.terms, keep)
 
 
 def over_parts(
@@ -88,14 +93,13 @@ def over_parts(
     name: str,
     inputs: Mapping[str, object],
     *,
-    threaded: bool = False,
     progress: bool,
     cache: ResultCache | None,
 ) -> Iterator[pd.DataFrame]:
     """Yield what ``work`` makes of each part of a corpus, in order; one is held at a time.
 
     ``work`` takes a row whose column ``part`` is the part's number. ``name``, the corpus and ``inputs`` key what
-    the store keeps. The progress bar counts parts. Where work is ``threaded``, this machine needs no worker processes.
+    the store keeps. The progress bar counts parts. DuckDB has threads, and no worker processes on this machine.
     """
     parts = pd.DataFrame({"part": range(corpus.parts)})
     shown: dict[str, Any] = {"label": f"Searching {corpus.name}", "unit": "parts", "progress": progress}
@@ -106,7 +110,7 @@ def over_parts(
         yield from (work(parts[i : i + 1]) for i in tqdm(range(len(parts)), **bar))
         return
     stage = cache.stage(name, {"corpus": corpus.digest, **inputs}, work)
-    if threaded and cache.workers.engine == "local":
+    if cache.workers.engine == "local" and any(corpus.selection(part) for part in range(min(1, corpus.parts))):
         stage = stage.without_workers()
     yield from stage.compute_iter(parts, shard_rows=1, **shown)
 
@@ -156,14 +160,9 @@ class Matcher:
         longest = sorted(known, key=len, reverse=True)
         alternatives = "|".join(_BETWEEN.join(map(re.escape, form.split(" "))) for form in longest)
         self._patterns = {"forms": rf"\b(?:{alternatives})\b", "gate": rf"(?i)(?:{'|'.join(rough)}|[{odd}])"}
-        by_form = _terms_by_form(known)
-        self._written = [written for form in by_form for written in dict.fromkeys((form, form.replace(" ", "-")))]
-        # Terms of each form, one after the other, and where they start.
-        terms_of = [by_form[written.replace("-", " ")] for written in self._written]
-        self._terms_of = np.array([term for terms in terms_of for term in terms], np.int64)
-        self._starts = np.cumsum([0, *map(len, terms_of)])
+        self._partial = _partial(known)
         try:
-            self.match([""])
+            list(self.select(Selection("(select '' as text)", 1, "0", {"text": "text"})))
         except duckdb.Error as error:
             longest_term = max(self.terms, key=len)
             raise ParameterError(
@@ -172,39 +171,53 @@ class Matcher:
                 "a time."
             ) from None
 
-    def match(self, texts: Sequence[str] | pd.Series | pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    def match(self, texts: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return the mentions in ``texts`` as (index of the caption, index of the term), each pair once, sorted."""
+        terms = [sorted(self._mentioned(text)) for text in texts]
+        captions = np.repeat(np.arange(len(terms)), np.array([*map(len, terms)], np.int64))
+        return captions, np.array([*chain.from_iterable(terms)], np.int64)
+
+    def select(self, captions: Selection) -> Iterator[tuple[np.ndarray, pa.Table, np.ndarray, np.ndarray]]:
+        """Yield captions that may mention terms, in order and some at a time: rows, captions, and what they mention.
+
+        DuckDB reads them. What they mention is told as by :meth:`match`, by the index among the captions yielded
+        together. Raises duckdb.Error or OSError: DuckDB cannot read the captions.
+        """
+        import pyarrow as pa
+
+        columns = ", ".join(captions.columns.values())
+        query = _QUERY.format(source=captions.source, row=captions.row, columns=columns, text=captions.columns["text"])
+        for batch in _database().cursor().sql(query, params=self._patterns).to_arrow_reader(_ROWS):
+            row, *values, mentions = batch.columns
+            table = pa.table(values, list(captions.columns))
+            yield row.to_numpy(), table, *self._mentions(table["text"], mentions)
+
+    def _mentions(self, texts: pa.ChunkedArray, mentions: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        if not self.terms:
-            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        array = texts if isinstance(texts, pa.ChunkedArray) else pa.array(texts, pa.large_string())
-        table = pa.table({"row": np.arange(len(array)), "text": array})
-        # Threads take a piece each.
-        _database().register("captions", pa.Table.from_batches(table.to_batches(_PIECE), table.schema))
-        hits = _database().sql(_QUERY, params=self._patterns).to_arrow_table()
-        _database().unregister("captions")
-        mentions = hits["mentions"].combine_chunks()
-        caption = pc.list_parent_indices(mentions).to_numpy()
-        form = pc.fill_null(pc.index_in(mentions.flatten(), pa.array(self._written, pa.string())), -1).to_numpy()
-        # Python looks at captions that are not ASCII, or mention what is not known as it is written there.
-        is_matched = mentions.is_valid().to_numpy(zero_copy_only=False)
-        is_matched[caption[form < 0]] = False
-        in_matched = is_matched[caption]
-        caption, form = caption[in_matched], form[in_matched]
-        each = np.diff(self._starts)[form]
-        place = np.repeat(self._starts[form] - np.cumsum(each) + each, each) + np.arange(each.sum())
-        others = np.flatnonzero(~is_matched)
-        terms_of_others = [self._mentioned(text) for text in hits["text"].take(pa.array(others)).to_pylist()]
-        n_terms = np.array([len(terms) for terms in terms_of_others], np.int64)
-        captions = [np.repeat(caption, each), np.repeat(others, n_terms)]
-        terms = [self._terms_of[place], *(np.array(sorted(terms), np.int64) for terms in terms_of_others)]
-        pairs = np.unique(hits["row"].to_numpy()[np.concatenate(captions)] * len(self.terms) + np.concatenate(terms))
+        forms = mentions.flatten().dictionary_encode()
+        terms_of_forms = [self._terms_of(form) for form in forms.dictionary.to_pylist()]
+        terms = pa.array(terms_of_forms, pa.list_(pa.int64())).take(forms.indices)
+        caption = pc.list_parent_indices(mentions)
+        # Python looks at captions that are not ASCII, or may mention more than is found.
+        is_open = mentions.is_null().to_numpy(zero_copy_only=False)
+        is_open[caption.filter(terms.is_null())] = True
+        open_captions = np.flatnonzero(is_open)
+        open_mentions, open_terms = self.match(texts.take(pa.array(open_captions)).to_pylist())
+        captions = [caption.take(pc.list_parent_indices(terms)), open_captions[open_mentions]]
+        found = [terms.flatten(), open_terms]
+        # They are almost in order, which numpy.unique would make no use of.
+        pairs = np.sort(np.concatenate(captions) * len(self.terms) + np.concatenate(found))
+        pairs = pairs[np.diff(pairs, prepend=-1) > 0]
         return pairs // len(self.terms), pairs % len(self.terms)
 
+    def _terms_of(self, form: str) -> list[int] | None:
+        """Return the terms that a form mentions, as it is found in a caption; None where that is not all."""
+        return None if re.sub(r"[\s-]+", " ", form) in self._partial else sorted(self._mentioned_as_written(form))
+
     def _mentioned(self, text: str) -> set[int]:
-        if _odd().isdisjoint(text):
+        if text.isascii() or _odd().isdisjoint(text):
             return self._mentioned_as_written(text)
         plain = normalize(text)
         terms = self._mentioned_as_written(plain)
@@ -215,7 +228,7 @@ class Matcher:
 
     def _mentioned_as_written(self, text: str) -> set[int]:
         text = _lower(text)
-        forms = (found for word in set(_WORDS.findall(text)) for found in self._forms.get(word, ()))
+        forms = (found for word in self._forms.keys() & _WORDS.findall(text) for found in self._forms[word])
         return {term for form, terms in forms if form is None or form.search(text) for term in terms}
 
 
@@ -224,25 +237,57 @@ def _database() -> duckdb.DuckDBPyConnection:
     import duckdb
     import pyarrow as pa
 
-    return duckdb.connect(config={"threads": pa.cpu_count(), "preserve_insertion_order": "false"})
+    return duckdb.connect(config={"threads": pa.cpu_count()})
 
 
-def _terms_by_form(known: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
-    """Return the terms that a mention of a form counts for, where the longest forms are found and none within others.
+class Mentions:
+    """The captions of a part of a corpus that may mention terms, in order, with their mentions.
 
-    A form counts for the terms of those that stand within it. Left out are forms that can share words with another's
-    ends, which an expression finds one of, and forms of other characters than letters and digits of ASCII.
+    Yields tables of captions, some at a time, each with what :meth:`Matcher.match` returns for it. Raises InputError:
+    The corpus cannot be read.
     """
-    words = {form: tuple(_WORDS.findall(form)) for form in known}
+
+    n_read = 0
+    """Captions read so far."""
+
+    def __init__(self, corpus: Corpus, part: int, matcher: Matcher):
+        self._corpus, self._part, self._matcher = corpus, part, matcher
+
+    def __iter__(self) -> Iterator[tuple[pa.Table, np.ndarray, np.ndarray]]:
+        import duckdb
+        import pyarrow as pa
+
+        if selection := self._corpus.selection(self._part):
+            try:
+                for rows, *found in self._matcher.select(selection):
+                    self.n_read = int(rows[-1]) + 1
+                    yield tuple(found)
+                self.n_read = selection.n_captions
+                return
+            except (duckdb.Error, OSError) as error:
+                # Some texts are no UTF-8, which DuckDB does not read.
+                _log.info("%s: tables are read from caption %d on: %s", self._corpus.name, self.n_read, error)
+        start = 0
+        for batch in self._corpus.batches(part=self._part):
+            left = batch[max(0, self.n_read - start) :]
+            start += len(batch)
+            if len(left):
+                self.n_read = start
+                rows, terms = self._matcher.match(left["text"])
+                found, indices = np.unique(rows, return_inverse=True)
+                yield pa.Table.from_pandas(left.iloc[found], preserve_index=False), indices, terms
+
+
+def _partial(forms: Iterable[str]) -> set[str]:
+    """Return forms beside which a longest mention may hide another: it shares words with the form's ends.
+
+    So may forms in which there are other characters than those of words.
+    """
+    words = {form: tuple(_WORDS.findall(form)) for form in forms}
     starts = {w[:k] for w in words.values() for k in range(1, len(w))}
     ends = {w[-k:] for w in words.values() for k in range(1, len(w))}
-    by_form = {}
-    for form, w in words.items():
-        inner = range(1, len(w))
-        if form.isascii() and " ".join(w) == form and not any(w[k:] in starts or w[:k] in ends for k in inner):
-            within = {" ".join(w[i:j]) for i in range(len(w)) for j in range(i + 1, len(w) + 1)}
-            by_form[form] = sorted({term for one in within for term in known.get(one, ())})
-    return by_form
+    shared = {form for form, w in words.items() if any(w[k:] in starts or w[:k] in ends for k in range(1, len(w)))}
+    return shared | {form for form, w in words.items() if " ".join(w) != form}
 
 
 @cache
@@ -274,43 +319,37 @@ class _Work:
 
     def __init__(self, corpus: Corpus, matcher: Matcher, keep: int, seed: int):
         self._corpus, self._matcher, self._keep, self._seed = corpus, matcher, keep, seed
-        self._salts = hashes([term.lower() for term in matcher.terms], seed)
+        self._salts = hashes([term.lower().encode() for term in matcher.terms], seed)
         # Each term's smallest priorities so far, and the largest one that can still be among them.
         self._best = pd.DataFrame({"term": np.zeros(0, np.int64), "priority": np.zeros(0, np.uint64)})
         self._limits = np.full(len(matcher.terms), np.iinfo(np.uint64).max, dtype=np.uint64)
 
     def __call__(self, parts: pd.DataFrame) -> pd.DataFrame:
+        import pyarrow as pa
+
         # Captions are left out that cannot be among a term's first ones, by what this process has searched so far.
         # Where none is kept, one row of term -1 has ``n_corpus`` alone.
         totals = np.zeros(len(self._matcher.terms), dtype=np.int64)
         kept: list[pd.DataFrame] = []
-        n_corpus = 0
-        terms, priorities = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint64)
-
-        def wanted(texts: pa.Array | pd.Series, ids: Callable[[np.ndarray], list[str]]) -> np.ndarray:
-            nonlocal n_corpus, terms, priorities, totals
-            n_corpus += len(texts)
-            rows, terms = self._matcher.match(texts)
-            different, again = np.unique(rows, return_inverse=True)
-            priorities = _mix(hashes(ids(different), self._seed)[again] ^ self._salts[terms])
+        mentions = Mentions(self._corpus, int(parts["part"].item()), self._matcher)
+        for captions, rows, terms in mentions:
+            ids = captions["caption_id"].cast(pa.binary()).to_pylist()
+            priorities = _mix(hashes(ids, self._seed)[rows] ^ self._salts[terms])
             good = priorities <= self._limits[terms]
             # One caption of each term is kept in any case: it carries the term's total.
-            these, first = np.unique(terms, return_index=True)
-            good[first[totals[these] == 0]] = True
+            new = np.flatnonzero(totals[terms] == 0)
+            good[new[np.unique(terms[new], return_index=True)[1]]] = True
             totals += np.bincount(terms, minlength=len(totals))
-            terms, priorities = terms[good], priorities[good]
-            return rows[good]
-
-        for found in self._corpus.batches(_ROWS, part=int(parts["part"].item()), wanted=wanted):
-            if len(found):
-                kept.append(found.assign(term=terms, priority=priorities))
+            if good.any():
+                found = captions.take(pa.array(rows[good])).to_pandas()
+                kept.append(found.assign(term=terms[good], priority=priorities[good]))
             # Rows that can no longer be among the smallest are let go now and then, so that memory stays bounded.
             if sum(map(len, kept)) > 4 * self._keep * len(totals):
                 kept = [self._smallest(kept)]
         if not kept:
-            return pd.DataFrame({"term": [-1], "n_corpus": [n_corpus]})
+            return pd.DataFrame({"term": [-1], "n_corpus": [mentions.n_read]})
         smallest = self._smallest(kept)
-        return smallest.assign(n_captions=totals[smallest["term"]], n_corpus=n_corpus)
+        return smallest.assign(n_captions=totals[smallest["term"]], n_corpus=mentions.n_read)
 
     def _smallest(self, kept: list[pd.DataFrame]) -> pd.DataFrame:
         """Return each term's ``keep`` rows of smallest priority, and lower the limits by what they show."""
@@ -357,14 +396,14 @@ def _merge(results: Iterator[pd.DataFrame], terms: Sequence[str], keep: int) -> 
     return SearchResult(counts, best[_FIRST_COLUMNS + others])
 
 
-def hashes(texts: Sequence[str], seed: int) -> np.ndarray:
-    """Return a 64-bit hash of each text under a seed, ``uint64 (texts,)``."""
+def hashes(texts: Sequence[bytes], seed: int) -> np.ndarray:
+    """Return a 64-bit hash of each text, as UTF-8, under a seed: ``uint64 (texts,)``."""
     # A copy of a hash that knows the key is made faster than a new one.
     begun = hashlib.blake2b(digest_size=8, key=str(seed).encode()).copy
     digests = []
     for text in texts:
         one = begun()
-        one.update(text.encode("utf-8", "surrogatepass"))
+        one.update(text)
         digests.append(one.digest())
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 

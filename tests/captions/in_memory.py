@@ -13,11 +13,11 @@ class InMemory:
         self.frame = pd.DataFrame({"caption_id": [f"c{i}" for i in range(len(captions))], "text": captions})
         self.parts, self.size = parts, size
 
-    def batches(self, size=0, part=None, wanted=None):
+    def selection(self, part):
+        return None
+
+    def batches(self, size=0, part=None):
         mine = np.array_split(np.arange(len(self.frame)), self.parts)
         for rows in mine if part is None else [mine[part]]:
             for start in range(0, len(rows), self.size):
-                some = self.frame.iloc[rows[start : start + self.size]]
-                ids = some["caption_id"].to_numpy()
-                chosen = slice(None) if wanted is None else wanted(some["text"], lambda at, ids=ids: ids[at].tolist())
-                yield some.iloc[chosen].reset_index(drop=True)
+                yield self.frame.iloc[rows[start : start + self.size]].reset_index(drop=True)

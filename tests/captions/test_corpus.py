@@ -6,7 +6,6 @@ import logging
 import pickle
 import tracemalloc
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -338,72 +337,6 @@ def test_a_folder_is_all_its_files_of_known_kinds(tmp_path, caplog):
     with pytest.raises(InputError, match="There is no corpus"):
         (tmp_path / "empty").mkdir()
         open_corpus(str(tmp_path / "empty"))
-
-
-# -- rows that are wanted, by their texts ---------------------------------------------------------------------
-
-
-@pytest.fixture
-def captions(tmp_path):
-    """Write captions with all that is awkward, in two row groups, and return the file."""
-    n = 30
-    texts = ["a nurse", "prime\x01minister and Nurses", "été nurse", "", "two\x02bakers, a baker"] * 6
-    texts = [t.encode() for t in texts]
-    texts[7] = b"nurse \xff"
-    texts[9] = None
-    text = pa.array(texts, pa.binary()).cast(pa.string(), safe=False)
-    ids = [f"id{i}" if i % 4 else None for i in range(n)]
-    ids[3], ids[5] = "x" * 201, ""
-    table = pa.table(
-        {
-            "number": pa.array([None if i == 20 else i for i in range(n)], pa.int64()),
-            "TEXT": text,
-            "key": ids,
-            "rank": [i / 2 for i in range(n)],
-            "flag": pa.array([None if i == 4 else i % 2 == 0 for i in range(n)]),
-            "kind": pa.array(["x", "y", None] * 10).dictionary_encode(),
-            "URL": [None if i == 11 else f"https://example.org/{i}" for i in range(n)],
-            "listed": [[i] for i in range(n)],
-        }
-    )
-    pq.write_table(table, tmp_path / "captions.parquet", row_group_size=17)
-    return tmp_path / "captions.parquet"
-
-
-@pytest.mark.parametrize("mapped", [{}, {"caption_id": "key"}])
-@pytest.mark.parametrize("rows", [5, 100])
-def test_rows_that_are_wanted_are_those_of_the_whole(captions, monkeypatch, mapped, rows):
-    monkeypatch.setattr(module, "_PART_ROWS", 10)
-    opened = open_corpus(str(captions), columns=mapped)
-    assert opened.parts == 2
-    for part in range(2):
-        whole = pd.concat(opened.batches(size=rows, part=part), ignore_index=True)
-        texts, expected, named = [], [], []
-
-        def wanted(some, ids, texts=texts, expected=expected, named=named):
-            # In any order, and some twice.
-            n, start = len(some), len(texts)
-            texts += some.to_pylist()
-            these = np.array([n - 1, 0, 0, n // 2])
-            expected += (these + start).tolist()
-            named += ids(these)
-            return these
-
-        found = pd.concat(opened.batches(size=rows, part=part, wanted=wanted), ignore_index=True)
-        assert texts == whole["text"].tolist()
-        assert named == whole["caption_id"].iloc[expected].tolist()
-        expected = whole.iloc[expected].reset_index(drop=True)
-        pd.testing.assert_frame_equal(found, expected, check_dtype=False)
-
-
-def test_small_tables_are_read_as_one(monkeypatch):
-    small = [pa.table({"text": ["a nurse"] * 3})] * 5
-    other = pa.table({"text": ["a chef"], "url": ["u"]})
-    # Of seven rows at most, two tables of three fit; other columns begin anew.
-    lengths = [len(table) for table in module._joined(iter([*small, other, *small[:2]]), 7)]
-    assert lengths == [6, 6, 3, 1, 6]
-    monkeypatch.setattr(module, "_BATCH_BYTES", 1)
-    assert [len(table) for table in module._joined(iter(small), 7)] == [3] * 5
 
 
 # -- datasets ------------------------------------------------------------------------------------------------

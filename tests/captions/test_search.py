@@ -1,25 +1,28 @@
 """Search: totals and samples against brute force, whatever the batches, parts and other terms."""
 
+import datetime
 import pickle
 import re
 import sys
+from hashlib import blake2b
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from in_memory import InMemory
 
 from biaslab import lexicons
-from biaslab.captions import corpus as corpus_module
+from biaslab.captions import search as search_module
 from biaslab.captions.corpus import open_corpus
-from biaslab.captions.search import Matcher, _merge, _Work, search
+from biaslab.captions.search import Matcher, Mentions, _merge, _Work, search
 from biaslab.errors import ParameterError
 
 TERMS = ["nurse", "prime minister", "minister", "salesperson", "chef", "cook", "ceo"]
 
 
-def test_as_a_loop_over_regular_expressions():
+def test_as_a_loop_over_regular_expressions(tmp_path):
     # Words in any order, with much between them; a term is looked for by itself, as Python sees letters and spaces.
     rng = np.random.default_rng(0)
     phrases = ["head of state", "state minister", "o'neil", "chef cook nurse", "x-ray chef", "chef o'neil"]
@@ -34,15 +37,16 @@ def test_as_a_loop_over_regular_expressions():
         for i, text in enumerate(texts):
             if mention.search(text.lower()):
                 expected.add((i, k))
-    matcher = Matcher(terms)
+    # Copies, as workers get them, find the same.
+    matcher = pickle.loads(pickle.dumps(Matcher(terms)))
     found = list(zip(*(x.tolist() for x in matcher.match(texts)), strict=True))
     assert found == sorted(found) and set(found) == expected and len(expected) > 4000
-    # Copies, as workers get them, and parts of an array do the same; a missing text mentions nothing.
-    copy = pickle.loads(pickle.dumps(matcher))
-    array = pa.array([*texts, None], pa.string())
-    rows, found_terms = copy.match(array[1000:])
-    part = [(i - 1000, k) for i, k in found if i >= 1000]
-    assert list(zip(rows.tolist(), found_terms.tolist(), strict=True)) == part
+    # DuckDB does too, where a missing text mentions nothing.
+    pq.write_table(pa.table({"text": [*texts, None]}), tmp_path / "a.parquet", row_group_size=1000)
+    by_duckdb = set()
+    for rows, _, captions, mentioned in matcher.select(open_corpus(str(tmp_path / "a.parquet")).selection(0)):
+        by_duckdb |= set(zip(rows[captions].tolist(), mentioned.tolist(), strict=True))
+    assert by_duckdb == expected
 
 
 @pytest.mark.long
@@ -143,26 +147,119 @@ def test_terms_without_captions_and_an_empty_corpus():
     assert {"caption_id", "term", "text", "rank"} <= set(nothing.captions.columns)
 
 
-def test_a_parquet_file_is_cut_into_parts(tmp_path, texts, monkeypatch):
+def test_a_file_is_a_part(tmp_path, texts):
     captions = texts["text"].tolist()[:1500]
-    # Two files in row groups, 1,000 captions in the first.
     for file, some in (("a", captions[:1000]), ("b", captions[1000:])):
         frame = pd.DataFrame({"text": some, "n": range(len(some))})
         frame.to_parquet(tmp_path / f"{file}.parquet", row_group_size=64, index=False)
-    name = str(tmp_path / "*.parquet")
-    whole = pd.concat(list(open_corpus(name).batches()), ignore_index=True)
-    assert open_corpus(name).parts == 2
-    # 16 row groups of 64 (the last of 40), two of which make 100 rows and more: 8 parts, and 4 of the other file.
-    monkeypatch.setattr(corpus_module, "_PART_ROWS", 100)
-    corpus = open_corpus(name)
-    assert corpus.parts == 12
-    apart = [pd.concat(list(corpus.batches(50, part=i)), ignore_index=True) for i in range(12)]
-    assert [len(part) for part in apart] == [128] * 7 + [104] + [128] * 3 + [116]
+    corpus = open_corpus(str(tmp_path / "*.parquet"))
+    assert corpus.parts == 2
+    apart = [pd.concat(list(corpus.batches(50, part=i)), ignore_index=True) for i in range(2)]
+    assert [len(part) for part in apart] == [1000, 500]
+    whole = pd.concat(list(corpus.batches()), ignore_index=True)
+    pd.testing.assert_frame_equal(pd.concat(apart, ignore_index=True), whole)
     assert whole["text"].tolist() == captions
     assert whole["caption_id"].iloc[[999, 1000]].tolist() == ["a.parquet-000000999", "b.parquet-000000000"]
-    # Ids are those of the rows in their files, however these are cut.
-    pd.testing.assert_frame_equal(pd.concat(apart, ignore_index=True), whole)
-    pd.testing.assert_frame_equal(pd.concat(list(corpus.batches()), ignore_index=True), whole)
+
+
+# Random captions are made of mentions, what is nearly one, other scripts, and marks that part words.
+_PIECES = ["nurse", "nurses", "NURSE", "Prime minister", "prime-minister", "ministers", "minister", "salesperson"]
+_PIECES += ["chef", "cooks", "ceo", "CEO's", "nursery", "caf\u00e9", "n\u00fbrse", "nu\u200brse", "prime\u00a0minister"]
+_PIECES += ["prime\u2011minister", "\u0444\u043e\u0442\u043e", "\u65e5\u672c", "chef\x01cook", "a", "the", "of"]
+_PIECES += ["\U0001f469", "x\x00y", "\u212aing"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_parquet_is_searched_as_tables_are(tmp_path, seed):
+    """DuckDB reads the file; a plain loop over its rows, with Python's matcher for each text, is what it must give."""
+    rng = np.random.default_rng(seed)
+    n = 4000
+    drawn = [rng.choice(_PIECES, k) for k in rng.integers(0, 7, n)]
+    texts = [rng.choice([" ", "  ", "-", ", ", "\n"]).join(words) for words in drawn]
+    texts[7] = None
+    keys = [None if i % 5 == 0 else "" if i % 7 == 0 else "x" * 201 if i == 9 else f"key {i % 3900}" for i in range(n)]
+    columns = {
+        "n": rng.integers(0, 9, n),
+        "Text": texts,
+        "k'e\"y": keys,
+        "URL": [None if i % 3 == 0 else f"https://example.org/{i}" for i in range(n)],
+        "rank": rng.random(n),
+        "flag": [None if i == 4 else bool(i % 2) for i in range(n)],
+        "listed": [[i] for i in range(n)],
+    }
+    folder = tmp_path / "it's"
+    folder.mkdir()
+    for name, some in (("a", slice(0, 1500)), ("b", slice(1500, None))):
+        pq.write_table(
+            pa.table({c: v[some] for c, v in columns.items()}), folder / f"{name}.parquet", row_group_size=700
+        )
+    corpus = open_corpus(str(folder), columns={"text": "Text", "caption_id": "k'e\"y"})
+    assert all(corpus.selection(part) for part in range(2))
+    found = search(corpus, TERMS, per_term=40, seed=seed, progress=False)
+
+    whole = pd.concat(list(corpus.batches()), ignore_index=True)
+    matcher = Matcher(TERMS)
+    mentioned = [matcher._mentioned(text) for text in whole["text"]]
+    counts = [sum(term in one for one in mentioned) for term in range(len(TERMS))]
+    assert found.totals["n_captions"].tolist() == counts and min(counts) > 40
+    assert found.totals["n_corpus"].tolist() == [n] * len(TERMS)
+    _check_sample(found.captions, whole, mentioned, 40, seed)
+
+
+def _check_sample(sample, whole, mentioned, per_term, seed):
+    """Compare a sample, with the corpus's columns, with the smallest of Python's own hashes of all mentions."""
+    for term, name in enumerate(TERMS):
+        salt = int.from_bytes(blake2b(name.encode(), digest_size=8, key=str(seed).encode()).digest(), "little")
+        rows = [i for i, one in enumerate(mentioned) if term in one]
+        rows.sort(key=lambda i: _mixed(whole["caption_id"][i], salt, seed))
+        expected = whole.iloc[rows[:per_term]].reset_index(drop=True)
+        mine = sample[sample["term"] == name].reset_index(drop=True)
+        assert mine["rank"].tolist() == list(range(1, len(expected) + 1))
+        pd.testing.assert_frame_equal(mine[whole.columns], expected, check_dtype=False)
+
+
+def _mixed(caption_id, salt, seed):
+    """Return the priority of a caption for a term: blake2b of its id and of the term, mixed by SplitMix64."""
+    digest = blake2b(caption_id.encode(), digest_size=8, key=str(seed).encode()).digest()
+    x = int.from_bytes(digest, "little") ^ salt
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) % 2**64
+    return x ^ (x >> 31)
+
+
+def test_texts_that_duckdb_cannot_read_are_searched_all_the_same(tmp_path, monkeypatch):
+    """Behind captions that DuckDB has yielded stands a byte that is no UTF-8: none counts twice, none is missing."""
+    monkeypatch.setattr(search_module, "_ROWS", 2048)
+    texts = [b"a nurse %d" % i if i % 3 else b"nothing" for i in range(400_000)]
+    texts[399_000] = b"a nurse \xff"
+    text = pa.array(texts, pa.binary()).cast(pa.string(), safe=False)
+    pq.write_table(pa.table({"text": text}), tmp_path / "a.parquet", row_group_size=5000)
+    corpus = open_corpus(str(tmp_path))
+    seen = []
+    yields = corpus.batches
+    monkeypatch.setattr(corpus, "batches", lambda *a, **k: seen.append(mentions.n_read) or yields(*a, **k))
+    mentions = Mentions(corpus, 0, Matcher(TERMS))
+    numbers = [number for captions, _, _ in mentions for number in captions["caption_id"].to_pylist()]
+    assert mentions.n_read == 400_000 and len(seen) == 1 and seen[0] < 399_000
+    assert numbers == [f"a.parquet-{i:09d}" for i, one in enumerate(texts) if b"nurse" in one]
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [
+        ("a[1].parquet", {"text": ["a nurse"]}),
+        ("a.parquet", {"text": ["a nurse"], "TEXT": ["a chef"]}),
+        ("a.parquet", {"text": ["a nurse"], "file_row_number": [5]}),
+        ("a.parquet", {"text": [b"a nurse"]}),
+        ("a.parquet", {"text": ["a nurse"], "day": [datetime.date(2020, 1, 2)]}),
+    ],
+)
+def test_files_that_duckdb_would_read_otherwise_are_read_as_tables(tmp_path, name, columns):
+    pq.write_table(pa.table(columns), tmp_path / name)
+    (tmp_path / "a1.parquet.bak").write_bytes(b"not read")
+    found = search(open_corpus(str(tmp_path)), ["nurse", "chef"], progress=False)
+    assert found.totals["n_captions"].tolist() == [1, 0]
+    assert found.captions["caption_id"].tolist() == [f"{name}-000000000"]
 
 
 def test_later_parts_leave_out_what_cannot_be_among_the_first():

@@ -108,7 +108,6 @@ def test_the_search_finds_words_in_any_of_their_forms():
         "police\u00a0officer",
         f"nu{SOFT}rse",
         "\u00fcber nurse",
-        None,
     ]
     rows, terms = Matcher(["police officer", "nurse"]).match(texts)
     assert list(zip(rows.tolist(), terms.tolist(), strict=True)) == [(0, 0), (1, 0), (2, 0), (3, 1), (4, 1)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from bisect import bisect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import accumulate
@@ -351,16 +351,14 @@ class Corpus:
         ids = [f"{self._head}{i:08d}" for i in range(self.rows)]
         return pd.DataFrame({"image_id": pd.Series(ids, dtype=object)})
 
-    def batches(
-        self, size: int = 8192, part: int | None = None, wanted: Callable | None = None
-    ) -> Iterator[pd.DataFrame]:
+    def selection(self, part: int) -> None:
+        """Return None: there is no file that DuckDB could read."""
+
+    def batches(self, size: int = 8192, part: int | None = None) -> Iterator[pd.DataFrame]:
         """Yield captions in order with their truth, columns ``COLUMNS``."""
         mine = range(self.rows) if part is None else range(self.rows)[part * _PART : (part + 1) * _PART]
         for start in range(0, len(mine), size):
-            rows = self.rows_at(mine[start : start + size])
-            ids = rows["caption_id"].to_numpy()
-            chosen = slice(None) if wanted is None else wanted(rows["text"], lambda some, ids=ids: ids[some].tolist())
-            yield rows.iloc[chosen].reset_index(drop=True)
+            yield self.rows_at(mine[start : start + size])
 
     def rows_at(self, indices: Iterable[int]) -> pd.DataFrame:
         """Return the rows at ``indices`` (0-based, any order, repetition allowed), columns ``COLUMNS``.

@@ -205,16 +205,16 @@ class Depictions:
         whole = repr((self.rows, self.seed, self.skew, code_digest.digest(draw)))
         return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
-    def batches(self, size: int = 8192, part: int | None = None, wanted=None) -> Iterator[pd.DataFrame]:
+    def selection(self, part: int) -> None:
+        """Return None: there is no file that DuckDB could read."""
+
+    def batches(self, size: int = 8192, part: int | None = None) -> Iterator[pd.DataFrame]:
         """Yield captions in order: caption_id and text. See :class:`biaslab.captions.corpus.Corpus`."""
         for start in range(0, self.rows, size):
             places = range(start, min(start + size, self.rows))
             texts = [write(*draw(truthful.HELD_OUT + self.seed, i, self.skew)) for i in places]
             ids = [f"depictions-{self.skew}-{self.seed}-{i:08d}" for i in places]
-            rows = pd.DataFrame({"caption_id": ids, "text": texts}, dtype=object)
-            named = np.array(ids, dtype=object)
-            chosen = slice(None) if wanted is None else wanted(rows["text"], lambda some, ids=named: ids[some].tolist())
-            yield rows.iloc[chosen].reset_index(drop=True)
+            yield pd.DataFrame({"caption_id": ids, "text": texts}, dtype=object)
 
 
 def vocabulary() -> list[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache, partial
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -23,7 +23,7 @@ from biaslab import lexicons, reference
 from biaslab.cache.result_cache import ResultCache
 from biaslab.captions.corpus import Corpus
 from biaslab.captions.indicators import indicators
-from biaslab.captions.search import Matcher, hashes, over_parts
+from biaslab.captions.search import Matcher, Mentions, hashes, over_parts
 from biaslab.errors import ParameterError
 from biaslab.io.plaintext import normalize
 from biaslab.papers.triplets.person_filter import ascii_lower, shows_people
@@ -65,7 +65,7 @@ _NO_PLURAL = frozenset((
     "she", "her", "hers", "herself", "he", "his", "him", "himself", "u", "me", "i", "myself", "pregnant", "teenage",
 ))  # fmt: skip
 # Captions read at a time, and neutral ones after which duplicates are let go.
-_ROWS, _HELD = 2**18, 2**20
+_HELD = 2**20
 # How far a neutral caption comes: steps after "different", and how many there are.
 _REACHED = ("swappable", "no indicator", "depicted")
 _KEPT = len(_REACHED)
@@ -192,33 +192,25 @@ class _Work:
         Rows by ``what``: ``caption`` (caption_id, text, key, reached), each text once, the text missing where it cannot
         be among the sample; ``step`` and ``word`` (caption_id: its name; n: captions).
         """
-        import pyarrow as pa
-
-        n, n_people = 0, 0
+        n_people = 0
         by_step, by_word = np.zeros(4, np.int64), np.zeros(len(self._words), np.int64)
-
-        def wanted(texts: pa.Array | pd.Series, ids: Callable[[np.ndarray], list[str]]) -> np.ndarray:
-            nonlocal n, n_people, by_step, by_word
-            rows = np.unique(self._people.match(texts)[0])
-            n, n_people = n + len(texts), n_people + len(rows)
-            some = texts.iloc[rows] if isinstance(texts, pd.Series) else texts.take(pa.array(rows))
-            at, form = self._excluding.match(some)
-            held = np.zeros((len(rows), 4), dtype=bool)
-            held[at, self._step[form]] = True
-            out = held.any(axis=1)
-            by_step = by_step + np.bincount(held[out].argmax(axis=1), minlength=4)
-            pairs = np.unique(np.stack([at, self._word[form]]), axis=1)
-            by_word = by_word + np.bincount(pairs[1], minlength=len(self._words))
-            return rows[~out]
-
         held: list[pd.DataFrame] = []
-        for found in self._corpus.batches(_ROWS, part=int(parts["part"].item()), wanted=wanted):
-            some = found[["caption_id", "text"]].drop_duplicates("text")
-            texts = some["text"].tolist()
-            told = some.assign(key=hashes(texts, self._seed), reached=self._reached(texts))
-            held = _held([*held, told], self._sample)
+        mentions = Mentions(self._corpus, int(parts["part"].item()), self._people)
+        for captions, rows, _ in mentions:
+            about = captions.select(["caption_id", "text"]).take(np.unique(rows))
+            n_people += len(about)
+            at, form = self._excluding.match(about["text"].to_pylist())
+            excluded = np.zeros((len(about), 4), dtype=bool)
+            excluded[at, self._step[form]] = True
+            out = excluded.any(axis=1)
+            by_step += np.bincount(excluded[out].argmax(axis=1), minlength=4)
+            pairs = np.unique(np.stack([at, self._word[form]]), axis=1)
+            by_word += np.bincount(pairs[1], minlength=len(self._words))
+            some = about.filter(~out).to_pandas().drop_duplicates("text")
+            keys = hashes([text.encode() for text in some["text"]], self._seed)
+            held = _held([*held, some.assign(key=keys, reached=self._reached(some["text"].tolist()))], self._sample)
         left = n_people - np.cumsum(by_step)
-        rows = [("step", step, k) for step, k in zip(list(STEPS)[:6], [n, n_people, *left], strict=True)]
+        rows = [("step", step, k) for step, k in zip(list(STEPS)[:6], [mentions.n_read, n_people, *left], strict=True)]
         rows += [("word", word, k) for word, k in zip(self._words, by_word, strict=True)]
         counts = pd.DataFrame(rows, columns=["what", "caption_id", "n"])
         captions = _different(held, self._sample).assign(what="caption") if held else None
