@@ -13,7 +13,8 @@ from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import InputError, MissingInputError
 from biaslab.generation.models import open_model
 from biaslab.generation.settings import GenerationSettings
-from biaslab.hub.image_folder import ImageFolder, prompt_in
+from biaslab.hub.image_folder import ImageFolder
+from biaslab.io.image_texts import read_text
 from biaslab.pipeline import Pipeline
 from biaslab.planning.plan import plan_of
 from biaslab.settings import Settings
@@ -102,7 +103,7 @@ WEB_UI = f"{PROMPT}\nNegative prompt: ugly\nSteps: 20, Sampler: Euler a, CFG sca
     ],
 )
 def test_texts_of_tools_in_png(tmp_path, texts, prompt):
-    assert prompt_in(draw(tmp_path / "a.png", **written(**texts))) == prompt
+    assert read_text(draw(tmp_path / "a.png", **written(**texts))).prompt == prompt
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-be", "utf-16-le", "ascii"])
@@ -111,7 +112,7 @@ def test_texts_of_the_web_ui_in_exif(tmp_path, encoding):
     begin = b"ASCII\0\0\0" if encoding == "ascii" else b"UNICODE\0"
     exif.get_ifd(0x8769)[0x9286] = begin + WEB_UI.encode(encoding)
     for ending in ("jpg", "webp"):
-        assert prompt_in(draw(tmp_path / f"a.{ending}", exif=exif)) == PROMPT
+        assert read_text(draw(tmp_path / f"a.{ending}", exif=exif)).prompt == PROMPT
 
 
 def test_pictures_with_texts_need_no_table_and_damaged_ones_none_either(tmp_path):
