@@ -318,7 +318,9 @@ def _embedded(run_dir: Path, entry: dict[str, Any], allowed: int) -> tuple[str, 
     """Return a figure as a data URL, its shown width and height (PNG only), and its bytes; "" if it cannot be."""
     from PIL import Image
 
-    for key, kind in (("png", "image/png"), ("svg", "image/svg+xml")):
+    kinds = {"png": "image/png", "svg": "image/svg+xml"}
+    # A machine without a script's font has boxes in the PNG.
+    for key, kind in sorted(kinds.items(), key=lambda item: (item[0] == "svg") != bool(entry["svg_first"])):
         path = file_inside(run_dir, entry[key])
         if path is None or path.stat().st_size > _FIGURE_FILE_BYTES:
             continue
