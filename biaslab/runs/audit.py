@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -123,8 +124,11 @@ def params_of(
         ]
         description = f"The same prompts were asked of {listed}, and the images judged by the same models: "
         description += f"{'; '.join(words)}."
+    # Names in letters that a run's name may not have are told apart by a digest.
+    digest = "" if joined.isascii() else "-" + hashlib.sha256(joined.encode()).hexdigest()[:6]
+    run = re.sub(r"[^A-Za-z0-9._]+", "-", joined).strip("-.")[: 80 - len(digest)] + digest
     return {
-        "run": run_name(name or re.sub(r"[^A-Za-z0-9._]+", "-", joined).strip("-.")[:80]),
+        "run": run_name(name or run),
         "title": f"Audit of {listed}",
         "description": description,
         "source": "pipeline",
