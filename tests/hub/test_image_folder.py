@@ -16,6 +16,7 @@ from biaslab.errors import InputError, MissingInputError
 from biaslab.generation.models import open_model
 from biaslab.generation.settings import GenerationSettings
 from biaslab.hub.image_folder import ImageFolder
+from biaslab.io import image_files
 from biaslab.pipeline import Pipeline
 from biaslab.planning.plan import plan_of
 from biaslab.settings import Settings
@@ -265,10 +266,10 @@ def mixed_folder(folder, n=1_000):
         day = folder / f"2025-06-{1 + k % 20:02}"
         day.mkdir(parents=True, exist_ok=True)
         tool, prompt = list(TOOLS)[k % 6], f"a photo of worker {k % 10}"
-        kind = ("grid", "heic", "text", "no prompt", "jfif", "unread")[k // 10 % 6] if k % 10 == 9 else "image"
+        kind = ("grid", "jxl", "text", "no prompt", "jfif", "unread")[k // 10 % 6] if k % 10 == 9 else "image"
         made[kind] += 1
-        if kind in ("heic", "text"):
-            (day / f"{k}.{'heic' if kind == 'heic' else 'txt'}").write_bytes(b"....ftypheic")
+        if kind in ("jxl", "text"):
+            (day / f"{k}.{'jxl' if kind == 'jxl' else 'txt'}").write_bytes(b"....ftypjxl")
         elif kind == "jfif":
             (day / f"{k}.jfif").write_bytes(raw["jpg"])
         else:
@@ -284,7 +285,7 @@ def test_thousand_mixed_images_of_six_tools_are_all_accounted_for(tmp_path):
     left_out = {reason: len(names) for reason, names in folder.left_out.items()}
     assert left_out == {
         "Grids of several images": made["grid"],
-        "Images in formats that are not read": made["heic"],
+        "Images in formats that are not read": made["jxl"],
         "Files that are no image by their ending": made["text"],
         "Images without a prompt and a group": made["no prompt"] + made["jfif"] + made["unread"],
     }
@@ -301,7 +302,8 @@ def test_thousand_mixed_images_of_six_tools_are_all_accounted_for(tmp_path):
 # -- formats ---------------------------------------------------------------------------------------------
 
 
-def test_folder_reads_jfif_as_jpeg_and_names_what_is_not_read(tmp_path):
+def test_folder_reads_jfif_as_jpeg_and_names_what_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(image_files, "_reads_heif", lambda: False)
     for k, ending in enumerate(("jpg", "jfif", "JPE")):
         (tmp_path / "nurse").mkdir(exist_ok=True)
         Image.fromarray(np.full((8, 8, 3), 60 * k, np.uint8)).save(tmp_path / f"nurse/{k}.{ending}", "JPEG")
@@ -319,12 +321,24 @@ def test_folder_reads_jfif_as_jpeg_and_names_what_is_not_read(tmp_path):
 
 
 def test_folder_of_formats_that_are_not_read_is_refused(tmp_path):
-    (tmp_path / "a.heic").write_bytes(b"....ftypheic")
-    with pytest.raises(InputError, match=r"holds no file that ends in .* Images in formats .*: 1, such as a\.heic"):
+    (tmp_path / "a.jxl").write_bytes(b"....ftypheic")
+    with pytest.raises(InputError, match=r"holds no file that ends in .* Images in formats .*: 1, such as a\.jxl"):
         ImageFolder(str(tmp_path))
 
 
 def test_folder_table_that_names_a_format_not_read_is_refused(tmp_path):
-    (tmp_path / "d.heic").write_bytes(b"....ftypheic")
+    (tmp_path / "d.jxl").write_bytes(b"....ftypheic")
     with pytest.raises(InputError, match=r"its format is not read; convert it to PNG or JPEG"):
-        _ = table(tmp_path, "file,group\na.png,nurse\nd.heic,nurse\n").people
+        _ = table(tmp_path, "file,group\na.png,nurse\nd.jxl,nurse\n").people
+
+
+def test_heic_is_read_with_its_prompt_where_its_reader_is_installed(tmp_path):
+    pytest.importorskip("pillow_heif", reason="pillow-heif, of the extra heif, is not installed")
+    image_files.endings()
+    exif = Image.Exif()
+    exif[0x0131] = "a program"
+    exif.get_ifd(0x8769)[0x9286] = b"UNICODE\0" + WEB_UI.encode("utf-16-be")
+    Image.new("RGB", (32, 32), "red").save(tmp_path / "a.heic", "HEIF", exif=exif.tobytes())
+    folder = ImageFolder(str(tmp_path))
+    assert folder.people["prompt"].tolist() == [PROMPT] and folder.not_read == []
+    assert folder.read(["a.heic"])[0].shape == (32, 32, 3)
