@@ -55,6 +55,7 @@ def node(kind, **inputs):
         (f"Steps: 1, 2, 3 of a dance\n{ST}", "Steps: 1, 2, 3 of a dance"),
         # SD.Next may begin its settings with others.
         ("a nurse\nNegative prompt: man\nSize: 64x64, Seed: 1, Sampler: Euler, App: SD.Next", "a nurse"),
+        (f"{{nurse|doctor}} at work\n{ST}", "{nurse|doctor} at work"),
         ("a text without settings", ""),
     ],
 )
@@ -81,7 +82,7 @@ COMMENT = {"prompt": NURSE, "uc": "man", "steps": 28}
 V4 = {"caption": {"base_caption": NURSE, "char_captions": [{"char_caption": "smiling"}]}}
 XMP = "<x><{0}><rdf:Alt><rdf:li xml:lang='x-default'>{1}</rdf:li></rdf:Alt></{0}></x>"
 DRAW_THINGS = '{"c": "a photo of a nurse", "uc": "man", "sampler": "DPM++"}'.replace('"', "&quot;")
-SD_METADATA = {"image": {"prompt": [{"prompt": f"{NURSE} [man, ugly]", "weight": 1.0}]}}
+SD_METADATA = {"model": "stable diffusion", "image": {"prompt": [{"prompt": f"{NURSE} [man, ugly]", "weight": 1.0}]}}
 
 
 @pytest.mark.parametrize(
@@ -113,10 +114,11 @@ def test_novelai_people_are_part_of_the_prompt(tmp_path):
 @pytest.mark.parametrize(
     ("texts", "problem"),
     [
-        ({"invokeai_metadata": {"negative_prompt": "man"}}, ("InvokeAI", "no positive prompt")),
+        ({"invokeai_metadata": {"negative_prompt": "man"}}, ("InvokeAI", "JSON without a prompt")),
+        ({"invokeai_metadata": {"positive_prompt": ""}}, ("InvokeAI", "no positive prompt")),
         ({"parameters": {"sui_image_params": {"negativeprompt": "man"}}}, ("SwarmUI", "no positive prompt")),
-        ({"parameters": "{broken"}, ("unknown tool", "damaged JSON")),
-        ({"workflow": "{}"}, ("ComfyUI", "a workflow without the executed graph")),
+        ({"parameters": "{broken"}, ("Stable Diffusion web UI", "damaged JSON")),
+        ({"workflow": "{}"}, ("ComfyUI", "a workflow without what was executed")),
         ({"prompt": "{"}, ("ComfyUI", "damaged JSON")),
         ({"sd_tool_9": "a nurse"}, ("unknown tool", "the text 'sd_tool_9'")),
         # Programs and cameras write these: no tool that generates images is behind them.
@@ -178,13 +180,6 @@ GRAPHS = {
         "1": node("Efficient Loader", positive="a nurse", negative="man"),
         "3": node("KSampler (Efficient)", positive=["1", 1], negative=["1", 2]),
     },
-    "pipe": {
-        "6": CLIP,
-        "7": BAD,
-        "9": node("ToBasicPipe", **PAIR),
-        "10": node("FromBasicPipe", basic_pipe=["9", 0]),
-        "3": node("KSampler", positive=["10", 3], negative=["10", 4]),
-    },
     "Wan": {
         "1": node("WanVideoTextEncode", positive_prompt="a nurse", negative_prompt="man"),
         "3": node("WanVideoSampler", text_embeds=["1", 0]),
@@ -198,12 +193,6 @@ GRAPHS = {
         "8": node("VAEDecode", samples=["3", 0]),
         "9": node("SaveImage", images=["8", 0]),
         "4": node("KSampler", positive=["7", 0]),
-    },
-    "switch": {
-        "1": node("ImpactSwitch", select=2, input1=["7", 0], input2=["6", 0]),
-        "6": CLIP,
-        "7": BAD,
-        "3": node("KSampler", positive=["1", 0]),
     },
     "wildcards as filled in": {
         "6": node("ImpactWildcardEncode", wildcard_text="a __job__", populated_text="a nurse"),
@@ -250,7 +239,7 @@ def chain(n):
         ({"6": node("CLIPTextEncode", text=["1", 0]), "1": node("DPRandomGenerator", text="a __job__"), "3": SAMPLER},
          "node DPRandomGenerator"),
         ({"6": CLIP}, "a graph without a sampler that is read"),
-        ({"nodes": [], "links": []}, "a graph without a sampler that is read"),
+        ({"nodes": [], "links": []}, "JSON without a prompt"),
         (chain(60), "links in a circle, or "),
     ],
 )  # fmt: skip
@@ -289,7 +278,7 @@ def test_text_above_the_bound_is_counted_and_not_read(tmp_path):
     packed = b"parameters\0\0" + zlib.compress(b"word " * 5_000_000)
     for data, kind in ((long, b"tEXt"), (packed, b"zTXt")):
         read = read_text(with_chunks(tmp_path / f"{kind.decode()}.png", (kind, data)))
-        assert read == ImageText("", "unknown tool", "a text of more than 2,000,000 bytes")
+        assert read == ImageText("", "Stable Diffusion web UI", "a text of more than 2,000,000 bytes")
 
 
 def test_prompt_above_the_bound_is_counted_and_not_read(tmp_path):
