@@ -123,8 +123,8 @@ class ImageFolder(FolderImages):
 
     @property
     def undescribed_images(self) -> list[str]:
-        """The pictures that the folder's table does not name: nobody looks at them."""
-        return sorted(set(self._files) - set(self._described["image_id"]))
+        """The images that the folder's table does not name, which are not judged; empty without a table."""
+        return sorted(set(self._files) - set(self._described["image_id"])) if self._table is not None else []
 
     @cached_property
     def left_out(self) -> dict[str, list[str]]:

@@ -15,9 +15,7 @@ _LEVEL = re.compile(r"folder\[([1-9]\d?)\]")
 # Folders that generators make and that are no groups: days, with a time or without, and kinds of output.
 _DATE = re.compile(r"(?:19|20)\d\d(?:[-_.]?[01]\d(?:[-_.]?[0-3]\d)?)?(?:[T _-]+\d[\d_.:-]*)?")
 _DAY = re.compile(r"[0-3]?\d")
-_OUTPUT = re.compile(
-    r"(?:txt2img|img2img|extras|text|image|hires)(?:-images)?|outputs?|images?|local|raw", re.IGNORECASE
-)
+_OUTPUT = re.compile("(?i)(?:txt2img|img2img|extras|text|image|hires)(?:-images)?|outputs?|images?|local|raw")
 
 
 def group_images(rows: pd.DataFrame, group_by: str, where: str) -> pd.Series:
@@ -57,8 +55,11 @@ def group_images(rows: pd.DataFrame, group_by: str, where: str) -> pd.Series:
     if (prompts == "").all():
         if len(candidates) > 1:
             raise _ask(candidates, where)
-        alone = next(iter(candidates.values()), None)
-        return alone if alone is not None else _only_folder(levels, prompts)
+        if candidates or levels.empty:
+            return next(iter(candidates.values()), prompts)
+        # One folder alone may have a name of its own.
+        first = levels["folder[1]"]
+        return first.where(~first.map(lambda name: bool(_DATE.fullmatch(name) or _OUTPUT.fullmatch(name))), "")
     named = [level for level in candidates.values() if _named_in(level, prompts)]
     equal = [level for level in candidates.values() if _same(level, prompts)]
     if len(named) > 1 or not all(_named_in(level, prompts) or _same(level, prompts) for level in candidates.values()):
@@ -94,13 +95,6 @@ def _separating(levels: pd.DataFrame) -> list[str]:
             found.append(name)
         above_is_date = is_date
     return found
-
-
-def _only_folder(levels: pd.DataFrame, prompts: pd.Series) -> pd.Series:
-    """Return the first level where it is one folder with a name of its own; no groups otherwise."""
-    first = levels["folder[1]"] if len(levels.columns) else prompts
-    made = first.map(lambda value: bool(_DATE.fullmatch(value) or _OUTPUT.fullmatch(value)))
-    return first.where(~made, "")
 
 
 def _same(one: pd.Series, other: pd.Series) -> bool:

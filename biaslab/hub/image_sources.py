@@ -50,7 +50,7 @@ class FolderImages:
     """
 
     def __init__(self, path: str | Path) -> None:
-        folder = self._path = Path(path).expanduser()
+        folder = self._root = Path(path).expanduser()
         if not folder.is_dir():
             raise InputError(f"{path} is not a folder; give a folder that holds images.")
         files = folders.files(folder, (*endings(), *NOT_READ, *HEIF_ENDINGS))
@@ -75,7 +75,7 @@ class FolderImages:
     @cached_property
     def other_files(self) -> list[str]:
         """The files of the folder whose names end as no image's do."""
-        return folders.other_files(self._path, (*endings(), *NOT_READ, *HEIF_ENDINGS))
+        return folders.other_files(self._root, (*endings(), *NOT_READ, *HEIF_ENDINGS))
 
     @property
     def remarks(self) -> list[str]:

@@ -223,7 +223,12 @@ def test_images_without_positive_prompt_are_counted_with_their_kind(tmp_path):
 
 def test_dry_run_names_texts_that_are_not_read(tmp_path):
     draw(tmp_path / "nurse/0.png", **written(prompt="{"))
-    assert "ComfyUI, damaged JSON): 1, such as nurse/0.png." in "\n".join(unmatched([pipeline(tmp_path)]))
+    draw(tmp_path / "nurse/grid-0001.png")
+    said = [text.partition(": ")[2] for text in unmatched([pipeline(tmp_path)])]
+    assert said == [
+        "Grids of several images are left out: 1, such as nurse/grid-0001.png.",
+        "Texts inside images that give no prompt (ComfyUI, damaged JSON): 1, such as nurse/0.png.",
+    ]
 
 
 def test_table_column_and_path_pattern_are_groups(tmp_path):
