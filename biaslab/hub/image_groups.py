@@ -124,6 +124,6 @@ def _ask(options: dict[str, pd.Series], where: str) -> InputError:
         each.append(f"{name} ({len(values):,}: {join_values(values)})")
     return InputError(
         f"Several things could be the groups of images in {where}: {'; '.join(each)}. Choose one, such as "
-        f"--group-by '{next(iter(options))}', or give a regular expression on paths, or a table with a column group. "
-        f"Where folders are models, audit each as images:FOLDER."
+        f"--group-by '{next(iter(options))}' (setting custom.group_by), or give a regular expression on paths, or a "
+        "table with a column group. Where folders are models, audit each as images:FOLDER."
     )
