@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import math
 import os
 import signal
@@ -32,6 +33,9 @@ def main(words: list[str] | None = None, parser: argparse.ArgumentParser | None 
     """
     words = sys.argv[1:] if words is None else words
     arguments = None
+    # Names in any script go to a terminal or file of any code page.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     # SIGTERM stops notebooks and keeps finished results, as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -97,8 +101,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"biaslab {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
     # Options that several commands have.
-    parents = (argparse.ArgumentParser(add_help=False) for _ in range(8))
-    bars, params, values, starts, outputs, run, parameters, cache = parents
+    parents = (argparse.ArgumentParser(add_help=False) for _ in range(9))
+    bars, params, values, starts, outputs, run, parameters, cache, grouping = parents
     repeated = {"action": "append", "default": []}
     bars.add_argument("--no-progress", action="store_true", help="hide progress bars")
     params.add_argument("params", metavar="PARAMS.yaml", help="parameters file, for example params/published.yaml")
@@ -120,6 +124,8 @@ def build_parser() -> argparse.ArgumentParser:
     parameters.add_argument("--set", dest="overrides", metavar="KEY=VALUE", help=text, **repeated)
     text = "cache directory (default: $BIASLAB_CACHE, else outputs/.cache)"
     cache.add_argument("--cache", metavar="DIR", help=text)
+    text = "groups in images:FOLDER: prompt, folder[1], a column of its table, or a pattern"
+    grouping.add_argument("--group-by", metavar="RULE", default="", help=text)
 
     def command(
         call: Callable,
@@ -151,7 +157,7 @@ def build_parser() -> argparse.ArgumentParser:
         "biaslab audit images:photos/",
         "biaslab audit OWNER/MODEL OTHER/MODEL --dry-run",
         "biaslab audit OWNER/MODEL --prompts prompts.csv --benchmark labour.csv",
-        parents=(values, starts, outputs, bars),
+        parents=(grouping, values, starts, outputs, bars),
         stop_hint=_RESUME,
     )
     text = "hub name, folder, .safetensors file, endpoint:NAME, images:FOLDER, or an installed name"
@@ -224,7 +230,7 @@ def build_parser() -> argparse.ArgumentParser:
         "biaslab annotate RUN --sample 200 --seed 1",
         "biaslab annotate RUN --paper dalleval --questions 'perceived gender,skin tone,attributes'",
         "biaslab annotate images:photos/ --sample 100",
-        parents=(outputs, parameters),
+        parents=(outputs, parameters, grouping),
     )
     text = "run, folder of images named by their ids, or images:FOLDER"
     add("images", metavar="RUN|FOLDER", help=text)
@@ -385,7 +391,7 @@ def _audit_params(arguments: argparse.Namespace) -> RunParams:
     """Return the parameters of an audit, after a sentence on each default judge."""
     from biaslab.runs import audit, params, runner
 
-    names = ("preset", "name", "corpus", "papers", "prompts", "benchmark", "annotations")
+    names = ("preset", "name", "corpus", "papers", "prompts", "benchmark", "annotations", "group_by")
     given = {name: getattr(arguments, name) for name in names}
     parameters = audit.params_of(arguments.models, set_here=params.setting_names(arguments.overrides), **given)
     options = {name: getattr(arguments, name) for name in ("overrides", "notebooks_dir", "baselines")}
@@ -489,7 +495,7 @@ def _annotate(arguments: argparse.Namespace) -> None:
     from biaslab.runs import annotation_page
     from biaslab.schema.formatting import format_count
 
-    names = ("outputs", "seed", "questions", "paper", "subset", "show_faces", "overrides", "output")
+    names = ("outputs", "seed", "questions", "paper", "subset", "show_faces", "overrides", "group_by", "output")
     options = {name: getattr(arguments, name) for name in names}
     page = annotation_page.annotate(arguments.images, n=arguments.sample, **options)
     for reason, n in sorted(page.left_out.items()):

@@ -1,5 +1,7 @@
 """The command line passes its arguments on, and reports the results."""
 
+import argparse
+import io
 import json
 import subprocess
 import sys
@@ -105,3 +107,14 @@ def test_completion_script_contains_the_commands(capsys):
     script = capsys.readouterr().out
     names = ("run", "compare", "export", "annotate", "cache", "purchases", "reference")
     assert all(f"_{name}_option_strings" in script for name in names)
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "cp932", "utf-8"])
+def test_main_prints_names_of_any_script_to_any_code_page(monkeypatch, encoding):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
+    parser = argparse.ArgumentParser("program")
+    parser.set_defaults(call=lambda _: print("Ärztin 医生 طبيبة \udcff end"))
+    assert cli.main([], parser) == 0
+    text = written.getvalue().decode(encoding)
+    assert text.endswith(" ? end\n") and ("医生" in text) == (encoding in ("utf-8", "cp932"))

@@ -26,7 +26,7 @@ from biaslab.cache.result_cache import replace
 from biaslab.endpoints.fetch import status_of_code
 from biaslab.errors import InputError
 from biaslab.hub import registry
-from biaslab.io.image_files import ENDINGS, MOST_BYTES, UnreadableImage, decode
+from biaslab.io.image_files import MOST_BYTES, UnreadableImage, decode, endings
 
 OK, MISSING, NO_URL = "ok", "missing", "no_url"
 _REQUIRED = ("url", "key", "status", "error_message")
@@ -122,7 +122,7 @@ def _members(folder: Path, shard: str) -> dict[str, tuple[Path, int, int]]:
                 files = [(member.name, tar, member.offset_data, member.size) for member in archive if member.isreg()]
         except (tarfile.TarError, OSError, ValueError) as error:
             raise InputError(f"{tar} cannot be read ({error}); delete {shard}* and run img2dataset again.") from None
-    return {Path(name).stem: place for name, *place in files if name.lower().endswith(ENDINGS)}
+    return {Path(name).stem: place for name, *place in files if name.lower().endswith(endings())}
 
 
 def write(folder: Path, done: Sequence[tuple[dict[str, Any], bytes | None]]) -> None:

@@ -111,8 +111,8 @@ class ImageModel:
 class FolderModel(ImageModel):
     """Pictures that are there, in place of a model that makes them: of a prompt those that were asked for it."""
 
-    def __init__(self, name: str, *, image_domain: str = "") -> None:
-        self.folder = open_folder(name.removeprefix(IMAGES))
+    def __init__(self, name: str, *, image_domain: str = "", group_by: str = "") -> None:
+        self.folder = open_folder(name.removeprefix(IMAGES), group_by)
         self.label, self.digest = self.folder.name, self.folder.description_digest
         self.image_domain = image_domain or self.folder.image_domain
 
@@ -162,19 +162,22 @@ def open_model(
     offload: str = "none",
     of: str = "captions",
     design: DallEvalDesign | None = None,
+    group_by: str = "",
 ) -> ImageModel:
     """Return a model by its name.
 
     ``name`` is a folder or the hub name of a diffusers pipeline, or a checkpoint in one file, also with LoRAs on it
     (:mod:`biaslab.io.model_names`); ``endpoint:NAME``; ``images:FOLDER`` of pictures; or what an installed package
     brings, which is told ``of`` what prompts ask (``captions``, ``paired``, ``dalleval`` or ``triplets``), the
-    ``corpus`` and DALL-Eval's ``design``. Raises ParameterError: The settings do not say where an endpoint is.
+    ``corpus`` and DALL-Eval's ``design``. ``group_by`` is the setting ``custom.group_by``.
+
+    Raises ParameterError: The settings do not say where an endpoint is.
     """
     one = registry.find_plugin(name, "text-to-image", of)
     if one and one.factory:
         return one.factory(name=name, corpus=corpus(), height=settings.height, of=of, design=design)
     if name.startswith(IMAGES):
-        return FolderModel(name, image_domain=settings.image_domain)
+        return FolderModel(name, image_domain=settings.image_domain, group_by=group_by)
     if name.startswith(ENDPOINT):
         return EndpointModel(name, endpoint, image_domain=settings.image_domain)
     # Tables call it by the name that was given.

@@ -1,24 +1,26 @@
-"""A folder of pictures that are there already: what each was asked for, and for whom it is counted.
+"""A folder of existing images: the prompt of each, and the group that it counts for.
 
-It is told by a table in the folder; without one by subfolders, and by the texts that tools write into pictures.
+Both come from a table in the folder; without one from the texts that tools write into images, and from subfolders.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
 
 from biaslab.errors import InputError
+from biaslab.hub.image_groups import group_images
 from biaslab.hub.image_sources import FolderImages
 from biaslab.io import cells, folders, reading
-from biaslab.io.image_files import formats
+from biaslab.io.image_texts import ImageText, read_text
 from biaslab.io.plaintext import normalize
 
 IMAGES = "images:"  # What the name of a model begins with that is a folder of its pictures.
@@ -30,13 +32,15 @@ _MOST_PEOPLE = 9
 MIXED = "::"  # What stands between a folder and one of the models whose pictures it holds.
 _TABLES = (".csv", ".tsv", ".parquet")
 _NEEDS = "The table of a folder of images needs file, and prompt or group; it may have model and position."
-# Where texts in pictures are kept: of EXIF the comment, and its description.
-_EXIF, _USER_COMMENT, _DESCRIPTION = 0x8769, 0x9286, 0x010E
-_MOST_LINKS = 20
+# Images that tools make of others, by their paths: those of the web UI and of InvokeAI.
+_DERIVED = {
+    "Grids of several images": re.compile(r"(?:^|/)(?:grid-\d|(?:(?:txt2img|img2img)-)?grids/)", re.IGNORECASE),
+    "Thumbnails": re.compile(r"(?:^|/)thumbnails/", re.IGNORECASE),
+}
 
 
 # The folders that a command has opened, by what names them; None outside of commands.
-_OPENED: ContextVar[dict[str, ImageFolder] | None] = ContextVar("opened", default=None)
+_OPENED: ContextVar[dict[tuple[str, str], ImageFolder] | None] = ContextVar("opened", default=None)
 
 
 @contextmanager
@@ -49,26 +53,30 @@ def folders_read_once() -> Iterator[None]:
         _OPENED.reset(token)
 
 
-def open_folder(path: str) -> ImageFolder:
-    """Return the images of a folder, or of ``FOLDER::MODEL``; raises as :class:`ImageFolder`."""
+def open_folder(path: str, group_by: str = "") -> ImageFolder:
+    """Return the images of a folder, or of ``FOLDER::MODEL``; arguments and errors as :class:`ImageFolder`."""
     opened = _OPENED.get()
     if opened is None:
-        return ImageFolder(path)
-    if path not in opened:
-        opened[path] = ImageFolder(path)
-    return opened[path]
+        return ImageFolder(path, group_by)
+    if (path, group_by) not in opened:
+        opened[path, group_by] = ImageFolder(path, group_by)
+    return opened[path, group_by]
 
 
 class ImageFolder(FolderImages):
-    """The pictures of a folder, with what tells them apart; of ``FOLDER::MODEL`` those of a model of its table.
+    """The images of a folder with their prompts and groups; of ``FOLDER::MODEL`` those of a model of its table.
 
-    Raises InputError: There is no such folder; nothing tells its pictures apart; or its table does not fit.
+    ``group_by`` says what the groups are: ``prompt``, ``folder[1]`` (the folders right below) or a deeper level, a
+    column of the table, or a regular expression that is searched in paths, of which the first group counts. Empty: the
+    table's groups; without a table, prompts inside the images and subfolders as far as they agree.
+
+    Raises InputError: There is no such folder; nothing gives its groups, or several things do; its table does not fit.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, group_by: str = "") -> None:
         folder, _, model = str(path).partition(MIXED)
         super().__init__(folder)
-        self._folder, self.model = Path(folder).expanduser(), model
+        self._folder, self.model, self.group_by = Path(folder).expanduser(), model, group_by
         if model:
             self.name = model
 
@@ -99,14 +107,14 @@ class ImageFolder(FolderImages):
 
     @cached_property
     def models(self) -> list[str]:
-        """The models whose pictures the folder holds; empty where it is one model's."""
-        return sorted({*self._described["model"]} - {""})
+        """The models whose images the folder holds; empty where it is one model's."""
+        return sorted({*self._described["model"]} - {""}) if self._table is not None else []
 
     @cached_property
     def description_digest(self) -> str:
         """Tells pictures, and what is told of them, from others; :attr:`digest` is of the pictures alone."""
         table = reading.content(self._table) if self._table is not None else b""
-        return hashlib.sha256(f"{self.digest} {self.model} ".encode() + table).hexdigest()
+        return hashlib.sha256(f"{self.digest} {self.model} {self.group_by}".encode() + table).hexdigest()
 
     @property
     def description_files(self) -> str:
@@ -115,27 +123,67 @@ class ImageFolder(FolderImages):
 
     @property
     def undescribed_images(self) -> list[str]:
-        """The pictures that the folder's table does not name: nobody looks at them."""
-        return sorted(set(self._files) - set(self._described["image_id"]))
+        """The images that the folder's table does not name, which are not judged; empty without a table."""
+        return sorted(set(self._files) - set(self._described["image_id"])) if self._table is not None else []
+
+    @cached_property
+    def left_out(self) -> dict[str, list[str]]:
+        """The files that no group has, by the reason in words."""
+        reasons: dict[str, list[str]] = {"Images in formats that are not read": self.not_read}
+        for name, reason in self._derived.items():
+            reasons.setdefault(reason, []).append(name)
+        ungrouped = sorted({*self._texts} - {*self._described["image_id"]})
+        others = [name for name in self.other_files if self._table is None or name != self._table.name]
+        reasons |= {"Images without a prompt and a group": ungrouped, "Files that are no image by their ending": others}
+        return {reason: names for reason, names in reasons.items() if names}
+
+    @property
+    def remarks(self) -> list[str]:
+        """Sentences on files that are left out, and on the texts inside the images."""
+        files = [f"{reason} are left out: {_counted(n)}" for reason, n in self.left_out.items() if n != self.not_read]
+        read = Counter(text.tool for text in self._texts.values() if text.prompt)
+        tools = ", ".join(f"{tool} {n:,}" for tool, n in read.most_common())
+        summary = f"Prompts inside images: {read.total():,} of {len(self._texts):,} images have one ({tools})."
+        return [*super().remarks, *files, *([summary] if read else []), *self._unread_texts]
+
+    @property
+    def _unread_texts(self) -> list[str]:
+        problems: dict[str, list[str]] = {}
+        for name, text in self._texts.items():
+            if text.problem:
+                problems.setdefault(f"{text.tool}, {text.problem}", []).append(name)
+        return [f"Texts inside images that give no prompt ({why}): {_counted(n)}" for why, n in problems.items()]
+
+    @cached_property
+    def _texts(self) -> dict[str, ImageText]:
+        """The texts inside the images that groups may have; a table replaces them."""
+        if self._table is not None:
+            return {}
+        return {name: read_text(path) for name, path in self._files.items() if name not in self._derived}
+
+    @cached_property
+    def _derived(self) -> dict[str, str]:
+        """Images that tools make of others, with what they are; a table may name them."""
+        if self._table is not None:
+            return {}
+        return {name: kind for name in self._files for kind, pattern in _DERIVED.items() if pattern.search(name)}
 
     @cached_property
     def _described(self) -> pd.DataFrame:
         if self._table is not None:
-            return _of_table(self._table, self._files, self.not_read)
-        prompts = [prompt_in(path) for path in self._files.values()]
-        groups = [image_id.rpartition("/")[0].partition("/")[0] for image_id in self._files]
-        told = {"prompt": prompts, "group": groups, "position": 1, "model": ""}
-        rows = pd.DataFrame({"image_id": list(self._files), **told})
-        bare = (rows["prompt"] == "") & (rows["group"] == "")
-        if bare.any():
+            return _of_table(self._table, self._files, self.not_read, self.group_by)
+        columns = {"prompt": [text.prompt for text in self._texts.values()], "group": "", "position": 1, "model": ""}
+        rows = pd.DataFrame({"image_id": list(self._texts), **columns}).astype({"prompt": object})
+        rows["group"] = group_images(rows, self.group_by, str(self._folder))
+        if (rows["group"] == "").all():
             raise InputError(
-                f"Nothing says what {rows.loc[bare, 'image_id'].iloc[0]} in {self._folder} was asked for, nor of "
-                f"{bare.sum() - 1:,} more. Put images into one folder per group, or a table next to them. {_NEEDS}"
+                f"{self._folder} gives no group to {next(iter(self._files))} and {len(self._files) - 1:,} more images. "
+                f"{' '.join([*self._unread_texts, ''])}Put images into one folder per group, or a table next to them. "
+                f"{_NEEDS} --group-by 'folder[1]' takes the folders as they are."
             )
-        # Of pictures that say nothing of a prompt, all of a group are alike.
+        # Images of a group that have no prompt are alike.
         rows["prompt"] = rows["prompt"].where(rows["prompt"] != "", rows["group"])
-        rows["group"] = rows["group"].where(rows["group"] != "", rows["prompt"])
-        return rows
+        return rows[rows["group"] != ""].reset_index(drop=True)
 
     @cached_property
     def _table(self) -> Path | None:
@@ -146,9 +194,16 @@ class ImageFolder(FolderImages):
         return tables[0] if tables else None
 
 
-def _of_table(path: Path, files: Mapping[str, Path], not_read: Sequence[str]) -> pd.DataFrame:
-    frame, _ = cells.load(path, set(COLUMNS))
+def _counted(names: Sequence[str]) -> str:
+    """Return how many files there are, and one of them, whose name may hold anything."""
+    return f"{len(names):,}, such as {names[0] if names[0].isprintable() else ascii(names[0])}."
+
+
+def _of_table(path: Path, files: Mapping[str, Path], not_read: Sequence[str], group_by: str) -> pd.DataFrame:
+    frame, _ = cells.load(path, {*COLUMNS, group_by} - {""})
     cells.require(frame, ("file",), path, _NEEDS, set(COLUMNS))
+    if group_by in frame:
+        frame["group"] = frame[group_by]
     if not {"prompt", "group"} & set(frame):
         raise InputError(f"{path} has neither prompt nor group. {_NEEDS}")
     for name in COLUMNS[1:]:
@@ -169,6 +224,9 @@ def _of_table(path: Path, files: Mapping[str, Path], not_read: Sequence[str]) ->
     there = f"it is not in {path.parent.name}; paths count from there"
     cells.refuse(ids.isna(), path, "file is {}", there, frame["file"])
     frame["image_id"] = ids
+    if group_by and group_by not in frame:
+        frame["group"] = group_images(frame, group_by, str(path.parent))
+        cells.refuse(frame["group"] == "", path, "file {} has no group by --group-by", "leave it out", frame["file"])
     twice = frame.duplicated(["image_id", "position"])
     cells.refuse(twice, path, "file {} occurs twice", "keep one row, or say left and right", frame["file"])
     some = frame["model"] != ""
@@ -179,81 +237,3 @@ def _of_table(path: Path, files: Mapping[str, Path], not_read: Sequence[str]) ->
     gap = (counted != frame["position"]).set_axis(frame.index)
     cells.refuse(gap, path, "file {} has people at some positions only", "name all of a picture", frame["image_id"])
     return frame[["image_id", "prompt", "group", "position", "model"]]
-
-
-# -- texts in pictures -----------------------------------------------------------------------------------
-
-
-def prompt_in(path: Path) -> str:
-    """Return the prompt that a tool wrote into a picture, in one line; empty where none is found.
-
-    Known are the Stable Diffusion web UI (``parameters``, in JPEG and WebP the comment of EXIF), ComfyUI (``prompt``,
-    a graph) and InvokeAI (``invokeai_metadata``).
-    """
-    state = path.stat()
-    return _prompt_in(path, state.st_mtime_ns, state.st_size)
-
-
-# A command opens a folder several times. Beside the path, what changes with the file.
-@lru_cache(maxsize=200_000)
-def _prompt_in(path: Path, *_: int) -> str:
-    from PIL import Image
-
-    # A text that is too long, or no text, is none: the picture itself may still be read.
-    with suppress(Exception), Image.open(path, formats=formats()) as image:
-        found = image.info
-        exif = image.getexif()
-        comment = exif.get_ifd(_EXIF).get(_USER_COMMENT, b"")
-        texts = (
-            _of_web_ui(found.get("parameters")),
-            _of_graph(found.get("prompt")),
-            _of_invoke(found.get("invokeai_metadata")),
-            _of_web_ui(_decoded(comment)),
-            _of_graph(str(exif.get(_DESCRIPTION, "")).partition("Workflow:")[2]),
-        )
-        return " ".join(next(filter(None, texts), "").split())
-    return ""
-
-
-def _of_web_ui(text: object) -> str:
-    if not isinstance(text, str) or "Steps: " not in text:
-        return ""
-    return text.partition("\nNegative prompt:")[0].partition("\nSteps: ")[0]
-
-
-def _decoded(comment: object) -> str:
-    """Return the text of an EXIF comment, whose first eight bytes name its encoding."""
-    if not isinstance(comment, bytes):
-        return ""
-    if comment.startswith(b"UNICODE\0"):
-        text = comment[8:]
-        return text.decode("utf-16-le" if text[1:2] == b"\0" else "utf-16-be", "ignore")
-    return comment.removeprefix(b"ASCII\0\0\0").decode("utf-8", "ignore")
-
-
-def _of_invoke(text: object) -> str:
-    known = json.loads(text) if isinstance(text, str) else {}
-    return str(known.get("positive_prompt", "")) if isinstance(known, dict) else ""
-
-
-def _of_graph(text: object) -> str:
-    """Return the text that a ComfyUI graph's sampler takes as positive; empty where samplers take several."""
-    graph = json.loads(text) if isinstance(text, str) and text.lstrip().startswith("{") else {}
-    asked = {
-        _followed(graph, node["inputs"]["positive"])
-        for node in graph.values()
-        if isinstance(node, dict) and "positive" in node.get("inputs", {})
-    }
-    return asked.pop() if len(asked) == 1 else ""
-
-
-def _followed(graph: dict, link: object) -> str:
-    """Return the text at the end of links between nodes, such as ``["6", 0]``."""
-    for _ in range(_MOST_LINKS):
-        if isinstance(link, str):
-            return link
-        inputs = graph.get(str(link[0]), {}).get("inputs", {}) if isinstance(link, list) and link else {}
-        link = next(
-            (inputs[k] for k in ("text", "text_g", "string", "value", "conditioning", "positive") if k in inputs), None
-        )
-    return ""

@@ -10,6 +10,7 @@ import os
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -19,7 +20,7 @@ import pandas as pd
 from biaslab.errors import InputError
 from biaslab.hub import registry
 from biaslab.io import folders
-from biaslab.io.image_files import ENDINGS, MOST_BYTES, NOT_READ, UnreadableImage, decode
+from biaslab.io.image_files import HEIF_ENDINGS, MOST_BYTES, NOT_READ, UnreadableImage, decode, endings
 from biaslab.io.plaintext import normalize
 
 
@@ -49,15 +50,15 @@ class FolderImages:
     """
 
     def __init__(self, path: str | Path) -> None:
-        folder = Path(path).expanduser()
+        folder = self._root = Path(path).expanduser()
         if not folder.is_dir():
             raise InputError(f"{path} is not a folder; give a folder that holds images.")
-        files = folders.files(folder, (*ENDINGS, *NOT_READ))
-        self.not_read = [name for name in files if name.lower().endswith(NOT_READ)]
-        self._files = {name: file for name, file in files.items() if name not in set(self.not_read)}
+        files = folders.files(folder, (*endings(), *NOT_READ, *HEIF_ENDINGS))
+        self._files = {name: file for name, file in files.items() if name.lower().endswith(endings())}
+        self.not_read = [name for name in files if name not in self._files]
         if not self._files:
-            more = f" {_not_read(self.not_read)}" if self.not_read else ""
-            raise InputError(f"{path} holds no file that ends in {', '.join(ENDINGS)}.{more}")
+            more = f" {_describe_unread(self.not_read)}" if self.not_read else ""
+            raise InputError(f"{path} holds no file that ends in {', '.join(endings())}.{more}")
         self.name, self.image_domain = folder.name, registry.image_domain(folder)
         self.table = pd.DataFrame({"image_id": list(self._files)})
         whole = hashlib.sha256()
@@ -71,17 +72,23 @@ class FolderImages:
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             return list(pool.map(_read_file, map(self._files.get, image_ids)))
 
+    @cached_property
+    def other_files(self) -> list[str]:
+        """The files of the folder whose names end as no image's do."""
+        return folders.other_files(self._root, (*endings(), *NOT_READ, *HEIF_ENDINGS))
+
     @property
     def remarks(self) -> list[str]:
         """Sentences on files of the folder that are left out."""
-        return [_not_read(self.not_read)] if self.not_read else []
+        return [_describe_unread(self.not_read)] if self.not_read else []
 
 
-def _not_read(names: Sequence[str]) -> str:
-    endings = ", ".join(sorted({Path(name).suffix.lower() for name in names}))
+def _describe_unread(names: Sequence[str]) -> str:
+    found = sorted({Path(name).suffix.lower() for name in names})
+    more = ", or install biaslab[heif]" if {*found} & {*HEIF_ENDINGS} else ""
     return (
-        f"Images in formats that are not read ({endings}) are left out: {len(names):,}, such as {names[0]}. "
-        "Convert them to PNG or JPEG."
+        f"Images in formats that are not read ({', '.join(found)}) are left out: {len(names):,}, such as {names[0]}. "
+        f"Convert them to PNG or JPEG{more}."
     )
 
 

@@ -44,6 +44,12 @@ def files(folder: Path, endings: Sequence[str], *, deep: bool = True) -> dict[st
     return dict(sorted(there.items()))
 
 
+def other_files(folder: Path, endings: Sequence[str]) -> list[str]:
+    """Return the paths of a folder's other files, as :func:`files` counts them, sorted; the names may be any."""
+    paths = (path for path in _walked(folder, True) if not path.name.lower().endswith(tuple(endings)))
+    return sorted(path.relative_to(folder).as_posix() for path in paths)
+
+
 def without_notes(paths: Iterable[str]) -> list[str]:
     """Return paths but for those of texts about the others, such as LICENSE and README."""
     return [path for path in paths if re.split("[^a-z]", Path(path).name.lower())[0] not in _NOTES]

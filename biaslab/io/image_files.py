@@ -18,8 +18,11 @@ import numpy as np
 if TYPE_CHECKING:
     from PIL import Image, ImageCms
 
-ENDINGS = (".png", ".jpg", ".jpeg", ".jfif", ".jpe", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif")
-NOT_READ = (".heic", ".heif", ".jxl", ".jp2", ".tga", ".psd", ".svg", ".dng", ".cr2", ".cr3", ".nef", ".arw")
+_JPEG = (".jpg", ".jpeg", ".jfif", ".jpe", ".pjpeg", ".pjp")
+_ENDINGS = (".png", *_JPEG, ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif")
+HEIF_ENDINGS = (".heic", ".heif", ".hif")
+"""Endings of images that the extra ``heif`` reads."""
+NOT_READ = (".jxl", ".jp2", ".tga", ".psd", ".svg", ".dng", ".cr2", ".cr3", ".nef", ".arw")
 """Endings of images in formats that are not read."""
 DARKEST = 8
 """An image is black if none of its values, 0 to 255, is above this: JPEG compression leaves black a little above 0."""
@@ -72,11 +75,27 @@ def is_black(image: np.ndarray) -> bool:
 
 
 @cache
+def _reads_heif() -> bool:
+    try:
+        import pillow_heif
+    except ModuleNotFoundError:
+        return False
+    pillow_heif.register_heif_opener()
+    return True
+
+
+def endings() -> tuple[str, ...]:
+    """Return the endings of images that are read."""
+    return (*_ENDINGS, *(HEIF_ENDINGS if _reads_heif() else ()))
+
+
+@cache
 def formats() -> tuple[str, ...]:
-    """Return the formats that are read, by Pillow's names: those that browsers show, and TIFF."""
+    """Return the formats that are read, by Pillow's names: those that browsers show, TIFF, and HEIF by its extra."""
     from PIL import features
 
-    return ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", *(["AVIF"] if features.check("avif") else []))
+    more = [name for name, read in (("AVIF", features.check("avif")), ("HEIF", _reads_heif())) if read]
+    return ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", *more)
 
 
 @contextlib.contextmanager

@@ -139,7 +139,8 @@ class Finding:
         """Return it as a notebook shows it: the question, its answer, numbers behind it, and what belongs to it."""
         question, answer = map(escape, self._parts)
         details = escape(" ".join(self._standalone_details))
-        return f"<p><b>{question}</b> {answer}</p>" + (f"<p><small>{details}</small></p>" if details else "")
+        whole = f"<p><b>{question}</b> {answer}</p>" + (f"<p><small>{details}</small></p>" if details else "")
+        return f'<div class="mathjax_ignore">{whole}</div>'
 
     @property
     def _parts(self) -> tuple[str, str]:

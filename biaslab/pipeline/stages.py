@@ -546,9 +546,8 @@ class Pipeline:
         return duplicates.DistinctImages(made, duplicates_found)
 
     def image_remarks(self, made: ImageSource) -> list[str]:
-        """Return sentences on images of :meth:`made`: copies, black images, and files of a folder that are left out."""
-        folder = self.image_folder
-        return [*(folder.remarks if folder is not None else ()), *duplicates.remarks(made)]
+        """Return sentences on images of :meth:`made`: copies and black images."""
+        return duplicates.remarks(made)
 
     def image_model(self, prompt_set: str = "captions", *, several: bool = False) -> ImageModel:
         """Return the model that makes images, opened once for each pipeline; nothing is loaded.
@@ -572,7 +571,7 @@ class Pipeline:
             generation = generation.changed(**wide)
             endpoint = endpoint.changed(size=s.paired.image_size or endpoint.size)
         more = {"endpoint": endpoint, "corpus": lambda: self.corpus}
-        more |= {"device": s.compute.device, "offload": s.compute.offload}
+        more |= {"device": s.compute.device, "offload": s.compute.offload, "group_by": s.custom.group_by}
         return open_model(self.model, generation, of=prompt_set, design=s.dalleval, **more)
 
     @cached_method

@@ -65,6 +65,7 @@ def gallery(
     tall = [max(_aspect(images[k]) for k in row) * (side - 0.1) for row in rows]
     text = [0.24 + _LINE * max(len(below[k]) for k in row) for row in rows]
     heights = [a + b + 0.06 for a, b in zip(tall, text, strict=True)]
+    style.use()
     # Everything is placed by hand. A figure without any engine would be given the default one on saving.
     fig = plt.figure(figsize=(side * columns, sum(heights)), layout="constrained")
     fig.set_layout_engine("none")
@@ -146,15 +147,14 @@ def _draw(ax: Axes, image: object, people: list[pd.Series], lines: list[str], bl
     else:
         ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", facecolor=style.LIGHT)
         reason = str(getattr(image, "reason", "") or "no image")
-        ax.text(0.5, 0.5, reason.replace("$", r"\$"), ha="center", va="center", fontsize=8, color=style.GREY)
+        ax.text(0.5, 0.5, reason, ha="center", va="center", fontsize=8, color=style.GREY)
     places: tuple[Literal["left", "center", "right"], ...] = ("left", "center", "right")
     places = ("left", "right") if len(said) == 2 else places
     for (text, shade), place in zip(said, places, strict=False):
         dark = 0.7 * np.array(to_rgb(shade))  # read as text on white
         ax.set_title(text, loc=place, fontsize=8, fontweight="bold", color=dark, pad=2)
-    below = "\n".join(lines).replace("$", r"\$")
     ax.annotate(
-        below, (0, 0), (0, -4), "axes fraction", "offset points",
+        "\n".join(lines), (0, 0), (0, -4), "axes fraction", "offset points",
         va="top", fontsize=8, color=style.BLACK, linespacing=1.2,
     )  # fmt: skip
 

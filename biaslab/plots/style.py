@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import unicodedata
+import warnings
 from collections.abc import Callable, Iterable
-from functools import wraps
+from functools import cache, wraps
 from typing import Any
 
 import matplotlib as mpl
@@ -11,6 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import seaborn as sns
+from matplotlib import font_manager, ft2font
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -28,17 +31,26 @@ FEMALE, MALE = PURPLE, BLUE
 AMPLIFIED, DEAMPLIFIED = VERMILION, SKY
 # Marker shapes go with colours, so that colour never carries a meaning alone.
 MARKERS = ("o", "s", "D", "^", "v", "P", "X")
+_FONT = "DejaVu Sans"
 
 
 def use() -> None:
-    """Set the look of all figures made from here on in this process."""
+    """Set the look of all figures made from here on in this process.
+
+    Dollar signs in texts are dollar signs: a text with a formula is made with ``parse_math=True``.
+    """
+    # What no font has is named once, by choose_fonts.
+    warnings.filterwarnings("ignore", r"Glyph .* missing from font")
     sns.set_theme(style="ticks", context="notebook", palette=list(PALETTE))
     mpl.rcParams.update(
         {
             "figure.dpi": 110,
             "figure.constrained_layout.use": True,
             "font.size": 11,
-            "font.family": "DejaVu Sans",
+            "font.family": _FONT,
+            "text.parse_math": False,
+            # The reader's browser shapes letters of any script.
+            "svg.fonttype": "none",
             "axes.titlesize": 12,
             "axes.titleweight": "bold",
             "axes.titlelocation": "left",
@@ -60,6 +72,62 @@ def subplots(*args: Any, **options: Any) -> tuple[Figure, Any]:
     return plt.subplots(*args, **options)
 
 
+def choose_fonts(figure: Figure) -> list[str]:
+    """Give the texts of a figure fonts of this machine for letters that the usual font lacks.
+
+    Returns the scripts, such as ``Devanagari``, of which no font has all letters, or that this matplotlib does not
+    shape: PNG files show boxes in their place, SVG files do not.
+    """
+    texts = figure.findobj(Text)
+    families, missing = _find_fonts(frozenset("".join(text.get_text() for text in texts)))
+    if len(families) > 1:
+        for text in texts:
+            text.set_fontfamily(families)
+        for ax in figure.axes:
+            ax.tick_params(labelfontfamily=families)
+    return missing
+
+
+@cache
+def _find_fonts(letters: frozenset[str]) -> tuple[list[str], list[str]]:
+    """Return the families in which letters are looked for, and the scripts of those that remain."""
+    kinds = {letter: unicodedata.category(letter) for letter in letters}
+    # Joiners and variation selectors are no glyphs.
+    seen = {letter for letter, kind in kinds.items() if kind not in _UNSEEN and not "\ufe00" <= letter <= "\ufe0f"}
+    unshaped: set[str] = set()
+    if not hasattr(ft2font, "__libraqm_version__"):
+        # Without libraqm, letters from right to left and signs that join others stand in the wrong places.
+        unshaped = {one for one in seen if unicodedata.bidirectional(one) in ("R", "AL") or kinds[one] in ("Mn", "Mc")}
+    lacking = seen - unshaped - _letters_of(font_manager.findfont(_FONT))
+    families = [_FONT]
+    # The font of last resort draws a box for each letter.
+    fonts = [font for font in font_manager.fontManager.ttflist if not font.name.startswith("Last Resort")]
+    for font in sorted(fonts, key=lambda font: (not font.name.startswith("Noto Sans"), font.name)):
+        if lacking and font.style == "normal" and (added := lacking & _letters_of(font.fname)):
+            families.append(font.name)
+            lacking -= added
+    return families, sorted({_script(one) for one in lacking | unshaped})
+
+
+_UNSEEN = ("Cc", "Cf", "Zs")
+
+
+@cache
+def _letters_of(font: str) -> frozenset[str]:
+    try:
+        return frozenset(map(chr, font_manager.get_font(font).get_charmap()))
+    # Fonts of coloured pictures cannot be drawn.
+    except (RuntimeError, OSError):
+        return frozenset()
+
+
+def _script(letter: str) -> str:
+    if unicodedata.category(letter).startswith("S"):
+        return "emoji and symbols"
+    word = unicodedata.name(letter, "unknown").split()[0]
+    return word if word == "CJK" else word.capitalize()
+
+
 def empty_without_rows(draw: Callable[..., Figure]) -> Callable[..., Figure]:
     """Let ``draw`` return a figure that says so when its first table has no rows."""
 
@@ -72,9 +140,9 @@ def empty_without_rows(draw: Callable[..., Figure]) -> Callable[..., Figure]:
 
 def nothing(why: str = "The source has no measurements for this figure, or no person could be classified.") -> Figure:
     """Return a figure that says why there is nothing to draw; a study prints that and saves no figure."""
-    empty, ax = plt.subplots(figsize=(8.2, 0.8))
+    empty, ax = subplots(figsize=(8.2, 0.8))
     ax.set_axis_off()
-    ax.text(0.5, 0.5, why, ha="center", va="center", parse_math=False)
+    ax.text(0.5, 0.5, why, ha="center", va="center")
     return empty
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import string
 from functools import cache
@@ -66,5 +67,9 @@ def of_figure(name: str, facts: dict[str, object]) -> tuple[str, str]:
 
 
 def as_name(text: str) -> str:
-    """Return a text, such as a model's name, as part of a figure's name: ``SD v1.4`` becomes ``sd_v1_4``."""
-    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_") or "model"
+    """Return a text, such as a model's name, as part of a figure's name: ``SD v1.4`` becomes ``sd_v1_4``.
+
+    A name in other letters has a digest at its end, which tells it from others.
+    """
+    name = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_") or "model"
+    return name if text.isascii() else f"{name}_{hashlib.sha256(text.encode()).hexdigest()[:6]}"

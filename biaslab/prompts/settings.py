@@ -33,6 +33,12 @@ class CustomDesign(Group):
         "Whether groups may be missing from `custom.benchmark_file`; they are judged but not compared. False stops "
         "the run at a missing group.",
     )
+    group_by: str = field(
+        "",
+        "Groups of a folder's images: `prompt`, `folder[1]` (folders right below) or a deeper level, a column of its "
+        "table, or a regular expression on paths, of which the first group counts. Empty: the table's, or prompts "
+        "and folders as far as they agree.",
+    )
 
 
 class PairedDesign(Group):

@@ -315,10 +315,12 @@ def _figures(
 
 
 def _embedded(run_dir: Path, entry: dict[str, Any], allowed: int) -> tuple[str, tuple[int, int] | None, int]:
-    """Return a figure as a data URL, its shown width and height (PNG only), and its bytes; "" if it cannot be."""
+    """Return a figure as a data URL, its shown width and height, and its bytes; "" if it cannot be."""
     from PIL import Image
 
-    for key, kind in (("png", "image/png"), ("svg", "image/svg+xml")):
+    kinds = {"png": "image/png", "svg": "image/svg+xml"}
+    # A machine without a script's font has boxes in the PNG.
+    for key, kind in sorted(kinds.items(), key=lambda item: (item[0] == "svg") != bool(entry["svg_first"])):
         path = file_inside(run_dir, entry[key])
         if path is None or path.stat().st_size > _FIGURE_FILE_BYTES:
             continue
@@ -329,6 +331,8 @@ def _embedded(run_dir: Path, entry: dict[str, Any], allowed: int) -> tuple[str, 
             # What is no whole picture is not shown.
             except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
                 continue
+        elif sides := re.search(rb'<svg[^>]{1,300}? width="([\d.]+)pt" height="([\d.]+)pt"', data[:2000]):
+            size = round(float(sides[1]) * 110 / 72), round(float(sides[2]) * 110 / 72)
         if len(data) <= allowed:
             return f"data:{kind};base64,{base64.b64encode(data).decode()}", size, len(data)
     return "", None, 0

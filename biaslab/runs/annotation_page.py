@@ -90,6 +90,7 @@ def annotate(
     subset: str = "",
     show_faces: bool = False,
     overrides: Sequence[str] = (),
+    group_by: str = "",
     output: str | Path | None = None,
 ) -> Page:
     """Write a page on which people annotate a sample of images, and describe it.
@@ -108,6 +109,7 @@ def annotate(
         subset: Which of that paper's images, such as ``paired``; by default those of one person.
         show_faces: Whether to show also training images, whose faces are real people's, and what links lead to.
         overrides: Parameters of the run to replace, such as ``compute.cache=FOLDER``: its own name no folders.
+        group_by: What the groups of ``images:FOLDER`` are, as the setting ``custom.group_by``.
         output: The file; by default ``annotate-<name>.html`` in ``outputs``.
 
     Raises:
@@ -135,7 +137,7 @@ def annotate(
         subset = subset or ("skills" if any(one.skills for one in chosen) else "")
         table, sources, left_out, tagger = _of_run(folder, paper, subset, show_faces, overrides)
     else:
-        table, sources, left_out, tagger = _of_folder(folder, show_faces, str(images) if described else "")
+        table, sources, left_out, tagger = _of_folder(folder, show_faces, str(images) if described else "", group_by)
     table = table.assign(_row=range(len(table)))
     drawn = sample.draw(table, n, seed)
     if (table["position"] > 1).any():
@@ -217,11 +219,11 @@ def _counted(reasons: Mapping[str, int]) -> str:
 # -- images to annotate ------------------------------------------------------------------------------------
 
 
-def _of_folder(folder: Path, show_faces: bool, described: str) -> _Images:
+def _of_folder(folder: Path, show_faces: bool, described: str, group_by: str) -> _Images:
     """Return the images of a folder; those of ``described``, an ``images:FOLDER``, with the people whom they show."""
     images, rows, left, people = FolderImages(folder), [], Counter(), None
     if described:
-        people = [open_folder(one.removeprefix(IMAGES)).people for one in each_model(described)]
+        people = [open_folder(one.removeprefix(IMAGES), group_by).people for one in each_model(described)]
         people = pd.concat(people, ignore_index=True).rename(columns={"group": "occupation"})
     names = images.table["image_id"] if people is None else people["image_id"].unique()
     stems = Counter(normalize(Path(name).stem) for name in names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -39,6 +40,7 @@ def params_of(
     prompts: str = "",
     benchmark: str = "",
     annotations: str = "",
+    group_by: str = "",
     set_here: Collection[str] = (),
 ) -> dict[str, Any]:
     """Return what a parameters file holds that audits models side by side: all else is the same for each.
@@ -46,8 +48,8 @@ def params_of(
     Existing images (``images:FOLDER``), and models that generate images of the file ``prompts``, have the
     notebooks of these alone, unless ``papers`` are named; ``benchmark`` is a file of shares to hold them against.
     ``annotations`` and ``corpus`` are the settings ``judging.annotations`` and ``captions.corpus``; without captions
-    there is no paradox. An empty ``name`` is made of models and preset. ``set_here`` are names of settings that a
-    command sets, of which no default is looked up.
+    there is no paradox. ``group_by`` is the setting ``custom.group_by``. An empty ``name`` is made of models and
+    preset. ``set_here`` are names of settings that a command sets, of which no default is looked up.
 
     Raises:
         ParameterError: A model cannot be one, is named twice, draws where others make photographs, or a name, the
@@ -55,13 +57,15 @@ def params_of(
     """
     if preset not in PRESETS:
         raise ParameterError(f"--preset is {preset!r}. {name_help(preset, PRESETS)}")
-    names = models_of(names)
+    names = models_of(names, group_by)
     folders = [pattern for pattern in names if pattern.startswith(IMAGES)]
     if benchmark and not (prompts or folders):
         raise ParameterError(
             f"--benchmark is {benchmark!r}, which compares shares of your own prompts or images: name them with "
             "--prompts, or a folder of images as images:FOLDER."
         )
+    if group_by and not folders:
+        raise ParameterError(f"--group-by is {group_by!r}, which groups existing images: name them as images:FOLDER.")
     drawn = _image_domain(names[0]) == registry.DRAWINGS
     files = (_FOLDER / f"{n}.yaml" for n in ("all", preset))
     content = _merged(*(yaml.safe_load(file.read_text(encoding="utf-8")) for file in files))
@@ -93,12 +97,13 @@ def params_of(
         if not is_custom and judges.get("gender", defaults.CLIP) != defaults.CLIP:
             judges |= {"extra_judges": [defaults.CLIP]} if not defaults.find_problem(defaults.CLIP) else {}
     if is_custom and folders:
-        of_pictures = (open_folder(pattern.removeprefix(IMAGES)).people["prompt"] for pattern in folders)
+        of_pictures = (open_folder(pattern.removeprefix(IMAGES), group_by).people["prompt"] for pattern in folders)
         for paper in asking.papers_of(chain.from_iterable(of_pictures)):
             notebooks += alone["papers"][paper]["notebooks"]
             settings = _merged(settings, alone["papers"][paper]["settings"])
-    if files := {name: value for name, value in (("prompts_file", prompts), ("benchmark_file", benchmark)) if value}:
-        settings["custom"] = files
+    given = {"prompts_file": prompts, "benchmark_file": benchmark, "group_by": group_by}
+    if given := {name: value for name, value in given.items() if value}:
+        settings["custom"] = given
     if annotations:
         settings = _merged(settings, {"judging": {"annotations": annotations}})
     if corpus:
@@ -119,8 +124,11 @@ def params_of(
         ]
         description = f"The same prompts were asked of {listed}, and the images judged by the same models: "
         description += f"{'; '.join(words)}."
+    # Names in letters that a run's name may not have are told apart by a digest.
+    digest = "" if joined.isascii() else "-" + hashlib.sha256(joined.encode()).hexdigest()[:6]
+    run = re.sub(r"[^A-Za-z0-9._]+", "-", joined).strip("-.")[: 80 - len(digest)] + digest
     return {
-        "run": run_name(name or re.sub(r"[^A-Za-z0-9._]+", "-", joined).strip("-.")[:80]),
+        "run": run_name(name or run),
         "title": f"Audit of {listed}",
         "description": description,
         "source": "pipeline",
@@ -142,13 +150,13 @@ def describe_defaults(parameters: Mapping[str, Any]) -> list[str]:
     return sentences
 
 
-def models_of(names: Sequence[str]) -> list[str]:
+def models_of(names: Sequence[str], group_by: str = "") -> list[str]:
     """Return the models to audit side by side, each of a folder that holds pictures of several; errors as above."""
     if not names:
         raise ParameterError("Name a model to audit: a folder, a hub name or 'endpoint:NAME'.")
     names = [name_given for name in names for name_given in each_model(name)]
     for name_given in names:
-        _check_model(name_given)
+        _check_model(name_given, group_by)
     # All names of one model are alike.
     resolved = [
         os.path.realpath(path) if os.path.exists(path := os.path.expanduser(name_given)) else name_given
@@ -188,11 +196,11 @@ def _merged(first: dict, *others: dict) -> dict:
     return whole
 
 
-def _check_model(name: str) -> None:
+def _check_model(name: str, group_by: str) -> None:
     """Refuse a name that cannot be a model's, before anything is written under it."""
     if name.startswith(IMAGES):
         # Its pictures are told apart before anything is written.
-        _ = open_folder(name.removeprefix(IMAGES)).people
+        _ = open_folder(name.removeprefix(IMAGES), group_by).people
         return
     # Of a folder what tables call it counts, wherever it lies.
     label = display_name(name)

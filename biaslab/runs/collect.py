@@ -126,6 +126,7 @@ def _gather_figures(folder: Path, notebooks: list[dict]) -> list[dict]:
     for notebook in notebooks:
         for note in notes(folder, notebook)["figures"]:
             files = {}
+            note["svg_first"] = note["kinds"][0] == "svg"
             for kind in note.pop("kinds"):
                 target = folder / "figures" / f"{note['name']}{notebook['suffix']}.{kind}"
                 shutil.copy2(folder / PARTS / notebook["slug"] / "figures" / f"{note['name']}.{kind}", target)

@@ -61,7 +61,8 @@ class TableLayout:
         return "\n".join([f"<thead><tr>{head}</tr></thead>", "<tbody>", *body, "</tbody>"])
 
     def _repr_html_(self) -> str:
-        return f'<table class="data">\n{self.html()}\n</table>'
+        # JupyterLab takes what stands between two dollar signs for mathematics, unless a class says otherwise.
+        return f'<table class="data mathjax_ignore">\n{self.html()}\n</table>'
 
     def __repr__(self) -> str:
         """Return it as plain text."""

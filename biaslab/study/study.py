@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -364,6 +365,8 @@ class Study:
         import matplotlib.pyplot as plt
         from matplotlib.text import Text
 
+        from biaslab.plots import style
+
         text = text or name
         several = list(self.pipelines) if model_shown else []
         if model_shown in several[1:]:
@@ -387,6 +390,12 @@ class Study:
         caption = f"{caption} {made}".strip()
         # A fixed salt and no date make the same figure the same bytes; pictures in it stay as they are.
         options: Any = {"svg.hashsalt": name, "svg.fonttype": "none", "image.composite_image": False}
+        if lacking := style.choose_fonts(figure):
+            warnings.warn(
+                f"No font of this machine has all letters of {', '.join(lacking)}. {png.name} shows boxes in their "
+                f"place; {svg.name} is shown instead. Install a font, such as Noto Sans.",
+                stacklevel=2,
+            )
         with self._writing(png), mpl.rc_context(options | _NO_LAYOUT):
             png.parent.mkdir(parents=True, exist_ok=True)
             page = _lay_out(figure)
@@ -396,8 +405,10 @@ class Study:
             _save_png(figure, png, page)
             figure.savefig(svg, bbox_inches=page, facecolor="white", metadata={"Date": None})
         record = {"name": name, "title": title, "caption": caption, "alt": caption, "main": bool(main)}
-        self._record("figures", record | {"smallest": smallest, "kinds": ["png", "svg"]})
-        _display(png, caption)
+        # Files in the order in which pages show them.
+        kinds = ["svg", "png"] if lacking else ["png", "svg"]
+        self._record("figures", record | {"smallest": smallest, "kinds": kinds})
+        _display(png, svg if lacking else png, caption)
         plt.close(figure)
 
     def answer(self, answer: Answer, frame: pd.DataFrame) -> None:
@@ -544,16 +555,19 @@ def _save_png(figure: Figure, path: Path, page: Bbox) -> None:
     few.save(path, dpi=(_DPI, _DPI))
 
 
-def _display(image: Path, alt: str) -> None:
-    """Show a saved figure in a notebook, in its own size, with a description for those who cannot see it."""
+def _display(png: Path, shown: Path, alt: str) -> None:
+    """Show a saved figure in a notebook, in the size of its PNG, with a description for those who cannot see it."""
     from IPython import get_ipython
-    from IPython.display import Image, display
+    from IPython.display import SVG, Image, display
     from matplotlib import rcParams
     from PIL import Image as Opened
 
     if get_ipython() is None:
         return
-    with Opened.open(image) as opened:
+    with Opened.open(png) as opened:
         width, height = (round(pixels * rcParams["figure.dpi"] / _DPI) for pixels in opened.size)
     about = {"alt": alt, "width": width, "height": height}
-    display(Image(data=image.read_bytes(), format="png"), metadata={"image/png": about})
+    if shown == png:
+        display(Image(data=png.read_bytes(), format="png"), metadata={"image/png": about})
+    else:
+        display(SVG(shown.read_text(encoding="utf-8")), metadata={"image/svg+xml": about})

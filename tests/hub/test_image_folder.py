@@ -1,6 +1,7 @@
 """Pictures that are there already: what tells them apart, and what is refused."""
 
 import json
+from collections import Counter
 
 import numpy as np
 import pandas as pd
@@ -8,12 +9,14 @@ import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from biaslab.analyses.custom.matching import unmatched
 from biaslab.analyses.custom.stages import Custom, prompts_of
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import InputError, MissingInputError
 from biaslab.generation.models import open_model
 from biaslab.generation.settings import GenerationSettings
-from biaslab.hub.image_folder import ImageFolder, prompt_in
+from biaslab.hub.image_folder import ImageFolder
+from biaslab.io import image_files
 from biaslab.pipeline import Pipeline
 from biaslab.planning.plan import plan_of
 from biaslab.settings import Settings
@@ -76,42 +79,7 @@ def test_a_table_may_be_of_several_models_and_of_people_by_position(tmp_path):
         _ = ImageFolder(f"{tmp_path}::C").people
 
 
-GRAPH = {
-    "3": {"class_type": "KSampler", "inputs": {"positive": ["6", 0], "negative": ["7", 0]}},
-    "6": {"class_type": "CLIPTextEncode", "inputs": {"text": ["9", 0], "clip": ["4", 1]}},
-    "7": {"class_type": "CLIPTextEncode", "inputs": {"text": "ugly"}},
-    "9": {"class_type": "PrimitiveString", "inputs": {"value": PROMPT}},
-}
 WEB_UI = f"{PROMPT}\nNegative prompt: ugly\nSteps: 20, Sampler: Euler a, CFG scale: 7, Seed: 1"
-
-
-@pytest.mark.parametrize(
-    ("texts", "prompt"),
-    [
-        ({"parameters": WEB_UI}, PROMPT),
-        ({"parameters": f"{PROMPT},\nsmiling\nSteps: 20, Seed: 1"}, f"{PROMPT}, smiling"),
-        ({"parameters": "a text without settings"}, ""),
-        ({"prompt": json.dumps(GRAPH)}, PROMPT),
-        # Two samplers that are asked for different things: nobody knows which made it.
-        ({"prompt": json.dumps(GRAPH | {"8": {"class_type": "KSampler", "inputs": {"positive": ["7", 0]}}})}, ""),
-        # A graph that leads nowhere, or in a circle.
-        ({"prompt": json.dumps({"3": {"inputs": {"positive": ["3", 0]}}})}, ""),
-        ({"prompt": "{"}, ""),
-        ({"invokeai_metadata": json.dumps({"positive_prompt": PROMPT})}, PROMPT),
-        ({}, ""),
-    ],
-)
-def test_texts_of_tools_in_png(tmp_path, texts, prompt):
-    assert prompt_in(draw(tmp_path / "a.png", **written(**texts))) == prompt
-
-
-@pytest.mark.parametrize("encoding", ["utf-16-be", "utf-16-le", "ascii"])
-def test_texts_of_the_web_ui_in_exif(tmp_path, encoding):
-    exif = Image.Exif()
-    begin = b"ASCII\0\0\0" if encoding == "ascii" else b"UNICODE\0"
-    exif.get_ifd(0x8769)[0x9286] = begin + WEB_UI.encode(encoding)
-    for ending in ("jpg", "webp"):
-        assert prompt_in(draw(tmp_path / f"a.{ending}", exif=exif)) == PROMPT
 
 
 def test_pictures_with_texts_need_no_table_and_damaged_ones_none_either(tmp_path):
@@ -128,7 +96,7 @@ def test_pictures_with_texts_need_no_table_and_damaged_ones_none_either(tmp_path
 def test_pictures_that_nothing_tells_apart(tmp_path):
     for k in range(3):
         draw(tmp_path / f"{k}.png")
-    with pytest.raises(InputError, match=r"0\.png.* 2 more"):
+    with pytest.raises(InputError, match=r"0\.png and 2 more images"):
         _ = ImageFolder(str(tmp_path)).people
 
 
@@ -170,12 +138,15 @@ def test_pictures_of_one_prompt_are_counted_for_the_group_of_each(tmp_path):
     for group, n in (("Kenya", 2), ("Peru", 3)):
         for k in range(n):
             draw(tmp_path / group / f"{k}.png", **written(parameters=WEB_UI))
-    own = pipeline(tmp_path).part(Custom)
+    with pytest.raises(InputError, match=r"prompt \(1: .*folder\[1\] \(2: 'Kenya', 'Peru'\).*--group-by"):
+        pipeline(tmp_path).part(Custom).prompts()
+    own = pipeline(tmp_path, group_by="folder[1]").part(Custom)
     assert own.prompts()["n_images"].tolist() == [2, 3] and own.groups() == ["Kenya", "Peru"]
     counts = own.images().table.groupby("group")["image_id"].agg(["size", "first"])
     assert counts.to_numpy().tolist() == [[2, "Kenya/0.png"], [3, "Peru/0.png"]]
-    (one,) = plan_of(pipeline(tmp_path)).of_tables(["custom_people"]).requests
-    assert one.n_images == one.n_cached == 5
+    plan = plan_of(pipeline(tmp_path, group_by="folder[1]")).of_tables(["custom_people"])
+    assert plan.requests[0].n_images == plan.requests[0].n_cached == 5
+    assert "custom.group_by" in plan.settings_read
 
 
 def test_a_file_says_which_prompts_count_and_for_whom(tmp_path):
@@ -216,10 +187,128 @@ def test_a_model_gives_the_pictures_that_a_prompt_asks_for(tmp_path):
         model.generate(asked("a chef"), seed=1, cache=None)
 
 
+# -- folders as they are ---------------------------------------------------------------------------------
+
+
+def test_web_ui_day_folders_are_no_groups_and_grids_are_left_out(tmp_path):
+    for day in ("2024-05-01", "2024-05-02"):
+        for k, prompt in enumerate((PROMPT, "a photo of an engineer")):
+            draw(tmp_path / f"txt2img-images/{day}/0000{k}-1.png", **written(parameters=WEB_UI.replace(PROMPT, prompt)))
+    draw(tmp_path / "txt2img-images/2024-05-02/grid-0000.png", **written(parameters=WEB_UI))
+    draw(tmp_path / "txt2img-grids/2024-05-02/grid-0001-7.png", **written(parameters=WEB_UI))
+    folder = ImageFolder(str(tmp_path))
+    counts = folder.people.groupby("group")["prompt"].agg(["size", "first"])
+    assert counts.to_dict("index") == {g: {"size": 2, "first": g} for g in (PROMPT, "a photo of an engineer")}
+    assert list(folder.left_out) == ["Grids of several images"] and len(folder.left_out["Grids of several images"]) == 2
+
+
+def test_images_without_positive_prompt_are_counted_with_their_kind(tmp_path):
+    negative = WEB_UI.removeprefix(PROMPT + "\n")
+    for k, text in enumerate((WEB_UI, negative, negative)):
+        draw(tmp_path / f"{k}.png", **written(parameters=text))
+    draw(tmp_path / "3.png", **written(prompt="{"))
+    draw(tmp_path / "4.png")
+    folder = ImageFolder(str(tmp_path))
+    assert folder.people[["image_id", "group"]].to_numpy().tolist() == [["0.png", PROMPT]]
+    assert folder.remarks == [
+        "Images without a prompt and a group are left out: 4, such as 1.png.",
+        "Prompts inside images: 1 of 5 images have one (Stable Diffusion web UI 1).",
+        "Texts inside images that give no prompt (Stable Diffusion web UI, no positive prompt): 2, such as 1.png.",
+        "Texts inside images that give no prompt (ComfyUI, damaged JSON): 1, such as 3.png.",
+    ]
+    (tmp_path / "0.png").unlink()
+    with pytest.raises(InputError, match=r"no positive prompt\): 2, such as 1\.png.*folder\[1\]"):
+        _ = ImageFolder(str(tmp_path)).people
+
+
+def test_dry_run_names_texts_that_are_not_read(tmp_path):
+    draw(tmp_path / "nurse/0.png", **written(prompt="{"))
+    draw(tmp_path / "nurse/grid-0001.png")
+    said = [text.partition(": ")[2] for text in unmatched([pipeline(tmp_path)])]
+    assert said == [
+        "Grids of several images are left out: 1, such as nurse/grid-0001.png.",
+        "Texts inside images that give no prompt (ComfyUI, damaged JSON): 1, such as nurse/0.png.",
+    ]
+
+
+def test_table_column_and_path_pattern_are_groups(tmp_path):
+    text = "file,prompt,style\na.png,a chef,oil\nb.png,a nurse,photo\ndeep/c.png,a chef,photo\n"
+    table(tmp_path, text)
+
+    def groups(rule):
+        return ImageFolder(str(tmp_path), rule).people["group"].tolist()
+
+    assert groups("style") == ["oil", "photo", "photo"] and groups("prompt") == ["a chef", "a nurse", "a chef"]
+    assert groups(r"([abc])\.png") == ["a", "b", "c"]
+    with pytest.raises(InputError, match=r"--group-by is 'studio'.*column"):
+        groups("studio")
+    with pytest.raises(InputError, match=r"file a\.png.*no group by --group-by|'a\.png' has no group"):
+        groups("folder[1]")
+
+
+TOOLS = {
+    "web": lambda prompt: {"parameters": WEB_UI.replace(PROMPT, prompt)},
+    "comfy": lambda prompt: {
+        "prompt": json.dumps(
+            {
+                "6": {"class_type": "CLIPTextEncode", "inputs": {"text": prompt}},
+                "3": {"class_type": "KSampler", "inputs": {"positive": ["6", 0], "seed": 1}},
+            }
+        )
+    },
+    "swarm": lambda prompt: {"parameters": json.dumps({"sui_image_params": {"prompt": prompt}})},
+    "fooocus": lambda prompt: {"parameters": json.dumps({"prompt": prompt, "metadata_scheme": "fooocus"})},
+    "invoke": lambda prompt: {"invokeai_metadata": json.dumps({"positive_prompt": prompt})},
+    "midjourney": lambda prompt: {"Description": f"{prompt} --v 7 Job ID: 0-0"},
+}
+
+
+def mixed_folder(folder, n=1_000):
+    """Write files of six tools in day folders: images of ten prompts, and others in the ratio of one to nine."""
+    made = Counter()
+    raw = {e: draw(folder.parent / f"bare.{e}").read_bytes() for e in ("jpg", "png")}
+    for k in range(n):
+        day = folder / f"2025-06-{1 + k % 20:02}"
+        day.mkdir(parents=True, exist_ok=True)
+        tool, prompt = list(TOOLS)[k % 6], f"a photo of worker {k % 10}"
+        kind = ("grid", "jxl", "text", "no prompt", "jfif", "unread")[k // 10 % 6] if k % 10 == 9 else "image"
+        made[kind] += 1
+        if kind in ("jxl", "text"):
+            (day / f"{k}.{'jxl' if kind == 'jxl' else 'txt'}").write_bytes(b"....ftypjxl")
+        elif kind == "jfif":
+            (day / f"{k}.jfif").write_bytes(raw["jpg"])
+        else:
+            texts = {"image": TOOLS[tool](prompt), "grid": TOOLS["web"](prompt), "unread": {"prompt": "{"}}
+            name = f"grid-{k:04}.png" if kind == "grid" else f"{k:05}-7.png"
+            draw(day / name, **written(**texts.get(kind, {})))
+    return made
+
+
+def test_thousand_mixed_images_of_six_tools_are_all_accounted_for(tmp_path):
+    made = mixed_folder(tmp_path / "mixed")
+    folder = ImageFolder(str(tmp_path / "mixed"))
+    left_out = {reason: len(names) for reason, names in folder.left_out.items()}
+    assert left_out == {
+        "Grids of several images": made["grid"],
+        "Images in formats that are not read": made["jxl"],
+        "Files that are no image by their ending": made["text"],
+        "Images without a prompt and a group": made["no prompt"] + made["jfif"] + made["unread"],
+    }
+    assert len(folder.people) == made["image"] == 900
+    assert sum(left_out.values()) + len(folder.people) == 1_000
+    # One in ten of the prompts, the tenth, has the other files.
+    assert folder.people.groupby("group").size().to_dict() == {f"a photo of worker {k}": 100 for k in range(9)}
+    # Every tenth file is of another kind (17 each of the first four, 16 of the others), and of an odd tool.
+    tools = "Stable Diffusion web UI 167, SwarmUI 167, InvokeAI 166, ComfyUI 134, Fooocus 133, Midjourney 133"
+    assert f"Prompts inside images: 900 of 949 images have one ({tools})." in folder.remarks
+    assert any("(ComfyUI, damaged JSON): 16, such as" in said for said in folder.remarks)
+
+
 # -- formats ---------------------------------------------------------------------------------------------
 
 
-def test_folder_reads_jfif_as_jpeg_and_names_what_is_not_read(tmp_path):
+def test_folder_reads_jfif_as_jpeg_and_names_what_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(image_files, "_reads_heif", lambda: False)
     for k, ending in enumerate(("jpg", "jfif", "JPE")):
         (tmp_path / "nurse").mkdir(exist_ok=True)
         Image.fromarray(np.full((8, 8, 3), 60 * k, np.uint8)).save(tmp_path / f"nurse/{k}.{ending}", "JPEG")
@@ -231,17 +320,30 @@ def test_folder_reads_jfif_as_jpeg_and_names_what_is_not_read(tmp_path):
     assert [image.shape for image in folder.read(list(folder.people["image_id"]))] == [(8, 8, 3)] * 3
     assert folder.remarks == [
         "Images in formats that are not read (.heic, .jxl) are left out: 3, such as nurse/3.heic. "
-        "Convert them to PNG or JPEG."
+        "Convert them to PNG or JPEG, or install biaslab[heif].",
+        "Files that are no image by their ending are left out: 1, such as nurse/notes.txt.",
     ]
 
 
 def test_folder_of_formats_that_are_not_read_is_refused(tmp_path):
-    (tmp_path / "a.heic").write_bytes(b"....ftypheic")
-    with pytest.raises(InputError, match=r"holds no file that ends in .* Images in formats .*: 1, such as a\.heic"):
+    (tmp_path / "a.jxl").write_bytes(b"....ftypheic")
+    with pytest.raises(InputError, match=r"holds no file that ends in .* Images in formats .*: 1, such as a\.jxl"):
         ImageFolder(str(tmp_path))
 
 
 def test_folder_table_that_names_a_format_not_read_is_refused(tmp_path):
-    (tmp_path / "d.heic").write_bytes(b"....ftypheic")
+    (tmp_path / "d.jxl").write_bytes(b"....ftypheic")
     with pytest.raises(InputError, match=r"its format is not read; convert it to PNG or JPEG"):
-        _ = table(tmp_path, "file,group\na.png,nurse\nd.heic,nurse\n").people
+        _ = table(tmp_path, "file,group\na.png,nurse\nd.jxl,nurse\n").people
+
+
+def test_heic_is_read_with_its_prompt_where_its_reader_is_installed(tmp_path):
+    pytest.importorskip("pillow_heif", reason="pillow-heif, of the extra heif, is not installed")
+    image_files.endings()
+    exif = Image.Exif()
+    exif[0x0131] = "a program"
+    exif.get_ifd(0x8769)[0x9286] = b"UNICODE\0" + WEB_UI.encode("utf-16-be")
+    Image.new("RGB", (32, 32), "red").save(tmp_path / "a.heic", "HEIF", exif=exif.tobytes())
+    folder = ImageFolder(str(tmp_path))
+    assert folder.people["prompt"].tolist() == [PROMPT] and folder.not_read == []
+    assert folder.read(["a.heic"])[0].shape == (32, 32, 3)

@@ -27,8 +27,8 @@ def test_a_record_has_no_missing_numbers_and_none_of_numpys():
 def test_a_notebook_shows_a_finding_as_text_and_its_words_as_they_are():
     found = Finding("Is <b> so?", "Yes & no.", "SD", 1.25, unit="points", details=("More.", "1 < 2."))
     assert found._repr_html_() == (
-        "<p><b>SD: Is &lt;b&gt; so?</b> Yes &amp; no. 1.25 points (no interval).</p>"
-        "<p><small>More. 1 &lt; 2.</small></p>"
+        '<div class="mathjax_ignore"><p><b>SD: Is &lt;b&gt; so?</b> Yes &amp; no. 1.25 points (no interval).</p>'
+        "<p><small>More. 1 &lt; 2.</small></p></div>"
     )
 
 

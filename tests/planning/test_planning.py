@@ -200,7 +200,7 @@ def test_a_folder_of_images_is_listed_by_a_pipeline_and_its_plan_once_each(tmp_p
     for group in ("chef", "nurse"):
         (folder / group).mkdir(parents=True)
         for k in range(3):
-            Image.fromarray(np.full((8, 8, 3), 9 * k, np.uint8)).save(folder / group / f"{k}.png")
+            Image.fromarray(np.full((8, 8, 3), 9 * k, np.uint8)).save(folder / group / f"{k}.jpg")
     judging = {"gender": "ViT-L-14:openai", "faces": "whole image"}
     pipeline = opened(tmp_path, model=f"images:{folder}", captions={"corpus": "", "approaches": []}, judging=judging)
     listed.clear()
@@ -213,4 +213,4 @@ def test_a_folder_of_images_is_listed_by_a_pipeline_and_its_plan_once_each(tmp_p
     assert groups_listed == {"chef": 2, "nurse": 2}
     # What an image itself says of its prompt is read once.
     opened_images = {Path(path): n for (path, name), n in listed.items() if name == "open"}
-    assert opened_images == dict.fromkeys(folder.rglob("*.png"), 1)
+    assert opened_images == dict.fromkeys(folder.rglob("*.jpg"), 1)

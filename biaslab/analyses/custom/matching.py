@@ -22,13 +22,16 @@ def unmatched(pipelines: Iterable[Pipeline]) -> list[str]:
 
     Compared are the groups of ``custom.benchmark_file``, the prompts of ``custom.prompts_file`` and the table of a
     folder with its images, and the people in files of annotations that serve as judges. A row counts as unused where no
-    model of the run uses it. Raises InputError: A file cannot be read.
+    model of the run uses it. Of folders, also files that are left out and texts without a prompt are named.
+
+    Raises InputError: A file cannot be read.
     """
     own = [one for one in pipelines if one.image_folder is not None or one.settings.custom.prompts_file]
     found = [*_benchmarks(own), *_annotations(own)]
     for one in own:
         found += _prompts(one)
         folder = one.image_folder
+        found += [f"{folder.name}: {text}" for text in folder.remarks] if folder is not None else []
         if folder is not None and (left := folder.undescribed_images):
             images = formatting.format_count(len(left), "image, which is", "images, which are")
             found.append(f"The table of {folder.name} does not name {images} left out: {cells.join_values(left)}.")

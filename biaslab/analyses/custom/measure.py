@@ -44,7 +44,7 @@ def benchmark(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def remarks(pipeline: Pipeline) -> list[str]:
-    """Return sentences on images that are left out, are copies or black, or look alike; files not read among them."""
+    """Return sentences on images that are copies or black, or look alike."""
     return pipeline.image_remarks(pipeline.part(Custom).images().source)
 
 

@@ -85,9 +85,8 @@ def sensitivity(table: pd.DataFrame) -> Figure:
 
 
 def plain(text: str, most: int = 48) -> str:
-    """Return ``text`` as matplotlib draws it letter by letter: no formulas, and cut where it is long."""
-    text = text if len(text) <= most else text[: most - 1] + "…"
-    return text.replace("$", r"\$")
+    """Return ``text``, cut where it is long."""
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _with_n(name: str, n: Iterable[float]) -> str:

@@ -93,7 +93,7 @@ def dependency(example: Any) -> Figure:
         title = f"{name}\n{groups.get(group, 'unknown').replace(' ', chr(10))}"
         ax.set_title(title, fontsize=10, color=_GROUP_COLORS.get(group, style.GREY))
     hidden = f"; hidden: {', '.join(example.hidden)}" if example.hidden else ""
-    figure.suptitle(f"“{example.text}”{hidden}".replace("$", r"\$"), fontsize=11)
+    figure.suptitle(f"“{example.text}”{hidden}", fontsize=11)
     return figure
 
 

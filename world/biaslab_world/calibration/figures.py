@@ -168,7 +168,7 @@ def captions(corpus: Corpus, chosen: pd.DataFrame) -> Figure:
     for row in chosen.itertuples():
         facts = f"style: {row.truth_style}", f"indicator: {row.truth_indicator}"
         shows = f"shows: {row.truth_gender or 'nobody'}"
-        said = textwrap.fill(f"“{row.text}”", 27).replace("$", r"\$")
+        said = textwrap.fill(f"“{row.text}”", 27)
         below.append("\n".join([said, *(textwrap.fill(fact, 28) for fact in (*facts, shows))]))
     lines = range(0, len(images), 5)
     inches = forms.WIDTH / 5, 2.95

@@ -71,7 +71,7 @@ def test_captions_stand_below_their_pictures_and_are_no_formulas():
     chosen.loc[0, "text"] = "a $5 mug"
     figure = figures.captions(corpus, chosen)
     shown = [ax for ax in figure.axes if ax.get_visible()]
-    assert len(shown) == 3 and shown[0].get_xlabel().startswith("“a \\$5 mug”\nstyle: ")
+    assert len(shown) == 3 and shown[0].get_xlabel().startswith("“a $5 mug”\nstyle: ")
     assert (np.asarray(shown[0].images[0].get_array()) != np.asarray(shown[1].images[0].get_array())).any()
     figure.draw_without_rendering()
 
