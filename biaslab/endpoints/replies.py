@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+FORM = "response_format"
+"""The field of a request that sets the form of an answer."""
 # Words of errors that stand for a policy: OpenAI's, Azure's, and those of servers that pass them on.
 _POLICY = (
     "content_policy", "content policy", "contentpolicy", "content management policy", "content_filter",
@@ -26,8 +29,11 @@ _STATUSES = (
 _SERVER = 502
 # How servers say that they do not take a field.
 _NOT_TAKEN = (
-    "unsupported", "not support", "does not accept", "not allowed", "only the default", "unrecognized", "unknown",
+    "unsupported", "not support", "does not accept", "not allowed", "not permitted", "only the default",
+    "unrecognized", "unknown", "unavailable", "extra_forbidden",
 )  # fmt: skip
+# Words of errors about the form of an answer, without blanks, "_" and "-": the field's name, the schema's, a type's.
+_OF_FORM = ("responseformat", "schema", "jsonobject", "jsonmode", "structuredoutput", "guideddecoding", "grammar")
 _MARK, _END_OF_MARK, _LONGEST_MARK = "<|", "|>", 40
 _THOUGHT, _END_OF_THOUGHT = "<think>", "</think>"
 
@@ -91,13 +97,16 @@ def placeholder(data: bytes) -> str:
 
 
 def refused_field(data: bytes, fields: Iterable[str]) -> str:
-    """Return the field of a request that an error says is not taken, with any value or with that one; else empty."""
+    """Return the field of a request that an error says is not taken, with any value or with that one; else empty.
+
+    Servers refuse the form of an answer in many words, so any error that speaks of it counts.
+    """
     reply = _object(data)
     found = reply.get("error") or reply
-    if not isinstance(found, Mapping):
-        return ""
     said = _error_text(found)
-    named = str(found.get("param") or "")
+    named = str(found.get("param") or "") if isinstance(found, Mapping) else ""
+    if FORM in fields and any(words in re.sub(r"[\s_-]", "", f"{named} {said}".lower()) for words in _OF_FORM):
+        return FORM
     if not any(words in said for words in _NOT_TAKEN):
         return ""
     # What the server names, else what its message speaks of.
