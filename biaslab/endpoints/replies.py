@@ -34,6 +34,8 @@ _NOT_TAKEN = (
 )  # fmt: skip
 # Words of errors about the form of an answer, without blanks, "_" and "-": the field's name, the schema's, a type's.
 _OF_FORM = ("responseformat", "schema", "jsonobject", "jsonmode", "structuredoutput", "guideddecoding", "grammar")
+FILTER_FIELDS = ("finish_reason", "filtered_reason", "content_filter_results")
+"""How descriptions of placeholders begin: the field of a reply that says that its image is one."""
 _MARK, _END_OF_MARK, _LONGEST_MARK = "<|", "|>", 40
 _THOUGHT, _END_OF_THOUGHT = "<think>", "</think>"
 
