@@ -64,7 +64,7 @@ def changes(rng, studies: int, *, groups: int, images: int, share: float, moved:
         ids = [f"{one}/{index}" for one, index in zip(g, k, strict=True)]
         rows = pd.DataFrame({"model": "m", "group": [f"g{one}" for one in g], "position": 1, "status": "judged"})
         before, after = (rows.assign(gender=np.where(one.ravel(), "female", "male")) for one in female)
-        after = after.assign(condition="fair", other="neutral", prompt="p", image_id="x", base_image_id=ids)
+        after = after.assign(condition="fair", other="neutral", prompt="p", image_id=ids)
         benchmark = pd.DataFrame({"group": rows["group"].unique(), "percent_female": 50.0})
         table = custom.conditions(before.assign(image_id=ids), after, benchmark, seed=study, replicates=999)
         for row in table.itertuples():
@@ -77,7 +77,7 @@ def changes(rng, studies: int, *, groups: int, images: int, share: float, moved:
 
 _USUAL = {"refused": 0.1, "black": 0.05, "rewritten": 0.6, "adds": (0.5, 0.3, 0.2)}
 SIMULATIONS = {
-    "service of 4 groups, 50 requests each": (services, {"groups": 4, "requests": 50, **_USUAL}),
+    "service of 4 groups, 200 requests each": (services, {"groups": 4, "requests": 200, **_USUAL}),
     "service of 10 groups, 100 requests each": (services, {"groups": 10, "requests": 100, **_USUAL}),
     "service that rewrites all": (services, {"groups": 4, "requests": 100, **_USUAL, "rewritten": 0.95}),
     "conditions, 4 groups of 20, no change": (

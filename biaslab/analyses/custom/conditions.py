@@ -14,7 +14,6 @@ from biaslab.judges.judge_labels import JUDGED
 from biaslab.schema import tables
 from biaslab.schema.genders import GENDERS
 
-YES = "yes"
 NO_PAIR = "no person is judged female or male in both conditions"
 """Why a group has no difference."""
 
@@ -30,95 +29,58 @@ def conditions(
 ) -> pd.DataFrame:
     """Return the change of the share perceived as female by condition and group, as ``custom_conditions``.
 
-    Compared are people in images of the same noise who are judged female or male in both conditions. The image is the
-    unit; the mean over groups weights groups equally. p flips the signs of images' differences. A group's interval is
-    that of Bonett and Price (2012, J. Educ. Behav. Stat. 37, 479–488): two images are added, one that changes to each
-    side. A condition is overcorrected where the interval of its share lies beyond the benchmark, seen from the share
-    that it is compared with.
-
-    Args:
-        people: ``custom_people``, of the condition that others are compared with.
-        condition_people: ``custom_condition_people``, of the others.
-        benchmark: ``custom_benchmark``, whose ``percent_female`` is each group's.
+    Compared are people in images of the same noise who are judged female or male in both conditions: those of
+    ``custom_people`` and of ``custom_condition_people``. The image is the unit; the mean over groups weights groups
+    equally. p flips the signs of images' differences. Intervals are those of Bonett and Price (2012, J. Educ. Behav.
+    Stat. 37, 479–488): two images are added, one that changes to each side. A group is overcorrected where Wilson's
+    interval of its share lies beyond its share in ``custom_benchmark``, seen from the share before.
     """
-    before = people.loc[people["status"] == JUDGED, ["model", "image_id", "position", "gender"]]
-    before = before.rename(columns={"image_id": "base_image_id", "gender": "gender_before"})
-    after = condition_people[condition_people["status"] == JUDGED]
-    pairs = after.merge(before, on=["model", "base_image_id", "position"])
-    counts = {"before": pairs["gender_before"] == GENDERS[0], "after": pairs["gender"] == GENDERS[0], "n": 1}
-    keys = ["model", "condition", "other"]
-    images = pairs.assign(**counts).groupby([*keys, "group", "base_image_id"], sort=False, as_index=False)
-    images = images[["before", "after", "n"]].sum()
-    images["change"] = (images["after"] - images["before"]) / images["n"]
+    both = people[["model", "image_id", "position", "status", "gender"]]
+    both = condition_people.merge(both, on=["model", "image_id", "position"], suffixes=("", "_before"))
+    both = both[(both["status"] == JUDGED) & (both["status_before"] == JUDGED)]
+    both = both.assign(before=both["gender_before"] == GENDERS[0], after=both["gender"] == GENDERS[0])
     centers = benchmark.set_index("group")["percent_female"] / 100
-    rows, options = [], {"seed": seed, "replicates": replicates, "confidence": confidence}
+    rows, keys = [], ["model", "condition", "other"]
     for names, prompted in condition_people.groupby(keys, sort=False):
-        own = images[images[keys].eq(list(names)).all(axis=1)]
-        each = []
+        own = both[both[keys].eq(list(names)).all(axis=1)]
+        by_image = own.groupby(["group", "image_id"], sort=False)
+        images = by_image[["before", "after"]].mean().assign(n=by_image.size()).reset_index()
+        sizes = images.groupby("group").size()
+        weights, center = images["group"].map(len(images) / max(len(sizes), 1) / sizes), centers.reindex(sizes.index)
+        parts = [(ALL, images, weights, center.mean(skipna=False))]
         for group in dict.fromkeys(prompted["group"]):
-            of_group = own[own["group"] == group]
-            each.append({"group": group} | _of_group(of_group, centers.get(group, np.nan), **options))
-        rows += [
-            dict(zip(keys, names, strict=True)) | row for row in (_over_groups(own, each, centers, **options), *each)
+            subset = images[images["group"] == group]
+            parts.append((group, subset, pd.Series(1.0, subset.index), centers.get(group, np.nan)))
+        each = [
+            dict(zip(keys, names, strict=True)) | {"group": group} | _change(*part, seed, replicates, confidence)
+            for group, *part in parts
         ]
+        each[0]["n_overcorrected"] = sum(row["overcorrected"] == "yes" for row in each[1:])
+        rows += each
     frame = pd.DataFrame(rows, columns=[c.name for c in tables.schema("custom_conditions").columns])
     for subset in (frame["group"] == ALL, frame["group"] != ALL):
         frame.loc[subset, "p_holm"] = stats.adjust(frame.loc[subset, "p"].astype(float))
     return tables.make_table(frame, "custom_conditions")
 
 
-def _of_group(images: pd.DataFrame, center: float, *, seed: int, replicates: int, confidence: float) -> dict[str, Any]:
-    if images.empty:
-        return {"benchmark": 100 * center, "n": 0, "n_images": 0, "n_groups": 0, "reason": NO_PAIR}
-    change, m = images["change"], len(images) + 2
-    shift = change.sum() / m
-    error = np.sqrt((((change**2).sum() + 2) / m - shift**2) / m)
-    p = stats.sign_flip(change, replicates, seed=seed).p
-    before, after = (stats.clustered_share(images[name], images["n"], confidence) for name in ("before", "after"))
-    row = _row(change.mean(), shift, error, before.value, after, center, confidence)
-    return row | {"p": p, "n": images["n"].sum(), "n_images": len(images), "n_groups": 1}
-
-
-def _over_groups(
-    images: pd.DataFrame,
-    each: list[dict[str, Any]],
-    centers: pd.Series,
-    *,
-    seed: int,
-    replicates: int,
-    confidence: float,
+def _change(
+    images: pd.DataFrame, weights: pd.Series, center: float, seed: int, replicates: int, confidence: float
 ) -> dict[str, Any]:
-    """Return the row of the mean over groups that have images, each counted alike."""
-    if images.empty:
-        return {"group": ALL, "n": 0, "n_images": 0, "n_groups": 0, "n_overcorrected": 0, "reason": NO_PAIR}
-    sums = images.groupby("group")[["before", "after", "n"]].sum()
-    change = images.groupby("group")["change"]
-    n_groups, size = len(sums), change.size()
-    # A group of one image has the variance of all; two images are added, as for a group.
-    variance = change.var().fillna(images["change"].var() if len(images) > 1 else 1.0)
-    error = np.sqrt((variance / size).sum() / n_groups**2 + 2 / (len(images) + 2) ** 2)
-    weights = 1 / n_groups / change.transform("size")
-    p = stats.sign_flip(weights * images["change"], replicates, seed=seed).p
-    effect = stats.design_effect(images["after"], images["n"], stratum=images["group"])
-    after = stats.strata_mean(sums["after"], sums["n"], confidence, effect=effect)
-    value, center = change.mean().mean(), centers.reindex(sums.index).mean(skipna=False)
-    row = _row(value, value, error, (sums["before"] / sums["n"]).mean(), after, center, confidence)
-    overcorrected = sum(one.get("overcorrected") == YES for one in each)
-    counts = {"n": images["n"].sum(), "n_images": len(images), "n_groups": n_groups, "n_overcorrected": overcorrected}
-    return {"group": ALL, "p": p} | counts | row
-
-
-def _row(
-    value: float, middle: float, error: float, before: float, after: stats.Estimate, center: float, confidence: float
-) -> dict[str, Any]:
-    """Return a change with its limits about ``middle``, both shares, and whether the second is overcorrected."""
-    half = norm.ppf((1 + confidence) / 2) * error
-    side = np.sign(before - center)
-    beyond = after.ci_high < center if side > 0 else after.ci_low > center
-    crossed = np.sign(after.value - center) == -side
-    overcorrected = "" if np.isnan(side) else YES if side and beyond else "unclear" if side and crossed else "no"
-    return {
-        "percent_before": 100 * before, "percent_female": 100 * after.value, "difference": 100 * value,
+    """Return the estimates of images with their shares ``before`` and ``after``; weights are 1 on average."""
+    m, sizes = len(images), {"n": images["n"].sum(), "n_images": len(images), "n_groups": images["group"].nunique()}
+    if not m:
+        return {"benchmark": 100 * center, "overcorrected": "", "reason": NO_PAIR} | sizes
+    before, after = (weights * images[name] for name in ("before", "after"))
+    change, share = after - before, float(after.mean())
+    middle = change.sum() / (m + 2)
+    half = norm.ppf((1 + confidence) / 2) * np.sqrt((((change**2).sum() + 2) / (m + 2) - middle**2) / (m + 2))
+    error = stats.StandardError(after.std() / np.sqrt(m) if m > 1 else 0.0, np.inf)
+    low, high = stats.clustered_share_interval(min(share, 1.0), error, m, confidence)
+    side = np.sign(before.mean() - center)
+    crossed, beyond = side * (share - center) < 0, (high < center if side > 0 else low > center)
+    overcorrected = "" if np.isnan(center) else "yes" if side and beyond else "unclear" if crossed else "no"
+    return sizes | {
+        "percent_before": 100 * before.mean(), "percent_female": 100 * share, "difference": 100 * change.mean(),
         "ci_low": 100 * max(-1.0, middle - half), "ci_high": 100 * min(1.0, middle + half), "benchmark": 100 * center,
-        "overcorrected": overcorrected, "reason": "",
+        "p": stats.sign_flip(change, replicates, seed=seed).p, "overcorrected": overcorrected, "reason": "",
     }  # fmt: skip

@@ -45,12 +45,16 @@ class Custom(Part):
 
     @cached_method
     def condition_prompts(self) -> pd.DataFrame:
-        """Return the prompts of the other conditions, with base_id and ``other``, the condition of :meth:`prompts`."""
+        """Return the prompts of the other conditions, with ``other``, the condition of :meth:`prompts`.
+
+        Their prompt_id is that of the same prompt there, so that their images have the same noise and image_id.
+        """
         prompts = self._all_prompts()
         if "base_id" not in prompts:
-            return prompts.head(0).assign(condition="", base_id="", other="")
+            return prompts.head(0).assign(condition="", other="")
         is_base = prompts["prompt_id"] == prompts["base_id"]
-        return prompts[~is_base].assign(other=prompts.loc[is_base, "condition"].iloc[0]).reset_index(drop=True)
+        rows = prompts[~is_base].assign(other=prompts.loc[is_base, "condition"].iloc[0])
+        return rows.assign(prompt_id=rows["base_id"]).drop(columns="base_id").reset_index(drop=True)
 
     @cached_method
     def _all_prompts(self) -> pd.DataFrame:
@@ -154,15 +158,15 @@ class Custom(Part):
         return self._images(self.prompts(), "custom")
 
     @cached_method
-    def condition_images(self) -> ImageSource:
-        """Return the images of the other conditions, with the noise of the same prompt's images in :meth:`images`."""
+    def condition_images(self, condition: str) -> ImageSource:
+        """Return the images of another condition."""
         prompts = self.condition_prompts()
-        return self._images(prompts.assign(noise_id=prompts["base_id"]), "custom_conditions")
+        own = prompts[prompts["condition"] == condition].reset_index(drop=True)
+        return self._images(own, f"custom ({condition})")
 
     def _images(self, prompts: pd.DataFrame, kind: str) -> ImageSource:
-        parts = [prompts[name] for name in ("group", "condition") if name in prompts]
         several = bool((self._all_prompts()["people"] > 1).any())
-        named = prompts.assign(occupation=parts[0].str.cat(parts[1:], " · "))
+        named = prompts.assign(occupation=prompts["group"])
         return with_prompt_columns(self._pipeline.generate_images(named, kind, several=several), prompts)
 
     @cached_method
@@ -176,18 +180,9 @@ class Custom(Part):
 
     @cached_method
     def condition_people(self) -> pd.DataFrame:
-        """Return :meth:`people` of the other conditions, with ``base_image_id``, the image of the same noise.
-
-        It is empty where that prompt has fewer images.
-        """
-        source = self.condition_images()
-        same = (
-            self.images()
-            .table[["prompt_id", "index", "image_id"]]
-            .set_axis(["base_id", "index", "base_image_id"], axis=1)
-        )
-        people = self._people(source).merge(same, on=["base_id", "index"], how="left")
-        return people.assign(base_image_id=people["base_image_id"].fillna(""))
+        """Return :meth:`people` of the images of all other conditions."""
+        names = self.condition_prompts()["condition"].unique()
+        return pd.concat([self._people(self.condition_images(name)) for name in names], ignore_index=True)
 
     def _people(self, images: ImageSource) -> pd.DataFrame:
         self._pipeline.require(*self._pipeline.gate)

@@ -84,8 +84,8 @@ def people(before, after, group="nurse", condition="fair"):
     base = pd.DataFrame([names[one] for one in before], columns=["status", "gender"])
     other = pd.DataFrame([names[one] for one in after], columns=["status", "gender"])
     base = base.assign(model="m", group=group, prompt=group, image_id=ids, position=1)
-    changed = {"condition": condition, "other": "neutral", "prompt": "p", "base_image_id": ids, "position": 1}
-    other = other.assign(model="m", group=group, image_id=[f"{condition} {one}" for one in ids], **changed)
+    changed = {"condition": condition, "other": "neutral", "prompt": "p", "position": 1}
+    other = other.assign(model="m", group=group, image_id=ids, **changed)
     return base, other
 
 
@@ -143,7 +143,7 @@ def test_conditions_without_any_are_an_empty_table():
 
 
 def test_condition_images_share_the_noise_of_the_prompt_that_they_are_compared_with(folders, one_thread, tmp_path):
-    text = "prompt,group,condition,n\na nurse,nurse,neutral,2\nfair nurse,nurse,fair,2\na nurse,nurse,same,3\n"
+    text = "prompt,group,condition,n\na nurse,nurse,neutral,2\na photo of a nurse,nurse,fair,2\na nurse,nurse,same,3\n"
     (tmp_path / "p.csv").write_text(text)
     settings = {
         "custom": {"prompts_file": str(tmp_path / "p.csv")}, "captions": {"approaches": []},
@@ -151,16 +151,14 @@ def test_condition_images_share_the_noise_of_the_prompt_that_they_are_compared_w
         "compute": {"cache": str(tmp_path / "store"), "device": "cpu"},
     }  # fmt: skip
     part = Pipeline(folders("sd1"), Settings.from_mapping(settings), progress=False).part(Custom)
-    base, other = part.images(), part.condition_images()
+    base, fair, same = part.images(), part.condition_images("fair"), part.condition_images("same")
     assert base.table["text"].tolist() == ["a nurse"] * 2
-    seeds = dict(zip(base.table["index"], base.table["seed"], strict=True))
-    both = other.table[other.table["index"] < 2]
-    assert (both["seed"] == both["index"].map(seeds)).all() and other.table["other"].unique().tolist() == ["neutral"]
-    first = {name: rows["image_id"].iloc[0] for name, rows in other.table.groupby("condition")}
-    neutral = base.read(base.table["image_id"].tolist()[:1])[0]
-    fair, same = other.read([first["fair"], first["same"]])
-    np.testing.assert_array_equal(same, neutral)
-    assert not np.array_equal(fair, neutral)
+    assert fair.table["image_id"].tolist() == base.table["image_id"].tolist()
+    assert fair.table["seed"].tolist() == base.table["seed"].tolist() == same.table["seed"].tolist()[:2]
+    assert fair.table["other"].unique().tolist() == ["neutral"] and len(same.table) == 3
+    first, changed, again = (source.read(base.table["image_id"].tolist()[:1])[0] for source in (base, fair, same))
+    np.testing.assert_array_equal(again, first)
+    assert not np.array_equal(changed, first)
 
 
 def test_condition_people_is_missing_where_prompts_have_one_condition(tmp_path):
