@@ -33,7 +33,8 @@ _NOT_TAKEN = (
     "unrecognized", "unknown", "unavailable", "extra_forbidden",
 )  # fmt: skip
 # Words of errors about the form of an answer, without blanks, "_" and "-": the field's name, the schema's, a type's.
-_OF_FORM = ("responseformat", "schema", "jsonobject", "jsonmode", "structuredoutput", "guideddecoding", "grammar")
+_OF_FORM = (b"responseformat", b"schema", b"jsonobject", b"jsonmode", b"structuredoutput", b"guided", b"grammar")
+_LONGEST_ERROR = 100_000
 FILTER_FIELDS = ("finish_reason", "filtered_reason", "content_filter_results")
 """How descriptions of placeholders begin: the field of a reply that says that its image is one."""
 _MARK, _END_OF_MARK, _LONGEST_MARK = "<|", "|>", 40
@@ -103,12 +104,15 @@ def refused_field(data: bytes, fields: Iterable[str]) -> str:
 
     Servers refuse the form of an answer in many words, so any error that speaks of it counts.
     """
+    plain = re.sub(rb"[\s_-]", b"", data[:_LONGEST_ERROR].lower())
+    if FORM in fields and any(words in plain for words in _OF_FORM):
+        return FORM
     reply = _object(data)
     found = reply.get("error") or reply
+    if not isinstance(found, Mapping):
+        return ""
     said = _error_text(found)
-    named = str(found.get("param") or "") if isinstance(found, Mapping) else ""
-    if FORM in fields and any(words in re.sub(r"[\s_-]", "", f"{named} {said}".lower()) for words in _OF_FORM):
-        return FORM
+    named = str(found.get("param") or "")
     if not any(words in said for words in _NOT_TAKEN):
         return ""
     # What the server names, else what its message speaks of.
