@@ -61,7 +61,7 @@ class ImageModel:
     def check(self, occupations: Sequence[str]) -> None:
         """Look up what it needs for prompts of these occupations."""
 
-    def own_settings(self) -> dict[str, object]:
+    def own_settings(self) -> dict[str, tuple[float | None, str]]:
         """Return the settings that are its own where none are given, as far as is known."""
         return {}
 
@@ -237,7 +237,7 @@ class DiffusersModel(ImageModel):
         """Say by which settings images are made."""
         return self._family.describe_settings(self._settings, self.label)
 
-    def own_settings(self) -> dict[str, object]:
+    def own_settings(self) -> dict[str, tuple[float | None, str]]:
         """Return its makers' steps and guidance, each with its source; none where it cannot be reached."""
         try:
             family = self._family

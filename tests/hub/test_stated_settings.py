@@ -98,7 +98,7 @@ def test_merged_model_without_a_statement_has_the_settings_of_its_family(model, 
 
 
 def test_merged_model_has_what_its_card_states(model):
-    code = "```python\nimage = pipe(\n    prompt=prompt,\n    num_inference_steps=30,\n)\n"
+    code = "---\nlicense: mit\n---\n```python\nimage = pipe(\n    prompt=prompt,\n    num_inference_steps=30,\n)\n"
     other = "pipe(prompt, image=image, strength=0.5, num_inference_steps=2)\nrun(unclosed\n```"
     assert own(model("someone/merge", code + other.replace("run(unclosed\n", ""))) == {"steps": 30, "guidance_scale": 5}
     # Code that cannot be parsed states nothing.

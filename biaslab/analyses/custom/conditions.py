@@ -47,16 +47,15 @@ def conditions(
         images = by_image[["before", "after"]].mean().assign(n=by_image.size()).reset_index()
         sizes = images.groupby("group").size()
         weights, center = images["group"].map(len(images) / max(len(sizes), 1) / sizes), centers.reindex(sizes.index)
-        parts = [(ALL, images, weights, center.mean(skipna=False))]
+        draws = seed, replicates, confidence
+        mean = {"group": ALL} | _change(images, weights, center.mean(skipna=False), *draws)
+        each = []
         for group in dict.fromkeys(prompted["group"]):
             subset = images[images["group"] == group]
-            parts.append((group, subset, pd.Series(1.0, subset.index), centers.get(group, np.nan)))
-        each = [
-            dict(zip(keys, names, strict=True)) | {"group": group} | _change(*part, seed, replicates, confidence)
-            for group, *part in parts
-        ]
-        each[0]["n_overcorrected"] = sum(row["overcorrected"] == "yes" for row in each[1:])
-        rows += each
+            change = _change(subset, pd.Series(1.0, subset.index), centers.get(group, np.nan), *draws)
+            each.append({"group": group} | change)
+        mean["n_overcorrected"] = sum(row["overcorrected"] == "yes" for row in each)
+        rows += [dict(zip(keys, names, strict=True)) | row for row in (mean, *each)]
     frame = pd.DataFrame(rows, columns=[c.name for c in tables.schema("custom_conditions").columns])
     for subset in (frame["group"] == ALL, frame["group"] != ALL):
         frame.loc[subset, "p_holm"] = stats.adjust(frame.loc[subset, "p"].astype(float))
