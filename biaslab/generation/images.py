@@ -104,13 +104,8 @@ class GeneratedImages(GeneratedSource):
         is_folder = os.path.isdir(where.base) and not (where.adapters or where.removes_adapters)
         self.name = Path(where.base).name if is_folder else checkpoints.label(model)
         self._settings, self._seed, self._load = settings, seed, partial(load, model, device=device)
-        inputs = settings.look | {
-            "model": self.name,
-            "weights": checkpoints.digest(model),
-            "seed": seed,
-            **self._also,
-            **stated,
-        }
+        inputs = settings.look | {"model": self.name, "weights": checkpoints.digest(model), "seed": seed, **self._also}
+        inputs |= {"stated": dict(stated)} if stated else {}
         self._facts = cache.stage("generated", inputs, self._without_files)
         # Made by whoever states the facts of a shard, in the same process.
         self._files = cache.stage("generated_files", inputs, self._generate).without_workers()

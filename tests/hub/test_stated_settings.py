@@ -2,10 +2,13 @@
 
 import json
 import shutil
+from dataclasses import replace
 
+import pandas as pd
 import pytest
 from tiny_checkpoints import lora
 
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
 from biaslab.generation import families, stated
 from biaslab.generation.generator import load
@@ -133,6 +136,19 @@ def test_loaded_model_records_where_each_setting_comes_from(model):
     told = load("someone/xl-lightning", GenerationSettings(height=32, width=32, guidance_scale=2.0)).description()
     assert (told["steps"], told["guidance_scale"]) == (2, 2)
     assert told["sources"] == {"steps": "its model card", "guidance_scale": "the settings"}
+
+
+def test_images_of_other_statements_have_keys_of_their_own(model, tmp_path):
+    prompts = pd.DataFrame({"prompt_id": ["p"], "text": ["a nurse"], "n_images": [1]})
+    cache = ResultCache(tmp_path / "store")
+    made = model("someone/xl-lightning", CARD.format(steps=4, guidance=2))
+    digests = set()
+    for settings in ({}, {"steps": 6}, {"steps": 8}):
+        for stated_steps in (4, 2):
+            made._settings = GenerationSettings(**settings)
+            made._family = replace(made._family, steps=stated_steps)
+            digests.add(made._images(prompts, seed=1, cache=cache)._facts.digest)
+    assert len(digests) == 6
 
 
 def test_family_that_is_not_known_says_so():

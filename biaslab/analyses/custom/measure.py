@@ -42,11 +42,13 @@ def people(pipeline: Pipeline) -> pd.DataFrame:
 def condition_people(pipeline: Pipeline) -> pd.DataFrame:
     """Return each person whom images of the other conditions were to show.
 
-    Raises MissingInputError: Prompts have one condition.
+    Raises MissingInputError: Prompts have one condition, or annotations are the judge.
     """
     part = pipeline.part(Custom)
     if part.condition_prompts().empty:
         raise MissingInputError("Prompts have one condition: custom.prompts_file names no other in a column condition.")
+    if not pipeline.gender_judge.needs_images:
+        raise MissingInputError("Images of all conditions have the same ids, so that annotations cannot judge them.")
     rows = part.condition_people()
     return tables.make_table(rows.assign(prompt=rows["text"], model=pipeline.label), "custom_condition_people")
 

@@ -21,7 +21,7 @@ NEUTRAL = "neutral"
 # Other files have their groups in these columns, and a column of prompts for each language: ``name,prompt`` of the
 # repository felifri/MAGBIG, ``prompts/occ_german.csv``; ``adjective,en,de,…`` of its dataset on the hub; and
 # ``occupation,en,de`` of fbiying87/BAFIS-…, ``prompts/bafis_occupations_direct.csv`` (both looked up in 2026).
-_GROUPS = ("name", "occupation", "adjective")
+_GROUPS = ("occupation", "adjective", "name")
 _LANGUAGE = re.compile(r"[a-z]{2}([-_][a-z]{2,4})?", re.IGNORECASE)
 ALL = "all"
 """What the mean over groups is called; no group has this name."""

@@ -166,3 +166,12 @@ def test_condition_people_is_missing_where_prompts_have_one_condition(tmp_path):
     settings = {"custom": {"prompts_file": str(tmp_path / "p.csv")}, "captions": {"approaches": []}}
     with pytest.raises(MissingInputError, match="one condition"):
         custom.condition_people(Pipeline("any/model", Settings.from_mapping(settings), progress=False))
+
+
+def test_condition_people_is_missing_where_annotations_are_the_judge(tmp_path):
+    (tmp_path / "p.csv").write_text("prompt,group,condition\na nurse,nurse,neutral\nfair,nurse,fair\n")
+    (tmp_path / "r.csv").write_text("image_id,gender\ncustom-00000/0,female\n")
+    settings = {"custom": {"prompts_file": str(tmp_path / "p.csv")}, "captions": {"approaches": []}}
+    settings["judging"] = {"gender": f"annotations:{tmp_path / 'r.csv'}"}
+    with pytest.raises(MissingInputError, match="the same ids"):
+        custom.condition_people(Pipeline("any/model", Settings.from_mapping(settings), progress=False))
