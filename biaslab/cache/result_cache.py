@@ -19,6 +19,7 @@ import logging
 import os
 import platform
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -416,7 +417,11 @@ def explain_error(error: Exception, path: Path | None = None, kept: str = "") ->
 
     ``path``: what was to be read or written; the error may name another. ``kept`` as for :func:`explain_errors`.
     """
-    number = getattr(error, "errno", None)
+    number, temporary = getattr(error, "errno", None), tempfile.gettempdir()
+    # Sockets have paths of about 100 characters at most.
+    long_path = number == errno.ENAMETOOLONG and not path and _named(error, None).startswith(temporary)
+    if long_path or (isinstance(error, OSError) and "AF_UNIX path too long" in str(error)):
+        return f"The folder of temporary files, {temporary}, has a path that is too long. Set TMPDIR to a shorter one."
     if number not in _REFUSED:
         return str(error)
     what, fix = _REFUSED[number]
@@ -444,6 +449,11 @@ _REFUSED = {
         ((errno.ENOTDIR, errno.EEXIST), "A file is in the place of a folder: {}", "move that file away"),
         ((errno.EISDIR,), "A folder is in the place of a file: {}", "move that folder away"),
         ((errno.ENAMETOOLONG,), "The path {} is too long for this system", "choose shorter names"),
+        (
+            (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS),
+            "The file system of {} has no locks",
+            "mount it with locks, or move the folder to a local disk",
+        ),
         ((errno.EIO, errno.ESTALE), "The disk or network behind {} does not answer", "mend it"),
     )
     for number in numbers

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from biaslab.cache.result_cache import ResultCache, digest
 from biaslab.endpoints import replies
-from biaslab.endpoints.endpoint import Requests
+from biaslab.endpoints.endpoint import SCHEMA, Requests
 from biaslab.endpoints.purchases import AnswerPurchases, ImagePurchases, LimitError
+from biaslab.endpoints.replies import FORM
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import ParameterError, RunError
 
@@ -71,8 +72,8 @@ def ask(
 ) -> list[Answer]:
     """Put each conversation to the model, at temperature 0; return its answers in order. Equal ones are asked once.
 
-    A model that takes no temperature, or no form of its answers, is asked without; thoughts before an answer are taken
-    off.
+    A model that takes no temperature is asked without. One that takes no schema of its answers is asked for any JSON
+    object, then without a form, unless ``endpoint.answer_format`` fixes it. Thoughts before an answer are removed.
 
     Args:
         conversations: For each answer its messages, which must fit in JSON.
@@ -85,6 +86,8 @@ def ask(
     RunError: More would pass the limit of cost, or there is no room to keep an answer.
     """
     fields = {"model": endpoint.model, "temperature": 0.0, **(options or {})}
+    if FORM in fields and endpoint.answer_format in ("json_object", "none"):
+        fields[FORM] = {"type": "json_object"} if endpoint.answer_format == "json_object" else None
     fields = {name: value for name, value in fields.items() if value is not None}
     digests = [digest([dict(m) for m in messages]) for messages in conversations]
     # What an answer is kept by never changes.
@@ -140,13 +143,16 @@ def ask_until(
 class _Chats(Requests):
     path, product, unit, after_stop = "chat/completions", "chat completions", "answers", _STAYS
     outcomes, cached_outcomes, longest_reply, stopped = OUTCOMES, _KEPT, _LONGEST_REPLY, "filtered"
-    optional = ("temperature", "response_format")
+    optional = ("temperature", FORM)
     empty_answer = staticmethod(partial(Answer, ""))
 
     _purchases: ImagePurchases | None = None
 
     def __init__(self, *given: Any, answers: AnswerPurchases | None, longest: int, worked_before: bool) -> None:
         super().__init__(*given, worked_before=worked_before)
+        if self.settings.answer_format != "auto":
+            # A form that a user sets is not exchanged for another.
+            self.optional = ("temperature",)
         self._answers, self._longest = answers, longest
 
     @contextlib.contextmanager
@@ -207,7 +213,8 @@ class _Chats(Requests):
             return Answer("", "cut", "finish_reason length", *tokens)
         if not text and message.get("refusal"):
             return Answer("", "refused", self.shorten_message(message["refusal"]), *tokens)
-        without = ",".join(name for name in self.optional if name in self.left_out)
+        names = (*self.optional, *([] if FORM in self.left_out else [SCHEMA]))
+        without = ",".join(name for name in names if name in self.left_out)
         return Answer(text, "answered" if text else "empty", "", *tokens, asked_without=without)
 
 

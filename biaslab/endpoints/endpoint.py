@@ -27,6 +27,7 @@ import tenacity
 
 from biaslab import __version__, redact
 from biaslab.endpoints import replies
+from biaslab.endpoints.replies import FORM
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import ParameterError, RunError
 
@@ -41,6 +42,9 @@ _BUSY = (408, 425, 429)
 _LONGEST_CONNECT = 10.0
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
 """Pause before a request is sent again, which doubles each time, and the longest pause, in seconds."""
+SCHEMA = f"{FORM}.json_schema"
+"""What is left out of a request whose answer is to be any JSON object."""
+_OBJECT = {"type": "json_object"}
 # Of the certificates that servers are verified with; reading them takes a tenth of a second.
 _certificates = functools.cache(httpx.create_ssl_context)
 _log = logging.getLogger(__name__)
@@ -238,15 +242,23 @@ class Requests:
         return self.handle_rejection(status, data), retry_after(headers.get("Retry-After", ""))
 
     def _sent(self, client: httpx.Client, digest: str, question: Any) -> tuple[int, httpx.Headers, bytes]:
-        """Send a question as :meth:`post` does, without the optional fields that this model refuses."""
+        """Send a question as :meth:`post` does, without the optional fields that this model refuses.
+
+        Of a form of answers, first the schema is left out, then the whole field.
+        """
         while True:
             fields = {k: v for k, v in self._fields.items() if k not in self.left_out}
+            has_schema = FORM in fields and fields[FORM] != _OBJECT
+            if has_schema and SCHEMA in self.left_out:
+                fields[FORM], has_schema = _OBJECT, False
             # In ASCII, so that any text fits: JSON has an escape for what UTF-8 does not take.
             whole = json.dumps({**fields, **self.request_fields(question)}).encode()
             status, headers, data = self.post(client, digest, whole)
             maybe = [name for name in self.optional if name in fields]
             if status not in (400, 422) or not (name := replies.refused_field(data, maybe)):
                 return status, headers, data
+            # Servers that know no schema often know the plain form.
+            name = SCHEMA if name == FORM and has_schema else name
             with self.mutex:
                 if name not in self.left_out:
                     _log.warning("%s takes no %r of its own: the request omits it.", self.settings.model, name)

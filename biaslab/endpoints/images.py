@@ -34,7 +34,7 @@ from biaslab.endpoints.purchases import BEGINNINGS, OK, STAYS, ImagePurchases, L
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import RunError
 from biaslab.hub.image_sources import UnreadableImage, decode
-from biaslab.io.image_files import is_black
+from biaslab.io.image_files import PLAIN, plain_share
 
 REFUSED = "refused"
 # What may become of an image, and what it means. Those in KEPT are not asked for again.
@@ -78,7 +78,7 @@ def buy(
     """Buy ``missing`` images (prompt_id, prompt and index by key) in the ledger's turn; return what became of them.
 
     ``pairs`` has each prompt of two images or more, and the keys of its first two, whether missing or not. They are
-    bought first, until two of one prompt can be compared: neither is refused or black.
+    bought first, until two of one prompt can be compared: neither is refused, black or plain.
 
     Raises as :meth:`biaslab.endpoints.endpoint.Requests.request_all`. ParameterError: There is no URL, model or key.
     RunError: One more image would pass ``cost_limit``, two images of a prompt are identical, or there is no room to
@@ -254,7 +254,7 @@ class _Buying(Requests):
                 return False
             files.append(path)
             shown.append(decode(path.read_bytes()))
-        if any(isinstance(image, UnreadableImage) or is_black(image) for image in shown):
+        if any(isinstance(image, UnreadableImage) or plain_share(image) >= PLAIN for image in shown):
             return False
         if not np.array_equal(*shown):
             return True

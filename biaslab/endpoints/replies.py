@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+FORM = "response_format"
+"""The field of a request that sets the form of an answer."""
 # Words of errors that stand for a policy: OpenAI's, Azure's, and those of servers that pass them on.
 _POLICY = (
     "content_policy", "content policy", "contentpolicy", "content management policy", "content_filter",
@@ -26,8 +29,14 @@ _STATUSES = (
 _SERVER = 502
 # How servers say that they do not take a field.
 _NOT_TAKEN = (
-    "unsupported", "not support", "does not accept", "not allowed", "only the default", "unrecognized", "unknown",
+    "unsupported", "not support", "does not accept", "not allowed", "not permitted", "only the default",
+    "unrecognized", "unknown", "unavailable", "extra_forbidden",
 )  # fmt: skip
+# Words of errors about the form of an answer, without blanks, "_" and "-": the field's name, the schema's, a type's.
+_OF_FORM = (b"responseformat", b"schema", b"jsonobject", b"jsonmode", b"structuredoutput", b"guided", b"grammar")
+_LONGEST_ERROR = 100_000
+FILTER_FIELDS = ("finish_reason", "filtered_reason", "content_filter_results")
+"""How descriptions of placeholders begin: the field of a reply that says that its image is one."""
 _MARK, _END_OF_MARK, _LONGEST_MARK = "<|", "|>", 40
 _THOUGHT, _END_OF_THOUGHT = "<think>", "</think>"
 
@@ -91,7 +100,13 @@ def placeholder(data: bytes) -> str:
 
 
 def refused_field(data: bytes, fields: Iterable[str]) -> str:
-    """Return the field of a request that an error says is not taken, with any value or with that one; else empty."""
+    """Return the field of a request that an error says is not taken, with any value or with that one; else empty.
+
+    Servers refuse the form of an answer in many words, so any error that speaks of it counts.
+    """
+    plain = re.sub(rb"[\s_-]", b"", data[:_LONGEST_ERROR].lower())
+    if FORM in fields and any(words in plain for words in _OF_FORM):
+        return FORM
     reply = _object(data)
     found = reply.get("error") or reply
     if not isinstance(found, Mapping):

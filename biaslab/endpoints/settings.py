@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import AfterValidator, model_validator
@@ -94,6 +94,11 @@ class EndpointSettings(Group):
     )
     allowed_hosts: Texts = field(
         (), "Non-public addresses from which images may be downloaded, such as `127.0.0.1:8000`."
+    )
+    answer_format: Literal["auto", "json_schema", "json_object", "none"] = field(
+        "auto",
+        "Form that chat requests ask of structured answers, vision models' among them: `auto` is a JSON schema, then "
+        "`json_object`, then none, until the endpoint accepts it; another value sends that form only.",
     )
     concurrency: Integer = field(4, "Maximum number of simultaneous requests.", "requests", ge=1)
     timeout: float = field(180.0, "Time limit of one response, and of one image download.", "seconds", ge=0.01)

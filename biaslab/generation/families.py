@@ -58,6 +58,11 @@ class Family:
     scale: int = 8  # Pixels of the image for one of the latents, in each direction.
     channels: int = 0  # Channels of latents.
     takes_size: bool = True  # Whether the pipeline is told height and width.
+    # As :mod:`biaslab.generation.stated` completes it: the word in its name that says that it was distilled; which of
+    # steps and guidance nobody states of it, and are None; and where the others come from.
+    distilled: str = ""
+    unstated: Sequence[str] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def kind(self) -> str:
@@ -102,11 +107,17 @@ class Family:
         """Raise ParameterError where a setting has no effect on the model ``name``, or it cannot do what is asked."""
         scale, negative = settings.guidance_scale, settings.negative_prompt
         what = f"but {name} is a {self.kind}"
+        names = {"steps": "generation.steps", "guidance": "generation.guidance_scale"}
+        if unset := [names[one] for one in self.unstated if self._given(settings, one) is None]:
+            raise ParameterError(
+                f"{name} looks distilled ({self.distilled}), and neither its model card nor its scheduler states how "
+                f"it generates images: set {' and '.join(unset)}."
+            )
         if scale is not None and scale > self.unguided and not self.argument:
             raise ParameterError(
                 f"guidance_scale is {scale:g}, {what}, whose images no guidance changes. Leave it empty (null)."
             )
-        if settings.steps is not None and self.steps is None:
+        if settings.steps is not None and self.steps is None and "steps" not in self.unstated:
             raise ParameterError(f"steps is {settings.steps}, {what}, which takes none. Leave steps empty (null).")
         if negative and not self.negative:
             raise ParameterError(
@@ -120,6 +131,19 @@ class Family:
             raise ParameterError(f"negative_prompt is {negative!r}, but {why}.")
         self.size(settings, name)
 
+    @staticmethod
+    def _given(settings: GenerationSettings, name: str) -> float | None:
+        return settings.steps if name == "steps" else settings.guidance_scale
+
+    def setting_sources(self, settings: GenerationSettings) -> dict[str, str]:
+        """Return where steps and guidance come from, by setting."""
+        known = f"its family, {self.kind}" if self.denoiser else f"{self.pipeline}, as its family is not known"
+        origin = {
+            name: "the settings" if self._given(settings, name) is not None else self.sources.get(name, known)
+            for name in ("steps", "guidance")
+        }
+        return {"steps": origin["steps"], **({"guidance_scale": origin["guidance"]} if self.argument else {})}
+
     def describe_settings(self, settings: GenerationSettings, name: str) -> str:
         """Return how the model ``name`` makes images by settings, for a terminal."""
         complete, (height, width) = self.complete_settings(settings), self.size(settings, name)
@@ -131,7 +155,8 @@ class Family:
             f"{self.text_length} tokens of text" if self.text_length else "",
             f"{self.dtype} on a GPU" if settings.dtype == "auto" else settings.dtype,
         ]
-        return f"{self.kind}: {', '.join(filter(None, parts_described))}"
+        sources = "; ".join(f"{what} by {source}" for what, source in self.setting_sources(settings).items())
+        return f"{self.kind}: {', '.join(filter(None, parts_described))} ({sources})"
 
     def encode(self, pipe, text: str, device) -> dict[str, Any]:
         """Return an encoded text by part, each of batch size 1."""

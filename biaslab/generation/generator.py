@@ -13,6 +13,7 @@ import inspect
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,7 +23,7 @@ import numpy as np
 from biaslab import errors
 from biaslab.errors import ParameterError, RunError
 from biaslab.execution import finite, processor
-from biaslab.generation import families, loading, texts
+from biaslab.generation import families, loading, stated, texts
 from biaslab.generation.families import Family
 from biaslab.generation.settings import GenerationSettings
 from biaslab.io import model_names
@@ -95,7 +96,7 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto", offl
     check_offload(offload, where.type)
     files = loading.fetch(model, safety_checker=settings.safety_checker == "model")
     name = model_names.split(model).base
-    family = families.family_of_files(files.pipeline, name)
+    family = stated.with_stated(families.family_of_files(files.pipeline, name), files, name)
     dtype = settings.dtype
     if dtype == "auto" and not on_cpu:
         emulated = where.type != "cuda" or not torch.cuda.is_bf16_supported(including_emulation=False)
@@ -104,7 +105,9 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto", offl
     stored = "float32" if dtype == "auto" or (on_cpu and family.denoiser) else dtype
     pipe = loading.load_pipeline(files, model, dtype=getattr(torch, stored))
     # As loaded, it has what its configurations leave out.
-    family = families.family_of_pipeline(pipe, name)
+    kept = ("steps", "guidance", "distilled", "unstated", "sources")
+    kept = {one: getattr(family, one) for one in kept} if family.sources or family.unstated else {}
+    family = replace(families.family_of_pipeline(pipe, name), **kept)
     if settings.scheduler:
         loading.set_scheduler(pipe, settings.scheduler)
     # It tries how the model takes what it is given: a configuration may say what does not fit.
@@ -185,7 +188,7 @@ class Generator:
                 f"{self.model} cannot be loaded as a text-to-image model: its configuration gives images of "
                 f"{self.height} x {self.width} pixels, and sides of 1 to {_LONGEST:,} are allowed."
             )
-        self._guidance = settings.guidance_scale
+        self._guidance, self._sources = settings.guidance_scale, self.family.setting_sources(settings)
         self.settings = self.family.complete_settings(settings)
 
     def check_effect(self) -> None:
@@ -216,6 +219,7 @@ class Generator:
             "safety_checker": type(checker).__name__ if checker is not None else "none",
             "steps": self.settings.steps,
             "guidance_scale": self.settings.guidance_scale if self.family.argument else None,
+            "sources": self._sources,
             "height": self.height,
             "width": self.width,
             "dtype": self.settings.dtype,

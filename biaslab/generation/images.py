@@ -78,6 +78,7 @@ class GeneratedImages(GeneratedSource):
         prompts: Columns prompt_id (unique texts), text and n_images (0 or more), and where prompts share noise
             noise_id, which stands in for prompt_id there. Of those that share noise latents are kept, too.
         load: Loads the model once an image must be generated, as :func:`biaslab.generation.generator.load`.
+        stated: What the model's authors state in place of its family's settings, which is part of the cache's key.
 
     Raises ParameterError, MissingInputError: The model is not to be had.
     """
@@ -95,6 +96,7 @@ class GeneratedImages(GeneratedSource):
         cache: ResultCache,
         device: str = "auto",
         load: Callable[..., generator.Generator] = generator.load,
+        stated: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
         self._units = units = units_of(prompts)
         self._shard_rows = _shard_rows(units)
@@ -103,6 +105,7 @@ class GeneratedImages(GeneratedSource):
         self.name = Path(where.base).name if is_folder else checkpoints.label(model)
         self._settings, self._seed, self._load = settings, seed, partial(load, model, device=device)
         inputs = settings.look | {"model": self.name, "weights": checkpoints.digest(model), "seed": seed, **self._also}
+        inputs |= {"stated": dict(stated)} if stated else {}
         self._facts = cache.stage("generated", inputs, self._without_files)
         # Made by whoever states the facts of a shard, in the same process.
         self._files = cache.stage("generated_files", inputs, self._generate).without_workers()

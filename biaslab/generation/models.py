@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from biaslab.cache.result_cache import ResultCache
 from biaslab.captions.corpus import Corpus
 from biaslab.endpoints.settings import ENDPOINT, EndpointSettings
 from biaslab.errors import BiaslabError, MissingInputError, ParameterError
-from biaslab.generation import families, generator, loading, spaces, texts
+from biaslab.generation import families, generator, loading, spaces, stated, texts
 from biaslab.generation.generator import Generator
 from biaslab.generation.images import OK, GeneratedImages
 from biaslab.generation.settings import GenerationSettings
@@ -60,7 +61,7 @@ class ImageModel:
     def check(self, occupations: Sequence[str]) -> None:
         """Look up what it needs for prompts of these occupations."""
 
-    def own_settings(self) -> dict[str, object]:
+    def own_settings(self) -> dict[str, tuple[float | None, str]]:
         """Return the settings that are its own where none are given, as far as is known."""
         return {}
 
@@ -217,10 +218,18 @@ class DiffusersModel(ImageModel):
     def _files(self) -> loading.PipelineFiles:
         return loading.look_up(self._name, safety_checker=self._settings.safety_checker == "model")
 
-    @property
+    @cached_property
     def _family(self) -> families.Family:
         """Its family, of which only configurations are read."""
-        return families.family_of_files(self._files.pipeline, model_names.split(self._name).base)
+        name = model_names.split(self._name).base
+        return stated.with_stated(families.family_of_files(self._files.pipeline, name), self._files, name)
+
+    @property
+    def _stated(self) -> dict[str, object]:
+        """What authors state of it, which images depend on and no setting says."""
+        with contextlib.suppress(BiaslabError):
+            return {name: getattr(self._family, name) for name in self._family.sources}
+        return {}
 
     def look_up(self) -> list[ModelFiles]:
         """Look for a pipeline with safetensors for all its parts; what has no effect on it is refused."""
@@ -231,13 +240,15 @@ class DiffusersModel(ImageModel):
         """Say by which settings images are made."""
         return self._family.describe_settings(self._settings, self.label)
 
-    def own_settings(self) -> dict[str, object]:
-        """Return its makers' steps and guidance; none where it cannot be reached."""
+    def own_settings(self) -> dict[str, tuple[float | None, str]]:
+        """Return its makers' steps and guidance, each with its source; none where it cannot be reached."""
         try:
             family = self._family
         except BiaslabError:
             return {}
-        return {"steps": family.steps, "guidance_scale": family.guidance}
+        sources = family.setting_sources(self._settings)
+        own = {"steps": family.steps, "guidance_scale": family.guidance}
+        return {name: (value, sources.get(name, "")) for name, value in own.items()}
 
     def check_texts(self, prompts: Iterable[str]) -> None:
         """Look whether a model in a folder here knows the words of prompts."""
@@ -257,7 +268,7 @@ class DiffusersModel(ImageModel):
         return self._images(prompts, **run).complete(progress=progress)
 
     def _images(self, prompts: pd.DataFrame, *, storage_class: type | None = None, **run) -> GeneratedImages:
-        given = {"device": self._device, "load": self._load} | run
+        given = {"device": self._device, "load": self._load, "stated": self._stated} | run
         made = (storage_class or GeneratedImages)(prompts, self._name, self._settings, **given)
         made.image_domain = self.image_domain
         return made

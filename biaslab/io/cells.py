@@ -122,7 +122,8 @@ def _usual_names(given: Sequence[str], path: Path, known: Collection[str]) -> li
 def refuse_ignored_settings(left_out: dict[str, str], path: Path) -> None:
     """Raise InputError for the first column that is needed and holds neither text nor numbers."""
     for name, kind in left_out.items():
-        raise InputError(f"{path}: column {shorten(name)} holds {kind}; only text and numbers are read.")
+        fix = "Format the column as text and enter its values again, or rename them." if "a date" in kind else ""
+        raise InputError(f"{path}: column {shorten(name)} holds {kind}; only text and numbers are read. {fix}".strip())
 
 
 def _load_excel(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:

@@ -26,6 +26,8 @@ NOT_READ = (".jxl", ".jp2", ".tga", ".psd", ".svg", ".dng", ".cr2", ".cr3", ".ne
 """Endings of images in formats that are not read."""
 DARKEST = 8
 """An image is black if none of its values, 0 to 255, is above this: JPEG compression leaves black a little above 0."""
+PLAIN = 0.75
+"""An image is plain, as the cards are that content filters send, from this share of pixels of one color."""
 MOST_PIXELS = 64_000_000
 MOST_BYTES = 200_000_000
 # Progressive JPEGs have about ten scans; each costs a pass over the whole picture.
@@ -72,6 +74,19 @@ def decode(data: bytes, *, max_pixels: int = MOST_PIXELS, max_bytes: int = MOST_
 def is_black(image: np.ndarray) -> bool:
     """Return whether an image, ``uint8 (height, width, 3)``, is black, as content filters return it."""
     return int(image.max()) <= DARKEST
+
+
+def plain_share(image: np.ndarray) -> float:
+    """Return the share of pixels (0–1) of one color, of an image ``uint8 (height, width, 3)``; 1 where it is constant.
+
+    The color is the median of each channel; values up to :data:`DARKEST` from it count as the same. Of an image with a
+    side under 16 pixels it is 0: nothing tells what such an image is.
+    """
+    if min(image.shape[:2]) < 16:
+        return 0.0
+    step = max(1, min(image.shape[:2]) // 64)
+    color = np.median(image[::step, ::step], axis=(0, 1)).astype(np.int16)
+    return float((np.abs(image - color) <= DARKEST).all(axis=2).mean())
 
 
 @cache

@@ -2,7 +2,8 @@
 
 Copies are not independent observations. Of the images of a group with identical decoded pixels, the first by
 ``image_id`` counts; the others have the outcome ``duplicate``. Black images, which content filters return, have the
-outcome ``black``. Images that merely look alike are counted and reported, because similar is not identical.
+outcome ``black``, and their other placeholders ``placeholder``: images of one color, and a plain image, such as a card,
+that several groups have. Images that merely look alike are counted and reported, because similar is not identical.
 
 Similarity is the Hamming distance of difference hashes (dHash: Krawetz 2013) of 16 x 16 bits.
 """
@@ -20,24 +21,24 @@ from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError
 from biaslab.hub.image_sources import DescribedImages, ImageSource
 from biaslab.io.cells import join_values
-from biaslab.io.image_files import UnreadableImage, is_black
-from biaslab.judges.judge_labels import BLACK, DUPLICATE
+from biaslab.io.image_files import PLAIN, UnreadableImage, is_black, plain_share
+from biaslab.judges.judge_labels import BLACK, DUPLICATE, PLACEHOLDER
 
 SIDE = 16
 """Rows and columns of a difference hash, which has ``SIDE * SIDE`` bits."""
 NEAR = 32
 """Bits, of 256, in which hashes of images that look alike differ at most. On 80 portraits that look like photographs,
 copies saved again as JPEG of quality 75 differ in up to 23 bits, and different portraits in at least 63."""
-_COLUMNS = ("image_id", "pixels", "is_black", "hash")
+_COLUMNS = ("image_id", "pixels", "is_black", "plain", "hash")
 _SHARD_ROWS = 1024
 _AT_ONCE = 64
 
 
 class DistinctImages(DescribedImages):
-    """The images of ``whole``, of which copies and black images read as :class:`UnreadableImage`.
+    """The images of ``whole``, of which copies, black images and placeholders read as :class:`UnreadableImage`.
 
-    ``table`` is that of ``whole``, where the outcome of these images is ``duplicate`` or ``black``; ``found`` is what
-    :func:`find_duplicates` returns. Where there are none, ``digest`` is that of ``whole``.
+    ``table`` is that of ``whole``, where these images have their outcome; ``found`` is what :func:`find_duplicates`
+    returns. Where there are none, ``digest`` is that of ``whole``.
     """
 
     def __init__(self, whole: ImageSource, found: pd.DataFrame) -> None:
@@ -79,15 +80,15 @@ def originals(images: ImageSource) -> dict[str, str]:
 def find_duplicates(
     images: ImageSource, groups: pd.Series, *, cache: ResultCache, progress: bool = True
 ) -> pd.DataFrame:
-    """Return which images of a source are copies of another image of their group, or black.
+    """Return which images of a source are copies of another image of their group, black, or placeholders.
 
     Args:
         images: The source; each of its images is decoded once, and the result is kept in ``cache``.
         groups: The group of each row of ``images.table``, in its order.
 
     Returns one row per image: image_id, group, pixels (SHA-256 of the decoded pixels, empty where the image is
-    unreadable), status (``duplicate``, ``black`` or empty), copy_of (the image that counts instead, or empty), hash
-    (the difference hash, ``SIDE * SIDE / 8`` bytes, or empty).
+    unreadable), status (``duplicate``, ``black``, ``placeholder`` or empty), copy_of (the image that counts instead, or
+    empty), hash (the difference hash, ``SIDE * SIDE / 8`` bytes, or empty).
     """
     units = images.table[["image_id"]].astype(object).reset_index(drop=True)
     stage = cache.stage("fingerprints", {"images": images.digest}, partial(_fingerprints, images))
@@ -95,16 +96,19 @@ def find_duplicates(
     found = stage.compute(units, shard_rows=_SHARD_ROWS, label=label, progress=progress)
     found = found if len(found) else pd.DataFrame(columns=list(_COLUMNS), dtype=object)
     found = found.assign(group=groups.astype(str).to_numpy(), status="", copy_of="")
-    shown = found[(found["pixels"] != "") & ~found["is_black"].astype(bool)]
+    several = (found["pixels"] != "") & (found.groupby("pixels")["group"].transform("nunique") > 1)
+    plain = found["plain"].astype(float)
+    found.loc[(plain == 1) | ((plain >= PLAIN) & several), "status"] = PLACEHOLDER
+    found.loc[found["is_black"].astype(bool), "status"] = BLACK
+    shown = found[(found["pixels"] != "") & (found["status"] == "")]
     # By the number at their end, so that ``nurse/2`` comes before ``nurse/10``.
     numbered = shown["image_id"].astype(str).str.replace(r"\d{1,9}$", lambda end: end[0].zfill(9), regex=True)
     shown = shown.loc[numbered.sort_values(kind="stable").index]
     first = shown.groupby(["group", "pixels"], sort=False)["image_id"].transform("first")
     copies = first[first != shown["image_id"]]
-    found.loc[found["is_black"].astype(bool), "status"] = BLACK
     found.loc[copies.index, "status"] = DUPLICATE
     found.loc[copies.index, "copy_of"] = copies
-    return found.drop(columns="is_black")
+    return found.drop(columns=["is_black", "plain"])
 
 
 def _fingerprints(images: ImageSource, shard: pd.DataFrame) -> pd.DataFrame:
@@ -113,9 +117,10 @@ def _fingerprints(images: ImageSource, shard: pd.DataFrame) -> pd.DataFrame:
         some = ids[start : start + _AT_ONCE]
         for image_id, image in zip(some, images.read(some), strict=True):
             if isinstance(image, UnreadableImage):
-                rows.append((image_id, "", False, b""))
+                rows.append((image_id, "", False, 0.0, b""))
             else:
-                rows.append((image_id, pixels(image), is_black(image), difference_hash(image)))
+                plain = plain_share(image)
+                rows.append((image_id, pixels(image), is_black(image), plain, difference_hash(image)))
     return pd.DataFrame(rows, columns=list(_COLUMNS))
 
 
@@ -171,7 +176,8 @@ def drop_duplicates(images: ImageSource, judged: pd.DataFrame, file: str) -> pd.
         judged: One row per image, or per image and position: image_id, position (if several), outcome, gender.
         file: The file of annotations, for messages.
 
-    Copies and black images get their outcome. Raises InputError: Copies of one image are annotated differently.
+    Copies, black images and placeholders get their outcome. Raises InputError: Copies of one image are annotated
+    differently.
     """
     found = getattr(images, "found", None)
     if found is None:
@@ -180,7 +186,7 @@ def drop_duplicates(images: ImageSource, judged: pd.DataFrame, file: str) -> pd.
     about = judged[["image_id"]].merge(found, on="image_id", how="left")
     position = judged["position"] if "position" in judged else pd.Series(1, judged.index)
     said = judged["gender"].where(judged["gender"] != "", judged["status"])
-    rated = (judged["status"] != "unannotated") & (about["status"] != BLACK) & (about["pixels"] != "")
+    rated = ~about["status"].isin([BLACK, PLACEHOLDER]) & (judged["status"] != "unannotated") & (about["pixels"] != "")
     for _, answers in said[rated].groupby([about["pixels"], position], sort=False):
         if answers.nunique() > 1:
             other = answers.index[answers != answers.iloc[0]][0]
@@ -224,7 +230,7 @@ def _contradiction(first: tuple[str, str], second: tuple[str, str], where: str) 
 
 
 def remarks(images: ImageSource) -> list[str]:
-    """Return what readers should know of the images of a source: copies, black images, and images that look alike."""
+    """Return what readers should know of the images of a source: copies, placeholders, and images that look alike."""
     found = getattr(images, "found", None)
     if found is None or found.empty:
         return []
@@ -238,6 +244,9 @@ def remarks(images: ImageSource) -> list[str]:
         )
     if black := int((found["status"] == BLACK).sum()):
         said.append(f"Black images, as content filters return them: {black:,} of {total:,} (status {BLACK}).")
+    if n := int((found["status"] == PLACEHOLDER).sum()):
+        text = "Images of one color, or one plain image in several groups, as content filters return them"
+        said.append(f"{text}: {n:,} of {total:,} (status {PLACEHOLDER}).")
     counted = found[(found["status"] == "") & (found["pixels"] != "")]
     shared = counted[counted["pixels"].duplicated(keep=False)]
     if len(shared):

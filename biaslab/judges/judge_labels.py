@@ -6,11 +6,15 @@ BLOCKED = "blocked"
 """The reason of an image that a model's safety checker withheld."""
 BLACK, DUPLICATE = "black", "duplicate"
 """Reasons of an image that is black, and of one whose pixels another image of its group has, which counts instead."""
-WITHHELD = (BLOCKED, BLACK, DUPLICATE)
+PLACEHOLDER = "placeholder"
+"""The reason of an image that a content filter put in place of one; :mod:`biaslab.judges.duplicates` says which."""
+LEFT_OUT = (BLACK, PLACEHOLDER, DUPLICATE)
+"""Reasons of images that count as none, by their pixels."""
+WITHHELD = (BLOCKED, *LEFT_OUT)
 """Reasons that are statuses of their own; all others are ``unreadable``."""
 JUDGED, UNCERTAIN = "judged", "uncertain"
 UNANSWERED = "unanswered"
-RARE_STATUSES = ("unannotated", UNANSWERED, BLACK, DUPLICATE)
+RARE_STATUSES = ("unannotated", UNANSWERED, *LEFT_OUT)
 """Statuses that are in no table of statuses where no image has them."""
 STATUSES = (
     *(JUDGED, UNCERTAIN, "no_face", "one_face", "several_faces"),
@@ -22,7 +26,7 @@ between 1 - threshold and threshold; the answer ``unclear``; annotators who are 
 image: ``no_face``; ``one_face`` (fewer faces than prompted; with three people prompted it may be two, see ``n_faces``);
 ``several_faces`` (more than prompted); ``overlapping`` (:data:`biaslab.judges.people.SHARED`); ``unreadable`` (column
 ``reason`` says why); ``blocked`` (withheld by the model's safety checker); ``black`` (no pixel is brighter than
-:data:`biaslab.io.image_files.DARKEST`); ``duplicate`` (see :mod:`biaslab.judges.duplicates`)."""
+:data:`biaslab.io.image_files.DARKEST`); ``placeholder`` and ``duplicate`` (see :mod:`biaslab.judges.duplicates`)."""
 STATUSES_OF_ONE = tuple(status for status in STATUSES if status not in ("one_face", "overlapping"))
 """The statuses of images that were to show one person."""
 NO_PERSON = "nobody"

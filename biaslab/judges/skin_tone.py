@@ -19,7 +19,7 @@ from biaslab.cache.result_cache import ResultCache
 from biaslab.hub import registry as hub
 from biaslab.hub.image_sources import ImageSource, UnreadableImage, check_image, domain_of
 from biaslab.judges.judge import Judge, People
-from biaslab.judges.judge_labels import BLACK, DUPLICATE, NOT_READ, PIXELS, TONE_BY_PIXELS
+from biaslab.judges.judge_labels import LEFT_OUT, NOT_READ, PIXELS, TONE_BY_PIXELS
 from biaslab.judges.people import add_parts, cut_out
 from biaslab.metrics.skin_tone import monk_tone, srgb_to_lab, typology_angle, ycrcb_skin
 
@@ -294,7 +294,7 @@ def _unread(n: int, reason: str) -> pd.DataFrame:
 
 
 def _why_unread(image: UnreadableImage) -> str:
-    return image.reason if image.reason in (BLACK, DUPLICATE) else "unreadable"
+    return image.reason if image.reason in LEFT_OUT else "unreadable"
 
 
 def _ask_judge(

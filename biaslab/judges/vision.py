@@ -53,7 +53,10 @@ class VisionJudge(Judge):
     """
 
     prefix, domain, is_charged = ENDPOINT, hub.ANY, True
-    depends_on = ("vision.temperature", "vision.max_side", "vision.detail", "vision.person_view")
+    depends_on = (
+        *("vision.temperature", "vision.max_side", "vision.detail", "vision.person_view"),
+        "endpoint.answer_format",
+    )
     description = "Describe the picture in one sentence."
     """The question to which a description of an image is the answer."""
 

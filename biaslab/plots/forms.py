@@ -94,6 +94,7 @@ OUTCOMES = series_style(
         "unreadable": ("unreadable", style.GREY),
         "blocked": ("withheld by the model", style.GREY),
         "black": ("black image", style.GREY),
+        "placeholder": ("placeholder of a filter", style.GREY),
         "duplicate": ("copy of another image", style.GREY),
         "unannotated": ("not annotated", style.GREY),
         "unanswered": ("no answer of the judge", style.GREY),

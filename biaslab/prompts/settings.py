@@ -17,8 +17,8 @@ class CustomDesign(Group):
 
     prompts_file: Folder = field(
         "",
-        "File of prompts: `prompt`, and optionally `group`, `n` (images) and `people` (1 or 2); CSV, Parquet, or text "
-        "with one prompt per line. Not used for folders of images.",
+        "File of prompts: `prompt`, and optionally `group`, `condition`, `n` (images) and `people` (1 or 2); CSV, "
+        "Parquet, or text with one prompt per line. Not used for folders of images.",
     )
     images_per_prompt: Integer = field(
         10, "Images of each prompt for which `custom.prompts_file` has no number.", "images", ge=1

@@ -69,4 +69,5 @@ def _prompts(one: ImageRequest) -> pd.DataFrame:
     if one.is_from_captions and one.pipeline.settings.captions.corpus not in plugins.entry_points(plugins.CORPORA):
         rows = rows.assign(text="", **{group: ""})
     columns = {"prompt": rows["text"], "group": rows[group], "n": rows["n_images"]}
+    columns |= {name: rows[name] for name in ("condition",) if name in rows}
     return rows[["prompt_id"]].assign(**columns, people=rows.get("people", 1 + one.several_people))

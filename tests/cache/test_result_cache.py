@@ -16,7 +16,7 @@ from fake_endpoint import process, wait
 
 from biaslab import lexicons
 from biaslab.cache import code_digest
-from biaslab.cache.result_cache import ResultCache, UnfinishedError, _Fill, _rows_digest, explain_error, replace
+from biaslab.cache.result_cache import ResultCache, UnfinishedError, _Fill, _rows_digest, explain_error, locked, replace
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.execution.workers import Workers
 
@@ -237,6 +237,25 @@ def test_other_errors_keep_their_words():
     assert explain_error(OSError(errno.ENOSPC, ""), kept="Do this: {fix}.") == (
         "No space left to write what it needs, perhaps where temporary files are. Do this: free some space."
     )
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_lock_on_a_file_system_without_locks_names_the_path_and_a_fix(tmp_path, monkeypatch, number):
+    def refuse(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("filelock.FileLock.acquire", refuse)
+    fix = r"shard\.parquet has no locks.*: mount it with locks, or move.* local disk"
+    with pytest.raises(RunError, match=fix), locked(tmp_path / "shard.parquet"):
+        pass
+
+
+def test_explain_error_of_a_long_temporary_path_names_tmpdir(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    fix = f"The folder of temporary files, {tmp_path}, has a path that is too long. Set TMPDIR to a shorter one."
+    assert explain_error(OSError("AF_UNIX path too long")) == fix
+    assert explain_error(OSError(errno.ENAMETOOLONG, "too long", str(tmp_path / "socket"))) == fix
+    assert "choose shorter names" in explain_error(OSError(errno.ENAMETOOLONG, "too long", "/data/name"))
 
 
 @pytest.mark.parametrize("name", ["x" * 250 + ".html", "ü" * 125 + ".html"])

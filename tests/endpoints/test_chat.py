@@ -1,5 +1,6 @@
 """Asking models behind an endpoint: what is kept, asked again, counted, and never shown."""
 
+import json
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -142,3 +143,66 @@ def test_the_key_is_in_no_file_message_or_log(server, store, caplog, capfd):
     # Not even half of it, where a message is cut.
     assert KEY[:8] not in told
     assert KEY[:8].encode() not in bytes_below(store.root)
+
+
+# -- the form of answers --------------------------------------------------------------------------------------
+
+SCHEMA = {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"type": "object"}}}
+OBJECT = {"type": "json_object"}
+# What servers say that take no schema: DeepSeek, its older version, Gemini's compatible endpoint, vLLM, Groq, OpenAI,
+# FastAPI, Mistral, LM Studio, and a plain text.
+REFUSALS = [
+    (400, {"error": {"message": "This response_format type is unavailable now", "code": "invalid_request_error"}}),
+    (422, {"error": {"message": "Failed to deserialize: response_format.type `json_schema` is unavailable now"}}),
+    (400, {"error": {"code": 400, "message": "Unknown name at 'generation_config.response_schema': no such field."}}),
+    (400, {"object": "error", "message": "The provided JSON schema contains features not supported by xgrammar."}),
+    (400, {"error": {"message": "This model does not support response format `json_schema`."}}),
+    (400, {"error": {"message": "Invalid parameter", "param": "response_format"}}),
+    (422, {"detail": [{"type": "extra_forbidden", "loc": ["body", "response_format"], "msg": "Extra inputs"}]}),
+    (422, {"object": "error", "message": {"detail": [{"loc": ["body", "response_format", "json_schema"]}]}}),
+    (400, {"error": "'response_format.type' must be 'json_object' or 'text'"}),
+    (400, "JSON mode is not enabled for this model"),
+]
+
+
+@pytest.mark.parametrize(("status", "body"), REFUSALS)
+def test_schema_that_is_refused_in_any_words_is_asked_for_as_any_object(server, store, status, body):
+    def reply(question, n):
+        form = server.requests[-1].get("response_format")
+        return completion("{}") if form == OBJECT else (status, {}, json.dumps(body))
+
+    server.reply = reply
+    options = {"response_format": SCHEMA}
+    (found,) = answers(server, ["one"], store, options)
+    assert (found.text, found.asked_without) == ("{}", "response_format.json_schema")
+    assert [r["response_format"] for r in server.requests] == [SCHEMA, OBJECT]
+    # What one answer took is not tried again.
+    answers(server, ["two"], store, options)
+    assert [r["response_format"] for r in server.requests[2:]] == [OBJECT]
+
+
+@pytest.mark.parametrize(("status", "body"), REFUSALS)
+def test_form_that_is_refused_twice_is_left_out(server, status, body):
+    refusal = status, {}, json.dumps(body)
+    server.reply = lambda question, n: refusal if "response_format" in server.requests[-1] else completion("female")
+    (found,) = answers(server, ["one"], None, {"response_format": SCHEMA})
+    assert (found.text, found.asked_without) == ("female", "response_format")
+    assert [r.get("response_format") for r in server.requests] == [SCHEMA, OBJECT, None]
+
+
+@pytest.mark.parametrize(
+    ("mode", "sent"), [("json_schema", SCHEMA), ("json_object", OBJECT), ("none", None), ("auto", SCHEMA)]
+)
+def test_answer_format_fixes_the_form(server, mode, sent):
+    answers(server, ["one"], None, {"response_format": SCHEMA}, answer_format=mode)
+    assert [r.get("response_format") for r in server.requests] == [sent]
+
+
+def test_answer_format_that_is_fixed_and_refused_is_not_exchanged(server):
+    server.reply = lambda question, n: (
+        failure(400, "response_format is unavailable") if question == "bad" else completion("fine")
+    )
+    options = {"response_format": SCHEMA}
+    _, bad = answers(server, ["good", "bad"], None, options, answer_format="json_object")
+    assert (bad.outcome, bad.detail) == ("rejected", "HTTP 400: response_format is unavailable")
+    assert {r["response_format"]["type"] for r in server.requests} == {"json_object"}

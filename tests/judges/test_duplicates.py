@@ -18,7 +18,7 @@ from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError
 from biaslab.hub.image_sources import FolderImages, UnreadableImage
 from biaslab.judges import duplicates, people, skin_tone
-from biaslab.judges.judge_labels import BLACK, DUPLICATE
+from biaslab.judges.judge_labels import BLACK, DUPLICATE, PLACEHOLDER
 from biaslab.judges.people import judge_people, open_image
 from biaslab.pipeline import Pipeline
 from biaslab.planning.plan import plan_of
@@ -106,6 +106,44 @@ def test_find_black_and_unreadable_images_are_no_copies(tmp_path):
     assert [(row["status"], row["reason"]) for row in rows] == [(BLACK, ""), ("unreadable", "not an image"), ("", "")]
 
 
+def card(word):
+    """Return a plain image with a mark in its middle, as a content filter's card has."""
+    image = np.full((64, 64, 3), 230, np.uint8)
+    image[28:36, 16 : 16 + 4 * len(word)] = 60
+    return image
+
+
+def test_find_images_of_one_color_are_placeholders(tmp_path):
+    folder = tmp_path / "pictures"
+    grey, nearly = np.full((64, 64, 3), 128, np.uint8), np.full((64, 64, 3), 128, np.uint8)
+    nearly[0, 0] = 137  # One value more than DARKEST from the others.
+    save(folder / "a.png", grey)
+    save(folder / "b.jpg", grey, quality=75)
+    save(folder / "c.png", nearly)
+    images, found = searched(folder)
+    assert status_of(found) == {"a.png": (PLACEHOLDER, ""), "b.jpg": (PLACEHOLDER, ""), "c.png": ("", "")}
+    distinct = duplicates.DistinctImages(images, found)
+    (row,) = (open_image("a", image) for image in distinct.read(["a.png"]))
+    assert row["status"] == PLACEHOLDER and list(distinct.table["status"]) == [PLACEHOLDER, PLACEHOLDER, "ok"]
+    (text,) = duplicates.remarks(distinct)
+    assert "2 of 3 (status placeholder)" in text
+
+
+def test_find_plain_image_in_several_groups_is_a_placeholder_and_in_one_a_copy(tmp_path):
+    folder = tmp_path / "pictures"
+    for name in ("chef/1.png", "nurse/1.png", "nurse/2.png"):
+        save(folder / name, card("blocked"))
+    for name in ("chef/2.png", "chef/3.png"):
+        save(folder / name, card("menu"))
+    # A portrait that two groups have is one that a user copied, and counts in each.
+    for name in ("chef/4.png", "nurse/4.png"):
+        save(folder / name, noise(3, 64))
+    _, found = searched(folder, lambda image_id: image_id.partition("/")[0])
+    expected = dict.fromkeys(("chef/1.png", "nurse/1.png", "nurse/2.png"), (PLACEHOLDER, ""))
+    expected |= {"chef/2.png": ("", ""), "chef/3.png": (DUPLICATE, "chef/2.png")}
+    assert status_of(found) == expected | dict.fromkeys(("chef/4.png", "nurse/4.png"), ("", ""))
+
+
 def test_distinct_images_digest_is_that_of_the_source_without_copies(tmp_path):
     folder = tmp_path / "pictures"
     save(folder / "a.png", noise(1))
@@ -139,8 +177,10 @@ def test_alike_image_saved_as_jpeg_is_reported_and_counts(tmp_path):
     save(folder / "b.jpg", smooth, quality=75)
     save(folder / "c.png", noise(2, 64))
     # A plain image has hardly any bits, so that all plain images would look alike.
-    save(folder / "d.png", np.full((64, 64, 3), 200, np.uint8))
-    save(folder / "e.png", np.full((64, 64, 3), 90, np.uint8))
+    for name, value in (("d.png", 200), ("e.png", 90)):
+        plain = np.full((64, 64, 3), value, np.uint8)
+        plain[30:34, 30:34] = 0
+        save(folder / name, plain)
     images, found = searched(folder)
     assert duplicates.group_duplicates(found) == (1, [("a.png", "b.jpg")])
     assert (found["status"] == "").all()

@@ -15,15 +15,19 @@ from biaslab.analyses.custom.analysis import (
     tones,
     wide_answers,
 )
+from biaslab.analyses.custom.conditions import conditions
 from biaslab.analyses.custom.estimands import headlines
 from biaslab.analyses.custom.matching import unmatched
 from biaslab.analyses.custom.measure import (
     benchmark,
+    condition_people,
     example_images,
     people,
     person_answers,
     remarks,
+    service_images,
 )
+from biaslab.analyses.custom.service import service_changes
 from biaslab.papers.answers import read
 
 answers = read("custom")

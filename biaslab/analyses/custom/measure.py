@@ -7,15 +7,22 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from biaslab.analyses.custom.stages import Custom
+from biaslab.endpoints.images import NO_IMAGE_OUTCOMES, REFUSED
+from biaslab.endpoints.purchases import OK
+from biaslab.endpoints.replies import FILTER_FIELDS
+from biaslab.errors import MissingInputError
 from biaslab.hub import registry
 from biaslab.hub.image_sources import domain_of
 from biaslab.judges.judge_labels import DUPLICATE, TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS
+from biaslab.prompts.rewritten import added_kinds
 from biaslab.schema import tables
 
 if TYPE_CHECKING:
     from biaslab.hub.image_sources import ImageSource
     from biaslab.pipeline import Pipeline
 
+DELIVERED, FILTERED = "delivered", "filtered"
+"""Statuses of requests to a service: an image came, or a placeholder in its place that the reply names as one."""
 _TONES = {"skin_tone": "tone", "tone_reason": "reason", "tone_judge": "judge"}
 
 
@@ -30,6 +37,34 @@ def people(pipeline: Pipeline) -> pd.DataFrame:
         named = pd.Series(tones["tone_judge"], dtype=object)
         tones["tone_judge"] = named.replace(TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS).to_numpy()
     return tables.make_table(rows.assign(prompt=rows["text"], model=pipeline.label, **tones), "custom_people")
+
+
+def condition_people(pipeline: Pipeline) -> pd.DataFrame:
+    """Return each person whom images of the other conditions were to show.
+
+    Raises MissingInputError: Prompts have one condition, or annotations are the judge.
+    """
+    part = pipeline.part(Custom)
+    if part.condition_prompts().empty:
+        raise MissingInputError("Prompts have one condition: custom.prompts_file names no other in a column condition.")
+    if not pipeline.gender_judge.needs_images:
+        raise MissingInputError("Images of all conditions have the same ids, so that annotations cannot judge them.")
+    rows = part.condition_people()
+    return tables.make_table(rows.assign(prompt=rows["text"], model=pipeline.label), "custom_condition_people")
+
+
+def service_images(pipeline: Pipeline) -> pd.DataFrame:
+    """Return what a service made of each request for an image; empty of models that are no service."""
+    rows = pipeline.part(Custom).images().table
+    if "revised_prompt" not in rows:
+        return tables.make_table(pd.DataFrame(), "custom_service_images")
+    rows = rows[~rows["status"].isin(NO_IMAGE_OUTCOMES)]
+    # Of a refusal that came with a placeholder, the detail is the field that says so.
+    filtered = (rows["status"] == REFUSED) & rows["detail"].str.startswith(FILTER_FIELDS)
+    status = rows["status"].replace([OK, DUPLICATE], DELIVERED).mask(filtered, FILTERED)
+    added = [", ".join(added_kinds(*texts)) for texts in zip(rows["text"], rows["revised_prompt"], strict=True)]
+    rows = rows.assign(prompt=rows["text"], model=pipeline.label, status=status, adds=added)
+    return tables.make_table(rows, "custom_service_images")
 
 
 def person_answers(pipeline: Pipeline) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -14,14 +15,23 @@ from biaslab.errors import InputError, near_matches
 from biaslab.io import cells, reading
 from biaslab.io.plaintext import is_printable, same_name, same_text
 
-COLUMNS = ("prompt", "group", "n", "people")
+COLUMNS = ("prompt", "group", "condition", "n", "people")
+NEUTRAL = "neutral"
+"""The condition that others are compared with, and what an empty one is called."""
+# Other files have their groups in these columns, and a column of prompts for each language: ``name,prompt`` of the
+# repository felifri/MAGBIG, ``prompts/occ_german.csv``; ``adjective,en,de,…`` of its dataset on the hub; and
+# ``occupation,en,de`` of fbiying87/BAFIS-…, ``prompts/bafis_occupations_direct.csv`` (both looked up in 2026).
+_GROUPS = ("occupation", "adjective", "name")
+_LANGUAGE = re.compile(r"[a-z]{2}([-_][a-z]{2,4})?", re.IGNORECASE)
 ALL = "all"
 """What the mean over groups is called; no group has this name."""
 EVEN = "an even split"
 """What a benchmark is called that no file gives."""
 SHARED = 10
 """Prompts of a paper that pictures must have been asked for so that its notebooks look at them."""
-_NEEDS = "A file of custom prompts needs prompt; it may have group, n (images of a prompt) and people (1 or 2)."
+_NEEDS = (
+    "A file of custom prompts needs prompt; it may have group, condition, n (images of a prompt) and people (1 or 2)."
+)
 _SHARES = ("group", "percent_female", "n")
 _NEEDS_SHARES = "Shares to compare with need group and percent_female; they may have n, what the share was counted in."
 _MOST_PEOPLE, _MOST_IMAGES = 2, 10_000
@@ -39,30 +49,64 @@ def papers_of(texts: Iterable[str]) -> list[str]:
 def prompts(path: str, images: int) -> pd.DataFrame:
     """Return the prompts of a file: CSV, TSV or Parquet, or text with a prompt a line (``.txt``).
 
-    A row a prompt: prompt_id, text, group (the prompt itself where none is given), n_images (``images`` where the file
-    says no number), people. Raises InputError: It cannot be read, has no prompt, or one twice, or a number is out of
-    range.
+    One row per prompt: prompt_id, text, group (the prompt itself where none is given), n_images (``images`` where the
+    file says no number), people. With a column condition, or a column of prompts per language, also condition and
+    base_id: the prompt_id of the same prompt in the first condition, or in the one called ``neutral`` or ``en``. Within
+    a group, the k-th prompts of all conditions are the same prompt. Raises InputError: It cannot be read, has no
+    prompt, or one twice in a group, or a number is out of range; a prompt is in no group, or not in that condition.
     """
     file = cells.file_setting(path, "custom.prompts_file", (*cells.ENDINGS, ".txt"))
     if file.suffix.lower() == ".txt":
         lines = [line.strip() for line in reading.text(file, "utf-8-sig", most=_MOST_BYTES).splitlines()]
         frame = pd.DataFrame({"prompt": [line for line in lines if line]}, dtype=object)
     else:
-        frame, _ = cells.load(file, set(COLUMNS))
+        frame, _ = cells.load(file, {*COLUMNS, *_GROUPS})
+        frame = _by_condition(frame)
         cells.require(frame, ("prompt",), file, _NEEDS, set(COLUMNS))
     if frame.empty:
         raise InputError(f"{path} holds no prompt. {_NEEDS}")
     texts = frame["prompt"].str.strip()
     cells.refuse(texts == "", file, "prompt is {}, empty", "give one, or leave the row out", frame["prompt"])
     cells.refuse(~texts.map(is_printable), file, "prompt is {}", "use printable characters", frame["prompt"])
-    same = texts.map(same_text)
+    same = frame[[name for name in ("group", "condition") if name in frame]].assign(text=texts.map(same_text))
     cells.refuse(same.duplicated(), file, "prompt {} occurs twice", "keep one row, with n", frame["prompt"])
     groups = cells.names(frame["group"], file, empty=True).astype(object) if "group" in frame else ""
     rows = pd.DataFrame({"text": texts, "group": groups})
     rows["group"] = rows["group"].where(rows["group"] != "", rows["text"])
     rows["n_images"] = _whole(frame, "n", images, _MOST_IMAGES, file)
     rows["people"] = _whole(frame, "people", 1, _MOST_PEOPLE, file)
-    return rows.assign(prompt_id=[f"custom-{k:05d}" for k in range(len(rows))])
+    rows["prompt_id"] = [f"custom-{k:05d}" for k in range(len(rows))]
+    return rows if "condition" not in frame else _with_base(rows, frame, file)
+
+
+def _by_condition(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a file's cells with the usual columns: its group, and one row per prompt and language."""
+    groups = [name for name in _GROUPS if name in frame and "group" not in frame]
+    frame = frame.rename(columns=dict(zip(groups[:1], ["group"], strict=False)))
+    languages = [name for name in frame if _LANGUAGE.fullmatch(name) and not frame[name].str.isdigit().all()]
+    if "prompt" in frame or not languages:
+        return frame
+    more = [name for name in frame if name not in languages]
+    long = frame.melt(more, languages, "condition", "prompt")
+    # A prompt that is not translated has no condition of that language.
+    long = long[long["prompt"].str.strip() != ""].reset_index(drop=True)
+    return long if len(languages) > 1 else long.drop(columns="condition")
+
+
+def _with_base(rows: pd.DataFrame, frame: pd.DataFrame, file: Path) -> pd.DataFrame:
+    """Return prompts with their condition, and the prompt_id of the same prompt in the condition to compare with."""
+    if "group" not in frame:
+        raise InputError(f"{file} has the column condition and no group, which says what prompts belong together.")
+    named = pd.Series(cells.names(frame["condition"], file, empty=True), frame.index).astype(object)
+    rows["condition"] = named.where(named != "", NEUTRAL)
+    place = [rows["group"], rows.groupby(["group", "condition"]).cumcount()]
+    usual = [name for name in (NEUTRAL, "en") for one in rows["condition"].unique() if one.lower() == name]
+    is_base = rows["condition"].str.lower() == (usual or [rows["condition"].iloc[0].lower()])[0]
+    rows["base_id"] = rows["prompt_id"].where(is_base).groupby(place).transform("first")
+    base = rows.loc[is_base, "condition"].iloc[0]
+    fix = "give as many prompts of a group in each condition"
+    cells.refuse(rows["base_id"].isna(), file, f"prompt {{}} is no prompt of {base!r}", fix, frame["prompt"])
+    return rows
 
 
 def benchmark(path: str) -> pd.DataFrame:

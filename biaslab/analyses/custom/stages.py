@@ -31,12 +31,33 @@ class Custom(Part):
 
     @cached_method
     def prompts(self) -> pd.DataFrame:
-        """Return what images are asked for, as :func:`biaslab.analyses.custom.prompts.prompts`.
+        """Return what images are asked for, as :func:`biaslab.analyses.custom.prompts.prompts`, of the first condition.
 
         Of a folder, the file of prompts, where it is given, says which prompts count, and for which group. Raises
         MissingInputError: There are neither prompts nor pictures. InputError: The file cannot be used, or no picture
         was asked for what it has.
         """
+        prompts = self._all_prompts()
+        if "base_id" not in prompts:
+            return prompts
+        is_base = prompts["prompt_id"] == prompts["base_id"]
+        return prompts[is_base].drop(columns="base_id").reset_index(drop=True)
+
+    @cached_method
+    def condition_prompts(self) -> pd.DataFrame:
+        """Return the prompts of the other conditions, with ``other``, the condition of :meth:`prompts`.
+
+        Their prompt_id is that of the same prompt there, so that their images have the same noise and image_id.
+        """
+        prompts = self._all_prompts()
+        if "base_id" not in prompts:
+            return prompts.head(0).assign(condition="", other="")
+        is_base = prompts["prompt_id"] == prompts["base_id"]
+        rows = prompts[~is_base].assign(other=prompts.loc[is_base, "condition"].iloc[0])
+        return rows.assign(prompt_id=rows["base_id"]).drop(columns="base_id").reset_index(drop=True)
+
+    @cached_method
+    def _all_prompts(self) -> pd.DataFrame:
         s = self._pipeline.settings.custom
         file = asking.prompts(s.prompts_file, s.images_per_prompt) if s.prompts_file else None
         if self._pipeline.image_folder is None:
@@ -48,12 +69,22 @@ class Custom(Part):
         table = prompts_of(self._pipeline.image_folder)
         if file is None:
             return table
+        if "condition" in file:
+            raise InputError(
+                f"{s.prompts_file} has conditions, whose images share their noise: give a model in place of the folder "
+                f"{self._pipeline.image_folder.name}, or a file without the column condition."
+            )
         existing = table.assign(text_plain=table["text"].map(same_text)).drop(columns=["text", "group"])
         rows = file.assign(text_plain=file["text"].map(same_text))[["text", "group", "text_plain"]]
         rows = rows.merge(existing, on="text_plain").drop(columns="text_plain")[list(table)]
         if rows.empty:
             asks = f"such as {file['text'][0]!r}; they were for {', '.join(map(repr, table['text'][:3]))}."
             raise InputError(f"No image of {self._pipeline.image_folder.name} has a prompt of {s.prompts_file}, {asks}")
+        if (twice := rows["prompt_id"].duplicated()).any():
+            text, name = rows.loc[twice, "text"].iloc[0], self._pipeline.image_folder.name
+            raise InputError(
+                f"{s.prompts_file} has {text!r} in two groups; images of {name} can be in one. Keep one row."
+            )
         return rows
 
     def groups(self) -> list[str]:
@@ -124,11 +155,19 @@ class Custom(Part):
     @cached_method
     def images(self) -> ImageSource:
         """Return the images, with a table of one row per image and the columns of its prompt."""
-        prompts = self.prompts()
+        return self._images(self.prompts(), "custom")
+
+    @cached_method
+    def condition_images(self, condition: str) -> ImageSource:
+        """Return the images of another condition."""
+        prompts = self.condition_prompts()
+        own = prompts[prompts["condition"] == condition].reset_index(drop=True)
+        return self._images(own, f"custom ({condition})")
+
+    def _images(self, prompts: pd.DataFrame, kind: str) -> ImageSource:
+        several = bool((self._all_prompts()["people"] > 1).any())
         named = prompts.assign(occupation=prompts["group"])
-        return with_prompt_columns(
-            self._pipeline.generate_images(named, "custom", several=bool((prompts["people"] > 1).any())), prompts
-        )
+        return with_prompt_columns(self._pipeline.generate_images(named, kind, several=several), prompts)
 
     @cached_method
     def people(self) -> pd.DataFrame:
@@ -137,8 +176,17 @@ class Custom(Part):
         The columns of :meth:`images`, position (1 is the leftmost) and those of
         :func:`biaslab.judges.people.judge_people`. Raises as :meth:`biaslab.pipeline.Stages.require`.
         """
+        return self._people(self.images())
+
+    @cached_method
+    def condition_people(self) -> pd.DataFrame:
+        """Return :meth:`people` of the images of all other conditions."""
+        names = self.condition_prompts()["condition"].unique()
+        return pd.concat([self._people(self.condition_images(name)) for name in names], ignore_index=True)
+
+    def _people(self, images: ImageSource) -> pd.DataFrame:
         self._pipeline.require(*self._pipeline.gate)
-        table = self.images().table.drop(columns="status", errors="ignore")
+        table = images.table.drop(columns="status", errors="ignore")
         requested = table.loc[table.index.repeat(table["people"])].reset_index(drop=True)
         requested["position"] = requested.groupby("image_id").cumcount() + 1
         if self._pipeline.image_folder is not None:
@@ -150,7 +198,7 @@ class Custom(Part):
         if not judge.needs_images:
             self.check_ratings(judge)
         people = requested[["image_id", "position"]].assign(phrase="person")
-        judged = self._pipeline.judge_people(self.images().source, people, judge)
+        judged = self._pipeline.judge_people(images.source, people, judge)
         return requested.join(judged[[c for c in judged if c not in requested]].set_axis(requested.index))
 
     @property

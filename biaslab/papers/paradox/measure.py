@@ -338,7 +338,7 @@ def settings(pipeline: Pipeline) -> pd.DataFrame:
     unsent = set() if made_by.sends_prompts else {f"generation.{name}" for name in pipeline.settings.generation.look}
     own = {f"generation.{name}": value for name, value in made_by.own_settings().items()}
     told = [
-        (name, f"{own[name]:g}" if own[name] is not None else "none", text)
+        (name, f"{own[name][0]:g}" if own[name][0] is not None else "none", f"{text} Here by {own[name][1]}.")
         if name in own and value == "null"
         else (name, value, text)
         for name, value, text in pipeline.settings.describe()

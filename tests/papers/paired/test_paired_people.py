@@ -10,7 +10,7 @@ from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
 from biaslab.analyses import calibration
-from biaslab.judges.judge_labels import BLACK, DUPLICATE, STATUSES
+from biaslab.judges.judge_labels import BLACK, LEFT_OUT, STATUSES
 from biaslab.papers.paired import prompts as asking
 from biaslab.papers.paired.analysis.people import answers_about_people
 from biaslab.schema import tables
@@ -38,7 +38,7 @@ FIVE = [
 def test_an_image_has_the_worst_outcome_of_its_people(tables_of):
     study = tables_of(people=FIVE)
     table = study["outcomes"]
-    assert table["status"].tolist() == [name for name in STATUSES if name not in (BLACK, DUPLICATE)]
+    assert table["status"].tolist() == [name for name in STATUSES if name not in LEFT_OUT]
     counts = table.set_index("status")["n"]
     expected = {"judged": 2, "uncertain": 1, "several_faces": 1, "face_too_small": 1}
     assert counts[counts > 0].to_dict() == expected

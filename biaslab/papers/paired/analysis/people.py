@@ -9,14 +9,17 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.judges.annotation_questions import built_in
-from biaslab.judges.judge_labels import BLACK, DUPLICATE, JUDGED, ROLES, STATUSES
+from biaslab.judges.judge_labels import BLACK, JUDGED, LEFT_OUT, PLACEHOLDER, ROLES, STATUSES
 from biaslab.judges.questions import PERCEIVED, question
 from biaslab.papers.paired import prompts
 from biaslab.papers.paired.analysis.means import CELL, by_cell
 from biaslab.schema import tables
 from biaslab.schema.genders import GENDERS
 
-FAILED = ("no_face", "one_face", "several_faces", "overlapping", "face_too_small", "unreadable", "blocked", BLACK)
+FAILED = (
+    *("no_face", "one_face", "several_faces", "overlapping", "face_too_small", "unreadable", "blocked"),
+    *(BLACK, PLACEHOLDER),
+)
 OUT_OF_ORDER = ("swapped", "unclear")
 # An image has the outcome of its people that comes last here.
 _WORST = {outcome: rank for rank, outcome in enumerate(STATUSES)}
@@ -56,7 +59,7 @@ def outcomes(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     for cell, group in by_cell(_images(last_rounds(people))):
         for outcome in STATUSES:
             part = group[group["status"] == outcome]
-            if part.empty and outcome in (BLACK, DUPLICATE):
+            if part.empty and outcome in LEFT_OUT:
                 continue
             row = {**cell, "status": outcome, "n": len(part), "n_images": len(group)}
             row |= {f"n_{order}": (part["order"] == order).sum() for order in ROLES}
