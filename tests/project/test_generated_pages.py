@@ -1,0 +1,76 @@
+"""Reference pages with a generated part are committed as the code declares it, and links of Markdown files work."""
+
+import re
+import runpy
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+GENERATED = runpy.run_path(str(ROOT / "docs/generated.py"))
+MARKDOWN = sorted(
+    path
+    for pattern in ("*.md", "docs/**/*.md", "world/*.md", "world/biaslab_world/*.md", ".github/**/*.md")
+    for path in ROOT.glob(pattern)
+)
+
+
+@pytest.mark.parametrize("page", GENERATED["PAGES"])
+def test_generated_part_of_a_page_is_up_to_date(page):
+    pytest.importorskip("biaslab_world", reason="the pages list the tables and settings of biaslab-world")
+    committed = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    assert committed == GENERATED["updated"](page), f"docs/{page} is out of date: run `make reference`."
+
+
+def test_updated_page_without_markers_raises_value_error(tmp_path):
+    (tmp_path / "limits.md").write_text("# Limits\n")
+    updated = GENERATED["updated"]
+    docs = updated.__globals__["DOCS"]
+    try:
+        updated.__globals__["DOCS"] = tmp_path
+        with pytest.raises(ValueError, match=r"docs/limits\.md lacks one of the lines"):
+            updated("limits.md")
+    finally:
+        updated.__globals__["DOCS"] = docs
+
+
+def anchors(text):
+    """Return the anchors of a Markdown file as GitHub gives them: of headings, and named ones."""
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    slugs = [
+        re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)).strip().lower().replace(" ", "-")
+        for heading in re.findall(r"^#+ +(.+)$", text, re.MULTILINE)
+    ]
+    return {*slugs, *re.findall(r'<a id="([^"]+)"', text)}
+
+
+def broken_links(path):
+    """Return the relative links of a Markdown file that lead to no file or anchor."""
+    text = re.sub(r"```.*?```|`[^`]*`", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"https?:|mailto:", link):
+            continue
+        place, _, anchor = unquote(link).partition("#")
+        target = (path.parent / place).resolve() if place else path
+        if not target.exists():
+            broken.append(link)
+        elif anchor and target.suffix == ".md" and anchor not in anchors(target.read_text(encoding="utf-8")):
+            broken.append(link)
+    return broken
+
+
+@pytest.mark.parametrize("path", MARKDOWN, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_relative_links_of_markdown_files_lead_to_files_and_anchors(path):
+    assert broken_links(path) == []
+
+
+def test_broken_links_are_listed_by_file_and_by_anchor(tmp_path):
+    (tmp_path / "other.md").write_text('# A heading\n\n<a id="named"></a>\n')
+    page = tmp_path / "page.md"
+    page.write_text(
+        "[a](other.md#a-heading) [b](other.md#named) [c](other.md#gone) [d](gone.md) [e](https://example.org)\n"
+        "`[f](code.md)`\n"
+    )
+    assert broken_links(page) == ["other.md#gone", "gone.md"]
