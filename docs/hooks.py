@@ -104,7 +104,7 @@ def on_files(files: Files, config) -> Files:
 
 def on_page_markdown(markdown: str, page, config, files) -> str:
     """Return a page with its links as the site has them, its formulas as pictures, and what is put in."""
-    if page.file.src_uri.startswith("papers/"):
+    if page.file.src_uri.startswith(("papers/", "methodology", "comparison")):
         markdown = _formulas(markdown)
     if page.file.generated_by or page.file.src_uri.startswith("notebooks/"):
         return markdown
