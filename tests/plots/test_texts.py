@@ -99,10 +99,6 @@ ALLOWED = {
     "says nothing about anyone's identity": "the glossary of reports",
 }
 """Texts in which a private word has another meaning, with the reason."""
-# Contributors' pages, which follow the layers of the code; prompts of the papers; texts for models, which are keys.
-LATER = ("CONTRIBUTING.md", "world/README.md", "world/biaslab_world/DATA.md")
-
-
 NAMES = {"rows", "known", "by", "lead", "value", "table", "figure", "looks", "makes", "allowed", "unit"}
 """Keys of YAML files whose values are names and not texts."""
 
@@ -183,7 +179,15 @@ DATA = _files(
     "params/*.yaml",
     "world/params/*.yaml",
 )
-PAGES = [path for path in _files("README.md", "docs/**/*.md") if path.relative_to(ROOT).as_posix() not in LATER]
+PAGES = _files(
+    "README.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "CODE_OF_CONDUCT.md",
+    "docs/**/*.md",
+    "world/README.md",
+    "outputs/*.md",
+)
 
 
 @pytest.mark.parametrize("path", DATA, ids=lambda path: path.relative_to(ROOT).as_posix())
