@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from biaslab.endpoints.settings import Url, Variable
 from biaslab.errors import ParameterError
 from biaslab.judges.settings import Thresholds
-from biaslab.schema.groups import Folder, Group, Integer, NameOrPath, field
+from biaslab.schema.groups import Folder, Group, Integer, NameOrPath, Place, Texts, field
 
 
 class CustomDesign(Group):
@@ -193,10 +193,16 @@ class TripletsDesign(Group):
         "Filter of neutral captions: `paper` for the paper's rule; `depicted` also requires that no other word "
         "indicates gender and the image likely shows the people named.",
     )
+    extra_corpora: Annotated[Texts, Place()] = field(
+        (),
+        "Further caption datasets, each a dataset of its own next to `captions.corpus` (paper: COCO, TextCaps and "
+        "Flickr30k next to GCC).",
+    )
     n_triplets: Integer = field(60, "Randomly sampled triplets from each dataset; 0 uses all.", "triplets", ge=0)
     images_per_prompt: Integer = field(
         2, "Images of each prompt, from noise that a triplet's prompts share (paper: 5 or 1).", "images", ge=1
     )
+    extra_images_per_prompt: Integer = field(1, "Images of each prompt of `extra_corpora` (paper: 1).", "images", ge=1)
     n_professions: Integer = field(
         0,
         "Rows of the paper's table of professions; 320 is all (811 triplets), 0 skips them.",

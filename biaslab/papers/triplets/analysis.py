@@ -379,6 +379,7 @@ def chi_square(
 def bias_score(
     counts: pd.DataFrame,
     truth: pd.DataFrame | None = None,
+    printed: pd.DataFrame | None = None,
     *,
     min_count: int = 0,
     seed: int = 0,
@@ -390,11 +391,16 @@ def bias_score(
     1 with masculine prompts only; with a test against 0.5 and Wilson intervals (figure 4). Where counts are told by
     case, these are at as many occurrences as the variance between cases stands for (resampled cases cover less:
     ``benchmarks/coverage_triplets.py``), and the test swaps both genders of whole cases. Objects are kept whose larger
-    count reaches ``min_count``; 0 takes the paper's, by dataset. ``truth`` has rows of ``triplets_object_truth``.
+    count reaches ``min_count``; 0 takes the paper's, by dataset. ``truth`` has rows of ``triplets_object_truth``, and
+    ``printed`` of ``triplets_printed_bias_score``, for cells without counts.
     Of counts by group ``triplets_group_bias_score`` (section 6.3, figures 7 and 8). Errors as :func:`chi_square`.
     """
     counts, prefix = _counts(counts)
-    rows = _scores(counts, _GROUP if prefix else _CELL, min_count, seed, replicates, confidence)
+    cell = _GROUP if prefix else _CELL
+    rows = _scores(counts, cell, min_count, seed, replicates, confidence).assign(evidence="computed")
+    if printed is not None:
+        printed = printed[(printed["dependency_group"] == ALL_GROUPS) == (prefix == "")]
+        rows = pd.concat([rows, _unless_computed(printed, counts, cell).assign(evidence="printed")])
     scores = tables.make_table(rows, f"triplets_{prefix}bias_score")
     if truth is None or truth.empty:
         return scores
@@ -408,10 +414,14 @@ def strongest(scores: pd.DataFrame, most: int) -> pd.DataFrame:
     """Return the objects of each dataset that lean most, masculine first: by the interval's limit nearer to 0.5."""
     frames = []
     for _, rows in scores.groupby("dataset", sort=False):
-        masculine = rows[rows["bias_score"] > 0.5].nlargest(most, ["ci_low", "bias_score"])
-        feminine = rows[rows["bias_score"] < 0.5].nsmallest(most, ["ci_high", "bias_score"])
+        # Printed scores have no interval.
+        rows = rows.assign(
+            low=rows["ci_low"].fillna(rows["bias_score"]), high=rows["ci_high"].fillna(rows["bias_score"])
+        )
+        masculine = rows[rows["bias_score"] > 0.5].nlargest(most, ["low", "bias_score"])
+        feminine = rows[rows["bias_score"] < 0.5].nsmallest(most, ["high", "bias_score"])
         frames += [masculine, feminine.iloc[::-1]]
-    return pd.concat(frames) if frames else scores
+    return pd.concat(frames)[scores.columns] if frames else scores
 
 
 def top_objects(counts: pd.DataFrame, *, most: int = 10, confidence: float = 0.95) -> pd.DataFrame:

@@ -55,10 +55,12 @@ def bias_score(scores: pd.DataFrame, *, alpha: float = 0.05, most: int = 5) -> F
         panel = scores["dependency_group"].replace(groups) + ", " + panel
     scores, by = forms.panel_by_model(scores.assign(panel=panel), "panel")
     leaning = pd.concat([strongest(rows, most) for _, rows in scores.groupby(by, sort=False)])
-    leaning = leaning.assign(
-        name=leaning["object"] + leaning["n"].map(" (n = {:,.0f})".format), significant=leaning["p_holm"] < alpha
-    )
-    names = {"filled": "differs from 0.5 after Holm's correction", "hollow": "does not", "mark": "planted"}
+    number = leaning["n"].map(" (n = {:,.0f})".format).where(leaning["n"].notna(), "")
+    leaning = leaning.assign(name=leaning["object"] + number, significant=leaning["p_holm"] < alpha)
+    untested = leaning["p_holm"].isna()
+    hollow = "not significant" + ", or stated in the paper without a test" * untested.any()
+    hollow = "stated in the paper without a test" if untested.all() else hollow
+    names = {"filled": "differs from 0.5 after Holm's correction", "hollow": hollow, "mark": "planted"}
     true = "true_score" if "true_score" in scores and scores["true_score"].notna().any() else ""
     return forms.estimates(
         leaning, "bias_score", row="name", panel=by, filled="significant", names=names, mark=true, reference=0.5,

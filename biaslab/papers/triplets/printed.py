@@ -89,6 +89,11 @@ def printed_chi_square() -> pd.DataFrame:
     return pd.concat([printed.assign(reason=""), pd.DataFrame(rows, columns=columns)], ignore_index=True)
 
 
+def printed_bias_score() -> pd.DataFrame:
+    """Return the bias scores that sections 5.3 and 6.3.2 state of objects in figures 4, 7 and 8."""
+    return reference.load("triplets_bias_scores").drop(columns=["section", "figure"])
+
+
 def group_images() -> pd.DataFrame:
     """Return the shares of images that hold a dependency group (table 11), with n from table 4."""
     size = reference.load("triplets_table_4").set_index("dataset").astype(int)

@@ -88,7 +88,7 @@ class Neutral(NamedTuple):
 
 
 NO_CAPTIONS = Neutral(
-    pd.DataFrame(columns=["triplet_id", "caption_id", "text"], dtype=object),
+    pd.DataFrame(columns=["triplet_id", "caption_id", "text", "dataset"], dtype=object),
     pd.DataFrame(columns=["dataset", "step", "n_captions", "n_excluded", "excluded_by"], dtype=object),
     pd.DataFrame(columns=["dataset", "type", "word", "n_excluded"], dtype=object),
 )

@@ -13,7 +13,7 @@ import pandas as pd
 import biaslab.papers.triplets.prompts as asking
 from biaslab import redact
 from biaslab.attribution.images import AttendedImages
-from biaslab.captions.corpus import open_corpus
+from biaslab.captions.corpus import Corpus, open_corpus
 from biaslab.errors import InputError, ParameterError
 from biaslab.generation import spaces
 from biaslab.generation.images import GeneratedImages
@@ -32,48 +32,51 @@ class Triplets(Part):
 
     prompt_set = "triplets"
 
-    @property
-    def dataset(self) -> str:
-        """What tables call the captions."""
-        return redact.basename(self.corpus.name)
-
     @cached_value
-    def corpus(self):
-        """The captions of the settings, or those that these have for triplets."""
-        own, captions = self._pipeline.corpus, self._pipeline.settings.captions
-        if not own.for_triplets:
-            return own
-        return open_corpus(own.for_triplets, max_captions=captions.max_captions, synthetic_bias=captions.synthetic_bias)
+    def corpora(self) -> dict[str, Corpus]:
+        """The captions of the settings (or those that these have for triplets) and further datasets, by their names."""
+        s = self._pipeline.settings
+        options = {"max_captions": s.captions.max_captions, "synthetic_bias": s.captions.synthetic_bias}
+        names = redact.unique_names(filter(None, (s.captions.corpus, *s.triplets.extra_corpora)))
+        corpora = {names[name]: open_corpus(name, **options) for name in s.triplets.extra_corpora}
+        if not self._pipeline.has_captions and (corpora or s.triplets.n_professions):
+            return corpora
+        own = self._pipeline.corpus
+        if own.for_triplets:
+            return {own.for_triplets: open_corpus(own.for_triplets, **options)} | corpora
+        return {names[s.captions.corpus]: own} | corpora
 
     @cached_method
     def neutral(self) -> asking.Neutral:
-        """Return neutral captions of the corpus, and what became of the others; of professions alone none."""
-        pipeline, s = self._pipeline, self._pipeline.settings
-        if s.triplets.n_professions and not pipeline.has_captions:
+        """Return neutral captions of all corpora, and what became of the others; of professions alone none."""
+        if not self.corpora:
             return asking.NO_CAPTIONS
         # All captions are as many as a search finds.
-        return pipeline.search_corpus(["triplets"], _find_neutral, _assumed_neutral if s.triplets.n_triplets else None)
+        assume = _assumed_neutral if self._pipeline.settings.triplets.n_triplets else None
+        return self._pipeline.search_corpus(["triplets"], _find_neutral, assume)
 
     @cached_method
     def prompts(self) -> pd.DataFrame:
-        """Return the prompts of all triplets, of the corpus and of professions.
+        """Return the prompts of all triplets, of the corpora and of professions.
 
         Columns of :func:`biaslab.papers.triplets.prompts.professions`; topic and profession are empty of captions.
         Raises as :func:`check_neutral`.
         """
-        s, found = self._pipeline.settings.triplets, self.neutral()
-        check_neutral(self._pipeline, found)
+        s, captions = self._pipeline.settings.triplets, self.neutral().captions
+        check_neutral(self._pipeline, self.neutral())
         frames = []
-        if len(found.captions):
-            frames.append(asking.triplets(found.captions, self.dataset, seeds=s.images_per_prompt, placebo=s.placebo))
-            if s.single_triplet_images:
-                options = {"seeds": s.single_triplet_images, "placebo": s.placebo}
-                one = asking.triplets(found.captions[:1], ONE.format(self.dataset), **options)
-                # Noise of its own, as its images may follow those of the same triplet.
-                frames.append(one.assign(noise_id=one["noise_id"] + " repeated"))
+        for dataset, some in captions.groupby("dataset", sort=False):
+            is_first = not frames and self._pipeline.has_captions
+            seeds = s.images_per_prompt if is_first else s.extra_images_per_prompt
+            frames.append(asking.triplets(some, dataset, seeds=seeds, placebo=s.placebo))
+        if len(captions) and s.single_triplet_images:
+            options = {"seeds": s.single_triplet_images, "placebo": s.placebo}
+            one = asking.triplets(captions[:1], ONE.format(captions["dataset"].iloc[0]), **options)
+            # Noise of its own, as its images may follow those of the same triplet.
+            frames.insert(1, one.assign(noise_id=one["noise_id"] + " repeated"))
         if s.n_professions:
             frames.append(self.professions())
-            if s.single_triplet_images and not len(found.captions):
+            if s.single_triplet_images and not len(captions):
                 frames.append(asking.repeated(frames[0], s.single_triplet_images))
         whole = pd.concat(frames, ignore_index=True)
         first, told = list(whole)[:4], ["topic", "profession"]
@@ -212,29 +215,36 @@ _IMAGE_COLUMNS = (
 
 
 def _find_neutral(pipeline: Pipeline) -> asking.Neutral:
-    s, stages = pipeline.settings, pipeline.part(Triplets)
-    options = {"filter": s.triplets.filter, "sample": s.triplets.n_triplets}
+    s = pipeline.settings
+    options = {"filter": s.triplets.filter, "sample": s.triplets.n_triplets, "seed": pipeline.seed}
     options["name_recognizer"] = s.captions.name_recognizer
-    return pipeline.compute(asking.neutral, stages.corpus, stages.dataset, seed=pipeline.seed, **options)
+    corpora = pipeline.part(Triplets).corpora
+    results = [pipeline.compute(asking.neutral, corpus, name, **options) for name, corpus in corpora.items()]
+    captions = [result.captions.assign(dataset=name) for name, result in zip(corpora, results, strict=True)]
+    funnels, words = zip(*(result[1:] for result in results), strict=True)
+    return asking.Neutral(*(pd.concat(frames, ignore_index=True) for frames in (captions, funnels, words)))
 
 
 def _assumed_neutral(pipeline: Pipeline, head: asking.Neutral) -> asking.Neutral:
-    """Return as many captions as are sampled, given the result for the first captions."""
-    ids = [f"{k:06d}" for k in range(pipeline.settings.triplets.n_triplets)]
-    columns = {"triplet_id": ids, "caption_id": ids, "text": [f"a person {k}" for k in ids]}
-    return asking.Neutral(pd.DataFrame(columns, dtype=object), head.funnel, head.words)
+    """Return as many captions of each dataset as are sampled, given the result for the first captions."""
+    n = pipeline.settings.triplets.n_triplets
+    rows = [(f"{k:06d}", f"a person {k}", name) for name in pipeline.part(Triplets).corpora for k in range(n)]
+    captions = pd.DataFrame(rows, columns=["triplet_id", "text", "dataset"], dtype=object)
+    return asking.Neutral(captions.assign(caption_id=captions["triplet_id"]), head.funnel, head.words)
 
 
-def check_neutral(pipeline: Pipeline, found: asking.Neutral) -> None:
-    """Look at the captions found. Raises InputError: There is no triplet, nor are others asked for."""
-    if len(found.captions) or pipeline.settings.triplets.n_professions:
+def check_neutral(pipeline: Pipeline, neutral: asking.Neutral) -> None:
+    """Look at the captions of each dataset. Raises InputError: One gives no triplet, nor are professions prompted."""
+    if pipeline.settings.triplets.n_professions:
         return
-    n, where = found.funnel["n_captions"].iloc[0], f"corpus {pipeline.part(Triplets).corpus.name!r}"
-    if not n:
-        raise InputError(f"The {where} holds no captions; set captions.corpus to one that does.")
-    step = found.funnel[found.funnel["n_captions"] == 0].iloc[0]
-    raise InputError(
-        f"None of the {n:,} captions of the {where} gives a triplet: the last were excluded at the step "
-        f"{step['step']!r} ({step['excluded_by']}). Set captions.corpus to captions that name a person or people, "
-        "triplets.filter to 'paper', or triplets.n_professions to 1 or more."
-    )
+    for name in set(pipeline.part(Triplets).corpora) - set(neutral.captions["dataset"]):
+        funnel = neutral.funnel[neutral.funnel["dataset"] == name]
+        n = funnel["n_captions"].iloc[0]
+        if not n:
+            raise InputError(f"The corpus {name!r} holds no captions; set captions.corpus to one that does.")
+        step = funnel[funnel["n_captions"] == 0].iloc[0]
+        raise InputError(
+            f"None of the {n:,} captions of the corpus {name!r} gives a triplet: the last were excluded at the step "
+            f"{step['step']!r} ({step['excluded_by']}). Set captions.corpus to captions that name a person or people, "
+            "triplets.filter to 'paper', or triplets.n_professions to 1 or more."
+        )

@@ -131,7 +131,8 @@ class Pipe:
 
 
 PUBLIC = [f for name, f in vars(measure).items() if isfunction(f) and name[0] != "_"]
-MEASURES = {table_of(f): f for f in PUBLIC if f.__module__ == measure.__name__ and f is not measure.people_in_images}
+NO_TABLES = (measure.people_in_images, measure.people_to_annotate)
+MEASURES = {table_of(f): f for f in PUBLIC if f.__module__ == measure.__name__ and f not in NO_TABLES}
 
 
 def frame(name, pipe=None):

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from biaslab import reference
+from biaslab.papers import triplets
 
 VERSIONS = ["SD v1.4", "SD v2.0", "SD v2.1"]
 GROUPS = ["explicitly_guided", "implicitly_guided", "explicitly_independent", "implicitly_independent", "hidden"]
@@ -25,7 +26,7 @@ def wide(rows: pd.DataFrame, index: str | list[str], columns: str, values: str) 
 
 def test_every_table_is_there():
     found = {n for n in reference.names() if n.startswith("triplets_")}
-    assert found == {"triplets_text", *(f"triplets_table_{t}" for t in range(2, 14))}
+    assert found == {"triplets_text", "triplets_bias_scores", *(f"triplets_table_{t}" for t in range(2, 14))}
     for name in found:
         # one word is printed twice in table 2
         assert reference.load(name).duplicated().sum() == (name == "triplets_table_2"), name
@@ -87,3 +88,26 @@ def test_columns_of_table_10_are_those_of_table_5(pair):
     orders = [rows[rows["pair"] == pair].sort_values("value")["metric"].tolist() for rows in (full, load(10))]
     assert orders[0] == orders[1]
     assert len(set(orders[0])) == 8
+
+
+def test_stated_bias_scores_are_those_of_figures_4_7_and_8():
+    scores = reference.load("triplets_bias_scores")
+    # Section 5.3 states 28 scores (figure 4); section 6.3.2 states 19 of implicitly guided objects and 8 of others.
+    assert scores["figure"].value_counts().to_dict() == {"4": 28, "7": 19, "8": 8}
+    groups = {"4": "all", "7": "implicitly_guided", "8": "implicitly_independent"}
+    assert (scores["dependency_group"] == scores["figure"].map(groups)).all()
+    assert scores["bias_score"].between(0, 1).all()
+    assert not scores.duplicated(["model", "dataset", "dependency_group", "object"]).any()
+
+
+def test_bias_score_with_printed_values_keeps_computed_cells_apart():
+    counts = pd.DataFrame(
+        [("SD v2.0", "GCC", gender, "suit", "", n, 100) for gender, n in (("masculine", 30), ("feminine", 10))],
+        columns=["model", "dataset", "prompt_gender", "object", "case", "count", "n_images"],
+    )
+    scores = triplets.bias_score(counts, printed=triplets.printed.printed_bias_score())
+    computed = scores[scores["evidence"] == "computed"]
+    # 30 / (30 + 10), as both sets have 100 images. The printed scores of SD v2.0 on GCC are not shown next to it.
+    assert computed[["object", "bias_score"]].to_numpy().tolist() == [["suit", 0.75]]
+    printed = scores[scores["evidence"] == "printed"]
+    assert len(printed) == 28 - 6 and "GCC" not in set(printed["dataset"]) and printed["p_holm"].isna().all()

@@ -72,6 +72,32 @@ def test_prompts_of_captions_and_of_professions_stand_in_one_table(tmp_path):
     assert (sets["n_seeds"] == 3).all() and set(sets["evidence"]) == {"computed"}
 
 
+def test_prompts_with_further_corpora_are_datasets_with_images_of_their_own(tmp_path):
+    for folder, captions in (("coco", ["a person on a bench", "a cat"]), ("flickr", ["people at a table", NOBODY[0]])):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "captions.txt").write_text("".join(f"{caption}\n" for caption in captions))
+    further = [str(tmp_path / folder / "captions.txt") for folder in ("coco", "flickr")]
+    (tmp_path / "gcc").mkdir()
+    own = {"images_per_prompt": 3, "single_triplet_images": 2, "n_professions": 1, "extra_corpora": further}
+    p = pipeline(tmp_path / "gcc", **own)
+    sets = triplets.measure.prompt_sets(p).set_index("dataset")
+    # Files of one name are told apart by their folders; the first caption of the first dataset is repeated.
+    names = ["gcc/captions.txt", "gcc/captions.txt (one triplet)", "coco/captions.txt", "flickr/captions.txt"]
+    assert sets.index.tolist()[:4] == names and set(sets.index[4:]) == {"Profession"}
+    assert sets.loc[names, "n_triplets"].tolist() == [2, 1, 1, 1]
+    assert sets.loc[names, "n_seeds"].tolist() == [3, 2, 1, 1] and sets.loc["Profession", "n_seeds"] == 3
+    funnel = triplets.measure.funnel(p)
+    assert funnel[funnel["step"] == "captions"]["n_captions"].tolist() == [len(CAPTIONS), 2, 2]
+    validation.check_plan(p, {"triplets_prompts"})
+
+
+def test_further_corpus_without_triplets_is_refused_by_its_name(tmp_path):
+    (tmp_path / "more.txt").write_text("a cat\n")
+    p = pipeline(tmp_path / "first", extra_corpora=str(tmp_path / "more.txt"))
+    with pytest.raises(InputError, match=r"None of the 1 captions of the corpus 'more.txt'"):
+        triplets.measure.prompts(p)
+
+
 NOBODY = ["a dog on a lawn", "a man on a lawn", "a person and a woman"]
 
 
