@@ -35,7 +35,7 @@ export PYTHONDONTWRITEBYTECODE =
 STAMP := $(VENV)/.biaslab-$(subst $(comma),-,$(EXTRAS))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup report worlds golden quick test long docs lab lint lock format benchmark simulate clean
+.PHONY: help setup report worlds golden quick test long docs reference lab lint lock format benchmark simulate clean
 
 help:  ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -75,9 +75,14 @@ test: $(STAMP)  ## Run the test suite, including the reports, which it builds wh
 long: $(STAMP)  ## Run the tests that take longest: runs that are killed, clusters, audits through a hub, simulations
 	$(PYTEST) -m long
 
-docs: $(STAMP)  ## Build the site: tutorial, how-to pages, papers, notebooks, reference -> site/index.html
+docs: $(STAMP)  ## Build the site, with notebooks executed on published values -> site/index.html
+	@$(call runs,params/published.yaml)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo site/index.html
+
+reference: $(STAMP)  ## Write the generated parts of docs/reference/ and docs/limits.md, and the images of docs/gallery.md
+	@$(call runs,params/published.yaml)
+	$(BIN)/python docs/generated.py
 
 lab: $(STAMP)  ## Open JupyterLab on the notebooks
 	$(BIN)/jupyter lab notebooks

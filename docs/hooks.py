@@ -1,19 +1,18 @@
-"""Pages of the site that come from elsewhere: READMEs, notebooks, commands, settings, tables, and docstrings."""
+"""Pages of the site that come from other folders: READMEs, notebooks with their outputs, and docstrings."""
 
 from __future__ import annotations
 
-import argparse
+import base64
 import json
 import re
-from functools import partial
-from itertools import groupby
+from collections.abc import Callable, Iterator
+from html import escape
 from pathlib import Path
 
 from mkdocs.structure.files import File, Files
 
-from biaslab import cli
 from biaslab.report.formulas import formula_html
-from biaslab.runs import caveats, settings_reference
+from biaslab.report.notebook import sanitise
 from biaslab.schema import tables
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,6 +22,9 @@ PLACES = {
     "CONTRIBUTING.md": "contributing.md",
     "world/README.md": "world.md",
     "world/biaslab_world/DATA.md": "data.md",
+    # Links to code lead to the page of its docstrings.
+    **{f"biaslab/{name}": f"reference/{name}.md" for name in ("metrics", "stats", "reference", "study")},
+    "biaslab/judges/plugins.py": "reference/plugins.md",
 }
 # The modules that the reference shows, by page: those of the stable API, which docs/reference/library.md lists.
 REFERENCE = {
@@ -42,6 +44,17 @@ REFERENCE = {
     "synthesis": [f"biaslab.analyses.synthesis.{name}" for name in ("curve", "models", "figures")],
     "plugins": ["biaslab.hub.registry", "biaslab.hub.ground_truth", "biaslab.judges.plugins"],
 }
+# Runs whose outputs notebooks show, the first that has them, and what a page says of them.
+RUNS = {
+    "published": "The outputs are computed from the values that the papers print "
+    "(`biaslab run params/published.yaml`).",
+    "mini": "The outputs come from a small model of the [synthetic world](../../world.md) "
+    "(`biaslab run world/params/mini.yaml`). They are no evidence about models in use.",
+}
+NO_OUTPUTS = (
+    "This page has no outputs: the notebook needs generated images or annotations. "
+    "`biaslab run world/params/mini.yaml` executes it on the [synthetic world](../../world.md)."
+)
 # Notebooks that stand below no paper's page.
 OTHERS = {"custom": "Custom prompts and images", "synthesis": "Across the papers"}
 
@@ -70,11 +83,19 @@ def on_files(files: Files, config) -> Files:
         files.append(File.generated(config, path, content=text))
 
     for name, place in PLACES.items():
+        if not name.endswith(".md"):
+            continue
         add(place, _linked((ROOT / name).read_text(encoding="utf-8"), Path(name).parent))
     # The README links to it as a file.
     add("CITATION.cff", (ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     for path in _notebooks():
-        add(f"notebooks/{path.parent.name}/{path.stem}.md", _notebook(path))
+        place = f"notebooks/{path.parent.name}/{path.stem}"
+
+        def add_image(number: int, data: bytes, place: str = place) -> str:
+            files.append(File.generated(config, f"{place}-{number}.png", content=data))
+            return f"{Path(place).name}-{number}.png"
+
+        add(f"{place}.md", _notebook(path, add_image))
     for name, packages in REFERENCE.items():
         modules = [module for package in packages for module in _modules(package)]
         add(f"reference/{name}.md", f"# {name}\n\n" + "\n\n".join(f"::: {module}" for module in modules))
@@ -83,9 +104,7 @@ def on_files(files: Files, config) -> Files:
 
 def on_page_markdown(markdown: str, page, config, files) -> str:
     """Return a page with its links as the site has them, its formulas as pictures, and what is put in."""
-    if match := re.search(r"\{\{ (\w+) \}\}", markdown):
-        markdown = markdown.replace(match[0], PUT_IN[match[1]]())
-    if page.file.src_uri.startswith("papers/"):
+    if page.file.src_uri.startswith(("papers/", "methodology", "comparison")):
         markdown = _formulas(markdown)
     if page.file.generated_by or page.file.src_uri.startswith("notebooks/"):
         return markdown
@@ -128,54 +147,6 @@ def _notebooks(folder: str = "*") -> list[Path]:
     return sorted([*ROOT.glob(f"notebooks/{folder}/*.ipynb"), *brought], key=lambda path: path.parts[-2:])
 
 
-def _commands() -> str:
-    """Return the help of each command."""
-    (subparsers,) = (a for a in cli.build_parser()._actions if isinstance(a, argparse._SubParsersAction))
-    summaries = {choice.dest: choice.help for choice in subparsers._choices_actions}
-    parts = []
-    for name, parser in subparsers.choices.items():
-        parser.formatter_class = partial(argparse.RawDescriptionHelpFormatter, width=88, max_help_position=28)
-        text = summaries[name][0].upper() + summaries[name][1:]
-        parts.append(f"## {name}\n\n{text}.\n\n```text\n{parser.format_help().strip()}\n```")
-    return "\n\n".join(parts)
-
-
-def _settings() -> str:
-    """Return all settings, a heading a group."""
-    parts = []
-    for group, about in settings_reference.groups().items():
-        inside = [one for one in settings_reference.find_declared() if one.name.rpartition(".")[0] == group]
-        if inside:
-            parts.append(f"## {group or 'Beside the groups'}\n\n{about}")
-        for one in inside:
-            more = "".join(f" {text[0].upper()}{text[1:]}." for text in one.package_default)
-            parts.append(f"`{one.name}`{{ #{one.name} }}\n:   {one.meaning}{more}\n\n    *{one.facts}*")
-    return "\n\n".join(parts)
-
-
-def _limits() -> str:
-    return "\n".join(f"- {text}" for text in caveats.LIMITS)
-
-
-def _tables() -> str:
-    """Return every declared table by the paper whose it is, with its columns."""
-    parts, papers = [], list(tables.papers())
-    by_place = sorted(tables.schemas().items(), key=lambda one: (tables.place(one[0]), one[0]))
-    for paper, found in groupby(by_place, key=lambda one: one[0].partition("_")[0]):
-        parts.append(f"## {paper if paper in papers else 'Others'}" if paper in papers or paper == "pipeline" else "")
-        for name, schema in found:
-            if not schema.description:
-                continue
-            columns = ", ".join(f"(`{c.name}`)" if c.optional else f"`{c.name}`" for c in schema.columns)
-            text = " ".join(f"{schema.title}. {schema.description}".split())
-            parts.append(f"`{name}`{{ #{name} }}\n:   {text}\n\n    *{columns}*")
-    return "\n\n".join(filter(None, parts))
-
-
-# What pages name in double braces.
-PUT_IN = {"commands": _commands, "settings": _settings, "limits": _limits, "tables": _tables}
-
-
 def _modules(package: str) -> list[str]:
     """Return a module itself, or the public modules of a package that have something to say."""
     root = ROOT if package.startswith("biaslab.") else ROOT / "world"
@@ -187,13 +158,53 @@ def _modules(package: str) -> list[str]:
     return [".".join(parts) for parts in names]
 
 
-def _notebook(path: Path) -> str:
-    """Return a notebook's prose and code as Markdown: its outputs are in the reports."""
-    parts = []
-    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-        source = "".join(cell["source"])
-        parts.append(_formulas(source) if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
-    return "\n\n".join(parts)
+def _notebook(path: Path, add_image: Callable[[int, bytes], str]) -> str:
+    """Return a notebook's prose, code and outputs as Markdown; ``add_image`` takes a PNG and returns its address."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    note, outputs = _outputs(path, [_source(cell) for cell in cells if cell["cell_type"] == "code"])
+    parts, number = [], 0
+    for cell in cells:
+        if cell["cell_type"] == "markdown":
+            parts.append(_formulas(_source(cell)))
+            continue
+        parts.append(f"```python\n{_source(cell)}\n```")
+        for output in next(outputs, ()):
+            number += 1
+            parts.append(_output(output, lambda data, number=number: add_image(number, data)))
+    # Below the title.
+    title, _, rest = parts[0].partition("\n")
+    return "\n\n".join([title, f"*{note}*", rest.strip(), *filter(None, parts[1:])])
+
+
+def _outputs(path: Path, sources: list[str]) -> tuple[str, Iterator[list[dict]]]:
+    """Return a note on the outputs of a notebook, and those of each code cell, from a run of the code as it is."""
+    for run, note in RUNS.items():
+        executed = ROOT / "outputs" / run / "notebooks" / path.parent.name / path.name
+        if executed.is_file():
+            cells = json.loads(executed.read_text(encoding="utf-8"))["cells"]
+            cells = [cell for cell in cells if cell["cell_type"] == "code"]
+            cells = [cell for cell in cells if "injected-parameters" not in cell["metadata"].get("tags", [])]
+            if [_source(cell) for cell in cells] == sources:
+                return note, iter([cell["outputs"] for cell in cells])
+    return NO_OUTPUTS, iter(())
+
+
+def _source(cell: dict) -> str:
+    return "".join(cell["source"])
+
+
+def _output(output: dict, add_image: Callable[[bytes], str]) -> str:
+    """Return an output of a cell as HTML or Markdown; an error of a cell is shown as its text."""
+    data = output.get("data", {})
+    if "image/png" in data:
+        alt = output["metadata"].get("image/png", {}).get("alt", "Figure.")
+        place = add_image(base64.b64decode("".join(data["image/png"])))
+        return f'<figure><img src="{place}" alt="{escape(alt)}"><figcaption>{escape(alt)}</figcaption></figure>'
+    if "text/html" in data:
+        # Without blank lines, which would end the block.
+        return f'<div class="output" data-search-exclude>{" ".join(sanitise("".join(data["text/html"])).split())}</div>'
+    text = output.get("text") or data.get("text/plain") or output.get("evalue", "")
+    return f'<pre class="output" data-search-exclude>{escape("".join(text).rstrip())}</pre>'
 
 
 def _formulas(text: str) -> str:

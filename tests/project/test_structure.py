@@ -161,7 +161,7 @@ def first_text(call: ast.Call) -> str | None:
 
 
 # What a notebook saves, shows, answers and explains at most; one of ours, beyond a paper, at most twice that.
-LIMITS = {"save": 5, "show": 4, "answer": 2, "words": 500}
+LIMITS = {"save": 5, "show": 4, "answer": 2, "words": 700}
 # Of all notebooks together, and of those on custom prompts and images.
 TABLES, FIGURES = 120, 103
 CUSTOM = 13
