@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from biaslab.errors import MissingInputError, ParameterError
+from biaslab import plugins
+from biaslab.errors import MissingInputError, ParameterError, correct_prefix
 from biaslab.hub import registry as hub
 from biaslab.judges import faces, segmentation, skin_tone
 from biaslab.judges.annotations import AnnotationJudge, AnnotationTones
@@ -84,6 +85,14 @@ def parse(name: str, setting: str, options: JudgeOptions | None = None) -> Judge
     for prefix, judge in role.judges.items():
         if prefix and (name.startswith(prefix) if prefix.endswith(":") else name == prefix):
             return judge(name, options)
+    names = [prefix for prefix in role.judges if prefix]
+    near = correct_prefix(name, names)
+    # A folder exists, and what a package brings is installed.
+    if near and not (os.path.exists(name) or name in plugins.entry_points(plugins.JUDGES)):
+        raise ParameterError(
+            f"{setting} is {name!r}. Did you mean {near!r}? Judges by name are {', '.join(names)}; a model is named by "
+            "its folder or on the hub (OWNER/NAME)."
+        )
     prefixes = {prefix for other in JUDGES.values() for prefix in other.judges if prefix.endswith(":")}
     if "" not in role.judges or name.startswith(tuple(prefixes)):
         allowed = ", ".join(

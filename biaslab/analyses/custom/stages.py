@@ -130,14 +130,8 @@ class Custom(Part):
             self._pipeline.generate_images(named, "custom", several=bool((prompts["people"] > 1).any())), prompts
         )
 
-    @cached_method
-    def people(self) -> pd.DataFrame:
-        """Return a row for each person whom images are to show, with what gate and judge made of them.
-
-        The columns of :meth:`images`, position (1 is the leftmost) and those of
-        :func:`biaslab.judges.people.judge_people`. Raises as :meth:`biaslab.pipeline.Stages.require`.
-        """
-        self._pipeline.require(*self._pipeline.gate)
+    def requested_people(self) -> pd.DataFrame:
+        """Return a row for each person whom images are to show: the columns of :meth:`images`, position and group."""
         table = self.images().table.drop(columns="status", errors="ignore")
         requested = table.loc[table.index.repeat(table["people"])].reset_index(drop=True)
         requested["position"] = requested.groupby("image_id").cumcount() + 1
@@ -146,6 +140,17 @@ class Custom(Part):
             group = self._pipeline.image_folder.people.set_index(["image_id", "position"])["group"]
             at = pd.MultiIndex.from_frame(requested[["image_id", "position"]])
             requested["group"] = requested["group"].where(requested["people"] == 1, group.reindex(at).to_numpy())
+        return requested
+
+    @cached_method
+    def people(self) -> pd.DataFrame:
+        """Return a row for each person whom images are to show, with what gate and judge made of them.
+
+        The columns of :meth:`images`, position (1 is the leftmost) and those of
+        :func:`biaslab.judges.people.judge_people`. Raises as :meth:`biaslab.pipeline.Stages.require`.
+        """
+        self._pipeline.require(*self._pipeline.gate)
+        requested = self.requested_people()
         judge = self._pipeline.gender_judge
         if not judge.needs_images:
             self.check_ratings(judge)
