@@ -454,16 +454,11 @@ def _execute(arguments: argparse.Namespace, checked: RunParams, *, print_plan: b
     options = {"outputs": arguments.outputs, "overwrite": arguments.overwrite, "force": arguments.force}
     record = runner.run(checked, planned=planned, **options, preflight=preflight, progress=progress)
     notebooks = record["notebooks"]
-    same: dict[str, list[dict]] = {}
-    for n in notebooks:
-        # What several notebooks fail of is one message.
-        same.setdefault(n["status"] + re.sub(r" \(cell \d+\)$", "", n["reason"]), []).append(n)
-    messages = [
-        f"{', '.join(n['slug'] for n in those)}: {those[0]['status']}: {those[0]['reason']}"
-        for those in same.values()
-        if those[0]["status"] != "ok"
-    ]
-    messages += record["problems"]
+    # Notebooks that fail for one reason are one message.
+    slugs: dict[str, list[str]] = {}
+    for n in (n for n in notebooks if n["status"] != "ok"):
+        slugs.setdefault(f"{n['status']}: " + re.sub(r" \(cell \d+\)$", "", n["reason"]), []).append(n["slug"])
+    messages = [*(f"{', '.join(names)}: {text}" for text, names in slugs.items()), *record["problems"]]
     if record.get("up_to_date"):
         messages.append(f"Nothing has changed since {record['ended']}: all results are up to date.")
     else:

@@ -85,22 +85,18 @@ def parse(name: str, setting: str, options: JudgeOptions | None = None) -> Judge
     for prefix, judge in role.judges.items():
         if prefix and (name.startswith(prefix) if prefix.endswith(":") else name == prefix):
             return judge(name, options)
-    names = [prefix for prefix in role.judges if prefix]
-    near = correct_prefix(name, names)
-    # A folder exists, and what a package brings is installed.
-    if near and not (os.path.exists(name) or name in plugins.entry_points(plugins.JUDGES)):
-        raise ParameterError(
-            f"{setting} is {name!r}. Did you mean {near!r}? Judges by name are {', '.join(names)}; a model is named by "
-            "its folder or on the hub (OWNER/NAME)."
-        )
     prefixes = {prefix for other in JUDGES.values() for prefix in other.judges if prefix.endswith(":")}
-    if "" not in role.judges or name.startswith(tuple(prefixes)):
+    near = correct_prefix(name, filter(None, role.judges))
+    # A folder exists, and what a package brings is installed.
+    if os.path.exists(name) or name in plugins.entry_points(plugins.JUDGES):
+        near = ""
+    if near or "" not in role.judges or name.startswith(tuple(prefixes)):
         allowed = ", ".join(
             f"{prefix}NAME" if prefix.endswith(":") else repr(prefix) for prefix in role.judges if prefix
         )
         raise ParameterError(
             f"{setting} is {name!r}, but no judge of that kind {role.does}: give {allowed or repr(role.example)}, or "
-            f"a name such as {role.example!r}."
+            f"a name such as {role.example!r}.{f' Did you mean {near!r}?' if near else ''}"
         )
     return role.judges[""](name, options)
 
