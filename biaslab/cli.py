@@ -6,16 +6,17 @@ import argparse
 import io
 import math
 import os
+import re
 import signal
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from biaslab import __version__
-from biaslab.errors import BiaslabError, not_installed
+from biaslab.errors import BiaslabError, ParameterError, name_help, near_matches, not_installed
 from biaslab.schema import old_names
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def main(words: list[str] | None = None, parser: argparse.ArgumentParser | None 
         parser: The parser of another program, which is to end as this one does; it sets ``call``, and ``stop_hint``.
     """
     words = sys.argv[1:] if words is None else words
-    arguments = None
+    arguments = argparse.Namespace()
     # Names in any script go to a terminal or file of any code page.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
@@ -44,9 +45,14 @@ def main(words: list[str] | None = None, parser: argparse.ArgumentParser | None 
             _check_old_names(words)
         # A flush here finds a closed pipe before Python exits.
         try:
-            arguments = parser.parse_args(words)
+            arguments, unknown = parser.parse_known_args(words)
         finally:
             sys.stdout.flush()
+        if unknown:
+            # What a command does not know is refused with the nearest of its options.
+            command = getattr(arguments, "parser", parser)
+            option = unknown[0].partition("=")[0]
+            raise ParameterError(f"There is no option {option!r} of {command.prog!r}. {_option_help(command, option)}")
         status = arguments.call(arguments)
         sys.stdout.flush()
         return status or 0
@@ -61,7 +67,7 @@ def main(words: list[str] | None = None, parser: argparse.ArgumentParser | None 
         print(f"{parser.prog}: {explain_error(error, kept=fix)}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
-        if not (text := not_installed(error)):
+        if not (text := not_installed(error, getattr(arguments, "extras", ""))):
             raise
         print(f"{parser.prog}: {text}", file=sys.stderr)
         return 2
@@ -73,6 +79,7 @@ def main(words: list[str] | None = None, parser: argparse.ArgumentParser | None 
 
 # The number of the signal that ends programs whose output is no longer read.
 _SIGPIPE = 13
+_IMAGE_EXTRA = "'biaslab[models]'"
 _RESUME = "finished results are cached, and the same command resumes"
 
 
@@ -84,9 +91,24 @@ def _check_old_names(words: Sequence[str]) -> None:
     old_names.check("options", [word.partition("=")[0] for word in words])
 
 
+def _option_help(parser: argparse.ArgumentParser, option: str) -> str:
+    return name_help(option, [name for name in parser._option_string_actions if name.startswith("--")])
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors of choices name the nearest ones."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with the usage and a message."""
+        choice = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
+        if choice and (near := near_matches(choice[1], re.findall(r"[\w-]+", choice[2]))):
+            message += f". Did you mean {' or '.join(map(repr, near))}?"
+        super().error(message)
+
+
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands: each sets ``call``, and ``stop_hint``."""
-    parser = argparse.ArgumentParser(
+    """Return the parser of all commands: each sets ``call``, ``stop_hint``, ``extras`` and itself as ``parser``."""
+    parser = _Parser(
         prog="biaslab",
         description=_wrapped(
             "Measure social bias in text-to-image models: prompt a model or read existing images, classify the people "
@@ -134,6 +156,7 @@ def build_parser() -> argparse.ArgumentParser:
         *examples: str,
         parents: Sequence[argparse.ArgumentParser] = (),
         stop_hint: str = "",
+        extras: str = "",
     ) -> Callable:
         """Add the command that a function ``_NAME`` executes, and return what adds its arguments."""
         added = commands.add_parser(
@@ -145,7 +168,7 @@ def build_parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
             parents=parents,
         )
-        added.set_defaults(call=call, stop_hint=stop_hint)
+        added.set_defaults(call=call, stop_hint=stop_hint, extras=extras, parser=added)
         return added.add_argument
 
     add = command(
@@ -159,6 +182,7 @@ def build_parser() -> argparse.ArgumentParser:
         "biaslab audit OWNER/MODEL --prompts prompts.csv --benchmark labour.csv",
         parents=(grouping, values, starts, outputs, bars),
         stop_hint=_RESUME,
+        extras=_IMAGE_EXTRA,
     )
     text = "hub name, folder, .safetensors file, endpoint:NAME, images:FOLDER, or an installed name"
     add("models", metavar="MODEL", nargs="+", help=text)
@@ -192,6 +216,7 @@ def build_parser() -> argparse.ArgumentParser:
         "biaslab run params/published.yaml --notebook 'paradox/*' --set run=sweep --set 'model=[SD 1.4, SD 1.5]'",
         parents=(params, values, starts, outputs, bars),
         stop_hint=_RESUME,
+        extras=f"{_IMAGE_EXTRA} (or 'biaslab[report]' for published values and annotations alone)",
     )
     text = "execute only matching notebooks, for example 'paradox/*' (repeatable)"
     add("--notebook", dest="notebooks", metavar="PATTERN", help=text, **repeated)
@@ -278,6 +303,7 @@ def build_parser() -> argparse.ArgumentParser:
         "biaslab shard params/sd14.yaml --shard 0/10 --wait",
         parents=(params, values, bars),
         stop_hint=_RESUME,
+        extras=_IMAGE_EXTRA,
     )
     add("--shard", metavar="I/N", required=True, help="shard to compute: 0/10 to 9/10 cover all work")
     text = "wait for other shards, and continue until all work is done"
@@ -413,21 +439,32 @@ def _execute(arguments: argparse.Namespace, checked: RunParams, *, print_plan: b
     from biaslab.runs import jobs, runner
 
     plan_only, progress, planned = arguments.dry_run, not arguments.no_progress, jobs.plan(checked)
-    if plan_only or print_plan:
+
+    def preflight(omissions: Sequence[str]) -> None:
+        from biaslab.runs import dry_run
+
+        options = {"fetch": arguments.fetch or not plan_only, "buy": not plan_only, "always": plan_only}
+        if plan_only or print_plan:
+            tried = dry_run.run_preflight(planned, progress, **options, time=True)
+            print(dry_run.describe_run(tried, omissions, checked.confidence), flush=True)
+        else:
+            print(*omissions, sep="\n", end="\n" * bool(omissions), file=sys.stderr, flush=True)
+            dry_run.run_preflight(planned, progress, **options)
+
+    if plan_only:
         from biaslab.runs import dry_run
 
         jobs.read_sources(planned)
-        omissions = dry_run.describe_omissions(planned)
-        options = {"fetch": arguments.fetch or not plan_only, "buy": not plan_only, "always": plan_only, "time": True}
-        preflight = dry_run.run_preflight(planned, progress, **options)
-        print(dry_run.describe_run(preflight, omissions, checked.confidence), flush=True)
-    if plan_only:
+        preflight(dry_run.describe_omissions(planned))
         return 0
     options = {"outputs": arguments.outputs, "overwrite": arguments.overwrite, "force": arguments.force}
-    record = runner.run(checked, planned=planned, **options, preflight=not print_plan, progress=progress)
+    record = runner.run(checked, planned=planned, **options, preflight=preflight, progress=progress)
     notebooks = record["notebooks"]
-    messages = [f"{n['slug']}: {n['status']}: {n['reason']}" for n in notebooks if n["status"] != "ok"]
-    messages += record["problems"]
+    # Notebooks that fail for one reason are one message.
+    slugs: dict[str, list[str]] = {}
+    for n in (n for n in notebooks if n["status"] != "ok"):
+        slugs.setdefault(f"{n['status']}: " + re.sub(r" \(cell \d+\)$", "", n["reason"]), []).append(n["slug"])
+    messages = [*(f"{', '.join(names)}: {text}" for text, names in slugs.items()), *record["problems"]]
     if record.get("up_to_date"):
         messages.append(f"Nothing has changed since {record['ended']}: all results are up to date.")
     else:
@@ -441,9 +478,6 @@ def _execute(arguments: argparse.Namespace, checked: RunParams, *, print_plan: b
 
 
 def _shard(arguments: argparse.Namespace) -> None:
-    import re
-
-    from biaslab.errors import ParameterError
     from biaslab.runs import params, shards
 
     shard = re.fullmatch(r"(\d+)/(\d+)", arguments.shard)
@@ -539,7 +573,7 @@ def _purchases(arguments: argparse.Namespace) -> None:
 
 def _cache(arguments: argparse.Namespace) -> None:
     from biaslab.cache import pruning
-    from biaslab.errors import ParameterError, unknown_name
+    from biaslab.errors import unknown_name
 
     prune, days, stage = arguments.action == "prune", arguments.days, arguments.stage
     if prune != (days is not None or stage is not None) or arguments.yes > prune:

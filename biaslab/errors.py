@@ -61,6 +61,16 @@ def near_matches(name: str, known: Iterable[str]) -> list[str]:
     return [by_lower[low] for low in (close + inside)[:3]]
 
 
+def correct_prefix(name: str, prefixes: Iterable[str]) -> str:
+    """Return a name whose start is nearly one of ``prefixes`` (``endpoint:``, or a whole name) with that one.
+
+    Empty where no prefix is near. ``OWNER/NAME`` has none.
+    """
+    start = name.partition(":")[0] + ":" * (":" in name)
+    near = [] if "/" in start else difflib.get_close_matches(start.lower(), list(prefixes), n=1, cutoff=0.7)
+    return near[0] + name[len(start) :] if near else ""
+
+
 def name_help(name: str, known: Iterable[str]) -> str:
     """Say which known names are near ``name`` and what exists: the end of an error message."""
     known = [str(k) for k in known]
@@ -75,6 +85,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError
     return UnknownNameError(f"There is no {kind} named {name!r}. {name_help(name, known)}")
 
 
+# The extra that all commands need.
+_LEAST = "report"
 # What packages are called that are imported by other names.
 _PACKAGE_NAMES = {
     "PIL": "pillow",
@@ -85,8 +97,11 @@ _PACKAGE_NAMES = {
 }
 
 
-def not_installed(error: ModuleNotFoundError) -> str:
-    """Say which optional part of biaslab brings a package that is missing; empty where none does."""
+def not_installed(error: ModuleNotFoundError, extras: str = "") -> str:
+    """Return which extra of biaslab brings a package that is missing; empty where none does.
+
+    ``extras`` are those that the whole command needs, named where the smallest one alone would not do.
+    """
     from importlib import metadata
 
     name = (error.name or "").partition(".")[0]
@@ -100,7 +115,9 @@ def not_installed(error: ModuleNotFoundError) -> str:
     having = sorted((len(names), part) for part, names in parts.items() if called in names)
     if not having:
         return ""
-    return f"This takes the package {called}, which is not installed: pip install 'biaslab[{having[0][1]}]'"
+    part = having[0][1]
+    needed = extras if extras and part == _LEAST else f"'biaslab[{part}]'"
+    return f"This takes the package {called}, which is not installed: pip install {needed}"
 
 
 # transformers, diffusers and accelerate make modules without values while they load, for every thread of the process:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from biaslab import cli
-from biaslab.errors import ParameterError
+from biaslab.errors import ParameterError, not_installed
 from biaslab.schema import old_names
 
 ROOT = Path(__file__).parents[1]
@@ -88,10 +88,56 @@ def test_banned_words_include_those_of_earlier_help(old):
     assert re.search(rf"(?<![\w.$])({BANNED})(?![\w.=])", old)
 
 
-def test_option_is_not_accepted_by_its_beginning(capsys):
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["run", "params/published.yaml", "--overw"],
+            "no option '--overw' of 'biaslab run'. Did you mean '--overwrite'?",
+        ),
+        (
+            ["audit", "images:a", "--benchmrk", "b.csv"],
+            "option '--benchmrk' of 'biaslab audit'. Did you mean '--benchmark'?",
+        ),
+        (
+            ["audit", "--benchmrk=b.csv", "images:a"],
+            "option '--benchmrk' of 'biaslab audit'. Did you mean '--benchmark'?",
+        ),
+        (["compare", "a", "b", "--outptus", "c"], "option '--outptus' of 'biaslab compare'. Did you mean '--outputs'?"),
+    ],
+)
+def test_main_unknown_option_names_the_nearest(words, message, capsys):
+    assert cli.main(words) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "nearest"),
+    [
+        (["audt", "images:a"], "audit"),
+        (["cache", "prne"], "prune"),
+        (["audit", "a", "--baselines", "publishd"], "published"),
+    ],
+)
+def test_main_unknown_choice_names_the_nearest(words, nearest, capsys):
     with pytest.raises(SystemExit) as ended:
-        cli.main(["run", "params/published.yaml", "--overw"])
-    assert ended.value.code == 2 and "unrecognized arguments: --overw" in capsys.readouterr().err
+        cli.main(words)
+    assert ended.value.code == 2 and f"Did you mean {nearest!r}?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        (["audit", "images:a"], "'biaslab[models]'"),
+        (["run", "a.yaml"], "'biaslab[models]' (or 'biaslab[report]' for published values and annotations alone)"),
+        (["compare", "a", "b"], "'biaslab[report]'"),
+    ],
+)
+def test_not_installed_core_package_names_the_extra_of_the_command(words, extra):
+    extras = cli.build_parser().parse_args(words).extras
+    assert not_installed(ModuleNotFoundError(name="yaml"), extras).endswith(f"pip install {extra}")
+    # A package of one extra alone is in no other.
+    assert not_installed(ModuleNotFoundError(name="openpyxl"), extras).endswith("pip install 'biaslab[excel]'")
 
 
 OLD = [

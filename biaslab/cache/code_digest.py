@@ -29,8 +29,10 @@ from biaslab import plugins
 from biaslab.errors import ParameterError
 
 _PACKAGE = __name__.split(".")[0]
-# Where work runs, where results are stored and what is checked before a run do not change a result.
-_APART = re.compile(rf"{_PACKAGE}(\.cache(\..+)?|\.execution\.(kernels|workers)|\.io\.places|\.planning\.preflight)?")
+# Where work runs, what shows its progress, where results are stored and what is checked before a run change no result.
+_APART = re.compile(
+    rf"{_PACKAGE}(\.cache(\..+)?|\.execution\.(kernels|progress|workers)|\.io\.places|\.planning\.preflight)?"
+)
 # Libraries that numbers come from, and their distributions where these have other names.
 _LIBRARIES = {"cv2", "diffusers", "gender_guesser", "mediapipe", "open_clip", "scipy", "sentence_transformers", "spacy"}
 _LIBRARIES |= {"statsmodels", "torch", "torchvision", "transformers"}

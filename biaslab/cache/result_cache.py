@@ -18,7 +18,6 @@ import json
 import logging
 import os
 import platform
-import sys
 import tempfile
 import time
 import uuid
@@ -29,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from biaslab.cache import code_digest
 from biaslab.errors import InputError, ParameterError, RunError
+from biaslab.execution.progress import bar
 from biaslab.execution.workers import LOCAL, Workers
 from biaslab.io.places import ROOT_VARIABLE, default_root
 
@@ -133,8 +133,6 @@ class Stage:
         workers failed.
         UnfinishedError: This store computes a share, which is done, and others are not.
         """
-        from tqdm import tqdm
-
         shards = self._shards(units, shard_rows)
         missing = {path: rows for path, rows in shards.items() if not path.exists()}
         k, n = self.share or (0, 1)
@@ -142,22 +140,22 @@ class Stage:
         if mine:
             with (
                 self._in_use(),
-                tqdm(
+                bar(
                     desc=label or str(self.key["name"]),
                     unit=f" {unit}",
                     total=len(units),
                     initial=len(units) - sum(map(len, missing.values())),
                     disable=not progress,
-                    leave=False,
-                    file=sys.stderr,
-                ) as bar,
+                ) as shown,
             ):
                 fill = _Fill(self._work(), self.key["code"])
                 tasks = [(path, missing[path]) for path in mine]
                 # Closed at once where something fails, so that no worker goes on unheard.
                 with contextlib.closing(self.workers.run(fill, tasks, gpu=gpu)) as results:
+                    done = shown.n
                     for path, _ in zip(mine, results, strict=True):
-                        bar.update(len(missing[path]))
+                        done += len(missing[path])
+                        shown.update(done - shown.n)
         n_missing = sum(not path.exists() for path in missing)
         if n_missing and self.share:
             raise UnfinishedError(
@@ -444,6 +442,7 @@ _REFUSED = {
     for numbers, what, fix in (
         ((errno.ENOSPC, errno.EDQUOT), "No space left to write {}", "free some space"),
         ((errno.EACCES, errno.EPERM), "This user may not use {}", "let this user read and write there"),
+        ((errno.ENOENT,), "There is no file or folder {}", "name one that exists"),
         ((errno.EROFS,), "{} can be read and not be written", "make that file system writable"),
         ((errno.EMFILE, errno.ENFILE), "Too many files are open at once to use {}", "allow more with `ulimit -n 4096`"),
         ((errno.ENOTDIR, errno.EEXIST), "A file is in the place of a folder: {}", "move that file away"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 import threading
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -28,6 +27,7 @@ from biaslab.captions.settings import DOWNLOAD, JPEG_QUALITY, DownloadSettings
 from biaslab.endpoints import fetch
 from biaslab.endpoints.endpoint import Failed, retrying
 from biaslab.errors import RunError
+from biaslab.execution import progress as signs
 from biaslab.execution.progress import ATTEMPT
 from biaslab.io import image_files
 
@@ -63,8 +63,6 @@ def download(
 
     Raises RunError: This machine has no network, or the disk is full; complete shards stay.
     """
-    from tqdm import tqdm
-
     with locked(folder / "shards", "fetching", kept=_KEPT):
         table = FetchedImages(folder, images).table
         again = table["status"].isin(TEMPORARY) & ((table["attempt"] != attempt) | (attempt == ""))
@@ -74,16 +72,17 @@ def download(
         hosts: dict[str, threading.Semaphore] = defaultdict(lambda: threading.Semaphore(PER_HOST))
         pool, stop, done = ThreadPoolExecutor(CONCURRENCY), threading.Event(), []
         work = partial(_fetch, settings=settings, attempt=attempt, allow=allow, stop=stop)
-        bar = {"total": len(urls), "desc": "fetching images", "unit": " images", "leave": False}
+        bar = {"total": len(urls), "desc": "fetching images", "unit": " images", "disable": not progress}
         try:
             coming = as_completed([pool.submit(work, url, hosts[_host(url)]) for url in urls])
-            for n, future in enumerate(tqdm(coming, **bar, disable=not progress, file=sys.stderr), 1):
-                done.append(future.result())
-                if len(done) == SHARD or n == len(urls):
-                    other |= _update_hosts([row for row, _ in done], new, other)
-                    with explain_errors(folder, _KEPT):
-                        fetched.write(folder, done)
-                    done = []
+            with signs.bar(iterable=coming, **bar) as shown:
+                for n, future in enumerate(shown, 1):
+                    done.append(future.result())
+                    if len(done) == SHARD or n == len(urls):
+                        other |= _update_hosts([row for row, _ in done], new, other)
+                        with explain_errors(folder, _KEPT):
+                            fetched.write(folder, done)
+                        done = []
         finally:
             # After an error or Ctrl-C, requests under way end within their limits and save nothing.
             stop.set()

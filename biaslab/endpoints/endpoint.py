@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import json
 import logging
+import os
 import random
 import re
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -30,6 +32,7 @@ from biaslab.endpoints import replies
 from biaslab.endpoints.replies import FORM
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import ParameterError, RunError
+from biaslab.execution import progress as signs
 
 # How often a question is asked, by the outcome of the last try; any other outcome is final.
 _TRIES = {"unavailable": 8, "empty": 3, "malformed": 3}
@@ -77,12 +80,19 @@ def retrying(tries: int, stop: threading.Event, *, abandons: bool = False) -> te
         seconds = state.outcome.exception().wait or FIRST_WAIT * 2 ** (state.attempt_number - 1)
         return min(seconds * random.uniform(1, 1.25), LONGEST_WAIT)
 
+    def show_retry(state: tenacity.RetryCallState) -> None:
+        wait = state.next_action.sleep
+        # What takes a second is over before it is read.
+        if wait >= 1:
+            number = state.attempt_number + 1
+            signs.notice(f"{state.outcome.exception()!s:.100}: attempt {number} in {wait:.0f} s")
+
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception(is_temporary),
         stop=tenacity.stop_after_attempt(tries) | tenacity.stop_when_event_set(stop),
         wait=pause,
         sleep=tenacity.sleep_using_event(stop),
-        before_sleep=tenacity.before_sleep_log(_log, logging.INFO),
+        before_sleep=show_retry,
         reraise=True,
     )
 
@@ -137,26 +147,28 @@ class Requests:
         redirects; or a proxy of the environment cannot be used. RunError: The endpoint is out of order, or wants to be
         paid.
         """
-        from tqdm import tqdm
-
+        with contextlib.suppress(OSError):
+            # Another notebook of this start of a run has waited for it already.
+            raise RunError(self._failure_file.read_text(encoding="utf-8"))
         found: dict[str, Any] = {}
-        bar = {"total": len(questions), "desc": label, "unit": f" {self.unit}", "leave": False}
+        own = {"total": len(questions), "desc": label, "unit": f" {self.unit}"}
         with self._client() as client, ThreadPoolExecutor(self.settings.concurrency) as pool:
             tasks = {pool.submit(self._request_one, client, digest, q): digest for digest, q in questions.items()}
             try:
-                with tqdm(**bar, disable=not progress, file=sys.stderr) as shown:
+                with signs.bar(**own) if progress else contextlib.nullcontext() as shown:
                     for task in as_completed(tasks):
                         # The error that stopped it comes from another task.
                         with contextlib.suppress(StoppedError):
                             found[tasks[task]] = task.result()
-                            shown.update()
+                            # Without a bar of their own, questions are part of a stage's batch.
+                            shown.update() if shown else signs.count(len(found) / len(questions))
             except BaseException:
                 # Replies under way are paid for: they are waited for and kept.
                 self.stop.set()
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
         if not self._worked:
-            raise self.repeated_failure(next(iter(found.values())))
+            raise self._stopped(next(iter(found.values())))
         return found
 
     def _client(self) -> httpx.Client:
@@ -192,7 +204,7 @@ class Requests:
                 # A working endpoint may reject some questions; one with unsuitable settings rejects all.
                 hopeless = answer.outcome != "rejected" or not self._worked
                 if self._failed_in_a_row >= _PATIENCE and hopeless:
-                    raise self.repeated_failure(answer)
+                    raise self._stopped(answer)
             return answer
         except Exception:
             self.stop.set()
@@ -307,6 +319,19 @@ class Requests:
         if status == 402 or code in ("insufficient_quota", "billing_hard_limit_reached"):
             raise RunError(f"{self.where} wants to be paid first ({told}). {self.after_stop}.")
         return self.empty_answer("unavailable" if status in _BUSY or status >= 500 else "rejected", told)
+
+    @property
+    def _failure_file(self) -> Path:
+        """The file with the failure of this endpoint and model, in the folder of a start of a run; else none exists."""
+        service = hashlib.sha256(f"{self.target} {self.settings.model}".encode()).hexdigest()[:16]
+        return Path(os.environ.get(signs.ATTEMPT) or os.devnull, f"unavailable-{service}")
+
+    def _stopped(self, last: Any) -> RunError:
+        """Return the error for an endpoint that gave nothing, and leave it to other notebooks of this run."""
+        error = self.repeated_failure(last)
+        with contextlib.suppress(OSError):
+            self._failure_file.write_text(str(error), encoding="utf-8")
+        return error
 
     def repeated_failure(self, last: Any) -> RunError:
         """Return the error for an endpoint that gave nothing, several times in a row."""

@@ -1,4 +1,4 @@
-"""Signs of life: what takes longer than two seconds says what it is and for how long it has been at it."""
+"""Signs of life: bars of stages, and what takes longer than two seconds says what it is and for how long."""
 
 from __future__ import annotations
 
@@ -9,12 +9,52 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 ATTEMPT = "BIASLAB_ATTEMPT"
 """Environment variable with the folder that notebooks of one start of a run write to, in place of their parts."""
 # Seconds after which something says that it works, and between two signs.
 PATIENCE = 2.0
+# The bars that are shown in this process, the innermost last.
+_bars: list[tqdm] = []
+
+
+@contextlib.contextmanager
+def bar(**options: Any) -> Iterator[tqdm]:
+    """Show a bar on standard error: rows done of all, rate and time left. Options are those of ``tqdm``."""
+    from tqdm import tqdm
+
+    with tqdm(**options, leave=False, file=sys.stderr) as shown:
+        _bars.append(shown)
+        try:
+            yield shown
+        finally:
+            _bars.remove(shown)
+
+
+def begin_batch(rows: int) -> None:
+    """State that the next rows of the innermost bar are worked on together; :func:`count` says how far they are."""
+    for shown in _bars[-1:]:
+        shown.batch = shown.n, rows
+
+
+def count(share: float) -> None:
+    """Advance the innermost bar to a share (0–1) of its batch; the bar never goes back."""
+    for shown in _bars[-1:]:
+        start, rows = getattr(shown, "batch", (shown.n, 0))
+        shown.set_postfix_str("", refresh=False)
+        shown.update(max(start + int(share * rows) - shown.n, 0))
+
+
+def notice(text: str) -> None:
+    """Show why work waits, behind the innermost bar until it advances; without a bar on a line of standard error."""
+    if _bars:
+        _bars[-1].set_postfix_str(text)
+    else:
+        print(text, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
@@ -34,7 +74,10 @@ def working(what: str, file: Path | None = None) -> Iterator[None]:
         bar = None
         while not ended.wait(PATIENCE):
             seconds = round(time.monotonic() - began)
-            if file is not None:
+            if file is not None and _bars and not _bars[-1].disable:
+                # A bar says more: its times go on while a batch is under way.
+                _bars[-1].refresh()
+            elif file is not None:
                 _write(file, f"{what}: {seconds} s")
             elif bar is None:
                 bar = tqdm(desc=what, bar_format="{desc}: {elapsed}", leave=False, file=stream)

@@ -11,11 +11,13 @@ from biaslab.io import reading
 
 
 def read(path: str | Path, *, most: int, error: type[BiaslabError] = InputError) -> Any:
-    """Return what a file of at most ``most`` bytes says; an ``error`` where it is no YAML, or not UTF-8."""
+    """Return what a file of at most ``most`` bytes says; an ``error`` where it is missing, no YAML, or not UTF-8."""
     import yaml
 
     try:
         return load(reading.text(path, "utf-8-sig", most=most))
+    except FileNotFoundError:
+        raise error(f"There is no file {path}. Name one that exists, in YAML.") from None
     except UnicodeDecodeError as other:
         raise error(f"{path} is not UTF-8 (byte {other.start}); save it as UTF-8.") from None
     except yaml.YAMLError as other:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.cache.result_cache import ResultCache
+from biaslab.execution.progress import begin_batch
 from biaslab.hub.image_sources import ImageSource, domain_of
 from biaslab.judges.judge import Judge
 from biaslab.judges.judge_labels import NO_PERSON, UNCLEAR
@@ -52,6 +53,7 @@ def ask_about(
         for ids, read in read_ahead(images, list(dict.fromkeys(shard["image_id"])), judge):
             pixels = dict(zip(ids, read, strict=True))
             here = shard[shard["image_id"].isin(ids)]
+            begin_batch(len(here))
             rows |= {k: {**open_image(i, pixels[i]), "answer": ""} for k, i in here["image_id"].items()}
             readable = here[[not rows[k]["status"] for k in here.index]]
             shown = [

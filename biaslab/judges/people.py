@@ -22,6 +22,7 @@ import pandas as pd
 from biaslab import lexicons, stats
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
+from biaslab.execution import progress as signs
 from biaslab.hub.image_sources import ImageSource, UnreadableImage, check_image, domain_of
 from biaslab.judges import duplicates, model_loading
 from biaslab.judges.faces import Face
@@ -176,7 +177,9 @@ def read_ahead(images: ImageSource, ids: list[str], judge: Judge) -> Iterator[tu
             read = coming.result()
             if following is not None:
                 coming = pool.submit(images.read, following)
+            signs.begin_batch(len(batch))
             yield batch, read
+            signs.count(1)
 
 
 def open_image(image_id: str, image: np.ndarray | UnreadableImage) -> dict:

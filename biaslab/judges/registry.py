@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from biaslab.errors import MissingInputError, ParameterError
+from biaslab import plugins
+from biaslab.errors import MissingInputError, ParameterError, correct_prefix
 from biaslab.hub import registry as hub
 from biaslab.judges import faces, segmentation, skin_tone
 from biaslab.judges.annotations import AnnotationJudge, AnnotationTones
@@ -85,13 +86,17 @@ def parse(name: str, setting: str, options: JudgeOptions | None = None) -> Judge
         if prefix and (name.startswith(prefix) if prefix.endswith(":") else name == prefix):
             return judge(name, options)
     prefixes = {prefix for other in JUDGES.values() for prefix in other.judges if prefix.endswith(":")}
-    if "" not in role.judges or name.startswith(tuple(prefixes)):
+    near = correct_prefix(name, filter(None, role.judges))
+    # A folder exists, and what a package brings is installed.
+    if os.path.exists(name) or name in plugins.entry_points(plugins.JUDGES):
+        near = ""
+    if near or "" not in role.judges or name.startswith(tuple(prefixes)):
         allowed = ", ".join(
             f"{prefix}NAME" if prefix.endswith(":") else repr(prefix) for prefix in role.judges if prefix
         )
         raise ParameterError(
             f"{setting} is {name!r}, but no judge of that kind {role.does}: give {allowed or repr(role.example)}, or "
-            f"a name such as {role.example!r}."
+            f"a name such as {role.example!r}.{f' Did you mean {near!r}?' if near else ''}"
         )
     return role.judges[""](name, options)
 

@@ -75,14 +75,15 @@ def run_preflight(
 ) -> Preflight:
     """Test the models and services of pipelines before the images of ``requests`` are generated.
 
-    No model is tested if all images are cached, unless ``always``, or if another process of this run has tested them.
+    A model whose images are all cached is tested only with ``always``; judges always are. Nothing is tested if another
+    process of this run has tested it.
     ``time`` measures the seconds per image of each kind. ``fetch`` permits the download of weights, and ``buy`` the
     purchase of the first image of each model at an endpoint. ``say`` receives progress messages. Raises
     ParameterError: A model or service does not answer, or an input cannot be used; one message lists all problems.
     """
     remaining = [request for request in requests if request.n_remaining > 0]
     done = bool(os.environ.get(kernels.PREFLIGHT_DONE))
-    if not always and (done or not remaining):
+    if done and not always:
         return Preflight(requests, [])
     # What a model cannot do is said before it is fetched; how strong guidance is does not matter for that.
     for request in {request.image_model.cost_key: request for request in remaining}.values():
@@ -106,9 +107,9 @@ def run_preflight(
     }
     pending: dict[str, Trial] = {}
     for part in parts if not done else ():
-        # What workers of a cluster have, this machine may not.
+        # What workers of a cluster have, this machine may not; annotations are read before.
         compute = part.request.settings.compute
-        if compute.engine == "dask":
+        if compute.engine == "dask" or (part.use.judge is not None and not part.use.judge.needs_images):
             continue
         if (fetch or part.is_local) and (time or part.key not in _answered):
             pending.setdefault(part.key, part)
@@ -121,7 +122,8 @@ def run_preflight(
             size, names = download_size(pending.values()), " and ".join(trial.request.model for trial in bought)
             fetched = f", after {formatting.format_bytes(size)} of weights are fetched" if size else ""
             purchase = f"; then one image of {names} is bought" if names else ""
-            say(f"Preflight check: {len(pending)} models are run on one image{fetched}{purchase}.")
+            models = formatting.format_count(len(pending), "model is", "models are")
+            say(f"Preflight check: {models} run on one image{fetched}{purchase}.")
         results_found = _run_trials_in_process(list(pending.values()), bought, progress=say is not None)
         results = dict(zip(pending, results_found, strict=True))
         if problems := [tried.problem for tried in results_found if tried.problem]:
@@ -176,7 +178,8 @@ def _run_trials_in_process(pending: list[Trial], purchases: list[Trial], *, prog
     # It has the processors for itself, whatever is left to a process of the run.
     threads = int(environment[THREADS[0]])
     with contextlib.ExitStack() as stack:
-        modules = probes.__name__, *kernels.MODEL_MODULES
+        # Judges import what they need themselves.
+        modules = [probes.__name__, *(kernels.MODEL_MODULES if any(one.image_request for one in pending) else ())]
         running = stack.enter_context(kernels.Kernels(1, environment, modules))
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         pool = stack.enter_context(ThreadPoolExecutor(1))
@@ -218,4 +221,4 @@ def _describe_progress(pending: list[Trial], number: int, log: Path) -> str:
     with contextlib.suppress(OSError):
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return f"{name} {last:.60}".strip()
+    return f"{name} {last:.100}".strip() if last != name else name

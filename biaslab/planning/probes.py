@@ -14,6 +14,7 @@ import psutil
 from biaslab.captions.embeddings import Encoder
 from biaslab.errors import BiaslabError
 from biaslab.execution import processor
+from biaslab.execution.progress import notice
 from biaslab.generation.models import Ready
 from biaslab.hub.image_sources import UnreadableImage
 from biaslab.hub.model_files import ModelFiles
@@ -114,6 +115,7 @@ def run_trials(
     results, looks, held = [], {}, None
     for number, trial in enumerate(trials):
         number_file.write_text(str(number), encoding="ascii")
+        notice(trial.use.name)
         tried, look, held = _run_trial(trial, held)
         results.append(tried)
         if look and purchases:

@@ -3,6 +3,7 @@
 A table of :mod:`biaslab.io.cells` in one of five forms, which its columns tell apart:
 
 - long: ``image_id``, ``annotator``, ``label``, one row per annotation; ``question`` where it is not perceived gender;
+  ``annotator`` where there are several;
 - wide: ``image_id`` and one column per annotator;
 - survey: ``annotator`` and one column per image;
 - PaintSkills: ``image_id``, ``annotator``, ``objects``, ``number``, ``relation``, three questions per row;
@@ -190,6 +191,9 @@ def _long(table: pd.DataFrame, left_out: dict[str, str], path: Path) -> tuple[pd
         cells.refuse(blank.any(axis=1), path, "object or shown is empty", "name the object, and write yes or no")
         one = {"question": OBJECT + long["object"].map(casefold_name), "annotator": long.get("annotator", "1")}
         return long.assign(label=long["shown"], **one).drop(columns=["object", "shown"]), ""
+    if "label" in table and not get_close_matches("annotator", map(str, long), cutoff=0.6):
+        # Labels of one annotator.
+        return long.assign(annotator="1"), ""
     if {"annotator", "label"} & {*table, *(long if {"annotator", "label"} <= {*long} else ())}:
         cells.require(long, ["annotator", "label"], path, _NEEDS, _NO_ANNOTATOR)
         return long, ""

@@ -15,7 +15,7 @@ import yaml
 from biaslab import plugins
 from biaslab.analyses.custom import prompts as asking
 from biaslab.endpoints.settings import ENDPOINT
-from biaslab.errors import ParameterError, name_help
+from biaslab.errors import ParameterError, correct_prefix, name_help
 from biaslab.hub import checkpoints, registry
 from biaslab.hub.image_folder import IMAGES, MIXED, open_folder
 from biaslab.io import model_names
@@ -202,6 +202,9 @@ def _check_model(name: str, group_by: str) -> None:
         # Its pictures are told apart before anything is written.
         _ = open_folder(name.removeprefix(IMAGES), group_by).people
         return
+    near = correct_prefix(name, (IMAGES, ENDPOINT)) if ":" in name and not name.startswith(ENDPOINT) else ""
+    if near and not os.path.exists(name):
+        raise ParameterError(f"There is no model {name!r}. Did you mean {near!r}?")
     # Of a folder what tables call it counts, wherever it lies.
     label = display_name(name)
     if not _NAME.fullmatch(label) or not label.strip(" ."):

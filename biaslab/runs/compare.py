@@ -7,8 +7,9 @@ import re
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain, takewhile
 from pathlib import Path
 
 import pandas as pd
@@ -19,12 +20,13 @@ from biaslab.papers.estimands import Estimand, correlations
 from biaslab.planning.measures import paper_modules
 from biaslab.redact import basename
 from biaslab.report import records
+from biaslab.report.index import ROWS_SHOWN
 from biaslab.runs.caveats import LIMITS
 from biaslab.runs.collect import write_json, write_table
 from biaslab.runs.params import run_name
 from biaslab.runs.resume import check_tables
 from biaslab.schema import tables
-from biaslab.schema.table_layout import TableLayout
+from biaslab.schema.table_layout import TableLayout, lay_out
 from biaslab.stats import difference_interval, min_units
 from biaslab.study import sources
 
@@ -341,22 +343,40 @@ def _units(folder: Path, table: str, swept: Sequence[str]) -> pd.DataFrame:
 
 def _shown_together(names: Sequence[str], runs: Sequence[Mapping]) -> list[dict]:
     """Return the runs' first findings by question, each with the run it is of, where two runs or more have it."""
-    by_table: dict[str, list[tuple[str, dict]]] = {}
-    for name, run in zip(names, runs, strict=True):
+    by_question: dict[str, list[tuple[str, dict]]] = {}
+    for name, run in zip(_shorten(names), runs, strict=True):
         for finding in run.get("findings", []):
             if finding.get("main") and finding.get("estimate") is not None:
-                by_table.setdefault(finding["question"], []).append((name, finding))
+                # A question may name its model.
+                question = re.sub(rf"(?<!\w){re.escape(finding.get('model') or '-')}(?!\w)", "…", finding["question"])
+                by_question.setdefault(question, []).append((name, finding))
     together = []
-    for entries in by_table.values():
+    for question, entries in by_question.items():
         if len({name for name, _ in entries}) > 1:
+            models = {(name, finding.get("model") or "") for name, finding in entries}
+            n_runs = Counter(model for _, model in models)
+            asked = {finding["question"] for _, finding in entries}
+            words = {"question": asked.pop() if len(asked) == 1 else question.replace("…", "each model")}
             # What the printed numbers say stands in every run, and once here.
             once: dict[str, dict] = {}
             for name, finding in entries:
                 same = [finding.get(k) for k in ("model", "estimate", "ci_low", "ci_high", "marks")]
                 kept = {k: v for k, v in finding.items() if k not in ("figure", "notebook")}
-                once.setdefault(json.dumps(same), kept | {"variant": "" if finding.get("printed") else name})
+                # A model of one run is named alone.
+                model = finding.get("model") or ""
+                alone = finding.get("printed") or (model and n_runs[model] == 1)
+                once.setdefault(json.dumps(same), kept | words | {"variant": "" if alone else name})
             together += once.values()
     return together
+
+
+def _shorten(names: Sequence[str]) -> Sequence[str]:
+    """Return names of runs without the parts, between hyphens, that all of them begin or end with."""
+    parts = [name.split("-") for name in names]
+    columns = (zip(*(part[::step] for part in parts), strict=False) for step in (1, -1))
+    start, end = (len([*takewhile(lambda same: len(set(same)) == 1, each)]) for each in columns)
+    short = ["-".join(part[start : len(part) - end]) for part in parts]
+    return short if all(short) and len(set(short)) == len(names) else names
 
 
 def find_run(run: str | Path, outputs: Path) -> Path:
@@ -494,11 +514,50 @@ def _write_table(name: str, frame: pd.DataFrame, pair: _Pair, folder: Path, subt
     described = {}
     for c in declared.columns:
         described[c.name] = f"Limit of the difference of {c.of}." if c.of else c.description, c.unit
-        described |= {f"{c.name}_{side}": (f"{c.description} {words}", c.unit) for side, words in sides.items()}
+        for side, words in sides.items():
+            unit = "points" if side == "difference" and c.unit == "%" else c.unit
+            described[f"{c.name}_{side}"] = f"{c.description} {words}", unit
     columns = (tables.Column(name, *described.get(name, (_DESCRIPTIONS.get(name, _PARAMETER), ""))) for name in frame)
     words = f"{declared.description} First: {first}; second: {second}. {_in_both([frame])}"
     title = f"{declared.title}: {subtitle}" if subtitle else declared.title
-    return write_table(frame, folder, tables.Schema(_of(name, subtitle), title, words, tuple(columns)))
+    record, _ = write_table(frame, folder, tables.Schema(_of(name, subtitle), title, words, tuple(columns)))
+    return record, _lay_out(frame, declared, pair)
+
+
+def _lay_out(frame: pd.DataFrame, declared: tables.Schema, pair: _Pair) -> TableLayout:
+    """Return a compared table for readers: for each estimate a column per run, and one of the difference.
+
+    Columns are named by the runs' models, where each run has one of its own, else by the runs.
+    """
+    models = [set(frame.get(f"model_{side}", pd.Series(dtype=str)).dropna()) for side in ("first", "second")]
+    has_models = models[0] != models[1] and len(models[0]) == len(models[1]) == 1
+    names = [name.rpartition("/")[2] for side in models for name in side] if has_models else _shorten(pair.names)
+    sides = {"first": names[0], "second": names[1], "difference": "difference"}
+    limits = {estimate: (low, high) for estimate, low, high in reversed(declared.intervals)}
+    values = [c.name for c in declared.columns if f"{c.name}_difference" in frame]
+    taken = {f"{name}_{side}" for name in (*values, *chain(*limits.values())) for side in sides} | {
+        *chain(*limits.values())
+    }
+    same = {"in_runs", "basis", *(f"{model}_{side}" for model in _MODELS for side in sides)}
+    kept = [c for c in frame if c not in taken and not (c in same and frame[c].nunique() <= 1)]
+    by_name = {c.name: c for c in declared.columns}
+    shown, originals = {c: frame[c] for c in kept}, {}
+    columns = [tables.Column(c, "", labels=by_name[c].labels if c in by_name else {}) for c in kept]
+    for value in values:
+        for side, name in sides.items():
+            heading = f"{value}_{name}"
+            shown[heading] = frame[f"{value}_{side}"]
+            unit = by_name[value].unit
+            columns.append(tables.Column(heading, "", "points" if side == "difference" and unit == "%" else unit))
+            originals[heading] = f"{value}_{side}"
+            for end, limit in zip(("low", "high"), limits.get(value, ()), strict=False):
+                if (source := limit if side == "difference" else f"{limit}_{side}") in frame:
+                    shown[f"{heading}_{end}"] = frame[source]
+                    columns.append(tables.Column(f"{heading}_{end}", "", of=heading))
+    view = tables.Schema(declared.name, declared.title, "", tuple(columns))
+    laid_out = lay_out(pd.DataFrame(shown), view, most=ROWS_SHOWN)
+    # As in the file, whose columns the page describes.
+    return replace(laid_out, columns=[replace(c, name=originals.get(c.name, c.name)) for c in laid_out.columns])
 
 
 def _in_both(frames: Sequence[pd.DataFrame]) -> str:

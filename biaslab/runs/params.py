@@ -16,6 +16,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from fnmatch import fnmatch
 from functools import lru_cache
 from pathlib import Path
@@ -24,12 +25,12 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 
 from biaslab import plugins
-from biaslab.errors import InputError, ParameterError, name_help
+from biaslab.errors import InputError, ParameterError, name_help, near_matches
 from biaslab.io import plainyaml, reading
 from biaslab.io.places import is_packaged, project_root
 from biaslab.report import records
 from biaslab.schema import old_names, tables, values
-from biaslab.schema.groups import Group, Integer, Texts, field
+from biaslab.schema.groups import Group, Integer, Texts, field, unknown_help
 from biaslab.schema.values import dotted
 
 # Set by the runner for each notebook, never by a parameters file.
@@ -394,10 +395,10 @@ def _overrides(texts: Sequence[str], given: dict, available: list[Notebook]) -> 
         # Names of models have dots in them.
         of_a_model = _OF_A_MODEL.fullmatch(key)
         name, *path = ("models", *of_a_model.groups()) if of_a_model else key.split(".")
-        if path and name not in mappings and "settings" in mappings:
+        if path and name not in mappings and "settings" in mappings and not get_close_matches(name, mappings):
             name, path = "settings", [name, *path]
         if not path or name not in mappings:
-            found[key] = value
+            found[name if path else key] = value
             continue
         inner = found
         found.setdefault(name, deepcopy(given.get(name)))
@@ -456,7 +457,7 @@ def _notebook_values(
         elif name not in elsewhere and (renamed := _renamed(name, "--set" if name in strict else file)):
             problems.append(renamed)
         elif name not in elsewhere:
-            problems.append(f"{name!r} is not a parameter. {name_help(name, [*_RUN_KEYS, *defaults])}")
+            problems.append(f"{name!r} is not a parameter. {_parameter_help(name, [*_RUN_KEYS, *defaults])}")
         elif name in strict:
             problems.append(f"{name!r} is a parameter of other notebooks, of none that this run selects.")
     if problems:
@@ -464,6 +465,14 @@ def _notebook_values(
         problems += [f"{n.path}: {n.problem}" for n in selected if n.problem]
         raise ParameterError(" ".join(problems))
     return typed
+
+
+def _parameter_help(name: str, known: Sequence[str]) -> str:
+    """Return the parameters that are near an unknown one; where none is, the settings, named without their group."""
+    from biaslab.settings import Settings
+
+    is_setting = "settings" in known and not near_matches(name, known)
+    return unknown_help(Settings, [name]) if is_setting else name_help(name, known)
 
 
 def _renamed(name: str, where: str) -> str | None:

@@ -114,21 +114,28 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
             f"The run {record['run']!r} has no images of people that a headline rests on: it reads printed numbers, or "
             "its notebooks measure none. Plan from one of 'biaslab audit', such as of --preset quick."
         )
+    from_folder = str(given.get("model")).startswith(IMAGES)
+    # Existing images have no seed.
+    words = _WORDS | ({"seed": "choice of images"} if from_folder else {})
     # The images per prompt by setting for the half-width, at least the current ones.
     chosen, cannot = {}, []
     for one in planned:
         n, why = one.choose_size(points, confidence)
         if n and one.setting:
             chosen[one.setting] = max(n, one.size, chosen.get(one.setting, 0))
-        else:
-            cannot.append(f"{one.name}: {why or 'no setting says how many images there are'}.")
+        elif why:
+            cannot.append(f"{one.name}: {why}.")
     yield from _table(planned, confidence, sorted({*_POINTS, points}, reverse=True))
     for (model, measure), parts in components.dropna(subset="percent").groupby(["model", "headline"], sort=False):
         each = zip(parts["part"], parts["percent"], strict=True)
-        told = ", ".join(f"{_WORDS.get(part, part)} {percent:.0f} %" for part, percent in each if percent > 0)
+        told = ", ".join(f"{words.get(part, part)} {percent:.0f} %" for part, percent in each if percent > 0)
         yield f"Variance of {measure} of {model}: {told or 'none'}."
     if not chosen:
         yield from cannot
+        if from_folder:
+            yield "The images come from a folder: add images until it holds those of the table, and run again."
+        elif not all(one.setting for one in planned):
+            yield "The file of prompts says how many images there are: raise its column n, and run again."
     else:
         sets = [word for name, n in chosen.items() for word in ("--set", f"{name}={n}")]
         run = f"run={record['run']}-{points:g}"

@@ -7,11 +7,10 @@ is given.
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,6 @@ from pathlib import Path
 from biaslab import plugins, redact
 from biaslab.cache import code_digest, result_cache
 from biaslab.errors import RunError
-from biaslab.execution import kernels
 from biaslab.report import records
 from biaslab.runs import collect, execute, jobs, resume
 from biaslab.runs.params import RunParams, as_yaml
@@ -39,7 +37,7 @@ def run(
     outputs: str | Path = "outputs",
     overwrite: bool = False,
     force: bool = False,
-    preflight: bool = False,
+    preflight: Callable[[Sequence[str]], object] | None = None,
     progress: bool = True,
 ) -> dict:
     """Execute the selected notebooks, build the report, and return its record.
@@ -52,7 +50,8 @@ def run(
         planned: What :func:`biaslab.runs.jobs.plan` returned for ``params``, where that was asked already.
         overwrite: Whether a folder that holds another run may be replaced.
         force: Whether to execute also notebooks that are up to date.
-        preflight: Whether to try what the run uses before images are made.
+        preflight: What tries the models and judges of the run before it starts, given sentences on what is left out;
+            it is called where a notebook that makes or judges images is executed.
 
     Raises:
         ParameterError, InputError: A parameter or an input cannot be used; nothing was started.
@@ -98,10 +97,8 @@ def run(
             for root in sorted({job.request.opened.cache.root for job in left if job.makes_images}):
                 with result_cache.explain_errors(root):
                     root.mkdir(parents=True, exist_ok=True)
-        if preflight and any(job.makes_images for job in left) and not os.environ.get(kernels.PREFLIGHT_DONE):
-            for sentence in record["left_out"] if progress else ():
-                execute.print_aside(sentence)
-            dry_run.run_preflight(planned, progress)
+        if preflight and any(job.makes_images for job in left):
+            preflight(record["left_out"])
         # What an earlier run has found stays until this one can begin.
         if replaces:
             shutil.rmtree(folder)

@@ -198,7 +198,7 @@ def _problem(whole: type[Group], error: Mapping[str, Any]) -> str:
         inner = (*old_names.setting_names({name: value}), name)
         if renamed := [text for one in inner if (text := old_names.message("settings", one))]:
             return " ".join(dict.fromkeys(renamed))
-        return f"{whole.group_name or 'This group'} has no {name!r}. {_unknown(whole, path)}"
+        return f"{whole.group_name or 'This group'} has no {name!r}. {unknown_help(whole, path)}"
     if kind == "value_error":
         return f"{prefix}{name + ': ' if name else ''}{ctx['error']}"
     known = _find_group(whole, path)
@@ -247,7 +247,7 @@ def _find_group(group: type[Group], path: Sequence[str]) -> FieldInfo | None:
     return known
 
 
-def _unknown(whole: type[Group], path: Sequence[str]) -> str:
+def unknown_help(whole: type[Group], path: Sequence[str]) -> str:
     """Return the names that are nearest to an unknown one, wherever they live, and those beside it."""
     forms: dict[str, list[str]] = {}
     for name in names(whole):

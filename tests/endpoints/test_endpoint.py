@@ -13,6 +13,7 @@ from test_chat import answers
 from biaslab.endpoints import endpoint
 from biaslab.endpoints.chat import Answer
 from biaslab.errors import ParameterError, RunError
+from biaslab.execution import progress
 
 # Most bytes of a reply that a chat reads.
 MOST = 8 * 2**20
@@ -261,3 +262,28 @@ def test_proxy_that_cannot_be_used_is_an_error_without_its_password(server, monk
 def test_url_that_httpx_does_not_take_is_refused(server):
     with pytest.raises(ParameterError, match=r"endpoint\.url is 'http://a\.\.b/v1', which is not a valid URL"):
         answers(server, ["one"], url="http://a..b/v1")
+
+
+def test_retry_shows_reason_and_next_attempt(server, monkeypatch, capsys):
+    monkeypatch.setattr(endpoint, "LONGEST_WAIT", 1.0)
+    server.reply = lambda question, n: failure(503, "overloaded", Retry_After="1") if n == 1 else completion("yes")
+    assert answers(server, ["one"])[0].text == "yes"
+    assert capsys.readouterr().err == "HTTP 503: overloaded: attempt 2 in 1 s\n"
+
+
+def test_request_all_failed_endpoint_is_not_asked_again_by_the_same_start_of_a_run(server, monkeypatch, tmp_path):
+    server.reply = lambda question, n: failure(503, "down")
+    monkeypatch.setenv(progress.ATTEMPT, str(tmp_path))
+    with pytest.raises(RunError, match="does not answer: HTTP 503: down") as first:
+        answers(server, ["one"])
+    n_requests = len(server.requests)
+    # As another notebook of the run does.
+    with pytest.raises(RunError) as second:
+        answers(server, ["two"])
+    assert str(second.value) == str(first.value) and len(server.requests) == n_requests
+    # Another model, and another start of the run, ask.
+    server.reply = lambda question, n: completion("yes")
+    assert answers(server, ["two"], model="other")[0].text == "yes"
+    (tmp_path / "next").mkdir()
+    monkeypatch.setenv(progress.ATTEMPT, str(tmp_path / "next"))
+    assert answers(server, ["two"])[0].text == "yes"

@@ -54,3 +54,24 @@ def test_in_a_run_the_file_says_it_and_a_bar_says_more(tmp_path, capsys):
     file.write_text("judging: 6 of 9")
     progress._write(file, "computing shares: 5 s")
     assert file.read_text() == "judging: 6 of 9"
+
+
+def test_count_batch_of_a_stage_shows_rows_done_of_all(capsys):
+    with progress.bar(total=10, desc="judging", unit=" images") as shown:
+        progress.begin_batch(8)
+        # A quarter of 8 rows, of 10 in all.
+        progress.count(0.25)
+        assert shown.n == 2
+        progress.notice("HTTP 503: attempt 2 in 4 s")
+        assert shown.postfix == "HTTP 503: attempt 2 in 4 s"
+        # An earlier share, as of questions that are asked again, moves nothing back.
+        progress.count(0.1)
+        assert (shown.n, shown.postfix) == (2, "")
+        progress.count(1)
+        assert shown.n == 8
+    told = capsys.readouterr().err
+    assert "2/10" in told and "images/s" in told and "attempt 2 in 4 s" in told
+    # Without a bar, a reason to wait has a line of its own, and a count has nothing to move.
+    progress.count(1)
+    progress.notice("waiting")
+    assert capsys.readouterr().err == "waiting\n"

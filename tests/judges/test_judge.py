@@ -1,6 +1,7 @@
 """Gate and gender together: every image an outcome, computed once, in any batches."""
 
 import hashlib
+import re
 
 import numpy as np
 import pandas as pd
@@ -209,3 +210,23 @@ def test_other_weights_are_other_judgements(tmp_path, monkeypatch):
     assert digest("vqa:a/b") == "a/b"
     for name in ("mediapipe:x", "whole image"):
         assert digest(name, "judging.faces") == name
+
+
+@pytest.mark.parametrize(
+    ("setting", "name", "nearest"),
+    [
+        ("judging.gender", "dlibb", "dlib"),
+        ("judging.faces", "yunt", "yunet"),
+        ("judging.gender", "endpont:gpt-4o", "endpoint:gpt-4o"),
+        ("judging.extra_judges", "anotations:a.csv", "annotations:a.csv"),
+    ],
+)
+def test_parse_misspelt_judge_names_the_nearest(setting, name, nearest):
+    message = f"{re.escape(f'{setting} is {name!r}, but no judge')}.*{re.escape(f'Did you mean {nearest!r}?')}"
+    with pytest.raises(ParameterError, match=message):
+        parse(name, setting)
+
+
+def test_parse_names_of_open_clip_and_of_the_hub_are_not_misspelt():
+    for name in ("ViT-L-14:openai", "owner/dlibb", "laion/CLIP-ViT-L-14-laion2B-s32B-b82K"):
+        assert parse(name, "judging.gender").name == name

@@ -268,3 +268,14 @@ def test_votes_of_a_crowd_agree_with_a_count_by_hand(write):
     found = votes(read(write(frame.to_csv(index=False))))
     expected = {image: majority(part["label"]) for image, part in frame.groupby("image")}
     assert dict(zip(found["image_id"], found["label"], strict=True)) == expected
+
+
+def test_read_labels_without_annotator_are_of_one_annotator(tmp_path):
+    file = tmp_path / "labels.csv"
+    file.write_text("image_id,label\na,F\nb,male\n")
+    frame = read(file)
+    assert frame[["image_id", "annotator", "label"]].to_numpy().tolist() == [["a", "1", "female"], ["b", "1", "male"]]
+    # A column that is nearly called annotator is not taken for one without a meaning.
+    file.write_text("image_id,anotator,label\na,x,F\n")
+    with pytest.raises(InputError, match="Rename 'anotator' to 'annotator'"):
+        read(file)

@@ -333,3 +333,12 @@ def test_the_file_beside_a_report_gives_the_run_again(tmp_path, write_notebook, 
     for name in ("run", "title", "description", "notebooks", "jobs", "values"):
         assert getattr(again, name) == getattr(whole, name)
     assert runner.run(again, outputs=tmp_path / "outputs", progress=False)["up_to_date"]
+
+
+def test_folder_of_images_without_prefix_is_named_with_it(tmp_path):
+    (tmp_path / "photos" / "nurse").mkdir(parents=True)
+    Image.new("RGB", (4, 4)).save(tmp_path / "photos" / "nurse" / "1.png")
+    with pytest.raises(ParameterError, match=rf"is a folder of images.*Name it as images:{tmp_path}/photos"):
+        audit.params_of([f"{tmp_path}/photos"])
+    with pytest.raises(ParameterError, match=rf"Did you mean 'images:{tmp_path}/photos'"):
+        audit.params_of([f"image:{tmp_path}/photos"])

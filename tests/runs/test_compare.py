@@ -459,3 +459,32 @@ def test_what_one_run_measured_besides_leaves_printed_rows_the_same(two_runs):
     listed = compared(two_runs, "compared_tables")[1].set_index("table")
     counts = listed.loc["dalleval_average_gender", ["identical", "different inputs", "in one run"]].tolist()
     assert counts == [3, 0, 3]
+
+
+def test_shorten_names_drops_what_all_runs_share():
+    assert compare._shorten(["audit-photos-quick", "audit-other-set-quick"]) == ["photos", "other-set"]
+    # Nothing would remain of the first, and the second two share no part.
+    assert compare._shorten(["audit-quick", "audit-other-quick"]) == ["audit-quick", "audit-other-quick"]
+    assert compare._shorten(["one", "two"]) == ["one", "two"]
+
+
+def test_compared_table_has_a_column_for_each_model(two_runs):
+    save(two_runs, "two", paradox_amplification=amplification("owner/SD-XL", [13, 20]))
+    folder = compare.compare("one", "two", outputs=two_runs)
+    page = BeautifulSoup((folder / "index.html").read_text(encoding="utf-8"), "html.parser")
+    headings = [cell.get_text() for table in page("table") for cell in table("th")]
+    assert {"amplification corrected SD (points)", "amplification corrected SD-XL (points)"} <= set(headings)
+    assert "amplification corrected difference (points)" in headings
+    # One value in all rows is not a column, and limits are in the cell of their estimate.
+    assert not {"model first", "in runs", "ci low first (points)"} & set(headings)
+
+
+def test_questions_that_name_their_model_are_shown_together(two_runs):
+    for name, model in (("one", "A"), ("two", "B")):
+        finding = {"question": f"Are images of {model} biased?", "answer": f"{model}.", "model": model, "main": True}
+        change(two_runs, name, findings=[finding | {"estimate": 1.0, "ci_low": 0.0, "ci_high": 2.0, "unit": "%"}])
+    record = json.loads((compare.compare("one", "two", outputs=two_runs) / "run.json").read_text())
+    first, second = record["findings"][:2]
+    assert first["question"] == second["question"] == "Are images of each model biased?"
+    # Each run has a model of its own, which names it.
+    assert (first["model"], first["variant"], second["model"], second["variant"]) == ("A", "", "B", "")

@@ -96,9 +96,10 @@ def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, Image
 
 def people_to_annotate(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     """Return whom images are to show, and the images (as ``paradox.measure.people_to_annotate``)."""
-    images = pipeline.part(Custom).images()
-    people = images.table.loc[images.table.index.repeat(images.table["people"])]
-    return people.assign(position=people.groupby("image_id").cumcount() + 1), images
+    custom = pipeline.part(Custom)
+    images = custom.images()
+    people = custom.requested_people(images)
+    return people.assign(occupation=people["group"]), images
 
 
 def example_images(pipeline: Pipeline, people: pd.DataFrame, most: int, seed: int) -> tuple[list, list[pd.DataFrame]]:

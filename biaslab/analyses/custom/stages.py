@@ -169,6 +169,18 @@ class Custom(Part):
         named = prompts.assign(occupation=prompts["group"])
         return with_prompt_columns(self._pipeline.generate_images(named, kind, several=several), prompts)
 
+    def requested_people(self, images: ImageSource) -> pd.DataFrame:
+        """Return a row for each person whom images are to show: the columns of ``images``, position and group."""
+        table = images.table.drop(columns="status", errors="ignore")
+        requested = table.loc[table.index.repeat(table["people"])].reset_index(drop=True)
+        requested["position"] = requested.groupby("image_id").cumcount() + 1
+        if self._pipeline.image_folder is not None:
+            # Whom a picture shows may be of several groups.
+            group = self._pipeline.image_folder.people.set_index(["image_id", "position"])["group"]
+            at = pd.MultiIndex.from_frame(requested[["image_id", "position"]])
+            requested["group"] = requested["group"].where(requested["people"] == 1, group.reindex(at).to_numpy())
+        return requested
+
     @cached_method
     def people(self) -> pd.DataFrame:
         """Return a row for each person whom images are to show, with what gate and judge made of them.
@@ -186,14 +198,7 @@ class Custom(Part):
 
     def _people(self, images: ImageSource) -> pd.DataFrame:
         self._pipeline.require(*self._pipeline.gate)
-        table = images.table.drop(columns="status", errors="ignore")
-        requested = table.loc[table.index.repeat(table["people"])].reset_index(drop=True)
-        requested["position"] = requested.groupby("image_id").cumcount() + 1
-        if self._pipeline.image_folder is not None:
-            # Whom a picture shows may be of several groups.
-            group = self._pipeline.image_folder.people.set_index(["image_id", "position"])["group"]
-            at = pd.MultiIndex.from_frame(requested[["image_id", "position"]])
-            requested["group"] = requested["group"].where(requested["people"] == 1, group.reindex(at).to_numpy())
+        requested = self.requested_people(images)
         judge = self._pipeline.gender_judge
         if not judge.needs_images:
             self.check_ratings(judge)

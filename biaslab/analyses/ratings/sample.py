@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.errors import ParameterError, unknown_name
+from biaslab.io import cells
 from biaslab.io.plaintext import normalize
 from biaslab.judges.judge_labels import JUDGED
 from biaslab.metrics import agreement as measures
@@ -133,7 +134,14 @@ def collect(
     ``model``, and as :func:`simulate`.
     """
     if file:
-        table = annotated.read(file, {"": GENDER_LABELS}, needed=("source", "occupation"))
+        table = annotated.read(file, {"": GENDER_LABELS})
+        # The sample has the source and the occupation of its images.
+        images = sampled.assign(image_id=sampled["image_id"].map(normalize)).drop_duplicates("image_id")
+        given, blank = table["image_id"], table["occupation"] == ""
+        for name, values in images.set_index("image_id")[["source", "occupation"]].items():
+            table[name] = table[name].mask(blank, given.map(values).fillna(table[name]))
+        problem, fix = "occupation of image {} is empty", "name it, as the image is not in the sample"
+        cells.refuse(table["occupation"] == "", Path(file), problem, fix, given)
         if len(models := set(table["model"]) - {""}) > 1 and model != "all":
             if model not in models:
                 raise unknown_name("model in the annotations", model, sorted(models))

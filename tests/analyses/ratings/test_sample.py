@@ -141,3 +141,16 @@ def test_nothing_rated_gives_rows_with_a_reason(drawn, every):
     # Three statistics of annotators and that of the judge, by two sets of labels and three subsets.
     assert len(found) == 24 and (found["reason"] == NOT_ANNOTATED).all() and found["value"].isna().all()
     assert sample.votes(nothing).empty and sample.disagreements(nothing, every).empty
+
+
+def test_collect_file_without_source_and_occupation_takes_those_of_the_sample(drawn, tmp_path):
+    path = tmp_path / "r.csv"
+    known = drawn.set_index("image_id").loc[list(drawn["image_id"][:3])]
+    path.write_text("image_id,ana\n" + "".join(f"{image_id},female\n" for image_id in known.index))
+    found = sample.collect(drawn, path, seed=1).annotations.set_index("image_id")
+    assert found["source"].to_dict() == known["source"].to_dict()
+    assert found["occupation"].to_dict() == known["occupation"].to_dict()
+    # Of an image that is not in the sample, the file has to say it.
+    path.write_text("image_id,ana\nelsewhere,female\n")
+    with pytest.raises(InputError, match="occupation of image 'elsewhere' is empty"):
+        sample.collect(drawn, path, seed=1)
