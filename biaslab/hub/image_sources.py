@@ -43,7 +43,8 @@ def domain_of(images: ImageSource) -> str:
 class FolderImages:
     """The images in a folder, at any depth; an image's id is its path below the folder, with forward slashes.
 
-    ``not_read`` lists the images in formats that are not read, such as HEIC.
+    ``not_read`` lists the images in formats that are not read, such as HEIC. ``states_domain`` tells whether the folder
+    says what its images are; without that they are taken for photographs.
 
     Raises InputError where there is no such folder, or no file in it ends like an image.
     """
@@ -59,6 +60,7 @@ class FolderImages:
             more = f" {_not_read(self.not_read)}" if self.not_read else ""
             raise InputError(f"{path} holds no file that ends in {', '.join(ENDINGS)}.{more}")
         self.name, self.image_domain = folder.name, registry.image_domain(folder)
+        self.states_domain = (folder / registry.DOMAIN_FILE).is_file()
         self.table = pd.DataFrame({"image_id": list(self._files)})
         whole = hashlib.sha256()
         for image_id, file in self._files.items():
@@ -70,11 +72,6 @@ class FolderImages:
         """Return the images in the order asked for."""
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             return list(pool.map(_read_file, map(self._files.get, image_ids)))
-
-    @property
-    def remarks(self) -> list[str]:
-        """Sentences on files of the folder that are left out."""
-        return [_not_read(self.not_read)] if self.not_read else []
 
 
 def _not_read(names: Sequence[str]) -> str:

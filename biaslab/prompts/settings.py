@@ -33,6 +33,11 @@ class CustomDesign(Group):
         "Whether groups may be missing from `custom.benchmark_file`; they are judged but not compared. False stops "
         "the run at a missing group.",
     )
+    all_faces: bool = field(
+        False,
+        "Whether each detected face is judged, in images that do not say how many people they show, such as group "
+        "scenes; images are then clusters of people. False judges images with exactly one face.",
+    )
 
 
 class PairedDesign(Group):

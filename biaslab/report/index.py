@@ -107,7 +107,7 @@ def _content(run: dict[str, Any], run_dir: Path, layouts: Mapping[str, TableLayo
         if marks := draw_rows(rows, unit=rows[0].get("unit", "")):
             models = [row["model"] for row in rows if row["estimate"] is not None]
             measures.append({"name": measure, "marks": marks, "models": models})
-    lists = {key: run.get(key) or [] for key in ("problems", "limits", "notes", "left_out")}
+    lists = {key: run.get(key) or [] for key in ("problems", "limits", "notes", "left_out", "notices")}
     named = [str(row["model"]) for card in page_cards for row in card["rows"]]
     introduced = cards.introduce([*named, *(name for measure in measures for name in measure["models"])])
     strips = _strips(run, run_dir)

@@ -34,6 +34,7 @@ def params_of(
     *,
     preset: str = "standard",
     name: str = "",
+    title: str = "",
     corpus: str = "",
     papers: Sequence[str] = (),
     prompts: str = "",
@@ -46,7 +47,8 @@ def params_of(
     Existing images (``images:FOLDER``), and models that generate images of the file ``prompts``, have the
     notebooks of these alone, unless ``papers`` are named; ``benchmark`` is a file of shares to hold them against.
     ``annotations`` and ``corpus`` are the settings ``judging.annotations`` and ``captions.corpus``; without captions
-    there is no paradox. An empty ``name`` is made of models and preset. ``set_here`` are names of settings that a
+    there is no paradox. An empty ``name`` is made of models and preset, and an empty
+    ``title`` of models. ``set_here`` are names of settings that a
     command sets, of which no default is looked up.
 
     Raises:
@@ -121,7 +123,7 @@ def params_of(
         description += f"{'; '.join(words)}."
     return {
         "run": run_name(name or re.sub(r"[^A-Za-z0-9._]+", "-", joined).strip("-.")[:80]),
-        "title": f"Audit of {listed}",
+        "title": title or f"Audit of {listed}",
         "description": description,
         "source": "pipeline",
         "model": names[0],

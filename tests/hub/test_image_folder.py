@@ -229,10 +229,7 @@ def test_folder_reads_jfif_as_jpeg_and_names_what_is_not_read(tmp_path):
     folder = ImageFolder(str(tmp_path))
     assert list(folder.people["image_id"]) == ["nurse/0.jpg", "nurse/1.jfif", "nurse/2.JPE"]
     assert [image.shape for image in folder.read(list(folder.people["image_id"]))] == [(8, 8, 3)] * 3
-    assert folder.remarks == [
-        "Images in formats that are not read (.heic, .jxl) are left out: 3, such as nurse/3.heic. "
-        "Convert them to PNG or JPEG."
-    ]
+    assert folder.not_read == ["nurse/3.heic", "nurse/4.HEIC", "nurse/5.jxl"]
 
 
 def test_folder_of_formats_that_are_not_read_is_refused(tmp_path):

@@ -15,6 +15,7 @@ from biaslab.analyses.custom.analysis import (
     tones,
     wide_answers,
 )
+from biaslab.analyses.custom.comparison import comparison
 from biaslab.analyses.custom.estimands import headlines
 from biaslab.analyses.custom.matching import unmatched
 from biaslab.analyses.custom.measure import (
@@ -24,6 +25,7 @@ from biaslab.analyses.custom.measure import (
     person_answers,
     remarks,
 )
+from biaslab.analyses.custom.summaries import judged_shares, listed_answers, name_pairs
 from biaslab.papers.answers import read
 
 answers = read("custom")
