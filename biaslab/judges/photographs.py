@@ -92,11 +92,11 @@ def doubt_photographs(name: str, unclear: int, seen: int) -> str:
     if groups is None or not seen:
         return ""
     _, classified, labelled = groups["all"]
-    here, there = (stats.percent(n, of) for n, of in ((unclear, seen), (labelled - classified, labelled)))
-    if here[1] <= there[2]:
+    share, usual = (stats.percent(n, of) for n, of in ((unclear, seen), (labelled - classified, labelled)))
+    if share[1] <= usual[2]:
         return ""
     return (
-        f"the gender classifier `{name}` is unsure of {here[0]:.0f} % of {seen:,} people, and of {there[0]:.0f} % in "
+        f"the gender classifier `{name}` is unsure of {share[0]:.0f} % of {seen:,} people, and of {usual[0]:.0f} % in "
         "labelled photographs. The images may be drawings, for which it is not made."
     )
 

@@ -6,6 +6,7 @@ import base64
 import gzip
 import io
 import json
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -188,7 +189,8 @@ def _papers(**items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if not part:
             continue
         about = _PAPERS.get(key, {"name": key, "question": "", "bibtex": ""})
-        main = ([card for card in part["cards"] if card["main"]] or part["cards"][:1])[:_MAIN]
+        main = [card for card in part["cards"] if card["main"]] or part["cards"][:1]
+        main = sorted(main, key=lambda card: number(card["card"]) or math.inf)[:_MAIN]
         more = [card for card in part["cards"] if card not in main]
         # The picture of what the page says of the paper first, of those whose words can be read where it stands.
         figure_cards = [card for card in (*cards.first(part["cards"]), *main) if card["figure"]]

@@ -65,14 +65,16 @@ def remarks(asked: Iterable[ImageRequest]) -> list[str]:
 
 
 def describe_people(drawn: Iterable[image_pages.ModelImages], judge: str) -> list[str]:
-    """Return sentences on models of which a judge of gender labels nobody, and on images that may be no photographs."""
+    """Return sentences on models of which no person is judged, and on images that may be no photographs."""
     sentences = []
     for one in drawn:
         counts = one.people["status"].value_counts() if "status" in one.people else pd.Series(dtype=int)
         if counts.empty or not set(counts.index) <= set(STATUSES):
             continue
         if JUDGED not in counts:
-            text = f"{one.model}: nobody could be judged ({count_statuses(counts)}). {ADVICE.get(counts.index[0], '')}"
+            text = (
+                f"{one.model}: no person could be judged ({count_statuses(counts)}). {ADVICE.get(counts.index[0], '')}"
+            )
             sentences.append(text.strip())
         unclear, judged = (int(counts.get(status, 0)) for status in (UNCERTAIN, JUDGED))
         if domain_of(one.images) == registry.PHOTOGRAPHS:

@@ -63,7 +63,7 @@ def test_describe_people_nobody_judged_names_statuses_and_the_setting():
     one = drawn("female", "male")
     nobody = one._replace(people=one.people.assign(status=["several_faces", "several_faces"]))
     (text,) = generated_images.describe_people([one, nobody], "dlib")
-    assert text.startswith("m: nobody could be judged (several faces 2). ") and "custom.all_faces=true" in text
+    assert text.startswith("m: no person could be judged (several faces 2). ") and "custom.all_faces=true" in text
 
 
 def test_describe_people_many_unclear_people_doubt_photographs():

@@ -12,6 +12,7 @@ from biaslab.hub import registry
 from biaslab.io import cells
 from biaslab.io.image_files import UnreadableImage
 from biaslab.io.plaintext import same_text
+from biaslab.judges.judge import PinnedJudge
 from biaslab.ratings import annotations as annotated
 from biaslab.schema import formatting
 
@@ -45,8 +46,10 @@ def describe_scenes(pipelines: Iterable[Pipeline]) -> list[str]:
     sentences = []
     for one in pipelines:
         folder, detector = one.image_folder, one.judge("judging.faces")
-        told = folder is None or detector is None or not one.gender_judge or not one.gender_judge.needs_faces
-        if told or one.settings.custom.all_faces or (folder.people["position"] > 1).any():
+        # Larger detectors are loaded by the preflight check alone, in a process of its own.
+        if folder is None or not isinstance(detector, PinnedJudge) or one.settings.custom.all_faces:
+            continue
+        if not one.gender_judge or not one.gender_judge.needs_faces or (folder.people["position"] > 1).any():
             continue
         tried = folder.table["image_id"].iloc[:: -(-len(folder.table) // _TRIED)].tolist()
         images = [image for image in folder.read(tried) if not isinstance(image, UnreadableImage)]

@@ -37,10 +37,10 @@ def test_comparison_same_people_have_no_difference():
 
 def test_comparison_is_of_distances_whatever_their_direction():
     # Of 400 people per group little noise is left: a is 20 points below the benchmark, b 25 points above and 35 below.
-    there = benchmark_of(dict.fromkeys(GROUPS, 0.5))
+    benchmark = benchmark_of(dict.fromkeys(GROUPS, 0.5))
     b = {group: 0.75 if k % 2 else 0.15 for k, group in enumerate(GROUPS)}
     people = pd.concat([people_of(dict.fromkeys(GROUPS, 0.3), 400, "a"), people_of(b, 400, "b")])
-    (row,) = custom.comparison(people, there).to_dict("records")
+    (row,) = custom.comparison(people, benchmark).to_dict("records")
     assert row["difference"] == pytest.approx(30 - 20, abs=0.3) and row["p_holm"] < 0.001
     # The error of both means: the square root of the sum of p (1 - p) / 400 over the groups and models, over 6.
     variance = sum(p * (1 - p) / 400 for p in (*b.values(), *[0.3] * 6))
@@ -57,11 +57,11 @@ def test_comparison_takes_groups_that_both_models_and_the_benchmark_have():
     people = pd.concat(
         [people_of(dict.fromkeys(GROUPS, 0.3), 9, "a"), people_of(dict.fromkeys(GROUPS[2:], 0.6), 9, "b")]
     )
-    there = benchmark_of(dict.fromkeys(GROUPS, 0.5))
-    there.loc[5, "percent_female"] = np.nan
-    (row,) = custom.comparison(people, there).to_dict("records")
+    benchmark = benchmark_of(dict.fromkeys(GROUPS, 0.5))
+    benchmark.loc[5, "percent_female"] = np.nan
+    (row,) = custom.comparison(people, benchmark).to_dict("records")
     assert (row["n_groups"], row["n"], row["n_other"]) == (3, 27, 27)
-    assert custom.comparison(people[people["model"] == "a"], there).empty
+    assert custom.comparison(people[people["model"] == "a"], benchmark).empty
 
 
 def outcomes_of(*statuses):

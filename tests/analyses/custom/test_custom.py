@@ -69,7 +69,7 @@ def test_shares_all_unclear_share_is_missing_with_a_reason():
     assert table.loc[("nurse", "unclear"), "percent"] == 100
     named = {"benchmark_name": "an even split", "others": "uncertain 5", "advice": "Lower the threshold."}
     (found,) = custom.answers.shares.findings(table.reset_index().assign(**named))
-    assert found.supported_answer == "Nobody could be judged: uncertain 5." and not found.numbers
+    assert found.supported_answer == "No person could be judged: uncertain 5." and not found.numbers
     assert found.card_text == "Lower the threshold."
 
 

@@ -224,7 +224,7 @@ def test_describe_assumptions_folder_without_a_domain_is_named(four):
 
 
 def test_describe_scenes_most_images_with_several_faces_name_the_setting(four, monkeypatch):
-    judging = {"gender": "mini-clip", "faces": "mini-detector"}
+    judging = {"gender": "dlib", "faces": "yunet"}
     one = pipeline(four, judging)
     detector = one.judge("judging.faces")
     monkeypatch.setattr(type(detector), "faces", lambda self, images: [["face"] * k for k in (2, 3, 0, 4)])
