@@ -8,8 +8,8 @@ import pandas as pd
 
 from biaslab.judges.judge_labels import ADVICE, JUDGED, UNCLEAR
 
-# Words of a list in an answer, which is short.
-_WORDS = 10
+# Words of a list of statuses, and of a list of answers, in what a card says, which is short.
+_WORDS, _ANSWER_WORDS = 10, 14
 # Below this share of people judged, in percent, a card says what to do.
 _FEW = 50.0
 
@@ -43,10 +43,8 @@ def listed_answers(answered: pd.DataFrame) -> pd.DataFrame:
     for key, rows in answered[answered["group"] == "all"].groupby(["model", "question"]):
         rows = rows.dropna(subset="percent").sort_values("percent", ascending=False, kind="stable")
         rows = pd.concat([rows[rows["answer"] != UNCLEAR], rows[rows["answer"] == UNCLEAR]])
-        listed[key] = _join(
-            f"{_shorten(answer)} {percent:.0f} %"
-            for answer, percent in zip(rows["answer"], rows["percent"], strict=True)
-        )
+        percents = zip(rows["answer"], rows["percent"], strict=True)
+        listed[key] = _join([f"{_shorten(answer)} {percent:.0f} %" for answer, percent in percents], _ANSWER_WORDS)
     keys = pd.MultiIndex.from_frame(answered[["model", "question"]])
     return answered.assign(listed=pd.Series(listed, dtype=object).reindex(keys).to_numpy() if listed else "")
 
@@ -64,9 +62,9 @@ def _shorten(text: str, most: int = 3) -> str:
     return " ".join(words[:most]) + ("…" if len(words) > most else "")
 
 
-def _join(texts: Iterable[str]) -> str:
-    """Return texts with commas, and how many more there are past :data:`_WORDS`."""
+def _join(texts: Iterable[str], most: int = _WORDS) -> str:
+    """Return texts with commas, and how many more there are past ``most`` words."""
     texts = list(texts)
     ends = [sum(len(text.split()) for text in texts[: k + 1]) for k in range(len(texts))]
-    shown = max(sum(end <= _WORDS for end in ends), 1)
+    shown = max(sum(end <= most for end in ends), 1)
     return ", ".join(texts[:shown]) + (f" and {len(texts) - shown} more" if len(texts) > shown else "")
