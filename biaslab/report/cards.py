@@ -85,15 +85,18 @@ def _answers(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
 
 def _marks(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     """Return the small figure of findings: their marks, or their estimates; None where they have neither."""
-    found = []
-    places: dict[str, int] = {}
-    for row in rows:
-        own = [mark for mark in row["marks"] or [] if isinstance(mark, dict)] or [{**row, "name": ""}]
-        for mark in own:
-            who = _who(row) if len(rows) > 1 or not mark.get("name") else ""
-            name = ", ".join(part for part in (who, str(mark.get("name") or "")) if part) or "estimate"
-            place = places.setdefault(str(mark.get("name") or ""), len(places))
-            found.append({**mark, "name": name, "place": place})
+    each = [
+        (row, mark)
+        for row in rows
+        for mark in [mark for mark in row["marks"] or [] if isinstance(mark, dict)] or [{**row, "name": ""}]
+    ]
+    names, found = [str(mark.get("name") or "") for _, mark in each], []
+    # Names that occur once, such as those of pairs of models, say whom they are of.
+    repeated = len(rows) > 1 and len(set(names)) < len(names)
+    for (row, mark), name in zip(each, names, strict=True):
+        who = _who(row) if repeated or not name else ""
+        named = ", ".join(filter(None, (who, name))) or "estimate"
+        found.append({**mark, "name": named, "place": names.index(name)})
     # Models next to each other in each group.
     found.sort(key=lambda mark: mark["place"])
     of = {"unit": str(rows[0]["unit"]), "reference_name": str(rows[0]["reference_name"])}

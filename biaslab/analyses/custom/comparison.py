@@ -41,7 +41,8 @@ def comparison(people: pd.DataFrame, benchmark: pd.DataFrame, *, confidence: flo
         limits = np.clip([100 * low, 100 * high], -100, 100)
         rows.append(
             {"model": model, "other": other, "difference": 100 * (mean - mean_other), "ci_low": limits[0],
-             "ci_high": limits[1], "p": p, "model_distance": 100 * max(mean, 0), "other_distance": 100 * max(mean_other, 0),
+             "ci_high": limits[1], "p": p, "model_distance": 100 * max(mean, 0),
+             "other_distance": 100 * max(mean_other, 0),
              "n_groups": len(both), "n": both["n"].sum(), "n_other": both["n_other"].sum(),
              "n_images": both["n_images"].sum(), "n_images_other": both["n_images_other"].sum()}
         )  # fmt: skip
