@@ -80,6 +80,33 @@ def distances(rng, studies, *, kind: str, groups: int, images: int, away: float)
         }
 
 
+def farther(rng, studies, *, groups: int, images: int, others: int, away: float, towards: float) -> Iterator[dict]:
+    """Yield whether the difference of two models' distances is covered, and told; shares are at random where ``away``
+    is NaN, else ``away`` and ``towards`` from the benchmark. The second model has ``others`` images a group.
+    """
+    for _ in range(studies):
+        center = rng.choice([0.1, 0.3, 0.5, 0.6, 0.8], groups)
+        moves = (away * rng.choice([-1, 1], groups), towards * rng.choice([-1, 1], groups))
+        shares = [(rng.random(groups) if np.isnan(by).all() else center + by).clip(0.02, 0.98) for by in moves]
+        rows = [
+            pd.DataFrame(
+                {"model": model, "group": np.repeat(np.arange(groups), n), "female": rng.random(groups * n)}
+            ).assign(female=lambda rows, share=share, n=n: rows["female"] < np.repeat(share, n))
+            for model, share, n in zip("ab", shares, (images, others), strict=True)
+        ]
+        people = pd.concat(rows, ignore_index=True).assign(status="judged", position=1, prompt="")
+        people["image_id"] = people.index.astype(str)
+        people["gender"] = np.where(people["female"], "female", "male")
+        benchmark = pd.DataFrame({"group": np.arange(groups), "percent_female": 100 * center, "n": np.nan})
+        row = custom.comparison(people, benchmark).iloc[0]
+        truth = 100 * np.mean(np.abs(shares[1] - center) - np.abs(shares[0] - center))
+        yield {
+            "covered": row["ci_low"] - 1e-9 <= truth <= row["ci_high"] + 1e-9,
+            "rejected": row["p"] < 0.05,
+            "half-width": (row["ci_high"] - row["ci_low"]) / 2,
+        }
+
+
 def generated(rng, *, groups: int, images: int, persons: int, matching: float, share=0.5, unclear=0.1):
     """Return (groups, images, persons) arrays of a generator: female, judged, tone (1–10).
 
@@ -255,6 +282,11 @@ ROWS = [
         (distances, {"kind": kind, "groups": 12, "images": 20, "away": away})
         for kind in ("even", "spread")
         for away in (0.0, 0.2)
+    ),
+    *(
+        (farther, {"groups": g, "images": n, "others": m, "away": away, "towards": towards})
+        for g, n, m in ((4, 8, 8), (4, 20, 20), (20, 10, 10), (20, 50, 50), (40, 10, 30))
+        for away, towards in ((0.0, 0.0), (0.2, 0.2), (0.0, 0.3), (np.nan, np.nan))
     ),
     *(
         (corrections, {"people": 240, "rated": rated, "share": 0.6, "women_as_male": errors, "slips": 0.03})

@@ -193,6 +193,7 @@ def build_parser() -> argparse.ArgumentParser:
     text = "number of images: quick, standard or paper (default: standard)"
     add("--preset", metavar="PRESET", default="standard", help=text)
     add("--name", metavar="NAME", default="", help="name of the run (default: from models and preset)")
+    add("--title", metavar="TEXT", default="", help="title of the report (default: Audit of MODEL, …)")
     text = "training captions: a file pattern, or an installed name"
     add("--corpus", metavar="PATTERN", default="", help=text)
     text = "human annotations of a subset of the images: a file or folder"
@@ -417,7 +418,7 @@ def _audit_params(arguments: argparse.Namespace) -> RunParams:
     """Return the parameters of an audit, after a sentence on each default judge."""
     from biaslab.runs import audit, params, runner
 
-    names = ("preset", "name", "corpus", "papers", "prompts", "benchmark", "annotations", "group_by")
+    names = ("preset", "name", "title", "corpus", "papers", "prompts", "benchmark", "annotations", "group_by")
     given = {name: getattr(arguments, name) for name in names}
     parameters = audit.params_of(arguments.models, set_here=params.setting_names(arguments.overrides), **given)
     options = {name: getattr(arguments, name) for name in ("overrides", "notebooks_dir", "baselines")}
@@ -455,7 +456,7 @@ def _execute(arguments: argparse.Namespace, checked: RunParams, *, print_plan: b
         from biaslab.runs import dry_run
 
         jobs.read_sources(planned)
-        preflight(dry_run.describe_omissions(planned))
+        preflight([*dry_run.describe_assumptions(planned), *dry_run.describe_omissions(planned)])
         return 0
     options = {"outputs": arguments.outputs, "overwrite": arguments.overwrite, "force": arguments.force}
     record = runner.run(checked, planned=planned, **options, preflight=preflight, progress=progress)

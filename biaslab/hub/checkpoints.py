@@ -16,7 +16,7 @@ from biaslab.errors import ParameterError
 from biaslab.hub import huggingface, model_files, registry, safety
 from biaslab.hub.model_files import ModelFiles
 from biaslab.io import model_names, reading
-from biaslab.io.image_files import ENDINGS
+from biaslab.io.image_files import endings
 from biaslab.io.model_names import Adapter, ModelName
 
 INDEX = "model_index.json"
@@ -196,7 +196,7 @@ def _check_is_no_lora(files: ModelFiles) -> None:
         raise ParameterError(
             f"{files.name} is no pipeline, but holds checkpoints in one file. {files.list_safetensors()}"
         )
-    images = [path for path in files.files if path.lower().endswith(ENDINGS)]
+    images = [path for path in files.files if path.lower().endswith(endings())]
     if images and not any(path.endswith((".safetensors", ".json", *safety.OTHER_WEIGHTS)) for path in files.files):
         raise ParameterError(
             f"{files.name} is a folder of images, such as {images[0]}, and not a model. Name it as images:{files.name} "

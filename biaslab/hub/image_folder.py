@@ -34,8 +34,8 @@ _TABLES = (".csv", ".tsv", ".parquet")
 _NEEDS = "The table of a folder of images needs file, and prompt or group; it may have model and position."
 # Images that tools make of others, by their paths: those of the web UI and of InvokeAI.
 _DERIVED = {
-    "Grids of several images": re.compile(r"(?:^|/)(?:grid-\d|(?:(?:txt2img|img2img)-)?grids/)", re.IGNORECASE),
-    "Thumbnails": re.compile(r"(?:^|/)thumbnails/", re.IGNORECASE),
+    "grid of several images": re.compile(r"(?:^|/)(?:grid-\d|(?:(?:txt2img|img2img)-)?grids/)", re.IGNORECASE),
+    "thumbnail": re.compile(r"(?:^|/)thumbnails/", re.IGNORECASE),
 }
 
 
@@ -128,23 +128,25 @@ class ImageFolder(FolderImages):
 
     @cached_property
     def left_out(self) -> dict[str, list[str]]:
-        """The files that no group has, by the reason in words."""
-        reasons: dict[str, list[str]] = {"Images in formats that are not read": self.not_read}
+        """The files that count for no group, by the reason in words."""
+        reasons: dict[str, list[str]] = {"format not read": self.not_read}
         for name, reason in self._derived.items():
             reasons.setdefault(reason, []).append(name)
         ungrouped = sorted({*self._texts} - {*self._described["image_id"]})
         others = [name for name in self.other_files if self._table is None or name != self._table.name]
-        reasons |= {"Images without a prompt and a group": ungrouped, "Files that are no image by their ending": others}
+        reasons |= {"no prompt and no group": ungrouped, "not an image": others}
+        reasons["not in the table"] = self.undescribed_images
         return {reason: names for reason, names in reasons.items() if names}
 
     @property
     def remarks(self) -> list[str]:
         """Sentences on files that are left out, and on the texts inside the images."""
-        files = [f"{reason} are left out: {_counted(n)}" for reason, n in self.left_out.items() if n != self.not_read]
+        reasons = {reason: names for reason, names in self.left_out.items() if reason != "not in the table"}
+        files = [f"Left out ({reason}): {_counted(names)}" for reason, names in reasons.items()]
         read = Counter(text.tool for text in self._texts.values() if text.prompt)
         tools = ", ".join(f"{tool} {n:,}" for tool, n in read.most_common())
         summary = f"Prompts inside images: {read.total():,} of {len(self._texts):,} images have one ({tools})."
-        return [*super().remarks, *files, *([summary] if read else []), *self._unread_texts]
+        return [*files, *([summary] if read else []), *self._unread_texts]
 
     @property
     def _unread_texts(self) -> list[str]:

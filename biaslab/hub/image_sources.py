@@ -44,7 +44,8 @@ def domain_of(images: ImageSource) -> str:
 class FolderImages:
     """The images in a folder, at any depth; an image's id is its path below the folder, with forward slashes.
 
-    ``not_read`` lists the images in formats that are not read, such as HEIC.
+    ``not_read`` lists the images in formats that are not read, such as HEIC. ``states_domain`` tells whether the folder
+    says what its images are; without that they are taken for photographs.
 
     Raises InputError where there is no such folder, or no file in it ends like an image.
     """
@@ -60,6 +61,7 @@ class FolderImages:
             more = f" {_describe_unread(self.not_read)}" if self.not_read else ""
             raise InputError(f"{path} holds no file that ends in {', '.join(endings())}.{more}")
         self.name, self.image_domain = folder.name, registry.image_domain(folder)
+        self.states_domain = (folder / registry.DOMAIN_FILE).is_file()
         self.table = pd.DataFrame({"image_id": list(self._files)})
         whole = hashlib.sha256()
         for image_id, file in self._files.items():
@@ -76,11 +78,6 @@ class FolderImages:
     def other_files(self) -> list[str]:
         """The files of the folder whose names end as no image's do."""
         return folders.other_files(self._root, (*endings(), *NOT_READ, *HEIF_ENDINGS))
-
-    @property
-    def remarks(self) -> list[str]:
-        """Sentences on files of the folder that are left out."""
-        return [_describe_unread(self.not_read)] if self.not_read else []
 
 
 def _describe_unread(names: Sequence[str]) -> str:

@@ -11,7 +11,8 @@ Similarity is the Hamming distance of difference hashes (dHash: Krawetz 2013) of
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -22,7 +23,7 @@ from biaslab.errors import InputError
 from biaslab.hub.image_sources import DescribedImages, ImageSource
 from biaslab.io.cells import join_values
 from biaslab.io.image_files import PLAIN, UnreadableImage, is_black, plain_share
-from biaslab.judges.judge_labels import BLACK, DUPLICATE, PLACEHOLDER
+from biaslab.judges.judge_labels import BLACK, DUPLICATE, PLACEHOLDER, WITHHELD
 
 SIDE = 16
 """Rows and columns of a difference hash, which has ``SIDE * SIDE`` bits."""
@@ -32,6 +33,8 @@ copies saved again as JPEG of quality 75 differ in up to 23 bits, and different 
 _COLUMNS = ("image_id", "pixels", "is_black", "plain", "hash")
 _SHARD_ROWS = 1024
 _AT_ONCE = 64
+# Groups that a sentence names at most.
+_GROUPS = 5
 
 
 class DistinctImages(DescribedImages):
@@ -229,24 +232,41 @@ def _contradiction(first: tuple[str, str], second: tuple[str, str], where: str) 
     )
 
 
+def describe_left_out(images: ImageSource, skipped: Mapping[str, Sequence[str]] | None = None) -> str:
+    """Return how many images of a source are left out, by reason and group, as ``2 of 9 images: duplicate 2 (chef 2)``.
+
+    ``skipped`` are files that are no images of the source, by reason. Empty where nothing is left out.
+    """
+    found, table = getattr(images, "found", pd.DataFrame()), all_images(images).table
+    made = dict(zip(table["image_id"], table["status"], strict=True)) if "status" in table else {}
+    counts: dict[str, Counter[str]] = {}
+    example = ""
+    for image in found.itertuples():
+        own = made.get(image.image_id, "")
+        if image.status or not image.pixels:
+            reason = image.status or (own if own in WITHHELD else "unreadable")
+            counts.setdefault(reason, Counter())[image.group] += 1
+        if image.copy_of and not example:
+            example = f"; {image.image_id} has the pixels of {image.copy_of}"
+    for reason, files in (skipped or {}).items():
+        counts |= {reason: Counter(file.rpartition("/")[0].partition("/")[0] for file in files)} if files else {}
+    parts = []
+    for reason, by_group in counts.items():
+        groups = ", ".join(f"{group} {n:,}".strip() for group, n in by_group.most_common(_GROUPS))
+        groups += f" and {len(by_group) - _GROUPS:,} more groups" if len(by_group) > _GROUPS else ""
+        parts.append(f"{reason} {by_group.total():,} ({groups}{example if reason == DUPLICATE else ''})")
+    total = len(found) + sum(map(len, (skipped or {}).values()))
+    n = sum(by_group.total() for by_group in counts.values())
+    kind = "files" if any((skipped or {}).values()) else "images"
+    return f"{n:,} of {total:,} {kind}: {', '.join(parts)}" if n else ""
+
+
 def remarks(images: ImageSource) -> list[str]:
-    """Return what readers should know of the images of a source: copies, placeholders, and images that look alike."""
+    """Return what readers should know of images that count: those in several groups, and those that look alike."""
     found = getattr(images, "found", None)
     if found is None or found.empty:
         return []
-    said, total = [], len(found)
-    copies = found[found["status"] == DUPLICATE]
-    if len(copies):
-        example = f"{copies['image_id'].iloc[0]}, which has the pixels of {copies['copy_of'].iloc[0]}"
-        said.append(
-            f"Copies of another image of the group (identical pixels): {len(copies):,} of {total:,} images, such as "
-            f"{example}. Each image counts once; copies have the status {DUPLICATE}."
-        )
-    if black := int((found["status"] == BLACK).sum()):
-        said.append(f"Black images, as content filters return them: {black:,} of {total:,} (status {BLACK}).")
-    if n := int((found["status"] == PLACEHOLDER).sum()):
-        text = "Images of one color, or one plain image in several groups, as content filters return them"
-        said.append(f"{text}: {n:,} of {total:,} (status {PLACEHOLDER}).")
+    said = []
     counted = found[(found["status"] == "") & (found["pixels"] != "")]
     shared = counted[counted["pixels"].duplicated(keep=False)]
     if len(shared):

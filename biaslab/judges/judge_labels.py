@@ -27,6 +27,16 @@ image: ``no_face``; ``one_face`` (fewer faces than prompted; with three people p
 ``several_faces`` (more than prompted); ``overlapping`` (:data:`biaslab.judges.people.SHARED`); ``unreadable`` (column
 ``reason`` says why); ``blocked`` (withheld by the model's safety checker); ``black`` (no pixel is brighter than
 :data:`biaslab.io.image_files.DARKEST`); ``placeholder`` and ``duplicate`` (see :mod:`biaslab.judges.duplicates`)."""
+ADVICE = {
+    "no_face": "If the images show faces, name another detector (judging.faces), or a judge that needs none, such as "
+    "judging.gender=endpoint:NAME.",
+    "several_faces": "Set custom.all_faces=true to judge each face of your own images.",
+    "face_too_small": "Lower judging.min_face_size to judge smaller faces.",
+    "uncertain": "Lower judging.threshold, or name another judge of gender (judging.gender).",
+    "unreadable": "Replace files that cannot be read, or convert them to PNG or JPEG.",
+    "unannotated": "Annotate these images (biaslab annotate), or name a judge of images (judging.gender).",
+}
+"""What lets people of a status be judged, for those statuses that a setting or an input changes."""
 STATUSES_OF_ONE = tuple(status for status in STATUSES if status not in ("one_face", "overlapping"))
 """The statuses of images that were to show one person."""
 NO_PERSON = "nobody"

@@ -70,6 +70,7 @@ def judge_people(
     judge: Judge,
     detector: Judge | None = None,
     *,
+    every_face: bool = False,
     cache: ResultCache,
     progress: bool = True,
 ) -> pd.DataFrame:
@@ -82,8 +83,10 @@ def judge_people(
         judge: The judge of perceived gender. Its options hold the inclusion criteria: ``min_face_size`` is a share of
             the image's height and, with n people prompted, of an n-th of its width.
         detector: The face detector, for a judge with ``needs_faces``.
+        every_face: Whether images that were to show one person show an unknown number: each detected face is a person.
 
-    Returns one row per row of ``requested``, in its order: image_id, position, status (one of
+    Returns one row per row of ``requested``, in its order (with ``every_face`` one per face, or for an image without a
+    face): image_id, position, status (one of
     :data:`biaslab.judges.judge_labels.STATUSES`), gender (``female``, ``male``, ``unsure`` where uncertain, or empty),
     probability_female (0–1, NaN without a probability), n_faces (in the whole image, NaN where none were detected),
     x0, y0, x1, y1 (this person's face), image_width, image_height (in pixels), reason, answer (the words of a judge
@@ -93,7 +96,8 @@ def judge_people(
     Raises InputError where an image is not in the source, or copies of one image are annotated differently; else as the
     methods of the judges.
     """
-    people = locate_people(images, requested, detector if judge.needs_faces else None, cache=cache, progress=progress)
+    detector = detector if judge.needs_faces else None
+    people = locate_people(images, requested, detector, every_face=every_face, cache=cache, progress=progress)
     if not judge.needs_images:
         rows = [answer._asdict() for answer in judge.answers(People(people))]
         answers = pd.DataFrame(rows, columns=["gender", "status", "reason"], index=people.index, dtype=object)
@@ -131,6 +135,7 @@ def locate_people(
     requested: pd.DataFrame,
     detector: Judge | None,
     *,
+    every_face: bool = False,
     cache: ResultCache,
     progress: bool = True,
 ) -> pd.DataFrame:
@@ -145,7 +150,13 @@ def locate_people(
     if detector is None:
         people = people.reindex(columns=[*people, *_LOCATED])
         return people.assign(status="", reason="", boxes=[[] for _ in range(len(people))])
-    return _place(people, find_faces(images, detector, cache=cache, progress=progress))
+    faces = find_faces(images, detector, cache=cache, progress=progress)
+    if not every_face:
+        return _place(people, faces)
+    n = people["image_id"].map(faces.set_index("image_id")["n_faces"]).where(people["people"] == 1, 1)
+    people = people.loc[people.index.repeat(n.fillna(1).clip(lower=1).astype(int))]
+    people = _with_counts(people.assign(position=people.groupby("image_id").cumcount() + 1))
+    return _place(people, faces, may_overlap=True)
 
 
 def find_faces(images: ImageSource, detector: Judge, *, cache: ResultCache, progress: bool = True) -> pd.DataFrame:
@@ -225,7 +236,9 @@ def _with_counts(requested: pd.DataFrame) -> pd.DataFrame:
     return people.assign(people=people.groupby("image_id")["position"].transform("max"))
 
 
-def _place(people: pd.DataFrame, faces: pd.DataFrame, *, with_faces: bool = True) -> pd.DataFrame:
+def _place(
+    people: pd.DataFrame, faces: pd.DataFrame, *, with_faces: bool = True, may_overlap: bool = False
+) -> pd.DataFrame:
     """Return people with the face of each: faces count from left to right."""
     by_image = {row["image_id"]: row for row in faces.to_dict("records")}
     rows = []
@@ -239,6 +252,8 @@ def _place(people: pd.DataFrame, faces: pd.DataFrame, *, with_faces: bool = True
             standing = [Face(*box, 1.0, tuple(map(tuple, at))) for box, at in zip(boxes, landmarks, strict=True)]
             standing.sort(key=lambda face: face.x0 + face.x1)
             row["status"] = gate(standing, n)
+            if may_overlap and row["status"] == "overlapping":
+                row["status"] = ""
             if not row["status"]:
                 face, part = standing[position - 1], parts(standing, int(image["image_width"]))[position - 1]
                 row |= dict(zip(BOX, face[:4], strict=True)) | {"landmarks": face.landmarks, "part": part}
@@ -271,9 +286,13 @@ def gate(faces: Sequence[Face], people: int) -> str:
 
 
 def parts(faces: Sequence[Face], width: int) -> list[tuple[int, int]]:
-    """Return each person's columns of an image, the first and the one after the last; faces as :func:`gate` lets them
-    pass. They end half-way between two faces, or where the other's face begins if boxes share columns.
+    """Return each person's columns of an image, the first and the one after the last; faces are from left to right.
+
+    They end half-way between two faces, or where the other's face begins if boxes share a few columns. Where faces
+    overlap (:func:`gate`), as in a crowd, each person's columns are those of the face.
     """
+    if gate(faces, len(faces)) == "overlapping":
+        return [(max(int(face.x0), 0), min(max(int(np.ceil(face.x1)), int(face.x0) + 1), width)) for face in faces]
     ends, starts = [], [0]
     for left, right in pairwise(faces):
         middle = (left.x1 + right.x0) / 2

@@ -82,6 +82,25 @@ def describe_error(role: str, name: str) -> str:
     return " ".join(sentences)
 
 
+def doubt_photographs(name: str, unclear: int, seen: int) -> str:
+    """Return a sentence where a gender classifier is unsure of many more people than of labelled photographs.
+
+    ``unclear`` of the people ``seen`` have no label. It is empty where the intervals of both shares (Wilson, 95 %)
+    overlap, or where the classifier ``name`` was not measured.
+    """
+    groups = MEASUREMENTS["gender"].get(name)
+    if groups is None or not seen:
+        return ""
+    _, classified, labelled = groups["all"]
+    share, usual = (stats.percent(n, of) for n, of in ((unclear, seen), (labelled - classified, labelled)))
+    if share[1] <= usual[2]:
+        return ""
+    return (
+        f"the gender classifier `{name}` is unsure of {share[0]:.0f} % of {seen:,} people, and of {usual[0]:.0f} % in "
+        "labelled photographs. The images may be drawings, for which it is not made."
+    )
+
+
 def _agreement(words: _Role, name: str, groups: Mapping) -> str:
     """Return the sentences on a measured judge."""
     agree, classified, labelled = groups["all"]

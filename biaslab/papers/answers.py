@@ -64,6 +64,8 @@ class Answer:
     reference: float = 0.0  # What the value is compared with.
     reference_name: str = ""  # What that means, such as ``no change``.
     mark_name: str = ""  # What a row is called in the small figure; without it the figure has the estimate alone.
+    mark_benchmark: str = ""  # The column of what the figure compares a row with, in the unit of ``value``.
+    card_text: str = ""  # What a card says below its answer; left out where columns that it names are empty.
     row_text: str = ""  # What is said of each row of a group, but for the leading one.
     details: tuple[str, ...] = ()  # Sentences below it.
     simulated: str = ""  # The entry of a package's words on its model, first of the details; columns in braces.
@@ -186,7 +188,9 @@ class Answer:
         if self.mark_name:
             named = ("name", "estimate", "ci_low", "ci_high")
             marks: list[dict[str, Any]] = [
-                dict(zip(named, (self._text(self.mark_name, r), *self._numbers(r)), strict=True)) for r in group
+                dict(zip(named, (self._text(self.mark_name, r), *self._numbers(r)), strict=True))
+                | ({"benchmark": r.get(self.mark_benchmark, nan)} if self.mark_benchmark else {})
+                for r in group or [row]
             ]
             more |= {"marks": tuple(Mark(**mark) for mark in marks), "unit": self._unit(self.unit, self.value)}
         column = next((c for c in tables.schema(self.table).columns if c.name == self.value), None)
@@ -194,7 +198,9 @@ class Answer:
         if column is None or column.low <= self.reference <= column.high:
             more["reference"] = self.reference
         texts = (self._text(self.question, row), self._text(answer, row), row.get("model", ""))
-        more = {"reference": None, "reference_name": self.reference_name, "details": tuple(details)} | more
+        card_text = " ".join(self._texts([self.card_text], [row]))
+        more = {"reference": None, "card_text": card_text, "details": tuple(details)} | more
+        more["reference_name"] = self._text(self.reference_name, row)
         return Finding(*texts, figure=self.figure, headline=self.headline, **more)
 
     def _guarded_p(self, row: dict, alpha: float) -> tuple[float, list[str]]:

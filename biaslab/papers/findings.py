@@ -25,6 +25,7 @@ class Mark:
     estimate: float  # In the finding's unit.
     ci_low: float = nan  # Lower limit of its confidence interval; NaN where it has none.
     ci_high: float = nan  # Upper limit of its confidence interval; NaN where it has none.
+    benchmark: float = nan  # What it is compared with, drawn as a mark of its own; NaN where there is none.
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Finding:
     n_unit: str = ""  # What ``n`` counts: ``occupations``, ``images``, …
     figure: str = ""  # Name of the figure that shows it.
     headline: str = ""  # The measure of the headline that it is about, as ``synthesis_judge_headlines`` names it.
+    card_text: str = ""  # What a card says below its answer, such as what to do.
     details: tuple[str, ...] = ()  # Sentences below it: what else belongs to it, and what it does not show.
     marks: tuple[Mark, ...] = ()  # What its small figure draws; where empty, the estimate itself.
     reference: float | None = 0.0  # Where that figure draws a line, in the unit of the estimates; None draws none.

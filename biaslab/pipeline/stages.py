@@ -546,8 +546,14 @@ class Pipeline:
         return duplicates.DistinctImages(made, duplicates_found)
 
     def image_remarks(self, made: ImageSource) -> list[str]:
-        """Return sentences on images of :meth:`made`: copies and black images."""
-        return duplicates.remarks(made)
+        """Return sentences on images of :meth:`made`: copies, black images, and files of a folder that are left out."""
+        left_out = self.describe_left_out(made)
+        return [*([f"Left out: {left_out}."] if left_out else []), *duplicates.remarks(made)]
+
+    def describe_left_out(self, made: ImageSource) -> str:
+        """Return how many images and files of a folder are left out, by reason and group; empty where none is."""
+        skipped = self.image_folder.left_out if self.image_folder else {}
+        return duplicates.describe_left_out(made, skipped)
 
     def image_model(self, prompt_set: str = "captions", *, several: bool = False) -> ImageModel:
         """Return the model that makes images, opened once for each pipeline; nothing is loaded.
@@ -593,14 +599,16 @@ class Pipeline:
         judged = self.judge_people(images, requested, self.gender_judge)
         return judged.drop(columns=["position", "answer", "role", "role_p"])
 
-    def judge_people(self, images: ImageSource, requested: pd.DataFrame, judge: Judge) -> pd.DataFrame:
+    def judge_people(
+        self, images: ImageSource, requested: pd.DataFrame, judge: Judge, *, every_face: bool = False
+    ) -> pd.DataFrame:
         """Return judgements of people of any images, ``requested`` by image_id, position and phrase.
 
-        One row per row of ``requested``, as of :func:`biaslab.judges.people.judge_people`.
+        Rows are as of :func:`biaslab.judges.people.judge_people`: one per row of ``requested``, or per face.
         """
         self.check_gender_judge(judge, images)
         detector = self.check_judge("judging.faces", images) if judge.needs_faces else None
-        return self.compute(people.judge_people, images, requested, judge, detector)
+        return self.compute(people.judge_people, images, requested, judge, detector, every_face=every_face)
 
     def skin_tones(self, images: ImageSource, people: pd.DataFrame) -> pd.DataFrame:
         """Return the skin tone of people, as :func:`biaslab.judges.skin_tone.judge_skin_tones`."""

@@ -101,7 +101,12 @@ def critiques(briefs: Sequence[Any], endpoint: EndpointSettings) -> list:
 
 
 def judge_people(
-    images: ImageSource, requested: pd.DataFrame, judge: Judge, detector: Judge | None = None
+    images: ImageSource,
+    requested: pd.DataFrame,
+    judge: Judge,
+    detector: Judge | None = None,
+    *,
+    every_face: bool = False,
 ) -> pd.DataFrame:
     """Return people in unreadable images."""
     rows = requested[["image_id", "position"]].reset_index(drop=True)

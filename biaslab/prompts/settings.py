@@ -39,6 +39,11 @@ class CustomDesign(Group):
         "table, or a regular expression on paths, of which the first group counts. Empty: the table's, or prompts "
         "and folders as far as they agree.",
     )
+    all_faces: bool = field(
+        False,
+        "Whether each detected face is judged, in images that do not say how many people they show, such as group "
+        "scenes; images are then clusters of people. False judges images with exactly one face.",
+    )
 
 
 class PairedDesign(Group):

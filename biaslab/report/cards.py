@@ -16,7 +16,7 @@ from biaslab.report.pages import file_inside
 from biaslab.schema import formatting
 from biaslab.schema.tables import load_yaml
 
-FEWEST, MOST = 3, 5
+FEWEST, MOST = 3, 8
 """Cards that a page opens with."""
 # The table of measures of models, and its columns of numbers.
 _MODELS_TABLE = "synthesis_models"
@@ -24,9 +24,9 @@ _MODELS_NUMBERS = ("estimate", "estimate_corrected", "ci_low", "ci_high", "null_
 _JUDGES_TABLES = "synthesis_judge_headlines", "synthesis_judge_agreement"
 _VERDICTS = {"above": "above {}", "below": "below {}", "not_significant": "not significantly different from {}"}
 # Rows that the small figure of a card has at most; the figure it links to has them all.
-_ROWS = 10
+_ROWS = 12
 # Different answers that a card gives at most.
-_ANSWERS = 3
+_ANSWERS = 6
 
 
 @cache
@@ -85,13 +85,20 @@ def _answers(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
 
 def _marks(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     """Return the small figure of findings: their marks, or their estimates; None where they have neither."""
-    found = []
-    for row in rows:
-        own = [mark for mark in row["marks"] or [] if isinstance(mark, dict)] or [{**row, "name": ""}]
-        for mark in own:
-            who = _who(row) if len(rows) > 1 or not mark.get("name") else ""
-            name = ", ".join(part for part in (who, str(mark.get("name") or "")) if part) or "estimate"
-            found.append({**mark, "name": name})
+    each = [
+        (row, mark)
+        for row in rows
+        for mark in [mark for mark in row["marks"] or [] if isinstance(mark, dict)] or [{**row, "name": ""}]
+    ]
+    names, found = [str(mark.get("name") or "") for _, mark in each], []
+    # Names that occur once, such as those of pairs of models, say whom they are of.
+    repeated = len(rows) > 1 and len(set(names)) < len(names)
+    for (row, mark), name in zip(each, names, strict=True):
+        who = _who(row) if repeated or not name else ""
+        named = ", ".join(filter(None, (who, name))) or "estimate"
+        found.append({**mark, "name": named, "place": names.index(name)})
+    # Models next to each other in each group.
+    found.sort(key=lambda mark: mark["place"])
     of = {"unit": str(rows[0]["unit"]), "reference_name": str(rows[0]["reference_name"])}
     image = draw_rows(found[:_ROWS], reference=rows[0]["reference"], **of)
     return image and image | {"left": max(len(found) - _ROWS, 0)}

@@ -23,13 +23,17 @@ def draw_rows(
 
     Rows have ``name``, ``estimate``, ``ci_low`` and ``ci_high``, and perhaps ``null_mean``, in ``unit``; one without an
     estimate is left out, limits and null expectation may be None. A line stands across all rows at ``reference``, and
-    ``reference_name`` says what it means; without a ``reference`` there is none.
+    ``reference_name`` says what it means; without a ``reference`` there is none. Where rows have a ``benchmark`` of
+    their own other than ``reference``, each has a mark there instead, and ``reference_name`` is what that is.
     """
     rows = [row for row in rows if number(row.get("estimate")) is not None]
     if not rows:
         return None
     line = number(reference)
-    ends = [number(row.get(key)) for row in rows for key in ("estimate", "ci_low", "ci_high", "null_mean")]
+    if own := {number(row.get("benchmark")) for row in rows} - {None, line}:
+        line = None
+    keys = ("estimate", "ci_low", "ci_high", "null_mean", *(["benchmark"] if own else []))
+    ends = [number(row.get(key)) for row in rows for key in keys]
     low, high = _scale([end for end in (line, *ends) if end is not None])
 
     def place(value: object) -> str | None:
@@ -42,7 +46,8 @@ def draw_rows(
     return {
         "rows": [_row(row, place, unit) for row in rows],
         "reference": place(line),
-        "reference_name": named,
+        "reference_name": named or reference_name,
+        "has_benchmarks": bool(own),
         "least": f"{low:.3g}",
         "most": f"{high:.3g}",
         "unit": unit,
@@ -70,13 +75,16 @@ def _row(row: Mapping[str, Any], place, unit: str) -> dict[str, Any]:
     known = low is not None and high is not None
     interval = f"{_digits(low)} to {_digits(high)}" if known else "no interval"
     value, null_mean = _digits(row["estimate"]), number(row.get("null_mean"))
+    benchmark = number(row.get("benchmark"))
     beside = f"; null expectation {_digits(null_mean)}" if null_mean is not None else ""
+    beside += f"; benchmark {_digits(benchmark)}" if benchmark is not None else ""
     return {
         "name": str(row.get("name") or ""),
         "x": place(row["estimate"]),
         "low": place(low) if known else None,
         "high": place(high) if known else None,
         "null_mean": place(null_mean),
+        "benchmark": place(benchmark),
         "value": value,
         "interval": interval,
         "said": f"{row.get('name') or 'estimate'}: {value} {unit} ({interval}{beside})".replace("  ", " "),

@@ -6,6 +6,7 @@ import base64
 import gzip
 import io
 import json
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -107,7 +108,7 @@ def _content(run: dict[str, Any], run_dir: Path, layouts: Mapping[str, TableLayo
         if marks := draw_rows(rows, unit=rows[0].get("unit", "")):
             models = [row["model"] for row in rows if row["estimate"] is not None]
             measures.append({"name": measure, "marks": marks, "models": models})
-    lists = {key: run.get(key) or [] for key in ("problems", "limits", "notes", "left_out")}
+    lists = {key: run.get(key) or [] for key in ("problems", "limits", "notes", "left_out", "notices")}
     named = [str(row["model"]) for card in page_cards for row in card["rows"]]
     introduced = cards.introduce([*named, *(name for measure in measures for name in measure["models"])])
     strips = _strips(run, run_dir)
@@ -188,7 +189,8 @@ def _papers(**items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if not part:
             continue
         about = _PAPERS.get(key, {"name": key, "question": "", "bibtex": ""})
-        main = ([card for card in part["cards"] if card["main"]] or part["cards"][:1])[:_MAIN]
+        main = [card for card in part["cards"] if card["main"]] or part["cards"][:1]
+        main = sorted(main, key=lambda card: number(card["card"]) or math.inf)[:_MAIN]
         more = [card for card in part["cards"] if card not in main]
         # The picture of what the page says of the paper first, of those whose words can be read where it stands.
         figure_cards = [card for card in (*cards.first(part["cards"]), *main) if card["figure"]]

@@ -35,6 +35,7 @@ def params_of(
     *,
     preset: str = "standard",
     name: str = "",
+    title: str = "",
     corpus: str = "",
     papers: Sequence[str] = (),
     prompts: str = "",
@@ -49,7 +50,8 @@ def params_of(
     notebooks of these alone, unless ``papers`` are named; ``benchmark`` is a file of shares to hold them against.
     ``annotations`` and ``corpus`` are the settings ``judging.annotations`` and ``captions.corpus``; without captions
     there is no paradox. ``group_by`` is the setting ``custom.group_by``. An empty ``name`` is made of models and
-    preset. ``set_here`` are names of settings that a command sets, of which no default is looked up.
+    preset, and an empty ``title`` of models. ``set_here`` are names of settings that a command sets, of which no
+    default is looked up.
 
     Raises:
         ParameterError: A model cannot be one, is named twice, draws where others make photographs, or a name, the
@@ -129,7 +131,7 @@ def params_of(
     run = re.sub(r"[^A-Za-z0-9._]+", "-", joined).strip("-.")[: 80 - len(digest)] + digest
     return {
         "run": run_name(name or run),
-        "title": f"Audit of {listed}",
+        "title": title or f"Audit of {listed}",
         "description": description,
         "source": "pipeline",
         "model": names[0],

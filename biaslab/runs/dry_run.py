@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from biaslab import stats
+from biaslab.analyses.custom import matching
 from biaslab.analyses.custom import prompts as asking
 from biaslab.analyses.custom.stages import Custom
 from biaslab.errors import InputError, ParameterError
@@ -87,7 +88,15 @@ def describe_omissions(planned: list[jobs.Job]) -> list[str]:
     Raises as :func:`check_ratings`.
     """
     opened = jobs.pipelines(planned)
-    return [*jobs.describe_omissions(planned), *jobs.unmatched(opened), *check_ratings(image_requests(opened))]
+    sentences = [*jobs.describe_omissions(planned), *jobs.unmatched(opened), *check_ratings(image_requests(opened))]
+    return sentences
+
+
+def describe_assumptions(planned: list[jobs.Job]) -> list[str]:
+    """Return sentences on what jobs assume of a user's images (:func:`biaslab.analyses.custom.matching`)."""
+    opened = [entry.pipeline for entry in jobs.pipelines(planned)]
+    pipelines = list({one.model: one for own in opened for one in (own, *own.baseline_pipelines)}.values())
+    return [*matching.describe_assumptions(pipelines), *matching.describe_scenes(pipelines)]
 
 
 def check_ratings(requests: Iterable[ImageRequest]) -> list[str]:

@@ -12,8 +12,13 @@ from pathlib import Path
 
 import pandas as pd
 
+from biaslab.analyses.custom.summaries import count_statuses
 from biaslab.cache import result_cache
 from biaslab.errors import MissingInputError
+from biaslab.hub import registry
+from biaslab.hub.image_sources import domain_of
+from biaslab.judges import duplicates, photographs
+from biaslab.judges.judge_labels import ADVICE, JUDGED, STATUSES, UNCERTAIN
 from biaslab.planning.records import ImageRequest
 from biaslab.report import image_pages
 from biaslab.runs import dry_run, jobs, listing
@@ -44,35 +49,61 @@ def draw_images(asked: Sequence[ImageRequest]) -> Iterator[image_pages.ModelImag
 
 
 def remarks(asked: Iterable[ImageRequest]) -> list[str]:
-    """Return sentences on copies, black images and files that are left out, of models whose images the store has."""
-    found: dict[str, None] = {}
+    """Return one sentence on the images that are left out of a run, by model, reason and group; then what else is to be
+    known of images: those in several groups, and those that look alike. Only of models whose images the store has.
+    """
+    left_out, others, n = [], {}, 0
     for one in asked:
         made = None if one.image_model.truthful else listing.cached_images(one)
         if made is not None:
-            found |= dict.fromkeys(f"{one.model}: {text}" for text in one.pipeline.image_remarks(made))
-    return list(found)
+            n += 1
+            text = one.pipeline.describe_left_out(made)
+            left_out += [f"{one.model} {text}"] if text else []
+            others |= dict.fromkeys(f"{one.model}: {text}" for text in duplicates.remarks(made))
+    line = f"Images left out: {'; '.join(left_out)}." if left_out else "No image is left out."
+    return [line, *others] if n else []
+
+
+def describe_people(drawn: Iterable[image_pages.ModelImages], judge: str) -> list[str]:
+    """Return sentences on models of which no person is judged, and on images that may be no photographs."""
+    sentences = []
+    for one in drawn:
+        counts = one.people["status"].value_counts() if "status" in one.people else pd.Series(dtype=int)
+        if counts.empty or not set(counts.index) <= set(STATUSES):
+            continue
+        if JUDGED not in counts:
+            text = (
+                f"{one.model}: no person could be judged ({count_statuses(counts)}). {ADVICE.get(counts.index[0], '')}"
+            )
+            sentences.append(text.strip())
+        unclear, judged = (int(counts.get(status, 0)) for status in (UNCERTAIN, JUDGED))
+        if domain_of(one.images) == registry.PHOTOGRAPHS:
+            doubt = photographs.doubt_photographs(judge, unclear, unclear + judged)
+            sentences += [f"{one.model}: {doubt}"] if doubt else []
+    return sentences
 
 
 def written(folder: Path, planned: Iterable[jobs.Job]) -> tuple[list[dict], list[str]]:
-    """Return what :func:`write` does, and notes, of :func:`remarks` too: what cannot be shown takes no result along.
+    """Return what :func:`write` does, and notes, of :func:`remarks` first: what cannot be shown takes no result along.
 
     Prompts and images are listed next to them (:mod:`biaslab.runs.listing`).
     """
     try:
         asked = dry_run.image_requests(jobs.pipelines(planned, fresh=True))
         listing.write(folder, asked)
-        return write(folder, asked), remarks(asked)
+        drawn = list(draw_images(asked))
+        judge = asked[0].pipeline.settings.judging.gender if asked else ""
+        return write(folder, drawn), [*remarks(asked), *describe_people(drawn, judge)]
     except Exception as error:
         return [], [f"No images are shown: {type(error).__name__}: {error}"]
 
 
-def write(folder: Path, asked: Sequence[ImageRequest]) -> list[dict]:
+def write(folder: Path, drawn: Sequence[image_pages.ModelImages]) -> list[dict]:
     """Write a run's pictures into its folder, and return what its record says of them, an entry a model.
 
     What is there of the same images and judgements stays; so does what an earlier run left where the store has the
     images no more.
     """
-    drawn = list(draw_images(asked))
     place = folder / STRIPS
     before = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
     # Strips whose intervals took people for the unit are written anew.

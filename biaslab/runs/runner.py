@@ -71,12 +71,13 @@ def run(
         each = {name: digest for digests in judges.values() for name, digest in digests.items()}
         record = collect.provenance(params) | {"inputs": inputs, "judges": each, "problems": []}
         record["code"] = code_digest.digest(collect.gather) + resume.declared()
-        record["left_out"] = []
+        record["left_out"], record["notices"] = [], []
         if any(job.request is not None and job.request.makes_images for job in planned):
             # Printed numbers need none of what it reads.
             from biaslab.runs import dry_run
 
             record["left_out"] = dry_run.describe_omissions(planned)
+            record["notices"] = dry_run.describe_assumptions(planned)
         # What is shared names no folder of this machine, and holds none of its keys.
         private = _private(params, planned, folder)
         public = partial(redact.redact, texts=private)
@@ -98,7 +99,7 @@ def run(
                 with result_cache.explain_errors(root):
                     root.mkdir(parents=True, exist_ok=True)
         if preflight and any(job.makes_images for job in left):
-            preflight(record["left_out"])
+            preflight([*record["notices"], *record["left_out"]])
         # What an earlier run has found stays until this one can begin.
         if replaces:
             shutil.rmtree(folder)
@@ -133,6 +134,7 @@ def run(
 
             drawn, notes = generated_images.written(folder, planned)
         record["notes"] = [*changed, *notes]
+        record["notices"] = [*record["notices"], *notes]
         record = collect.gather(folder, record, [*kept, *done], public, drawn)
         report.overview(folder.parent)
     if stopped:

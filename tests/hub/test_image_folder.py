@@ -318,11 +318,10 @@ def test_folder_reads_jfif_as_jpeg_and_names_what_is_not_read(tmp_path, monkeypa
     folder = ImageFolder(str(tmp_path))
     assert list(folder.people["image_id"]) == ["nurse/0.jpg", "nurse/1.jfif", "nurse/2.JPE"]
     assert [image.shape for image in folder.read(list(folder.people["image_id"]))] == [(8, 8, 3)] * 3
-    assert folder.remarks == [
-        "Images in formats that are not read (.heic, .jxl) are left out: 3, such as nurse/3.heic. "
-        "Convert them to PNG or JPEG, or install biaslab[heif].",
-        "Files that are no image by their ending are left out: 1, such as nurse/notes.txt.",
-    ]
+    assert folder.left_out == {
+        "format not read": ["nurse/3.heic", "nurse/4.HEIC", "nurse/5.jxl"],
+        "not an image": ["nurse/notes.txt"],
+    }
 
 
 def test_folder_of_formats_that_are_not_read_is_refused(tmp_path):

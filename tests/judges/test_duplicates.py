@@ -398,6 +398,7 @@ def test_run_reports_copies_and_files_that_are_not_read(tmp_path):
         save(folder / name, noise(seed))
     save(folder / "nurse/4.png", np.zeros((8, 8, 3), np.uint8))
     (folder / "nurse/5.heic").write_bytes(b"....ftypheic")
+    (folder / "chef/2.png").write_bytes(b"no image")
     judging = {"gender": "ViT-B-32:openai", "faces": "whole image"}
     given = Settings.from_mapping({"judging": judging, "compute": {"cache": str(tmp_path / "store")}})
     pipeline = Pipeline(f"images:{folder}", given, progress=False)
@@ -405,12 +406,10 @@ def test_run_reports_copies_and_files_that_are_not_read(tmp_path):
     # Nothing is computed for the page: without results of the run there is nothing to say.
     assert generated_images.remarks(asked) == []
     pipeline.part(Custom).images()
-    assert generated_images.remarks(asked) == [
-        "pics: Images in formats that are not read (.heic) are left out: 1, such as nurse/5.heic. "
-        "Convert them to PNG or JPEG.",
-        "pics: Copies of another image of the group (identical pixels): 1 of 5 images, such as nurse/2.png, which has "
-        "the pixels of nurse/1.png. Each image counts once; copies have the status duplicate.",
-        "pics: Black images, as content filters return them: 1 of 5 (status black).",
-        "pics: Images that are in more than one group, and count in each: 1, such as 'chef/1.png', 'nurse/1.png'.",
-    ]
-    assert custom.remarks(pipeline) == [text[6:] for text in generated_images.remarks(asked)]
+    left_out = (
+        "4 of 7 images: unreadable 1 (chef 1), duplicate 1 (nurse 1; nurse/2.png has the pixels of nurse/1.png), "
+        "black 1 (nurse 1), format not read 1 (nurse 1)"
+    )
+    more = "Images that are in more than one group, and count in each: 1, such as 'chef/1.png', 'nurse/1.png'."
+    assert generated_images.remarks(asked) == [f"Images left out: pics {left_out}.", f"pics: {more}"]
+    assert custom.remarks(pipeline) == [f"Left out: {left_out}.", more]

@@ -145,9 +145,9 @@ def judges(allowed=True, **judging):
 
 @pytest.fixture
 def run(tmp_path):
-    def _run(asked, *, images=None, made=None, **options):
-        both = made or judges(**options)
-        return judge_people(images or source(), asked, *both, cache=ResultCache(tmp_path), progress=False)
+    def _run(asked, *, images=None, made=None, every_face=False, **options):
+        both, how = made or judges(**options), {"cache": ResultCache(tmp_path), "every_face": every_face}
+        return judge_people(images or source(), asked, *both, progress=False, **how)
 
     return _run
 
@@ -208,6 +208,27 @@ def test_judge_people_one_person_needs_exactly_one_face(run):
     faces = [box(8, width=3)]
     images, made = ArrayImages([painted(8, faces, (95,))]), (PaintedGender(), PaintedFaces({8: faces}))
     assert run(ask(["0"], "nurse"), images=images, made=made)["status"][0] == "face_too_small"
+
+
+def test_judge_people_every_face_is_a_person(run):
+    images = source(UnreadableImage("truncated"))
+    asked = ask([*NAMES, "extra-0"], "person")
+    found = run(asked, images=images, every_face=True)
+    # Faces by case, at least one row for each image; two faces are too small for a part of the image.
+    counts = [max(len(faces), 1) for faces, _ in CASES.values()]
+    assert found.groupby("image_id", sort=False).size().tolist() == [*counts, 1]
+    by_case = {name: rows["status"].tolist() for name, rows in found.groupby("image_id")}
+    assert by_case["case-3"] == ["judged"] * 3 and by_case["case-1"] == ["no_face"]
+    assert by_case["extra-0"] == ["unreadable"]
+    # Also where faces overlap, each is judged in its own columns: from left to right 95 and 5 %.
+    crowd = found[found["image_id"] == "case-5"]
+    assert crowd["position"].tolist() == [1, 2] and crowd["gender"].tolist() == ["female", "male"]
+    assert "overlapping" not in found["status"].tolist()
+
+
+def test_parts_of_overlapping_faces_are_their_own_columns():
+    assert parts([box(10), box(14)], 60) == [(10, 20), (14, 24)]
+    assert parts([box(-3), box(2)], 8) == [(0, 7), (2, 8)]
 
 
 def test_limits_decide_on_what_is_kept_and_nothing_is_judged_again(run):

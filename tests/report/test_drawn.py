@@ -149,10 +149,11 @@ def _run(folder, drawn, **more):
     return strips
 
 
-def test_a_run_opens_with_what_was_drawn(tmp_path, nurses_and_pilots):
-    _run(tmp_path, nurses_and_pilots)
+def test_a_run_shows_what_was_drawn_after_its_findings(tmp_path, nurses_and_pilots):
+    _run(tmp_path, nurses_and_pilots, findings=[{"question": "Q?", "answer": "A.", "main": True}])
     page = BeautifulSoup(build(tmp_path, {}).read_text(encoding="utf-8"), "html.parser")
-    first = page.main.section
+    assert page.main.section["id"] == "findings"
+    first = page.main.section.find_next_sibling("section")
     assert first["id"] == "drawn" and len(first("img")) == 10
     assert [b.get_text() for b in first.select(".whom b")] == ["nurse", "pilot"]
     assert "82 % female (52 to 95) of 11 judged; 1 unclear" in first.get_text(" ", strip=True)

@@ -161,8 +161,11 @@ def _findings(*cards):
 @pytest.mark.parametrize(
     ("cards", "shown"),
     [
-        # By their places, and five at most.
-        ([{"card": place} for place in (0, 6, 2, 4, 3, 1, 5)], ["Q5?", "Q2?", "Q4?", "Q3?", "Q6?"]),
+        # By their places, and eight at most.
+        (
+            [{"card": place} for place in (0, 6, 2, 4, 3, 1, 5, 9, 8, 7)],
+            ["Q5?", "Q2?", "Q4?", "Q3?", "Q6?", "Q1?", "Q9?", "Q8?"],
+        ),
         # Filled up to three: of papers that have no card yet the one with an estimate first; the paradox has its card.
         (
             [
@@ -178,6 +181,24 @@ def _findings(*cards):
 def test_cards_have_places_and_are_filled_up_from_other_papers_first(tmp_path, cards, shown):
     page = _minimal(tmp_path, findings=_findings(*cards))
     assert [card.h2.get_text() for card in page("article")] == shown
+
+
+def test_models_stand_next_to_each_other_with_benchmarks_as_marks_of_their_own(tmp_path):
+    marks = [{"name": g, "estimate": 60.0, "benchmark": b} for g, b in (("all", 40.0), ("cook", 20.0))]
+    one = {"question": "Q?", "answer": "A.", "main": True, "marks": marks, "reference": 50}
+    one |= {"reference_name": "labour.csv", "card_text": "What to do."}
+    (card,) = _minimal(tmp_path, findings=[one | {"model": m} for m in "ab"], notices=["2 left out."])("article")
+    names = [name.get_text(" ", strip=True) for name in card(class_="mark-name")]
+    assert names == ["a, all", "b, all", "a, cook", "b, cook", "labour.csv"]
+    # The scale runs from 20 to 60: a benchmark of 40 is in its middle; the line at 50 is not drawn.
+    assert [mark["x"] for mark in card.select(".track .benchmark")] == ["50.00%", "50.00%", "0.00%", "0.00%"]
+    assert not card.select(".reference")
+    assert [p.get_text(" ", strip=True) for p in card(class_="judge")] == ["a : What to do.", "b : What to do."]
+
+
+def test_notices_stand_below_the_title(tmp_path):
+    page = _minimal(tmp_path, notices=["2 <b> images left out."])
+    assert [li.get_text(strip=True) for li in page.header.find(class_="notices")("li")] == ["2 <b> images left out."]
 
 
 def test_models_that_say_the_same_are_named_together(tmp_path):

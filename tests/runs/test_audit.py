@@ -262,6 +262,7 @@ def test_a_model_with_loras_is_one_model(root, tmp_path, folders, monkeypatch):
     given = audit.params_of(["a+b+lora.safetensors:0.8", "owner/name+owner/lora"], preset="quick")
     assert given["run"] == "audit-a-b-lora-0.8-owner-name-owner-lora-quick"
     assert given["title"] == "Audit of a+b+lora:0.8, owner/name+owner/lora"
+    assert audit.params_of(["owner/name"], title="Which model?")["title"] == "Which model?"
     model, settings = paths.resolve_paths(given["model"], given["settings"])
     assert model == f"{tmp_path}/a+b+{tmp_path}/lora.safetensors:0.8"
     assert settings["baselines"] == ["owner/name+owner/lora"]

@@ -65,7 +65,13 @@ def test_two_folders_become_a_page_that_tells_their_shares(folders, root, tmp_pa
     record = json.loads((tmp_path / "mine/run.json").read_text())
     assert [n["slug"] for n in record["notebooks"]] == ["custom/people", "custom/shares"]
     page = (tmp_path / "mine/index.html").read_text()
-    assert "What share of the people in images of first is perceived as female?" in page
+    assert "What share of the people is perceived as female?" in page
+    comparison = pd.read_csv(tmp_path / "mine/tables/custom_comparison.csv").iloc[0]
+    # Groups of both are 40 and 30 points from an even split.
+    assert comparison["ci_low"] <= 0 <= comparison["ci_high"] and comparison["p_holm"] > 0.05
+    assert [card["question"] for card in record["findings"] if card["card"] == 1] == [
+        "Which model is more biased: farther from an even split?"
+    ]
 
 
 @pytest.mark.long

@@ -15,6 +15,7 @@ from biaslab.analyses.custom.analysis import (
     tones,
     wide_answers,
 )
+from biaslab.analyses.custom.comparison import comparison
 from biaslab.analyses.custom.conditions import conditions
 from biaslab.analyses.custom.estimands import headlines
 from biaslab.analyses.custom.matching import unmatched
@@ -28,6 +29,7 @@ from biaslab.analyses.custom.measure import (
     service_images,
 )
 from biaslab.analyses.custom.service import service_changes
+from biaslab.analyses.custom.summaries import judged_shares, listed_answers, name_pairs
 from biaslab.papers.answers import read
 
 answers = read("custom")

@@ -107,6 +107,11 @@ def _by_image(rows: pd.DataFrame, counted: pd.Series) -> pd.DataFrame:
     return sums.groupby([*keys, "image_id"], sort=False, as_index=False).sum()
 
 
+def counted_images(people: pd.DataFrame) -> pd.DataFrame:
+    """Return images with people judged female or male: their keys, ``n`` people, and the ``count`` of women."""
+    return _counted(_seen(people), GENDERS[0])
+
+
 def _counted(seen: pd.DataFrame, answer: str) -> pd.DataFrame:
     """Return images with the people who gave an answer: of all if it is unclear, else of those who are not unclear."""
     answered = seen if answer == UNCLEAR else seen[seen["answer"] != UNCLEAR]
@@ -120,7 +125,7 @@ def _shares(whole: pd.DataFrame, seen: pd.DataFrame, answers: Sequence[str], con
     for answer in answers:
         images = _counted(seen, answer)
         by = images.groupby("group")[["count", "n"]].sum()
-        mean = stats.strata_mean(by["count"], by["n"], confidence, effect=_effect(images))
+        mean = stats.strata_mean(by["count"], by["n"], confidence, effect=image_effect(images))
         parts = [(ALL, mean, images)]
         parts += [
             (group, stats.clustered_share(subset["count"], subset["n"], confidence), subset)
@@ -138,7 +143,7 @@ def _shares(whole: pd.DataFrame, seen: pd.DataFrame, answers: Sequence[str], con
     return pd.DataFrame(rows)
 
 
-def _effect(images: pd.DataFrame, stratum: str = "group") -> float:
+def image_effect(images: pd.DataFrame, stratum: str = "group") -> float:
     """Return the design effect of the mean over groups (or another ``stratum``); 1 without people."""
     effect = stats.design_effect(
         images["count"], images["n"], stratum=images[stratum], image=images["image_id"].astype(str)
@@ -184,7 +189,7 @@ def _unevenness(seen: pd.DataFrame, names: Sequence[str], confidence: float) -> 
         null_mean = stats.absolute_deviation_null_mean(n, center)
         far = stats.mean_mad(counts, confidence=confidence)
     else:
-        effects = np.array([_effect(rows) for rows in images])
+        effects = np.array([image_effect(rows) for rows in images])
         error = np.sqrt(center * (1 - center) * effects / size)
         null_mean = stats.normal_null_mean(error).mean(axis=1)
         far = stats.mean_distance(share - center, error, 2 * center * (1 - center), confidence)
@@ -210,7 +215,7 @@ def distance(people: pd.DataFrame, benchmark: pd.DataFrame, *, seed: int = 0, co
     """
     rows, shares_of = [], benchmark.set_index("group")
     for model, whole in people.groupby("model", sort=False):
-        images = _counted(_seen(whole), GENDERS[0])
+        images = counted_images(whole)
         group_names = list(dict.fromkeys([*benchmark["group"], *sorted(set(whole["group"]))]))
         each = pd.DataFrame({"group": [group for group in group_names if group in set(whole["group"])]})
         each["center"] = each["group"].map(shares_of["percent_female"]).astype(float) / 100
@@ -239,7 +244,7 @@ def distance(people: pd.DataFrame, benchmark: pd.DataFrame, *, seed: int = 0, co
 
 def _compared(images: pd.DataFrame, each: pd.DataFrame, seed: int, confidence: float) -> Iterator[dict[str, Any]]:
     """Yield the share of each group with its limits, and the test against its benchmark."""
-    effect = _effect(images)
+    effect = image_effect(images)
     for group, center, size in each[["group", "center", "size"]].itertuples(index=False):
         rows = images[images["group"] == group]
         share = stats.clustered_share(rows["count"], rows["n"], confidence)
@@ -261,7 +266,7 @@ def _mean_distance(
         kept = np.clip(center, _LEAST, 1 - _LEAST)
         null_mean = [float(stats.absolute_deviation_null_mean(int(k), at)) for k, at in zip(n, kept, strict=True)]
         return _corrected(stats.mean_deviation(count, n, kept, confidence)), 100 * np.array(null_mean)
-    effect = _effect(images)
+    effect = image_effect(images)
     sampled = np.isfinite(size)
     # Under the null hypothesis a sampled benchmark and the model have one share, which both tell of.
     safe_size = np.where(sampled, size, 1)
@@ -279,7 +284,7 @@ def _mean_distance(
 def _over_groups(images: pd.DataFrame, each: pd.DataFrame, confidence: float) -> dict[str, Any]:
     """Return the row of the mean over groups, without its corrected distance."""
     images = images[images["group"].isin(each["group"])]
-    mean = stats.strata_mean(each["count"], each["n"], confidence, effect=_effect(images))
+    mean = stats.strata_mean(each["count"], each["n"], confidence, effect=image_effect(images))
     center = each["center"].to_numpy()
     # Standard error of the mean that the benchmark's own sample brings.
     error = float(np.sqrt(np.nansum(center * (1 - center) / each["size"].to_numpy()))) / len(each)
@@ -303,7 +308,7 @@ def differences(
     permutes whole images within prompts between the models; Holm's adjustment is over groups and pairs of models.
     """
     rows, rng = [], np.random.default_rng(seed)
-    images = {model: _counted(_seen(subset), GENDERS[0]) for model, subset in people.groupby("model", sort=False)}
+    images = {model: counted_images(subset) for model, subset in people.groupby("model", sort=False)}
     keys = ["group", "prompt"]
     for first, second in combinations(images, 2):
         both = [images[name] for name in (first, second)]
@@ -351,7 +356,7 @@ def _difference(
     groups = pd.factorize(cells["group"])[0]
     variance = 0.0
     for k in range(2):
-        effect = _effect(images[k], "cell")
+        effect = image_effect(images[k], "cell")
         female, judged = np.bincount(groups, count[k]) / effect, np.bincount(groups, n[k]) / effect
         likely = ((female + 1) / (judged + 2))[groups]
         variance += float(weights**2 @ (likely * (1 - likely) * effect / n[k]))

@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING
 
 import biaslab.analyses.custom.prompts as asking
 from biaslab.analyses.custom.stages import Custom
+from biaslab.hub import registry
 from biaslab.io import cells
+from biaslab.io.image_files import UnreadableImage
 from biaslab.io.plaintext import same_text
+from biaslab.judges.judge import PinnedJudge
 from biaslab.ratings import annotations as annotated
 from biaslab.schema import formatting
 
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
+
+# Images of a folder in which faces are counted before a run, at most.
+_TRIED = 24
 
 
 def unmatched(pipelines: Iterable[Pipeline]) -> list[str]:
@@ -36,6 +42,39 @@ def unmatched(pipelines: Iterable[Pipeline]) -> list[str]:
             images = formatting.format_count(len(left), "image, which is", "images, which are")
             found.append(f"The table of {folder.name} does not name {images} left out: {cells.join_values(left)}.")
     return list(dict.fromkeys(found))
+
+
+def describe_scenes(pipelines: Iterable[Pipeline]) -> list[str]:
+    """Return a sentence for each folder whose images show several faces in most images tried, and are judged as one."""
+    sentences = []
+    for one in pipelines:
+        folder, detector = one.image_folder, one.judge("judging.faces")
+        # Larger detectors are loaded by the preflight check alone, in a process of its own.
+        if folder is None or not isinstance(detector, PinnedJudge) or one.settings.custom.all_faces:
+            continue
+        if not one.gender_judge or not one.gender_judge.needs_faces or (folder.people["position"] > 1).any():
+            continue
+        tried = folder.table["image_id"].iloc[:: -(-len(folder.table) // _TRIED)].tolist()
+        images = [image for image in folder.read(tried) if not isinstance(image, UnreadableImage)]
+        n_several = sum(len(faces) > 1 for faces in detector.faces(images)) if images else 0
+        if n_several > len(images) / 2:
+            sentences.append(
+                f"{n_several} of {len(images)} images tried of {folder.name} show several faces. Only images with "
+                "exactly one face are judged; all others are left out. Set custom.all_faces=true to judge each face."
+            )
+    return sentences
+
+
+def describe_assumptions(pipelines: Iterable[Pipeline]) -> list[str]:
+    """Return a sentence on folders of images that do not say whether they hold photographs or drawings; or none."""
+    folders = [one.image_folder for one in pipelines if one.image_folder is not None]
+    if not (names := dict.fromkeys(folder.name for folder in folders if not folder.states_domain)):
+        return []
+    return [
+        f"Images of {', '.join(names)} are assumed to be photographs, because their folder has no file "
+        f'{registry.DOMAIN_FILE}. For drawings, paintings or renderings, write {{"pictures": "drawings"}} to it, '
+        "and name a judge for drawings, such as judging.gender=endpoint:NAME."
+    ]
 
 
 def _benchmarks(pipelines: Sequence[Pipeline]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -132,7 +133,7 @@ class Custom(Part):
                 f"{self._pipeline.label}: {asking.listed(missing, asking.unused(groups, shares))}. Add a row for "
                 "each, or set custom.partial_benchmark to true to compare the other groups only."
             )
-        return rows.assign(name="the benchmark")
+        return rows.assign(name=f"the benchmark {Path(s.benchmark_file).name}")
 
     def check_ratings(self, judge: Judge) -> None:
         """Raise InputError where annotators annotated none of the people here."""
@@ -202,8 +203,18 @@ class Custom(Part):
         judge = self._pipeline.gender_judge
         if not judge.needs_images:
             self.check_ratings(judge)
-        people = requested[["image_id", "position"]].assign(phrase="person")
-        judged = self._pipeline.judge_people(images.source, people, judge)
+        every_face, keys = self._pipeline.settings.custom.all_faces, ["image_id", "position"]
+        if every_face and (not judge.needs_faces or self._pipeline.settings.judging.annotations):
+            raise ParameterError(
+                "custom.all_faces is true: people are the detected faces, which annotations and judges without a face "
+                f"detector, such as {judge.name!r}, cannot name. Set it to false, or use a judge such as 'dlib' alone."
+            )
+        people = requested[keys].assign(phrase="person")
+        judged = self._pipeline.judge_people(images.source, people, judge, every_face=every_face)
+        # A face beyond those asked for belongs to what its image was to show.
+        rows = pd.Series(range(len(requested)), pd.MultiIndex.from_frame(requested[keys]))
+        rows = rows.reindex(pd.MultiIndex.from_frame(judged[keys])).ffill().astype(int)
+        requested = requested.iloc[rows].reset_index(drop=True).assign(position=judged["position"].to_numpy())
         return requested.join(judged[[c for c in judged if c not in requested]].set_axis(requested.index))
 
     @property

@@ -67,8 +67,10 @@ def test_shares_all_unclear_share_is_missing_with_a_reason():
         assert np.isnan(table.loc[(group, "female"), "percent"])
         assert table.loc[(group, "female"), "reason"] == "no person is judged female or male"
     assert table.loc[("nurse", "unclear"), "percent"] == 100
-    (found,) = custom.answers.shares.findings(table.reset_index())
-    assert found.supported_answer == "Not estimated: no person is judged female or male." and not found.numbers
+    named = {"benchmark_name": "an even split", "others": "uncertain 5", "advice": "Lower the threshold."}
+    (found,) = custom.answers.shares.findings(table.reset_index().assign(**named))
+    assert found.supported_answer == "No person could be judged: uncertain 5." and not found.numbers
+    assert found.card_text == "Lower the threshold."
 
 
 def couples(counts, group="g", persons=2, model="A"):
@@ -104,7 +106,7 @@ def test_distance_several_people_test_flips_signs_of_images():
 
 def test_groups_three_images_of_two_women_claim_nothing():
     found = custom.distance(couples({2: 3}), half())
-    (finding,) = custom.answers.groups.findings(found[found["group"] != "all"])
+    (finding,) = custom.answers.groups.findings(found[found["group"] != "all"].assign(benchmark_name="even"))
     assert finding.n == 3 and not finding.is_significant and finding.supported_answer == "Inconclusive (only 3 images)."
 
 
@@ -113,7 +115,7 @@ def test_groups_one_without_people_judged_is_counted_and_named():
     people = pd.concat([couples({2: 8}, "pilot"), unseen], ignore_index=True)
     benchmark = pd.concat([half("pilot"), half("nurse")], ignore_index=True)
     found = custom.distance(people, benchmark)
-    (finding,) = custom.answers.groups.findings(found[found["group"] != "all"])
+    (finding,) = custom.answers.groups.findings(found[found["group"] != "all"].assign(benchmark_name="even"))
     assert finding.supported_answer == "As judged, 1 of 2 show more women, 0 fewer." and finding.is_significant
     assert finding.details[0] == "No share or no benchmark for 1 of 2 groups: nurse."
     assert "As judged" in finding.details[1]

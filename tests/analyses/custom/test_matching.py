@@ -13,7 +13,7 @@ from biaslab.analyses import custom
 from biaslab.analyses.custom import matching
 from biaslab.analyses.custom import prompts as asking
 from biaslab.analyses.custom.stages import Custom
-from biaslab.errors import InputError
+from biaslab.errors import InputError, ParameterError
 from biaslab.pipeline import Pipeline
 from biaslab.planning import validation
 from biaslab.runs import dry_run
@@ -211,3 +211,30 @@ def test_a_run_names_what_does_not_match_in_the_dry_run_and_in_its_record(four, 
     assert said in (tmp_path / "outputs/mine/index.html").read_text()
     distance = pd.read_csv(tmp_path / "outputs/mine/tables/custom_distance.csv").set_index("group")
     assert distance.loc["all", "n_groups"] == 3 and distance.loc["pilot", "reason"].startswith("the benchmark has no")
+
+
+# -- what a run assumes of images ------------------------------------------------------------------------------
+
+
+def test_describe_assumptions_folder_without_a_domain_is_named(four):
+    (text,) = matching.describe_assumptions([pipeline(four)])
+    assert text.startswith("Images of four are assumed to be photographs") and '{"pictures": "drawings"}' in text
+    (four / "biaslab.json").write_text('{"pictures": "photographs"}', encoding="utf-8")
+    assert matching.describe_assumptions([pipeline(four)]) == []
+
+
+def test_describe_scenes_most_images_with_several_faces_name_the_setting(four, monkeypatch):
+    judging = {"gender": "dlib", "faces": "yunet"}
+    one = pipeline(four, judging)
+    detector = one.judge("judging.faces")
+    monkeypatch.setattr(type(detector), "faces", lambda self, images: [["face"] * k for k in (2, 3, 0, 4)])
+    (text,) = matching.describe_scenes([one])
+    assert text.startswith("3 of 4 images tried of four show several faces.") and "custom.all_faces=true" in text
+    assert matching.describe_scenes([pipeline(four, judging, all_faces=True)]) == []
+    monkeypatch.setattr(type(detector), "faces", lambda self, images: [["face"] * k for k in (2, 3, 1, 1)])
+    assert matching.describe_scenes([pipeline(four, judging)]) == []
+
+
+def test_all_faces_judge_without_faces_is_refused(four):
+    with pytest.raises(ParameterError, match=r"custom\.all_faces is true.*'vqa:some/model'"):
+        pipeline(four, {"gender": "vqa:some/model"}, all_faces=True).part(Custom).people()

@@ -1,0 +1,74 @@
+"""Which of two models is farther from the benchmark, over the groups of which both have people judged."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+from scipy.stats import binom
+
+from biaslab import stats
+from biaslab.analyses.custom.analysis import counted_images, image_effect
+from biaslab.schema import tables
+from biaslab.stats.absolute_deviation import deviation_limits
+
+
+def comparison(people: pd.DataFrame, benchmark: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return for each pair of models the difference of their mean distances from a benchmark: ``custom_comparison``.
+
+    Groups count alike and are fixed: intervals and tests speak of other images of the same groups. Distances are
+    corrected for the noise of few images (:func:`biaslab.stats.corrected_absolute_deviation`), and limits widened by
+    what remains of that bias. Where images show several people, a group counts as many people as its images are worth.
+    The error of a sampled benchmark counts where two models lie on different sides of it. In simulations of 4 to 40
+    groups of 8 to 50 images, nominal 95 % intervals cover 93 to 100 %.
+    """
+    shares = benchmark.dropna(subset="percent_female").set_index("group")
+    distances = {model: _distances(rows, shares) for model, rows in people.groupby("model", sort=False)}
+    rows = []
+    for other, model in combinations(distances, 2):
+        both = (
+            distances[model].join(distances[other].add_suffix("_other"), how="inner").join(shares["n"].rename("size"))
+        )
+        if both.empty:
+            continue
+        mean, mean_other = both["distance"].mean(), both["distance_other"].mean()
+        center = shares.loc[both.index, "percent_female"] / 100
+        sampled = ((both["side"] - both["side_other"]) ** 2 * center * (1 - center) / both["size"]).fillna(0)
+        error = np.sqrt((both["variance"] + both["variance_other"] + sampled).sum()) / len(both)
+        bias = max(both["bias"].mean(), both["bias_other"].mean())
+        low, high, p = stats.bias_aware_interval(mean - mean_other, error, bias, np.inf, confidence)
+        limits = np.clip([100 * low, 100 * high], -100, 100)
+        rows.append(
+            {"model": model, "other": other, "difference": 100 * (mean - mean_other), "ci_low": limits[0],
+             "ci_high": limits[1], "p": p, "model_distance": 100 * max(mean, 0),
+             "other_distance": 100 * max(mean_other, 0),
+             "n_groups": len(both), "n": both["n"].sum(), "n_other": both["n_other"].sum(),
+             "n_images": both["n_images"].sum(), "n_images_other": both["n_images_other"].sum()}
+        )  # fmt: skip
+    frame = pd.DataFrame(rows, columns=[c.name for c in tables.schema("custom_comparison").columns])
+    return tables.make_table(frame.assign(p_holm=stats.adjust(frame["p"].astype(float))), "custom_comparison")
+
+
+def _distances(people: pd.DataFrame, shares: pd.DataFrame) -> pd.DataFrame:
+    """Return by group of one model how far its share is from the benchmark (0–1), and the variance and bias of that."""
+    images = counted_images(people)
+    effect, rows = image_effect(images), {}
+    for group, of_group in images.groupby("group"):
+        if group not in shares.index:
+            continue
+        people_judged, center = int(of_group["n"].sum()), float(shares.at[group, "percent_female"]) / 100
+        share = of_group["count"].sum() / people_judged
+        n = max(round(people_judged / effect), 1)
+        count = round(share * n)
+        # All distances that as many people may give, by their chance where the share is about the one observed.
+        possible = stats.corrected_absolute_deviation(np.arange(n + 1), n, center)
+        chance = binom.pmf(np.arange(n + 1), n, (count + 1) / (n + 2))
+        rows[group] = {
+            "distance": possible[count], "variance": chance @ (possible - chance @ possible) ** 2,
+            "bias": deviation_limits(n, 2, center)[0], "side": np.sign(share - center), "n": people_judged,
+            "n_images": len(of_group),
+        }  # fmt: skip
+    return pd.DataFrame.from_dict(
+        rows, orient="index", columns=["distance", "variance", "bias", "side", "n", "n_images"]
+    )
