@@ -333,3 +333,24 @@ def test_the_file_beside_a_report_gives_the_run_again(tmp_path, write_notebook, 
     for name in ("run", "title", "description", "notebooks", "jobs", "values"):
         assert getattr(again, name) == getattr(whole, name)
     assert runner.run(again, outputs=tmp_path / "outputs", progress=False)["up_to_date"]
+
+
+def test_audit_asks_for_groups_and_takes_the_rule(tmp_path, judges):
+    for path in ("SDXL/nurse/1.png", "SDXL/chef/1.png", "SD/nurse/1.png"):
+        (tmp_path / "sets" / path).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8)).save(tmp_path / "sets" / path)
+    name = f"images:{tmp_path / 'sets'}"
+    with pytest.raises(BiaslabError, match=r"folder\[1\] .*folder\[2\] .*--group-by 'folder\[1\]'"):
+        audit.params_of([name])
+    assert audit.params_of([name], group_by="folder[2]")["settings"]["custom"] == {"group_by": "folder[2]"}
+    with pytest.raises(ParameterError, match=r"--group-by is 'prompt'.*images:FOLDER"):
+        audit.params_of(["mini"], group_by="prompt")
+
+
+def test_runs_of_folders_in_other_letters_have_names_of_their_own(tmp_path, judges):
+    names = []
+    for name in ("医生", "护士"):
+        (tmp_path / name / "a").mkdir(parents=True)
+        Image.new("RGB", (8, 8)).save(tmp_path / name / "a/1.png")
+        names.append(audit.params_of([f"images:{tmp_path / name}"])["run"])
+    assert names[0] != names[1] and all(re.fullmatch(r"audit-standard-[0-9a-f]{6}", name) for name in names)
