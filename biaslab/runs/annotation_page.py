@@ -132,6 +132,8 @@ def annotate(
             raise
     if paper and not is_run:
         raise ParameterError(f"--paper is {paper!r}, and {folder} is no run; leave it out.")
+    if group_by and not described:
+        raise ParameterError(f"--group-by is {group_by!r}, which groups existing images: name them as images:FOLDER.")
     target = Path(output) if output else Path(outputs) / f"annotate-{folder.resolve().name}.html"
     if is_run:
         subset = subset or ("skills" if any(one.skills for one in chosen) else "")

@@ -343,3 +343,24 @@ def test_folder_of_images_without_prefix_is_named_with_it(tmp_path):
         audit.params_of([f"{tmp_path}/photos"])
     with pytest.raises(ParameterError, match=rf"Did you mean 'images:{tmp_path}/photos'"):
         audit.params_of([f"image:{tmp_path}/photos"])
+
+
+def test_audit_asks_for_groups_and_takes_the_rule(tmp_path, judges):
+    for path in ("SDXL/nurse/1.png", "SDXL/chef/1.png", "SD/nurse/1.png"):
+        (tmp_path / "sets" / path).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8)).save(tmp_path / "sets" / path)
+    name = f"images:{tmp_path / 'sets'}"
+    with pytest.raises(BiaslabError, match=r"folder\[1\] .*folder\[2\] .*--group-by 'folder\[1\]'"):
+        audit.params_of([name])
+    assert audit.params_of([name], group_by="folder[2]")["settings"]["custom"] == {"group_by": "folder[2]"}
+    with pytest.raises(ParameterError, match=r"--group-by is 'prompt'.*images:FOLDER"):
+        audit.params_of(["mini"], group_by="prompt")
+
+
+def test_runs_of_folders_in_other_letters_have_names_of_their_own(tmp_path, judges):
+    names = []
+    for name in ("医生", "护士"):
+        (tmp_path / name / "a").mkdir(parents=True)
+        Image.new("RGB", (8, 8)).save(tmp_path / name / "a/1.png")
+        names.append(audit.params_of([f"images:{tmp_path / name}"])["run"])
+    assert names[0] != names[1] and all(re.fullmatch(r"audit-standard-[0-9a-f]{6}", name) for name in names)

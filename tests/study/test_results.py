@@ -1,6 +1,7 @@
 """What counts as a result: figures that draw something, tables with rows, findings with measurements behind them."""
 
 import json
+from collections import defaultdict
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -12,6 +13,7 @@ from PIL import Image
 from biaslab.papers import paradox
 from biaslab.papers.findings import Finding
 from biaslab.plots import style
+from biaslab.report.index import _embedded
 from biaslab.schema import tables
 from biaslab.study import Study
 
@@ -69,6 +71,24 @@ def test_a_figure_with_a_single_mark_is_one(study, draw):
     draw(ax)
     study.show("paired_runs", figure)
     assert [f["name"] for f in records(study)["figures"]] == ["paired_runs"]
+
+
+@pytest.mark.parametrize("lacking", [[], ["CJK", "Thai"]])
+def test_show_names_scripts_without_a_font_and_pages_show_svg(study, monkeypatch, recwarn, lacking):
+    monkeypatch.setattr(style, "choose_fonts", lambda _: lacking)
+    figure, ax = plt.subplots()
+    ax.plot([1], [2], "o")
+    study.show("paired_runs", figure)
+    (record,) = records(study)["figures"]
+    assert record["kinds"] == (["svg", "png"] if lacking else ["png", "svg"])
+    # Each file is found where the page looks for it first.
+    files = {kind: f"figures/paired_runs.{kind}" for kind in record["kinds"]}
+    entry = defaultdict(str, files | {"svg_first": bool(lacking)})
+    source, (width, height), _ = _embedded(study.output_dir, entry, 10**7)
+    assert source.startswith("data:image/svg" if lacking else "data:image/") and ("svg" in source[:20]) == bool(lacking)
+    assert width > height > 100
+    said = [str(one.message) for one in recwarn]
+    assert len(said) == bool(lacking) and all("CJK, Thai" in text and "Noto Sans" in text for text in said)
 
 
 def test_a_picture_keeps_its_ground_and_its_colours(study):
