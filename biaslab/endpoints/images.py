@@ -34,7 +34,7 @@ from biaslab.endpoints.purchases import BEGINNINGS, OK, STAYS, ImagePurchases, L
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import RunError
 from biaslab.hub.image_sources import UnreadableImage, decode
-from biaslab.io.image_files import PLAIN, plain_share
+from biaslab.io.image_files import PLAIN, is_black, plain_share
 
 REFUSED = "refused"
 # What may become of an image, and what it means. Those in KEPT are not asked for again.
@@ -254,7 +254,7 @@ class _Buying(Requests):
                 return False
             files.append(path)
             shown.append(decode(path.read_bytes()))
-        if any(isinstance(image, UnreadableImage) or plain_share(image) >= PLAIN for image in shown):
+        if any(isinstance(one, UnreadableImage) or is_black(one) or plain_share(one) >= PLAIN for one in shown):
             return False
         if not np.array_equal(*shown):
             return True

@@ -22,7 +22,7 @@ from biaslab.io import model_names, reading
 
 # Words in names of models that were distilled into few steps, and the end of a name such as ``8steps``.
 _DISTILLED = re.compile(
-    r"lightning|turbo|schnell|distill|sdxs|(?<![a-z])(?:lcm|dmd2?|tcd|pcm|flash|nitro|hyper(?=[-_ ]?sd))(?![a-z])"
+    r"lightning|turbo|distill|sdxs|(?<![a-z])(?:lcm|dmd2?|tcd|pcm|flash|nitro|hyper(?=[-_ ]?sd))(?![a-z])"
     r"|(?<!\d)[1-9]\d?[-_ ]?steps?(?![a-z])",
     re.IGNORECASE,
 )
