@@ -88,8 +88,7 @@ def describe_omissions(planned: list[jobs.Job]) -> list[str]:
     Raises as :func:`check_ratings`.
     """
     opened = jobs.pipelines(planned)
-    sentences = [*jobs.describe_omissions(planned), *jobs.unmatched(opened), *check_ratings(image_requests(opened))]
-    return sentences
+    return [*jobs.describe_omissions(planned), *jobs.unmatched(opened), *check_ratings(image_requests(opened))]
 
 
 def describe_assumptions(planned: list[jobs.Job]) -> list[str]:

@@ -60,7 +60,7 @@ def remarks(asked: Iterable[ImageRequest]) -> list[str]:
             text = one.pipeline.describe_left_out(made)
             left_out += [f"{one.model} {text}"] if text else []
             others |= dict.fromkeys(f"{one.model}: {text}" for text in duplicates.remarks(made))
-    line = f"Images left out: {'; '.join(left_out)}." if left_out else "No image is left out."
+    line = f"Images left out: {'; '.join(left_out)}." if left_out else "No image is unreadable, a duplicate or skipped."
     return [line, *others] if n else []
 
 
@@ -72,10 +72,8 @@ def describe_people(drawn: Iterable[image_pages.ModelImages], judge: str) -> lis
         if counts.empty or not set(counts.index) <= set(STATUSES):
             continue
         if JUDGED not in counts:
-            text = (
-                f"{one.model}: no person could be judged ({count_statuses(counts)}). {ADVICE.get(counts.index[0], '')}"
-            )
-            sentences.append(text.strip())
+            text = f"{one.model}: no person could be judged ({count_statuses(counts)})."
+            sentences.append(" ".join(filter(None, (text, ADVICE.get(counts.index[0])))))
         unclear, judged = (int(counts.get(status, 0)) for status in (UNCERTAIN, JUDGED))
         if domain_of(one.images) == registry.PHOTOGRAPHS:
             doubt = photographs.doubt_photographs(judge, unclear, unclear + judged)
