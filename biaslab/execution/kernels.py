@@ -170,6 +170,16 @@ def _manager() -> type:
     return Manager
 
 
+class KernelEndError(EOFError):
+    """The process of a kernel ended; ``status`` is negative for the signal that killed it, as of subprocess."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(
+            f"The kernel was killed by signal {-status}." if status < 0 else f"The kernel exited: {status}."
+        )
+        self.status = status
+
+
 class _Kernel:
     """One kernel: its process and the connection to it."""
 
@@ -217,7 +227,8 @@ class _Kernel:
                         if reply["content"]["status"] != "ok":
                             raise RuntimeError(f"The kernel failed: {reply['content'].get('evalue')}")
                         return pickle.loads(file.read_bytes())
-        raise EOFError("The kernel was killed.")
+        process = self.manager.provisioner.process
+        raise KernelEndError((process.poll() if process else None) or 0)
 
     def write_log(self, path: Path) -> None:
         """Write what the process has put out on standard error since the last call to a file, if there is any."""

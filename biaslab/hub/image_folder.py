@@ -15,11 +15,13 @@ from pathlib import Path
 
 import pandas as pd
 
+from biaslab import redact
 from biaslab.errors import InputError
 from biaslab.hub.image_sources import FolderImages
 from biaslab.io import cells, folders, reading
 from biaslab.io.image_files import formats
-from biaslab.io.plaintext import normalize
+from biaslab.io.places import default_root
+from biaslab.io.plaintext import is_printable, normalize
 
 IMAGES = "images:"  # What the name of a model begins with that is a folder of its pictures.
 COLUMNS = ("file", "prompt", "group", "model", "position")
@@ -33,6 +35,8 @@ _NEEDS = "The table of a folder of images needs file, and prompt or group; it ma
 # Where texts in pictures are kept: of EXIF the comment, and its description.
 _EXIF, _USER_COMMENT, _DESCRIPTION = 0x8769, 0x9286, 0x010E
 _MOST_LINKS = 20
+# Characters of a prompt that are shown; tools write texts of megabytes into pictures.
+_LONGEST_PROMPT = 4000
 
 
 # The folders that a command has opened, by what names them; None outside of commands.
@@ -121,8 +125,9 @@ class ImageFolder(FolderImages):
     @cached_property
     def _described(self) -> pd.DataFrame:
         if self._table is not None:
-            return _of_table(self._table, self._files, self.not_read)
-        prompts = [prompt_in(path) for path in self._files.values()]
+            rows = _of_table(self._table, self._files, self.not_read)
+            return rows.assign(**{name: rows[name].map(shown_prompt) for name in ("prompt", "group")})
+        prompts = [shown_prompt(prompt_in(path)) for path in self._files.values()]
         groups = [image_id.rpartition("/")[0].partition("/")[0] for image_id in self._files]
         told = {"prompt": prompts, "group": groups, "position": 1, "model": ""}
         rows = pd.DataFrame({"image_id": list(self._files), **told})
@@ -179,6 +184,17 @@ def _of_table(path: Path, files: Mapping[str, Path], not_read: Sequence[str]) ->
     gap = (counted != frame["position"]).set_axis(frame.index)
     cells.refuse(gap, path, "file {} has people at some positions only", "name all of a picture", frame["image_id"])
     return frame[["image_id", "prompt", "group", "position", "model"]]
+
+
+def shown_prompt(text: str) -> str:
+    """Return a prompt from a picture as tables and pages show it: printable, of bounded length, and without folders.
+
+    Of a longer one the number of characters left out follows. Folders and keys of this machine are those of
+    :func:`biaslab.redact.sensitive_texts`; a run that names one cannot be exported.
+    """
+    clean = "".join(filter(is_printable, text[:_LONGEST_PROMPT]))
+    clean = redact.redact(clean, redact.sensitive_texts(None, default_root().absolute()))
+    return f"{clean}… ({more:,} more characters)" if (more := len(text) - _LONGEST_PROMPT) > 0 else clean
 
 
 # -- texts in pictures -----------------------------------------------------------------------------------

@@ -43,7 +43,8 @@ def domain_of(images: ImageSource) -> str:
 class FolderImages:
     """The images in a folder, at any depth; an image's id is its path below the folder, with forward slashes.
 
-    ``not_read`` lists the images in formats that are not read, such as HEIC.
+    ``not_read`` lists the images in formats that are not read, such as HEIC, and ``links_out`` the links that lead out
+    of the folder and are not followed.
 
     Raises InputError where there is no such folder, or no file in it ends like an image.
     """
@@ -53,11 +54,12 @@ class FolderImages:
         if not folder.is_dir():
             raise InputError(f"{path} is not a folder; give a folder that holds images.")
         files = folders.files(folder, (*ENDINGS, *NOT_READ))
+        self.links_out = files.links_out
         self.not_read = [name for name in files if name.lower().endswith(NOT_READ)]
         self._files = {name: file for name, file in files.items() if name not in set(self.not_read)}
         if not self._files:
-            more = f" {_not_read(self.not_read)}" if self.not_read else ""
-            raise InputError(f"{path} holds no file that ends in {', '.join(ENDINGS)}.{more}")
+            problem = f"{path} holds no file that ends in {', '.join(ENDINGS)}."
+            raise InputError(" ".join([problem, *self.remarks]))
         self.name, self.image_domain = folder.name, registry.image_domain(folder)
         self.table = pd.DataFrame({"image_id": list(self._files)})
         whole = hashlib.sha256()
@@ -74,7 +76,8 @@ class FolderImages:
     @property
     def remarks(self) -> list[str]:
         """Sentences on files of the folder that are left out."""
-        return [_not_read(self.not_read)] if self.not_read else []
+        links = [folders.describe_links(self.links_out)] if self.links_out else []
+        return [*([_not_read(self.not_read)] if self.not_read else []), *links]
 
 
 def _not_read(names: Sequence[str]) -> str:

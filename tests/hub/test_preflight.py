@@ -226,6 +226,8 @@ class Picky:
     def judge(self, people):
         if self.does == "die":
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.does == "exit":
+            os._exit(3)
         if self.does == "fail" and any(person.image.shape[0] != 256 for person in people):
             raise KeyError("no square")
         return [("female", 0.97)] * len(people)
