@@ -170,16 +170,6 @@ def _manager() -> type:
     return Manager
 
 
-class KernelEndError(EOFError):
-    """The process of a kernel ended; ``status`` is negative for the signal that killed it, as of subprocess."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(
-            f"The kernel was killed by signal {-status}." if status < 0 else f"The kernel exited: {status}."
-        )
-        self.status = status
-
-
 class _Kernel:
     """One kernel: its process and the connection to it."""
 
@@ -213,7 +203,10 @@ class _Kernel:
             return 0
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function of this module in the kernel. Raises EOFError: The kernel was killed."""
+        """Call a function of this module in the kernel.
+
+        Raises EOFError: The kernel ended, with its exit status, negative for the signal that killed it.
+        """
         with tempfile.TemporaryDirectory() as folder:
             # Not as code, of which errors would show what it holds, such as keys.
             file = Path(folder, "call")
@@ -228,7 +221,7 @@ class _Kernel:
                             raise RuntimeError(f"The kernel failed: {reply['content'].get('evalue')}")
                         return pickle.loads(file.read_bytes())
         process = self.manager.provisioner.process
-        raise KernelEndError((process.poll() if process else None) or 0)
+        raise EOFError((process.poll() if process else None) or 0)
 
     def write_log(self, path: Path) -> None:
         """Write what the process has put out on standard error since the last call to a file, if there is any."""

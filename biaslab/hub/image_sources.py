@@ -54,7 +54,7 @@ class FolderImages:
         if not folder.is_dir():
             raise InputError(f"{path} is not a folder; give a folder that holds images.")
         files = folders.files(folder, (*ENDINGS, *NOT_READ))
-        self.links_out = files.links_out
+        self.links_out, self._links_remark = files.links_out, files.remark
         self.not_read = [name for name in files if name.lower().endswith(NOT_READ)]
         self._files = {name: file for name, file in files.items() if name not in set(self.not_read)}
         if not self._files:
@@ -76,8 +76,7 @@ class FolderImages:
     @property
     def remarks(self) -> list[str]:
         """Sentences on files of the folder that are left out."""
-        links = [folders.describe_links(self.links_out)] if self.links_out else []
-        return [*([_not_read(self.not_read)] if self.not_read else []), *links]
+        return list(filter(None, (self.not_read and _not_read(self.not_read), self._links_remark)))
 
 
 def _not_read(names: Sequence[str]) -> str:

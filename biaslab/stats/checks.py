@@ -46,7 +46,7 @@ def keep_labels(function: Callable[P, T]) -> Callable[P, T]:
     """Return an elementwise function that gives its result the labels of the first pandas object among its arguments.
 
     An array of the object's shape becomes a Series or DataFrame with its index; one value per row of a DataFrame
-    becomes a Series. Of tuples and mappings each array does. Without a pandas object, results stay arrays.
+    becomes a Series. Of tuples each array does. Without a pandas object, results stay arrays.
     """
 
     @wraps(function)
@@ -60,8 +60,6 @@ def keep_labels(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def _labelled(result: Any, like: pd.Series | pd.DataFrame) -> Any:
-    if isinstance(result, dict):
-        return {name: _labelled(one, like) for name, one in result.items()}
     if isinstance(result, tuple):
         return getattr(type(result), "_make", tuple)(_labelled(one, like) for one in result)
     if isinstance(result, np.ndarray) and result.shape == like.shape[: result.ndim] and result.ndim:

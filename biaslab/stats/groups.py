@@ -143,6 +143,7 @@ def shares(
     """
 
     def estimate(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
+        check_columns(rows, [column])
         clear = rows[rows[column] != unclear] if unclear else rows
         for value in values:
             base = rows if value == unclear else clear
@@ -160,6 +161,7 @@ def mean(column: str, confidence: float = 0.95, *, cluster: str = "") -> Callabl
     """
 
     def estimate(rows: pd.DataFrame) -> dict[str, Any]:
+        check_columns(rows, filter(None, (column, cluster)))
         values = rows[column].astype(float)
         clusters = rows[cluster].astype(str) if cluster else None
         columns = mean_interval(values, confidence, skip_nan=True, clusters=clusters)._asdict()

@@ -88,7 +88,6 @@ def percent(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> tuple:
     return (100 * np.asarray(count, float) / size)[()], 100 * low, 100 * high
 
 
-@checks.keep_labels
 def percent_columns(
     count: ArrayLike,
     n: ArrayLike,

@@ -245,3 +245,29 @@ def test_folder_table_that_names_a_format_not_read_is_refused(tmp_path):
     (tmp_path / "d.heic").write_bytes(b"....ftypheic")
     with pytest.raises(InputError, match=r"its format is not read; convert it to PNG or JPEG"):
         _ = table(tmp_path, "file,group\na.png,nurse\nd.heic,nurse\n").people
+
+
+# -- hostile texts -----------------------------------------------------------------------------------------
+
+
+def prompts_in(folder):
+    return ImageFolder(str(folder)).people.set_index("image_id")["prompt"].to_dict()
+
+
+def test_a_text_without_bound_is_cut_and_what_is_left_out_is_counted(tmp_path):
+    draw(tmp_path / "q/1.png", **written(parameters="word " * 50_000 + "end\nSteps: 1"))
+    # 250,003 characters in all.
+    (text,) = prompts_in(tmp_path).values()
+    assert text == ("word " * 800) + "\u2026 (246,003 more characters)"
+
+
+def test_a_text_without_printable_characters_or_with_a_folder_of_this_machine_is_cleaned(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/alice")
+    draw(tmp_path / "q/1.png", **written(parameters="a nurse\0 in\x1b /home/al\0ice/x.png\nSteps: 1"))
+    assert prompts_in(tmp_path) == {"q/1.png": "a nurse in ~/x.png"}
+
+
+def test_a_table_that_names_a_folder_of_this_machine_is_cleaned(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/alice")
+    folder = table(tmp_path, "file,prompt\na.png,as in /home/alice/x.png\n")
+    assert folder.people["prompt"].tolist() == folder.people["group"].tolist() == ["as in ~/x.png"]
