@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
 import pandas as pd
@@ -124,10 +124,11 @@ class ImageFolder(FolderImages):
 
     @cached_property
     def _described(self) -> pd.DataFrame:
+        shown = partial(shown_prompt, private=redact.sensitive_texts(None, default_root().absolute()))
         if self._table is not None:
             rows = _of_table(self._table, self._files, self.not_read)
-            return rows.assign(**{name: rows[name].map(shown_prompt) for name in ("prompt", "group")})
-        prompts = [shown_prompt(prompt_in(path)) for path in self._files.values()]
+            return rows.assign(prompt=rows["prompt"].map(shown), group=rows["group"].map(shown))
+        prompts = [shown(prompt_in(path)) for path in self._files.values()]
         groups = [image_id.rpartition("/")[0].partition("/")[0] for image_id in self._files]
         told = {"prompt": prompts, "group": groups, "position": 1, "model": ""}
         rows = pd.DataFrame({"image_id": list(self._files), **told})
@@ -186,14 +187,14 @@ def _of_table(path: Path, files: Mapping[str, Path], not_read: Sequence[str]) ->
     return frame[["image_id", "prompt", "group", "position", "model"]]
 
 
-def shown_prompt(text: str) -> str:
+def shown_prompt(text: str, private: Mapping[str, str]) -> str:
     """Return a prompt from a picture as tables and pages show it: printable, of bounded length, and without folders.
 
-    Of a longer one the number of characters left out follows. Folders and keys of this machine are those of
-    :func:`biaslab.redact.sensitive_texts`; a run that names one cannot be exported.
+    Of a longer one the number of characters left out follows. ``private`` are the folders and keys of this machine
+    (:func:`biaslab.redact.sensitive_texts`); a run that names one cannot be exported.
     """
     clean = "".join(filter(is_printable, text[:_LONGEST_PROMPT]))
-    clean = redact.redact(clean, redact.sensitive_texts(None, default_root().absolute()))
+    clean = redact.redact(clean, private)
     return f"{clean}… ({more:,} more characters)" if (more := len(text) - _LONGEST_PROMPT) > 0 else clean
 
 

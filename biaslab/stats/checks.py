@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import wraps
+from inspect import signature
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -49,11 +50,14 @@ def keep_labels(function: Callable[P, T]) -> Callable[P, T]:
     becomes a Series. Of tuples each array does. Without a pandas object, results stay arrays.
     """
 
+    parameters = signature(function)
+
     @wraps(function)
     def labelled(*args: P.args, **kwargs: P.kwargs) -> T:
-        given = (*args, *kwargs.values())
-        first = next((one for one in given if isinstance(one, (pd.Series, pd.DataFrame))), None)
         result = function(*args, **kwargs)
+        # In the order of parameters, by which :func:`align` matches them.
+        given = parameters.bind(*args, **kwargs).arguments.values()
+        first = next((one for one in given if isinstance(one, (pd.Series, pd.DataFrame))), None)
         return result if first is None else _labelled(result, first)
 
     return labelled

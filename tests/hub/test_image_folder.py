@@ -262,12 +262,12 @@ def test_a_text_without_bound_is_cut_and_what_is_left_out_is_counted(tmp_path):
 
 
 def test_a_text_without_printable_characters_or_with_a_folder_of_this_machine_is_cleaned(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", "/home/alice")
-    draw(tmp_path / "q/1.png", **written(parameters="a nurse\0 in\x1b /home/al\0ice/x.png\nSteps: 1"))
+    monkeypatch.setenv("HOME", "/data/people/alice")
+    draw(tmp_path / "q/1.png", **written(parameters="a nurse\0 in\x1b /data/people/al\0ice/x.png\nSteps: 1"))
     assert prompts_in(tmp_path) == {"q/1.png": "a nurse in ~/x.png"}
 
 
 def test_a_table_that_names_a_folder_of_this_machine_is_cleaned(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", "/home/alice")
-    folder = table(tmp_path, "file,prompt\na.png,as in /home/alice/x.png\n")
+    monkeypatch.setenv("HOME", "/data/people/alice")
+    folder = table(tmp_path, "file,prompt\na.png,as in /data/people/alice/x.png\n")
     assert folder.people["prompt"].tolist() == folder.people["group"].tolist() == ["as in ~/x.png"]

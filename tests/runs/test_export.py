@@ -87,9 +87,13 @@ def test_a_file_that_names_a_folder_of_this_machine_is_refused(outputs, monkeypa
         said = refused(outputs, "tables/a.csv", f"\0({folder}/x)", r"tables/a\.csv names .*, a folder of this machine")
         assert "--force" in said
     # As pages, notebooks and URLs write it.
-    monkeypatch.setenv("HOME", "/home/jo & \u00e9va")
-    for text in ("/home/jo &amp; \u00e9va/x", "/home/jo & \\u00e9va/x", "/home/jo%20%26%20%C3%A9va/x"):
-        refused(outputs, "tables/a.csv", text, r"tables/a\.csv names /home/jo & ")
+    monkeypatch.setenv("HOME", "/data/people/jo & \u00e9va")
+    for text in (
+        "/data/people/jo &amp; \u00e9va/x",
+        "/data/people/jo & \\u00e9va/x",
+        "/data/people/jo%20%26%20%C3%A9va/x",
+    ):
+        refused(outputs, "tables/a.csv", text, r"tables/a\.csv names /data/people/jo & ")
     # What names none of them is sent.
     write(outputs / "mine" / "tables" / "a.csv", "see /usr/lib/python3, https://example.org/home/Alice")
     record(outputs / "mine")

@@ -318,8 +318,13 @@ def test_results_with_labels_meet_a_table_by_its_index():
     percent = pd.Series({"nurse": 95, "pilot": 10})
     table = pd.DataFrame({"training": [25, 80]}, index=["pilot", "nurse"])
     # |10 - 50| - |25 - 50| and |95 - 50| - |80 - 50|.
-    table["amplification"] = metrics.amplification(percent, table["training"])
-    assert table["amplification"].to_dict() == {"pilot": 15, "nurse": 15}
+    table["direction"] = metrics.directional_amplification(percent, table["training"])
+    # -(10 - 25) and 95 - 80; and with the pilots' training share at 60, 10 - 60.
+    assert table["direction"].to_dict() == {"pilot": 15, "nurse": 15}
+    # By keyword, in another order: labels go with values.
+    training = pd.Series({"pilot": 60, "nurse": 80})
+    result = metrics.directional_amplification(percent_training=training, percent_generated=percent)
+    assert result.to_dict() == {"nurse": 15, "pilot": -50}
     low, high = stats.wilson_interval(pd.Series({"a": 45}), 500)
     assert (list(low.index), high["a"]) == (["a"], pytest.approx(stats.wilson_interval(45, 500).high))
 
