@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PureWindowsPath
 from typing import Any
+from urllib.parse import unquote
 
 from biaslab.io import model_names
 
@@ -18,12 +19,15 @@ KEY = "[key]"
 _SHORTEST_KEY = 8
 # Environment variables that usually hold a key.
 _VARIABLE = re.compile(r"(?i)(?:.*_)?(?:(?:API_?)?KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE)")
-# A user before the host of a URL, and names of values in its path, query or fragment.
+# A user before the host of a URL, and names of values in its path, query or fragment: ``name=value``, and in the path
+# ``/name/value`` where the value has the length and the digits of a key.
 _USER = re.compile(r"(?:[^/?#]*//)?[^/?#]*@")
-_URL_NAME = re.compile(r"[/?&;#]([^/?&;#=]+)=[^&;#]")
+_URL_NAME = re.compile(r"[/?&;#]([^/?&;#=]+)(?:=[^&;#]|/(?=[^/?&;#]*\d)[\w.~-]{16,}(?![^/?&;#]))")
+# Keys that services issue begin so.
+_ISSUED = re.compile(r"[/=](?:sk|pk|hf|ghp|xox[bp])[-_]\w[\w-]{15,}")
 # What the names of secrets contain, and words that are names of secrets.
-_IN_NAME = re.compile(r"(?i)key(?!word|board)|token|secret|passw|signature|credential")
-_WORDS = {"auth", "authorization", "code", "cred", "creds", "pass", "pwd", "sas", "session", "sid", "sig"}
+_IN_NAME = re.compile(r"(?i)key(?!word|board)|token|secret|passw|signature|credential|session")
+_WORDS = {"auth", "authorization", "code", "cred", "creds", "pass", "pwd", "sas", "sid", "sig"}
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 # A path at the front of a text, after words such as "fairface:" or "plugin:mine:". No URL is one: two slashes follow
 # its scheme.
@@ -87,8 +91,11 @@ def find_keys(values: Any = None) -> dict[str, str]:
 
 def secret_in_url(url: str) -> str:
     """Return what in a URL looks like a secret: a user or password, or a value with the name of a key; else empty."""
+    url = unquote(url)
     if _USER.match(url):
         return "a user or a password"
+    if _ISSUED.search(url):
+        return "what looks like a key"
     for name in _URL_NAME.findall(url):
         if _IN_NAME.search(name) or _WORDS & set(re.split(r"[^a-z]+", name.lower())):
             return "what looks like a key"

@@ -123,6 +123,12 @@ def test_names_of_mappings_stay_distinct_and_images_as_they_are():
         ("https://x.openai.azure.com/openai/deployments/gpt-4o?api-version=2024-06-01", ""),
         ("https://gateway.ai.cloudflare.com/v1/0123456789abcdef0123456789abcdef/lab/openai", ""),
         ("https://h.org/keys/v1?code=", ""),
+        # In the path: as a pair of folders, as a parameter of a folder, and as a key that names itself.
+        ("https://h.org/key/0123456789abcdef0123456789abcdef/v1", "what looks like a key"),
+        ("https://h.org/v1;jsessionid=0A1B2C", "what looks like a key"),
+        ("https://h.org/sk-proj-0123456789abcdef/v1", "what looks like a key"),
+        ("https://h.org/v1?%6bey=word", "what looks like a key"),
+        ("https://h.org/models/stable-diffusion-xl-base-1.0/v1", ""),
     ],
 )
 def test_secrets_in_urls(url, secret):

@@ -49,15 +49,21 @@ class Result:
 
 
 def results(root: Path) -> list[Result]:
-    """Return the results in a store, by stage and digest; an empty list if there is no store."""
-    stages = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+    """Return the results in a store, by stage and digest; an empty list if there is no store.
+
+    Links to folders are never followed: what they lead to belongs to another store.
+    """
     found = []
-    for path in (path for stage in stages for path in sorted(stage.iterdir())):
-        if _RESULT.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
+    for path in (path for stage in _folders(root) for path in _folders(stage)):
+        if _RESULT.fullmatch(path.name):
             # Another process may delete it at the same time.
             with contextlib.suppress(FileNotFoundError):
                 found.append(_result(path))
     return found
+
+
+def _folders(path: Path) -> list[Path]:
+    return sorted(p for p in path.iterdir() if p.is_dir() and not p.is_symlink()) if path.is_dir() else []
 
 
 def make_table(found: Sequence[Result]) -> pd.DataFrame:

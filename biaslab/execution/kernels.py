@@ -203,7 +203,10 @@ class _Kernel:
             return 0
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function of this module in the kernel. Raises EOFError: The kernel was killed."""
+        """Call a function of this module in the kernel.
+
+        Raises EOFError: The kernel ended, with its exit status, negative for the signal that killed it.
+        """
         with tempfile.TemporaryDirectory() as folder:
             # Not as code, of which errors would show what it holds, such as keys.
             file = Path(folder, "call")
@@ -217,7 +220,8 @@ class _Kernel:
                         if reply["content"]["status"] != "ok":
                             raise RuntimeError(f"The kernel failed: {reply['content'].get('evalue')}")
                         return pickle.loads(file.read_bytes())
-        raise EOFError("The kernel was killed.")
+        process = self.manager.provisioner.process
+        raise EOFError((process.poll() if process else None) or 0)
 
     def write_log(self, path: Path) -> None:
         """Write what the process has put out on standard error since the last call to a file, if there is any."""

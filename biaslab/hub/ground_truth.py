@@ -6,7 +6,7 @@ A package that can make such pictures declares an object with what :class:`Groun
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -87,5 +87,5 @@ def describe(corpus: str, where: str) -> str:
     return next((truth.words.get(where, "") for truth in _all() if truth.corpus == corpus), "")
 
 
-def _all() -> Iterator[GroundTruth]:
-    return map(load, plugins.entry_points(plugins.GROUND_TRUTH))
+def _all() -> Iterable[GroundTruth]:
+    return plugins.load_all(plugins.GROUND_TRUTH).values()

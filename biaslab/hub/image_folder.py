@@ -11,17 +11,19 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import pandas as pd
 
+from biaslab import redact
 from biaslab.errors import InputError
 from biaslab.hub.image_groups import group_images
 from biaslab.hub.image_sources import FolderImages
 from biaslab.io import cells, folders, reading
 from biaslab.io.image_texts import ImageText, read_text
-from biaslab.io.plaintext import normalize
+from biaslab.io.places import default_root
+from biaslab.io.plaintext import is_printable, normalize
 
 IMAGES = "images:"  # What the name of a model begins with that is a folder of its pictures.
 COLUMNS = ("file", "prompt", "group", "model", "position")
@@ -37,6 +39,8 @@ _DERIVED = {
     "grid of several images": re.compile(r"(?:^|/)(?:grid-\d|(?:(?:txt2img|img2img)-)?grids/)", re.IGNORECASE),
     "thumbnail": re.compile(r"(?:^|/)thumbnails/", re.IGNORECASE),
 }
+# Characters of a prompt that are shown; tools write long texts into images.
+_LONGEST_PROMPT = 4000
 
 
 # The folders that a command has opened, by what names them; None outside of commands.
@@ -135,7 +139,7 @@ class ImageFolder(FolderImages):
         ungrouped = sorted({*self._texts} - {*self._described["image_id"]})
         others = [name for name in self.other_files if self._table is None or name != self._table.name]
         reasons |= {"no prompt and no group": ungrouped, "not an image": others}
-        reasons["not in the table"] = self.undescribed_images
+        reasons |= {"link out of the folder": list(self.links_out), "not in the table": self.undescribed_images}
         return {reason: names for reason, names in reasons.items() if names}
 
     @property
@@ -172,9 +176,12 @@ class ImageFolder(FolderImages):
 
     @cached_property
     def _described(self) -> pd.DataFrame:
+        shown = partial(shown_prompt, private=redact.sensitive_texts(None, default_root().absolute()))
         if self._table is not None:
-            return _of_table(self._table, self._files, self.not_read, self.group_by)
-        columns = {"prompt": [text.prompt for text in self._texts.values()], "group": "", "position": 1, "model": ""}
+            rows = _of_table(self._table, self._files, self.not_read, self.group_by)
+            return rows.assign(prompt=rows["prompt"].map(shown), group=rows["group"].map(shown))
+        prompts = [shown(text.prompt) for text in self._texts.values()]
+        columns = {"prompt": prompts, "group": "", "position": 1, "model": ""}
         rows = pd.DataFrame({"image_id": list(self._texts), **columns}).astype({"prompt": object})
         rows["group"] = group_images(rows, self.group_by, str(self._folder))
         if (rows["group"] == "").all():
@@ -239,3 +246,14 @@ def _of_table(path: Path, files: Mapping[str, Path], not_read: Sequence[str], gr
     gap = (counted != frame["position"]).set_axis(frame.index)
     cells.refuse(gap, path, "file {} has people at some positions only", "name all of a picture", frame["image_id"])
     return frame[["image_id", "prompt", "group", "position", "model"]]
+
+
+def shown_prompt(text: str, private: Mapping[str, str]) -> str:
+    """Return a prompt from a picture as tables and pages show it: printable, of bounded length, and without folders.
+
+    Of a longer one the number of characters left out follows. ``private`` are the folders and keys of this machine
+    (:func:`biaslab.redact.sensitive_texts`); a run that names one cannot be exported.
+    """
+    clean = "".join(filter(is_printable, text[:_LONGEST_PROMPT]))
+    clean = redact.redact(clean, private)
+    return f"{clean}… ({more:,} more characters)" if (more := len(text) - _LONGEST_PROMPT) > 0 else clean

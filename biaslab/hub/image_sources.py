@@ -44,8 +44,9 @@ def domain_of(images: ImageSource) -> str:
 class FolderImages:
     """The images in a folder, at any depth; an image's id is its path below the folder, with forward slashes.
 
-    ``not_read`` lists the images in formats that are not read, such as HEIC. ``states_domain`` tells whether the folder
-    says what its images are; without that they are taken for photographs.
+    ``not_read`` lists the images in formats that are not read, such as HEIC, and ``links_out`` the links that lead out
+    of the folder and are not followed. ``states_domain`` tells whether the folder says what its images are; without
+    that they are taken for photographs.
 
     Raises InputError where there is no such folder, or no file in it ends like an image.
     """
@@ -55,11 +56,13 @@ class FolderImages:
         if not folder.is_dir():
             raise InputError(f"{path} is not a folder; give a folder that holds images.")
         files = folders.files(folder, (*endings(), *NOT_READ, *HEIF_ENDINGS))
+        self.links_out = files.links_out
         self._files = {name: file for name, file in files.items() if name.lower().endswith(endings())}
         self.not_read = [name for name in files if name not in self._files]
         if not self._files:
-            more = f" {_describe_unread(self.not_read)}" if self.not_read else ""
-            raise InputError(f"{path} holds no file that ends in {', '.join(endings())}.{more}")
+            unread = _describe_unread(self.not_read) if self.not_read else ""
+            problem = f"{path} holds no file that ends in {', '.join(endings())}."
+            raise InputError(" ".join(filter(None, [problem, unread, files.remark])))
         self.name, self.image_domain = folder.name, registry.image_domain(folder)
         self.states_domain = (folder / registry.DOMAIN_FILE).is_file()
         self.table = pd.DataFrame({"image_id": list(self._files)})

@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,13 +101,11 @@ def _entry(name: str, kind: str) -> PluginEntry | None:
 
 def names(kind: str) -> list[str]:
     """Return the names that installed packages bring for a kind of model."""
-    group = plugins.MODELS if kind == "text-to-image" else plugins.JUDGES
-    entries = {}
-    for name in plugins.entry_points(group):
-        # What cannot be loaded is said where it is asked for by name, and stands in the way of no other.
-        with suppress(ParameterError):
-            entries[name] = find_plugin(name, kind)
-    return [name for name, entry in entries.items() if entry and kind in (entry.kind, "features")]
+    entries = plugins.load_all(plugins.MODELS if kind == "text-to-image" else plugins.JUDGES)
+    entries = {name: entry for name, entry in entries.items() if isinstance(entry, PluginEntry)}
+    # A name that stands for another is of the other's kind.
+    resolved = {name: entries.get(resolve_alias(name, kind)) for name in entries}
+    return [name for name, entry in resolved.items() if entry and kind in (entry.kind, "features")]
 
 
 def image_domain(where: str | Path, *, judge: bool = False) -> str:
@@ -193,7 +191,8 @@ def autoencoder(where: str | Path) -> Path | None:
     """Return the folder of a pipeline's autoencoder, or that which a brought one shares; None where there is none."""
     folder = Path(where, "vae")
     if not folder.exists():
-        entries = (find_plugin(name, "text-to-image") for name in names("text-to-image"))
+        entries = plugins.load_all(plugins.MODELS).values()
+        entries = (entry for entry in entries if isinstance(entry, PluginEntry))
         shared = (entry.autoencoder for entry in entries if entry.folder == Path(where))
         folder = next(shared, None) or folder
     return folder if (folder / "config.json").is_file() else None
@@ -205,9 +204,7 @@ def installed() -> pd.DataFrame:
 
     rows = []
     for group in (plugins.MODELS, plugins.JUDGES):
-        for name, point in plugins.entry_points(group).items():
-            with loading(name, "a model"):
-                plugin = point.load()
+        for name, plugin in plugins.load_all(group).items():
             if not isinstance(plugin, PluginEntry) or (plugin.folder is None and plugin.factory is None):
                 continue
             size, card = float("nan"), ""

@@ -18,6 +18,7 @@ import yaml
 
 from biaslab.errors import NEVER_RUN, InputError, ParameterError
 from biaslab.io import reading
+from biaslab.io.folders import linked_folders
 
 # Endings of weights that are not safetensors.
 OTHER_WEIGHTS = (".bin", ".ckpt", ".gguf", ".pt", ".pth", ".pkl", ".msgpack", ".h5")
@@ -39,9 +40,7 @@ def check_folder(path: str | Path) -> None:
     names another model, or modules of a sentence encoder that are foreign or have no safetensors.
     """
     folder = Path(path)
-    root = folder.resolve()
-    # In the hub's cache, files are links to its blobs.
-    allowed = [root, root.parents[1] / "blobs"] if root.parent.name == "snapshots" else [root]
+    allowed = linked_folders(folder)
     for parent, folders, names in os.walk(folder):
         for file in (Path(parent, name) for name in (*folders, *names)):
             if problem := _problem(file, allowed):

@@ -26,6 +26,14 @@ if TYPE_CHECKING:
 ENDINGS = (".csv", ".tsv", ".xlsx", ".parquet", ".pq")
 NARROWER = "With more annotators, give one row per image and annotator, with the columns annotator and label."
 _MOST_BYTES = 1_000_000_000
+# A workbook is a zip file, and a few kilobytes may unfold to any size. Bytes that it unfolds to: so many, and so many
+# for each of its own; elements of parts other than sheets and their texts (such as styles, which are held as objects).
+_UNFOLDED_BYTES, _UNFOLDED_PER_BYTE, _MOST_ELEMENTS = 2_000_000, 60, 50_000
+_MOST_WORKBOOK_BYTES, _MOST_STYLE_BYTES = 200_000_000, 8_000_000
+# Cells that are read: so many, and one for each 10 bytes, as few as a cell takes. One cell far from all others has the
+# reader make all cells between.
+_MOST_EMPTY_CELLS, _BYTES_OF_CELL = 200_000, 10
+_LARGE_PARTS = re.compile(r"xl/(worksheets/.*|sharedStrings\.xml|media/.*)", re.IGNORECASE)
 # What a spreadsheet would run as a formula is written with an apostrophe before it.
 _ESCAPED = r"^'(?=[=+\-@\t\r'])"
 
@@ -135,11 +143,17 @@ def _load_excel(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
 
     try:
         with zipfile.ZipFile(path) as packed:
-            size = sum(entry.file_size for entry in packed.infolist())
-        if size > _MOST_BYTES:
-            raise InputError(f"{path} holds {size:,} bytes, too many for a workbook; save it as CSV.")
+            sizes = {entry.filename: entry.file_size for entry in packed.infolist()}
+            size, small = sum(sizes.values()), [name for name in sizes if not _LARGE_PARTS.fullmatch(name)]
+            most = min(_MOST_WORKBOOK_BYTES, _UNFOLDED_BYTES + _UNFOLDED_PER_BYTE * path.stat().st_size)
+            fits = size <= most and sum(map(sizes.__getitem__, small)) <= _MOST_STYLE_BYTES
+            if not fits or sum(packed.read(name).count(b"<") for name in small) > _MOST_ELEMENTS:
+                raise InputError(
+                    f"{path} unfolds to {size:,} bytes of cells and styles, too many for a workbook of its size; save "
+                    "it as CSV."
+                )
         with warnings.catch_warnings(action="ignore"):
-            sheets = _sheets(path)
+            sheets = _sheets(path, _MOST_EMPTY_CELLS + size // _BYTES_OF_CELL)
     except (InputError, MemoryError):
         raise
     # A workbook may be damaged in many ways; the error of an import names a package that is missing.
@@ -150,7 +164,6 @@ def _load_excel(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
         raise InputError(f"{path} holds {held}; leave one sheet with one table.")
     (rows,) = sheets.values()
     width = max(map(len, rows))
-    delimited.check_width(width, path, NARROWER)
     frame = pd.DataFrame([[*map(_cell_text, row), *[""] * (width - len(row))] for row in rows], dtype=str)
     # A column that was formatted once and is empty is none.
     frame = frame.loc[(frame != "").any(axis=1), (frame != "").any()]
@@ -163,10 +176,10 @@ def _load_excel(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
     return frame.loc[:, [name not in dates for name in header]], dates
 
 
-def _sheets(path: Path) -> dict[str, list[list[Any]]]:
+def _sheets(path: Path, most_cells: int) -> dict[str, list[list[Any]]]:
     """Return the cells of each sheet that holds any, row by row, without empty ones behind the last of a row.
 
-    Raises InputError: A formula has no saved value.
+    Raises InputError: A formula has no saved value, or there are more than ``most_cells``, with those between others.
     """
     import openpyxl
 
@@ -176,8 +189,15 @@ def _sheets(path: Path) -> dict[str, list[list[Any]]]:
         # What a sheet says of its size may be wrong.
         sheet.reset_dimensions()
     for sheet, written in zip(values.worksheets, formulas.worksheets, strict=True):
-        rows = [list(row) for row in sheet.iter_rows()]
-        for row, row_formulas in zip(rows, written.iter_rows(), strict=True):
+        rows = []
+        for cells_of_row, row_formulas in zip(sheet.iter_rows(), written.iter_rows(), strict=True):
+            row = list(cells_of_row)
+            most_cells -= len(row) + 1
+            if most_cells < 0:
+                raise InputError(
+                    f"{path}: on the sheet {shorten(sheet.title)}, a cell is far below or right of all others. Delete "
+                    "the rows and columns between, or save it as CSV."
+                )
             for cell, formula in zip(row, row_formulas, strict=True):
                 if formula.data_type == "f" and cell.value is None:
                     raise InputError(
@@ -186,7 +206,10 @@ def _sheets(path: Path) -> dict[str, list[list[Any]]]:
                     )
             while row and row[-1].value in (None, ""):
                 row.pop()
-        if any(rows):
+            delimited.check_width(len(row), path, NARROWER)
+            if row:
+                rows.append(row)
+        if rows:
             rows_by_sheet[sheet.title] = rows
     return rows_by_sheet
 
@@ -208,16 +231,34 @@ def _load_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
         delimited.check_width(shape.num_columns, path, NARROWER)
         if shape.num_rows * shape.num_columns > delimited.MOST_CELLS:
             raise InputError(f"{path} has {shape.num_rows:,} rows, too many to hold.")
-        table = pq.read_table(path)
+        unfolded = sum(shape.row_group(i).total_byte_size for i in range(shape.num_row_groups))
+        if unfolded <= _MOST_BYTES:
+            # A text that many rows share is held once.
+            table = pq.read_table(path, read_dictionary=shape.schema.to_arrow_schema().names)
+            unfolded = sum(map(_text_bytes, table.columns))
+        if unfolded > _MOST_BYTES:
+            raise InputError(f"{path} unfolds to {unfolded:,} bytes of text; at most {_MOST_BYTES:,} are read.")
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{path} cannot be read as Parquet: {shorten(error, 200)}.") from None
     columns, left_out = {}, {}
     for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
         try:
             columns[name] = pc.fill_null(column.cast(pa.string()), "")
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             left_out[name] = str(column.type)[:60]
     return pa.table(columns).to_pandas(), left_out
+
+
+def _text_bytes(column: Any) -> int:
+    """Return how many bytes the texts of a column take, each row's counted; 0 where it holds no texts."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_dictionary(column.type):
+        return 0
+    return sum(pc.sum(pc.binary_length(one.dictionary).take(one.indices)).as_py() or 0 for one in column.chunks)
 
 
 def decimals(column: pd.Series, path: Path | str, *, whole: bool = False) -> pd.Series:

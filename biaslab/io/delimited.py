@@ -86,12 +86,8 @@ def lines(path: Path, *, ends: str = "\n", strict: bool = False) -> Iterator[str
                     )
                 yield line
         except UnicodeError as error:
-            at, why = number + 1, str(error)
-            if isinstance(error, UnicodeDecodeError):
-                at += error.object[: error.start].count(b"\n")
-                why = f"byte 0x{error.object[error.start]:02x}"
             name = "UTF-8" if encoding.startswith("utf-8") else encoding.upper()
-            raise InputError(f"{path} is not {name} (line {at}: {why}); save it as UTF-8.") from None
+            raise reading.encoding_error(path, error, name, number) from None
 
 
 def separator(first_line: str, usual: str = ",") -> str:

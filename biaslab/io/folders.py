@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from biaslab.errors import InputError
+from biaslab.io.places import LINKS_VARIABLE
 
 _log = logging.getLogger(__name__)
 
@@ -23,25 +24,56 @@ _NOTES = frozenset(("license", "licence", "readme", "notice", "copying", "citati
 _NO_LINE = re.compile("[\\0-\\x1f\\x7f\\x85\\u2028\\u2029\\ud800-\\udfff]")
 
 
-def files(folder: Path, endings: Sequence[str], *, deep: bool = True) -> dict[str, Path]:
+class Files(dict[str, Path]):
+    """The files of a folder by their paths below it, and the links that lead out of it, which are left out."""
+
+    links_out: tuple[str, ...] = ()
+
+    @property
+    def remark(self) -> str:
+        """A sentence on links that lead out of the folder; empty without one."""
+        if not self.links_out:
+            return ""
+        return (
+            f"{len(self.links_out):,} links that lead out of the folder are left out, such as {self.links_out[0]!a}. "
+            f"Put copies in their place (cp -rL), or set the environment variable {LINKS_VARIABLE}=1 to follow them."
+        )
+
+
+def files(folder: Path, endings: Sequence[str], *, deep: bool = True) -> Files:
     """Return the files of a folder that end in one of ``endings``, by their paths below it with forward slashes.
 
-    Sorted by these. ``deep`` is whether folders in it count. Links are followed, each folder once; one that leads
-    nowhere is named in a warning. What systems leave there does not count: hidden files, ``__MACOSX``, ``Thumbs.db``,
-    ``~$…``.
+    Sorted by these. ``deep`` is whether folders in it count. Links to what is in the folder are followed, each folder
+    once; others only where the environment variable ``BIASLAB_FOLLOW_LINKS`` is ``1``, as what they lead to would be
+    judged, shown and exported. A warning names these, and links that lead nowhere. What systems leave there does not
+    count: hidden files, ``__MACOSX``, ``Thumbs.db``, ``~$…``.
 
     Raises InputError: A name is not UTF-8 or holds the end of a line, so that no table can name the file; or a folder
     in it cannot be read.
     """
-    there = {}
-    for path in _walked(folder, deep):
-        if not path.name.lower().endswith(tuple(endings)):
-            continue
+    roots = [Path("/")] if os.environ.get(LINKS_VARIABLE) == "1" else linked_folders(folder)
+    by_name, links_out = {}, []
+    for path in _walked(folder, deep, roots):
         name = path.relative_to(folder).as_posix()
-        if _NO_LINE.search(name):
+        if _leads_out(path, roots):
+            links_out.append(name)
+        elif not path.name.lower().endswith(tuple(endings)):
+            continue
+        elif _NO_LINE.search(name):
             raise InputError(f"{folder} holds {os.fsencode(name)!r}, which no table can name; rename it.")
-        there[name] = path
-    return dict(sorted(there.items()))
+        else:
+            by_name[name] = path
+    result = Files(sorted(by_name.items()))
+    result.links_out = tuple(sorted(links_out))
+    if result.remark:
+        _log.warning("%s: %s", folder, result.remark)
+    return result
+
+
+def linked_folders(folder: Path) -> list[Path]:
+    """Return the folders that links in a folder may lead to: itself, and of a snapshot of the hub's cache its blobs."""
+    root = folder.resolve()
+    return [root, root.parents[1] / "blobs"] if root.parent.name == "snapshots" else [root]
 
 
 def other_files(folder: Path, endings: Sequence[str]) -> list[str]:
@@ -60,17 +92,26 @@ def is_system_file(name: str) -> bool:
     return name.startswith((".", "~$")) or name.lower() in _LEFT_BEHIND
 
 
-def _walked(folder: Path, deep: bool) -> Iterator[Path]:
+def _leads_out(path: Path, roots: Sequence[Path]) -> bool:
+    return path.is_symlink() and not any(Path(os.path.realpath(path)).is_relative_to(root) for root in roots)
+
+
+def _walked(folder: Path, deep: bool, roots: Sequence[Path]) -> Iterator[Path]:
+    """Yield files, and links to files and folders outside of ``roots``."""
+
     def refuse(error: OSError) -> None:
         raise InputError(f"{error.filename} cannot be read: {error.strerror}.")
 
     seen, lost = set(), []
     for at, folders, names in os.walk(folder, followlinks=True, onerror=refuse):
         real = os.path.realpath(at)
-        folders[:] = sorted(name for name in folders if deep and real not in seen and not is_system_file(name))
+        own = [name for name in folders if deep and real not in seen and not is_system_file(name)]
+        outside = [name for name in own if _leads_out(Path(at, name), roots)]
+        folders[:] = sorted(set(own) - set(outside))
         if real in seen:
             continue
         seen.add(real)
+        yield from (Path(at, name) for name in outside)
         for path in (Path(at, name) for name in names if not is_system_file(name)):
             # A pipe or a device is none, and waits for ever.
             if path.is_file():

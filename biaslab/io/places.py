@@ -9,6 +9,8 @@ from biaslab.errors import ParameterError
 
 # Environment variable that names the cache's folder.
 ROOT_VARIABLE = "BIASLAB_CACHE"
+# Environment variable that lets folders of data hold links to what is elsewhere.
+LINKS_VARIABLE = "BIASLAB_FOLLOW_LINKS"
 _FOLDER = ".cache"
 # The variable and the folder of versions before 0.1: what was bought with them must not be bought again.
 _OLD_VARIABLE, _OLD_FOLDER = "BIASLAB_STORE", ".store"

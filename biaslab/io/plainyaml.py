@@ -18,8 +18,8 @@ def read(path: str | Path, *, most: int, error: type[BiaslabError] = InputError)
         return load(reading.text(path, "utf-8-sig", most=most))
     except FileNotFoundError:
         raise error(f"There is no file {path}. Name one that exists, in YAML.") from None
-    except UnicodeDecodeError as other:
-        raise error(f"{path} is not UTF-8 (byte {other.start}); save it as UTF-8.") from None
+    except InputError as other:
+        raise error(str(other)) from None
     except yaml.YAMLError as other:
         mark = getattr(other, "problem_mark", None)
         where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from biaslab.errors import InputError
@@ -33,8 +34,20 @@ def content(path: str | Path, *, most: int = MOST) -> bytes:
 
 
 def text(path: str | Path, encoding: str = "utf-8", *, most: int = MOST) -> str:
-    """Return the text of such a file; a UnicodeDecodeError where it is none in this encoding."""
-    return content(path, most=most).decode(encoding)
+    """Return the text of such a file; an InputError that names line and byte where it is not of this encoding."""
+    try:
+        return content(path, most=most).decode(encoding)
+    except UnicodeDecodeError as error:
+        raise encoding_error(path, error) from None
+
+
+def encoding_error(path: str | Path, error: UnicodeError, encoding: str = "UTF-8", lines: int = 0) -> InputError:
+    """Return the error for a file that is not of its encoding; ``lines`` precede the piece that was decoded."""
+    line, problem = lines + 1, str(error)
+    if isinstance(error, UnicodeDecodeError):
+        line += error.object[: error.start].count(b"\n")
+        problem = f"byte 0x{error.object[error.start]:02x}"
+    return InputError(f"{path} is not {encoding} (line {line}: {problem}); save it as UTF-8.")
 
 
 def file_digest(path: str | Path) -> str:
@@ -42,3 +55,17 @@ def file_digest(path: str | Path) -> str:
     check(path)
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
+    """Return the SHA-256 of files in ``folder``, by their paths in it, in order."""
+    return {path.relative_to(folder).as_posix(): file_digest(path) for path in sorted(files)}
+
+
+def altered(folder: Path, files: Mapping[str, str]) -> str:
+    """Say which files are not as :func:`digests` gave them; empty where all are."""
+    gone = [name for name in files if not (folder / name).is_file()]
+    present = digests(folder, (folder / name for name in files if name not in gone))
+    found = [f"{name} is gone" for name in gone]
+    found += [f"{name} was changed" for name, digest in present.items() if digest != files[name]]
+    return ", ".join(found[:3]) + (f" (and {len(found) - 3} more)" if len(found) > 3 else "")

@@ -13,10 +13,12 @@ The factory may have ``image_domain`` (``drawings``, ``photographs``, which is t
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from importlib import metadata
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +103,7 @@ class PluginJudge(Judge):
 
     def tones(self, people: People) -> list[tuple[float, str]]:
         """Return one skin tone (Monk scale, 1 to 10, or NaN) and reason per person; raises as :meth:`answers`."""
-        return [_read_tone(self.name, *tone) for tone in self._call("tones", people)]
+        return [_read_tone(self.name, *tone[:2]) for tone in self._call("tones", people)]
 
     def _call(self, method: str, people: People) -> list[tuple]:
         if not callable(getattr(self.model, method, None)):
@@ -109,7 +111,7 @@ class PluginJudge(Judge):
                 f"{self.name} is not such a judge: what {self._entry[0].value} returns needs `{method}(people)`."
             )
         with _errors(self.name):
-            answers = list(map(tuple, getattr(self.model, method)(people.persons)))
+            answers = [_as_tuple(self.name, answer) for answer in getattr(self.model, method)(people.persons)]
         if len(answers) != len(people.persons):
             raise InputError(
                 f"{self.name} gives {len(answers)} answers about {len(people.persons)} people; it must give one each."
@@ -135,13 +137,23 @@ def _errors(name: str) -> Iterator[None]:
         raise InputError(f"{name} fails: {type(error).__name__}: {message:.400}") from error
 
 
+def _as_tuple(name: str, answer: Any) -> tuple:
+    """Return an answer of another package as a tuple; an InputError where it is none, or has too many parts."""
+    parts = () if isinstance(answer, str) else tuple(answer)
+    if not 1 <= len(parts) <= 3:
+        raise InputError(
+            f"{name} answers {answer!r:.60}; an answer is a tuple: gender, probability and reason, or tone and reason."
+        )
+    return parts
+
+
 def _read_gender(name: str, gender: str, p: float | None = None, reason: str = "") -> Answer:
     """Return an answer of another package: a word without a probability counts as sure, ``unclear`` as even."""
     sure = {GENDERS[0]: 1.0, GENDERS[1]: 0.0, UNCLEAR: 0.5, "": float("nan")}
-    if gender not in sure:
+    if not isinstance(gender, str) or gender not in sure:
         raise InputError(f"{name} answers {gender!r}; an answer is one of {', '.join(map(repr, sure))}.")
-    if p is not None and not 0 <= p <= 1:
-        raise InputError(f"{name} gives {p:g}; a probability is from 0 to 1.")
+    if p is not None and not (isinstance(p, Real) and 0 <= p <= 1):
+        raise InputError(f"{name} gives {p!r:.60}; a probability is a number from 0 to 1.")
     if not gender:
         return Answer(reason=str(reason) or "the judge says nothing")
     if p is None or gender == UNCLEAR:
@@ -152,8 +164,9 @@ def _read_gender(name: str, gender: str, p: float | None = None, reason: str = "
 
 
 def _read_tone(name: str, tone: float | None, reason: str = "") -> tuple[float, str]:
-    if tone is None or tone != tone:
+    is_number = isinstance(tone, Real) and not isinstance(tone, bool)
+    if tone is None or (is_number and math.isnan(tone)):
         return float("nan"), str(reason) or "the judge says nothing"
-    if isinstance(tone, bool) or tone not in range(1, 11):
+    if not is_number or tone not in range(1, 11):
         raise InputError(f"{name} answers {tone!r}; a tone is a whole number from 1 to 10, or None with a reason.")
     return float(tone), ""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 
 import numpy as np
@@ -40,6 +41,12 @@ _MEANS = {
     UNCLEAR: f'"{UNCLEAR}" where the picture does not show it clearly',
     NO_PERSON: f'"{NO_PERSON}" where there is no such person',
 }
+# Words that turn an answer within a sentence into its contrary, or into a doubt: such a reply is asked for again.
+_DENIED = re.compile(
+    r"\b(?:not?|non|none|neither|nor|never|cannot|without|hardly|barely|scarcely|rarely|seldom|doubt\w*|unlikely|un\w*sure|"
+    r"uncertain|rather than|instead|except|opposite|contrary|far from|anything but|lacks?|fails?|false|wrong|incorrect|"
+    r"maybe|perhaps|possibly|might|may|could|either|if|whether)\b|n['’]t\b|\?"
+)
 _AGAIN = "That is none of the answers. {form}"
 _MANY = 5
 _LONGEST = 2000
@@ -197,15 +204,15 @@ def _read(answer: chat.Answer, form: Sequence[str]) -> Reply:
 
 def chosen(text: str, form: Sequence[str]) -> str:
     """Return which of some answers a text gives, in any case: as the JSON asked for, alone, or as the only one of them
-    in it; empty where it gives none or two.
+    in it; empty where it gives none or two, or denies or doubts one.
     """
-    inner = re.search(r"\{[^{}]*\}", text)
-    try:
-        reply = json.loads(inner.group() if inner else text)
-        reply = reply["answer"] if isinstance(reply, dict) else reply
-        text = ("no", "yes")[reply] if isinstance(reply, bool) else str(reply)
-    except (ValueError, KeyError, RecursionError):
-        pass
+    given = set()
+    for part in re.findall(r"\{[^{}]*\}", text) or [text]:
+        with suppress(ValueError, RecursionError):
+            reply = json.loads(part, object_pairs_hook=lambda pairs: [value for key, value in pairs if key == "answer"])
+            replies = reply if isinstance(reply, list) else [reply]
+            given |= {("no", "yes")[one] if isinstance(one, bool) else str(one) for one in replies}
+    text = " ".join(given) if len(given) == 1 else text
     choices = {normalize(answer).casefold(): answer for answer in form}
     reply = normalize(text).casefold()
     bare = reply.strip(" .!\"'`*\n\t")
@@ -213,6 +220,6 @@ def chosen(text: str, form: Sequence[str]) -> str:
         return matches
     # The longest first, so that "dark brown" is not taken for "brown".
     either = "|".join(re.escape(answer) for answer in sorted(choices, key=len, reverse=True))
-    matches = set(re.findall(rf"(?<!\w)(?:{either})(?!\w)", bare))
-    denied = re.search(r"\b(?:not?|neither|nor|never|cannot|without)\b|n['’]t\b", bare) and not matches & {"no", "not"}
+    matches = set(re.findall(rf"(?<![\w-])(?:{either})(?!\w)", bare))
+    denied = _DENIED.search(bare) and not matches & {"no", "not"}
     return choices[matches.pop()] if len(matches) == 1 and not denied else ""

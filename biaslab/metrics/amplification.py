@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from biaslab.stats.checks import broadcast, check_numbers, mean_where, one_of
+from biaslab.stats.checks import broadcast, check_numbers, keep_labels, mean_where, one_of
 
 DEFINITIONS = ("paper", "all", "signed")
 EXCLUSION_REASONS = ("missing", "training_at_50", "generated_at_50", "opposite_direction")
@@ -30,6 +30,7 @@ class Expected(NamedTuple):
     n_excluded: np.ndarray  # occupations left out, missing ones among them
 
 
+@keep_labels
 def amplification(percent_generated: ArrayLike, percent_training: ArrayLike) -> NDArray[np.float64]:
     """Return ``|G-50| - |T-50|`` elementwise, in percentage points (-50..50); paradox, section 3.3, first equation.
 
@@ -39,6 +40,7 @@ def amplification(percent_generated: ArrayLike, percent_training: ArrayLike) -> 
     return np.abs(g - 50) - np.abs(t - 50)
 
 
+@keep_labels
 def bias_direction(percent_female: ArrayLike) -> NDArray[np.float64]:
     """Return each percentage's lean: -1.0 male, 0.0 none (exactly 50), 1.0 female; NaN stays NaN.
 
@@ -47,6 +49,7 @@ def bias_direction(percent_female: ArrayLike) -> NDArray[np.float64]:
     return np.sign(check_numbers(percent_female, "percent_female", 0, 100) - 50)
 
 
+@keep_labels
 def directional_amplification(percent_generated: ArrayLike, percent_training: ArrayLike) -> NDArray[np.float64]:
     """Return ``sign(T-50) * (G-T)`` elementwise: the change along the training lean, in points (-100..50).
 
@@ -57,6 +60,7 @@ def directional_amplification(percent_generated: ArrayLike, percent_training: Ar
     return np.where(t == 50, np.nan, np.sign(t - 50) * (g - t))[()]
 
 
+@keep_labels
 def exclusion_reason(
     percent_generated: ArrayLike, percent_training: ArrayLike, definition: str = "paper"
 ) -> NDArray[np.str_]:
@@ -72,6 +76,7 @@ def exclusion_reason(
     return np.select(conditions[:n], EXCLUSION_REASONS[:n], default="")
 
 
+@keep_labels
 def expected_amplification(
     percent_generated: ArrayLike, percent_training: ArrayLike, definition: str = "paper", axis: int = -1
 ) -> Expected:

@@ -9,9 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from biaslab.errors import InputError
 from biaslab.schema.genders import GENDERS
-from biaslab.stats.checks import align, broadcast, check_numbers, label_codes, ratio
+from biaslab.stats.checks import align, broadcast, check_numbers, keep_labels, label_codes, ratio
 
 
+@keep_labels
 def average_gender(n_female: ArrayLike, n_male: ArrayLike) -> NDArray[np.float64]:
     """Return ``(n_female - n_male) / (n_female + n_male)`` elementwise: -1 all male, +1 all female; dalleval, table 6.
 
@@ -21,6 +22,7 @@ def average_gender(n_female: ArrayLike, n_male: ArrayLike) -> NDArray[np.float64
     return ratio(female - male, female + male)
 
 
+@keep_labels
 def mean_absolute_deviation(counts: ArrayLike) -> NDArray[np.float64]:
     """Return ``(1/N) sum |p_i - 1/N|`` (MAD) of the normalised counts of N categories along the last axis.
 
@@ -35,6 +37,7 @@ def mean_absolute_deviation(counts: ArrayLike) -> NDArray[np.float64]:
     return np.abs(shares - 1 / counts.shape[-1]).mean(axis=-1)
 
 
+@keep_labels
 def mean_absolute_difference(presence_a: ArrayLike, presence_b: ArrayLike) -> NDArray[np.float64]:
     """Return the mean of ``|presence_a - presence_b|`` (0–1) over the attributes along the last axis.
 
@@ -73,6 +76,7 @@ def biased_images(first_adheres: ArrayLike, second_adheres: ArrayLike) -> Biased
     return BiasedImages(both, either, fitting.size, first.size - fitting.size)
 
 
+@keep_labels
 def stereotype_score_from_percent(percent_female: ArrayLike, stereotype: ArrayLike) -> NDArray[np.float64]:
     """Return the stereotype score (-100 to 100) that a percentage female (0–100) amounts to, elementwise.
 
@@ -87,6 +91,7 @@ def stereotype_score_from_percent(percent_female: ArrayLike, stereotype: ArrayLi
     return sign * (2 * percent - 100)
 
 
+@keep_labels
 def percent_female_from_stereotype_score(score: ArrayLike, stereotype: ArrayLike) -> NDArray[np.float64]:
     """Return the inverse of :func:`stereotype_score_from_percent`: 0–100 of -100 to 100, elementwise.
 

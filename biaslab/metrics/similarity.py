@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from biaslab.errors import InputError
-from biaslab.stats.checks import align, broadcast, ratio
+from biaslab.stats.checks import align, broadcast, keep_labels, ratio
 
 _GROUPS = ("explicitly_guided", "implicitly_guided", "explicitly_independent", "implicitly_independent")
 DEPENDENCY_GROUPS = (*_GROUPS, "hidden")
@@ -180,6 +180,7 @@ def split_product(first: np.ndarray, second: np.ndarray, *, dcr: bool = False) -
     return np.where(missing, np.nan, np.max(np.nan_to_num(dots, nan=-1.0), axis=1, initial=-1.0))
 
 
+@keep_labels
 def bias_score(
     count_masculine: ArrayLike, count_feminine: ArrayLike, n_masculine: ArrayLike, n_feminine: ArrayLike
 ) -> np.ndarray:

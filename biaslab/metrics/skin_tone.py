@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from biaslab.errors import InputError
-from biaslab.stats.checks import check_numbers, one_of
+from biaslab.stats.checks import check_numbers, keep_labels, one_of
 
 # The ten swatches of the Monk Skin Tone scale, lightest first (Monk 2022, skintone.google).
 MONK_SWATCHES = (
@@ -41,6 +41,7 @@ def swatch_rgb() -> NDArray[np.int64]:
     return np.array([[int(s[i : i + 2], 16) for i in (1, 3, 5)] for s in MONK_SWATCHES])
 
 
+@keep_labels
 def srgb_to_lab(rgb: ArrayLike) -> NDArray[np.float64]:
     """Return CIELAB (D65) of sRGB colours 0–255, shape (..., 3), NaN for missing: L* 0–100, a*, b*, (..., 3).
 
@@ -54,6 +55,7 @@ def srgb_to_lab(rgb: ArrayLike) -> NDArray[np.float64]:
     return np.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], axis=-1)
 
 
+@keep_labels
 def typology_angle(lab: ArrayLike) -> NDArray[np.float64]:
     """Return the Individual Typology Angle of CIELAB colours (..., 3), in degrees (...); high ones are light.
 
@@ -64,6 +66,7 @@ def typology_angle(lab: ArrayLike) -> NDArray[np.float64]:
     return np.degrees(np.arctan2(lab[..., 0] - 50, lab[..., 2]))
 
 
+@keep_labels
 def angle_of(rgb: ArrayLike, computation: str = "cielab") -> NDArray[np.float64]:
     """Return the angle of sRGB colours by one of :data:`COMPUTATIONS`, in degrees.
 
@@ -78,6 +81,7 @@ def angle_of(rgb: ArrayLike, computation: str = "cielab") -> NDArray[np.float64]
     return np.degrees(np.arctan2(np.mod(above, 256) if computation == "released" else above, b))
 
 
+@keep_labels
 def nearest_monk_tone(angle: ArrayLike) -> NDArray[np.float64]:
     """Return the Monk tone, 1–10, of each ``angle`` in degrees: that of the swatch with the nearest; NaN stays NaN.
 
@@ -93,6 +97,7 @@ def _nearest(distance: np.ndarray) -> NDArray[np.float64]:
     return np.where(np.isnan(distance).any(axis=-1), np.nan, tone)
 
 
+@keep_labels
 def monk_tone(rgb: ArrayLike, computation: str = "cielab") -> NDArray[np.float64]:
     """Return the Monk tone, 1–10 (light to dark), of sRGB colours, as floats; arguments as of :func:`angle_of`.
 
@@ -101,6 +106,7 @@ def monk_tone(rgb: ArrayLike, computation: str = "cielab") -> NDArray[np.float64
     return nearest_monk_tone(angle_of(rgb, computation))
 
 
+@keep_labels
 def nearest_swatch(rgb: ArrayLike) -> NDArray[np.float64]:
     """Return the Monk tone, 1–10, whose swatch is nearest to sRGB colours in red, green and blue, as floats (...).
 

@@ -195,10 +195,12 @@ def _run_trials_in_process(pending: list[Trial], purchases: list[Trial], *, prog
                     bar.n, shown = now[0], now
                     bar.set_postfix_str(now[1])
             results = coming.result()
-        except EOFError:
+        except EOFError as error:
             trial = (pending or purchases)[min(_number(number_file), len(pending or purchases) - 1)]
-            problem = f"{trial.use.setting} is {trial.use.name!r}: its process was killed, likely because "
-            raise ParameterError(problem + probes.too_large(trial)) from None
+            problem = f"it ended its process with exit status {error.args[0]}, as nothing that is used may."
+            if error.args[0] < 0:
+                problem = f"its process was killed, likely because {probes.too_large(trial)}"
+            raise ParameterError(f"{trial.use.setting} is {trial.use.name!r}: {problem}") from None
         except BaseException:
             running.kill()
             raise

@@ -160,8 +160,8 @@ def _problem(trial: Trial, work: Callable[[], object]) -> str:
         work()
     except BiaslabError as error:
         return trial.use.describe_problem(error)
-    # A judge of another package may raise anything.
-    except Exception as error:
+    # A judge of another package may raise anything, and end the program.
+    except (Exception, SystemExit) as error:
         kind, message = type(error).__name__, " ".join(str(error).split())
         # torch has an error of its own.
         is_memory = isinstance(error, MemoryError) or kind == "OutOfMemoryError"

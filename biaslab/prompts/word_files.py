@@ -29,6 +29,7 @@ from biaslab import lexicons
 from biaslab.errors import InputError, ParameterError, name_help
 from biaslab.io import cells, plaintext, plainyaml
 from biaslab.schema.genders import GENDERS
+from biaslab.schema.values import check
 
 COLUMNS = ("occupation", "stereotype", "captions", "power")
 SETTINGS = {
@@ -93,6 +94,7 @@ def read(path: str, setting: str) -> Words:
     parts: Mapping[str, Any] = {}
     if file.suffix.lower() in _YAML:
         parts = plainyaml.read(file, most=_MOST_BYTES)
+        check(str(file), parts)
         _check_keys(file, parts, ("occupations", *_LISTS, *TEMPLATES))
         listed = parts.get("occupations") or []
         if not isinstance(listed, list):

@@ -49,8 +49,8 @@ def read(
         text = reading.text(path)
     except InputError as error:
         raise RunError(f"{error} {fix}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise RunError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}. {fix}") from None
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror or error}. {fix}") from None
     try:
         record = json.loads(text)
     except (ValueError, RecursionError):

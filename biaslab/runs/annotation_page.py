@@ -13,6 +13,7 @@ import json
 import os
 import re
 import tempfile
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -55,8 +56,15 @@ SIDE = 512
 _DRAWING, _QUALITY = 128, 90
 _ANY = "all"
 TRAINING, GENERATED = SOURCES
-# What may follow a source in the name of a folder.
-_OF_IMAGES = frozenset(("data", "dataset", "faces", "images", "photos", "pictures", "set"))
+# The name of a folder of a source, in plain letters: any words may precede the source, and words for images follow it.
+# Who is "in training" has an occupation.
+_OF_IMAGES = (
+    r"(?: ?(?:all|copy|data|faces|files|folder|im(?:age|g)s?|old|new|part|photos?|pi(?:cture|c)s?|sets?|split|v))*"
+)
+_SOURCE_NAMES = {
+    TRAINING: re.compile(rf"(?:.*\b(?<!\bin ))?train(?:ings?)?{_OF_IMAGES}"),
+    GENERATED: re.compile(rf"(?:.* )?generated{_OF_IMAGES}"),
+}
 # The column with an image's file in a folder; a file of annotations does not have it.
 FILE = "_file"
 BEFORE, AFTER = ("image_id", "position", "question"), ("probability", "model", "source", "occupation", "prompt")
@@ -107,7 +115,7 @@ def annotate(
         n: Images to annotate, spread evenly over sources, models and occupations (paradox paper, A.4: 200).
         paper: The paper whose images of a run are annotated; by default the first that the run has.
         subset: Which of that paper's images, such as ``paired``; by default those of one person.
-        show_faces: Whether to show also training images, whose faces are real people's, and what links lead to.
+        show_faces: Whether to show also training images, whose faces are real people's.
         overrides: Parameters of the run to replace, such as ``compute.cache=FOLDER``: its own name no folders.
         group_by: What the groups of ``images:FOLDER`` are, as the setting ``custom.group_by``.
         output: The file; by default ``annotate-<name>.html`` in ``outputs``.
@@ -223,7 +231,8 @@ def _counted(reasons: Mapping[str, int]) -> str:
 
 def _of_folder(folder: Path, show_faces: bool, described: str, group_by: str) -> _Images:
     """Return the images of a folder; those of ``described``, an ``images:FOLDER``, with the people whom they show."""
-    images, rows, left, people = FolderImages(folder), [], Counter(), None
+    images, rows, people = FolderImages(folder), [], None
+    left = Counter({"a link that leads out of the folder": n} if (n := len(images.links_out)) else {})
     if described:
         people = [open_folder(one.removeprefix(IMAGES), group_by).people for one in each_model(described)]
         people = pd.concat(people, ignore_index=True).rename(columns={"group": "occupation"})
@@ -235,8 +244,6 @@ def _of_folder(folder: Path, show_faces: bool, described: str, group_by: str) ->
         training = TRAINING in (_source(file.absolute(), folder.absolute()), _source(place, folder.resolve()))
         if not show_faces and training:
             left["a training image, shown with --show-faces alone"] += 1
-        elif not show_faces and not place.is_relative_to(folder.resolve()):
-            left["a link that leads out of the folder, shown with --show-faces alone"] += 1
         else:
             occupation = above[-1] if above and not _read_source(above[-1]) else _ANY
             # Of several of one name each is called by its path.
@@ -271,9 +278,11 @@ def _source(file: Path, folder: Path) -> str:
 
 
 def _read_source(name: str) -> str:
-    """Return the source that a folder's name says, such as ``Training`` or ``training_images``; empty for others."""
-    first, *more = re.split(r"[\s_.-]+", normalize(name).casefold().strip(" _.-"))
-    return first if first in SOURCES and _OF_IMAGES.issuperset(more) else ""
+    """Return the source that a folder's name says, such as ``Training`` or ``Trainíng data-2``; else empty."""
+    letters = unicodedata.normalize("NFKD", normalize(name).casefold())
+    letters = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    words = " ".join(re.findall("[a-z]+", letters))
+    return next((source for source, pattern in _SOURCE_NAMES.items() if pattern.fullmatch(words)), "")
 
 
 def _of_run(folder: Path, paper: str, subset: str, show_faces: bool, overrides: Sequence[str]) -> _Images:

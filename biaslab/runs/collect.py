@@ -17,13 +17,14 @@ from biaslab import __version__
 from biaslab.cache import result_cache
 from biaslab.errors import InputError
 from biaslab.hub import huggingface
+from biaslab.io.reading import digests
 from biaslab.papers.findings import adjust_across_report
 from biaslab.report import records
 from biaslab.report.index import ROWS_SHOWN
 from biaslab.request import makes_images, names
 from biaslab.runs import caveats, replication_status
 from biaslab.runs.params import RunParams
-from biaslab.runs.resume import OF_MODELS, digests
+from biaslab.runs.resume import OF_MODELS
 from biaslab.schema import tables
 from biaslab.schema.formatting import format_count
 from biaslab.schema.table_layout import TableLayout, lay_out

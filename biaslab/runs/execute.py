@@ -20,11 +20,11 @@ from biaslab.errors import RunError
 from biaslab.execution import kernels, processor
 from biaslab.execution.workers import Workers, start_scheduler
 from biaslab.hub import huggingface
+from biaslab.io.reading import digests
 from biaslab.request import makes_images
 from biaslab.runs.collect import copy, notes, write_json
 from biaslab.runs.jobs import Job
 from biaslab.runs.params import RunParams
-from biaslab.runs.resume import digests
 from biaslab.study import sources
 from biaslab.study.study import ATTEMPT, PARTS, PROGRESS
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import html
+import json
 import os
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
+from urllib.parse import quote
 
 from biaslab import redact
 from biaslab.cache.result_cache import check_target, explain_errors, temporary_path
@@ -114,13 +117,19 @@ def _named(record: Mapping, folder: Path) -> list[str]:
 def _check(name: str, data: bytes, folders: Iterable[str], keys: Mapping[str, str]) -> None:
     """Refuse to send what names a folder or holds a key: a run's own texts do not, what notebooks write may."""
     for key, variable in keys.items():
-        if key.encode() in data:
+        if _holds(data, key):
             raise RunError(
                 f"{name} holds the key in the environment variable {variable}. Take it out of what its notebook "
                 "shows or saves, and run that with --force."
             )
-    if found := max((folder for folder in folders if folder.encode() in data), key=len, default=""):
+    if found := max((folder for folder in folders if _holds(data, folder)), key=len, default=""):
         raise RunError(
             f"{name} names {found}, a folder of this machine. Let its notebook show and save names without folders, "
             "such as biaslab.redact.basename gives, and run it with --force."
         )
+
+
+def _holds(data: bytes, text: str) -> bool:
+    """Return whether data hold a text, as it is or as HTML, JSON and URLs write it."""
+    forms = {text, html.escape(text), json.dumps(text)[1:-1], quote(text)}
+    return any(form.encode() in data for form in forms)

@@ -19,6 +19,7 @@ from biaslab.metrics.headline import MEAN, Headline
 from biaslab.planning.measures import paper_modules, table_of
 from biaslab.report import records
 from biaslab.runs.compare import find_run, printed_models, read_table
+from biaslab.runs.resume import check_tables
 from biaslab.runs.runner import PARAMS
 from biaslab.schema.formatting import format_digits, format_level
 from biaslab.schema.values import dotted
@@ -105,7 +106,7 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
             f"--precision is {points:g}; allowed are percentage points above 0 and below 50, such as 5."
         )
     folder = find_run(run, Path(outputs))
-    record = records.read(folder)
+    check_tables(folder, record := records.read(folder))
     given = record.get("parameters", {})
     confidence = float(np.max(given.get("confidence", 0.95)))
     planned, components = plan_designs(folder, given, confidence)

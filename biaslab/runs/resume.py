@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from biaslab import plugins
 from biaslab.cache import code_digest
 from biaslab.errors import ParameterError, RunError, UnknownNameError
+from biaslab.io.reading import altered
 from biaslab.plots import texts
 from biaslab.report import records
 from biaslab.request import makes_images
@@ -176,21 +177,6 @@ def unchanged_record(folder: Path, record: Mapping, kept: list[dict], said: list
         said.append(f"Tables, figures and pages are made anew, because {changed} since the run ended.")
         return None
     return {**earlier, "up_to_date": True}
-
-
-def digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
-    """Return the SHA-256 of files in ``folder``, by their paths in it, in order."""
-    hashed = hashlib.sha256
-    return {p.relative_to(folder).as_posix(): hashed(p.read_bytes()).hexdigest() for p in sorted(files)}
-
-
-def altered(folder: Path, files: Mapping[str, str]) -> str:
-    """Say which files are not as :func:`digests` told; empty where all are."""
-    gone = [name for name in files if not (folder / name).is_file()]
-    there = digests(folder, (folder / name for name in files if name not in gone))
-    found = [f"{name} is gone" for name in gone]
-    found += [f"{name} was changed" for name, digest in there.items() if digest != files[name]]
-    return ", ".join(found[:3]) + (f" (and {len(found) - 3} more)" if len(found) > 3 else "")
 
 
 def check_tables(folder: Path, record: Mapping) -> None:

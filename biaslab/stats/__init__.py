@@ -21,7 +21,7 @@ from biaslab.stats.absolute_deviation import (
 from biaslab.stats.bootstrap import Bootstrap, hierarchical_bootstrap
 from biaslab.stats.clusters import clustered_homogeneity, clustered_share, clustered_share_test, design_effect
 from biaslab.stats.contingency import ChiSquare, chi_square, cramers_v, permuted_chi_square, pool_rare
-from biaslab.stats.groups import Estimator, by_group, mean, share, shares
+from biaslab.stats.groups import Estimator, by_group, mean, share, shares, stereotype_score
 from biaslab.stats.hypothesis import (
     TESTS,
     adjust,
@@ -132,6 +132,7 @@ __all__ = [
     "shares",
     "sign_flip",
     "significance",
+    "stereotype_score",
     "strata_mean",
     "wilson_interval",
 ]

@@ -167,6 +167,7 @@ def mean_distance(difference: ArrayLike, error: ArrayLike, largest: float, confi
     return bounded_mean(values, (least, largest), largest, confidence, bias)
 
 
+@checks.keep_labels
 def normal_null_mean(error: ArrayLike) -> NDArray[np.float64]:
     """Return E|d| of normal differences d of mean 0 with these standard errors, in their unit, elementwise.
 
@@ -347,6 +348,7 @@ class CorrectedShares(NamedTuple):
     n: np.ndarray
 
 
+@checks.keep_labels
 def corrected_shares(
     count: ArrayLike,
     n: ArrayLike,

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import wraps
+from inspect import signature
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from biaslab.errors import InputError, unknown_name
+from biaslab.errors import InputError, name_help, unknown_name
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def align(axes: Sequence[int] = (0, 1), /, **arrays: Any) -> list[Any]:
@@ -36,6 +41,35 @@ def align(axes: Sequence[int] = (0, 1), /, **arrays: Any) -> list[Any]:
                 )
             arrays[name] = arrays[name].take(places, axis=axis)
     return list(arrays.values())
+
+
+def keep_labels(function: Callable[P, T]) -> Callable[P, T]:
+    """Return an elementwise function that gives its result the labels of the first pandas object among its arguments.
+
+    An array of the object's shape becomes a Series or DataFrame with its index; one value per row of a DataFrame
+    becomes a Series. Of tuples each array does. Without a pandas object, results stay arrays.
+    """
+
+    parameters = signature(function)
+
+    @wraps(function)
+    def labelled(*args: P.args, **kwargs: P.kwargs) -> T:
+        result = function(*args, **kwargs)
+        # In the order of parameters, by which :func:`align` matches them.
+        given = parameters.bind(*args, **kwargs).arguments.values()
+        first = next((one for one in given if isinstance(one, (pd.Series, pd.DataFrame))), None)
+        return result if first is None else _labelled(result, first)
+
+    return labelled
+
+
+def _labelled(result: Any, like: pd.Series | pd.DataFrame) -> Any:
+    if isinstance(result, tuple):
+        return getattr(type(result), "_make", tuple)(_labelled(one, like) for one in result)
+    if isinstance(result, np.ndarray) and result.shape == like.shape[: result.ndim] and result.ndim:
+        labels = dict(zip(("index", "columns"), like.axes[: result.ndim], strict=False))
+        return (pd.Series if result.ndim == 1 else pd.DataFrame)(result, **labels)
+    return result
 
 
 def check_numbers(values: ArrayLike, name: str, low: float = -np.inf, high: float = np.inf) -> NDArray[np.float64]:
@@ -157,6 +191,13 @@ def generator(seed: int | np.random.Generator) -> np.random.Generator:
     if seed is None or isinstance(seed, bool) or np.ndim(seed):
         raise InputError("seed must be given as a whole number, for example seed=0, so that results repeat.")
     return np.random.default_rng(int(check_whole(seed, "seed")))
+
+
+def check_columns(table: pd.DataFrame, names: Iterable[str]) -> None:
+    """Raise InputError for the first of some columns that a table lacks; the error names near matches."""
+    for name in names:
+        if name not in table:
+            raise InputError(f"The table has no column {name!r}. {name_help(name, map(str, table))}")
 
 
 def one_of(name: str, known: Collection[str], kind: str) -> str:

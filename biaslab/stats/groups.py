@@ -12,10 +12,13 @@ from typing import Any
 import pandas as pd
 
 from biaslab.errors import InputError
+from biaslab.schema.genders import GENDERS
+from biaslab.stats.checks import check_columns
 from biaslab.stats.clusters import clustered_share
 from biaslab.stats.hypothesis import adjust_families
 from biaslab.stats.intervals import mean_interval, percent
 
+_SHARE, _SCORE = ("percent", "ci_low", "ci_high"), ("score", "ci_low", "ci_high")
 Row = dict[str, Any]
 Estimator = Callable[[pd.DataFrame], "Row | Iterable[Row] | pd.DataFrame"]
 
@@ -42,9 +45,11 @@ def by_group(
         The columns ``keys`` and those of the estimates; without any group, the columns ``keys`` and no rows.
 
     Raises:
-        InputError: A key has missing values, a group has the name ``overall``, or the estimates have a key as a column.
+        InputError: A key is no column or has missing values, a group has the name ``overall``, or the estimates have a
+            key as a column.
     """
     keys = [keys] if isinstance(keys, str) else list(keys)
+    check_columns(frame, keys)
     if missing := [key for key in keys if frame[key].isna().any()]:
         raise InputError(
             f"The key {missing[0]!r} has missing values, which belong to no group; name or drop these rows."
@@ -92,15 +97,39 @@ def share(column: str, value: object, confidence: float = 0.95, *, cluster: str 
     """
 
     def estimate(rows: pd.DataFrame) -> dict[str, Any]:
+        check_columns(rows, filter(None, (column, cluster)))
         hits = rows[column] == value
         counts = {"count": int(hits.sum()), "n": len(rows)}
         if not cluster:
             limits = percent(counts["count"], counts["n"], confidence)
-            return dict(zip(("percent", "ci_low", "ci_high"), limits, strict=True)) | counts
+            return dict(zip(_SHARE, limits, strict=True)) | counts
         images = hits.groupby(rows[cluster], sort=False).agg(["sum", "size"])
         estimated = clustered_share(images["sum"], images["size"], confidence)
-        limits = dict(zip(("percent", "ci_low", "ci_high"), (100 * end for end in estimated[:3]), strict=True))
+        limits = dict(zip(_SHARE, (100 * end for end in estimated[:3]), strict=True))
         return limits | counts | {"n_images": len(images)}
+
+    return estimate
+
+
+def stereotype_score(
+    gender: str = "gender", stereotype: str = "stereotype", confidence: float = 0.95, *, cluster: str = ""
+) -> Callable[[pd.DataFrame], Row]:
+    """Return an estimator of the stereotype score over people (paired paper, section 3.2.3, equation 1).
+
+    The score is 100 where everybody has the gender of their occupation's stereotype (the columns ``gender`` and
+    ``stereotype``: ``female`` or ``male``), -100 where nobody does. People with another gender, such as ``unclear``,
+    are left out. Its columns are score, ci_low, ci_high, and count (people who fit) and n of :func:`share`.
+    """
+    fitting = share("fits", True, confidence, cluster=cluster)
+
+    def estimate(rows: pd.DataFrame) -> dict[str, Any]:
+        check_columns(rows, (gender, stereotype))
+        judged = rows[rows[gender].isin(GENDERS)]
+        if not judged[stereotype].isin(GENDERS).all():
+            raise InputError(f"The column {stereotype!r} must hold {' or '.join(map(repr, GENDERS))}.")
+        row = fitting(judged.assign(fits=judged[gender] == judged[stereotype]))
+        ends = {name: 2 * row.pop(end) - 100 for name, end in zip(_SCORE, _SHARE, strict=True)}
+        return ends | row
 
     return estimate
 
@@ -114,6 +143,7 @@ def shares(
     """
 
     def estimate(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
+        check_columns(rows, [column])
         clear = rows[rows[column] != unclear] if unclear else rows
         for value in values:
             base = rows if value == unclear else clear
@@ -131,6 +161,7 @@ def mean(column: str, confidence: float = 0.95, *, cluster: str = "") -> Callabl
     """
 
     def estimate(rows: pd.DataFrame) -> dict[str, Any]:
+        check_columns(rows, filter(None, (column, cluster)))
         values = rows[column].astype(float)
         clusters = rows[cluster].astype(str) if cluster else None
         columns = mean_interval(values, confidence, skip_nan=True, clusters=clusters)._asdict()

@@ -173,6 +173,7 @@ def _limit(n: int, mean: float, sd: float, gamma: float, level: float, side: flo
     return float(mean - sd * (min(t, bent) if side > 0 else max(t, bent)))
 
 
+@checks.keep_labels
 def adjust(p_values: ArrayLike, method: str = "holm") -> np.ndarray:
     """Return ``p_values`` (any shape) adjusted for being that many tests, in the same shape.
 
@@ -203,6 +204,7 @@ def adjust_families(table: pd.DataFrame, family: list[str], p: str = "p") -> pd.
     return table.assign(**{f"{p}_{way}": of_family.transform(adjust, method) for way, method in ways.items()})
 
 
+@checks.keep_labels
 def min_binomial_p(n: ArrayLike) -> np.ndarray:
     """Return the least p of an exact binomial test of one half with ``n`` (any shape) observations; NaN at 0.
 
@@ -212,6 +214,7 @@ def min_binomial_p(n: ArrayLike) -> np.ndarray:
     return np.where(n > 0, np.minimum(1.0, 2 * 0.5 ** n.astype(float)), np.nan)[()]
 
 
+@checks.keep_labels
 def min_fisher_p(first: ArrayLike, second: ArrayLike) -> np.ndarray:
     """Return the least two-sided p of Fisher's exact test of groups of these sizes, elementwise; NaN for an empty one.
 

@@ -45,6 +45,7 @@ def significance(confidence: float) -> float:
     return round(1 - confidence, 10)
 
 
+@checks.keep_labels
 def correction_dominates(uncorrected: ArrayLike, corrected: ArrayLike) -> np.ndarray | np.bool_:
     """Return whether a correction is larger than the estimate that it leaves, elementwise; no verdict rests on such.
 
@@ -55,6 +56,7 @@ def correction_dominates(uncorrected: ArrayLike, corrected: ArrayLike) -> np.nda
     return (np.abs(uncorrected - corrected) > np.abs(corrected))[()]
 
 
+@checks.keep_labels
 def wilson_interval(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Interval:
     """Return the Wilson (1927, JASA 22, 209–212) score interval of each share ``count / n``.
 
@@ -74,6 +76,7 @@ def wilson_interval(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) ->
     )
 
 
+@checks.keep_labels
 def percent(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> tuple:
     """Return each share ``count / n`` and the limits of :func:`wilson_interval`, all in percent; NaN where n is 0.
 
@@ -95,6 +98,7 @@ def percent_columns(
     return dict(zip(names, percent(count, n, confidence), strict=True))
 
 
+@checks.keep_labels
 def exact_interval(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Interval:
     """Return the exact interval of each share ``count / n`` (Clopper & Pearson 1934, Biometrika 26, 404–413).
 
@@ -109,6 +113,7 @@ def exact_interval(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> 
     return Interval(np.where(count == 0, 0 * size, low)[()], np.where(count == n, 0 * size + 1, high)[()])
 
 
+@checks.keep_labels
 def difference_interval(
     first: ArrayLike,
     first_low: ArrayLike,

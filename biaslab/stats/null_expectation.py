@@ -23,6 +23,7 @@ SOLVED_UP_TO = 200  # images; for more the table is scaled from this one
 REACH = 6  # standard errors around the centre beyond which the plain deviation has no bias to speak of
 
 
+@checks.keep_labels
 def expected_absolute_deviation(share: ArrayLike, n: ArrayLike, center: float = 0.5) -> NDArray[np.float64]:
     """Return E|p̂ - center| of ``n`` images when the true share is ``share``; exact, elementwise.
 
@@ -40,6 +41,7 @@ def expected_absolute_deviation(share: ArrayLike, n: ArrayLike, center: float = 
     return (share - center + 2 * (below - share * rest))[()]
 
 
+@checks.keep_labels
 def absolute_deviation_null_mean(n: ArrayLike, center: float = 0.5) -> NDArray[np.float64]:
     """Return E|p̂ - center| of ``n`` images (whole numbers, any shape) when the share is ``center``; NaN at 0 or NaN.
 
@@ -48,6 +50,7 @@ def absolute_deviation_null_mean(n: ArrayLike, center: float = 0.5) -> NDArray[n
     return expected_absolute_deviation(_center(center), n, center)
 
 
+@checks.keep_labels
 def corrected_absolute_deviation(
     count: ArrayLike, n: ArrayLike, center: float = 0.5, at: ArrayLike | None = None
 ) -> NDArray[np.float64]:
@@ -102,6 +105,7 @@ def mad_null_mean(n: int, bins: int) -> float:
     return float(absolute_deviation_null_mean(n, 1 / int(checks.check_whole(bins, "bins", least=2))))
 
 
+@checks.keep_labels
 def corrected_mad(counts: ArrayLike, at: ArrayLike | None = None) -> NDArray[np.float64]:
     """Estimate the mean absolute deviation from uniform without its null expectation: a share, per row of ``counts``.
 

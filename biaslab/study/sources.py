@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -59,9 +60,26 @@ def load_measured(
     folder = Path(source)
     tables.schema(name)
     if path := table_path(folder, name):
+        _check_unchanged(folder, path)
         return _plausible(_in_one_form(tables.read(path, name), name, path), name, path)
     there = sorted({p.stem for p in [*folder.glob("*.csv"), *folder.glob("*/*.csv")]})
     raise MissingInputError(f"{source} holds no {name}.csv. {name_help(name, there)}")
+
+
+def _check_unchanged(folder: Path, path: Path) -> None:
+    """Raise InputError where a table in a run's folder differs from the digest in the run's record."""
+    if not (record := folder / "run.json").is_file():
+        return
+    try:
+        files, name = json.loads(reading.text(record)).get("files", {}), path.relative_to(folder).as_posix()
+        changed = name in files and reading.altered(folder, {name: files[name]})
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        raise InputError(f"{record} is not the record of a run; start the run again, or remove the file.") from None
+    if changed:
+        raise InputError(
+            f"{path} was changed since the run ended. Start the run again, or copy the table into another folder to "
+            "use it as your own."
+        )
 
 
 def is_comparable(name: str, source: str) -> bool:

@@ -228,12 +228,14 @@ def test_who_may_not_delete_is_told_so(root, monkeypatch, capsys):
     assert computed(root) == {theirs: True} and len([*theirs.glob("*.parquet")]) == 2
 
 
-def test_links_are_not_followed(root, tmp_path):
+@pytest.mark.parametrize("linked", ["result", "stage"])
+def test_links_are_not_followed(root, tmp_path, linked):
     old = compute(root)
-    away = old.rename(tmp_path / old.name)
-    old.symlink_to(away)
+    own = old if linked == "result" else old.parent
+    away = own.rename(tmp_path / own.name)
+    own.symlink_to(away)
     assert results(root) == []
-    assert prune(root, delete=True)[0] == [] and (away / "stage.json").exists()
+    assert prune(root, delete=True)[0] == [] and [*away.rglob("stage.json")]
 
 
 def test_two_that_prune_at_once_do_not_disturb_each_other(root, monkeypatch):

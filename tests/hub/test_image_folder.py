@@ -346,3 +346,29 @@ def test_heic_is_read_with_its_prompt_where_its_reader_is_installed(tmp_path):
     folder = ImageFolder(str(tmp_path))
     assert folder.people["prompt"].tolist() == [PROMPT] and folder.not_read == []
     assert folder.read(["a.heic"])[0].shape == (32, 32, 3)
+
+
+# -- hostile texts -----------------------------------------------------------------------------------------
+
+
+def prompts_in(folder):
+    return ImageFolder(str(folder)).people.set_index("image_id")["prompt"].to_dict()
+
+
+def test_a_text_without_bound_is_cut_and_what_is_left_out_is_counted(tmp_path):
+    draw(tmp_path / "q/1.png", **written(parameters="word " * 1200 + "end\nSteps: 1"))
+    # 6,003 characters in all.
+    (text,) = prompts_in(tmp_path).values()
+    assert text == ("word " * 800) + "\u2026 (2,003 more characters)"
+
+
+def test_a_text_without_printable_characters_or_with_a_folder_of_this_machine_is_cleaned(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", "/data/people/alice")
+    draw(tmp_path / "q/1.png", **written(parameters="a nurse\0 in\x1b /data/people/al\0ice/x.png\nSteps: 1"))
+    assert prompts_in(tmp_path) == {"q/1.png": "a nurse in ~/x.png"}
+
+
+def test_a_table_that_names_a_folder_of_this_machine_is_cleaned(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", "/data/people/alice")
+    folder = table(tmp_path, "file,prompt\na.png,as in /data/people/alice/x.png\n")
+    assert folder.people["prompt"].tolist() == folder.people["group"].tolist() == ["as in ~/x.png"]

@@ -95,8 +95,7 @@ def test_what_packages_bring_with_a_model(installed, monkeypatch):
     monkeypatch.setitem(plugins.entry_points("biaslab.judges"), "house-broken", gone)
     with pytest.raises(ParameterError, match=r"house-broken cannot be loaded as a clip model: .*nothing"):
         registry.find_plugin("house-broken", "clip")
-    with pytest.raises(ParameterError, match=r"house-broken cannot be loaded as a model"):
-        registry.installed()
+    assert "house-clip" in set(registry.installed()["name"])
     # It stands in the way of no other model.
     assert registry.names("clip") == ["house", "house-clip"]
     assert registry.resolve("owner/other", "clip") == "owner/other"

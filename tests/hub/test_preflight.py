@@ -226,6 +226,8 @@ class Picky:
     def judge(self, people):
         if self.does == "die":
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.does == "exit":
+            os._exit(3)
         if self.does == "fail" and any(person.image.shape[0] != 256 for person in people):
             raise KeyError("no square")
         return [("female", 0.97)] * len(people)
@@ -275,12 +277,13 @@ def audit(root, tmp_path, shop, does) -> int:
     [
         ("fail", 1, "judging.gender: plugin:picky:fail fails: KeyError: 'no square'"),
         ("die", 0, "its process was killed, likely because it does not fit in memory, of which "),
+        ("exit", 0, "'plugin:picky:exit': it ended its process with exit status 3"),
     ],
 )
 def test_of_a_seller_one_image_is_bought_at_most_where_a_judge_is_broken(
     root, tmp_path, shop, picky, does, sold, message, capsys, request
 ):
-    if does != "die":
+    if does == "fail":
         request.getfixturevalue("inline")
     assert audit(root, tmp_path, shop, does) == 2
     assert len(shop.requests) == sold and message in capsys.readouterr().err

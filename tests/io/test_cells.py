@@ -1,13 +1,18 @@
 """Tables that a user brings: their numbers, their columns, the files of a folder."""
 
+import json
+import zipfile
+
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from biaslab.errors import InputError
-from biaslab.io import cells
+from biaslab.io import cells, reading
 from biaslab.ratings import shares
 from biaslab.schema import tables
 from biaslab.study import sources
@@ -115,3 +120,106 @@ def test_a_folder_of_ratings_is_its_users_files(tmp_path):
     (tmp_path / ".ipynb_checkpoints").mkdir()
     (tmp_path / ".ipynb_checkpoints/a-checkpoint.csv").write_text("image\n")
     assert shares.read(tmp_path).images["image_id"].tolist() == ["a", "b"]
+
+
+# -- files that unfold -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def workbook(tmp_path):
+    """Return a function that writes a workbook of two rows, with more XML in its sheet and its styles."""
+    openpyxl = pytest.importorskip("openpyxl", reason="Excel needs the extra 'excel'")
+
+    def write(sheet="", styles=""):
+        book = openpyxl.Workbook()
+        for row in (("image", "label"), ("a.png", "female")):
+            book.active.append(row)
+        book.save(tmp_path / "plain.xlsx")
+        ends = {"xl/worksheets/sheet1.xml": ("</sheetData>", sheet), "xl/styles.xml": ("</cellXfs>", styles)}
+        with (
+            zipfile.ZipFile(tmp_path / "plain.xlsx") as plain,
+            zipfile.ZipFile(tmp_path / "it.xlsx", "w", zipfile.ZIP_DEFLATED) as packed,
+        ):
+            for name in plain.namelist():
+                end, more = ends.get(name, ("", ""))
+                text = plain.read(name).decode()
+                packed.writestr(name, text.replace(end, more + end) if more else text)
+        return tmp_path / "it.xlsx"
+
+    return write
+
+
+def one_cell(row, column):
+    return f'<row r="{row}"><c r="{column}{row}" t="inlineStr"><is><t>x</t></is></c></row>'
+
+
+@pytest.mark.parametrize(
+    "sheet",
+    [
+        one_cell(1048576, "XFD"),
+        one_cell(999999999999, "A"),
+        "".join(f'<row r="{row}"><c r="XFD{row}"/></row>' for row in range(3, 1003)),
+    ],
+    ids=["far cell", "far row", "many far cells"],
+)
+def test_a_cell_far_from_all_others_is_refused(workbook, sheet):
+    with pytest.raises(InputError, match=r"on the sheet 'Sheet', a cell is far below or right of all others"):
+        cells.load(workbook(sheet), {"image"})
+
+
+def test_cells_some_way_off_are_read(workbook):
+    frame, _ = cells.load(workbook(one_cell(5000, "B")), {"image"})
+    assert frame["label"].tolist() == ["female", "x"]
+
+
+@pytest.mark.parametrize("part", ["sheet", "styles"])
+def test_a_workbook_that_unfolds_is_refused_before_it_is_read(workbook, monkeypatch, part):
+    path = workbook(**{part: {"sheet": "<row/>", "styles": "<xf/>"}[part] * 2_000_000})
+    monkeypatch.setattr(cells, "_sheets", lambda *_: pytest.fail("read"))
+    assert path.stat().st_size < 40_000
+    with pytest.raises(InputError, match=r"unfolds to 1\d,\d{3},\d{3} bytes of cells and styles, too many"):
+        cells.load(path, {"image"})
+
+
+def test_a_workbook_with_more_styles_than_programs_write_is_refused(workbook):
+    with pytest.raises(InputError, match="bytes of cells and styles, too many"):
+        cells.load(workbook(styles="<xf/>" * 60_000), {"image"})
+
+
+def test_a_text_that_many_rows_of_parquet_share_is_counted_for_each(tmp_path):
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 100_000, pa.int32()), pa.array(["x" * 1_000_000]))
+    pq.write_table(pa.table({"image": texts}), tmp_path / "it.parquet")
+    assert (tmp_path / "it.parquet").stat().st_size < 100_000
+    # 100,000 rows of a million characters.
+    with pytest.raises(InputError, match=r"unfolds to 100,000,000,000 bytes of text; at most 1,000,000,000 are read"):
+        cells.load(tmp_path / "it.parquet", {"image"})
+
+
+def test_columns_of_parquet_come_as_text(tmp_path):
+    columns = {"image": ["a", None, "a"], "n": [1, 2, 3], "kind": pd.Categorical(["u", "v", "u"])}
+    pd.DataFrame(columns | {"tags": [[1], [], []]}).to_parquet(tmp_path / "it.parquet")
+    frame, left_out = cells.load(tmp_path / "it.parquet", {"image"})
+    assert frame.to_dict("list") == {"image": ["a", "", "a"], "n": ["1", "2", "3"], "kind": ["u", "v", "u"]}
+    assert set(left_out) == {"tags"}
+
+
+def test_a_table_of_a_run_that_was_changed_is_no_source(tmp_path):
+    name = "paradox_percent_female"
+    table = tables.make_table(
+        [["SD", "naive", "nurse", side, "1", 50.0, 40] for side in ("training", "generated")], name
+    )
+    path = tables.write(table, tmp_path / "measured" / f"{name}.csv")
+    record = {"run": "r", "files": reading.digests(tmp_path, [path])}
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    assert len(sources.load_measured(name, source=str(tmp_path))) == 2
+    path.write_text(path.read_text().replace(",40", ",41"))
+    with pytest.raises(
+        InputError, match=rf"{name}\.csv was changed since the run ended\. Start the run again, or copy"
+    ):
+        sources.load_measured(name, source=str(tmp_path))
+    (tmp_path / "run.json").write_text("[]")
+    with pytest.raises(InputError, match=r"run\.json is not the record of a run"):
+        sources.load_measured(name, source=str(tmp_path))
+    # In a folder of its own it is its user's.
+    (tmp_path / "run.json").unlink()
+    assert sources.load_measured(name, source=str(tmp_path))["n"].tolist() == [41, 41]

@@ -37,7 +37,8 @@ def test_what_systems_leave_is_not_the_users(save, tmp_path):
     assert list(FolderImages(hidden).table["image_id"]) == ["nurse/n1.png"]
 
 
-def test_links_are_followed_once_and_those_that_lead_nowhere_are_named(save, tmp_path, caplog):
+def test_links_are_followed_once_and_those_that_lead_nowhere_are_named(save, tmp_path, caplog, monkeypatch):
+    monkeypatch.setenv("BIASLAB_FOLLOW_LINKS", "1")
     folder = save("a.png")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -48,6 +49,32 @@ def test_links_are_followed_once_and_those_that_lead_nowhere_are_named(save, tmp
     (folder / "gone.png").symlink_to(folder / "nothing.png")
     assert list(folders.files(folder, (".png",))) == ["c.png", "linked/b.png"]
     assert [r.getMessage() for r in caplog.records] == [f"{folder}: 1 links lead nowhere, such as 'gone.png'."]
+
+
+def test_links_that_lead_out_of_a_folder_are_left_out_and_counted(save, tmp_path, caplog):
+    folder = save("nurse/a.png")
+    (album := tmp_path / "album").mkdir()
+    (folder / "nurse/a.png").rename(album / "holiday.png")
+    save("nurse/b.png")
+    (folder / "pilot").symlink_to(album)
+    (folder / "nurse/z.png").symlink_to(album / "holiday.png")
+    (folder / "nurse/same.png").symlink_to("b.png")
+    (tmp_path / "short").symlink_to(folder)
+    for path in (folder, tmp_path / "short"):
+        images = FolderImages(path)
+        assert list(images.table["image_id"]) == ["nurse/b.png", "nurse/same.png"]
+        (remark,) = images.remarks
+        assert remark.startswith("2 links that lead out of the folder are left out, such as 'nurse/z.png'.")
+        assert remark in caplog.text
+
+
+def test_files_of_the_hubs_cache_are_links_to_its_blobs(save, tmp_path):
+    folder = save("a.png")
+    (snapshot := tmp_path / "models--a/snapshots/0f").mkdir(parents=True)
+    (blobs := tmp_path / "models--a/blobs").mkdir()
+    (folder / "a.png").rename(blobs / "f00d")
+    (snapshot / "a.png").symlink_to("../../blobs/f00d")
+    assert list(folders.files(snapshot, (".png",))) == ["a.png"]
 
 
 @pytest.mark.parametrize("name", [b"b\xffad.png", b"of\ntwo.png", b"tab\there.png"])

@@ -8,7 +8,8 @@ import pytest
 
 from biaslab.errors import BiaslabError, InputError
 from biaslab.io import reading
-from biaslab.judges import segmentation
+from biaslab.judges import questions, segmentation
+from biaslab.prompts import word_files
 from biaslab.ratings import annotations, shares
 from biaslab.request import Request
 from biaslab.runs import compare
@@ -69,3 +70,23 @@ def test_no_reader_waits_for_a_pipe(tmp_path, reader, kind):
     KINDS[kind](path)
     with pytest.raises(BiaslabError, match=path.name):
         READERS[reader](path)
+
+
+def test_a_text_of_another_encoding_is_refused_with_line_and_byte(tmp_path):
+    (tmp_path / "it").write_bytes("ein Koch\neine \u00c4rztin\n".encode("latin-1"))
+    with pytest.raises(InputError, match=r"it is not UTF-8 \(line 2: byte 0xc4\); save it as UTF-8\.$"):
+        reading.text(tmp_path / "it")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [lambda path: word_files.read(path, "captions.vocabulary_file"), lambda path: questions.read_questions(path)],
+    ids=["vocabulary", "questions"],
+)
+def test_aliases_that_unfold_to_billions_of_values_are_refused(tmp_path, read):
+    # Nine lists of nine aliases each: 9^9 values in 400 bytes.
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]" for k in range(1, 9)]
+    (tmp_path / "it.yaml").write_text("\n".join(lines))
+    with pytest.raises(BiaslabError, match=r"it\.yaml.* is one of more than 100,000 values"):
+        read(str(tmp_path / "it.yaml"))

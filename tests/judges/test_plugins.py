@@ -1,5 +1,6 @@
 """Judges that other packages bring: an example package, installed as a user would, and what is refused."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
+from biaslab import plugins
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError, ParameterError, UnknownNameError
 from biaslab.hub.image_sources import UnreadableImage
@@ -125,7 +127,7 @@ def test_an_installed_judge_says_skin_tones(installed, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("brightness:2", "plugin:brightness:2 gives 2; a probability"),
+        ("brightness:2", r"plugin:brightness:2 gives .*2\.0.*; a probability is a number from 0 to 1"),
         ("asked:odd", r"plugin:asked:odd answers 'Female'; an answer is one of 'female', 'male', 'unclear', ''"),
         ("asked:against", r"answers 'female' with a probability of 0\.1"),
         ("asked:fails", r"plugin:asked:fails fails: RuntimeError: no answer"),
@@ -133,6 +135,12 @@ def test_an_installed_judge_says_skin_tones(installed, tmp_path, monkeypatch):
         ("tones:eleven", "plugin:tones:eleven answers 11"),
         ("tones:half", "answers 4.5; a tone"),
         ("tones:word", "answers 'light'; a tone"),
+        ("asked:exits", r"plugin:asked:exits fails: SystemExit: 0"),
+        ("asked:number", r"plugin:asked:number fails: TypeError: 'int' object is not iterable"),
+        ("asked:string", r"plugin:asked:string answers 'female'; an answer is a tuple"),
+        ("asked:list", r"answers \['female'\]; an answer is one of"),
+        ("asked:text", r"plugin:asked:text gives '0\.9'; a probability is a number"),
+        ("tones:array", r"answers array\(\[1, 2\]\); a tone is a whole number"),
         ("tones:few", "gives 0 answers about 1 people; it must give one each"),
     ],
 )
@@ -190,3 +198,24 @@ def test_a_package_that_cannot_be_imported_is_an_error_of_its_own(tmp_path, monk
     for use in (judge.files, judge.digest, judge.load):
         with pytest.raises(ParameterError, match=rf"plugin:odd cannot be loaded as a judge: {told}$"):
             use()
+
+
+def test_a_package_that_is_broken_or_hangs_hides_no_other(tmp_path, monkeypatch, caplog):
+    texts = {"exits": "raise SystemExit(0)", "hangs": "import time\ntime.sleep(20)", "lacks": "", "good": "entry = 1"}
+    points = "".join(f"{name} = of_{name}:entry\n" for name in texts) + "odd = no module\ntwice = of_good:entry\n"
+    for site, listed in (("first", points), ("second", "twice = of_good:other\n")):
+        (info := tmp_path / site / f"{site}-1.dist-info").mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {site}\nVersion: 1\n")
+        (info / "entry_points.txt").write_text(f"[biaslab.judges]\n{listed}")
+        monkeypatch.syspath_prepend(tmp_path / site)
+    for name, text in texts.items():
+        (tmp_path / "first" / f"of_{name}.py").write_text(text)
+    monkeypatch.setattr(plugins, "_LONGEST_IMPORT", 0.5)
+    assert {name: one for name, one in plugins.load_all(plugins.JUDGES).items() if one == 1} == {"good": 1}
+    for text in ("'exits' .* SystemExit: 0", "'hangs' .* longer than 0.5 seconds", "'lacks' .* AttributeError"):
+        assert re.search(text, caplog.text)
+    # What is no entry point is named with the reason where it is used by name.
+    for name, reason in (("odd", "which is no MODULE:NAME"), ("twice", "Two installed packages bring 'twice'")):
+        assert name not in plugins.entry_points(plugins.JUDGES)
+        with pytest.raises(ParameterError, match=reason):
+            plugins.entry_point(plugins.JUDGES, name, "judge")

@@ -141,6 +141,10 @@ def test_an_answer_is_one_of_the_list():
         "": ("female or male", "not female", "she isn't male", '{"answer": "a robot"}', '{"answer": null}'),
     }
     said[""] += ("femaleness", "true", "[[[[", "")
+    # Denied, doubted, hedged, and two answers, in words and as JSON.
+    said[""] += ("non-female", "hardly male", "I doubt the person is female.", "anything but female", "female?")
+    said[""] += ("It could be female", '{"answer": "male"} {"answer": "female"}', '{"answer":"male","answer":"female"}')
+    said["male"] += ('Two people. {"answer": "male"} {"answer": "male"}',)
     for found, texts in said.items():
         assert [chosen(text, ("female", "male", "unclear")) for text in texts] == [found] * len(texts)
     # The longer of two answers counts, and no is one.

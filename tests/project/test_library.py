@@ -1,6 +1,7 @@
 """The page of the stable API: what it lists can be imported, and what must be listed is there."""
 
 import ast
+import doctest
 import importlib
 import json
 import re
@@ -17,6 +18,14 @@ LISTED = {
     module: set(re.findall(r"`(\w+)`", names))
     for module, names in re.findall(r"^\| `(biaslab[\w.]*)` \| ((?:`\w+`(?:, )?)+) \|$", PAGE, re.MULTILINE)
 }
+
+
+def test_outputs_on_the_page_are_those_of_its_code():
+    blocks = "".join(re.findall(r"^```pycon\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
+    test = doctest.DocTestParser().get_doctest(blocks, {}, "library.md", None, 0)
+    problems = []
+    assert len(test.examples) >= 10
+    assert doctest.DocTestRunner(verbose=False).run(test, out=problems.append).failed == 0, "".join(problems)
 
 
 def imported(dotted):

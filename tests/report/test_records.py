@@ -64,7 +64,7 @@ def test_what_is_not_there_is_no_record_either(tmp_path):
         records.read(tmp_path)
     (tmp_path / "run.json").rmdir()
     (tmp_path / "run.json").write_bytes(b'{"run": "\xe9"}')
-    with pytest.raises(RunError, match=r"run\.json cannot be read: 'utf-8' codec"):
+    with pytest.raises(RunError, match=r"run\.json is not UTF-8 \(line 1: byte 0xe9\)"):
         records.read(tmp_path)
     (tmp_path / "run.json").write_text(json.dumps(RUN))
     assert records.read(tmp_path) == RUN

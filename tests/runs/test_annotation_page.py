@@ -117,8 +117,26 @@ def test_training_images_are_none_of_generated_ones_however_their_folder_is_give
     assert (row["image_id"], row["source"], row["occupation"]) == ("face", "training", occupation)
 
 
+NAMES_OF_TRAINING = ["TRAINING", "training_images", "train", "training-2", "trainings", "train set", "lfw_train"]
+# In wide letters, with an accent, with a year, and behind another word.
+NAMES_OF_TRAINING += ["".join(chr(ord(letter) + 0xFEE0) for letter in "TRAINING"), "Train\u00edng data", "train2017"]
+NAMES_OF_OTHERS = ["pilot in training", "train driver", "training manager", "personal trainer", "nurse"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "source"),
+    [
+        *((name, "training") for name in [*NAMES_OF_TRAINING, "my training photos"]),
+        *((name, "") for name in NAMES_OF_OTHERS),
+        ("generated-2", "generated"),
+    ],
+)
+def test_the_name_of_a_folder_says_its_source_in_any_spelling(folder, source):
+    assert annotation_page._read_source(folder) == source
+
+
 @pytest.mark.skipif(os.name != "posix", reason="links need rights on Windows")
-def test_links_show_no_training_images_and_nothing_from_elsewhere(save, tmp_path, capsys):
+def test_links_show_no_training_images_and_nothing_from_elsewhere(save, tmp_path, capsys, monkeypatch):
     save("generated/nurse/a.png")
     for link, to in (
         ("generated/nurse/b.png", save("training/nurse/face.png")),
@@ -130,14 +148,17 @@ def test_links_show_no_training_images_and_nothing_from_elsewhere(save, tmp_path
     (tmp_path / "mine/generated/nurse/e.png").symlink_to(tmp_path / "mine/generated/nurse/a.png")
     assert cli.main(["annotate", str(tmp_path / "mine"), "--output", str(tmp_path / "page.html")]) == 0
     said = capsys.readouterr().err
-    assert "Excluded: 1 image, a link that leads out of the folder, shown with --show-faces alone." in said
-    assert "Excluded: 3 images, a training image, shown with --show-faces alone." in said
+    assert "Excluded: 2 images, a link that leads out of the folder." in said
+    assert "Excluded: 2 images, a training image, shown with --show-faces alone." in said
     page = annotation_page.annotate(tmp_path / "mine", output=tmp_path / "page.html")
     assert sorted(row["image_id"] for row in held(page)[0]) == ["a", "e"]
     # The folder itself may be a link.
     (tmp_path / "short").symlink_to(tmp_path / "mine" / "training" / "nurse")
     with pytest.raises(InputError, match="a training image"):
         annotation_page.annotate(tmp_path / "short", output=tmp_path / "page.html")
+    monkeypatch.setenv("BIASLAB_FOLLOW_LINKS", "1")
+    page = annotation_page.annotate(tmp_path / "mine", output=tmp_path / "page.html")
+    assert page.left_out == {"a training image, shown with --show-faces alone": 3}
     rows, _ = held(annotation_page.annotate(tmp_path / "mine", output=tmp_path / "page.html", show_faces=True))
     found = {row["image_id"]: row["source"] for row in rows}
     training = dict.fromkeys(("b", "d", "face"), "training")
@@ -290,12 +311,11 @@ def test_names_that_no_page_may_have_are_refused_before_anybody_rates(save, tmp_
     assert not list(tmp_path.glob("*.html"))
 
 
-def test_a_group_that_names_a_folder_of_this_machine_is_refused(save, tmp_path):
+def test_a_group_that_names_a_folder_of_this_machine_is_cleaned(save, tmp_path):
     save("a.png")
     (tmp_path / "mine" / "told.csv").write_text(f"file,group\na.png,{Path.home()}/clients\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"The page would name .*, a folder of this machine"):
-        annotation_page.annotate(f"images:{tmp_path / 'mine'}", outputs=tmp_path)
-    assert not list(tmp_path.glob("*.html"))
+    ((row,), _) = held(annotation_page.annotate(f"images:{tmp_path / 'mine'}", outputs=tmp_path))
+    assert row["occupation"] == "~/clients"
 
 
 @pytest.mark.parametrize(

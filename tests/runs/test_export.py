@@ -13,7 +13,8 @@ from PIL import Image
 from biaslab import cli
 from biaslab.analyses.custom import prompts as custom_prompts
 from biaslab.errors import ParameterError, RunError
-from biaslab.runs import export, resume
+from biaslab.io import reading
+from biaslab.runs import export
 
 FILES = ("tables/a.csv", "figures/a.png", "notebooks/paradox/4.ipynb", "notebooks/paradox/4.html", "measured/m.csv")
 FILES += ("prompts.csv", "images.csv")
@@ -28,7 +29,7 @@ def record(run, **more):
     """Write the record of a run with :data:`FILES`, as runs leave it."""
     of_notebooks = [name for name in FILES if name.startswith("notebooks")]
     notebook = dict(zip(("notebook", "html"), of_notebooks, strict=True))
-    files = resume.digests(run, [run / name for name in FILES if name not in of_notebooks])
+    files = reading.digests(run, [run / name for name in FILES if name not in of_notebooks])
     whole = {"run": "mine", "notebooks": [notebook], "files": {**files, "index.html": ""}, **more}
     (run / "run.json").write_text(json.dumps(whole), encoding="utf-8")
 
@@ -85,6 +86,14 @@ def test_a_file_that_names_a_folder_of_this_machine_is_refused(outputs, monkeypa
     for folder in (f"{Path.home()}/x", outputs, Path(export.__file__).parents[1], Path.cwd(), "/opt/elsewhere/store"):
         said = refused(outputs, "tables/a.csv", f"\0({folder}/x)", r"tables/a\.csv names .*, a folder of this machine")
         assert "--force" in said
+    # As pages, notebooks and URLs write it.
+    monkeypatch.setenv("HOME", "/data/people/jo & \u00e9va")
+    for text in (
+        "/data/people/jo &amp; \u00e9va/x",
+        "/data/people/jo & \\u00e9va/x",
+        "/data/people/jo%20%26%20%C3%A9va/x",
+    ):
+        refused(outputs, "tables/a.csv", text, r"tables/a\.csv names /data/people/jo & ")
     # What names none of them is sent.
     write(outputs / "mine" / "tables" / "a.csv", "see /usr/lib/python3, https://example.org/home/Alice")
     record(outputs / "mine")

@@ -123,11 +123,18 @@ def test_a_run_executes_them(install, project, tmp_path, monkeypatch, write_note
     assert written.to_dict("records") == [{"model": "m", "shade": "grey", "depth": 3}]
 
 
-def test_a_package_that_is_not_there_is_named(install, project):
+def test_a_package_that_is_missing_is_named_and_hides_no_other(install, project, caplog):
     folder = install("guest", "guest/1_first")
+    install("other", "other/1_first")
     folder.rename(folder.with_name("moved"))
-    with pytest.raises(ParameterError, match=r"in the package guest\.inner, which is not there"):
-        load(project)
+    assert ids(load(project, "other/*", "paradox/*")) == ["paradox/1_mine", "other/1_first"]
+    assert "The notebooks 'guest' are to be in the package guest.inner, which is missing" in caplog.text
+
+
+def test_no_code_of_a_package_runs_where_its_notebooks_are_looked_up(install, project):
+    folder = install("guest", "guest/1_first")
+    (folder.parent / "__init__.py").write_text("raise SystemExit(3)")
+    assert ids(load(project)) == ["paradox/1_mine", "guest/1_first"]
 
 
 # -- tables and texts --------------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ def test_what_cannot_be_used_is_named(project, text, message):
         (b"- a\n- b\n", "holds list"),
         (b"", "is empty"),
         (b"seed: 1\n", "''"),
-        (b"run: caf\xe9\n", r"mine\.yaml is not UTF-8 \(byte 8\); save it as UTF-8\."),
+        (b"run: caf\xe9\n", r"mine\.yaml is not UTF-8 \(line 1: byte 0xe9\); save it as UTF-8\."),
     ],
 )
 def test_a_file_that_holds_no_parameters_of_a_run_is_named(project, tmp_path, held, message):
@@ -255,9 +255,10 @@ def test_what_cannot_be_executed_costs_no_other_notebook(project, tmp_path, writ
     os.truncate(own / "large.ipynb", reading.MOST + 1)
     # Reading one would wait for ever.
     os.mkfifo(own / "pipe.ipynb")
-    no_notebook = dict.fromkeys(("cut", "list", "latin", "deep", "odd"), "It is not a whole notebook of format 4.")
+    no_notebook = dict.fromkeys(("cut", "list", "deep", "odd"), "It is not a whole notebook of format 4.")
     expected = no_notebook | {
         "folder": "It is a folder, a pipe or a device;",
+        "latin": "It is not UTF-8 (line 1: byte 0xe9); save it as UTF-8",
         "gone": "It cannot be read (No such file or directory).",
         "large": "It has 500,000,001 bytes; at most 500,000,000 are read",
         "pipe": "It is a folder, a pipe or a device;",

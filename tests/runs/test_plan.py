@@ -6,6 +6,7 @@ import re
 import pytest
 
 from biaslab import cli, stats
+from biaslab.io import reading
 from biaslab.schema import tables
 
 # Images judged female of ten, by group and prompt.
@@ -95,3 +96,11 @@ def test_of_pictures_that_are_there_no_setting_is_told(pilot, capsys):
     assert "The images come from a folder: add images until it holds those of the table, and run again.\n" in out
     assert "setting" not in out and "seed" not in out
     assert "biaslab run" not in out
+
+
+def test_a_run_whose_measured_table_was_cut_is_not_planned_from(pilot, tmp_path, capsys):
+    path, record = pilot / "measured/custom_people.csv", json.loads((pilot / "run.json").read_text())
+    (pilot / "run.json").write_text(json.dumps(record | {"files": reading.digests(pilot, [path])}))
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:11]))
+    assert cli.main(["plan", "first", "--outputs", str(tmp_path / "outputs")]) == 2
+    assert "measured/custom_people.csv was changed since the run ended" in capsys.readouterr().err

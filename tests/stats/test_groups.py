@@ -99,3 +99,38 @@ def test_by_group_ambiguous_keys_are_refused(people, change, options, message):
     estimator = options.pop("estimator", lambda rows: {"n": len(rows)})
     with pytest.raises(InputError, match=message):
         stats.by_group(people.assign(**change), ["model", "group"], estimator, **options)
+
+
+def test_stereotype_score_by_group_is_equation_1_over_people(people):
+    table = people.assign(stereotype=people["group"].map({"nurse": "female", "chef": "male"}))
+    scores = stats.by_group(table, ["model", "group"], stats.stereotype_score()).set_index(["model", "group"])
+    # Two of three nurses of A are women: (2 - 1) / 3; nobody of its chefs is judged.
+    assert scores.loc[("A", "nurse"), "score"] == pytest.approx(100 / 3)
+    assert scores["n"].tolist() == [1, 1, 3, 0] and scores["count"].tolist() == [1, 1, 2, 0]
+    assert np.isnan(scores.loc[("A", "chef"), "score"])
+    low, high = proportion_confint(2, 3, method="wilson")
+    assert scores.loc[("A", "nurse"), ["ci_low", "ci_high"]].tolist() == pytest.approx(
+        [200 * low - 100, 200 * high - 100]
+    )
+    by_image = stats.stereotype_score(cluster="image_id")(table[table["model"] == "A"])
+    assert by_image["score"] == pytest.approx(100 / 3) and by_image["n_images"] == 1
+
+
+def test_a_score_of_other_stereotypes_is_refused(people):
+    with pytest.raises(InputError, match="column 'stereotype' must hold 'female' or 'male'"):
+        stats.stereotype_score()(people.assign(stereotype="neutral"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "estimator"),
+    [
+        ("grup", stats.share("gender", "female")),
+        ("group", stats.share("gendr", "female")),
+        ("group", stats.mean("tne")),
+    ],
+)
+def test_a_column_that_is_missing_is_named_with_near_matches(people, keys, estimator):
+    with pytest.raises(
+        InputError, match=r"The table has no column '(grup|gendr|tne)'\. Did you mean '(group|gender|tone)'"
+    ):
+        stats.by_group(people, keys, estimator)

@@ -229,7 +229,7 @@ def test_stereotype_scores_follow_the_labels():
 def test_tables_are_matched_by_rows_and_columns():
     percent = pd.DataFrame({"p": [10, 20], "q": [60, 90]}, index=["a", "b"])
     other = percent.loc[["b", "a"], ["q", "p"]]
-    assert metrics.amplification(percent, other).tolist() == [[0, 0], [0, 0]]
+    assert metrics.amplification(percent, other).to_dict("list") == {"p": [0, 0], "q": [0, 0]}
     with pytest.raises(InputError, match="different labels in their columns"):
         metrics.amplification(percent, percent.rename(columns={"q": "r"}))
 
@@ -292,3 +292,52 @@ def test_cases_of_matched_sets_are_matched_by_label():
     second = pd.DataFrame([[0, 2], [1, 3], [1, 2], [0, 2], [2, 2]], index=list("vwxyz"))
     p = stats.permuted_chi_square([first, second], seed=1)
     assert stats.permuted_chi_square([first, second[::-1]], seed=1) == p
+
+
+# -- results with labels ---------------------------------------------------------------------------------------
+
+LABELLED = [function for function in CALLS if hasattr(function, "__wrapped__")]
+
+
+def parts_of(result):
+    parts = list(result.values()) if isinstance(result, dict) else result
+    return list(parts) if isinstance(parts, tuple | list) else [parts]
+
+
+@pytest.mark.parametrize("function", LABELLED, ids=lambda function: function.__name__)
+def test_an_elementwise_function_returns_the_labels_that_it_was_given(function):
+    columns, more = given(function)
+    frames = {key: labelled(values, LABELS) for key, values in columns.items()}
+    for labels, array in zip(parts_of(function(**frames, **more)), parts_of(function(**columns, **more)), strict=True):
+        if np.ndim(array) and np.shape(array)[0] == len(LABELS):
+            assert isinstance(labels, pd.Series | pd.DataFrame) and list(labels.index) == list(LABELS)
+        np.testing.assert_array_equal(labels, array)
+
+
+def test_results_with_labels_meet_a_table_by_its_index():
+    percent = pd.Series({"nurse": 95, "pilot": 10})
+    table = pd.DataFrame({"training": [25, 80]}, index=["pilot", "nurse"])
+    # |10 - 50| - |25 - 50| and |95 - 50| - |80 - 50|.
+    table["direction"] = metrics.directional_amplification(percent, table["training"])
+    # -(10 - 25) and 95 - 80; and with the pilots' training share at 60, 10 - 60.
+    assert table["direction"].to_dict() == {"pilot": 15, "nurse": 15}
+    # By keyword, in another order: labels go with values.
+    training = pd.Series({"pilot": 60, "nurse": 80})
+    result = metrics.directional_amplification(percent_training=training, percent_generated=percent)
+    assert result.to_dict() == {"nurse": 15, "pilot": -50}
+    low, high = stats.wilson_interval(pd.Series({"a": 45}), 500)
+    assert (list(low.index), high["a"]) == (["a"], pytest.approx(stats.wilson_interval(45, 500).high))
+
+
+def test_one_value_per_row_of_a_table_is_a_series():
+    counts = pd.DataFrame({"female": [9, 5], "male": [1, 5]}, index=["nurse", "cook"])
+    # |0.9 - 0.5| twice over 2, and 0.
+    assert metrics.mean_absolute_deviation(counts).to_dict() == pytest.approx({"nurse": 0.4, "cook": 0})
+    percent = pd.DataFrame({"nurse": [90.0, 80.0], "cook": [60.0, 70.0]}, index=["A", "B"])
+    expected = metrics.expected_amplification(percent, 60.0)
+    assert expected.amplification.to_dict() == {"A": 15, "B": 15} and expected.n_excluded.to_dict() == {"A": 0, "B": 0}
+
+
+def test_arrays_and_numbers_come_back_as_before():
+    assert type(metrics.amplification([95, 10], [80, 25])) is np.ndarray
+    assert np.ndim(metrics.amplification(95, 80)) == 0

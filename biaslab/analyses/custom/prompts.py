@@ -11,8 +11,10 @@ import pandas as pd
 
 import biaslab.papers.dalleval.prompts as dalleval_prompts
 import biaslab.papers.paired.prompts as paired_prompts
+from biaslab import redact
 from biaslab.errors import InputError, near_matches
-from biaslab.io import cells, reading
+from biaslab.io import cells, delimited, reading
+from biaslab.io.places import default_root
 from biaslab.io.plaintext import is_printable, same_name, same_text
 
 COLUMNS = ("prompt", "group", "condition", "n", "people")
@@ -57,7 +59,8 @@ def prompts(path: str, images: int) -> pd.DataFrame:
     """
     file = cells.file_setting(path, "custom.prompts_file", (*cells.ENDINGS, ".txt"))
     if file.suffix.lower() == ".txt":
-        lines = [line.strip() for line in reading.text(file, "utf-8-sig", most=_MOST_BYTES).splitlines()]
+        reading.check(file, most=_MOST_BYTES)
+        lines = [line.strip() for line in delimited.lines(file, ends="", strict=True)]
         frame = pd.DataFrame({"prompt": [line for line in lines if line]}, dtype=object)
     else:
         frame, _ = cells.load(file, {*COLUMNS, *_GROUPS})
@@ -68,6 +71,10 @@ def prompts(path: str, images: int) -> pd.DataFrame:
     texts = frame["prompt"].str.strip()
     cells.refuse(texts == "", file, "prompt is {}, empty", "give one, or leave the row out", frame["prompt"])
     cells.refuse(~texts.map(is_printable), file, "prompt is {}", "use printable characters", frame["prompt"])
+    folders = tuple(redact.find_folders(None, default_root().absolute()))
+    named = texts.map(lambda text: any(folder in text for folder in folders))
+    fix = "leave the folder of this machine out, as no run that names it can be exported"
+    cells.refuse(named, file, "prompt is {}", fix, frame["prompt"])
     same = frame[[name for name in ("group", "condition") if name in frame]].assign(text=texts.map(same_text))
     cells.refuse(same.duplicated(), file, "prompt {} occurs twice", "keep one row, with n", frame["prompt"])
     groups = cells.names(frame["group"], file, empty=True).astype(object) if "group" in frame else ""

@@ -1,5 +1,7 @@
 """Files of custom prompts, and of shares that images are compared with."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -83,3 +85,20 @@ def test_files_that_are_not_there_are_told_by_their_setting(tmp_path, read, name
     for path in (str(tmp_path / name), str(tmp_path)):
         with pytest.raises(InputError, match=r"custom\.(prompts|benchmark)_file is .*" + path[-5:]):
             read(path)
+
+
+def test_prompts_in_a_text_of_another_encoding_are_read_or_refused_as_of_a_table(tmp_path):
+    text = "prompt\nein Foto einer \u00c4rztin\n"
+    for name in ("own.txt", "own.csv"):
+        (tmp_path / name).write_bytes(text.encode("latin-1"))
+        with pytest.raises(InputError, match=r"is not UTF-8 \(line 2: byte 0xc4\); save it as UTF-8\.$"):
+            custom_prompts.prompts(str(tmp_path / name), 5)
+        # As Windows saves "Unicode".
+        (tmp_path / name).write_bytes(text.encode("utf-16"))
+        assert "ein Foto einer \u00c4rztin" in set(custom_prompts.prompts(str(tmp_path / name), 5)["text"])
+
+
+def test_a_prompt_that_names_a_folder_of_this_machine_is_refused(tmp_path):
+    for folder in (Path.home(), Path.cwd()):
+        with pytest.raises(InputError, match=r"in data row 2; leave the folder of this machine out"):
+            custom_prompts.prompts(file(tmp_path, f"a chef\nas in {folder}/x.png\n", "own.txt"), 5)

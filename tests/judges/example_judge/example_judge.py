@@ -1,5 +1,7 @@
 """A judge that looks at nothing but how bright an image is: it shows what biaslab asks of a judge."""
 
+import numpy as np
+
 
 class Brightness:
     """Perceived as female: the mean brightness of the whole image, 0 to 1, times a factor."""
@@ -41,7 +43,13 @@ class Asked:
         self.asked += people
         if self.says == "fails":
             raise RuntimeError("no answer")
+        if self.says == "exits":
+            raise SystemExit(0)
+        if self.says in ("number", "string"):
+            return [5 if self.says == "number" else "female" for _ in people]
         said = {
+            "list": (["female"],),
+            "text": ("female", "0.9"),
             "sure": ("male", 0.02, ""),
             "word": ("female", None, ""),
             "torn": ("unclear", None, "both at once"),
@@ -69,6 +77,7 @@ class Tones:
             "half": (4.5,),
             "zero": (0,),
             "word": ("light",),
+            "array": (np.array([1, 2]),),
         }
         if self.says == "fails":
             raise RuntimeError("no answer")
