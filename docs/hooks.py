@@ -177,7 +177,7 @@ def _notebook(path: Path, add_image: Callable[[int, bytes], str]) -> str:
 
 
 def _outputs(path: Path, sources: list[str]) -> tuple[str, Iterator[list[dict]]]:
-    """Return a note on a notebook's outputs, and those of each code cell, from a run of the same code without errors."""
+    """Return a note on a notebook's outputs, and those of each code cell, of a run of this code without errors."""
     for run, note in RUNS.items():
         executed = ROOT / "outputs" / run / "notebooks" / path.parent.name / path.name
         if executed.is_file():
