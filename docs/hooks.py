@@ -103,7 +103,7 @@ def on_files(files: Files, config) -> Files:
 
 
 def on_page_markdown(markdown: str, page, config, files) -> str:
-    """Return a page with its links as the site has them, its formulas as pictures, and what is put in."""
+    """Return a page with its links as the site has them, and its formulas as images."""
     if page.file.src_uri.startswith(("papers/", "methodology", "comparison")):
         markdown = _formulas(markdown)
     if page.file.generated_by or page.file.src_uri.startswith("notebooks/"):
@@ -177,14 +177,15 @@ def _notebook(path: Path, add_image: Callable[[int, bytes], str]) -> str:
 
 
 def _outputs(path: Path, sources: list[str]) -> tuple[str, Iterator[list[dict]]]:
-    """Return a note on the outputs of a notebook, and those of each code cell, from a run of the code as it is."""
+    """Return a note on a notebook's outputs, and those of each code cell, of a run of this code without errors."""
     for run, note in RUNS.items():
         executed = ROOT / "outputs" / run / "notebooks" / path.parent.name / path.name
         if executed.is_file():
             cells = json.loads(executed.read_text(encoding="utf-8"))["cells"]
             cells = [cell for cell in cells if cell["cell_type"] == "code"]
             cells = [cell for cell in cells if "injected-parameters" not in cell["metadata"].get("tags", [])]
-            if [_source(cell) for cell in cells] == sources:
+            failed = any(output["output_type"] == "error" for cell in cells for output in cell["outputs"])
+            if [_source(cell) for cell in cells] == sources and not failed:
                 return note, iter([cell["outputs"] for cell in cells])
     return NO_OUTPUTS, iter(())
 
@@ -194,7 +195,7 @@ def _source(cell: dict) -> str:
 
 
 def _output(output: dict, add_image: Callable[[bytes], str]) -> str:
-    """Return an output of a cell as HTML or Markdown; an error of a cell is shown as its text."""
+    """Return an output of a cell as HTML."""
     data = output.get("data", {})
     if "image/png" in data:
         alt = output["metadata"].get("image/png", {}).get("alt", "Figure.")
@@ -203,7 +204,7 @@ def _output(output: dict, add_image: Callable[[bytes], str]) -> str:
     if "text/html" in data:
         # Without blank lines, which would end the block.
         return f'<div class="output" data-search-exclude>{" ".join(sanitise("".join(data["text/html"])).split())}</div>'
-    text = output.get("text") or data.get("text/plain") or output.get("evalue", "")
+    text = output.get("text") or data.get("text/plain") or ""
     return f'<pre class="output" data-search-exclude>{escape("".join(text).rstrip())}</pre>'
 
 

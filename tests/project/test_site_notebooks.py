@@ -33,19 +33,19 @@ def notebook(code, outputs=(), injected=False):
 
 @pytest.fixture
 def page(tmp_path):
-    """Return what makes the page of a notebook with some code, of which a run has executed ``shares()``."""
+    """Return what makes the page of a notebook with some code; a run has executed ``shares()``."""
     hooks = runpy.run_path(str(ROOT / "docs/hooks.py"))
     hooks["_notebook"].__globals__["ROOT"] = tmp_path
     executed = tmp_path / "outputs/published/notebooks/custom/shares.ipynb"
     executed.parent.mkdir(parents=True)
-    executed.write_text(notebook("shares()", OUTPUTS, injected=True))
     images = []
 
     def add_image(number, data):
         images.append(data)
         return f"shares-{number}.png"
 
-    def make(code):
+    def make(code, outputs=OUTPUTS):
+        executed.write_text(notebook("shares()", outputs, injected=True))
         path = tmp_path / "notebooks/custom/shares.ipynb"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(notebook(code))
@@ -66,3 +66,9 @@ def test_page_of_a_notebook_with_other_code_has_no_outputs(page):
     text, images = page("shares(2)")
     assert "*This page has no outputs:" in text and "```python\nshares(2)\n```" in text
     assert 'output"' not in text and images == []
+
+
+def test_page_of_a_failed_notebook_has_no_outputs(page):
+    error = {"output_type": "error", "ename": "TypeError", "evalue": "wrong", "traceback": ["wrong"]}
+    text, images = page("shares()", [*OUTPUTS, error])
+    assert "*This page has no outputs:" in text and "wrong" not in text and images == []
