@@ -58,8 +58,8 @@ def bias_score(scores: pd.DataFrame, *, alpha: float = 0.05, most: int = 5) -> F
     number = leaning["n"].map(" (n = {:,.0f})".format).where(leaning["n"].notna(), "")
     leaning = leaning.assign(name=leaning["object"] + number, significant=leaning["p_holm"] < alpha)
     untested = leaning["p_holm"].isna()
-    hollow = "not significant" + ", or stated in the paper without a test" * untested.any()
-    hollow = "stated in the paper without a test" if untested.all() else hollow
+    stated = "stated in the paper without a test"
+    hollow = stated if untested.all() else f"not significant, or {stated}" if untested.any() else "not significant"
     names = {"filled": "differs from 0.5 after Holm's correction", "hollow": hollow, "mark": "planted"}
     true = "true_score" if "true_score" in scores and scores["true_score"].notna().any() else ""
     return forms.estimates(
