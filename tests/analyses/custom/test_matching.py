@@ -238,3 +238,18 @@ def test_describe_scenes_most_images_with_several_faces_name_the_setting(four, m
 def test_all_faces_judge_without_faces_is_refused(four):
     with pytest.raises(ParameterError, match=r"custom\.all_faces is true.*'vqa:some/model'"):
         pipeline(four, {"gender": "vqa:some/model"}, all_faces=True).part(Custom).people()
+
+
+def test_all_faces_people_belong_to_the_group_of_their_image(four, tmp_path, monkeypatch):
+    monkeypatch.setenv("BIASLAB_CACHE", str(tmp_path / "cache"))
+
+    def judge_people(self, images, requested, judge, *, every_face):
+        assert every_face
+        rows = requested.loc[requested.index.repeat([2, 1, 3, 1])].reset_index(drop=True)
+        return rows.assign(position=rows.groupby("image_id").cumcount() + 1, status="judged", gender="female")
+
+    monkeypatch.setattr(Pipeline, "judge_people", judge_people)
+    people = pipeline(four, {"gender": "dlib", "faces": "yunet"}, all_faces=True).part(Custom).people()
+    assert people["image_id"].value_counts(sort=False).tolist() == [2, 1, 3, 1]
+    assert people["group"].tolist() == people["image_id"].str.partition("/")[0].tolist()
+    assert people["position"].tolist() == [1, 2, 1, 1, 2, 3, 1] and (people["status"] == "judged").all()
