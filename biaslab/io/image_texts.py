@@ -67,12 +67,13 @@ def _read_text(path: Path, *_: int) -> ImageText:
         for name, text in _png_texts(file) if file.read(8) == _PNG else _other_texts(path):
             texts.setdefault(name, text)
     texts |= _xmp_texts(texts.get("XML:com.adobe.xmp") or "")
-    if texts.get("Software") == "NovelAI" and "Comment" not in texts:
-        return ImageText(" ".join((texts.get("Description") or "").split()), "NovelAI")
     usual = [*_TOOLS, *_FACTS["others"]]
     unusual = sorted(name for name in texts.keys() - {*usual} if not re.fullmatch(_FACTS["ordinary"], name))
     results = [_read_one(name, texts[name]) for name in [*usual, *unusual] if name in texts]
     results = [result for result in results if result.tool]
+    if texts.get("Software") == "NovelAI":
+        # Before version 4 the comment has no prompt.
+        results.append(_result("NovelAI", texts.get("Description") or ""))
     return next((result for result in results if result.prompt), results[0] if results else ImageText())
 
 
@@ -84,9 +85,14 @@ def _read_one(name: str, text: str | None) -> ImageText:
             raise _UnreadTextError(f"a text of more than {MAX_TEXT:,} bytes")
         if name in _FACTS["present"]:
             raise _UnreadTextError("a workflow without what was executed")
-        tool, prompt = _tool_and_prompt(name, text, tool)
+        return _result(*_tool_and_prompt(name, text, tool))
     except _UnreadTextError as error:
         return ImageText("", tool, str(error)) if tool else ImageText()
+    except RecursionError:
+        return ImageText("", tool or "unknown tool", "a text that is nested too deep")
+
+
+def _result(tool: str, prompt: str) -> ImageText:
     prompt = " ".join(_EXTRA_NETWORK.sub(" ", prompt).split())
     if len(prompt) > MAX_PROMPT:
         return ImageText("", tool, f"a prompt of more than {MAX_PROMPT:,} characters")
@@ -200,8 +206,6 @@ def _tool_and_prompt(name: str, text: str, tool: str) -> tuple[str, str]:
 def _json_prompt(text: str) -> tuple[str, str]:
     try:
         data = json.loads(text, strict=False)
-    except RecursionError:
-        raise _UnreadTextError("JSON that is nested too deep") from None
     except ValueError:
         raise _UnreadTextError("damaged JSON") from None
     for kind in _FACTS["json"]:
@@ -214,10 +218,11 @@ def _json_prompt(text: str) -> tuple[str, str]:
 
 
 def _values(data: Any, path: list[str]) -> Iterator[str]:
-    """Yield the texts at the end of a path of keys; lists on the way and at its end count with all their items."""
+    """Yield the texts at the end of a path of keys; a list on the way or at its end counts with all its items."""
     if isinstance(data, list):
         for item in data:
-            yield from _values(item, path)
+            # A list in a list is no text of a tool.
+            yield from () if isinstance(item, list) else _values(item, path)
     elif not path and isinstance(data, str):
         yield data
     elif path and isinstance(data, dict):

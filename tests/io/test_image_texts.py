@@ -96,6 +96,7 @@ SD_METADATA = {"model": "stable diffusion", "image": {"prompt": [{"prompt": f"{N
         ("InvokeAI", {"Dream": f'"{NURSE} [man, ugly]" -s 50 -S 7 -W 512 -H 512 -C 7.5 -A k_lms'}),
         ("NovelAI", {"Software": "NovelAI", "Description": NURSE, "Comment": COMMENT}),
         ("NovelAI", {"Software": "NovelAI", "Description": NURSE}),
+        ("NovelAI", {"Software": "NovelAI", "Description": NURSE, "Comment": {"uc": "man", "steps": 28}}),
         ("Midjourney", {"Description": f"{NURSE} --no man --v 6.1 Job ID: 0000-0000", "Author": "somebody"}),
         ("Midjourney", {"Description": f"https://s.mj.run/x {NURSE} --ar 3:2 Job ID: 0000"}),
         ("Midjourney", {"XML:com.adobe.xmp": XMP.format("dc:description", f"{NURSE} --v 7 Job ID: 1")}),
@@ -305,6 +306,17 @@ def test_text_made_to_be_slow_ends_soon_without_error(tmp_path, text):
     file = save(tmp_path / "a.png")
     chunks = [(b"tEXt", name.encode() + b"\0" + text.encode()) for name in names]
     assert read_text(with_chunks(file, *chunks)).prompt == ""
+
+
+@pytest.mark.parametrize("depth", [100, 290, 900])
+def test_deep_texts_and_graphs_end_without_error(tmp_path, depth):
+    nested = json.dumps({"sui_image_params": {"prompt": 0}}).replace("0", "[" * depth + '"a nurse"' + "]" * depth)
+    assert text_of(tmp_path, parameters=nested).prompt == ""
+    graph = {str(k): node("StringConcatenate", string_a=[str(k - 1), 0], string_b="x") for k in range(1, depth)}
+    graph |= {"0": node("PrimitiveString", value="a"), "s": node("KSampler", positive=[str(depth - 1), 0])}
+    read = text_of(tmp_path, prompt=graph)
+    # 300 links are followed at most.
+    assert read.prompt == ("a" + "x" * (depth - 1) if depth < 300 else "") and bool(read.problem) == (depth > 300)
 
 
 def test_damaged_and_foreign_files_have_no_text(tmp_path):
