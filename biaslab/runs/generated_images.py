@@ -44,7 +44,7 @@ def draw_images(asked: Sequence[ImageRequest]) -> Iterator[image_pages.ModelImag
 
 
 def remarks(asked: Iterable[ImageRequest]) -> list[str]:
-    """Return sentences on copies, black images and files that are left out, of models whose images the store has."""
+    """Return sentences on copies and black images, of models whose images the cache has."""
     found: dict[str, None] = {}
     for one in asked:
         made = None if one.image_model.truthful else listing.cached_images(one)

@@ -357,7 +357,7 @@ def test_run_reports_copies_and_files_that_are_not_read(tmp_path):
     for name, seed in (("chef/1.png", 1), ("nurse/1.png", 1), ("nurse/2.png", 1), ("nurse/3.png", 3)):
         save(folder / name, noise(seed))
     save(folder / "nurse/4.png", np.zeros((8, 8, 3), np.uint8))
-    (folder / "nurse/5.heic").write_bytes(b"....ftypheic")
+    (folder / "nurse/5.jxl").write_bytes(b"....ftypjxl")
     judging = {"gender": "ViT-B-32:openai", "faces": "whole image"}
     given = Settings.from_mapping({"judging": judging, "compute": {"cache": str(tmp_path / "store")}})
     pipeline = Pipeline(f"images:{folder}", given, progress=False)
@@ -365,9 +365,11 @@ def test_run_reports_copies_and_files_that_are_not_read(tmp_path):
     # Nothing is computed for the page: without results of the run there is nothing to say.
     assert generated_images.remarks(asked) == []
     pipeline.part(Custom).images()
+    assert custom.unmatched([pipeline]) == [
+        "pics: Images in formats that are not read (.jxl) are left out: 1, such as nurse/5.jxl. "
+        "Convert them to PNG or JPEG."
+    ]
     assert generated_images.remarks(asked) == [
-        "pics: Images in formats that are not read (.heic) are left out: 1, such as nurse/5.heic. "
-        "Convert them to PNG or JPEG.",
         "pics: Copies of another image of the group (identical pixels): 1 of 5 images, such as nurse/2.png, which has "
         "the pixels of nurse/1.png. Each image counts once; copies have the status duplicate.",
         "pics: Black images, as content filters return them: 1 of 5 (status black).",
