@@ -50,7 +50,7 @@ def draw_images(asked: Sequence[ImageRequest]) -> Iterator[image_pages.ModelImag
 
 def remarks(asked: Iterable[ImageRequest]) -> list[str]:
     """Return one sentence on the images that are left out of a run, by model, reason and group; then what else is to be
-    known of images: those in several groups, and those that look alike. Only of models whose images the store has.
+    known of images: those in several groups, and those that look alike. Only of models whose images the cache has.
     """
     left_out, others, n = [], {}, 0
     for one in asked:

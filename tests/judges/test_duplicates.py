@@ -397,7 +397,7 @@ def test_run_reports_copies_and_files_that_are_not_read(tmp_path):
     for name, seed in (("chef/1.png", 1), ("nurse/1.png", 1), ("nurse/2.png", 1), ("nurse/3.png", 3)):
         save(folder / name, noise(seed))
     save(folder / "nurse/4.png", np.zeros((8, 8, 3), np.uint8))
-    (folder / "nurse/5.heic").write_bytes(b"....ftypheic")
+    (folder / "nurse/5.jxl").write_bytes(b"....ftypjxl")
     (folder / "chef/2.png").write_bytes(b"no image")
     judging = {"gender": "ViT-B-32:openai", "faces": "whole image"}
     given = Settings.from_mapping({"judging": judging, "compute": {"cache": str(tmp_path / "store")}})
@@ -406,8 +406,9 @@ def test_run_reports_copies_and_files_that_are_not_read(tmp_path):
     # Nothing is computed for the page: without results of the run there is nothing to say.
     assert generated_images.remarks(asked) == []
     pipeline.part(Custom).images()
+    assert custom.unmatched([pipeline]) == ["pics: Left out (format not read): 1, such as nurse/5.jxl."]
     left_out = (
-        "4 of 7 images: unreadable 1 (chef 1), duplicate 1 (nurse 1; nurse/2.png has the pixels of nurse/1.png), "
+        "4 of 7 files: unreadable 1 (chef 1), duplicate 1 (nurse 1; nurse/2.png has the pixels of nurse/1.png), "
         "black 1 (nurse 1), format not read 1 (nurse 1)"
     )
     more = "Images that are in more than one group, and count in each: 1, such as 'chef/1.png', 'nurse/1.png'."
