@@ -136,8 +136,8 @@ def test_pairs_of_captions_follow_from_judgements_and_give_the_shares(folder, pi
 
 def test_shares_follow_from_judgements_image_by_image(folder, pipeline):
     judged = pipeline.judgements("generated")
-    # Three images of each of four prompts of each occupation.
-    assert len(judged) == 62 * 4 * 3 and not judged["image_id"].duplicated().any()
+    # Six images of each of four prompts of each occupation.
+    assert len(judged) == 62 * 4 * 6 and not judged["image_id"].duplicated().any()
     shares = tables.read(folder / "tables/paradox_percent_female.csv", "paradox_percent_female")
     mine = shares[(shares["model"] == "mini") & (shares["approach"] == "naive")]
     for row in mine[mine["source"] == "generated"].itertuples():

@@ -38,7 +38,12 @@ mini = PluginEntry(
     },
     image_domain=DRAWINGS,
     settings=_SETTINGS,
-    words={"limits": _WORDS["limits"], "real": _WORDS["real"], **_WORDS["mini"], **_REACHED},
+    words={
+        "limits": f"{_WORDS['limits']} {_WORDS['not_shown']}",
+        "real": _WORDS["real"],
+        **_WORDS["mini"],
+        **_REACHED,
+    },
 )
 mini_sd = _sd("mini-sd", real=_WORDS["real"])
 mini_sd_pairs = _sd("mini-sd-pairs", "mini-sd")
