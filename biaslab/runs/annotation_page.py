@@ -296,7 +296,16 @@ def _of_run(folder: Path, paper: str, subset: str, show_faces: bool, overrides: 
     pairs = [(name, kind) for name, kind in of_paper if subset in ("", kind)]
     if not pairs:
         raise unknown_name("subset of images to annotate", subset, [kind for _, kind in of_paper])
-    planned = jobs.plan(params.load(folder / runner.PARAMS, overrides=overrides))
+    loaded = params.load(folder / runner.PARAMS, overrides=overrides)
+    try:
+        planned = jobs.plan(loaded)
+    except (InputError, ParameterError) as error:
+        if not str(loaded.default("model")).startswith(IMAGES):
+            raise
+        fix = "A run's parameters name folders of images without their place: give it with --set model=images:FOLDER"
+        raise type(error)(
+            f"{error} {fix}, and other folders with --set 'settings.baselines=[images:FOLDER]'."
+        ) from None
     requests = dry_run.image_requests(jobs.pipelines(planned))
     by_pair = ([one for one in requests if (one.paper, one.kind) == pair] for pair in pairs)
     if not (chosen := next(filter(None, by_pair), [])):

@@ -471,6 +471,8 @@ def _parameter_help(name: str, known: Sequence[str]) -> str:
     """Return the parameters that are near an unknown one; where none is, the settings, named without their group."""
     from biaslab.settings import Settings
 
+    if "settings" in known and name in Settings.model_fields:
+        return f"It is a setting: name it settings.{name}."
     is_setting = "settings" in known and not near_matches(name, known)
     return unknown_help(Settings, [name]) if is_setting else name_help(name, known)
 

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from fake_endpoint import process, wait
+from tqdm import tqdm
 
 from biaslab import lexicons
 from biaslab.cache import code_digest
@@ -286,8 +287,8 @@ def square(rows):
 
 
 def test_workers_give_the_same(tmp_path, monkeypatch):
-    counted = []
-    monkeypatch.setattr("tqdm.tqdm.update", lambda bar, n=1: counted.append(n))
+    counted, update = [], tqdm.update
+    monkeypatch.setattr("tqdm.tqdm.update", lambda bar, n=1: (counted.append(n), update(bar, n)))
     alone = ResultCache(tmp_path / "alone").stage("squares", {}, square)
     shared = ResultCache(tmp_path / "shared", workers=Workers(count=2)).stage("squares", {}, square)
     expected = alone.compute(UNITS, shard_rows=2)

@@ -340,6 +340,25 @@ def test_a_run_whose_images_are_there_tries_nothing(root, tmp_path, monkeypatch)
     assert dry_run.run_preflight(jobs.plan(checked)).trials == []
 
 
+def test_run_preflight_existing_images_tries_their_judges(root, tmp_path, monkeypatch):
+    (tmp_path / "photos" / "nurse").mkdir(parents=True)
+    Image.new("RGB", (8, 8)).save(tmp_path / "photos" / "nurse" / "1.png")
+    tried = []
+
+    def record(pending, purchases, **_):
+        tried.extend(trial.use.name for trial in pending)
+        return [probes.TrialResult() for _ in pending]
+
+    monkeypatch.setattr(preflight, "_run_trials_in_process", record)
+    judges = {"faces": WholeImage.prefix, "gender": "endpoint:x"}
+    given = {"judging": judges, "vision": {"price": 0}, "endpoint": {"url": "http://127.0.0.1:1", "api_key_env": ""}}
+    text = {"run": "r", "source": "pipeline", "model": f"images:{tmp_path / 'photos'}", "settings": given}
+    text["notebooks"] = ["custom/shares"]
+    checked = params.load(runner.PARAMS, given=text, notebooks_dir=root / "notebooks")
+    dry_run.run_preflight(jobs.plan(checked))
+    assert "endpoint:x" in tried
+
+
 def test_on_a_cluster_nothing_is_tried_on_this_machine(root, tmp_path, monkeypatch):
     monkeypatch.setattr(preflight, "_run_trials_in_process", None)
     given = {"dalleval": {"n_scenes": 1}, "compute": {"engine": "dask", "address": "10.0.0.1:8786"}}

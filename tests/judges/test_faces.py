@@ -233,7 +233,7 @@ def test_yunet_itself_finds_nothing_where_nobody_is():
     rng = np.random.default_rng(0)
     noise = [rng.integers(0, 256, (512, 512, 3), dtype=np.uint8)]
     assert detector.faces([*grey, *noise]) == [[]] * 5
-    with pytest.raises(ParameterError, match="no detector model named 'yunett'"):
+    with pytest.raises(ParameterError, match="Did you mean 'yunet'"):
         parsed("yunett").files()
 
 

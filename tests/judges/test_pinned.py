@@ -62,7 +62,7 @@ def test_a_package_that_is_not_there_is_told_with_how_it_is_installed(package, m
 def test_a_name_stands_for_one_kind_of_judge(package):
     assert parse(YUNET, "judging.faces").files()
     gender, faces = ("judging.gender", "clip"), ("judging.faces", "detector")
-    for name, (setting, kind) in ((YUNET, gender), (DLIB, faces), ("yunett", faces)):
+    for name, (setting, kind) in ((YUNET, gender), (DLIB, faces), ("facebox", faces)):
         with pytest.raises(ParameterError, match=f"no {kind} model named '{name}'"):
             parse(name, setting).files()
     # It detects faces, and no chairs.

@@ -72,6 +72,16 @@ def test_two_folders_become_a_page_that_tells_their_shares(folders, root, tmp_pa
     assert [card["question"] for card in record["findings"] if card["card"] == 1] == [
         "Which model is more biased: farther from an even split?"
     ]
+    # People annotate the images of the run, whose groups the page has.
+    capsys.readouterr()
+    command = ["annotate", "mine", "--outputs", str(tmp_path), "--sample", "6"]
+    assert cli.main(command) == 2
+    # The run's own parameters hold no place of this machine.
+    assert "first is not a folder" in (said := capsys.readouterr().err) and "--set model=images:FOLDER" in said
+    assert cli.main([*command, "--set", f"model={names[0]}", "--set", f"settings.baselines=['{names[1]}']"]) == 0
+    assert capsys.readouterr().err.startswith("6 images, ")
+    annotations = (tmp_path / "annotate-mine.html").read_text()
+    assert '"occupation"' in annotations and '"pilot"' in annotations
 
 
 @pytest.mark.long
