@@ -51,7 +51,7 @@ def files(folder: Path, endings: Sequence[str], *, deep: bool = True) -> Files:
     Raises InputError: A name is not UTF-8 or holds the end of a line, so that no table can name the file; or a folder
     in it cannot be read.
     """
-    roots = [Path("/")] if os.environ.get(LINKS_VARIABLE) == "1" else linked_folders(folder)
+    roots = _followed_folders(folder)
     by_name, links_out = {}, []
     for path in _walked(folder, deep, roots):
         name = path.relative_to(folder).as_posix()
@@ -76,10 +76,16 @@ def linked_folders(folder: Path) -> list[Path]:
     return [root, root.parents[1] / "blobs"] if root.parent.name == "snapshots" else [root]
 
 
+def _followed_folders(folder: Path) -> list[Path]:
+    return [Path("/")] if os.environ.get(LINKS_VARIABLE) == "1" else linked_folders(folder)
+
+
 def other_files(folder: Path, endings: Sequence[str]) -> list[str]:
     """Return the paths of a folder's other files, as :func:`files` counts them, sorted; the names may be any."""
-    paths = (path for path in _walked(folder, True) if not path.name.lower().endswith(tuple(endings)))
-    return sorted(path.relative_to(folder).as_posix() for path in paths)
+    roots = _followed_folders(folder)
+    paths = (path for path in _walked(folder, True, roots) if not _leads_out(path, roots))
+    others = (path for path in paths if not path.name.lower().endswith(tuple(endings)))
+    return sorted(path.relative_to(folder).as_posix() for path in others)
 
 
 def without_notes(paths: Iterable[str]) -> list[str]:

@@ -125,8 +125,7 @@ def test_find_images_of_one_color_are_placeholders(tmp_path):
     distinct = duplicates.DistinctImages(images, found)
     (row,) = (open_image("a", image) for image in distinct.read(["a.png"]))
     assert row["status"] == PLACEHOLDER and list(distinct.table["status"]) == [PLACEHOLDER, PLACEHOLDER, "ok"]
-    (text,) = duplicates.remarks(distinct)
-    assert "2 of 3 (status placeholder)" in text
+    assert duplicates.describe_left_out(distinct).startswith("2 of 3 images: placeholder 2")
 
 
 def test_find_plain_image_in_several_groups_is_a_placeholder_and_in_one_a_copy(tmp_path):

@@ -187,9 +187,16 @@ LISTS = {
 
 def test_what_is_reprinted_is_what_the_papers_print(folder):
     again = [r for r in replication_status.entries() if "published" in r["reprinted_by"].split()]
-    assert {(r["paper"], r["number"]) for r in again} == {*LISTS, *REPRINTED}
+    stated = [r for r in again if (r["paper"], r["kind"]) == ("triplets", "figure")]
+    assert [r["number"] for r in stated] == ["4", "7", "8"]
+    assert {(r["paper"], r["number"]) for r in again if r not in stated} == {*LISTS, *REPRINTED}
     for row in again:
         frame = pd.read_csv(folder / "tables" / f"{row['output']}.csv")
+        if row in stated:
+            # Scores that the text states of a figure.
+            printed = reference.load("triplets_bias_score_text").query(f"figure == '{row['number']}'")
+            assert not Counter(printed["bias_score"]) - Counter(frame["bias_score"])
+            continue
         if (row["paper"], row["number"]) in LISTS:
             printed, column = LISTS[row["paper"], row["number"]]
             assert set(frame[column]) == set(reference.load(printed)[column])

@@ -42,6 +42,7 @@ ALL_MODELS = "all models"
 ALL_DATASETS = "all datasets"
 ALL_GROUPS = "all"
 MEAN = "mean"
+NO_COUNTS = "the paper prints no counts"
 """The case of a measurement that is the mean over all triplets or seeds."""
 PERMUTATIONS = 9_999
 """Random permutations, or patterns of signs, where a caller does not say how many."""
@@ -362,7 +363,7 @@ def chi_square(
     tested = stats.by_group(counts, _GROUP, lambda group: _tested(group, seed, replicates, confidence))
     rows = tested.to_dict("records")
     for row in _unless_computed(printed, counts, _GROUP).to_dict("records"):
-        rows.append(row | {"evidence": "printed", "reason": row["reason"] or "the paper prints no counts"})
+        rows.append(row | {"evidence": "printed", "reason": row["reason"] or NO_COUNTS})
 
     def place(column: pd.Series) -> pd.Series:
         return column.map((GROUPS if column.name == "dependency_group" else list(column.unique())).index)
@@ -397,10 +398,10 @@ def bias_score(
     """
     counts, prefix = _counts(counts)
     cell = _GROUP if prefix else _CELL
-    rows = _scores(counts, cell, min_count, seed, replicates, confidence).assign(evidence="computed")
+    rows = _scores(counts, cell, min_count, seed, replicates, confidence).assign(reason="")
     if printed is not None:
         printed = printed[(printed["dependency_group"] == ALL_GROUPS) == (prefix == "")]
-        rows = pd.concat([rows, _unless_computed(printed, counts, cell).assign(evidence="printed")])
+        rows = pd.concat([rows, _unless_computed(printed, counts, cell).assign(reason=NO_COUNTS)])
     scores = tables.make_table(rows, f"triplets_{prefix}bias_score")
     if truth is None or truth.empty:
         return scores

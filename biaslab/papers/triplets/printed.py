@@ -91,7 +91,7 @@ def printed_chi_square() -> pd.DataFrame:
 
 def printed_bias_score() -> pd.DataFrame:
     """Return the bias scores that sections 5.3 and 6.3.2 state of objects in figures 4, 7 and 8."""
-    return reference.load("triplets_bias_scores").drop(columns=["section", "figure"])
+    return reference.load("triplets_bias_score_text").drop(columns=["section", "figure"])
 
 
 def group_images() -> pd.DataFrame:

@@ -26,7 +26,7 @@ def wide(rows: pd.DataFrame, index: str | list[str], columns: str, values: str) 
 
 def test_every_table_is_there():
     found = {n for n in reference.names() if n.startswith("triplets_")}
-    assert found == {"triplets_text", "triplets_bias_scores", *(f"triplets_table_{t}" for t in range(2, 14))}
+    assert found == {"triplets_text", "triplets_bias_score_text", *(f"triplets_table_{t}" for t in range(2, 14))}
     for name in found:
         # one word is printed twice in table 2
         assert reference.load(name).duplicated().sum() == (name == "triplets_table_2"), name
@@ -91,7 +91,7 @@ def test_columns_of_table_10_are_those_of_table_5(pair):
 
 
 def test_stated_bias_scores_are_those_of_figures_4_7_and_8():
-    scores = reference.load("triplets_bias_scores")
+    scores = reference.load("triplets_bias_score_text")
     # Section 5.3 states 28 scores (figure 4); section 6.3.2 states 19 of implicitly guided objects and 8 of others.
     assert scores["figure"].value_counts().to_dict() == {"4": 28, "7": 19, "8": 8}
     groups = {"4": "all", "7": "implicitly_guided", "8": "implicitly_independent"}
@@ -106,8 +106,8 @@ def test_bias_score_with_printed_values_keeps_computed_cells_apart():
         columns=["model", "dataset", "prompt_gender", "object", "case", "count", "n_images"],
     )
     scores = triplets.bias_score(counts, printed=triplets.printed.printed_bias_score())
-    computed = scores[scores["evidence"] == "computed"]
+    computed = scores[scores["reason"] == ""]
     # 30 / (30 + 10), as both sets have 100 images. The printed scores of SD v2.0 on GCC are not shown next to it.
     assert computed[["object", "bias_score"]].to_numpy().tolist() == [["suit", 0.75]]
-    printed = scores[scores["evidence"] == "printed"]
+    printed = scores[scores["reason"] == "the paper prints no counts"]
     assert len(printed) == 28 - 6 and "GCC" not in set(printed["dataset"]) and printed["p_holm"].isna().all()
