@@ -199,7 +199,7 @@ def test_web_ui_day_folders_are_no_groups_and_grids_are_left_out(tmp_path):
     folder = ImageFolder(str(tmp_path))
     counts = folder.people.groupby("group")["prompt"].agg(["size", "first"])
     assert counts.to_dict("index") == {g: {"size": 2, "first": g} for g in (PROMPT, "a photo of an engineer")}
-    assert list(folder.left_out) == ["Grids of several images"] and len(folder.left_out["Grids of several images"]) == 2
+    assert list(folder.left_out) == ["grid of several images"] and len(folder.left_out["grid of several images"]) == 2
 
 
 def test_images_without_positive_prompt_are_counted_with_their_kind(tmp_path):
@@ -211,7 +211,7 @@ def test_images_without_positive_prompt_are_counted_with_their_kind(tmp_path):
     folder = ImageFolder(str(tmp_path))
     assert folder.people[["image_id", "group"]].to_numpy().tolist() == [["0.png", PROMPT]]
     assert folder.remarks == [
-        "Images without a prompt and a group are left out: 4, such as 1.png.",
+        "Left out (no prompt and no group): 4, such as 1.png.",
         "Prompts inside images: 1 of 5 images have one (Stable Diffusion web UI 1).",
         "Texts inside images that give no prompt (Stable Diffusion web UI, no positive prompt): 2, such as 1.png.",
         "Texts inside images that give no prompt (ComfyUI, damaged JSON): 1, such as 3.png.",
@@ -226,7 +226,7 @@ def test_dry_run_names_texts_that_are_not_read(tmp_path):
     draw(tmp_path / "nurse/grid-0001.png")
     said = [text.partition(": ")[2] for text in unmatched([pipeline(tmp_path)])]
     assert said == [
-        "Grids of several images are left out: 1, such as nurse/grid-0001.png.",
+        "Left out (grid of several images): 1, such as nurse/grid-0001.png.",
         "Texts inside images that give no prompt (ComfyUI, damaged JSON): 1, such as nurse/0.png.",
     ]
 
@@ -289,10 +289,10 @@ def test_thousand_mixed_images_of_six_tools_are_all_accounted_for(tmp_path):
     folder = ImageFolder(str(tmp_path / "mixed"))
     left_out = {reason: len(names) for reason, names in folder.left_out.items()}
     assert left_out == {
-        "Grids of several images": made["grid"],
-        "Images in formats that are not read": made["jxl"],
-        "Files that are no image by their ending": made["text"],
-        "Images without a prompt and a group": made["no prompt"] + made["jfif"] + made["unread"],
+        "grid of several images": made["grid"],
+        "format not read": made["jxl"],
+        "not an image": made["text"],
+        "no prompt and no group": made["no prompt"] + made["jfif"] + made["unread"],
     }
     assert len(folder.people) == made["image"] == 900
     assert sum(left_out.values()) + len(folder.people) == 1_000

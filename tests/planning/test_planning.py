@@ -60,7 +60,7 @@ def configurations(folder, url):
     urls.to_csv(folder / "urls.csv", index=False)
     fetched = {"corpus": str(folder / "urls.csv"), "training_images": "download", "approaches": ["naive"]}
     judging = {"gender": "ViT-L-14:openai", "faces": "whole image"}
-    (folder / "more.txt").write_text("a person on a bench\n")
+    (folder / "more.txt").write_text("the photo of a person\n")
     triplets = {"filter": "paper", "extra_corpora": str(folder / "more.txt")}
     yield opened(folder, model="mini", captions=fetched, judging=judging, triplets=triplets)
 

@@ -41,8 +41,8 @@ TESTED = {
 ALL_MODELS = "all models"
 ALL_DATASETS = "all datasets"
 ALL_GROUPS = "all"
-MEAN = "mean"
 NO_COUNTS = "the paper prints no counts"
+MEAN = "mean"
 """The case of a measurement that is the mean over all triplets or seeds."""
 PERMUTATIONS = 9_999
 """Random permutations, or patterns of signs, where a caller does not say how many."""
