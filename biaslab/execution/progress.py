@@ -19,7 +19,7 @@ ATTEMPT = "BIASLAB_ATTEMPT"
 # Seconds after which something says that it works, and between two signs.
 PATIENCE = 2.0
 # The bars that are shown in this process, the innermost last.
-_bars: list[tqdm] = []
+_bars: list[Any] = []
 
 
 @contextlib.contextmanager

@@ -54,10 +54,11 @@ def _distances(people: pd.DataFrame, shares: pd.DataFrame) -> pd.DataFrame:
     """Return by group of one model how far its share is from the benchmark (0–1), and the variance and bias of that."""
     images = counted_images(people)
     effect, rows = image_effect(images), {}
+    centers = (shares["percent_female"] / 100).to_dict()
     for group, of_group in images.groupby("group"):
-        if group not in shares.index:
+        if group not in centers:
             continue
-        people_judged, center = int(of_group["n"].sum()), float(shares.at[group, "percent_female"]) / 100
+        people_judged, center = int(of_group["n"].sum()), centers[group]
         share = of_group["count"].sum() / people_judged
         n = max(round(people_judged / effect), 1)
         count = round(share * n)

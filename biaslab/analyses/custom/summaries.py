@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pandas as pd
 
@@ -24,7 +25,13 @@ def judged_shares(outcomes: pd.DataFrame) -> pd.DataFrame:
     for _, of in outcomes.groupby(["model", "group"], sort=False):
         judged = of[of["status"] == JUDGED]
         if judged.empty:
-            missing = {"status": JUDGED, "n": 0, "percent": 0.0, "ci_low": float("nan"), "ci_high": float("nan")}
+            missing: dict[str, Any] = {
+                "status": JUDGED,
+                "n": 0,
+                "percent": 0.0,
+                "ci_low": float("nan"),
+                "ci_high": float("nan"),
+            }
             judged = of.head(1).assign(**missing)
         others = of[of["status"] != JUDGED].set_index("status")["n"].astype(int).sort_values(ascending=False)
         advice = ADVICE.get(others.index[0], "") if judged["percent"].iloc[0] < _FEW else ""
@@ -34,7 +41,7 @@ def judged_shares(outcomes: pd.DataFrame) -> pd.DataFrame:
 
 def count_statuses(counts: Mapping[str, int] | pd.Series) -> str:
     """Return numbers by status in words, such as ``no face 3, uncertain 1``."""
-    return _join(f"{status.replace('_', ' ')} {n:,}" for status, n in counts.items())
+    return _join(f"{str(status).replace('_', ' ')} {n:,}" for status, n in counts.items())
 
 
 def listed_answers(answered: pd.DataFrame) -> pd.DataFrame:
