@@ -79,7 +79,8 @@ def params_of(
     )
     is_custom = bool(prompts or folders) and not papers
     if is_custom:
-        notebooks = list(alone["notebooks"])
+        in_conditions = bool(prompts) and "base_id" in asking.prompts(prompts, 1)
+        notebooks = [*alone["notebooks"], *(alone["conditions"] if in_conditions else ())]
     for paper in papers:
         if paper not in papers_used:
             needs = any(pattern.startswith(f"{paper}/") for pattern in with_corpus["notebooks"])

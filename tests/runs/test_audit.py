@@ -336,6 +336,17 @@ def test_the_file_beside_a_report_gives_the_run_again(tmp_path, write_notebook, 
     assert runner.run(again, outputs=tmp_path / "outputs", progress=False)["up_to_date"]
 
 
+def test_audit_of_prompts_in_conditions_compares_them(tmp_path):
+    (tmp_path / "own.csv").write_text(
+        "prompt,group,condition\na nurse,nurse,neutral\na nurse of any gender,nurse,fair\n"
+    )
+    (tmp_path / "plain.csv").write_text("prompt\na nurse\n")
+    notebooks = [
+        audit.params_of(["mini"], prompts=str(tmp_path / name))["notebooks"] for name in ("own.csv", "plain.csv")
+    ]
+    assert set(notebooks[0]) - set(notebooks[1]) == {"custom/conditions"}
+
+
 def test_folder_of_images_without_prefix_is_named_with_it(tmp_path):
     (tmp_path / "photos" / "nurse").mkdir(parents=True)
     Image.new("RGB", (4, 4)).save(tmp_path / "photos" / "nurse" / "1.png")

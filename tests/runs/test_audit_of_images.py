@@ -23,6 +23,7 @@ pytest.importorskip("torch", reason="models need the extra 'models'")
 truth = pytest.importorskip("biaslab_world.truth")
 
 JUDGES = ["faces=mini-detector", "gender=mini-clip"]
+CUSTOM = ["custom/beyond_precision", "custom/people", "custom/shares"]
 # Women of ten drawings, by model and group.
 WOMEN = {("first", "nurse"): 9, ("first", "pilot"): 2, ("second", "nurse"): 9, ("second", "pilot"): 8}
 
@@ -147,7 +148,7 @@ def test_a_folder_of_several_models_is_audited_as_each(tmp_path):
     found = audit.params_of([f"images:{tmp_path}"])
     assert found["model"] == f"images:{tmp_path}::A"
     assert found["settings"]["baselines"] == [f"images:{tmp_path}::B"]
-    assert found["notebooks"] == ["custom/*"] and found["title"] == "Audit of A, B"
+    assert found["notebooks"] == CUSTOM and found["title"] == "Audit of A, B"
 
 
 def test_what_cannot_be_compared_is_told_before_anybody_is_judged(folders, tmp_path):
@@ -234,7 +235,7 @@ def test_pictures_of_a_papers_prompts_go_to_its_notebooks_as_well(tmp_path):
         blank(tmp_path / name, *files)
         pd.DataFrame({"file": files, "prompt": texts}).to_csv(tmp_path / name / "told.csv", index=False)
     found = {name: audit.params_of([f"images:{tmp_path / name}"]) for name in ("other", "social", "few", "pairs")}
-    assert found["other"]["notebooks"] == found["few"]["notebooks"] == ["custom/*"]
+    assert found["other"]["notebooks"] == found["few"]["notebooks"] == CUSTOM
     assert found["social"]["notebooks"][1:] == ["dalleval/5_3_gender", "dalleval/5_3_skin_tone"]
     assert found["social"]["settings"]["dalleval"] == {"vqa": "", "detector": ""}
     assert "paired/4_4_overall" in found["pairs"]["notebooks"]

@@ -103,7 +103,10 @@ def _by_condition(frame: pd.DataFrame) -> pd.DataFrame:
 def _with_base(rows: pd.DataFrame, frame: pd.DataFrame, file: Path) -> pd.DataFrame:
     """Return prompts with their condition, and the prompt_id of the same prompt in the condition to compare with."""
     if "group" not in frame:
-        raise InputError(f"{file} has the column condition and no group, which says what prompts belong together.")
+        raise InputError(
+            f"{file} has the column condition and no column group. Add one, with the same group for prompts that "
+            "differ in their condition alone."
+        )
     named = pd.Series(cells.names(frame["condition"], file, empty=True), frame.index).astype(object)
     rows["condition"] = named.where(named != "", NEUTRAL)
     place = [rows["group"], rows.groupby(["group", "condition"]).cumcount()]
