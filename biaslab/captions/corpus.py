@@ -252,7 +252,7 @@ def _shaped(table: pa.Table, columns: _Columns, ids: Sequence[str]) -> pd.DataFr
 
 
 def _others(names: Sequence[str], columns: _Columns) -> Iterable[tuple[str, str]]:
-    """Return the columns beside those of a role, each with the name under which it is carried along."""
+    """Return the columns without a role, each with the name under which tables have it."""
     others = [name for name in names if name not in (columns.text, columns.caption_id, columns.url)]
     return zip(others, _carried_as(others), strict=True)
 

@@ -23,8 +23,6 @@ from biaslab.captions.corpus import Selection
 from biaslab.errors import ParameterError
 from biaslab.io.plaintext import is_printable, may_change, normalize, split_words
 
-_log = logging.getLogger(__name__)
-
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     from biaslab.cache.result_cache import ResultCache
     from biaslab.captions.corpus import Corpus
 
+_log = logging.getLogger(__name__)
 # Captions that may mention terms, at a time.
 _ROWS = 2**18
 _WORDS = re.compile(r"\w+")
@@ -110,7 +109,7 @@ def over_parts(
         yield from (work(parts[i : i + 1]) for i in tqdm(range(len(parts)), **bar))
         return
     stage = cache.stage(name, {"corpus": corpus.digest, **inputs}, work)
-    if cache.workers.engine == "local" and any(corpus.selection(part) for part in range(min(1, corpus.parts))):
+    if cache.workers.engine == "local" and corpus.parts and corpus.selection(0):
         stage = stage.without_workers()
     yield from stage.compute_iter(parts, shard_rows=1, **shown)
 
@@ -180,7 +179,7 @@ class Matcher:
     def select(self, captions: Selection) -> Iterator[tuple[np.ndarray, pa.Table, np.ndarray, np.ndarray]]:
         """Yield captions that may mention terms, in order and some at a time: rows, captions, and what they mention.
 
-        DuckDB reads them. What they mention is told as by :meth:`match`, by the index among the captions yielded
+        DuckDB reads them. What they mention is in the form of :meth:`match`, by the index among the captions yielded
         together. Raises duckdb.Error or OSError: DuckDB cannot read the captions.
         """
         import pyarrow as pa
@@ -206,9 +205,9 @@ class Matcher:
         open_captions = np.flatnonzero(is_open)
         open_mentions, open_terms = self.match(texts.take(pa.array(open_captions)).to_pylist())
         captions = [caption.take(pc.list_parent_indices(terms)), open_captions[open_mentions]]
-        found = [terms.flatten(), open_terms]
+        term = [terms.flatten(), open_terms]
         # They are almost in order, which numpy.unique would make no use of.
-        pairs = np.sort(np.concatenate(captions) * len(self.terms) + np.concatenate(found))
+        pairs = np.sort(np.concatenate(captions) * len(self.terms) + np.concatenate(term))
         pairs = pairs[np.diff(pairs, prepend=-1) > 0]
         return pairs // len(self.terms), pairs % len(self.terms)
 
@@ -259,9 +258,9 @@ class Mentions:
 
         if selection := self._corpus.selection(self._part):
             try:
-                for rows, *found in self._matcher.select(selection):
+                for rows, captions, *mentions in self._matcher.select(selection):
                     self.n_read = int(rows[-1]) + 1
-                    yield tuple(found)
+                    yield captions, *mentions
                 self.n_read = selection.n_captions
                 return
             except (duckdb.Error, OSError) as error:
@@ -269,19 +268,19 @@ class Mentions:
                 _log.info("%s: tables are read from caption %d on: %s", self._corpus.name, self.n_read, error)
         start = 0
         for batch in self._corpus.batches(part=self._part):
-            left = batch[max(0, self.n_read - start) :]
+            unread = batch[max(0, self.n_read - start) :]
             start += len(batch)
-            if len(left):
+            if len(unread):
                 self.n_read = start
-                rows, terms = self._matcher.match(left["text"])
-                found, indices = np.unique(rows, return_inverse=True)
-                yield pa.Table.from_pandas(left.iloc[found], preserve_index=False), indices, terms
+                rows, terms = self._matcher.match(unread["text"])
+                different, indices = np.unique(rows, return_inverse=True)
+                yield pa.Table.from_pandas(unread.iloc[different], preserve_index=False), indices, terms
 
 
 def _partial(forms: Iterable[str]) -> set[str]:
-    """Return forms beside which a longest mention may hide another: it shares words with the form's ends.
+    """Return forms of which a mention may hide a mention of another form that shares words with its ends.
 
-    So may forms in which there are other characters than those of words.
+    Forms with other characters than those of words may hide one, too.
     """
     words = {form: tuple(_WORDS.findall(form)) for form in forms}
     starts = {w[:k] for w in words.values() for k in range(1, len(w))}
@@ -341,8 +340,8 @@ class _Work:
             good[new[np.unique(terms[new], return_index=True)[1]]] = True
             totals += np.bincount(terms, minlength=len(totals))
             if good.any():
-                found = captions.take(pa.array(rows[good])).to_pandas()
-                kept.append(found.assign(term=terms[good], priority=priorities[good]))
+                chosen = captions.take(pa.array(rows[good])).to_pandas()
+                kept.append(chosen.assign(term=terms[good], priority=priorities[good]))
             # Rows that can no longer be among the smallest are let go now and then, so that memory stays bounded.
             if sum(map(len, kept)) > 4 * self._keep * len(totals):
                 kept = [self._smallest(kept)]

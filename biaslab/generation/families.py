@@ -58,8 +58,8 @@ class Family:
     scale: int = 8  # Pixels of the image for one of the latents, in each direction.
     channels: int = 0  # Channels of latents.
     takes_size: bool = True  # Whether the pipeline is told height and width.
-    # As :mod:`biaslab.generation.stated` completes it: the word in its name that says that it was distilled; which of
-    # steps and guidance nobody states of it, and are None; and where the others come from.
+    # Completed by :mod:`biaslab.generation.stated`: the word in its name for a distilled model; which of steps and
+    # guidance no source states, so that they are None; and the sources of the others.
     distilled: str = ""
     unstated: Sequence[str] = ()
     sources: Mapping[str, str] = field(default_factory=dict)

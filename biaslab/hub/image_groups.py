@@ -85,16 +85,16 @@ def _apply(group_by: str, prompts: pd.Series, levels: pd.DataFrame, paths: pd.Se
 
 def _separating(levels: pd.DataFrame) -> list[str]:
     """Return the levels that separate images, and that are not made by generators: days and kinds of output."""
-    found, above_is_date = [], False
+    separating, above_is_date = [], False
     for k, (name, level) in enumerate(levels.items()):
         values = set(level) - {""}
         is_date = all(map(_DATE.fullmatch, values)) or (above_is_date and all(map(_DAY.fullmatch, values)))
         # Below the first level, images that are not so deep would have no group.
         complete = k == 0 or "" not in set(level)
         if complete and level.nunique() > 1 and not is_date and not all(map(_OUTPUT.fullmatch, values)):
-            found.append(name)
+            separating.append(name)
         above_is_date = is_date
-    return found
+    return separating
 
 
 def _same(one: pd.Series, other: pd.Series) -> bool:

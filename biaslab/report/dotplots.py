@@ -76,8 +76,8 @@ def _row(row: Mapping[str, Any], place, unit: str) -> dict[str, Any]:
     interval = f"{_digits(low)} to {_digits(high)}" if known else "no interval"
     value, null_mean = _digits(row["estimate"]), number(row.get("null_mean"))
     benchmark = number(row.get("benchmark"))
-    beside = f"; null expectation {_digits(null_mean)}" if null_mean is not None else ""
-    beside += f"; benchmark {_digits(benchmark)}" if benchmark is not None else ""
+    comparisons = f"; null expectation {_digits(null_mean)}" if null_mean is not None else ""
+    comparisons += f"; benchmark {_digits(benchmark)}" if benchmark is not None else ""
     return {
         "name": str(row.get("name") or ""),
         "x": place(row["estimate"]),
@@ -87,5 +87,5 @@ def _row(row: Mapping[str, Any], place, unit: str) -> dict[str, Any]:
         "benchmark": place(benchmark),
         "value": value,
         "interval": interval,
-        "said": f"{row.get('name') or 'estimate'}: {value} {unit} ({interval}{beside})".replace("  ", " "),
+        "said": f"{row.get('name') or 'estimate'}: {value} {unit} ({interval}{comparisons})".replace("  ", " "),
     }

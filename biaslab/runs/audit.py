@@ -127,7 +127,7 @@ def params_of(
         ]
         description = f"The same prompts were asked of {listed}, and the images judged by the same models: "
         description += f"{'; '.join(words)}."
-    # Names in letters that a run's name may not have are told apart by a digest.
+    # A digest distinguishes names in letters that a run's name may not have.
     digest = "" if joined.isascii() else "-" + hashlib.sha256(joined.encode()).hexdigest()[:6]
     run = re.sub(r"[^A-Za-z0-9._]+", "-", joined).strip("-.")[: 80 - len(digest)] + digest
     return {

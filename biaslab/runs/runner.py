@@ -77,7 +77,6 @@ def run(
             from biaslab.runs import dry_run
 
             record["left_out"] = dry_run.describe_omissions(planned)
-            record["notices"] = dry_run.describe_assumptions(planned)
         # What is shared names no folder of this machine, and holds none of its keys.
         private = _private(params, planned, folder)
         public = partial(redact.redact, texts=private)
@@ -93,6 +92,9 @@ def run(
         kept, left, changed = resume.select_jobs(folder, before, planned, force)
         if not (left or replaces) and (unchanged := resume.unchanged_record(folder, record, kept, changed)):
             return unchanged
+        if any(job.request is not None and job.request.makes_images for job in planned):
+            # It detects faces in some images, which a run that is up to date does without.
+            record["notices"] = public(dry_run.describe_assumptions(planned))
         if any(job.makes_images for job in left):
             # Said here, and not by each notebook.
             for root in sorted({job.request.opened.cache.root for job in left if job.makes_images}):

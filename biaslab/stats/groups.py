@@ -116,8 +116,8 @@ def stereotype_score(
 ) -> Callable[[pd.DataFrame], Row]:
     """Return an estimator of the stereotype score over people (paired paper, section 3.2.3, equation 1).
 
-    The score is 100 where everybody has the gender of their occupation's stereotype (the columns ``gender`` and
-    ``stereotype``: ``female`` or ``male``), -100 where nobody does. People with another gender, such as ``unclear``,
+    The score is 100 where all people have the gender of their occupation's stereotype (the columns ``gender`` and
+    ``stereotype``: ``female`` or ``male``), -100 where none has. People with another gender, such as ``unclear``,
     are left out. Its columns are score, ci_low, ci_high, and count (people who fit) and n of :func:`share`.
     """
     fitting = share("fits", True, confidence, cluster=cluster)

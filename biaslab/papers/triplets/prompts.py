@@ -64,7 +64,7 @@ _NOT_SWAPPABLE = re.compile(r"\ban?\s+people\b")
 _NO_PLURAL = frozenset((
     "she", "her", "hers", "herself", "he", "his", "him", "himself", "u", "me", "i", "myself", "pregnant", "teenage",
 ))  # fmt: skip
-# Captions read at a time, and neutral ones after which duplicates are let go.
+# Neutral captions after which duplicates are dropped.
 _HELD = 2**20
 # How far a neutral caption comes: steps after "different", and how many there are.
 _REACHED = ("swappable", "no indicator", "depicted")

@@ -237,7 +237,7 @@ def check_neutral(pipeline: Pipeline, neutral: asking.Neutral) -> None:
     """Look at the captions of each dataset. Raises InputError: One gives no triplet, nor are professions prompted."""
     if pipeline.settings.triplets.n_professions:
         return
-    for name in set(pipeline.part(Triplets).corpora) - set(neutral.captions["dataset"]):
+    for name in (one for one in pipeline.part(Triplets).corpora if one not in set(neutral.captions["dataset"])):
         funnel = neutral.funnel[neutral.funnel["dataset"] == name]
         n = funnel["n_captions"].iloc[0]
         if not n:
