@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 
 # Characters of a caption beyond which no model is asked: no alternative text of an image is that long.
 LONGEST_CAPTION = 2000
+# The instruction that appendix A.6 of the paper prints.
 _INSTRUCTION = (
-    "Paraphrase the image caption below. Use other words, and keep what it means and what it is for. The word "
-    '"{occupation}" must be in your text. Answer with the paraphrase alone.\n\nCaption: {caption}'
+    "Please paraphrase the phrase/sentence below. You can change words without changing the original meaning or "
+    "intent. You must include the word {occupation}.\nPhrase/Sentence: {caption}"
 )
 _AGAIN = (
     '{why} Paraphrase the caption once more. The word "{occupation}" must be in your text, and it must say just as '
@@ -59,7 +60,7 @@ _LONGEST_ANSWER = 4 * LONGEST_CAPTION
 # What models put around a paraphrase.
 _LABEL = re.compile(
     r"(?i)^(?:(?:sure|certainly|of course|okay)[,.!:]? )?(?:here is |here's )?(?:the |a |your |my )?"
-    r"(?:(?:paraphrase|paraphrased|rephrased|new)(?: image)?(?: caption)?|caption):\s*"
+    r"(?:(?:paraphrase|paraphrased|rephrased|new)(?: image)?(?: (?:caption|phrase|sentence))?|caption|phrase/sentence|phrase|sentence):\s*"
 )
 # How models begin that decline in words, where they could decline in a field that is there for it.
 _DECLINES = re.compile(

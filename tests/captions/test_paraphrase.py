@@ -75,7 +75,7 @@ def by_model(server, captions, occupations, **more):
 
 
 def caption_in(question):
-    return question.partition("Caption: ")[2]
+    return question.partition("Phrase/Sentence: ")[2]
 
 
 def test_the_instruction_asks_what_the_paper_asks(server):
@@ -86,8 +86,11 @@ def test_the_instruction_asks_what_the_paper_asks(server):
     (request,) = server.requests
     (message,) = request["messages"]
     assert request["temperature"] == 0
-    for part in ("Paraphrase", "other words", "what it means", '"nurse"', "Caption: Photo of a {nurse}"):
-        assert part in message["content"]
+    # As printed in A.6, with the occupation and the caption in place of [OCCUPATION] and [CAPTION].
+    assert message["content"] == (
+        "Please paraphrase the phrase/sentence below. You can change words without changing the original meaning or "
+        "intent. You must include the word nurse.\nPhrase/Sentence: Photo of a {nurse}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,6 +98,7 @@ def test_the_instruction_asks_what_the_paper_asks(server):
     [
         ('"A nurse smiles"', "A nurse smiles"),
         ("Paraphrase: A nurse\n smiles ", "A nurse smiles"),
+        ("Phrase/Sentence: A nurse smiles", "A nurse smiles"),
         ("“A nurse smiles”", "A nurse smiles"),
         ('"A" and a nurse "B"', '"A" and a nurse "B"'),
         ("Two Nurses smile", "Two Nurses smile"),
