@@ -1,0 +1,58 @@
+"""Numbers that the papers state in their text, with what their own tables give where these are enough."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from biaslab import reference
+from biaslab.schema import tables
+
+# The columns of a paper's table that say what a number is of; paradox, paired and DALL-Eval name them differently.
+_SUBJECTS = ("approach", "aspect", "setting", "subject")
+_PAPERS = ("paradox", "paired", "dalleval", "triplets")
+_MODEL = "SD 1.4"
+_PROMPTS = ("1", "2", "3", "4")
+
+
+def stated_numbers() -> pd.DataFrame:
+    """Return the numbers of all papers' running text as ``synthesis_stated_numbers``.
+
+    ``value_from_tables`` is the same quantity computed from the numbers of the paper's tables and text: means over the
+    four prompts and their reductions (paradox, Table 3), and agreement as a share (triplets, section 7.3).
+    """
+    texts = [_text_of(paper) for paper in _PAPERS]
+    rows = pd.concat(texts, ignore_index=True)
+    values = {**_amplification(), **_agreement()}
+    keys = zip(rows["paper"], rows["quantity"], rows["subject"], rows["unit"], strict=True)
+    rows["value_from_tables"] = [values.get(key, float("nan")) for key in keys]
+    return tables.make_table(rows, "synthesis_stated_numbers")
+
+
+def _text_of(paper: str) -> pd.DataFrame:
+    text = reference.load(f"{paper}_text")
+    parts = text[[name for name in _SUBJECTS if name in text]]
+    subject = parts.apply(lambda row: ", ".join(part for part in row if part), axis=1)
+    return text.assign(paper=paper, subject=subject).rename(columns={"value": "paper_text_value"})
+
+
+def _amplification() -> dict[tuple[str, str, str, str], float]:
+    """Return means over the prompts of Table 3 and how much lower than ``naive`` amplification is, by key."""
+    table = reference.load("paradox_table_3").query("model == @_MODEL")
+    by_prompt = table.pivot(index="approach", columns="prompt", values="amplification")
+    mean = by_prompt[list(_PROMPTS)].mean(axis=1)
+    text = reference.load("paradox_text").query("quantity == 'amplification'").set_index("approach")["value"]
+    # Captions as prompts have a mean in the text alone.
+    lower = 100 * (1 - mean.combine_first(text) / mean["naive"])
+    values = {("paradox", "amplification", approach, "points"): value for approach, value in mean.items()}
+    values |= {("paradox", "amplification_reduction", approach, "%"): value for approach, value in lower.items()}
+    for prompt in _PROMPTS:
+        by_approach = 100 * (1 - by_prompt[prompt] / by_prompt.loc["naive", prompt])
+        quantity = f"amplification_reduction_prompt_{prompt}"
+        values |= {("paradox", quantity, approach, "%"): value for approach, value in by_approach.items()}
+    return values
+
+
+def _agreement() -> dict[tuple[str, str, str, str], float]:
+    text = reference.load("triplets_text")
+    counts = text[text["unit"] == "nouns"].set_index("quantity")["value"]
+    return {("triplets", "nouns_agreed", "", "%"): 100 * counts["nouns_agreed"] / counts["nouns"]}
