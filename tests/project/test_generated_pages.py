@@ -81,7 +81,7 @@ def test_broken_links_are_listed_by_file_and_by_anchor(tmp_path):
 
 @pytest.mark.parametrize("page", ["README.md", "docs/replication-notes.md"])
 def test_counts_of_replicated_items_on_a_page_equal_the_ledger(page):
-    rows = replication_status.entries()
+    rows = [row for row in replication_status.entries() if row["kind"] != "text"]
     status = Counter(row["status"] for row in rows)
     # What the run on published values shows is reprinted where `reprinted_by` names the run, else recomputed.
     reprinted = sum("published" in row["reprinted_by"].split() for row in rows)

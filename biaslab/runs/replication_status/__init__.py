@@ -1,9 +1,10 @@
-"""The coverage ledger: every numbered table and figure of the four papers, and what regenerates it (``ledger.csv``).
+"""The replication status of every numbered table and figure of the four papers, by run (``ledger.csv``).
 
-``status`` is ``regenerated`` where ``runs`` compute the item (of printed numbers from the tables in ``inputs``),
-``reprinted`` where runs only show what the paper prints (``reprinted_by``), ``open`` where none shows it yet (``note``
-says what it takes), and ``illustrative`` of a diagram or comparison in words. Tests in the paradox paper's text are of
-kind ``test``.
+``runs`` are the parameters files, by name, that compute an item; the run on published values does so from the tables in
+``inputs``. ``status`` is ``regenerated`` where there are such runs, ``reprinted`` where runs only show what the paper
+prints (``reprinted_by``), ``open`` where none shows it yet, with the reason in ``note``, and ``illustrative`` of a
+diagram or comparison in words. Tests in the paradox paper's text are of kind ``test``, numbers that the text of a paper
+states of kind ``text``.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from importlib.resources import files
 
 
 def entries() -> list[dict[str, str]]:
-    """Return the ledger's rows: paper, kind (``table``, ``figure`` or ``test``), number, title, status, notebook,
-    output, runs, inputs, reprinted_by, note."""
+    """Return the ledger's rows: paper, kind (``table``, ``figure``, ``test`` or ``text``), number, title, status,
+    notebook, output, runs, inputs, reprinted_by, note."""
     text = files("biaslab.runs.replication_status").joinpath("ledger.csv").read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
 
