@@ -223,14 +223,12 @@ def dependency_groups_of_largest(
     explicit: ArrayLike,
     coverage: ArrayLike,
     human_coverage: ArrayLike,
-    *,
-    person: str = "person",
 ) -> np.ndarray:
     """Return the dependency group of each object, object ``(objects,)`` of DEPENDENCY_GROUPS or None.
 
     An object is explicit where its name is one of the prompt's nouns, and guided where some word's attention covers
     more of it than 0.7: ``coverage`` is the largest of all words (:func:`coverage`), 0–1, ``human_coverage`` that of
-    human words, of which 0.25 of a ``person`` is enough, NaN where not known. None where no coverage that is known is
+    human words, of which 0.25 is enough for an object in :data:`HUMANS`, NaN where not known. None where no coverage that is known is
     large enough, and one is NaN.
     (Nouns of which no object was found are hidden.) Source: triplets, section 6.2. Raises InputError: A coverage is
     outside 0–1, or there is not one for each object.
@@ -241,7 +239,7 @@ def dependency_groups_of_largest(
     largest, human = broadcast(0, 1, coverage=coverage, human_coverage=human_coverage)
     if largest.shape != (len(objects),):
         raise InputError(f"coverage has the shape {largest.shape}; give one for each of {len(objects)} objects.")
-    needed = np.where(np.array(list(objects), object) == person, 0.25, 0.7)
+    needed = np.where(np.isin(np.array(list(objects), object), list(HUMANS)), 0.25, 0.7)
     guided = (largest > 0.7) | (human > needed)
     group = np.where(guided, 0, 2) + np.where(np.asarray(explicit, bool), 0, 1)
     groups = np.array(_GROUPS, dtype=object)[group]

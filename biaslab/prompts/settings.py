@@ -260,3 +260,8 @@ class TripletsDesign(Group):
         "Tagger that finds nouns in prompts: `nltk` (paper), `spacy:MODEL`, or a name that a package provides for its "
         "own captions.",
     )
+    merge_people: bool = field(
+        False,
+        "Whether words for people (person, woman, man and others) count as one noun, so that a woman whom a prompt "
+        "names is an explicit `person`; otherwise nouns match as written, as in the paper.",
+    )

@@ -60,7 +60,8 @@ class Dependency(Part):
     @cached_method
     def nouns(self) -> naming.Nouns:
         """Return who finds nouns."""
-        return naming.load(self._pipeline.settings.triplets.noun_tagger)
+        triplets = self._pipeline.settings.triplets
+        return naming.load(triplets.noun_tagger, merge_people=triplets.merge_people)
 
     @cached_method
     def looked_at(self) -> pd.DataFrame:
@@ -132,9 +133,7 @@ class Dependency(Part):
         keys = ["image_id", "instance"]
         objects = objects.assign(explicit=np.array(named, bool))[[*keys, "label", "object", "explicit"]]
         rows = objects.merge(covered, on=keys)
-        group = dependency_groups_of_largest(
-            *(rows[c] for c in ("object", "explicit", "coverage", "human_coverage")), person=naming.PERSON
-        )
+        group = dependency_groups_of_largest(*(rows[c] for c in ("object", "explicit", "coverage", "human_coverage")))
         return rows.assign(dependency_group=group)
 
     # -- drawings whose truth is known ---------------------------------------------------------------

@@ -14,7 +14,7 @@ from biaslab.errors import InputError, ParameterError, UnknownNameError, name_he
 from biaslab.hub import ground_truth
 
 PERSON = "person"
-"""What every word of :data:`PEOPLE` counts as."""
+"""What every word of :data:`PEOPLE` counts as where these are merged."""
 PEOPLE = frozenset(("person", "people", "woman", "women", "man", "men", "female", "male", "girl", "boy", "individual"))
 """Words for people: those that the paper leaves out where it compares objects (section 6.3.1), and the placebo's."""
 SPACY = "spacy:"
@@ -24,34 +24,39 @@ NAMES = ("nltk", f"{SPACY}MODEL")
 
 @dataclass(frozen=True)
 class Nouns:
-    """Who finds nouns, and brings names into the same form. Words for people are all :data:`PERSON`."""
+    """A finder of nouns, which also brings names of objects into the same form."""
 
     # The nouns of a text as lemmas, in lower case and in their order; and the lemma of a noun alone.
     find: Callable[[str], list[str]]
     lemma: Callable[[str], str]
+    # Whether every word of PEOPLE counts as PERSON; the paper compares nouns as they are written.
+    merge_people: bool = True
 
     def of(self, text: str) -> tuple[str, ...]:
         """Return the nouns of a prompt, each once, in their order."""
-        return tuple(dict.fromkeys(PERSON if noun in PEOPLE else noun for noun in self.find(text)))
+        return tuple(dict.fromkeys(self._merged(noun) for noun in self.find(text)))
 
     def name(self, label: str) -> str:
         """Return an object's name as a noun: of several words the last is brought to its lemma."""
         *before, last = label.replace("_", " ").lower().split() or [""]
-        noun = " ".join([*before, self.lemma(last)])
-        return PERSON if noun in PEOPLE else noun
+        return self._merged(" ".join([*before, self.lemma(last)]))
+
+    def _merged(self, noun: str) -> str:
+        return PERSON if self.merge_people and noun in PEOPLE else noun
 
 
-def load(name: str) -> Nouns:
-    """Return who finds nouns, ready to work: ``nltk``, ``spacy:MODEL``, as ``spacy:en_core_web_sm``, or a truth's name.
+def load(name: str, *, merge_people: bool = True) -> Nouns:
+    """Return a finder of nouns by name: ``nltk``, ``spacy:MODEL``, as ``spacy:en_core_web_sm``, or a truth's name.
 
-    Raises ParameterError where there is no such name, or its package, model or data are not installed.
+    With ``merge_people`` all words of :data:`PEOPLE` are one noun. Raises ParameterError where there is no such name,
+    or its package, model or data are not installed.
     """
     if name in plugins.entry_points(plugins.GROUND_TRUTH):
-        return Nouns(partial(_of_captions, name, ground_truth.load(name)), str)
+        return Nouns(partial(_of_captions, name, ground_truth.load(name)), str, merge_people)
     if name == "nltk":
-        return _nltk()
+        return Nouns(*_nltk(), merge_people)
     if name.startswith(SPACY) and name != SPACY:
-        return _spacy(name.removeprefix(SPACY))
+        return Nouns(*_spacy(name.removeprefix(SPACY)), merge_people)
     known = (*NAMES, *plugins.entry_points(plugins.GROUND_TRUTH))
     raise ParameterError(f"triplets.noun_tagger is {name!r}. {name_help(name, known)}")
 
@@ -67,7 +72,8 @@ def _of_captions(name: str, truth: ground_truth.GroundTruth, text: str) -> list[
         ) from error
 
 
-def _nltk() -> Nouns:
+def _nltk() -> tuple[Callable[[str], list[str]], Callable[[str], str]]:
+    """Return what finds nouns in a text, and what lemmatizes one."""
     try:
         import nltk
     except ImportError as error:
@@ -90,10 +96,10 @@ def _nltk() -> Nouns:
             "triplets.noun_tagger is 'nltk', whose data are not installed; run `python -m nltk.downloader punkt_tab "
             "averaged_perceptron_tagger_eng wordnet`."
         ) from error
-    return Nouns(find, lemma)
+    return find, lemma
 
 
-def _spacy(model: str) -> Nouns:
+def _spacy(model: str) -> tuple[Callable[[str], list[str]], Callable[[str], str]]:
     try:
         import spacy
 
@@ -108,4 +114,4 @@ def _spacy(model: str) -> Nouns:
         return [token.lemma_.lower() for token in read(text) if token.pos_ in ("NOUN", "PROPN")]
 
     # A word alone may be taken for a verb.
-    return Nouns(find, lambda word: read(f"the {word}")[-1].lemma_.lower())
+    return find, lambda word: read(f"the {word}")[-1].lemma_.lower()

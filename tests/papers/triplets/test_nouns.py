@@ -57,6 +57,9 @@ def test_nouns_and_names_meet_as_lemmas(monkeypatch, name):
     finder = nouns.load(name)
     assert finder.of("women running with umbrellas and umbrellas") == ("person", "umbrella")
     assert finder.of("a person in Paris") == ("person", "paris")
+    strict = nouns.load(name, merge_people=False)
+    assert strict.of("women running with umbrellas and umbrellas") == ("woman", "umbrella")
+    assert strict.name("Women") == "woman" and finder.name("Women") == "person"
     names = ["Umbrellas", "umbrellas", "bread_knives", "Women"]
     assert [finder.name(n) for n in names] == ["umbrella", "umbrella", "bread knife", "person"]
 
