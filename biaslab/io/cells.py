@@ -307,10 +307,14 @@ def numbers(column: pd.Series, path: Path, *, whole: bool = False) -> pd.Series:
 def image_ids(column: pd.Series, known: Iterable[str] = ()) -> pd.Series:
     """Return the image ids in a column of a file, without what tables are written with against formulas.
 
-    Those of ``known`` images come as these are called (:mod:`biaslab.io.plaintext`).
+    Those of ``known`` images come as these are called (:mod:`biaslab.io.plaintext`), also where the file has the bare
+    name of a file that no two folders hold.
     """
     ids = column.astype(str).str.strip().str.replace(_ESCAPED, "", regex=True)
     called = {plaintext.normalize(one): one for one in map(str, known)}
+    n_files = Counter(one.rpartition("/")[2] for one in called)
+    by_file = {one.rpartition("/")[2]: called[one] for one in called}
+    called = {name: one for name, one in by_file.items() if n_files[name] == 1} | called
     return ids.map({one: called.get(plaintext.normalize(one), one) for one in ids.unique()}) if called else ids
 
 

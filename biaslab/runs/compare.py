@@ -545,7 +545,9 @@ def _lay_out(frame: pd.DataFrame, declared: tables.Schema, pair: _Pair) -> Table
     columns = [tables.Column(c, "", labels=by_name[c].labels if c in by_name else {}) for c in kept]
     for value in values:
         for side, name in sides.items():
-            heading = f"{value}_{name}"
+            # The difference of two differences, of which both runs have one.
+            is_twice = side == "difference" and value.startswith("difference")
+            heading = f"{value}_{'change' if is_twice else name}"
             shown[heading] = frame[f"{value}_{side}"]
             unit = by_name[value].unit
             columns.append(tables.Column(heading, "", "points" if side == "difference" and unit == "%" else unit))

@@ -223,3 +223,11 @@ def test_a_table_of_a_run_that_was_changed_is_no_source(tmp_path):
     # In a folder of its own it is its user's.
     (tmp_path / "run.json").unlink()
     assert sources.load_measured(name, source=str(tmp_path))["n"].tolist() == [41, 41]
+
+
+def test_image_ids_of_bare_file_names_are_those_of_the_only_such_file():
+    known = ["nurse/a.jpg", "nurse/b.jpg", "engineer/b.jpg", "c.jpg", "engineer/c.jpg"]
+    column = pd.Series(["a.jpg", "b.jpg", "engineer/b.jpg", "c.jpg", "d.jpg"])
+    # Two folders hold b.jpg, and c.jpg is the id of an image itself.
+    expected = ["nurse/a.jpg", "b.jpg", "engineer/b.jpg", "c.jpg", "d.jpg"]
+    assert cells.image_ids(column, known).tolist() == expected
