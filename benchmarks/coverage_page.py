@@ -177,7 +177,7 @@ NONE = [
 ]  # fmt: skip
 # A judge of gender that never errs, on 200 images of either gender.
 JUDGES = [
-    {"model": model, "judge": "VQA", "question": "gender", "measure": measure, "value": 100.0, "n": 200}
+    {"model": model, "judge": "VQA", "quantity": "gender", "measure": measure, "value": 100.0, "n": 200}
     for model in MODELS
     for measure in ("sensitivity", "specificity")
 ]
