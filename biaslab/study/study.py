@@ -7,7 +7,7 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from inspect import signature
@@ -115,6 +115,16 @@ class Study:
         self._records: dict[str, list] = {"figures": [], "tables": [], "findings": []}
         # By measured table: its models whose rows are what a paper prints.
         self._printed: dict[str, list[str]] = {}
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Study:
+        """Return the study with a notebook's parameters: the ``globals()`` of its parameters cell.
+
+        ``bootstrap_replicates`` is the argument ``replicates``. Names that are no argument of :class:`Study` are
+        ignored. Raises ParameterError: A parameter is out of its range, or a name is unknown.
+        """
+        named = {**parameters, "replicates": parameters.get("bootstrap_replicates", 10_000)}
+        return cls(**{name: named[name] for name in signature(cls).parameters if name in named})
 
     # -- inputs and tables ---------------------------------------------------------------------------
 

@@ -84,6 +84,15 @@ def test_draws_are_the_studys_where_an_analysis_takes_them(tmp_path):
         Study(tmp_path, confidence=95)
 
 
+def test_from_parameters_takes_the_arguments_of_a_study_from_a_parameters_cell(tmp_path):
+    cell = {"output_dir": tmp_path, "seed": 7, "bootstrap_replicates": 200, "confidence": 0.9, "pd": pd, "_i1": "cell"}
+    study = Study.from_parameters(cell)
+    assert study.draws == {"seed": 7, "replicates": 200, "confidence": 0.9} and study.output_dir == tmp_path
+    assert Study.from_parameters({"output_dir": tmp_path}).draws == Study(tmp_path).draws
+    with pytest.raises(ParameterError, match="confidence is 95"):
+        Study.from_parameters(cell | {"confidence": 95})
+
+
 def test_a_table_is_shown_by_the_declaration_of_its_name(tmp_path):
     study = Study(tmp_path)
     saved = study.save("paradox_percent_female", study.load(paradox.percent_female))
