@@ -37,6 +37,7 @@ def of_run(notebooks: Iterable[Mapping], tables: Iterable[Mapping], figures: Ite
         if row["output"] and row["output"] in made and "published" in row["reprinted_by"].split():
             row = {**row, "status": "reprinted"}
         elif row["output"] and not (row["output"] in made and "published" in row["runs"].split()):
-            row = {**row, "status": "open", "note": "Not part of this run."}
+            others = ", ".join(row["runs"].split()) or "none"
+            row = {**row, "status": "open", "note": f"Not part of this run. Parameters files with it: {others}."}
         found.append(row)
     return found
