@@ -67,7 +67,10 @@ _IMAGE_NAMES = {
     "occupation": ("profession", "job"),
 }
 _LABEL_NAMES = {
-    "annotator": ("annotator_id", "rater_id", "worker", "worker_id", "workerid", "participant", "responseid"),
+    "annotator": (
+        *("annotator_id", "rater", "rater_id", "labeler", "labeller", "coder", "reviewer", "worker", "worker_id"),
+        *("workerid", "participant", "responseid"),
+    ),
     "label": ("gender", "perceived_gender", "rating", "annotation", "sex", "answer.gender", "answer.label"),
 }
 MOST_COLUMNS = 30

@@ -99,7 +99,9 @@ def _marks(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
         found.append({**mark, "name": named, "place": names.index(name)})
     # Models next to each other in each group.
     found.sort(key=lambda mark: mark["place"])
-    of = {"unit": str(rows[0]["unit"]), "reference_name": str(rows[0]["reference_name"])}
+    # Runs that are compared can have benchmarks of their own.
+    references = dict.fromkeys(str(row["reference_name"]) for row in rows)
+    of = {"unit": str(rows[0]["unit"]), "reference_name": " / ".join(filter(None, references))}
     image = draw_rows(found[:_ROWS], reference=rows[0]["reference"], **of)
     return image and image | {"left": max(len(found) - _ROWS, 0)}
 

@@ -221,7 +221,7 @@ def compare(first: str | Path, *others: str | Path, outputs: str | Path = "outpu
     pairs = [_pair(folders[0], other, runs[0], run) for other, run in zip(folders[1:], runs[1:], strict=True)]
     folder = outputs / (chosen or re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(["compare", *names])))
     _prepare(folder, title)
-    written, findings, limits = [], _shown_together(names, runs), []
+    written, findings, limits = [], _shown_together(names, runs), _not_together(names, runs)
     for pair in pairs:
         subtitle = "" if len(pairs) == 1 else pair.names[1]
         different = {t: f for t, f in pair.frames.items() if not (f["basis"] == IDENTICAL).all()}
@@ -347,27 +347,42 @@ def _shown_together(names: Sequence[str], runs: Sequence[Mapping]) -> list[dict]
     for name, run in zip(_shorten(names), runs, strict=True):
         for finding in run.get("findings", []):
             if finding.get("main") and finding.get("estimate") is not None:
-                # A question may name its model.
-                question = re.sub(rf"(?<!\w){re.escape(finding.get('model') or '-')}(?!\w)", "…", finding["question"])
-                by_question.setdefault(question, []).append((name, finding))
+                by_question.setdefault(_question(finding), []).append((name, finding))
     together = []
     for question, entries in by_question.items():
         if len({name for name, _ in entries}) > 1:
-            models = {(name, finding.get("model") or "") for name, finding in entries}
-            n_runs = Counter(model for _, model in models)
             asked = {finding["question"] for _, finding in entries}
             words = {"question": asked.pop() if len(asked) == 1 else question.replace("…", "each model")}
-            # What the printed numbers say stands in every run, and once here.
-            once: dict[str, dict] = {}
+            runs_of_model, runs_of_result = defaultdict(list), defaultdict(list)
+            results: dict[str, dict] = {}
             for name, finding in entries:
                 same = [finding.get(k) for k in ("model", "estimate", "ci_low", "ci_high", "marks")]
                 kept = {k: v for k, v in finding.items() if k not in ("figure", "notebook")}
-                # A model of one run is named alone.
-                model = finding.get("model") or ""
-                alone = finding.get("printed") or (model and n_runs[model] == 1)
-                once.setdefault(json.dumps(same), kept | words | {"variant": "" if alone else name})
-            together += once.values()
+                results.setdefault(json.dumps(same), kept | words)
+                runs_of_model[finding.get("model") or ""].append(name)
+                runs_of_result[json.dumps(same)].append(name)
+            for key, finding in results.items():
+                # A result that is the same in all runs with the model names none of them.
+                in_all = runs_of_result[key] == runs_of_model[finding.get("model") or ""]
+                together.append(finding | {"variant": "" if in_all else ", ".join(runs_of_result[key])})
     return together
+
+
+def _question(finding: Mapping) -> str:
+    """Return a finding's question, with dots where it names its model."""
+    return re.sub(rf"(?<!\w){re.escape(finding.get('model') or '-')}(?!\w)", "…", finding["question"])
+
+
+def _not_together(names: Sequence[str], runs: Sequence[Mapping]) -> list[str]:
+    """Return sentences on main questions that one run alone answers, so that no card shows the runs together."""
+    questions = [{_question(one) for one in run.get("findings", []) if one.get("main")} for run in runs]
+    n_runs = Counter(question for of_run in questions for question in of_run)
+    sentences = []
+    for name, of_run in zip(names, questions, strict=True):
+        alone = [question.replace("…", "each model") for question in sorted(of_run) if n_runs[question] == 1]
+        if alone:
+            sentences.append(f"Not shown together, as only the run {name} has the question: {' '.join(alone[:4])}")
+    return sentences
 
 
 def _shorten(names: Sequence[str]) -> Sequence[str]:

@@ -19,6 +19,8 @@ from biaslab.stats.hypothesis import adjust_families
 from biaslab.stats.intervals import mean_interval, percent
 
 _SHARE, _SCORE = ("percent", "ci_low", "ci_high"), ("score", "ci_low", "ci_high")
+# Genders as other tools and people write them.
+_OTHER_SPELLINGS = frozenset(("F", "M", "f", "m", "Female", "Male", "woman", "man", "Woman", "Man", "women", "men"))
 Row = dict[str, Any]
 Estimator = Callable[[pd.DataFrame], "Row | Iterable[Row] | pd.DataFrame"]
 
@@ -45,11 +47,13 @@ def by_group(
         The columns ``keys`` and those of the estimates; without any group, the columns ``keys`` and no rows.
 
     Raises:
-        InputError: A key is no column or has missing values, a group has the name ``overall``, or the estimates have a
-            key as a column.
+        InputError: A key is no column or has missing values, a group has the name ``overall``, the estimates have a key
+            as a column, or the estimator counts a label that no row has.
     """
     keys = [keys] if isinstance(keys, str) else list(keys)
     check_columns(frame, keys)
+    if check := getattr(estimator, "check", None):
+        check(frame)
     if missing := [key for key in keys if frame[key].isna().any()]:
         raise InputError(
             f"The key {missing[0]!r} has missing values, which belong to no group; name or drop these rows."
@@ -88,16 +92,29 @@ def _groups(frame: pd.DataFrame, keys: list[str], overall: str) -> Iterator[tupl
             yield (*names, name), group
 
 
-def share(column: str, value: object, confidence: float = 0.95, *, cluster: str = "") -> Callable[[pd.DataFrame], Row]:
-    """Return an estimator of the share of rows with ``value`` in a column.
+def share(
+    column: str, value: object, confidence: float = 0.95, *, cluster: str = "", labels: Sequence[object] = GENDERS
+) -> Callable[[pd.DataFrame], Row]:
+    """Return an estimator of the share of rows with ``value`` in a column; rows without a value there are left out.
 
     Its columns are percent, ci_low, ci_high (0–100), count and n (rows). With ``cluster``, the column of what rows have
     in common, such as their image, the interval is that of :func:`biaslab.stats.clustered_share`, and ``n_images``
-    counts clusters; without it the interval is Wilson's.
+    counts clusters; without it the interval is Wilson's. :func:`by_group` refuses a text as ``value`` that no row of
+    the whole frame has, unless it is one of ``labels``, those that the column may hold.
     """
+
+    def check(frame: pd.DataFrame) -> None:
+        check_columns(frame, [column])
+        known = frame[column].dropna().unique()
+        if isinstance(value, str) and len(known) and value not in {*known, *labels}:
+            raise InputError(
+                f"No row has {value!r} in the column {column!r}, which holds {', '.join(map(repr, known[:6]))}. Give one "
+                f"of these, or name {value!r} in labels where it could occur and does not."
+            )
 
     def estimate(rows: pd.DataFrame) -> dict[str, Any]:
         check_columns(rows, filter(None, (column, cluster)))
+        rows = rows.dropna(subset=[column])
         hits = rows[column] == value
         counts = {"count": int(hits.sum()), "n": len(rows)}
         if not cluster:
@@ -108,6 +125,7 @@ def share(column: str, value: object, confidence: float = 0.95, *, cluster: str 
         limits = dict(zip(_SHARE, (100 * end for end in estimated[:3]), strict=True))
         return limits | counts | {"n_images": len(images)}
 
+    estimate.check = check  # type: ignore[attr-defined]
     return estimate
 
 
@@ -118,12 +136,16 @@ def stereotype_score(
 
     The score is 100 where all people have the gender of their occupation's stereotype (the columns ``gender`` and
     ``stereotype``: ``female`` or ``male``), -100 where none has. People with another gender, such as ``unclear``,
-    are left out. Its columns are score, ci_low, ci_high, and count (people who fit) and n of :func:`share`.
+    are left out. Its columns are score, ci_low, ci_high, and count (people who fit) and n of :func:`share`. Raises
+    InputError: A stereotype is neither, or a gender is in another spelling, such as ``F``.
     """
     fitting = share("fits", True, confidence, cluster=cluster)
 
     def estimate(rows: pd.DataFrame) -> dict[str, Any]:
         check_columns(rows, (gender, stereotype))
+        spelt = sorted({*rows[gender].astype(str)} & _OTHER_SPELLINGS)
+        if spelt:
+            raise InputError(f"The column {gender!r} holds {spelt[0]!r}; write {' or '.join(map(repr, GENDERS))}.")
         judged = rows[rows[gender].isin(GENDERS)]
         if not judged[stereotype].isin(GENDERS).all():
             raise InputError(f"The column {stereotype!r} must hold {' or '.join(map(repr, GENDERS))}.")

@@ -139,7 +139,11 @@ def test_several_runs_are_compared_with_the_first_and_shown_together(two_runs):
     # A mark a run, and the printed number, which all three have, once; what one run alone asks is left out.
     marks = [mark.get_text() for mark in page.article(class_="mark-name")[:-1]]
     assert marks == ["SD, one", "SD 1.4", "SD, two", "SD, three"]
-    assert "Only one?" not in page.get_text()
+    assert not [card for card in page("article") if "Only one?" in card.get_text()]
+    (limit,) = [
+        text for text in report_of(folder)["limits"] if text.startswith("Not shown together, as only the run two")
+    ]
+    assert limit == "Not shown together, as only the run two has the question: Only two?"
 
 
 def change(outputs, name, **entries):

@@ -134,3 +134,25 @@ def test_a_column_that_is_missing_is_named_with_near_matches(people, keys, estim
         InputError, match=r"The table has no column '(grup|gendr|tne)'\. Did you mean '(group|gender|tone)'"
     ):
         stats.by_group(people, keys, estimator)
+
+
+def test_share_of_a_label_that_no_row_has_is_refused_with_those_there():
+    people = pd.DataFrame({"model": ["a", "a", "b"], "gender": ["F", "M", "M"]})
+    with pytest.raises(InputError, match=r"No row has 'woman' in the column 'gender', which holds 'F', 'M'\."):
+        stats.by_group(people, "model", stats.share("gender", "woman"))
+    # Where a label could occur it has a share of 0, as a gender that the standard spelling names always has.
+    assert stats.by_group(people, "model", stats.share("gender", "X", labels=["X"]))["count"].tolist() == [0, 0]
+    men = people.assign(gender="male")
+    assert stats.by_group(men, "model", stats.share("gender", "female"))["n"].tolist() == [2, 1]
+
+
+def test_share_leaves_rows_without_a_label_out():
+    people = pd.DataFrame({"model": ["a"] * 4, "gender": ["female", None, "male", float("nan")]})
+    row = stats.by_group(people, "model", stats.share("gender", "female")).iloc[0]
+    assert (row["count"], row["n"], row["percent"]) == (1, 2, 50)
+
+
+def test_stereotype_score_of_genders_in_another_spelling_is_refused():
+    people = pd.DataFrame({"model": "a", "gender": ["F", "male"], "stereotype": ["female", "male"]})
+    with pytest.raises(InputError, match=r"The column 'gender' holds 'F'; write 'female' or 'male'\."):
+        stats.by_group(people, "model", stats.stereotype_score())

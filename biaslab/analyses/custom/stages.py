@@ -233,7 +233,8 @@ class Custom(Part):
             return []
         judge = self._pipeline.judge(setting)
         if not hasattr(judge, "ask"):
-            who = "set judging.question_model to 'endpoint:NAME' of a vision model, or to 'vqa:NAME'."
+            who = "set judging.question_model to 'endpoint:NAME' of a vision model, or to 'vqa:NAME'; or let people "
+            who += "answer, with 'biaslab annotate RUN --questions FILE'."
             name = judge.name if judge else ""
             raise ParameterError(f"judging.questions_file is answered by {setting}, which is {name!r}: {who}")
         questions = read_questions(file)

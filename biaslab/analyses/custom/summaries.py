@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from biaslab.judges.judge_labels import ADVICE, JUDGED, UNCLEAR
+from biaslab.judges.judge_labels import ADVICE, JUDGED, UNCERTAIN, UNCLEAR
 
 # Words of a list of statuses, and of a list of answers, in what a card says, which is short.
 _WORDS, _ANSWER_WORDS = 10, 14
@@ -40,8 +40,9 @@ def judged_shares(outcomes: pd.DataFrame) -> pd.DataFrame:
 
 
 def count_statuses(counts: Mapping[str, int] | pd.Series) -> str:
-    """Return numbers by status in words, such as ``no face 3, uncertain 1``."""
-    return _join(f"{str(status).replace('_', ' ')} {n:,}" for status, n in counts.items())
+    """Return numbers by status in words, such as ``no face 3, unclear 1``."""
+    names = {UNCERTAIN: UNCLEAR}
+    return _join(f"{names.get(str(status), str(status)).replace('_', ' ')} {n:,}" for status, n in counts.items())
 
 
 def listed_answers(answered: pd.DataFrame) -> pd.DataFrame:

@@ -49,7 +49,7 @@ def test_comparison_is_of_distances_whatever_their_direction():
     named = custom.name_pairs(pd.DataFrame([row])).assign(benchmark_name="the benchmark labour.csv")
     (finding,) = custom.answers.comparison.findings(named)
     assert finding.question == "Which model is more biased: farther from the benchmark labour.csv?"
-    assert finding.model == "b and a" and finding.supported_answer.startswith("b: the difference is ")
+    assert finding.model == "b and a" and finding.supported_answer.startswith("b (b − a: ")
     assert [mark.name for mark in finding.marks] == ["b − a"]
 
 

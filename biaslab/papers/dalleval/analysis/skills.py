@@ -107,7 +107,7 @@ def skill_steps(verdicts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
     steps = {"objects": "objects_correct", "rest": "rest_correct", "both": "correct"}
     keys = ["model", "skill", "requested"]
     shares = (
-        stats.by_group(both, keys, stats.share(column, "yes", confidence)).assign(step=step)
+        stats.by_group(both, keys, stats.share(column, "yes", confidence, labels=("yes", "no"))).assign(step=step)
         for step, column in steps.items()
     )
     whole = pd.concat(shares).rename(columns={"percent": "percent_correct"})
