@@ -376,7 +376,7 @@ def _examples(*lines: str) -> str:
 
 
 def _add_completion(parser: argparse.ArgumentParser) -> None:
-    text = "print a completion script for a shell: bash, zsh or tcsh"
+    text = "print a completion script for a shell"
     try:
         import shtab
     except ModuleNotFoundError as error:

@@ -88,7 +88,7 @@ def plan_designs(folder: Path, given: Mapping, confidence: float) -> tuple[list[
             setting, size = "", max(round(design.images), 1)
         if len(people) < cells["n"].sum():
             n = size * int((one.cells["source"] != "training").sum())
-        name = f"{measure}{'' if whole else f', {one.group}'} of {one.model} ({one.unit})"
+        name = f"{measure}{'' if whole else f', {one.group} (widest interval),'} of {one.model} ({one.unit})"
         price = settings.get("endpoint.price") or 0.0
         planned.append(Planned(name, one.scale, design, one.clusters, setting, size, n, price))
     rated = read_table(folder, table_of(precision.ratings))
@@ -145,10 +145,10 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
 
 def _table(planned: Iterable[Planned], confidence: float, points: Iterable[float]) -> list[str]:
     """Return the lines of a table: half-widths at the current sizes, and the images for others."""
-    rows = [(f"half-widths ({format_level(confidence)})", "±", "images per prompt", "images", "price")]
+    rows = [(f"half-widths ({format_level(confidence)})", "±", "images per prompt or group", "images", "price")]
     for one in planned:
         each = [(one.name, one.design.half_width(confidence), one.size, "")]
-        each += [("  for", p * one.scale, *one.choose_size(p, confidence)) for p in points]
+        each += [("  to reach", p * one.scale, *one.choose_size(p, confidence)) for p in points]
         for name, half, n, why in each:
             images = ceil(one.images * n / one.size)
             taken = f"{n:,}", f"{images:,}", f"{images * one.price:,.2f}" if one.price else "-"

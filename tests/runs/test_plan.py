@@ -47,8 +47,11 @@ def test_a_plan_goes_by_the_images_of_a_run(pilot, tmp_path, capsys):
     assert float(rows[1][1]) == pytest.approx(50 * (found.ci_high - found.ci_low), rel=0.02)
     # Of the groups the one with the wider interval, 7 of 22 against 17 of 22 women.
     (at,) = (k for k, row in enumerate(rows) if len(row) > 3 and row[0].startswith("share perceived as female, "))
-    assert rows[at][0] == "share perceived as female, pilot of m (%)" and rows[at][2:4] == ["10", "20"]
-    assert [row[1:3] for row in rows[at + 1 : at + 3]] == [["for", "20.0"], ["for", "10.0"]]
+    assert rows[at][0] == "share perceived as female, pilot (widest interval), of m (%)" and rows[at][2:4] == [
+        "10",
+        "20",
+    ]
+    assert [row[1:3] for row in rows[at + 1 : at + 3]] == [["to reach", "20.0"], ["to reach", "10.0"]]
     # ±20 points take as many as there are, or fewer.
     command = f"biaslab run {pilot / 'params.yaml'} --set custom.images_per_prompt=10 --set run=first-20"
     assert out.splitlines()[-1] == command
