@@ -60,7 +60,8 @@ _LONGEST_ANSWER = 4 * LONGEST_CAPTION
 # What models put around a paraphrase.
 _LABEL = re.compile(
     r"(?i)^(?:(?:sure|certainly|of course|okay)[,.!:]? )?(?:here is |here's )?(?:the |a |your |my )?"
-    r"(?:(?:paraphrase|paraphrased|rephrased|new)(?: image)?(?: (?:caption|phrase|sentence))?|caption|phrase/sentence|phrase|sentence):\s*"
+    r"(?:(?:paraphrase|paraphrased|rephrased|new)(?: image)?(?: (?:caption|phrase|sentence))?"
+    r"|caption|phrase/sentence|phrase|sentence):\s*"
 )
 # How models begin that decline in words, where they could decline in a field that is there for it.
 _DECLINES = re.compile(

@@ -228,8 +228,8 @@ def dependency_groups_of_largest(
 
     An object is explicit where its name is one of the prompt's nouns, and guided where some word's attention covers
     more of it than 0.7: ``coverage`` is the largest of all words (:func:`coverage`), 0–1, ``human_coverage`` that of
-    human words, of which 0.25 is enough for an object in :data:`HUMANS`, NaN where not known. None where no coverage that is known is
-    large enough, and one is NaN.
+    human words, of which 0.25 is enough for an object in :data:`HUMANS`, NaN where not known. None where no coverage
+    that is known is large enough, and one is NaN.
     (Nouns of which no object was found are hidden.) Source: triplets, section 6.2. Raises InputError: A coverage is
     outside 0–1, or there is not one for each object.
     """

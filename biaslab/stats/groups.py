@@ -108,8 +108,8 @@ def share(
         known = frame[column].dropna().unique()
         if isinstance(value, str) and len(known) and value not in {*known, *labels}:
             raise InputError(
-                f"No row has {value!r} in the column {column!r}, which holds {', '.join(map(repr, known[:6]))}. Give one "
-                f"of these, or name {value!r} in labels where it could occur and does not."
+                f"No row has {value!r} in the column {column!r}, which holds {', '.join(map(repr, known[:6]))}. Give "
+                f"one of these, or name {value!r} in labels where it could occur and does not."
             )
 
     def estimate(rows: pd.DataFrame) -> dict[str, Any]:

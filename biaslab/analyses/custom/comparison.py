@@ -19,9 +19,10 @@ def comparison(people: pd.DataFrame, benchmark: pd.DataFrame, *, confidence: flo
 
     Groups count alike and are fixed: intervals and tests speak of other images of the same groups. The difference is of
     distances that are corrected for the noise of few images (:func:`biaslab.stats.corrected_absolute_deviation`), and
-    limits are widened by what remains of that bias; ``model_distance`` and ``other_distance`` are uncorrected. Where images show several people, a group counts as many people as its images are worth.
-    The error of a sampled benchmark counts where two models lie on different sides of it. In simulations of 4 to 40
-    groups of 8 to 50 images, nominal 95 % intervals cover 93 to 100 %.
+    limits are widened by what remains of that bias; ``model_distance`` and ``other_distance`` are uncorrected. Where
+    images show several people, a group counts as many people as its images are worth. The error of a
+    sampled benchmark counts where two models lie on different sides of it. In simulations of 4 to 40 groups of 8 to 50
+    images, nominal 95 % intervals cover 93 to 100 %.
     """
     shares = benchmark.dropna(subset="percent_female").set_index("group")
     distances = {model: _distances(rows, shares) for model, rows in people.groupby("model", sort=False)}
@@ -66,7 +67,8 @@ def _distances(people: pd.DataFrame, shares: pd.DataFrame) -> pd.DataFrame:
         possible = stats.corrected_absolute_deviation(np.arange(n + 1), n, center)
         chance = binom.pmf(np.arange(n + 1), n, (count + 1) / (n + 2))
         rows[group] = {
-            "distance": possible[count], "uncorrected": abs(share - center), "variance": chance @ (possible - chance @ possible) ** 2,
+            "distance": possible[count], "uncorrected": abs(share - center),
+            "variance": chance @ (possible - chance @ possible) ** 2,
             "bias": deviation_limits(n, 2, center)[0], "side": np.sign(share - center), "n": people_judged,
             "n_images": len(of_group),
         }  # fmt: skip
