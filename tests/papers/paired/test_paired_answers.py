@@ -30,7 +30,9 @@ def test_what_no_outcome_could_show_is_not_counted(printed):
     single, pairs = paired.answers.occupations.findings(printed["occupation_score"])
     # 2 · 0.5³ of 40 tests: no outcome of three images is significant.
     assert single.supported_answer == "Inconclusive (only 3 people)." and not single.is_significant
-    assert pairs.supported_answer == "22 fit their stereotype, 0 the opposite; 18 of 40 do not differ significantly."
+    assert pairs.supported_answer == (
+        "22 of 40 fit their stereotype, 0 the opposite; 18 are not significant (Holm's correction)."
+    )
 
 
 @pytest.mark.parametrize(
