@@ -80,7 +80,7 @@ class Request:
         if source == PIPELINE and model == "all":
             brought = ", ".join(map(repr, plugins.entry_points(plugins.MODELS)))
             raise ParameterError(
-                "source is 'pipeline' and model is 'all'; set model to the model that makes the images: a hub name, a "
+                "source is 'pipeline' and model is 'all'; set model to the model that generates images: a hub name, a "
                 f"folder{f', or one that an installed package brings: {brought}' if brought else ''}."
             )
         return cls(**given | {"settings": checked, "baselines": checked.baselines})

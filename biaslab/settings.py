@@ -109,7 +109,7 @@ class Settings(Group):
     @model_validator(mode="after")
     def _fit_one_another(self) -> Self:
         if NONE in self.baselines and len(self.baselines) > 1:
-            raise ParameterError(f"baselines is {list(self.baselines)!r}; 'none' stands alone.")
+            raise ParameterError(f"baselines is {list(self.baselines)!r}; 'none' excludes other baselines.")
         for name, given in self.models.items():
             groups = given if isinstance(given, Mapping) else {"": given}
             for group, inner in groups.items():
@@ -120,8 +120,8 @@ class Settings(Group):
                     asked = ".".join(filter(None, (str(group), str(wrong))))
                     old_names.check("settings", [asked], f"models.{name}")
                     raise ParameterError(
-                        f"models.{name} is {given!r}; of a single model may be set how its images are made, such as "
-                        f"{{'generation': {{'steps': 4}}}}. {name_help(asked, allowed)}"
+                        f"models.{name} is {given!r}; a single model accepts only settings of its image generation, "
+                        f"such as {{'generation': {{'steps': 4}}}}. {name_help(asked, allowed)}"
                     )
             # Values are checked as those of all models are.
             try:

@@ -56,8 +56,8 @@ def attend(
     sizes, own = sorted({image.shape for image in images}), (generator.height, generator.width)
     if sizes and sizes[0][:2] != own:
         raise ParameterError(
-            f"{generator.model} makes images of {own[0]} x {own[1]} pixels, and these are {sizes[0][0]} x "
-            f"{sizes[0][1]}: what it attends to in them says nothing of its own."
+            f"{generator.model} generates images of {own[0]} x {own[1]} pixels, and these are {sizes[0][0]} x "
+            f"{sizes[0][1]}: attention in them is not comparable with its own. Resize them."
         )
     placed = columns(pipe, texts, words)
     whole: list[WordMaps] = []

@@ -402,8 +402,8 @@ def explain_errors(path: Path, kept: str = "") -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        what = "is not there and cannot be made"
-        raise RunError(f"{_named(error, path)} {what}. {(kept or _KEPT).format(fix='make its folder')}") from None
+        what = "does not exist and cannot be created"
+        raise RunError(f"{_named(error, path)} {what}. {(kept or _KEPT).format(fix='create its folder')}") from None
     except OSError as error:
         if error.errno not in _REFUSED:
             raise

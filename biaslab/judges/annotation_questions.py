@@ -93,7 +93,7 @@ def ask(people: pd.DataFrame, questions: Sequence[Question]) -> pd.DataFrame:
         if rows.empty:
             needs = ", ".join([one.of, *sorted(one.placeholders - {"place", "phrase"}), *one.skills])
             raise ParameterError(
-                f"The question {one.name!r} applies to none of these images, of which it needs: {needs}. Choose other "
+                f"The question {one.name!r} applies to none of these images; it needs: {needs}. Choose other "
                 "images with --paper or --subset, or other questions with --questions."
             )
         rows["place"] = [place(k, n) if of_person else "" for k, n in zip(rows["position"], rows["n"], strict=True)]

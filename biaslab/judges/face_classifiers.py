@@ -31,8 +31,9 @@ from biaslab.schema.genders import GENDERS
 
 # Where the weights are to be had.
 _WHERE = (
-    "FairFace publishes its weights (res34_fair_align_multi_7_20190809.pt) apart: https://github.com/dchen236/FairFace "
-    "says where. Convert them to safetensors and set judging.gender to 'fairface:' and the path."
+    "FairFace publishes its weights (res34_fair_align_multi_7_20190809.pt) separately: see "
+    "https://github.com/dchen236/FairFace. Convert them to safetensors and set judging.gender to 'fairface:' and the "
+    "path."
 )
 _OUTPUTS = 18
 _MALE, _FEMALE = 7, 8

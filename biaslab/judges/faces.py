@@ -21,10 +21,10 @@ from biaslab.judges.judge import FileJudge, HubJudge, Judge, PinnedJudge
 from biaslab.judges.pinned import YUNET
 
 _WHERE = (
-    "MediaPipe publishes the model of its face detector apart from the package: download "
+    "MediaPipe publishes the model of its face detector separately: download "
     "https://storage.googleapis.com/mediapipe-models/face_detector/blaze_face_short_range/float16/latest/"
-    "blaze_face_short_range.tflite and set judging.faces to 'mediapipe:' and its path. That model is made for a face "
-    f"close by and misses most faces of a group; judging.faces={YUNET} finds them and takes no file."
+    "blaze_face_short_range.tflite and set judging.faces to 'mediapipe:' and its path. That model was trained for a "
+    f"close face and misses most faces of a group; judging.faces={YUNET} finds them and needs no file."
 )
 # Of two boxes that share more than this part of their union, the better one counts.
 _COVERS = 0.5

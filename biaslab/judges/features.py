@@ -193,12 +193,14 @@ def check_weights(path: str | Path, data: bytes | None = None) -> str:
         )
     digest = reading.file_digest(path) if data is None else hashlib.sha256(data).hexdigest()
     if not digest.startswith(_KNOWN):
-        _log.warning("%s is not the file that FID is computed with (SHA-256 %s…): no number compares.", path, _KNOWN)
+        _log.warning(
+            "%s is not the file that FID is computed with (SHA-256 %s…): values are not comparable.", path, _KNOWN
+        )
     named = _DIGEST.search(path.name)
     if named and not digest.startswith(named[1]):
         raise ParameterError(
-            f"The SHA-256 digest of {path} begins with {digest[:8]}, and its name says {named[1]}: it is another file, "
-            "or not the whole of it. Fetch it again."
+            f"The SHA-256 digest of {path} begins with {digest[:8]}, but its name contains {named[1]}: it is another "
+            "file, or incomplete. Download it again."
         )
     return digest
 

@@ -86,8 +86,8 @@ class VisionJudge(Judge):
         price, limit = self.endpoint.price, self.endpoint.cost_limit
         if price is None:
             raise ParameterError(
-                f"What a question to {self.argument!r} costs is not known: set vision.price, 0 where it costs "
-                "nothing, and vision.cost_limit."
+                f"The price of a question to {self.argument!r} is unknown: set vision.price (0 if it is free) "
+                "and vision.cost_limit."
             )
         if price > limit:
             raise ParameterError(

@@ -681,7 +681,7 @@ class Pipeline:
             first = next(batches, None)
         if first is not None and "url" not in first.columns:
             fix = "Name it with captions.columns, for example {'url': 'LINK'}."
-            raise MissingInputError(f"The corpus {self.corpus.name!r} has no column that is known to hold URLs. {fix}")
+            raise MissingInputError(f"The corpus {self.corpus.name!r} has no recognized column of URLs. {fix}")
 
     # -- embeddings ----------------------------------------------------------------------------------
 

@@ -185,7 +185,7 @@ def too_large(trial: Trial) -> str:
     if trial.use.setting == "model" and size / 2 < free:
         fits.insert(0, "set generation.dtype to bfloat16, which takes half of float32")
     return (
-        f"it does not fit in {memory_name}, of which {free / 1e9:.1f} of {whole / 1e9:.1f} GB are free.{needs} "
+        f"it does not fit in {memory_name} ({free / 1e9:.1f} of {whole / 1e9:.1f} GB are free).{needs} "
         "To make it fit, "
         f"{', or '.join(fits)}."
     )

@@ -231,7 +231,7 @@ def _positions(frame: pd.DataFrame, path: Path, people: pd.DataFrame | None) -> 
 def _probabilities(frame: pd.DataFrame, path: Path) -> pd.Series:
     """Return the probability (0–1) at which each row's image was drawn; check that it was in one sample."""
     if "wave" in frame:
-        fix = "these images were not drawn in one random sample: give the file of one sample, without later waves"
+        fix = "these images are not one random sample: give the file of one sample, without later waves"
         cells.refuse(~frame["wave"].str.strip().isin(("", "1", "1.0")), path, "wave is {}", fix, frame["wave"])
     number = cells.numbers(frame["probability"], path)
     bad = ~((number > 0) & (number <= 1)) & (frame["probability"].str.strip() != "")

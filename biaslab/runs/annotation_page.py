@@ -288,7 +288,7 @@ def _read_source(name: str) -> str:
 def _of_run(folder: Path, paper: str, subset: str, show_faces: bool, overrides: Sequence[str]) -> _Images:
     """Return images that a run generated, and those behind its captions."""
     if not (folder / runner.PARAMS).is_file():
-        raise ParameterError(f"{folder} has no {runner.PARAMS}, so its images are not known: run it again.")
+        raise ParameterError(f"{folder} has no {runner.PARAMS}, so its images cannot be found: run it again.")
     every = [(name, kind) for name, head in tables.papers().items() for kind in head.rated.split()]
     if paper and paper not in dict(every):
         raise unknown_name("paper whose images are annotated", paper, dict(every))

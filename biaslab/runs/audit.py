@@ -120,12 +120,12 @@ def params_of(
     if is_custom and folders:
         description = f"Images of {listed}, classified by the same models, by group and over all groups."
     elif is_custom:
-        description = f"Custom prompts were asked of {listed}, and the images judged by the same models."
+        description = f"Images of {listed} from custom prompts, classified by the same models."
     else:
         words = [
             text for paper, text in requested.items() if any(pattern.startswith(f"{paper}/") for pattern in notebooks)
         ]
-        description = f"The same prompts were asked of {listed}, and the images judged by the same models: "
+        description = f"Images of {listed} from the same prompts, classified by the same models: "
         description += f"{'; '.join(words)}."
     # A digest distinguishes names in letters that a run's name may not have.
     digest = "" if joined.isascii() else "-" + hashlib.sha256(joined.encode()).hexdigest()[:6]
@@ -172,7 +172,7 @@ def models_of(names: Sequence[str], group_by: str = "") -> list[str]:
     if drawn and len(drawn) < len(names):
         other = next(name_given for name_given in names if name_given not in drawn)
         raise ParameterError(
-            f"{drawn[0]!r} generates drawings and {other!r} photographs: no judge is made for both. Audit them "
+            f"{drawn[0]!r} generates drawings and {other!r} photographs: no judge covers both. Audit them "
             "separately, and compare the runs with 'biaslab compare'."
         )
     return names

@@ -308,8 +308,7 @@ def describe_images(requests: list[ImageRequest], measured: Mapping[tuple, Cost]
         n = sum(of.images for of in measured.values())
         time_here = format_durations(rows["seconds"].sum(), rows["longest"].sum())
         lines.append(
-            f"Time here: {time_here} to make them, as {n} took that were made in part to find out; judging them comes "
-            "on top"
+            f"Time here: {time_here} to generate them, estimated from {n} partly generated images, plus classification"
         )
         if (busy := processor.busy()) > _BUSY:
             each = f"{busy:.1f} processes wanted each processor"

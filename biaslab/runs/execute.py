@@ -209,7 +209,7 @@ def execute(job: Job, running: kernels.Kernels) -> dict:
             report.render_notebook(target, page, title=title, index_href=index)
         files["html"] = page.relative_to(job.attempt).as_posix()
     except Exception as error:  # a page that cannot be made must not take the results along
-        failure = failure or f"Its page could not be made: {_said(error, job)}"
+        failure = failure or f"Its page could not be created: {_said(error, job)}"
     # A source without the notebook's input is no failure: the notebook does not apply.
     status = "ok" if not failure else "skipped" if failure.startswith("MissingInputError: ") else "failed"
     return _record(job, status, failure, time.monotonic() - began) | files

@@ -134,7 +134,7 @@ _HINTS = {
     "captions": _NO_CAPTIONS,
     **{f"generation.{name}": _NO_CAPTIONS for name in COUNTS},
     "custom": "no notebook that is executed takes your own prompts or images. Select some",
-    "endpoint": "nothing is asked of an endpoint. Name one",
+    "endpoint": "no selected notebook uses an endpoint. Name one",
     "vision": "no judge is a vision model. Name one, as judging.gender=endpoint:NAME",
     "judging.annotations": "no selected notebook combines annotations and judge. Select one, such as beyond_precision",
     "judging.questions_file": "questions apply only to your own images or prompts. Name these",
@@ -320,8 +320,8 @@ def inputs(jobs: Sequence[Job], folder: Path) -> dict[str, str]:
         inside = path.is_relative_to(folder) or folder.is_relative_to(path)
         if inside and not job.makes_images:
             raise RunError(
-                f"The input {name} and the run's folder {folder} lie in one another, so the run would replace what it "
-                "reads. Choose another name with --set run=NAME."
+                f"The input {name} and the run's folder {folder} contain one another, so the run would replace its "
+                "input. Choose another name with --set run=NAME."
             )
         found[name] = sources.digest(job.request)
     return found

@@ -134,9 +134,9 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
     if not chosen:
         yield from cannot
         if from_folder:
-            yield "The images come from a folder: add images until it holds those of the table, and run again."
+            yield "The images come from a folder: add images up to the numbers in the table, and run again."
         elif not all(one.setting for one in planned):
-            yield "The file of prompts says how many images there are: raise its column n, and run again."
+            yield "The file of prompts sets the number of images: increase its column n, and run again."
     else:
         sets = [word for name, n in chosen.items() for word in ("--set", f"{name}={n}")]
         run = f"run={record['run']}-{points:g}"

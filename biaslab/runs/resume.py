@@ -174,7 +174,7 @@ def unchanged_record(folder: Path, record: Mapping, kept: list[dict], said: list
     if len(earlier["notebooks"]) != len(kept) or "files" not in earlier:
         return None
     if changed := altered(folder, earlier["files"]):
-        said.append(f"Tables, figures and pages are made anew, because {changed} since the run ended.")
+        said.append(f"Tables, figures and pages are created again, because {changed} since the run ended.")
         return None
     return {**earlier, "up_to_date": True}
 
@@ -183,7 +183,7 @@ def check_tables(folder: Path, record: Mapping) -> None:
     """Check that a run's tables, measured ones too, are those that it left; a RunError where one is changed or gone."""
     told = {name: digest for name, digest in record.get("files", {}).items() if name.startswith(_TABLES)}
     if changed := altered(folder, told):
-        fix = "Start the run again: it makes them anew from what its notebooks left."
+        fix = "Start the run again: it creates them again from the results of its notebooks."
         raise RunError(f"In {folder}, {changed} since the run ended. {fix}")
 
 

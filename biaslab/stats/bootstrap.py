@@ -23,7 +23,7 @@ CELLS_PER_BATCH = 250_000  # bounds memory: some ten arrays of this size exist a
 NOISE_DRAWS, NOISE_SEED = 1000, 20231
 # Groups, and images of a cell on average, below which intervals do not cover.
 LEAST_GROUPS, LEAST_IMAGES = 3, 2
-FEW_GROUPS = f"Fewer than {LEAST_GROUPS} occupations do not tell how much others differ."
+FEW_GROUPS = f"With fewer than {LEAST_GROUPS} occupations, their variance cannot be estimated."
 FEW_IMAGES = f"With fewer than {LEAST_IMAGES} images per share, image noise cannot be separated from differences."
 
 
@@ -128,8 +128,8 @@ def hierarchical_bootstrap(
         estimate = f(shares)
         if estimate.shape != (size, *value.shape):
             raise InputError(
-                f"statistic must keep leading axes: it made {value.shape} of {n.shape} "
-                f"and {estimate.shape} of {shares.shape}."
+                f"statistic must keep leading axes: it returned {value.shape} for {n.shape} "
+                f"and {estimate.shape} for {shares.shape}."
             )
         pulled = drawing.small_sample_bias(shares, images, rows)
         truth = f(pulled)

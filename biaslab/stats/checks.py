@@ -170,7 +170,7 @@ def check_shares(values: ArrayLike, name: str, allow_nan: bool = False) -> NDArr
 def confidence_level(confidence: float) -> float:
     """Return ``confidence`` if it lies strictly between 0 and 1. Raises InputError: It is no such number."""
     if np.ndim(confidence) or not 0 < confidence < 1:
-        raise InputError(f"confidence must lie between 0 and 1, for example 0.95, got {confidence!r}.")
+        raise InputError(f"confidence must be between 0 and 1, for example 0.95, got {confidence!r}.")
     return float(confidence)
 
 

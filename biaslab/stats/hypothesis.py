@@ -246,5 +246,5 @@ def can_be_significant(least_p: ArrayLike, level: float = 0.05) -> bool:
     Raises InputError: A p outside 0–1, or a level that is not between 0 and 1.
     """
     if not 0 < level < 1:
-        raise InputError(f"level must lie between 0 and 1, for example 0.05, got {level!r}.")
+        raise InputError(f"level must be between 0 and 1, for example 0.05, got {level!r}.")
     return bool((adjust(least_p) < level).any())

@@ -289,7 +289,7 @@ class Study:
         model = redact.basename(self.model)
         if sources.makes_images(self.source):
             model = redact.basename(self._request.generating_model)
-            come = f"images made and judged here, by {model}"
+            come = f"images generated and judged here, by {model}"
         elif self.source == "published":
             come = "numbers as the papers print them"
         else:
@@ -338,7 +338,7 @@ class Study:
         """
         name = name or frame.attrs.get("table", "")
         if not name:
-            raise ParameterError("It is not known which table these rows are of: give its name as name='…'.")
+            raise ParameterError("These rows have no table name: give it as name='…'.")
         return lay_out(frame, tables.schema(name), columns)
 
     def show(
@@ -380,7 +380,7 @@ class Study:
             self._records["figures"] = [r for r in self._records["figures"] if r["name"] != name]
             self._write_records()
             said = " ".join(text.get_text() for ax in figure.axes for text in ax.texts)
-            print(said or f"Nothing is drawn for the figure {name}: every value is missing, and its table says why.")
+            print(said or f"The figure {name} is empty: every value is missing, for the reasons in its table.")
             plt.close(figure)
             return
         facts["level"] = format_level(facts.get("confidence", self.confidence))

@@ -19,7 +19,7 @@ JUDGE, ANNOTATIONS, BOTH = "judge", "annotations", "both"
 LEAST_WORTH = 1.1
 """How many ratings one is worth with the judge from which on the judge brings something."""
 _MEANT = {"female": 1.0, "male": 0.0, "yes": 1.0, "no": 0.0}
-_ABSOLUTE = "which side of one half shares lie on is the judge's word"
+_ABSOLUTE = "whether a share is above or below one half is the judge's label"
 
 
 def estimates(headlines: Iterable[Headline], ratings: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -114,7 +114,7 @@ def _why_none(one: Headline, rated: pd.DataFrame) -> str:
     for source in dict.fromkeys(cells["source"]):
         if not of_source.get(source, 0):
             return f"no {source} image of {'it' if one.group == MEAN else 'this group'} is annotated"
-    return f"fewer than {stats.MIN_ANNOTATIONS} annotated images show a person whom annotators call female or male"
+    return f"fewer than {stats.MIN_ANNOTATIONS} annotated images show a person that annotators label female or male"
 
 
 def components(headlines: Iterable[Headline], estimates: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:

@@ -21,7 +21,7 @@ ABOVE, BELOW, NOT_SIGNIFICANT, INCONCLUSIVE = "above", "below", "not_significant
 MAX_GROUPS = 12
 """Groups of a headline up to which agreement is reported for each of them."""
 _NO_ESTIMATE: dict[str, Any] = dict.fromkeys(("estimate", "ci_low", "ci_high"), np.nan)
-_NO_ESTIMATE |= {"n": 0, "verdict": INCONCLUSIVE, "reason": "the judge labels no person in a part of the headline"}
+_NO_ESTIMATE |= {"n": 0, "verdict": INCONCLUSIVE, "reason": "the judge labels no person in a group of the headline"}
 _LABELS = {1.0: GENDERS[0], 0.0: GENDERS[1]}
 
 

@@ -80,7 +80,7 @@ class DallEval(Part):
         if folder := self._pipeline.settings.dalleval.paintskills:
             return _authors_images(folder, asked)
         truth = self._pipeline.require_ground_truth(
-            "what the detector says of images that show what is asked", "dalleval"
+            "the detector's accuracy on images that match the prompt", "dalleval"
         )
         return with_prompt_columns(truth.scenes(asked, seed=self._pipeline.seed + 1), asked)
 

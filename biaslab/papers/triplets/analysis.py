@@ -470,7 +470,7 @@ def _counts(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     mixed = (rows["case"] == "").groupby([rows[c] for c in _CELL]).transform("nunique") > 1
     if mixed.any():
         row = rows.loc[mixed, _CELL].iloc[0].to_dict()
-        raise InputError(f"{name} tells some counts of {row} by case, and others without; give all in one way.")
+        raise InputError(f"{name} has some counts of {row} with a case, and others without; give all in one way.")
     cell = [*_CELL, "prompt_gender"]
     several = rows.groupby(cell)["n_images"].transform("nunique") > 1
     if several.any():

@@ -145,8 +145,8 @@ class Triplets(Part):
         self._pipeline.require("triplets.objects", prompt_set="triplets")
         judge, vocabulary = self.object_judge, self._pipeline.settings.triplets.object_vocabulary_file
         if isinstance(judge, GroundTruthObjects) and not self._pipeline.image_model("triplets").truthful:
-            why = f"triplets.objects is {judge.name!r}, which is not known of images of {self._pipeline.model!r}"
-            raise ParameterError(f"{why}: set it to what finds objects.")
+            why = f"triplets.objects is {judge.name!r}, which is not available for images of {self._pipeline.model!r}"
+            raise ParameterError(f"{why}: set it to an object finder.")
         if vocabulary:
             segmentation.words(vocabulary)
         if isinstance(judge, InstanceFile):

@@ -191,7 +191,7 @@ def test_shares_have_no_ratings_to_agree_or_to_resolve(read):
     opened = read("occupation,source,percent_female,n\nnurse,training,80,10\nnurse,generated,90,10\n")
     table = agreement(opened)
     assert len(table) == 6 and table["value"].isna().all()
-    assert table["reason"].unique().tolist() == ["the file holds shares, not ratings"]
+    assert table["reason"].unique().tolist() == ["the file contains shares, not annotations"]
     assert sensitivity(opened).empty
     assert text(figures.outcomes(ratings.outcomes(opened)))[0].startswith("The file contains shares")
     assert text(figures.sensitivity(sensitivity(opened)))[0].startswith("There are no annotations")
