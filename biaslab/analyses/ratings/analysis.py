@@ -111,10 +111,10 @@ def outcomes(annotations: AnnotatedImages, *, confidence: float = 0.95) -> pd.Da
 
 
 def shares(annotations: AnnotatedImages, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return how many images of each source show whom, by the vote, in percent: means over occupations.
+    """Return the percentages of images of each source by result of the vote: means over occupations.
 
-    Columns model, source, answer (``female``, ``male``, ``undecided``, and ``other`` where anybody is), percent,
-    ci_low, ci_high and n, the images rated.
+    Columns model, source, answer (``female``, ``male``, ``undecided``, and ``other`` where used), percent,
+    ci_low, ci_high and n, the annotated images.
     """
     rows = []
     for (model, source), cell in annotations.outcomes.groupby(["model", "source"], sort=False):
@@ -133,10 +133,10 @@ def shares(annotations: AnnotatedImages, *, confidence: float = 0.95) -> pd.Data
 def headline(
     annotations: AnnotatedImages, amplified: pd.DataFrame, *, confidence: float = 0.95
 ) -> tuple[Answer, pd.DataFrame]:
-    """Return what a report on ratings leads with: amplification, or of generated images alone whom they show.
+    """Return the main result of a report on annotations: amplification, or shares if there are generated images only.
 
-    Rows are those of ``paradox_amplification`` by definition; or a row a model with the share perceived as female,
-    ``whose`` images, and the shares ``beside`` it.
+    Rows are those of ``paradox_amplification`` by definition; or one row per model with the share perceived as
+    female, the name of the images (``whose``), and the other shares (``beside``).
     """
     found = shares(annotations, confidence=confidence)
     if set(found["source"]) != {"generated"}:

@@ -77,7 +77,7 @@ def judge_agreement(
 
     It is of the people behind each headline over all groups, each person once: the percentage of equal labels
     (Wilson's interval) and Cohen's kappa (a bootstrap of ``replicates`` from ``seed``), both with the image as the
-    unit, among people whom both label female or male. Subsets are everybody, sources of images, groups (where there
+    unit, among people that both label female or male. Subsets are all people, sources of images, groups (where there
     are at most :data:`MAX_GROUPS`), and people by the reference judge's label. ``confidence`` is that of intervals,
     0–1.
     """
