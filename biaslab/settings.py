@@ -16,7 +16,7 @@ from biaslab.prompts.settings import CriticSettings, CustomDesign, DallEvalDesig
 from biaslab.schema import old_names, values
 from biaslab.schema.groups import Folder, Group, Integer, Numbers, Place, Texts, field
 
-# What may be set of a single model: how its images are made, and not what is asked for or how often.
+# What may be set of a single model: how its images are generated, and not what is asked for or how often.
 COUNTS = ("images_per_prompt", "caption_prompts_per_occupation", "images_per_caption")
 """Settings of generation that say how often templates and captions are asked."""
 OF_A_MODEL = {
@@ -140,7 +140,7 @@ class Settings(Group):
 
     @property
     def baseline_models(self) -> tuple[str, ...]:
-        """The models that stand beside the one that a run names."""
+        """The models that are next to the one that a run names."""
         return tuple(name for name in self.baselines if name not in (PUBLISHED, NONE))
 
     @classmethod

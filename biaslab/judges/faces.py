@@ -32,7 +32,7 @@ SIDE = 416
 """Pixels on an image's longer side when YuNet looks at it. It was trained on faces of 10 to 300 pixels: one that fills
 an image of 1,024 it takes for several."""
 MIN_SCORE = 0.6
-"""YuNet's own least score: at this one and :data:`SIDE` it counts best, of those tried, the faces of the pictures that
+"""YuNet's own least score: at this one and :data:`SIDE` it counts best, of those tried, the faces of the images that
 ``benchmarks/judges_of_photographs.py`` measures it on."""
 # Of two boxes of YuNet's that share more than this part of their union, the better one counts, as OpenCV has it.
 _YUNET_COVERS = 0.3

@@ -149,7 +149,7 @@ class _Encoder:
                 "detector or segmenter of its own classes."
             )
         base = model_loading.pretrained(kind, folder)[0].base_model
-        # A detector keeps its backbone one level down, beside what makes boxes of it; of some releases, two.
+        # A detector keeps its backbone one level down, next to what makes boxes of it; of some releases, two.
         inner = base if hasattr(base, "backbone") else getattr(base, "model", base)
         backbone = getattr(inner, "backbone", base)
         self.model = getattr(backbone, "model", backbone)
@@ -225,7 +225,7 @@ class InceptionJudge(FileJudge):
         """
         import torch
 
-        # Read once: what is looked at is what is used, whatever becomes of the file meanwhile.
+        # Read once: what is examined is what is used, whatever becomes of the file meanwhile.
         data = reading.content(self.path) if self.path.is_file() else b""
         check_weights(self.path, data)
         # The library unpickles the file as it is; weights_only=True reads tensors and executes no code.

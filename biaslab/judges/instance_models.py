@@ -230,7 +230,7 @@ class _Boxes(Ready):
             boxes.append(seen["boxes"].float().cpu())
         boxes = clip_boxes_to_image(torch.cat(boxes), (height, width))
         scores = torch.cat(scores)
-        # What no tag names, or lies beside the image, is no object.
+        # What no tag names, or is next to the image, is no object.
         named = torch.tensor([bool(name) for name in names], dtype=torch.bool)
         there = (boxes[:, 2:] > boxes[:, :2]).all(dim=1) & named
         at = torch.nonzero(there)[:, 0]

@@ -43,7 +43,7 @@ class Instances(NamedTuple):
     objects: pd.DataFrame
     """A row an instance, best first in each image: :data:`biaslab.metrics.instances.COLUMNS`."""
     images: pd.DataFrame
-    """A row an image: image_id, outcome (empty where it was looked at; ``unreadable``, ``blocked`` or ``missing``) and
+    """One row per image: image_id, outcome (empty if processed; ``unreadable``, ``blocked`` or ``missing``) and
     reason."""
 
 

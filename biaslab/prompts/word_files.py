@@ -183,7 +183,7 @@ def _templates(file: Path, paper: str, given: Any) -> dict[str, str]:
 
 
 def _lacking(words: Words, paper: str) -> str:
-    """Say what words do not say that a paper's prompts need; empty where they say all."""
+    """Return what words do not say that a paper's prompts need; empty where they say all."""
     if words.templates and not words.occupations:
         return f"has templates for {paper} and no occupations in their language; give occupations"
     for name, text in words.templates.items():

@@ -379,6 +379,6 @@ def label_matrix(frame: pd.DataFrame, items: pd.DataFrame) -> pd.DataFrame:
 
 
 def weights(annotated: pd.DataFrame) -> np.ndarray | None:
-    """Return how many people each annotated person stands for: one over the probability; None where one is missing."""
+    """Return how many people each annotated person represents: one over the probability; None where one is missing."""
     p = annotated["probability"].to_numpy(float)
     return 1 / p if len(p) and not np.isnan(p).any() else None

@@ -154,7 +154,7 @@ def describe_defaults(parameters: Mapping[str, Any]) -> list[str]:
 
 
 def models_of(names: Sequence[str], group_by: str = "") -> list[str]:
-    """Return the models to audit side by side, each of a folder that holds pictures of several; errors as above."""
+    """Return the models to audit side by side, each of a folder that holds images of several; errors as above."""
     if not names:
         raise ParameterError("Name a model to audit: a folder, a hub name or 'endpoint:NAME'.")
     names = [name_given for name in names for name_given in each_model(name)]
@@ -179,7 +179,7 @@ def models_of(names: Sequence[str], group_by: str = "") -> list[str]:
 
 
 def each_model(name: str) -> list[str]:
-    """Return the names of the models that a name stands for: of a folder with pictures of several, each."""
+    """Return the names of the models that a name represents: of a folder with images of several, each."""
     if not name.startswith(IMAGES) or MIXED in name:
         return [name]
     several = open_folder(name.removeprefix(IMAGES)).models
@@ -202,7 +202,7 @@ def _merged(first: dict, *others: dict) -> dict:
 def _check_model(name: str, group_by: str) -> None:
     """Refuse a name that cannot be a model's, before anything is written under it."""
     if name.startswith(IMAGES):
-        # Its pictures are told apart before anything is written.
+        # Its images are told apart before anything is written.
         _ = open_folder(name.removeprefix(IMAGES), group_by).people
         return
     near = correct_prefix(name, (IMAGES, ENDPOINT)) if ":" in name and not name.startswith(ENDPOINT) else ""

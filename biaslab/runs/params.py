@@ -163,7 +163,7 @@ def load(
     Args:
         overrides: ``key=value`` texts that replace the file's values; values are read as YAML.
         notebooks: Patterns of notebook ids that replace the file's.
-        notebooks_dir: Where the notebooks are, beside those that installed packages bring; by default the folder
+        notebooks_dir: Where the notebooks are, next to those that installed packages bring; by default the folder
             ``notebooks`` at or above the parameters file, else at or above the working folder.
         baselines: Additional baseline next to the results: ``published``.
 
@@ -431,7 +431,7 @@ def _override(text: str, available: list[Notebook]) -> tuple[str, Any]:
 
 
 def _notebooks_dir(path: Path) -> Path:
-    """Return the notebooks beside ``params`` at or above the file or the working folder, else the package's own."""
+    """Return the notebooks next to ``params`` at or above the file or the working folder, else the package's own."""
     for root in (project_root(path.parent), project_root(), is_packaged()):
         # Those of a run were executed, with its parameters in them.
         if (root / "notebooks").is_dir() and not (root / records.FILE).is_file():

@@ -369,7 +369,7 @@ def _permuted(
     count: np.ndarray, n: np.ndarray, images: Sequence[pd.DataFrame], weights: np.ndarray, rng: np.random.Generator,
     draws: int,
 ) -> np.ndarray:  # fmt: skip
-    """Return differences where the images of each prompt are dealt out anew to the two models."""
+    """Return differences where the images of each prompt are dealt out again to the two models."""
     total = count.sum(axis=0)
     if all(map(_alone, images)):
         drawn = rng.hypergeometric(total, n.sum(axis=0) - total, n[1], size=(draws, len(total)))

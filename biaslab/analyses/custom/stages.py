@@ -175,7 +175,7 @@ class Custom(Part):
         requested = table.loc[table.index.repeat(table["people"])].reset_index(drop=True)
         requested["position"] = requested.groupby("image_id").cumcount() + 1
         if self._pipeline.image_folder is not None:
-            # Whom a picture shows may be of several groups.
+            # Whom an image shows may be of several groups.
             group = self._pipeline.image_folder.people.set_index(["image_id", "position"])["group"]
             at = pd.MultiIndex.from_frame(requested[["image_id", "position"]])
             requested["group"] = requested["group"].where(requested["people"] == 1, group.reindex(at).to_numpy())

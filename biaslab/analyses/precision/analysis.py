@@ -1,4 +1,4 @@
-"""Ratings and judge together, headline by headline."""
+"""Annotations and judge together, headline by headline."""
 
 from __future__ import annotations
 

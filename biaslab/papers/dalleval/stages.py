@@ -75,7 +75,7 @@ class DallEval(Part):
 
     @cached_method
     def renders(self) -> ImageSource:
-        """Return images that show what PaintSkills' prompts ask for: the authors' where named, or of known truth."""
+        """Return images that show what PaintSkills' prompts ask for: the authors' where named, or with ground truth."""
         asked = self.prompts("skills")
         if folder := self._pipeline.settings.dalleval.paintskills:
             return _authors_images(folder, asked)
@@ -86,7 +86,7 @@ class DallEval(Part):
 
     @cached_method
     def reference(self) -> ImageSource:
-        """Return images whose truth is known, on which the detector's error is measured.
+        """Return images with ground truth, on which the detector's error is measured.
 
         Half of them fail at their prompt, in all ways that its skill has alike; of the authors' images, where the
         settings name their folder, half are asked for what another scene shows.
@@ -105,7 +105,7 @@ class DallEval(Part):
 
     @cached_method
     def people(self, kind: str) -> ImageSource:
-        """Return images of people: ``social``, those of the prompts, or ``drawings`` whose truth is known."""
+        """Return images of people: ``social``, those of the prompts, or ``drawings`` with ground truth."""
         if kind == "social":
             return self.images("social")
         pipeline = self._pipeline

@@ -15,7 +15,7 @@ from biaslab.schema import tables
 
 
 def _joined_with_single(shares: pd.DataFrame) -> pd.DataFrame:
-    """Return each identity in a setting of two people beside itself with one person."""
+    """Return each identity in a setting of two people next to itself with one person."""
     frame = pd.concat([identities(shares, aspect) for aspect in ("occupation", "power")])
     same, beside = ["model", "aspect", "identity"], ["score", "percent_female", "n"]
     single = frame.loc[frame["setting"] == "single", [*same, *beside]]

@@ -83,7 +83,7 @@ class Group:
         return float(min(np.median(n) if n.size else 0 for n in known))
 
     def too_few(self, prompt: str) -> str:
-        """Say where captions are the prompts and have fewer images than :data:`LEAST_IMAGES`; else empty."""
+        """Return where captions are the prompts and have fewer images than :data:`LEAST_IMAGES`; else empty."""
         n = self.images(prompt)
         if not self.paired or n >= LEAST_IMAGES:
             return ""
