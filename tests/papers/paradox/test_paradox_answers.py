@@ -101,7 +101,7 @@ def test_t_tests_are_counted_over_their_prompts():
     [
         (4.0, (-9.0, -3.0), "Yes."),
         (9.0, (-3.0, 1.0), "Not significantly different from 0."),
-        (18.0, (5.0, 11.0), "No: more."),
+        (18.0, (5.0, 11.0), "No: there is more."),
     ],
 )
 def test_less_amplification_is_a_verdict_on_the_change(value, limits, answer):
