@@ -19,7 +19,9 @@ def test_the_main_answers_are_the_means_of_the_papers_tables(printed):
     assert {m.name: m.estimate for m in found.marks} == pytest.approx(
         {"one person": 10, "two people": 47.375}, abs=0.005
     )
-    assert found.details[0].startswith("With one person: 10.0 points (") and "as maximally dependent" in found.details[1]
+    assert (
+        found.details[0].startswith("With one person: 10.0 points (") and "as maximally dependent" in found.details[1]
+    )
     roles = reference.load("paired_table_13").query("setting == 'paired'")["score"]
     (found,) = paired.answers.power.findings(printed["stereotype_score"])
     assert (found.supported_answer, found.n) == ("Yes.", 36)
