@@ -225,7 +225,7 @@ def build_parser() -> argparse.ArgumentParser:
     add = command(
         _compare,
         "compare the findings and tables of finished runs",
-        "Draws the findings of all runs next to each other, and computes the differences between their tables and "
+        "Plots the findings of all runs next to each other, and computes the differences between their tables and "
         "those of the first run.",
         "biaslab compare published sweep",
         parents=(outputs,),
@@ -239,7 +239,7 @@ def build_parser() -> argparse.ArgumentParser:
         _plan,
         "estimate the sample size for a target margin of error",
         "Uses a finished run as a pilot: prints the expected margins of error of its headline estimates, the images "
-        "per prompt that others take, and the command that generates them.",
+        "per prompt for other margins, and the command that generates them.",
         "biaslab plan RUN --precision 5",
         parents=(run, outputs),
     )
@@ -249,7 +249,7 @@ def build_parser() -> argparse.ArgumentParser:
     add = command(
         _annotate,
         "create an offline HTML page for human annotation",
-        "Draws a stratified random sample of images and writes them into one page with questions about each. "
+        "Selects a stratified random sample of images and writes them into one page with questions about each. "
         "Annotators answer in a browser, without a network, and send back a CSV file of annotations. "
         "Questions: perceived gender, skin tone, attributes (or a single one), objects, number, relation, object, "
         "noun, alignment.",

@@ -72,7 +72,7 @@ def correct_prefix(name: str, prefixes: Iterable[str]) -> str:
 
 
 def name_help(name: str, known: Iterable[str]) -> str:
-    """Say which known names are near ``name`` and what exists: the end of an error message."""
+    """Return which known names are near ``name`` and what exists: the end of an error message."""
     known = [str(k) for k in known]
     near = near_matches(name, known)
     hint = f"Did you mean {' or '.join(repr(n) for n in near)}? " if near else ""

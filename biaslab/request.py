@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from biaslab.settings import Settings
 
 PIPELINE = "pipeline"
-"""The source whose images are made and judged here, by the models that parameters name."""
+"""The source whose images are generated and judged here, by the models that parameters name."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Request:
     """What parameters of a notebook ask for; :meth:`of` checks them."""
 
     source: str = "published"  # One of :func:`names`, or a folder.
-    model: str = "all"  # The model to look at; where images are made the one that makes them.
-    settings: Settings | None = None  # As given; None where no images are made.
+    model: str = "all"  # The model to look at; where images are generated the one that makes them.
+    settings: Settings | None = None  # As given; None where no images are generated.
     seed: int = 0
     annotations: str = ""  # The file of annotations, for ``source="annotations"``.
     baselines: tuple[str, ...] = ()  # As the setting ``baselines``.
@@ -73,14 +73,14 @@ class Request:
                     f"{name_help(source, names())}"
                 )
             return replace(request, baselines=("published",) if "published" in baselines else ())
-        # Lazily, as all that makes images is: what reads tables needs none of it.
+        # Lazily, as all that generates images is: what reads tables needs none of it.
         from biaslab.settings import Settings
 
         checked = Settings.from_mapping(settings)
         if source == PIPELINE and model == "all":
             brought = ", ".join(map(repr, plugins.entry_points(plugins.MODELS)))
             raise ParameterError(
-                "source is 'pipeline' and model is 'all'; set model to the model that makes the images: a hub name, a "
+                "source is 'pipeline' and model is 'all'; set model to the model that generates images: a hub name, a "
                 f"folder{f', or one that an installed package brings: {brought}' if brought else ''}."
             )
         return cls(**given | {"settings": checked, "baselines": checked.baselines})
@@ -93,12 +93,12 @@ class Request:
 
     @property
     def makes_images(self) -> bool:
-        """Whether images are made and judged here."""
+        """Whether images are generated and judged here."""
         return makes_images(self.source)
 
     @property
     def generating_model(self) -> str:
-        """The model that makes images."""
+        """The model that generates images."""
         return self.source if self.model == "all" and self.source != PIPELINE else self.model
 
     @property
@@ -127,7 +127,7 @@ class Request:
 
 
 def makes_images(source: object) -> bool:
-    """Return whether a source's images are made and judged here: by the models that parameters name, or by a model
+    """Return whether a source's images are generated and judged here: by the models that parameters name, or by a model
     that an installed package brings, by its name."""
     return isinstance(source, str) and (source == PIPELINE or source in plugins.entry_points(plugins.MODELS))
 

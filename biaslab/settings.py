@@ -16,7 +16,7 @@ from biaslab.prompts.settings import CriticSettings, CustomDesign, DallEvalDesig
 from biaslab.schema import old_names, values
 from biaslab.schema.groups import Folder, Group, Integer, Numbers, Place, Texts, field
 
-# What may be set of a single model: how its images are made, and not what is asked for or how often.
+# What may be set of a single model: how its images are generated, and not what is asked for or how often.
 COUNTS = ("images_per_prompt", "caption_prompts_per_occupation", "images_per_caption")
 """Settings of generation that say how often templates and captions are asked."""
 OF_A_MODEL = {
@@ -109,7 +109,7 @@ class Settings(Group):
     @model_validator(mode="after")
     def _fit_one_another(self) -> Self:
         if NONE in self.baselines and len(self.baselines) > 1:
-            raise ParameterError(f"baselines is {list(self.baselines)!r}; 'none' stands alone.")
+            raise ParameterError(f"baselines is {list(self.baselines)!r}; 'none' excludes other baselines.")
         for name, given in self.models.items():
             groups = given if isinstance(given, Mapping) else {"": given}
             for group, inner in groups.items():
@@ -120,8 +120,8 @@ class Settings(Group):
                     asked = ".".join(filter(None, (str(group), str(wrong))))
                     old_names.check("settings", [asked], f"models.{name}")
                     raise ParameterError(
-                        f"models.{name} is {given!r}; of a single model may be set how its images are made, such as "
-                        f"{{'generation': {{'steps': 4}}}}. {name_help(asked, allowed)}"
+                        f"models.{name} is {given!r}; a single model accepts only settings of its image generation, "
+                        f"such as {{'generation': {{'steps': 4}}}}. {name_help(asked, allowed)}"
                     )
             # Values are checked as those of all models are.
             try:
@@ -140,7 +140,7 @@ class Settings(Group):
 
     @property
     def baseline_models(self) -> tuple[str, ...]:
-        """The models that stand beside the one that a run names."""
+        """The models that are next to the one that a run names."""
         return tuple(name for name in self.baselines if name not in (PUBLISHED, NONE))
 
     @classmethod

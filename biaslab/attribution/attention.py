@@ -63,7 +63,7 @@ def check_tokenizers(pipe) -> None:
     columns = known.get(kind, {}).get("columns")
     if not columns:
         raise ParameterError(
-            f"Attention to words cannot be read from a {kind}: how it reads a text is not known. Use one of "
+            f"Attention to words cannot be read from a {kind}: its text encoding is unsupported. Use one of "
             f"{', '.join(name for name, entry in known.items() if 'columns' in entry)}."
         )
     for name in (name for part in columns for name in part):
@@ -230,8 +230,8 @@ class Attention:
             rows, columns = -(-rows // 2), -(-columns // 2)
         if rows * columns != places:
             raise RunError(
-                f"A layer has {places} places, which is no halving of latents of {self.latent[0]} x "
-                f"{self.latent[1]}: where its places are is not known."
+                f"A layer has {places} positions, which is not a halving of latents of {self.latent[0]} x "
+                f"{self.latent[1]}, so its positions cannot be mapped."
             )
         return rows, columns
 

@@ -72,7 +72,7 @@ def coverages(
     columns)``, and brought to the size of the masks, or where none says it to 512 pixels a side. ``threshold`` is the
     share of a map's range, 0–1, above which a place belongs to its word (section 6.1).
 
-    Returns a row an object, in order, with the columns of :data:`COVERED`: coverage (0–1), the largest of all words,
+    Returns one row per object, in order, with the columns of :data:`COVERED`: coverage (0–1), the largest of all words,
     and the word that has it; human_coverage, of words of :data:`biaslab.metrics.similarity.HUMANS`; both 0 where there
     is no such word, NaN where the object has no pixel; and region, ``mask`` or ``box``: by what the object was
     compared.

@@ -1,6 +1,6 @@
 """Where a model attends to the words of a text in images that are given, with noise on them, as it sees them at work.
 
-So maps of words can be held against images whose truth is known.
+So maps of words can be held against images with ground truth.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from biaslab.hub.image_sources import ImageSource
 
 _SHARD_ROWS = 128
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
-"""Points of the noise schedule that are looked at: 0 is the image, 1 noise alone."""
+"""Points of the noise schedule that are examined: 0 is the image, 1 noise alone."""
 
 
 def attend(
@@ -56,8 +56,8 @@ def attend(
     sizes, own = sorted({image.shape for image in images}), (generator.height, generator.width)
     if sizes and sizes[0][:2] != own:
         raise ParameterError(
-            f"{generator.model} makes images of {own[0]} x {own[1]} pixels, and these are {sizes[0][0]} x "
-            f"{sizes[0][1]}: what it attends to in them says nothing of its own."
+            f"{generator.model} generates images of {own[0]} x {own[1]} pixels, and these are {sizes[0][0]} x "
+            f"{sizes[0][1]}: attention in them is not comparable with its own. Resize them."
         )
     placed = columns(pipe, texts, words)
     whole: list[WordMaps] = []
@@ -99,7 +99,7 @@ class NoisedImages:
     """Given images with maps of the words of their texts, computed once and kept; errors as :func:`attend`.
 
     ``asked`` has image_id, text and words (a list) for each image; ``load`` returns the model when an image must be
-    looked at, ``weights`` is its digest.
+    examined, ``weights`` is its digest.
     """
 
     def __init__(

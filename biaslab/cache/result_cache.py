@@ -71,7 +71,7 @@ class ResultCache:
     def stage(self, name: str, inputs: Mapping[str, object], work: Work | None = None) -> Stage:
         """Return the stage ``name`` (lower-case words joined by ``_`` or ``-``) that does some work with these inputs.
 
-        ``inputs`` are all that the result depends on beside rows and code: parameters, digests of models and corpora,
+        ``inputs`` are all that the result depends on next to rows and code: parameters, digests of models and corpora,
         seeds. They must fit in JSON (else TypeError); the order of keys does not matter. ``work`` takes consecutive
         rows (index from 0) and returns a table of any number of rows. It must depend on nothing but these rows and the
         inputs, and travels to workers; None for a stage that only lends its folder.
@@ -150,7 +150,7 @@ class Stage:
             ):
                 fill = _Fill(self._work(), self.key["code"])
                 tasks = [(path, missing[path]) for path in mine]
-                # Closed at once where something fails, so that no worker goes on unheard.
+                # Closed at once where something fails, so that no worker continues unheard.
                 with contextlib.closing(self.workers.run(fill, tasks, gpu=gpu)) as results:
                     done = shown.n
                     for path, _ in zip(mine, results, strict=True):
@@ -376,7 +376,7 @@ def replace(path: Path, data: bytes) -> None:
 
 
 def temporary_path(path: Path) -> Path:
-    """Return the path beside a file under which it is written before it is whole; nobody else has it."""
+    """Return the path next to a file under which it is written before it is whole; nobody else has it."""
     # Whole for the names of pieces; that of a long name must not be longer than the file system allows.
     return path.with_name(f".{path.name[:48]}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
 
@@ -385,7 +385,7 @@ def check_target(path: Path, ours: Callable[[Path], bool], what: str, fix: str) 
     """Check that ``what`` can be written as a file: under a new name, or in place of one that was written before.
 
     ``ours`` says whether a file that is there is one. ``fix`` is the option that names another file. Raises
-    ParameterError: A folder, a device, a link, or somebody else's file has the name; it stays.
+    ParameterError: A folder, a device, a link, or someone else's file has the name; it stays.
     """
     if os.path.lexists(path) and not (path.is_file() and not path.is_symlink() and ours(path)):
         raise ParameterError(
@@ -402,8 +402,8 @@ def explain_errors(path: Path, kept: str = "") -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        what = "is not there and cannot be made"
-        raise RunError(f"{_named(error, path)} {what}. {(kept or _KEPT).format(fix='make its folder')}") from None
+        what = "does not exist and cannot be created"
+        raise RunError(f"{_named(error, path)} {what}. {(kept or _KEPT).format(fix='create its folder')}") from None
     except OSError as error:
         if error.errno not in _REFUSED:
             raise

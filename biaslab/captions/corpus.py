@@ -558,7 +558,7 @@ def _reader(path: Path) -> Callable[[Path, int], _Read]:
     ending = _ending(path)
     if not ending:
         raise InputError(
-            f"{path} is of no known kind; captions are read from files that end in .parquet, or in "
+            f"{path} has an unsupported type; captions are read from files that end in .parquet, or in "
             f"{', '.join(_TEXTUAL)}, plain or compressed as .gz."
         )
     return _READERS[ending]

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 _STAYS = "Earlier answers are cached"
 # What may become of a question, and what it means. Those in _KEPT were paid for and are not asked again.
 OUTCOMES: dict[str, str] = {
-    "answered": "there is a text",
+    "answered": "the model answered with a text",
     "empty": "the model answered without a text, three times",
     "cut": "the answer was cut off at the limit of tokens",
     "filtered": "the answer, or the question, was stopped by a content filter",
-    "refused": "the model refused in the field that is there for it",
-    "malformed": "what came back is no chat completion, three times",
+    "refused": "the model refused, in the reply's field for refusals",
+    "malformed": "the reply is not a chat completion, three times",
     "rejected": "the server does not take this question (status 400, 413, 422, …)",
-    "unavailable": "the server did not answer this question, however often it was asked",
+    "unavailable": "the server did not answer this question after all attempts",
 }
 _KEPT = ("answered", "empty", "cut", "filtered", "refused")
 # Bytes of a reply that are read; a chat completion has a few thousand, and a few hundred thousand of thoughts.

@@ -53,7 +53,7 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
         if not record or record.pop("line", number) != number:
             raise RunError(
                 f"Line {number} of {path} is damaged, so that what was bought and asked before cannot be imported. "
-                "Nothing is bought or asked. Restore a copy of that file, and run again."
+                "No request is sent. Restore a copy of that file, and run again."
             )
         yield record
 

@@ -193,7 +193,7 @@ class ImagePurchases(_PurchaseRecords):
             # Systems put files of their own next to images.
             named = _KEY.fullmatch(path.stem) and path.suffix.removeprefix(".") in (e for _, e in BEGINNINGS)
             if named and path.stem not in self.done and path.stem not in self.replies:
-                raise _damaged(self.file, f"it does not know the image {path}")
+                raise _damaged(self.file, f"it has no entry for the image {path}")
 
     def is_purchased(self, key: str) -> bool:
         """Return whether an image needs no further request; one whose file was taken away needs one."""
@@ -344,6 +344,6 @@ def _sum(costs: Iterable[tuple[str, int]]) -> Decimal:
 
 def _damaged(file: Path, why: str) -> RunError:
     return RunError(
-        f"The database of purchases, {file}, is damaged: {why}. What was spent and bought is not known, so nothing is "
-        "bought or asked. Restore a copy of that file, and run again."
+        f"The database of purchases, {file}, is damaged: {why}. Past purchases are unknown, so no "
+        "request is sent. Restore a copy of that file, and run again."
     )

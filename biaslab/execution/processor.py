@@ -30,7 +30,7 @@ def has_cuda() -> bool:
 
 
 def accelerator() -> str:
-    """Return the device that ``auto`` stands for: ``cuda``, else ``mps`` (of Apple's processors), else ``cpu``."""
+    """Return the device that ``auto`` represents: ``cuda``, else ``mps`` (of Apple's processors), else ``cpu``."""
     if has_cuda():
         return "cuda"
     if platform.system() != "Darwin":

@@ -59,7 +59,7 @@ def notice(text: str) -> None:
 
 @contextlib.contextmanager
 def working(what: str, file: Path | None = None) -> Iterator[None]:
-    """Say what is done, in a few words, while it is done, with the time since it began.
+    """Return what is done, in a few words, while it is done, with the time since it began.
 
     ``file`` holds the latest sign; without one it is a line on standard error, taken away at the end. A bar that was
     drawn there within the last seconds says more and is left alone.
@@ -75,7 +75,7 @@ def working(what: str, file: Path | None = None) -> Iterator[None]:
         while not ended.wait(PATIENCE):
             seconds = round(time.monotonic() - began)
             if file is not None and _bars and not _bars[-1].disable:
-                # A bar says more: its times go on while a batch is under way.
+                # A bar says more: its times continue while a batch is under way.
                 _bars[-1].refresh()
             elif file is not None:
                 _write(file, f"{what}: {seconds} s")

@@ -91,13 +91,13 @@ class Family:
             if self.denoiser and value % self.multiple:
                 near = max(self.multiple, round(value / self.multiple) * self.multiple)
                 raise ParameterError(
-                    f"{side} is {value}; {name} makes images in multiples of {self.multiple}, for example {near}."
+                    f"{side} is {value}; {name} generates images in multiples of {self.multiple}, for example {near}."
                 )
         height = settings.height or self.height
         if settings.aspect == 1:
             return height, settings.width or self.width
         if not (height and self.width and self.takes_size):
-            why = f"{name} is a {self.pipeline}, whose own shape is not known"
+            why = f"{name} is a {self.pipeline}, whose default aspect ratio is unknown"
             raise ParameterError(f"aspect is {settings.aspect:g}, but {why}. Set it to 1; in a run, paired.aspect=1.")
         # As wide as asked for, in what the model makes.
         wide = height * self.width / self.height * settings.aspect
@@ -114,18 +114,16 @@ class Family:
                 f"it generates images: set {' and '.join(unset)}."
             )
         if scale is not None and scale > self.unguided and not self.argument:
-            raise ParameterError(
-                f"guidance_scale is {scale:g}, {what}, whose images no guidance changes. Leave it empty (null)."
-            )
+            raise ParameterError(f"guidance_scale is {scale:g}, {what}, which ignores guidance. Leave it empty (null).")
         if settings.steps is not None and self.steps is None and "steps" not in self.unstated:
             raise ParameterError(f"steps is {settings.steps}, {what}, which takes none. Leave steps empty (null).")
         if negative and not self.negative:
             raise ParameterError(
-                f"negative_prompt is {negative!r}, {what}, which takes none: its guidance is part of the network."
+                f"negative_prompt is {negative!r}, {what}, which takes none: its network includes guidance."
             )
         if negative and not self.is_guided(settings):
             guidance_text = (
-                f"the own one of {name} is {self.guidance:g}" if scale is None else f"guidance_scale is {scale:g}"
+                f"the default of {name} is {self.guidance:g}" if scale is None else f"guidance_scale is {scale:g}"
             )
             why = f"it works through guidance and {guidance_text}; set guidance_scale above {self.unguided:g}"
             raise ParameterError(f"negative_prompt is {negative!r}, but {why}.")
@@ -137,7 +135,7 @@ class Family:
 
     def setting_sources(self, settings: GenerationSettings) -> dict[str, str]:
         """Return where steps and guidance come from, by setting."""
-        known = f"its family, {self.kind}" if self.denoiser else f"{self.pipeline}, as its family is not known"
+        known = f"its family, {self.kind}" if self.denoiser else f"{self.pipeline}, as its family is unknown"
         origin = {
             name: "the settings" if self._given(settings, name) is not None else self.sources.get(name, known)
             for name in ("steps", "guidance")

@@ -390,9 +390,7 @@ class Generator:
         Raises ParameterError: How the pipeline encodes a text is not known. RunError: The numbers overflow.
         """
         if not self.family.denoiser:
-            raise ParameterError(
-                f"{self.model} is a {self.family.pipeline}, of which it is not known how it reads texts."
-            )
+            raise ParameterError(f"{self.model} is a {self.family.pipeline}, whose text encoding is unsupported.")
         import torch
 
         with torch.no_grad(), loading.quiet():
@@ -525,7 +523,7 @@ class Generator:
         before = [state() for state in states]
         yield
         if not all(torch.equal(b, state()) for b, state in zip(before, states, strict=True)):
-            why = f"With {type(self.pipe.scheduler).__name__}, {self.model} draws noise that cannot be seeded by image."
+            why = f"With {type(self.pipe.scheduler).__name__}, {self.model} uses noise that cannot be seeded by image."
             raise ParameterError(f"{why} Choose another scheduler.")
 
 

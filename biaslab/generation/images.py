@@ -246,7 +246,7 @@ class GeneratedImages(GeneratedSource):
                 continue
             if np.array_equal(first, second) and not is_black(first):
                 raise RunError(
-                    f"{self.name} makes the same image from different noise: the first two images of "
+                    f"{self.name} generates the same image from different noise: the first two images of "
                     f"{rows['text'].iloc[k]!r} have identical pixels. Copies are not independent observations. Check "
                     "that the pipeline uses the generator it is given, and generation.steps and generation.scheduler."
                 )
@@ -325,8 +325,8 @@ def _shard_rows(units: pd.DataFrame) -> int:
     least, most = int(together.min()), int(together.max())
     if least != most or most > SHARD:
         raise InputError(
-            f"The prompts' column {NOISE!r} puts between {least} and {most} images of one noise side by side. Give as "
-            f"many everywhere, {SHARD} at most: all prompts of a {NOISE} one after the other, with the same n_images."
+            f"The prompts' column {NOISE!r} has between {least} and {most} consecutive images of one noise. Give the "
+            f"same number everywhere, at most {SHARD}: consecutive prompts of each {NOISE}, with the same n_images."
         )
     return SHARD - SHARD % most
 

@@ -129,7 +129,7 @@ def read_index(files: ModelFiles) -> tuple[type, dict[str, tuple[str, str]]]:
     takes = set(inspect.signature(pipeline.__call__).parameters)
     is_supported = pipeline in TEXT_TO_IMAGE.values() and "Control" not in pipeline.__name__
     if "prompt" not in takes or takes & _OTHER_OUTPUTS or (takes & _IMAGE_INPUTS and not is_supported):
-        raise ParameterError(f"{files.name} is a {class_name}, which does not make images from text alone.")
+        raise ParameterError(f"{files.name} is a {class_name}, which does not generate images from text alone.")
     return pipeline, parts
 
 
@@ -312,7 +312,7 @@ def load_pipeline(files: PipelineFiles, name: str, *, dtype):
 def _from_file(files: PipelineFiles, name: str, dtype):
     made = files.pipeline_class
     if not hasattr(made, "from_single_file"):
-        raise ParameterError(f"{name} is one file of a {made.__name__}, of which diffusers reads folders only.")
+        raise ParameterError(f"{name} is a single file of a {made.__name__}, which diffusers reads from folders only.")
     (path,) = files.base.weights
     with tempfile.TemporaryDirectory() as folder:
         # Without weights: diffusers would take those for parts that the file lacks.

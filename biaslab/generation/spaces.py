@@ -24,8 +24,8 @@ OF_PROMPTS = ("t", "t_pooled", "t_words")
 OF_LATENTS = ("z0",)
 _COLUMNS = ["first", "second", "metric", "value", "reason"]
 NO_POOLED = "the network takes no text as one vector"
-NO_WORDS = "which tokens of a text are words is not known of this pipeline"
-NO_LATENTS = "the model does not show its latents"
+NO_WORDS = "the tokens of words are unknown for this pipeline"
+NO_LATENTS = "the model does not provide its latents"
 _SHARD_PAIRS = 512
 # Pairs whose texts are read at a time: what a large model reads of one is some 8 MB.
 _AT_ONCE = 8

@@ -56,8 +56,8 @@ def check_words(folder: str | Path, texts: Iterable[str], name: str) -> None:
     if unknown:
         words = ", ".join(repr(w) for w in list(unknown)[:12]) + (", …" if len(unknown) > 12 else "")
         raise ParameterError(
-            f"{name} does not know {len(unknown)} of the prompts' words: {words} (for example in "
-            f"{next(iter(unknown.values()))[:200]!r}). Leave these prompts out, or use a model that spells words."
+            f"The tokenizer of {name} lacks {len(unknown)} of the prompts' words: {words} (for example in "
+            f"{next(iter(unknown.values()))[:200]!r}). Leave these prompts out, or use a model with subword tokens."
         )
 
 

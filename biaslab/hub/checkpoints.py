@@ -47,7 +47,7 @@ def find_checkpoint(name: str) -> ModelName:
         # Before the folder is checked: the configuration of an adapter names another model.
         _check_is_no_lora(model_files.read_folder(place, named.base))
     if named.adapters and (plugin := registry.find_plugin(named.base, KIND)) and plugin.factory:
-        raise ParameterError(f"{named.base} makes images without weights, so that no LoRA can change it.")
+        raise ParameterError(f"{named.base} generates images without weights, so LoRAs do not apply to it.")
     adapters = tuple(Adapter(_resolve_lora(one.name), one.weight) for one in named.adapters)
     return ModelName(place, adapters, named.removes_adapters)
 
@@ -140,7 +140,7 @@ def configurations(files: ModelFiles) -> str:
     # It takes shapes of tensors that may be missing.
     except (KeyError, IndexError, AttributeError, UnboundLocalError, ValueError, TypeError):
         fix = f"Put it into a folder with the {INDEX} and the configurations of its base model."
-        raise ParameterError(f"{files.name} is of a kind that diffusers does not know. {fix}") from None
+        raise ParameterError(f"{files.name} has a type that diffusers does not support. {fix}") from None
 
 
 # -- LoRAs -------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def _lora_file(files: ModelFiles) -> str:
         problem = f"The LoRA {files.name} has {', '.join(others[:3]) or 'none'}"
         raise safety.not_safetensors(problem, "Choose a copy that has them.")
     raise ParameterError(
-        f"{files.name} holds {len(candidates)} files of safetensors, of which one is meant. {files.list_safetensors()}"
+        f"{files.name} contains {len(candidates)} safetensors files; name one of them. {files.list_safetensors()}"
     )
 
 

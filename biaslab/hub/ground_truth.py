@@ -77,8 +77,8 @@ def for_domain(image_domain: str) -> GroundTruth | None:
 
 def load(name: str) -> GroundTruth:
     """Return the truth that an installed package brings under a name; an UnknownNameError where none does."""
-    point = plugins.entry_point(plugins.GROUND_TRUTH, name, "pictures of known truth")
-    with loading(name, "pictures of known truth"):
+    point = plugins.entry_point(plugins.GROUND_TRUTH, name, "images with ground truth")
+    with loading(name, "images with ground truth"):
         return point.load()
 
 

@@ -237,14 +237,18 @@ def _of_table(path: Path, files: Mapping[str, Path], not_read: Sequence[str], gr
         frame["group"] = group_images(frame, group_by, str(path.parent))
         cells.refuse(frame["group"] == "", path, "file {} has no group by --group-by", "leave it out", frame["file"])
     twice = frame.duplicated(["image_id", "position"])
-    cells.refuse(twice, path, "file {} occurs twice", "keep one row, or say left and right", frame["file"])
+    cells.refuse(
+        twice, path, "file {} occurs twice", "keep one row, or give the positions left and right", frame["file"]
+    )
     some = frame["model"] != ""
     fix = "fill it in, or leave the whole column out"
-    cells.refuse(~some & some.any(), path, "file {} is of no model, where others are", fix, frame["file"])
+    cells.refuse(~some & some.any(), path, "file {} has no model, although others have one", fix, frame["file"])
     frame = frame.sort_values(["image_id", "position"], kind="stable", ignore_index=True)
     counted = frame.groupby("image_id").cumcount() + 1
     gap = (counted != frame["position"]).set_axis(frame.index)
-    cells.refuse(gap, path, "file {} has people at some positions only", "name all of a picture", frame["image_id"])
+    cells.refuse(
+        gap, path, "file {} has people at some positions only", "name all people of an image", frame["image_id"]
+    )
     return frame[["image_id", "prompt", "group", "position", "model"]]
 
 

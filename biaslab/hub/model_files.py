@@ -290,7 +290,7 @@ def _problem(name: str, kind: str, error: BaseException) -> ParameterError:
         wanted, no_file = (repository, f"There is no file {name!r} here. ") if is_file else (name, "")
         return ParameterError(
             f"{no_file}The hub has no model {wanted!r}, or it is private. {registry.near_help(wanted, kind)}A name on "
-            "the hub is made of owner and name, as in the address of the model's page."
+            "the hub consists of owner and name, as in the address of the model's page."
         )
     reason = " ".join(str(chain[-1]).split()) or type(chain[-1]).__name__
     return UnreachableHubError(

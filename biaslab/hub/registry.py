@@ -122,7 +122,7 @@ def image_domain(where: str | Path, *, judge: bool = False) -> str:
     except (OSError, ValueError, TypeError, KeyError):
         domain = None
     if domain not in (allowed := (*IMAGE_DOMAINS, ANY) if judge else IMAGE_DOMAINS):
-        raise ParameterError(f'{file} must say {{"pictures": …}}: one of {", ".join(allowed)}.')
+        raise ParameterError(f'{file} must contain {{"pictures": …}} with one of {", ".join(allowed)}.')
     return domain
 
 
@@ -172,7 +172,7 @@ def _file(path: Path, name: str, kind: str) -> str:
 
 def _allowed(kind: str) -> str:
     """Return what a name of a kind of model may be."""
-    return f"Give a folder, or a name on the hub, which is made of owner and name, such as {HUB[kind][0]!r}."
+    return f"Give a folder, or a name on the hub, which consists of owner and name, such as {HUB[kind][0]!r}."
 
 
 def near_help(name: str, kind: str) -> str:

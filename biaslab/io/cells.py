@@ -39,7 +39,7 @@ _ESCAPED = r"^'(?=[=+\-@\t\r'])"
 
 
 def file_path(path: str | Path) -> Path:
-    """Return the path of a file of ratings, or of a folder of such files, with ``~`` as the home folder.
+    """Return the path of a file of annotations, or of a folder of such files, with ``~`` as the home folder.
 
     Raises InputError: It is of another kind, or does not exist; a folder holds no such file.
     """

@@ -13,7 +13,7 @@ from biaslab.io.places import LINKS_VARIABLE
 
 _log = logging.getLogger(__name__)
 
-# What systems and programs put beside files; all that begins with a dot is theirs, too.
+# What systems and programs put next to files; all that begins with a dot is theirs, too.
 _LEFT_BEHIND = frozenset((
     "__macosx", "thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "$recycle.bin", "system volume information",
     "lost+found", "@eadir", "__pycache__",

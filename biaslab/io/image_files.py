@@ -1,4 +1,4 @@
-"""One decoder of pictures: from a folder, a download, an endpoint. Files are hostile input, and untidy.
+"""One decoder of images: from a folder, a download, an endpoint. Files are hostile input, and untidy.
 
 Only common raster formats are opened, and the size that a file's header states is checked before any pixel is decoded.
 What is shown is what viewers show: upright, in sRGB, on white, the first of several frames, and 8 of 16 bits.
@@ -30,10 +30,10 @@ PLAIN = 0.75
 """An image is plain, as the cards are that content filters send, from this share of pixels of one color."""
 MOST_PIXELS = 64_000_000
 MOST_BYTES = 200_000_000
-# Progressive JPEGs have about ten scans; each costs a pass over the whole picture.
+# Progressive JPEGs have about ten scans; each costs a pass over the whole image.
 _MOST_SCANS = 200
 _PNG = b"\x89PNG\r\n\x1a\n"
-# Chunks of a PNG with texts, such as the workflow that drew it: Pillow refuses a picture for a long one.
+# Chunks of a PNG with texts, such as the workflow that drew it: Pillow refuses an image for a long one.
 _PNG_TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 
 
@@ -46,7 +46,7 @@ class UnreadableImage:
 
 
 class ImageDecodeError(Exception):
-    """Some bytes hold no picture that can be shown; ``reason`` is that of :class:`UnreadableImage`."""
+    """Some bytes hold no image that can be shown; ``reason`` is that of :class:`UnreadableImage`."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(detail or reason)
@@ -115,7 +115,7 @@ def formats() -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def open_image(data: bytes, max_pixels: int = MOST_PIXELS) -> Iterator[Image.Image]:
-    """Open the picture in some bytes; its pixels are decoded when they are asked for.
+    """Open the image in some bytes; its pixels are decoded when they are asked for.
 
     Raises ImageDecodeError: It is none, here or where pixels are asked for within, or it has more than ``max_pixels``.
     """
@@ -136,14 +136,14 @@ def open_image(data: bytes, max_pixels: int = MOST_PIXELS) -> Iterator[Image.Ima
         raise ImageDecodeError("not an image", f"it begins with {start!r}") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise ImageDecodeError("too large", str(error)) from None
-    # Decoders fail in many ways on damaged files; whatever they raise, this picture cannot be shown.
+    # Decoders fail in many ways on damaged files; whatever they raise, this image cannot be shown.
     except Exception as error:
         reason = "truncated" if "truncated" in str(error).lower() else "damaged"
         raise ImageDecodeError(reason, f"{type(error).__name__}: {error}") from None
 
 
 def fit_image(image: Image.Image, side: int | None = None) -> Image.Image:
-    """Return an opened picture in mode RGB as viewers show it, without metadata.
+    """Return an opened image in mode RGB as viewers show it, without metadata.
 
     Its EXIF orientation is applied and its colours are brought to sRGB; transparency is put on white. 16 bits a channel
     are scaled to 8, numbers of floating point from 0–1, or from 0–255 where one is above 1. With ``side`` it is made to
@@ -175,7 +175,7 @@ def _upright(image: Image.Image) -> Image.Image:
     from PIL import ImageOps
 
     image.load()
-    # Of what cannot be read as EXIF nothing says that a picture lies.
+    # Without readable EXIF data, the orientation of an image is unknown.
     with contextlib.suppress(Exception):
         return ImageOps.exif_transpose(image)
     return image
@@ -196,7 +196,7 @@ def _eight_bits(image: Image.Image) -> Image.Image:
 
 
 def _in_srgb(image: Image.Image, profile: bytes | None) -> Image.Image:
-    """Return a picture in mode RGB, its colours by its profile; without one that fits they are sRGB's."""
+    """Return an image in mode RGB, its colours by its profile; without one that fits they are sRGB's."""
     from PIL import ImageCms
 
     if profile and image.mode in ("RGB", "RGBA", "CMYK", "L", "LA"):

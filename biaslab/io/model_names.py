@@ -1,7 +1,7 @@
 """Names of text-to-image models with LoRAs on them: ``NAME+LORA``, ``NAME+LORA:0.8+OTHER:0.5``, ``NAME+none``.
 
 A LoRA is a file of safetensors, a folder that holds one, or a name on the hub; ``:0.8`` is its weight, else 1. ``none``
-leaves out one that lies beside the model. What is there as a file or folder goes before: a plus in its path parts
+leaves out one that is next to the model. What is there as a file or folder goes before: a plus in its path parts
 nothing.
 """
 
@@ -33,7 +33,7 @@ class Adapter(NamedTuple):
 
 
 class ModelName(NamedTuple):
-    """What a name says: the model's own name, LoRAs, and whether one beside the model is left out."""
+    """What a name says: the model's own name, LoRAs, and whether one next to the model is left out."""
 
     base: str
     adapters: tuple[Adapter, ...] = ()
@@ -54,7 +54,7 @@ class ModelName(NamedTuple):
 
 
 def split(name: str) -> ModelName:
-    """Return what a name says; whether it names something that is there is not looked at."""
+    """Return what a name says; whether it names something that is there is not examined."""
     if not isinstance(name, str) or "+" not in name or _KIND.match(name):
         return ModelName(name)
     if _exists(name) or name in plugins.entry_points(plugins.MODELS):

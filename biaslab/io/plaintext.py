@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-# Hyphens beside that of the keyboard; dashes are none.
+# Hyphens next to that of the keyboard; dashes are none.
 _HYPHENS = "\u058a\u1806\u2010\u2011\u2e17\ufe63\uff0d"
 # Marks of the category Cf that are seen: they stand before numbers and verses.
 _SEEN = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
@@ -48,7 +48,7 @@ def normalize(text: str) -> str:
 def split_words(text: str) -> str:
     """Return a text's plain form with a hyphen at each place where a word may break.
 
-    Between the words of a phrase such a mark may stand for their hyphen; inside of a word it stands for nothing.
+    Between the words of a phrase such a mark may represent their hyphen; inside of a word it represents nothing.
     """
     return normalize(text.translate(dict.fromkeys(map(ord, _BREAKS), "-")))
 

@@ -1,4 +1,4 @@
-"""Files that somebody else wrote, read with care: no pipe that says nothing, and no more than fits in memory."""
+"""Files that someone else wrote, read with care: no pipe that says nothing, and no more than fits in memory."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
 
 
 def altered(folder: Path, files: Mapping[str, str]) -> str:
-    """Say which files are not as :func:`digests` gave them; empty where all are."""
+    """Return which files are not as :func:`digests` gave them; empty where all are."""
     gone = [name for name in files if not (folder / name).is_file()]
     present = digests(folder, (folder / name for name in files if name not in gone))
     found = [f"{name} is gone" for name in gone]

@@ -68,7 +68,7 @@ def ask(people: pd.DataFrame, questions: Sequence[Question]) -> pd.DataFrame:
     """Return what is asked, image by image: rows of ``people`` for each question that applies to them.
 
     Args:
-        people: A row for each person: :data:`IMAGE_KEYS`, picture (the image's place on the page), position (1 is the
+        people: A row for each person: :data:`IMAGE_KEYS`, image (the image's place on the page), position (1 is the
             leftmost; 0 of an image of no person), phrase, prompt and skill (empty where not known), object and noun
             (lists of names, or None).
         questions: What is asked.
@@ -93,7 +93,7 @@ def ask(people: pd.DataFrame, questions: Sequence[Question]) -> pd.DataFrame:
         if rows.empty:
             needs = ", ".join([one.of, *sorted(one.placeholders - {"place", "phrase"}), *one.skills])
             raise ParameterError(
-                f"The question {one.name!r} applies to none of these images, of which it needs: {needs}. Choose other "
+                f"The question {one.name!r} applies to none of these images; it needs: {needs}. Choose other "
                 "images with --paper or --subset, or other questions with --questions."
             )
         rows["place"] = [place(k, n) if of_person else "" for k, n in zip(rows["position"], rows["n"], strict=True)]

@@ -227,8 +227,8 @@ def check_descriptions(found: pd.DataFrame, told: pd.DataFrame, where: str) -> N
 
 def _contradiction(first: tuple[str, str], second: tuple[str, str], where: str) -> str:
     return (
-        f"{first[0]} and {second[0]} are copies of one image (identical pixels), but {where} says {first[1]} of the "
-        f"first and {second[1]} of the second. Correct {where}, or remove one of the two images."
+        f"{first[0]} and {second[0]} are copies of one image (identical pixels), but {where} gives {first[1]} for the "
+        f"first and {second[1]} for the second. Correct {where}, or remove one of the two images."
     )
 
 

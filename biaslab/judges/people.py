@@ -49,7 +49,7 @@ other, or stand one above the other, and left and right are not clear."""
 ROLE_TEXT = "a photo of a/an [OCCUPATION]"
 """What a person is compared with to see who is who; ``a/an [OCCUPATION]`` becomes the phrase of the prompt."""
 ROLE_THRESHOLD = 0.99
-"""Least probability of an order for it to count: somebody of neither phrase can look a little more like one order."""
+"""Least probability of an order for it to count: a person of neither phrase can look a little more like one order."""
 BOX = ("x0", "y0", "x1", "y1")
 NUMBERS = ("probability_female", "n_faces", *BOX, "image_width", "image_height")
 COLUMNS = ("image_id", "position", "status", "gender", *NUMBERS, "reason", "answer", "role", "role_p", "boxes")
@@ -139,7 +139,7 @@ def locate_people(
     cache: ResultCache,
     progress: bool = True,
 ) -> pd.DataFrame:
-    """Return the people whom images were to show, with the face of each; arguments as for :func:`judge_people`.
+    """Return the people that images were to show, with the face of each; arguments as for :func:`judge_people`.
 
     Columns of ``requested``, then people (how many the image was to show), status (empty where the person has a face
     and a side), reason, n_faces, image_width, image_height, x0, y0, x1, y1, boxes, landmarks (of the person's face) and

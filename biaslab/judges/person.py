@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 # Of the square cut out for a person, the share of its height that the face's box takes (it shows head and shoulders, as
-# a picture of one person does), and where the middle of the face is, from 0 (top) to 1. Where the square leaves the
+# an image of one person does), and where the middle of the face is, from 0 (top) to 1. Where the square leaves the
 # person's part of the image, the last column or row is repeated.
 FACE_SHARE, FACE_HEIGHT = 0.3, 0.43
 
@@ -57,7 +57,7 @@ def face_of(person: Person) -> np.ndarray:
 
 
 def head_and_shoulders(person: Person, *, side: int = 0) -> np.ndarray:
-    """Return the square around a face that shows what a picture of that person alone would, ``uint8 (side, side, 3)``.
+    """Return the square around a face that shows what an image of that person alone would, ``uint8 (side, side, 3)``.
 
     Beyond the person's columns the last one is repeated; a side of 0 leaves the pixels as they are cut.
     """

@@ -46,7 +46,7 @@ _ROLES = {
     "skin_tone": _Role(
         "skin-tone estimator",
         f"agreed with both annotators ({', '.join(f'{name}: tones {a} to {b}' for name, (a, b) in TONES.items())}) "
-        "about {} of the {} people for whom it estimated a tone",
+        "about {} of the {} people with an estimated tone",
         "portraits of one person",
         "People without an estimated tone",
     ),
@@ -97,7 +97,7 @@ def doubt_photographs(name: str, unclear: int, seen: int) -> str:
         return ""
     return (
         f"the gender classifier `{name}` is unsure of {share[0]:.0f} % of {seen:,} people, and of {usual[0]:.0f} % in "
-        "labelled photographs. The images may be drawings, for which it is not made."
+        "labelled photographs. The images may be drawings, for which it was not trained."
     )
 
 

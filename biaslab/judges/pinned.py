@@ -22,7 +22,7 @@ from biaslab.io import reading
 
 
 class Pinned(NamedTuple):
-    """A file that a name stands for, as a model of a kind (:func:`biaslab.hub.registry.resolve`).
+    """A file that a name represents, as a model of a kind (:func:`biaslab.hub.registry.resolve`).
 
     It is at ``path`` of the folder ``module`` that a ``package`` on PyPI installs, and where ``on_hub`` (owner, name
     and commit) is not empty at the top of that repository.

@@ -58,7 +58,7 @@ class PluginJudge(Judge):
         stated = getattr(self._factory, "image_domain", hub.PHOTOGRAPHS)
         if stated not in (*hub.IMAGE_DOMAINS, hub.ANY):
             raise ParameterError(
-                f"{self.name} says that it knows {stated!r}; {self._entry[0].value}.image_domain must be drawings, "
+                f"{self.name} declares {stated!r}; {self._entry[0].value}.image_domain must be drawings, "
                 "photographs or any."
             )
         return stated
@@ -155,18 +155,18 @@ def _read_gender(name: str, gender: str, p: float | None = None, reason: str = "
     if p is not None and not (isinstance(p, Real) and 0 <= p <= 1):
         raise InputError(f"{name} gives {p!r:.60}; a probability is a number from 0 to 1.")
     if not gender:
-        return Answer(reason=str(reason) or "the judge says nothing")
+        return Answer(reason=str(reason) or "the judge gives no answer")
     if p is None or gender == UNCLEAR:
         return Answer(sure[gender], reason=str(reason))
     if (p >= 0.5) != (gender == GENDERS[0]):
-        raise InputError(f"{name} answers {gender!r} with a probability of {p:g} of being seen as female.")
+        raise InputError(f"{name} answers {gender!r} with a probability of {p:g} of perceived as female.")
     return Answer(float(p), reason=str(reason))
 
 
 def _read_tone(name: str, tone: float | None, reason: str = "") -> tuple[float, str]:
     is_number = isinstance(tone, Real) and not isinstance(tone, bool)
     if tone is None or (is_number and math.isnan(tone)):
-        return float("nan"), str(reason) or "the judge says nothing"
+        return float("nan"), str(reason) or "the judge gives no answer"
     if not is_number or tone not in range(1, 11):
         raise InputError(f"{name} answers {tone!r}; a tone is a whole number from 1 to 10, or None with a reason.")
     return float(tone), ""

@@ -129,7 +129,7 @@ def check_domain(judge: Judge, setting: str, image_domain: str, owner: str) -> N
         return
     example = f", such as {role.example!r}" if image_domain == hub.PHOTOGRAPHS else ""
     raise ParameterError(
-        f"{setting} is {judge.name!r}, which is made for {domain}, but the images of {owner} are {image_domain}, so "
+        f"{setting} is {judge.name!r}, a model for {domain}, but the images of {owner} are {image_domain}, so "
         f"its answers would be meaningless. Set {setting} to a model for {image_domain}{example}. If they are "
         f"{domain}, declare it: for a model by generation.image_domain={domain}, for a folder by a file "
         f"{hub.DOMAIN_FILE} in it."

@@ -43,7 +43,7 @@ class Instances(NamedTuple):
     objects: pd.DataFrame
     """A row an instance, best first in each image: :data:`biaslab.metrics.instances.COLUMNS`."""
     images: pd.DataFrame
-    """A row an image: image_id, outcome (empty where it was looked at; ``unreadable``, ``blocked`` or ``missing``) and
+    """One row per image: image_id, outcome (empty if processed; ``unreadable``, ``blocked`` or ``missing``) and
     reason."""
 
 
@@ -103,7 +103,7 @@ class GroundedJudge(InstanceJudge):
         """The images that all parts are made for. Raises ParameterError where the parts differ."""
         domains = {part.domain for part in self._judges} - {hub.ANY}
         if len(domains) > 1:
-            raise ParameterError(f"{self.name} has parts that know drawings and parts that know photographs.")
+            raise ParameterError(f"{self.name} combines models for drawings and for photographs. Use one domain.")
         return next(iter(domains), hub.ANY)
 
     def files(self) -> list[ModelFiles]:
@@ -163,8 +163,8 @@ def instance_judge(name: str, options: JudgeOptions | None = None) -> InstanceFi
 # call it, and further types that were saved as something else.
 _MAPPINGS: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
     "segmenter": (("UNIVERSAL_SEGMENTATION", "SEMANTIC_SEGMENTATION"), "segmenter", ()),
-    "masks": (("MASK_GENERATION",), "segmenter that is asked about boxes", ()),
-    "grounding": (("ZERO_SHOT_OBJECT_DETECTION",), "detector that is asked about words", ()),
+    "masks": (("MASK_GENERATION",), "segmenter with box prompts", ()),
+    "grounding": (("ZERO_SHOT_OBJECT_DETECTION",), "detector with word prompts", ()),
     "tagger": (("ZERO_SHOT_IMAGE_CLASSIFICATION",), "tagger", ("florence2",)),
 }
 
@@ -318,7 +318,7 @@ def _check_masks(there: pd.DataFrame, path: Path) -> None:
     for side in ("height", "width"):
         sizes = cells.numbers(there[side], path, whole=True)
         bad = masked & ~((sizes >= 1) & (sizes % 1 == 0) & (sizes <= _MOST_PIXELS))
-        cells.refuse(bad, path, f"{side} is {{}} beside a mask", "give pixels of the mask", there[side])
+        cells.refuse(bad, path, f"{side} is {{}} in a row with a mask", "give pixels of the mask", there[side])
         there[side] = sizes
     some = there[masked]
     first = some.groupby("image_id")[["height", "width"]].transform("first")

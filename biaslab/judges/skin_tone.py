@@ -4,7 +4,7 @@ Points are laid evenly over an ellipse in the middle of the box. Of a drawing, w
 is the median in CIELAB of the points near it; of a photograph, the median of the points that have the colour of skin.
 
 No rule knows lightness, on purpose: rules in RGB or YCrCb that DALL-Eval's appendix compares (such as R > 95) refuse
-the lightest and the darkest Monk tones. What is seen is skin under the light of the picture; DALL-Eval takes the light
+the lightest and the darkest Monk tones. What is seen is skin under the light of the image; DALL-Eval takes the light
 out with TRUST's albedo (section 4.2.3, Table 18), a model of its own.
 """
 
@@ -41,7 +41,7 @@ _IMAGES_AT_ONCE = 64
 _BOX, _PART = ("x0", "y0", "x1", "y1"), ("first", "last")
 _ROUNDS = 3
 _ACROSS = 24  # points across the ellipse
-# Hue of skin in CIELAB, degrees from red (0) to yellow (90); the Monk swatches lie between 49 and 89, and light
+# Hue of skin in CIELAB, degrees from red (0) to yellow (90); the Monk swatches are between 49 and 89, and light
 # of other colours turns them further the greyer they are. Up to this chroma, hue says nothing of drawings.
 _HUES = (0.0, 125.0)
 _GREY = 12.0
@@ -71,7 +71,7 @@ def face_tones(
     Returns one row per face: tone (Monk scale, 1 light to 10 dark), angle (ITA in degrees, CIELAB), red, green, blue
     (the skin's colour, 0–255), share (0–1 of the points that it rests on), reason (empty, or ``no face``,
     ``unreadable``, ``face too small``, ``no colour``, ``not the colour of skin``; of drawings ``no even colour``; of
-    photographs ``coloured light``, ``mixed light``; where points were looked at, colour and share are there).
+    photographs ``coloured light``, ``mixed light``; where points were examined, colour and share are there).
     """
     boxes, of = np.asarray(boxes, float), np.asarray(of, int)
     reason = np.where(np.isnan(boxes).any(axis=1), "no face", "").astype(object)
@@ -123,7 +123,7 @@ def _of_picture(
     if image_domain == hub.DRAWINGS:
         return np.full(len(middle), "", object)
     at = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2) + 0.5
-    # Beside a face are hair and neck: what is looked at begins half a face further out.
+    # Next to a face are hair and neck: what is examined begins half a face further out.
     beside = (np.abs(at - middle[:, None]) > 1.5 * half[:, None]).any(axis=-1)
     faces = np.median(srgb_to_lab(points.astype(float)), axis=1)
     lit = [_lit_points(lab[out], face) for out, face in zip(beside, faces, strict=True)]
@@ -145,7 +145,7 @@ def _without_colour(lab: np.ndarray) -> bool:
 
 
 def _lit_points(lab: np.ndarray, face: np.ndarray) -> bool:
-    """Return whether all beside a face (points, 3) leans one way, as under coloured light, as may the face (3,)."""
+    """Return whether all next to a face (points, 3) leans one way, as under coloured light, as may the face (3,)."""
     beside = lab[lab[:, 0] > 25, 1:]
     if len(beside) < 150:
         return False

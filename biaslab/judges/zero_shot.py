@@ -115,12 +115,12 @@ class ZeroShot:
         unknown = getattr(inner, "unk_token_id", None)
         for text in texts:
             if not text.strip():
-                raise ParameterError("A text to compare images with is empty; say what the image may show.")
+                raise ParameterError("A class prompt is empty; describe what the image may show.")
             if unknown is not None and unknown in inner(text)["input_ids"]:
                 words = [w for w in text.split() if unknown in inner(w)["input_ids"]]
                 raise ParameterError(
-                    f"The tokenizer of {self.name} does not know {', '.join(map(repr, words))} in the text "
-                    f"{text!r}; use words that the model was trained on."
+                    f"The tokenizer of {self.name} lacks {', '.join(map(repr, words))} in the text "
+                    f"{text!r}; use words from its vocabulary."
                 )
 
 

@@ -1,7 +1,7 @@
 """The four papers' measures as pure functions: arrays in, numbers out; no files, no models.
 
 Units: ``percent_*`` is 0–100 points, ``share_*`` and ``presence_*`` are 0–1. Missing input is NaN and is
-either carried to the result or left out and counted; each docstring says which. Several pandas objects are matched by
+either carried to the result or left out and counted, as each docstring states. Several pandas objects are matched by
 their labels and refused where these differ (:func:`biaslab.stats.checks.align`); arrays and lists by position.
 Agreement of annotators, object bias and skin tone have modules of their own.
 """

@@ -35,7 +35,7 @@ class AgreementEstimate(NamedTuple):
     ci_low: float  # NaN with a reason where the value or the interval is undefined
     ci_high: float
     n_items: int  # items the value rests on
-    n_annotators: float  # annotators with at least one rating among the labels; NaN where nobody says how many
+    n_annotators: float  # annotators with at least one annotation among the labels; NaN where the number is not given
     reason: str  # why the value or the limits are NaN; "" otherwise
     resamples: np.ndarray  # the values of the resamples, (replicates,); NaN where undefined; none without a value
 
@@ -134,7 +134,7 @@ def cohen_kappa(
 
 
 def _codes(ratings: ArrayLike, labels: Sequence[str], ndim: int) -> np.ndarray:
-    """Return positions in ``labels``, -1 for missing ratings and for other known votes."""
+    """Return positions in ``labels``, -1 for missing annotations and for other declared votes."""
     array = np.asarray(ratings, dtype=object)
     if array.ndim != ndim:
         wanted = "(items, annotators)" if ndim == 2 else "(items,)"
@@ -155,7 +155,7 @@ def _rated(ratings: ArrayLike, labels: Sequence[str]) -> tuple[np.ndarray, int]:
 
 
 def _without_value(counts: np.ndarray, labels: Sequence[str], needed: str) -> str:
-    """Say why the items left (items, labels) give no value; "" where they do."""
+    """Return why the remaining items (items, labels) give no value; "" if they do."""
     if not len(counts):
         return f"no item has {needed}"
     used = np.flatnonzero(counts.any(axis=0))

@@ -1,12 +1,12 @@
 """Bias amplification from training to generated images (paradox, section 3.3).
 
-T is the percentage female in an occupation's training images, G in its generated images, both 0–100 points. A share
-below 50 leans male, one above 50 leans female, and one of exactly 50 nowhere; so give unrounded shares.
+T is the percentage female in an occupation's training images, G in its generated images, both 0–100 points. The
+direction of bias is male for shares below 50, female above 50, and none at exactly 50; so give unrounded shares.
 
-Zhao et al. (2017) average the change in the share of the gender that is over-represented in training: for two genders
-the signed change along the training lean, our ``signed``. It equals the paper's ``|G-50| - |T-50|`` but where the
-lean flips or is nowhere: the paper's definition leaves such occupations out, ``all`` counts a flip as no more
-than its change in distance from 50.
+Zhao et al. (2017) average the change in the share of the gender that is over-represented in training. For two genders
+this is the signed change in the training direction, our ``signed``. It equals the paper's ``|G-50| - |T-50|`` unless
+the direction flips or there is none. The paper's definition excludes such occupations; ``all`` counts only the change
+in distance from 50.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def amplification(percent_generated: ArrayLike, percent_training: ArrayLike) -> 
 
 @keep_labels
 def bias_direction(percent_female: ArrayLike) -> NDArray[np.float64]:
-    """Return each percentage's lean: -1.0 male, 0.0 none (exactly 50), 1.0 female; NaN stays NaN.
+    """Return the direction of each percentage: -1.0 male, 0.0 none (exactly 50), 1.0 female; NaN stays NaN.
 
     Raises InputError: A percentage outside 0–100.
     """
@@ -51,7 +51,7 @@ def bias_direction(percent_female: ArrayLike) -> NDArray[np.float64]:
 
 @keep_labels
 def directional_amplification(percent_generated: ArrayLike, percent_training: ArrayLike) -> NDArray[np.float64]:
-    """Return ``sign(T-50) * (G-T)`` elementwise: the change along the training lean, in points (-100..50).
+    """Return ``sign(T-50) * (G-T)`` elementwise: the change in the training direction, in points (-100..50).
 
     NaN where T is exactly 50 or either share is missing. Arguments as in :func:`amplification`. Raises InputError: As
     :func:`amplification`.
@@ -64,9 +64,9 @@ def directional_amplification(percent_generated: ArrayLike, percent_training: Ar
 def exclusion_reason(
     percent_generated: ArrayLike, percent_training: ArrayLike, definition: str = "paper"
 ) -> NDArray[np.str_]:
-    """Say why each occupation is left out of :func:`expected_amplification`, as text; "" where it counts.
+    """Return why each occupation is excluded from :func:`expected_amplification`, as text; "" if it is included.
 
-    The first that applies of :data:`EXCLUSION_REASONS`; ``all`` leaves out only missing ones, ``signed``
+    The reason is the first of :data:`EXCLUSION_REASONS` that applies. ``all`` excludes only missing ones, ``signed``
     those and ``training_at_50``. Arguments as there. Raises InputError: As :func:`amplification`. UnknownNameError:
     Another definition.
     """
@@ -83,9 +83,9 @@ def expected_amplification(
     """Return the mean amplification over occupations, with counts (paradox, section 3.3, 2nd equation).
 
     Percentages are 0–100, with occupations along ``axis`` of the broadcast shape; NaN leaves an occupation out, and all
-    other axes are kept. ``paper`` is ``|G-50| - |T-50|`` where training and generation lean the same way, so that a
-    share of exactly 50 is left out; ``all`` the same over all occupations; ``signed`` the signed change
-    along the training lean over all occupations that have one. Raises UnknownNameError: Another definition. InputError:
+    other axes are kept. ``paper`` is ``|G-50| - |T-50|`` where training and generation have the same direction, which
+    excludes shares of exactly 50. ``all`` is the same over all occupations, and ``signed`` the signed change in the
+    training direction over all occupations with one. Raises UnknownNameError: Another definition. InputError:
     A percentage outside 0–100, or shapes that do not broadcast.
     """
     g, t = _percents(percent_generated, percent_training)

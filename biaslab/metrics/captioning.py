@@ -30,7 +30,7 @@ _ORDERS = 4
 def split_words(text: str) -> str:
     """Return the words of ``text`` in lower case with a space between them, without marks.
 
-    What stands after an apostrophe is a word of its own: ``the man's`` is ``the man 's`` as in the Penn treebank;
+    Letters after an apostrophe are a separate word: ``the man's`` is ``the man 's`` as in the Penn treebank;
     unlike there ``don't`` is ``don 't``.
     """
     words = re.findall(r"(?:(?<=[^\W_])['’])?[^\W_]+", text.casefold())
@@ -97,7 +97,7 @@ def _counts(counted: list[dict]) -> np.ndarray:
 def _limits(
     sums: np.ndarray, statistic: Callable, groups: np.ndarray, seed: int, confidence: float
 ) -> tuple[float, float]:
-    """Return percentiles of a statistic of sums over images (images, sums), whose groups are drawn anew."""
+    """Return percentiles of a statistic of sums over images (images, sums), with resampled groups."""
     _, codes = np.unique(groups, return_inverse=True)
     by_group = np.stack([np.bincount(codes, column) for column in sums.T], axis=1)
     n = len(by_group)

@@ -1,9 +1,8 @@
 """Numbers that a report leads with, as sums of shares of people perceived as female.
 
-Of an average (dalleval, table 6), a score (paired, section 3.2.3) or an amplification (paradox, section 3.3) each
-share's part is known; of what folds at one half (a distance, a deviation) it is the side that the share lies on.
-Ratings, plans of sizes and parts of variance take a number so.
-
+For an average (dalleval, table 6), a score (paired, section 3.2.3) or an amplification (paradox, section 3.3) the
+coefficient of each share is fixed. For values folded at one half (a distance, a deviation) it is the sign of the share
+minus one half. Annotations, sample sizes and variance components use this form of a number.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ CELL = ["source", "cluster", "template"]
 PERSON = ["source", "image_id", "position"]
 GENERATED = "generated"
 MEAN = "all"
-"""What a number over all groups is called where numbers of single groups stand beside it."""
+"""Name of a number over all groups, next to numbers of single groups."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +36,8 @@ class Headline:
     """What 1 percentage point of a share is in the unit at most: 0.02 of an average of -1 to 1."""
     base: float  # Its value where every share is one half.
     cells: pd.DataFrame
-    """What has a share: source, cluster (profession, occupation, group), template (wording), stratum (clusters of which
-    are alike), count and n (people judged female; female or male) and coefficient."""
+    """Cells with a share: source, cluster (profession, occupation, group), template (wording), stratum (of similar
+    clusters), count and n (people judged female; female or male) and coefficient."""
     people: pd.DataFrame
     """Who was judged: source, image_id, position, cell (row of ``cells``) and judged (1 female, 0 male, else NaN)."""
     is_absolute: bool = False  # Whether signs of coefficients are those of the shares.
@@ -51,7 +50,7 @@ class Headline:
 
     @property
     def value(self) -> float:
-        """The judge's number, without its null expectation; NaN where a cell has nobody."""
+        """The judge's number, without its null expectation; NaN where a cell has no people."""
         cells = self.cells[self.cells["coefficient"] != 0]
         share = cells["count"] / cells["n"].where(cells["n"] > 0)
         if cells.empty:
@@ -79,7 +78,7 @@ def cells_and_people(people: pd.DataFrame, stratum: str = "") -> tuple[pd.DataFr
     )
     by = people.groupby([*CELL, "stratum"], sort=False, dropna=False)["judged"]
     cells = by.agg(count="sum", n="count").reset_index()
-    # Who was asked for and is never judged has a cell of its own.
+    # Prompted people without any judgement have a separate cell.
     people = people.assign(cell=by.ngroup())[[*PERSON, "cell", "judged"]]
     return cells.astype({"count": int, "n": int}), people.reset_index(drop=True)
 
@@ -95,6 +94,6 @@ def pool_cells(cells: pd.DataFrame, coefficient: ArrayLike) -> pd.DataFrame:
 
 
 def side(cells: pd.DataFrame) -> np.ndarray:
-    """Return 1 where a cluster's share lies above one half, -1 where below, 0 at one half or of nobody."""
+    """Return 1 if a cluster's share is above one half, -1 if below, 0 at one half or without people."""
     sums = cells.groupby(["source", "cluster"])[["count", "n"]].transform("sum")
     return np.sign((2 * sums["count"] - sums["n"]).to_numpy(float))

@@ -19,7 +19,7 @@ BOX = ("left", "top", "right", "bottom")
 COLUMNS = ("image_id", "instance", "object", "score", *BOX, "rle", "height", "width")
 """image_id; instance (from 0 in each image); object (its name); score (0–1); the box (0–1 of the image's width and
 height); rle (COCO's compressed run lengths of the mask as text, empty where there is a box alone); height and width (of
-the mask in pixels; NaN where none is known)."""
+the mask in pixels; NaN where missing)."""
 
 
 def encode(mask: np.ndarray) -> str:
@@ -42,7 +42,7 @@ def _runs(rle: str) -> list[int]:
         if shift > 60:
             raise ValueError("a run is too long")
         if not code & 32:
-            # A number that ends in a one is below 0; from the fourth on each is told by its difference to the one
+            # A number that ends in a one is below 0; from the fourth on each is encoded as its difference to the one
             # before the last.
             run = value - (1 << shift) if code & 16 else value
             runs.append(run + (runs[-2] if len(runs) > 2 else 0))
@@ -55,7 +55,7 @@ def _runs(rle: str) -> list[int]:
 
 
 def check_runs(rle: str, height: int, width: int) -> str:
-    """Say what is wrong with run lengths of a mask of this size, which come from a file; empty where nothing is."""
+    """Return the error in a file's run lengths of a mask of this size; empty if they are valid."""
     try:
         pixels = sum(_runs(rle))
     except ValueError as error:
@@ -64,10 +64,10 @@ def check_runs(rle: str, height: int, width: int) -> str:
 
 
 def masks(instances: pd.DataFrame, height: int = 0, width: int = 0) -> np.ndarray:
-    """Return the masks of instances, ``bool (instances, height, width)``; of a box alone, the pixels in it.
+    """Return the masks of instances, ``bool (instances, height, width)``; without a mask, the pixels in the box.
 
-    Takes rows with :data:`COLUMNS` of masks of one size, and the size where these do not tell it. Raises InputError:
-    Masks are of several sizes, or of none that is told. ValueError: Run lengths that :func:`check_runs` refuses.
+    Takes rows with :data:`COLUMNS` of masks of one size, and that size where rows lack it. Raises InputError: Masks
+    have several sizes, or none is given. ValueError: Run lengths that :func:`check_runs` refuses.
     """
     known = instances[["height", "width"]].dropna().astype(int)
     sizes = {*known.itertuples(index=False, name=None), *([(height, width)] if height else [])}
@@ -121,15 +121,15 @@ def overlaps(first: tuple, second: tuple) -> tuple[np.ndarray, np.ndarray]:
 
 
 def match(found: pd.DataFrame, truth: pd.DataFrame) -> pd.DataFrame:
-    """Return which found instances are true, as COCO's evaluation matches them.
+    """Match detected instances with true ones, as in COCO's evaluation.
 
-    Within each image and object, found ones in the order of their scores take the true one that they overlap most, of
-    those not taken, where the intersection over union (of masks, or boxes where there are no masks of one size) is
-    0.5 or more. Both are rows with :data:`COLUMNS`, the truth of images that the finder looked at.
+    Within each image and object, detections in the order of their scores are matched to the unmatched true instance
+    with the largest overlap. The intersection over union (of masks, or of boxes without masks of one size) must be 0.5
+    or more. Both are rows with :data:`COLUMNS`, for images that the detector processed.
 
-    Returns a row a found instance, and one a true instance that was not found: image_id, object, score (NaN where not
-    found), iou (NaN where not matched), by (``mask`` or ``box``; empty where not matched) and found: ``both``,
-    ``finder`` (only found) or ``truth`` (only shown).
+    Returns one row per detected instance, and one per true instance that was not detected: image_id, object, score (NaN
+    where not found), iou (NaN where not matched), by (``mask`` or ``box``; empty where not matched) and found:
+    ``both``, ``finder`` (only found) or ``truth`` (only shown).
     """
     rows: list[tuple] = []
     keys = ["image_id", "object"]

@@ -1,4 +1,4 @@
-"""How well images and texts find each other, and how far sets of images lie apart: R-precision and FID.
+"""Retrieval of captions by images (R-precision), and distances between sets of images (FID).
 
 Source: dalleval paper, sections D.1 and D.2; R-precision: Xu et al. 2018 and Park et al. 2021; FID: Heusel et al. 2017.
 """
@@ -13,16 +13,16 @@ from biaslab.errors import InputError
 from biaslab.stats.checks import align
 
 _BLOCK = 2048
-DISTRACTORS = 99  # other captions beside an image's own (section D.1)
+DISTRACTORS = 99  # captions in addition to an image's own (section D.1)
 
 
 def r_precision(similarity: np.ndarray, *, distractors: int = DISTRACTORS) -> np.ndarray:
-    """Return the chance (0–1) that each image finds its own caption among others drawn; the mean is the R-precision.
+    """Return the probability (0–1) that each image retrieves its own caption among random others (mean: R-precision).
 
-    Exact, with no draw: of N - 1 other captions b score better (one as good counts half), and none of them is among the
-    ``distractors`` with chance C(N - 1 - b, distractors) / C(N - 1, distractors). ``similarity`` is the cosine of image
-    i and caption j, ``float (N, N)``; caption i is image i's own. Raises InputError: ``similarity`` is not square or
-    not finite, or has no more captions than ``distractors`` (1 or more).
+    Exact, without sampling: b of N - 1 other captions score better (ties count half), and none of them is among the
+    ``distractors`` with probability C(N - 1 - b, distractors) / C(N - 1, distractors). ``similarity`` is the cosine of
+    image i and caption j, ``float (N, N)``; caption i is image i's own. Raises InputError: ``similarity`` is not square
+    or not finite, or has no more captions than ``distractors`` (1 or more).
     """
     similarity = np.asarray(similarity)
     # Only orders count: single precision is kept, which takes half of the time.
@@ -88,7 +88,7 @@ def _trace_of_root(a: np.ndarray, b: np.ndarray) -> float:
     try:
         lower = linalg.cholesky(first, lower=True)
     except linalg.LinAlgError:
-        # Features that others determine: the factor from eigenvalues, of which some are 0.
+        # Linearly dependent features: the factor from eigenvalues, some of them 0.
         values, vectors = linalg.eigh(first)
         lower = vectors * np.sqrt(np.maximum(values, 0))
     return float(np.sqrt(np.maximum(linalg.eigvalsh(lower.T @ second @ lower), 0)).sum())
@@ -115,7 +115,7 @@ def kernel_distance(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def retrieval_bias(similarity: np.ndarray, female: np.ndarray, k: int) -> np.ndarray:
-    """Return how far the first images that a text retrieves lean to men: (M - F) / (M + F) among the k most similar.
+    """Return the gender bias of the k images most similar to each text: (M - F) / (M + F).
 
     ``similarity`` is of text i and image j, ``float (texts, images)``; ``female``, ``bool (images,)``, whether image j
     shows a woman (else a man). Returns -1 to 1 for each text. Source: dalleval paper, appendix C.1, Table 14. Raises

@@ -30,7 +30,7 @@ NETWORKS = {
 WINDOW = 7  # pixels a side of the window of ssim_maps
 LEAST_CONTOUR = 40  # smallest area of a contour that diff_pix counts, in pixels of an image of 512 x 512
 HUMANS = frozenset(("people", "person", "woman", "women", "man", "men"))
-"""Names of people, for which attention often lies on the face alone (triplets, section 6.2)."""
+"""Names of people, for which attention often covers the face only (triplets, section 6.2)."""
 _NUMBERS_AT_ONCE = 1 << 22  # bounds the memory of cosines: some five arrays of this size exist at a time
 
 
@@ -66,7 +66,7 @@ def _unit(rows: np.ndarray) -> np.ndarray:
 def word_mean(embeddings: np.ndarray, words: np.ndarray) -> np.ndarray:
     """Return the mean embedding of each prompt's words, so that prompts of unequal length compare (``t_words``).
 
-    ``embeddings`` are ``(prompts, tokens, width)``; ``words``, ``bool (prompts, tokens)``, says which tokens are of
+    ``embeddings`` are ``(prompts, tokens, width)``; ``words``, ``bool (prompts, tokens)``, marks the tokens of
     words. Returns ``float64 (prompts, width)``; NaN where a prompt has no word.
     """
     words = np.asarray(words, bool)
@@ -108,7 +108,7 @@ def ssim_maps(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
     out = np.empty(first.shape, np.float32)
     half, n = WINDOW // 2, WINDOW**2
-    # Images lie below one another, as one: few enough that what is summed stays in the processor's cache.
+    # Images are stacked vertically; few enough that partial sums stay in the processor's cache.
     step = max(1, (1 << 14) // (height * width))
     for start in range(0, pairs, step):
         here = slice(start, start + step)
@@ -128,18 +128,19 @@ def ssim_maps(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def ssim(maps: np.ndarray) -> np.ndarray:
-    """Return the mean of :func:`ssim_maps` where windows lie in the image: ``float64 (pairs,)``, -1 to 1."""
+    """Return the mean of :func:`ssim_maps` where windows are inside the image: ``float64 (pairs,)``, -1 to 1."""
     edge = WINDOW // 2
     return np.asarray(maps)[:, edge:-edge, edge:-edge].mean(axis=(1, 2), dtype=float)
 
 
 def diff_pix(maps: np.ndarray, *, fixed: bool = False) -> np.ndarray:
-    """Return how much of each image lies inside of contours around what differs in structure, in %.
+    """Return the share of each image inside contours around structural differences, in %.
 
-    Where the similarity, as levels 0 to 255, does not reach a threshold, outer contours are drawn; those of more than
-    40 pixels (of 512 x 512, else in proportion) are filled and counted. ``maps`` are ``float (pairs, height, width)``,
-    -1 to 1 (:func:`ssim_maps`). The threshold is Otsu's for each pair, or, ``fixed``, a similarity of 0.5. Returns
-    ``float64 (pairs,)``, 0–100. Source: triplets, section 4.1.3, which leaves threshold and least area open.
+    Contours enclose regions in which the similarity, as levels 0 to 255, is below a threshold; those of more than 40
+    pixels (of 512 x 512, else in proportion) are filled and counted. ``maps`` are ``float (pairs, height, width)``, -1
+    to 1 (:func:`ssim_maps`). The threshold is Otsu's for each pair, or, ``fixed``, a similarity of 0.5. Returns
+    ``float64 (pairs,)``, 0–100. Source: triplets, section 4.1.3, which does not state the threshold and the minimum
+    area.
     """
     import cv2
 
@@ -226,12 +227,11 @@ def dependency_groups_of_largest(
 ) -> np.ndarray:
     """Return the dependency group of each object, object ``(objects,)`` of DEPENDENCY_GROUPS or None.
 
-    An object is explicit where its name is one of the prompt's nouns, and guided where some word's attention covers
-    more of it than 0.7: ``coverage`` is the largest of all words (:func:`coverage`), 0–1, ``human_coverage`` that of
-    human words, of which 0.25 is enough for an object in :data:`HUMANS`, NaN where not known. None where no coverage
-    that is known is large enough, and one is NaN.
-    (Nouns of which no object was found are hidden.) Source: triplets, section 6.2. Raises InputError: A coverage is
-    outside 0–1, or there is not one for each object.
+    An object is explicit if its name is one of the prompt's nouns, and guided if some word's attention covers more than
+    0.7 of it. ``coverage`` is the maximum over all words (:func:`coverage`), 0–1. ``human_coverage`` is that of human
+    words, for which 0.25 of an object in :data:`HUMANS` suffices; NaN if missing. The group is None if one coverage is
+    NaN and the other is not large enough. (Nouns without a detected object are hidden.) Source: triplets, section 6.2.
+    Raises InputError: A coverage is outside 0–1, or there is not one for each object.
     """
     objects, explicit, coverage, human_coverage = align(
         objects=objects, explicit=explicit, coverage=coverage, human_coverage=human_coverage

@@ -1,14 +1,15 @@
-"""Answers as data: what a table says to a question, in the words that ``answers.yaml`` beside a paper declares.
+"""Answers as data: questions about a table, with answers declared in the ``answers.yaml`` of a paper.
 
-An entry names a table, its rows, a question, and words: for a value above 0, below it, and where that is unclear; or
-one sentence. It answers for each row; with ``by`` and ``lead`` for each group, about its leading row; or with ``by``
-and ``unclear``, but no ``up``, for each group, counted: the answer has ``{up}``, ``{down}`` and ``{unclear}``, the
-numbers of rows whose adjusted test is significant above or below the reference, or not significant; and ``{each}``,
-their texts ``named`` or ``unnamed``. All texts have ``{rows}``. A report fills the counts again at its own level.
+An entry names a table, its rows, a question, and texts: for values above the reference, below it, and not significantly
+different from it; or one sentence. There is one answer per row; with ``group_by`` and ``primary`` one per group, about
+its primary row. With ``group_by`` and ``not_significant``, but no ``up``, the rows of each group are counted. The
+answer then contains ``{up}``, ``{down}`` and ``{unclear}``: the numbers of rows whose adjusted test is significant
+above or below the reference, or not significant. ``{each}`` are their texts ``significant_text`` or
+``nonsignificant_text``. All texts have ``{rows}``. A report fills the counts again at its own level.
 
-Texts have columns in braces: numbers as they are spoken where no format is given, ``{p:p}`` as ``p < 0.001``,
-``{x:abs}`` without its sign, values by their labels in ``tables.yaml``; ``{interval}`` are the limits of the row's
-value. What needs a number that is missing is left out.
+Texts have columns in braces: numbers in the default format if none is given, ``{p:p}`` as ``p < 0.001``, ``{x:abs}``
+without its sign, values by their labels in ``tables.yaml``; ``{interval}`` are the limits of the row's value. Texts
+with a missing number are left out.
 """
 
 from __future__ import annotations
@@ -44,29 +45,29 @@ class Answer:
     name: str
     table: str  # The table whose columns texts and fields name.
     question: str  # Ends in a question mark.
-    answer: str = ""  # The sentence of what is no verdict.
-    up: str = ""  # The words where the value lies above ``reference``,
+    answer: str = ""  # The sentence of an answer without a test.
+    up: str = ""  # The text where the value is above ``reference``,
     down: str = ""  # below it,
     not_significant: str = ""  # and where the test is not significant; of a counted answer, where none of its tests is.
     significant_text: str = ""  # Of a counted answer, the text for a row whose test is significant,
     nonsignificant_text: str = ""  # and for one whose test is not.
-    rows: Mapping[str, Any] = field(default_factory=dict)  # By column, the value or values of rows that it is about.
-    require: tuple[str, ...] = ()  # Columns that are not missing in rows that it is about; those of ``value`` count.
+    rows: Mapping[str, Any] = field(default_factory=dict)  # By column, the value or values of the rows to use.
+    require: tuple[str, ...] = ()  # Columns that must not be missing, in addition to ``value``.
     group_by: tuple[str, ...] = ()  # Columns that the rows of one answer share.
-    primary: Mapping[str, Any] = field(default_factory=dict)  # By column, the value of a group's leading row.
+    primary: Mapping[str, Any] = field(default_factory=dict)  # By column, the value of a group's primary row.
     value: str = ""  # The column of the estimate.
-    uncorrected: str = ""  # That of the uncorrected estimate, which is the paper's own.
-    p: str = ""  # That of the test, adjusted over what the answer rests on; without one there is no verdict.
+    uncorrected: str = ""  # Column of the uncorrected estimate, which is the paper's own.
+    p: str = ""  # Column of the p-value, adjusted over the tests of the answer; without one there is no verdict.
     test: str = "sign"  # The kind of test, which decides the fewest units: one of :data:`biaslab.stats.TESTS`.
-    n: str = ""  # That of the number of independent units.
+    n: str = ""  # Column of the number of independent units.
     unit: str = ""  # The unit of the estimate; the column's own where empty.
-    n_unit: str = ""  # What ``n`` counts; the column's own unit where empty.
-    reference: float = 0.0  # What the value is compared with.
-    reference_name: str = ""  # What that means, such as ``no change``.
-    mark_name: str = ""  # What a row is called in the small figure; without it the figure has the estimate alone.
-    mark_benchmark: str = ""  # The column of what the figure compares a row with, in the unit of ``value``.
-    card_text: str = ""  # What a card says below its answer; left out where columns that it names are empty.
-    row_text: str = ""  # What is said of each row of a group, but for the leading one.
+    n_unit: str = ""  # Unit of ``n``; the column's own unit where empty.
+    reference: float = 0.0  # The value that it is compared with.
+    reference_name: str = ""  # Its meaning, such as ``no change``.
+    mark_name: str = ""  # Name of a row in the small figure; without it the figure shows the estimate only.
+    mark_benchmark: str = ""  # The column of the benchmark of a row in the figure, in the unit of ``value``.
+    card_text: str = ""  # Text of a card below its answer; left out where columns that it names are empty.
+    row_text: str = ""  # Text about each row of a group except the primary one.
     details: tuple[str, ...] = ()  # Sentences below it.
     simulated: str = ""  # The entry of a package's words on its model, first of the details; columns in braces.
     figure: str = ""  # The figure that shows it.
@@ -87,7 +88,7 @@ class Answer:
         return ends.get(self.value, ("", ""))
 
     def findings(self, frame: pd.DataFrame, *, confidence: float = 0.95) -> list[Finding]:
-        """Return what rows of ``table`` answer; ``confidence`` (0–1) is the level of intervals, 1 less it of tests.
+        """Return the findings of rows of ``table``; ``confidence`` (0–1) is the level of intervals.
 
         Raises:
             InputError: A column that it reads is missing.

@@ -216,9 +216,9 @@ def adjust_across_report(records: list[dict[str, Any]]) -> tuple[list[dict[str, 
     question has a test. Each enters with one p: its own, or the smallest Holm-adjusted p of its groups; one without a
     test, or on too few units, with p = 1, so that the number m of headlines does not depend on results.
     Benjamini–Hochberg selects R of m at the level alpha. Within a selected headline a group is named where its
-    Holm-adjusted p is at most alpha·R/m. Headlines on printed values are a family of their own, without those that
-    papers print without what a test takes, as these are known before any result. Other verdicts keep their own level
-    and say so.
+    Holm-adjusted p is at most alpha·R/m. Headlines on printed values are a separate family. It excludes values that
+    papers print without the information for a test, which is determined before any result. Other verdicts keep their
+    own level and state it.
 
     Returns:
         The records in their order, headlines with ``p_page`` (adjusted p) and ``level`` (alpha·R/m); and counts:

@@ -16,7 +16,7 @@ from biaslab.judges import registry as judging
 from biaslab.schema import groups
 from biaslab.settings import Settings
 
-# Settings that may be paths; and, in groups or by themselves, those that say what is read beside the model.
+# Settings that may be paths; and, in groups or by themselves, those that say what is read next to the model.
 PLACES = groups.places(Settings)
 _READ = (".".join(name.split(".")[:2]) for name in PLACES if not name.startswith("compute."))
 _MORE = ("captions.max_captions", "captions.columns", "captions.synthetic_bias")

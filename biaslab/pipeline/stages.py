@@ -1,6 +1,6 @@
 """The stages connected: captions → selections → prompts → images → judgements, each computed once and when asked.
 
-Every result is a table keyed by stable ids, kept in the store by what it depends on: a stopped run goes on.
+Every result is a table keyed by stable ids, kept in the store by what it depends on: a stopped run continues.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from biaslab.prompts import word_files
 from biaslab.prompts.word_files import Words, slug
 from biaslab.settings import Settings
 
-# What prompts may ask for: a name that a package brings may stand for a model for each.
+# What prompts may ask for: a name that a package brings may represent a model for each.
 PROMPT_SETS = ("captions", "paired", "dalleval", "triplets")
 # Kinds of images: those behind captions, and those generated from templates, captions and paraphrases.
 KINDS = ("training", "generated", "caption_prompts", "paraphrased")
@@ -131,7 +131,7 @@ class Pipeline:
 
     @property
     def image_folder(self) -> ImageFolder | None:
-        """The folder whose images stand for the model; None where a model makes images."""
+        """The folder whose images represent the model; None where a model generates images."""
         return getattr(self.image_model(), "folder", None)
 
     def changed(self, model: str = "", **changes: Any) -> Self:
@@ -143,11 +143,11 @@ class Pipeline:
 
     @cached_property
     def baseline_pipelines(self) -> tuple[Self, ...]:
-        """Pipelines of the models that stand beside this one's."""
+        """Pipelines of the models that are next to this one's."""
         return tuple(self.changed(name, baselines="none") for name in self.settings.baseline_models)
 
     def find_ground_truth(self, prompt_set: str = "captions") -> GroundTruth | None:
-        """Return pictures of known truth, if any, of the kind that :meth:`image_model` makes of ``prompt_set``."""
+        """Return images with ground truth, if any, of the kind that :meth:`image_model` makes of ``prompt_set``."""
         return ground_truth.for_domain(self.image_model(prompt_set).image_domain)
 
     def require_ground_truth(self, what: str, prompt_set: str = "captions") -> GroundTruth:
@@ -527,7 +527,7 @@ class Pipeline:
         """Return images of prompts, by :meth:`image_model`; copies and black images read as unreadable.
 
         ``kind`` is what a plan, reports and annotation pages call the images. Copies count once in a group: an
-        occupation, or a prompt where prompts have no occupation. Images that draw a known truth are independent by
+        occupation, or a prompt where prompts have no occupation. Images that draw a ground truth are independent by
         construction and are not searched. Raises InputError: The table of a folder says different things of copies;
         else as ``generate`` of the model.
         """
@@ -556,7 +556,7 @@ class Pipeline:
         return duplicates.describe_left_out(made, skipped)
 
     def image_model(self, prompt_set: str = "captions", *, several: bool = False) -> ImageModel:
-        """Return the model that makes images, opened once for each pipeline; nothing is loaded.
+        """Return the model that generates images, opened once for each pipeline; nothing is loaded.
 
         Args:
             prompt_set: What prompts ask for, one of :data:`PROMPT_SETS`.
@@ -681,7 +681,7 @@ class Pipeline:
             first = next(batches, None)
         if first is not None and "url" not in first.columns:
             fix = "Name it with captions.columns, for example {'url': 'LINK'}."
-            raise MissingInputError(f"The corpus {self.corpus.name!r} has no column that is known to hold URLs. {fix}")
+            raise MissingInputError(f"The corpus {self.corpus.name!r} has no recognized column of URLs. {fix}")
 
     # -- embeddings ----------------------------------------------------------------------------------
 

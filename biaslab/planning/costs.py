@@ -35,7 +35,7 @@ def measure_cost(request: ImageRequest, n_remaining: int = 10**9, ready: Ready |
     """Return what an image takes here, from some that are made for it and thrown away; of few ``n_remaining``, fewer
     are made.
 
-    Of a model that denoises, two numbers of a few steps tell what a step takes, and what comes beside. Noise that was
+    Of a model that denoises, two numbers of a few steps tell what a step takes, and what is added. Noise that was
     left in makes bytes rather too many. ``ready`` is the model, where it is loaded. Raises as
     :meth:`biaslab.generation.models.ImageModel.generate`.
     """

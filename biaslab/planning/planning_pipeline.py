@@ -96,7 +96,7 @@ class PlanningPipeline(Pipeline):
             options = {"seed": self.seed, "cache": pipeline.cache, "storage_class": storage_class}
             n_cached = model.n_cached(prompts, **options)
         folder = getattr(model, "folder", None)
-        n = n if folder is None else n_cached  # Nobody makes images that a folder lacks.
+        n = n if folder is None else n_cached  # Nobody generates images that a folder lacks.
         counts = self.label, kind, n, n_cached, kind in self._at_most
         how = prompts, model, storage_class, pipeline, prompt_set, several
         request = ImageRequest(self._recorder.paper, *counts, *how)
@@ -118,7 +118,7 @@ class PlanningPipeline(Pipeline):
             raise ParameterError(f"Captions cannot be prompts ({', '.join(used)}): {error} {others}") from None
 
     def _check_model(self, model: ImageModel) -> None:
-        """Check a model, and record the settings that decide how it makes images."""
+        """Check a model, and record the settings that decide how it generates images."""
         with groups.recorded_reads(None):
             # Whether a model knows the occupations does not depend on whether prompts name them.
             model.check(self._run_pipeline.occupations)

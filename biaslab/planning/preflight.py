@@ -1,6 +1,6 @@
 """The preflight check of a run: every model and judge is used on one image before any is generated or bought.
 
-What fails is told together; at an endpoint one image is bought after that, and looked at by all judges. It happens in a
+What fails is told together; at an endpoint one image is bought after that, and examined by all judges. It happens in a
 process of its own, which gives all memory back.
 """
 

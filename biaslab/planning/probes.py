@@ -1,4 +1,4 @@
-"""Each model and judge of a run tried on one picture, before the first image is made or bought."""
+"""Each model and judge of a run tried on one image, before the first image is made or bought."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class TrialResult:
     """What became of a trial."""
 
     problem: str = ""  # What is wrong, and what to do; empty where it has answered.
-    cost: Cost | None = None  # What an image takes, of what makes images.
+    cost: Cost | None = None  # What an image takes, of what generates images.
     memory: int = 0  # Bytes that it took of this machine's memory, or of the GPU's, as long as it was there.
     device: str = ""  # Where it ran.
 
@@ -185,7 +185,7 @@ def too_large(trial: Trial) -> str:
     if trial.use.setting == "model" and size / 2 < free:
         fits.insert(0, "set generation.dtype to bfloat16, which takes half of float32")
     return (
-        f"it does not fit in {memory_name}, of which {free / 1e9:.1f} of {whole / 1e9:.1f} GB are free.{needs} "
+        f"it does not fit in {memory_name} ({free / 1e9:.1f} of {whole / 1e9:.1f} GB are free).{needs} "
         "To make it fit, "
         f"{', or '.join(fits)}."
     )

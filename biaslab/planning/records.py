@@ -62,7 +62,7 @@ class ImageRequest:
         return self.image_model.cost_key, self.storage_class
 
     def __reduce__(self) -> tuple:
-        # Another process opens the pipeline anew.
+        # Another process opens the pipeline again.
         fields = {name: value for name, value in vars(self).items() if name not in ("image_model", "pipeline")}
         return _reopen, (Request.from_pipeline(self.pipeline), fields)
 
@@ -92,7 +92,7 @@ class ModelUse(NamedTuple):
         Raises BiaslabError: The model is unavailable, or is of another kind.
         """
         if self.setting == "model":
-            # A name that a package brings may stand for a model for each kind of images.
+            # A name that a package brings may represent a model for each kind of images.
             each = [pipeline.image_model(prompt_set).look_up() for prompt_set in PROMPT_SETS]
             return list({files.name: files for several in each for files in several}.values())
         if self.judge is None:

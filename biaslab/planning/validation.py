@@ -100,7 +100,7 @@ def judge_digests(pipeline: Pipeline, names: Collection[str], cache: dict[str, s
 
 
 def digest(pipeline: Pipeline) -> str:
-    """Return a digest of what results depend on beside settings, seed, code and judges: the model, captions, images."""
+    """Return a digest of inputs of results other than settings, seed, code and judges: model, captions, images."""
     settings = pipeline.settings
     folder = settings.captions.training_images
     triplets, design = settings.triplets, settings.dalleval

@@ -6,7 +6,7 @@ without rows, or of which every value is missing, gives a figure that says so.
 
 - ``value``: The column that is drawn; ``row``: the one whose values are rows.
 - ``color``: The column that colours tell apart; ``styles``: its colours, markers and names.
-- ``panel``: The column with a panel for each value; ``columns``: how many stand beside one another.
+- ``panel``: The column with a panel for each value; ``columns``: how many are next to one another.
 - ``names``: Values in words, in rows, panels and legend; without one the labels of a table that is declared and saved
   (:attr:`biaslab.schema.tables.Column.labels`). Also those of ``null_mean``, ``band``, ``mark``, ``filled`` and
   ``hollow``.
@@ -100,7 +100,7 @@ OUTCOMES = series_style(
         "unanswered": ("no answer of the judge", style.GREY),
     }
 )
-"""What became of people whom images were to show."""
+"""What became of people that images were to show."""
 
 
 def panel_by_model(table: pd.DataFrame, panel: str = "", names: Mapping[str, str] = {}) -> tuple[pd.DataFrame, str]:
@@ -187,7 +187,7 @@ def estimates(
     looks = _looks(table, color, styles, words)
 
     def beside(rows: pd.DataFrame) -> int:
-        # Rows with one colour each need no room beside it.
+        # Rows with one colour each need no room next to it.
         return len(looks) if color and rows.groupby(row)[color].nunique().max() > 1 else 1
 
     def height(rows: pd.DataFrame) -> float:
@@ -263,7 +263,7 @@ def diagonal(
 
     ``x`` and ``y`` are columns, ``limits`` those with the limits of both. ``size`` is a column of counts, drawn as the
     points' areas, with the number in large ones. Of a panel's points, the ``named`` farthest from the diagonal bear
-    their ``point``. ``under`` draws what lies below them, such as regions, for which ``keys`` are the legend's entries.
+    their ``point``. ``under`` draws what is below them, such as regions, for which ``keys`` are the legend's entries.
     """
     if table[[x, y]].dropna().empty:
         return style.nothing(NO_VALUES)
@@ -327,7 +327,7 @@ def trends(
     """Draw estimates along an ordered column, joined by lines, with their intervals.
 
     Rows come in the order of ``x``: numbers stand to scale, texts at even distances.
-    Values of ``color`` stand a little beside one another; ``sharey`` gives all panels one y axis.
+    Values of ``color`` are slightly offset from one another; ``sharey`` gives all panels one y axis.
     """
     if table[value].isna().all():
         return style.nothing(NO_VALUES)
@@ -370,7 +370,7 @@ def heat_map(
     text: str = "",
     columns: int = 1,
 ) -> Figure:
-    """Draw a value for each pair of a row and a ``column`` as a colour, with the number in it.
+    """Plot a value for each pair of a row and a ``column`` as a colour, with the number in it.
 
     ``label`` says what the colours show, ``ends`` are the values of the end colours, ``centre`` the one that is white
     between two colours (None for shades of one). ``form`` is the format of numbers, ``text`` a column with what is
@@ -424,7 +424,7 @@ def stacked(
     names: Mapping[str, str] = {},
     columns: int = 1,
 ) -> Figure:
-    """Draw shares of a whole (0–100 %) as bars in parts, in the order of ``look.names``.
+    """Plot shares of a whole (0–100 %) as bars in parts, in the order of ``look.names``.
 
     ``part`` is the column that says which part a row is, ``counts`` one whose numbers are written into wide parts.
     """

@@ -1,4 +1,4 @@
-"""Galleries: images beside one another with what the judge saw in them."""
+"""Galleries: images next to one another with what the judge saw in them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def gallery(
     columns: int = 8,
     blur: bool = False,
 ) -> Figure:
-    """Draw images in a grid: boxes of their faces, above each what was judged, below each its caption.
+    """Plot images in a grid: boxes of their faces, above each what was judged, below each its caption.
 
     The colour is that of the perceived gender (unsure has its own), grey and dashed where nobody was judged; the words
     say the same, of several people from left to right.
@@ -72,7 +72,7 @@ def gallery(
     top = sum(heights)
     for row, height, image in zip(rows, heights, tall, strict=True):
         for column, k in enumerate(row):
-            # The picture hangs from the top of its row, below one line for the judgement.
+            # The image hangs from the top of its row, below one line for the judgement.
             bottom = (top - 0.22 - image) / sum(heights)
             left = column / columns + 0.05 / (side * columns)
             ax = fig.add_axes((left, bottom, (side - 0.1) / (side * columns), image / sum(heights)), anchor="N")

@@ -116,7 +116,7 @@ _UNSEEN = ("Cc", "Cf", "Zs")
 def _letters_of(font: str) -> frozenset[str]:
     try:
         return frozenset(map(chr, font_manager.get_font(font).get_charmap()))
-    # Fonts of coloured pictures cannot be drawn.
+    # Fonts of coloured images cannot be drawn.
     except (RuntimeError, OSError):
         return frozenset()
 
@@ -155,7 +155,7 @@ def label_points(
     avoid: tuple[ArrayLike, ArrayLike] | None = None,
     laid_out: bool = False,
 ) -> list[Text]:
-    """Write texts beside points, so that none covers another text, a point or a line to a point; return those written.
+    """Write texts next to points, so that none covers another text, a point or a line to a point; return those written.
 
     Set the axis limits first: places are found in the layout that the figure has by now (``laid_out``: it has one).
     Each text takes the nearest free place around its point, most important first; one that finds none within 34 points
@@ -220,6 +220,6 @@ def _hold(boxes: np.ndarray, points: np.ndarray) -> np.ndarray:
 
 
 def zero_line(ax: Axes, at: float = 0.0, *, axis: str = "x") -> None:
-    """Draw a thin line at the value that means no bias or no change."""
+    """Plot a thin line at the value that means no bias or no change."""
     draw = ax.axvline if axis == "x" else ax.axhline
     draw(at, color=GREY, linewidth=1, zorder=1)

@@ -1,4 +1,4 @@
-"""Titles and captions of figures: text files beside papers and others' notebooks, filled in with a run's numbers."""
+"""Titles and captions of figures: text files next to papers and others' notebooks, filled in with a run's numbers."""
 
 from __future__ import annotations
 

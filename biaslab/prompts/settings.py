@@ -36,13 +36,13 @@ class CustomDesign(Group):
     group_by: str = field(
         "",
         "Groups of a folder's images: `prompt`, `folder[1]` (folders right below) or a deeper level, a column of its "
-        "table, or a regular expression on paths, of which the first group counts. Empty: the table's, or prompts "
-        "and folders as far as they agree.",
+        "table, or the first group of a regular expression on paths. Empty: those of the table, or prompts and "
+        "folders as far as they agree.",
     )
     all_faces: bool = field(
         False,
-        "Whether each detected face is judged, in images that do not say how many people they show, such as group "
-        "scenes; images are then clusters of people. False judges images with exactly one face.",
+        "Whether each detected face is judged in images with an unstated number of people, such as group scenes; "
+        "images are then clusters of people. False judges images with exactly one face.",
     )
 
 
@@ -99,12 +99,12 @@ class CriticSettings(Group):
 class Failures(Group):
     """Probability (0 to 1) of each kind of failure in images of a synthetic model."""
 
-    other_class: float = field(0.0, "Probability that another class of object is drawn.", ge=0, le=1)
+    other_class: float = field(0.0, "Probability that another class of object is shown.", ge=0, le=1)
     other_number: float = field(
-        0.0, "Probability that one or two objects more or fewer are drawn; counting prompts only.", ge=0, le=1
+        0.0, "Probability that one or two objects more or fewer are shown; counting prompts only.", ge=0, le=1
     )
     other_relation: float = field(
-        0.0, "Probability that another spatial relation is drawn; relation prompts only.", ge=0, le=1
+        0.0, "Probability that another spatial relation is shown; relation prompts only.", ge=0, le=1
     )
     missing: float = field(0.0, "Probability that the prompted object is missing.", ge=0, le=1)
 
@@ -179,7 +179,7 @@ class DallEvalDesign(Group):
     )
     failures: Failures = Field(Failures(), description="Failure probabilities of a synthetic model.")
     skin_tones: Literal["uniform", "skewed"] = field(
-        "uniform", "Distribution of skin tones that a synthetic model draws: `uniform`, or `skewed` towards light."
+        "uniform", "Distribution of skin tones in a synthetic model's images: `uniform`, or `skewed` towards light."
     )
 
 

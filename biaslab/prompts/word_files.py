@@ -183,7 +183,7 @@ def _templates(file: Path, paper: str, given: Any) -> dict[str, str]:
 
 
 def _lacking(words: Words, paper: str) -> str:
-    """Say what words do not say that a paper's prompts need; empty where they say all."""
+    """Return what words do not say that a paper's prompts need; empty where they say all."""
     if words.templates and not words.occupations:
         return f"has templates for {paper} and no occupations in their language; give occupations"
     for name, text in words.templates.items():
@@ -191,11 +191,11 @@ def _lacking(words: Words, paper: str) -> str:
             said = words.of(form)
             lacks = [one for one in words.occupations if one not in said]
             if lacks and (form, name) != ("ROLE", "role"):
-                return f"does not say {form!r} of {lacks[0]!r}, for which {paper}: {name} asks; give it that column"
+                return f"lacks {form!r} for {lacks[0]!r}, which the template {paper}: {name} needs; add that column"
     if paper == "paired" and words.occupations:
         found = words.of("stereotype")
         if lacks := [name for name in words.occupations if name not in found]:
-            return f"does not say the stereotype of {cells.join_values(lacks)}; give female or male for each"
+            return f"lacks the stereotype of {cells.join_values(lacks)}; give female or male for each"
         for gender in GENDERS:
             if (n := list(found.values()).count(gender)) < 2:
                 return f"has {n} occupations whose stereotype is {gender}; pairs take 2 or more of each"

@@ -234,7 +234,7 @@ def _positions(frame: pd.DataFrame, path: Path, people: pd.DataFrame | None) -> 
 def _probabilities(frame: pd.DataFrame, path: Path) -> pd.Series:
     """Return the probability (0–1) at which each row's image was drawn; check that it was in one sample."""
     if "wave" in frame:
-        fix = "these images were not drawn in one random sample: give the file of one sample, without later waves"
+        fix = "these images are not one random sample: give the file of one sample, without later waves"
         cells.refuse(~frame["wave"].str.strip().isin(("", "1", "1.0")), path, "wave is {}", fix, frame["wave"])
     number = cells.numbers(frame["probability"], path)
     bad = ~((number > 0) & (number <= 1)) & (frame["probability"].str.strip() != "")
@@ -382,6 +382,6 @@ def label_matrix(frame: pd.DataFrame, items: pd.DataFrame) -> pd.DataFrame:
 
 
 def weights(annotated: pd.DataFrame) -> np.ndarray | None:
-    """Return how many people each annotated person stands for: one over the probability; None where one is missing."""
+    """Return how many people each annotated person represents: one over the probability; None where one is missing."""
     p = annotated["probability"].to_numpy(float)
     return 1 / p if len(p) and not np.isnan(p).any() else None

@@ -172,7 +172,7 @@ def _counted(frame: pd.DataFrame, left_out: dict[str, str], path: Path) -> Annot
         )
     cells.refuse(frame["prompt"] == "ratings", path, "prompt is ratings", "it is now annotations: rename it")
     frame = frame.assign(percent_female=percent, n=n, prompt=frame["prompt"].replace("", "annotations"))
-    fix = "give one, or tell them apart by the columns model or prompt"
+    fix = "give one, or distinguish them by the columns model or prompt"
     twice = frame.duplicated(_CELL)
     cells.refuse(twice, path, "{occupation} ({source}) has two shares, the second", fix, frame)
     # The prompts say which generated and training shares belong together.

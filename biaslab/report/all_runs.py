@@ -1,4 +1,4 @@
-"""The page over all runs: ``outputs/index.html``, which fills in while runs go on."""
+"""The page over all runs: ``outputs/index.html``, which fills in while runs continue."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from biaslab.report.pages import asset, format_seconds, format_time, href, is_pa
 SHOWN = 20
 # Models of a measure that several runs hold.
 _TOGETHER = 14
-# Cards of a run, and seconds after which a page of a run that goes on loads itself again.
+# Cards of a run, and seconds after which a page of a run that continues loads itself again.
 _CARDS, _AGAIN = 3, 5
 # Seconds without a word from a run after which it counts as ended, whatever it says.
 _SILENT = 3600
 
 
 def check_overview(outputs: str | Path) -> None:
-    """Check that the page over runs can be written: a ParameterError where somebody else's page has its name."""
+    """Check that the page over runs can be written: a ParameterError where someone else's page has its name."""
     ours = partial(is_page, title="biaslab: reports")
     check_target(Path(outputs) / "index.html", ours, "page over runs", "--outputs DIR")
 
 
 def overview(outputs: str | Path) -> Path:
-    """Write ``index.html`` over all runs of a folder and return its path; while one goes on it loads itself again."""
+    """Write ``index.html`` over all runs of a folder and return its path; while one continues it loads itself again."""
     outputs = Path(outputs)
     found = sorted(outputs.glob(f"*/{records.FILE}"), key=_written, reverse=True)
     runs, broken = [], []
@@ -56,7 +56,7 @@ def overview(outputs: str | Path) -> Path:
 
 
 def _together(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the measures that several runs hold, each with the marks of their models beside one another."""
+    """Return the measures that several runs hold, each with the marks of their models next to one another."""
     rows: dict[str, dict[tuple, dict[str, Any]]] = {}
     held: dict[str, set[str]] = {}
     for run in runs:

@@ -126,7 +126,7 @@ def first(cards: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def measures(run_dir: Path, run: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Return what a run measured of models, from the table that holds it: by measure, a row a model."""
+    """Return what a run measured of models, from the table that holds it: by measure, one row per model."""
     groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in _rows(run_dir, run, _MODELS_TABLE):
         numbers = {key: _float(row.get(key)) for key in _MODELS_NUMBERS}

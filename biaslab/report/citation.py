@@ -54,11 +54,11 @@ def of_run(record: Mapping[str, Any], url: str = "", author: str = "") -> list[C
     changed = ", with changes that were not committed" if code.get("git_dirty") else ""
     by = " ".join(filter(None, ("biaslab", version, f"(commit {commit[:12]}{changed})" if commit else "")))
     who = f"{author}{f' ({year})' if year else ''}. " if author else ""
-    text = f"{who}{title.rstrip('.')}. Run “{name}”{f' of {date}' if date else ''}, made with {by}. {url}"
+    text = f"{who}{title.rstrip('.')}. Run “{name}”{f' of {date}' if date else ''}, generated with {by}. {url}"
     fields = {"title": _tex(title), "author": _tex(author), "year": year, "url": url}
-    fields["howpublished"] = _tex(f"Run ``{name}'' made with {by}")
+    fields["howpublished"] = _tex(f"Run ``{name}'' generated with {by}")
     key = "biaslab-run-" + re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
-    run = Citation("run", text.rstrip(), _entry("misc", key, **fields, note=f"Made on {date}" if date else ""))
+    run = Citation("run", text.rstrip(), _entry("misc", key, **fields, note=f"Generated on {date}" if date else ""))
     return [run, of_package(version or __version__, commit), *map(of_paper, papers(record))]
 
 

@@ -1,4 +1,4 @@
-"""Pictures of what models drew: strips of some by group for a run's page, and a page a model to walk through them."""
+"""Images of what models drew: strips of some by group for a run's page, and a page a model to walk through them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from biaslab.hub.image_sources import ImageSource
 
 MOST = 2_000
-"""Pictures on a model's page; of more, the first of each group."""
+"""Images on a model's page; of more, the first of each group."""
 ROWS, SIDE_BY_SIDE = 4, 8
-"""Groups of a strip, and pictures of a group, at most."""
+"""Groups of a strip, and images of a group, at most."""
 STRIP_BYTES, PAGE_BYTES = 500_000, 6_000_000
-"""Bytes of pictures, before they are written into a page: of all strips of a run, and of a model's page."""
+"""Bytes of images, before they are written into a page: of all strips of a run, and of a model's page."""
 # Longer sides in pixels, of which the largest is taken that fits; an image is never enlarged.
 _SIDES = (256, 192, 128, 96, 64, 48)
 _QUALITY, _TRIED, _AT_A_TIME = 82, 24, 32
-# What stands below a picture for each person: a mark, and what it says.
+# What stands below an image for each person: a mark, and what it says.
 MARKS = {"f": "female", "m": "male", "u": "unclear", "r": "matches the prompt", "n": "not judged"}
 _OF_GENDER = {"female": "f", "male": "m"}
 
@@ -45,10 +45,10 @@ class ModelImages(NamedTuple):
 
 
 def strips(drawn: Sequence[ModelImages]) -> list[dict[str, Any]]:
-    """Return strips of pictures: of each model's images of a paper, some groups, and of each some pictures.
+    """Return strips of images: of each model's images of a paper, some groups, and of each some images.
 
-    Groups, of those with enough pictures, are spread evenly from the most to the fewest people perceived as female, and
-    pictures of a group likewise. All of them take at most :data:`STRIP_BYTES`.
+    Groups, of those with enough images, are spread evenly from the most to the fewest people perceived as female, and
+    images of a group likewise. All of them take at most :data:`STRIP_BYTES`.
     """
     drawn = [
         model_images._replace(people=model_images.people[~model_images.people["apart"]])
@@ -82,7 +82,7 @@ def strips(drawn: Sequence[ModelImages]) -> list[dict[str, Any]]:
 
 
 def write_model(path: Path, model: str, drawn: Sequence[ModelImages], *, index: str) -> dict[str, Any]:
-    """Write the page on which one walks through a model's pictures, and return what it holds: images, shown, side."""
+    """Write the page on which one walks through a model's images, and return what it holds: images, shown, side."""
     chosen = [(model_images, _spread(model_images.people, drawn)) for model_images in drawn]
     side = _side([(model_images.images, image_id) for model_images, ids in chosen for image_id in ids], PAGE_BYTES)
     pictures = []
@@ -105,11 +105,11 @@ def write_model(path: Path, model: str, drawn: Sequence[ModelImages], *, index: 
     return {"images": images, "shown": len(pictures), "side": side}
 
 
-# -- which pictures ----------------------------------------------------------------------------------------
+# -- which images ----------------------------------------------------------------------------------------
 
 
 def _rows(people: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the groups of a strip, each with what was judged in it and the ids of its pictures in order."""
+    """Return the groups of a strip, each with what was judged in it and the ids of its images in order."""
     # How much each person is perceived as female (0 to 1, and little more), missing where no person was judged.
     gender = people["gender"] if "gender" in people else people["group"].map(lambda _: "")
     lean = gender.map({"female": 1.0, "male": 0.0})
@@ -118,7 +118,7 @@ def _rows(people: pd.DataFrame) -> list[dict[str, Any]]:
         # The judge's own probability orders those of one answer.
         lean += 0.001 * people["probability_female"].astype(float).fillna(0)
     by_image = people.assign(_lean=lean).groupby(["group", "image_id"], sort=False)["_lean"].mean()
-    # Of those whose rows pictures fill, as far as there are enough of these.
+    # Of those whose rows images fill, as far as there are enough of these.
     images = by_image.groupby(level="group", sort=False).size()
     full = images >= min(SIDE_BY_SIDE, images.nlargest(ROWS).min())
     by_group = by_image.groupby(level="group", sort=False).mean()[full]
@@ -183,7 +183,7 @@ def _by_image(people: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
 
 
 def _picture(rows: list[dict[str, Any]], source: str) -> dict[str, Any]:
-    """Return what a page says of a picture: a mark for each person, and in words what was asked and judged."""
+    """Return what a page says of an image: a mark for each person, and in words what was asked and judged."""
     # One of two groups has a row for each.
     people = list({row["position"]: row for row in reversed(rows)}.values())[::-1]
     group, description = " and ".join(_groups(rows)), "; ".join(map(_answer, people))
@@ -221,7 +221,7 @@ def _why(row: dict[str, Any]) -> str:
 
 
 def _filters(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """Return by what a page finds a picture: groups, what was judged, why somebody was not, and skin tones."""
+    """Return by what a page finds an image: groups, what was judged, why a person was not, and skin tones."""
     judged = {MARKS[_mark(row)] for row in rows}
     why = {_why(row) for row in rows if row["status"] not in (JUDGED, UNCERTAIN, "correct")}
     tones = {f"{tone:g}" for row in rows if (tone := number(row.get("tone"))) is not None}
@@ -232,7 +232,7 @@ def _filters(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
 
 
 def _side(pairs: Sequence[tuple[ImageSource, str]], allowed: int) -> int:
-    """Return the longer side of pictures, in pixels, that lets them all take no more bytes than are allowed."""
+    """Return the longer side of images, in pixels, that lets them all take no more bytes than are allowed."""
     tried = evenly(list(pairs), _TRIED)
     read = [image for source, image_id in tried for image in _read(source, [image_id]) if image]
     for side in _SIDES:
@@ -259,7 +259,7 @@ def _read(images: ImageSource, ids: Sequence[str]) -> list[Image | None]:
 
 
 def _encoded(image: Image, side: int) -> bytes:
-    """Return a picture's bytes, made anew from its pixels: no palette, no metadata."""
+    """Return an image's bytes, made again from its pixels: no palette, no metadata."""
     from PIL import Image
 
     small = image.copy()

@@ -46,7 +46,7 @@ _PAPERS: dict[str, dict[str, str]] = cards.words("papers")
 # Groups that the strips hold together with which a page opens, and models that have one.
 _ROWS, _STRIPS = 4, 4
 # Pixels that the smallest words of a figure have as it is shown, and that a paper's first figure is wide and high at
-# most, which stands beside findings.
+# most, which is next to findings.
 _SMALLEST, _WIDEST, _HIGHEST = 11.2, 775, 540
 # Counts of a page's tests, as `findings.adjust_across_report` returns them.
 _COUNTS = "alpha", "headlines", "significant", "untested", "withdrawn", "printed", "others", "others_significant"
@@ -192,7 +192,7 @@ def _papers(**items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         main = [card for card in part["cards"] if card["main"]] or part["cards"][:1]
         main = sorted(main, key=lambda card: number(card["card"]) or math.inf)[:_MAIN]
         more = [card for card in part["cards"] if card not in main]
-        # The picture of what the page says of the paper first, of those whose words can be read where it stands.
+        # The image of what the page says of the paper first, of those whose words can be read where it stands.
         figure_cards = [card for card in (*cards.first(part["cards"]), *main) if card["figure"]]
         # What is said of models goes before what is said of none.
         figure_cards.sort(key=lambda card: not any(row["model"] for row in card["rows"]))
@@ -212,7 +212,7 @@ def _papers(**items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _fits(figure: dict[str, Any], *, height: bool = True) -> bool:
-    """Return whether a figure may be so small that it fits beside findings, and its words are legible still."""
+    """Return whether a figure may be so small that it fits next to findings, and its words are legible still."""
     if not figure["size"]:
         return True
     wide, high = (figure["least"] * side for side in figure["size"])
@@ -220,7 +220,7 @@ def _fits(figure: dict[str, Any], *, height: bool = True) -> bool:
 
 
 def _strips(run: dict[str, Any], run_dir: Path) -> list[dict[str, Any]]:
-    """Return the strips of pictures that a run left, each with the page of its model; none that cannot be read."""
+    """Return the strips of images that a run left, each with the page of its model; none that cannot be read."""
     path = file_inside(run_dir, run.get("pictures", {}).get("strips"))
     if path is None:
         return []
@@ -330,7 +330,7 @@ def _embedded(run_dir: Path, entry: dict[str, Any], allowed: int) -> tuple[str, 
         if key == "png":
             try:
                 kind, data, size = _smaller(data)
-            # What is no whole picture is not shown.
+            # What is no whole image is not shown.
             except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
                 continue
         elif sides := re.search(rb'<svg[^>]{1,300}? width="([\d.]+)pt" height="([\d.]+)pt"', data[:2000]):
@@ -341,7 +341,7 @@ def _embedded(run_dir: Path, entry: dict[str, Any], allowed: int) -> tuple[str, 
 
 
 def _smaller(png: bytes) -> tuple[str, bytes, tuple[int, int]]:
-    """Return a picture's type and bytes, in fewer of them where that can be, and its size in CSS px (110 an inch)."""
+    """Return an image's type and bytes, in fewer of them where that can be, and its size in CSS px (110 an inch)."""
     from PIL import Image
 
     with Image.open(io.BytesIO(png)) as opened:

@@ -104,7 +104,7 @@ def _exporter():
             return super().image(text, url, title)
 
         def _src_to_base64(self, src: str) -> str | None:
-            # Only pictures, and only from the notebook's own folder, links followed.
+            # Only images, and only from the notebook's own folder, links followed.
             kind = _IMAGE_FILES.get(src[-4:].lower())
             path = pages.file_inside(Path(self.path), unquote(src)) if kind else None
             return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}" if path else None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # stay: right-to-left names need them, and the templates isolate every inserted text.
 _JOINED = re.compile(r"(?:[^\u200d\s]{1,4}\u200d){8}")
 EMBEDDED = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]*")
-"""The address of a picture that stands in the page itself."""
+"""The address of an image that stands in the page itself."""
 TEMPLATES = str(Path(__file__).with_name("templates"))
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 

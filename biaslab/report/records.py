@@ -65,7 +65,7 @@ def read(
 
 
 def _misfit(values: Any, kinds: Mapping[str, type], needs: Collection[str]) -> str:
-    """Say what is missing in a mapping, or of another kind; empty where nothing is."""
+    """Return what is missing in a mapping, or of another kind; empty where nothing is."""
     if not isinstance(values, dict):
         return f"there is a {type(values).__name__} in place of a mapping"
     if missing := [name for name in needs if name not in values]:

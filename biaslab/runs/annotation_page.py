@@ -206,9 +206,9 @@ def write(
 
 
 def rendered(data: dict[str, Any]) -> str:
-    """Return the page of ``pictures`` (URLs), ``kinds`` of questions, and ``items``: picture, kind and words of each.
+    """Return the page of ``pictures`` (URLs), ``kinds`` of questions, and ``items``: image, kind and words of each.
 
-    ``rows`` are the items in the file of annotations, with ``header``; neighbours with one picture stay together.
+    ``rows`` are the items in the file of annotations, with ``header``; neighbours with one image stay together.
     """
     from jinja2.utils import htmlsafe_json_dumps
     from markupsafe import Markup
@@ -270,7 +270,7 @@ def _of_folder(folder: Path, show_faces: bool, described: str, group_by: str) ->
 
 
 def _source(file: Path, folder: Path) -> str:
-    """Return the source that the folders of a file say, which lies in ``folder`` or where a link there leads."""
+    """Return the source that the folders of a file say, which is in ``folder`` or where a link there leads."""
     below = file.parent.relative_to(folder).parts if file.is_relative_to(folder) else ()
     told = [_read_source(part) for part in reversed(file.parent.parts)]
     within = told[: len(below) + 1]
@@ -288,7 +288,7 @@ def _read_source(name: str) -> str:
 def _of_run(folder: Path, paper: str, subset: str, show_faces: bool, overrides: Sequence[str]) -> _Images:
     """Return images that a run generated, and those behind its captions."""
     if not (folder / runner.PARAMS).is_file():
-        raise ParameterError(f"{folder} has no {runner.PARAMS}, so its images are not known: run it again.")
+        raise ParameterError(f"{folder} has no {runner.PARAMS}, so its images cannot be found: run it again.")
     every = [(name, kind) for name, head in tables.papers().items() for kind in head.rated.split()]
     if paper and paper not in dict(every):
         raise unknown_name("paper whose images are annotated", paper, dict(every))
@@ -375,7 +375,7 @@ def _pictures(
 
 
 def encoded(image: np.ndarray) -> str:
-    """Return an image (``uint8 (height, width, 3)`` RGB) as a ``data:`` URL: anew from its pixels, without metadata."""
+    """Return an image (``uint8 (height, width, 3)`` RGB) as a ``data:`` URL, encoded again without metadata."""
     from PIL import Image
 
     picture = Image.fromarray(image)

@@ -120,12 +120,12 @@ def params_of(
     if is_custom and folders:
         description = f"Images of {listed}, classified by the same models, by group and over all groups."
     elif is_custom:
-        description = f"Custom prompts were asked of {listed}, and the images judged by the same models."
+        description = f"Images of {listed} from custom prompts, classified by the same models."
     else:
         words = [
             text for paper, text in requested.items() if any(pattern.startswith(f"{paper}/") for pattern in notebooks)
         ]
-        description = f"The same prompts were asked of {listed}, and the images judged by the same models: "
+        description = f"Images of {listed} from the same prompts, classified by the same models: "
         description += f"{'; '.join(words)}."
     # A digest distinguishes names in letters that a run's name may not have.
     digest = "" if joined.isascii() else "-" + hashlib.sha256(joined.encode()).hexdigest()[:6]
@@ -154,7 +154,7 @@ def describe_defaults(parameters: Mapping[str, Any]) -> list[str]:
 
 
 def models_of(names: Sequence[str], group_by: str = "") -> list[str]:
-    """Return the models to audit side by side, each of a folder that holds pictures of several; errors as above."""
+    """Return the models to audit side by side, each of a folder that holds images of several; errors as above."""
     if not names:
         raise ParameterError("Name a model to audit: a folder, a hub name or 'endpoint:NAME'.")
     names = [name_given for name in names for name_given in each_model(name)]
@@ -172,14 +172,14 @@ def models_of(names: Sequence[str], group_by: str = "") -> list[str]:
     if drawn and len(drawn) < len(names):
         other = next(name_given for name_given in names if name_given not in drawn)
         raise ParameterError(
-            f"{drawn[0]!r} generates drawings and {other!r} photographs: no judge is made for both. Audit them "
+            f"{drawn[0]!r} generates drawings and {other!r} photographs: no judge covers both. Audit them "
             "separately, and compare the runs with 'biaslab compare'."
         )
     return names
 
 
 def each_model(name: str) -> list[str]:
-    """Return the names of the models that a name stands for: of a folder with pictures of several, each."""
+    """Return the names of the models that a name represents: of a folder with images of several, each."""
     if not name.startswith(IMAGES) or MIXED in name:
         return [name]
     several = open_folder(name.removeprefix(IMAGES)).models
@@ -202,7 +202,7 @@ def _merged(first: dict, *others: dict) -> dict:
 def _check_model(name: str, group_by: str) -> None:
     """Refuse a name that cannot be a model's, before anything is written under it."""
     if name.startswith(IMAGES):
-        # Its pictures are told apart before anything is written.
+        # Its images are told apart before anything is written.
         _ = open_folder(name.removeprefix(IMAGES), group_by).people
         return
     near = correct_prefix(name, (IMAGES, ENDPOINT)) if ":" in name and not name.startswith(ENDPOINT) else ""

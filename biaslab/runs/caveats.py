@@ -22,7 +22,7 @@ LIMITS = (
     "Confidence intervals cover the choice of occupations and images. They do not cover systematic errors of a "
     "judge, prompts that were not tried, or other definitions of bias.",
     "A difference from balance, or from training data, is described and not explained. These measures do not decide "
-    "which differences are harmful, and to whom.",
+    "which differences are harmful, and to which people.",
 )
 # The settings that name the judges of people.
 _JUDGES = ("judging.faces", "judging.gender", "judging.extra_judges", "judging.skin_tone", "dalleval.vqa")

@@ -39,7 +39,7 @@ IMAGE_PAGES = "pictures"
 STRIPS = f"{IMAGE_PAGES}/strips.json"
 # The files that list what was asked of models, and their images.
 PROMPTS, IMAGES = "prompts.csv", "images.csv"
-# Folders of a run that are made anew from its parts.
+# Folders of a run that are made again from its parts.
 _GATHERED = ("tables", "figures", sources.MEASURED)
 _PACKAGES = (
     *("numpy", "pandas", "scipy", "statsmodels", "seaborn", "matplotlib"),
@@ -53,7 +53,7 @@ def gather(
 ) -> dict:
     """Bring the notebooks' tables, figures and findings together, write ``run.json`` and the index page.
 
-    ``models`` are those whose pictures are there, as :func:`biaslab.runs.generated_images.write` returns them.
+    ``models`` are those whose images are there, as :func:`biaslab.runs.generated_images.write` returns them.
     """
     from biaslab import report
 
@@ -202,7 +202,7 @@ def _merge(name: str, parts: list[tuple[dict, Path]], swept: list[str]) -> pd.Da
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a folder's files, where there is one, beside those that are there."""
+    """Copy a folder's files, where there is one, next to those that are there."""
     for path in sorted(source.glob("*")) if source.is_dir() else ():
         target.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, target / path.name)
@@ -226,7 +226,7 @@ def provenance(params: RunParams) -> dict:
         "notebook_defaults": {n.id: dict(n.parameters) for n in params.selected},
         "sweep": params.sweep,
         "seeds": {"seed": params.default("seed")},
-        # Asked for as the inputs were looked at.
+        # Asked for as the inputs were examined.
         "commits": huggingface.commits(),
         "biaslab": {"version": __version__, **git_state(Path(__file__).parents[1])},
         "packages": {"python": platform.python_version(), **found},
@@ -241,7 +241,7 @@ def provenance(params: RunParams) -> dict:
 
 
 def describe(params: RunParams) -> str:
-    """Say what is run and on what: the file's own words only for the source that they are about."""
+    """Return what is run and on what: the file's own words only for the source that they are about."""
     papers = ", ".join(dict.fromkeys(n.id.split("/")[0] for n in params.selected))
     done = f"Executed: {format_count(len(params.selected), 'notebook', 'notebooks')} of {papers}."
     source, annotations = params.default("source"), params.values.get("annotations", "")
@@ -263,7 +263,7 @@ def git_state(folder: Path) -> dict:
             return None
         return done.stdout.strip() if done.returncode == 0 else None
 
-    # Installed below somebody else's repository, the package has no commit of its own.
+    # Installed below someone else's repository, the package has no commit of its own.
     commit = git("rev-parse", "HEAD") if git("ls-files", "--error-unmatch", "__init__.py") else None
     changes = git("status", "--porcelain") if commit else None
     return {"git_commit": commit, "git_dirty": bool(changes) if changes is not None else None}

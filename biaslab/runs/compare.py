@@ -69,7 +69,7 @@ def side_by_side(
     Args:
         swept: Parameters that a run was repeated for; rows are matched on those that both have.
         intervals: Whether differences have intervals: the two sides' are of one level.
-        same: Models whose measurements are the same in both runs, with ``""`` where all are; ``True`` stands for all
+        same: Models whose measurements are the same in both runs, with ``""`` where all are; ``True`` represents all
             rows.
         over: Both runs' units that the rows are means over (:mod:`biaslab.papers.estimands`). Rows with enough units
             in both for a verdict at the level ``confidence`` are paired, and ``n_paired`` counts these units.
@@ -198,7 +198,7 @@ def compare(first: str | Path, *others: str | Path, outputs: str | Path = "outpu
 
     Raises:
         ParameterError: A run does not exist or is a comparison itself, one is named twice, the name is not one, or
-            the folder's own page is somebody else's.
+            the folder's own page is someone else's.
         InputError: A table lacks a declared column, or holds a value that is not allowed.
         RunError: Two share no table or no row, a table is not the one that its run left, or the comparison's folder
             holds something else.
@@ -317,7 +317,7 @@ def _pair(first: Path, other: Path, *runs: Mapping) -> _Pair:
 
 
 def _why_apart(first: pd.DataFrame, second: pd.DataFrame, table: str) -> str:
-    """Say why no row of a table is in both runs: which of the columns that match rows have no value in common."""
+    """Return why no row of a table is in both runs: which of the columns that match rows have no value in common."""
     if first.empty or second.empty:
         return "one run has no rows"
     keys = [key for key in tables.schema(table).keys if key in first and key in second]
@@ -452,7 +452,7 @@ def _rows_by_model(path: Path) -> dict[str, set[frozenset]]:
 
 
 def _unfinished(names: Sequence[str], runs: Sequence[Mapping]) -> list[str]:
-    """Say which run is not finished or did not execute all of its sections."""
+    """Return which run is not finished or did not execute all of its sections."""
     sentences = []
     for name, run in zip(names, runs, strict=True):
         ended = Counter(n.get("status", "unknown") for n in run.get("notebooks", []))
@@ -593,7 +593,7 @@ def _apart(name: str, frame: pd.DataFrame, confidence: float) -> tuple[int, int,
 
 
 def _findings(pair: _Pair, subtitle: str) -> list[dict]:
-    """Say how many rows met, how many tables are the same, and how many differences exclude 0."""
+    """Return how many rows met, how many tables are the same, and how many differences exclude 0."""
     frames = pair.frames
     findings = [("Which rows are in both runs?", _in_both(list(frames.values())))]
     alike = sum(bool((frame["basis"] == IDENTICAL).all()) for frame in frames.values())

@@ -61,7 +61,7 @@ def _templates(pipeline: Pipeline) -> None:
 
 
 def check_cached(request: ImageRequest, run: str) -> None:
-    """Refuse images of a run that are not all kept (ParameterError); drawings of known truth are made when read."""
+    """Refuse images of a run that are not all kept (ParameterError); drawings with ground truth are made when read."""
     if not request.image_model.truthful and request.n_cached < request.n_images:
         raise ParameterError(
             f"Of {request.n_images:,} images that {run} requests from {request.model}, {request.n_cached:,} are in the "
@@ -181,7 +181,7 @@ def describe_run(checked: Preflight, omissions: Sequence[str], confidence: float
     for device in sorted(where):
         free, whole = processor.memory(device)
         notes.append(f"Memory here ({device}): {format_bytes(free)} of {format_bytes(whole)} free.")
-    # By which settings each makes images; of one size or several.
+    # By which settings each generates images; of one size or several.
     notes += dict.fromkeys(
         f"{part.use.name}: {part.settings_description}." for part in checked.trials if part.settings_description
     )
@@ -198,7 +198,7 @@ _AFTER = "  After a run, 'biaslab plan RUN --precision POINTS' expects intervals
 
 
 def _row(parts: list[Trial]) -> tuple[str, ...]:
-    """Return what is known of a model in one setting; of what makes images of several kinds, of all of them."""
+    """Return what is known of a model in one setting; of what generates images of several kinds, of all of them."""
     use, s = parts[0].use, parts[0].request.settings
     located = [at for part in parts for at in part.located]
     # A model's own first, then of what it is made of.
@@ -308,8 +308,7 @@ def describe_images(requests: list[ImageRequest], measured: Mapping[tuple, Cost]
         n = sum(of.images for of in measured.values())
         time_here = format_durations(rows["seconds"].sum(), rows["longest"].sum())
         lines.append(
-            f"Time here: {time_here} to generate them, extrapolated from {n} images that were generated in part; "
-            "judging takes more"
+            f"Time here: {time_here} to generate them, estimated from {n} partly generated images, plus classification"
         )
         if (busy := processor.busy()) > _BUSY:
             each = f"{busy:.1f} processes wanted each processor"

@@ -48,8 +48,8 @@ _LONGEST_REASON = 2000
 def count_parallel(params: RunParams) -> int:
     """Return how many notebooks are executed at a time; 0 is one per processor, and on a GPU it is one.
 
-    Each has workers of its own, of which one team can fill a cluster; and where images are made each holds the models,
-    of which a GPU has room for one.
+    Each has workers of its own, of which one team can fill a cluster; and where images are generated each holds the
+    models, of which a GPU has room for one.
     """
     settings = params.values.get("settings")
     compute = (settings.get("compute") if isinstance(settings, Mapping) else None) or {}
@@ -146,7 +146,7 @@ def _side_by_side(
 
 
 def next_jobs(pending: Sequence[Job], running: Iterable[Job]) -> Job:
-    """Return what to execute beside others: the first for which no images are made that are made for one of these.
+    """Return the job to execute next to others: the first that generates none of the images of these.
 
     It would wait for them, and its processor with it. Without such a one it is the first of all.
     """
@@ -155,12 +155,12 @@ def next_jobs(pending: Sequence[Job], running: Iterable[Job]) -> Job:
 
 
 def _images(job: Job) -> set[tuple[str, str]]:
-    """Return whose images are made for a job: papers, each with the variant."""
+    """Return whose images are generated for a job: papers, each with the variant."""
     return {(name.partition("_")[0], job.suffix) for name in job.used_tables} if job.makes_images else set()
 
 
 def print_aside(text: str) -> None:
-    """Say something beside results: on standard error."""
+    """Say something next to results: on standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -209,7 +209,7 @@ def execute(job: Job, running: kernels.Kernels) -> dict:
             report.render_notebook(target, page, title=title, index_href=index)
         files["html"] = page.relative_to(job.attempt).as_posix()
     except Exception as error:  # a page that cannot be made must not take the results along
-        failure = failure or f"Its page could not be made: {_said(error, job)}"
+        failure = failure or f"Its page could not be created: {_said(error, job)}"
     # A source without the notebook's input is no failure: the notebook does not apply.
     status = "ok" if not failure else "skipped" if failure.startswith("MissingInputError: ") else "failed"
     return _record(job, status, failure, time.monotonic() - began) | files
@@ -242,7 +242,7 @@ def _papermill(job: Job, target: Path, running: kernels.Kernels) -> str:
                     raise
     except PapermillExecutionError:
         pass
-    except Exception as error:  # a kernel that died or would not start: the other notebooks go on
+    except Exception as error:  # a kernel that died or would not start: the other notebooks continue
         return _said(error, job)
     return failure
 

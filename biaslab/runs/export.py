@@ -27,18 +27,18 @@ _TITLE = "This is a report of biaslab, an audit of text-to-image models for soci
 _READ_ME = f"""{_TITLE}
 
 Open index.html in a browser: it needs no network and nothing installed.
-tables/ and measured/ hold the numbers as CSV, figures/ the figures, notebooks/ what was computed, and how.
-Where images were made, {PROMPTS} lists the prompts and {IMAGES} each image with its seed; run.json has the commits.
+tables/ and measured/ contain the numbers as CSV, figures/ the figures, notebooks/ the computations.
+If images were generated, {PROMPTS} lists the prompts and {IMAGES} each image with its seed; run.json has the commits.
 
 To repeat the run (FOLDER is this folder), computing its tables from measured/ without a model:
 
     biaslab run FOLDER/params.yaml --set source=FOLDER --set model=all --set 'settings={{}}'
 
-To make and judge the images again, or those of another model with --set model=MODEL:
+To generate and judge the images again, or those of another model with --set model=MODEL:
 
     biaslab run FOLDER/params.yaml --set run=NAME
 
-Files and folders of the run's machine are not in it; name yours with --set, such as
+It contains no file or folder names of the run's machine; name yours with --set, such as
 custom.prompts_file=FOLDER/{PROMPTS}.
 """
 

@@ -1,4 +1,4 @@
-"""Pictures of what a run's models drew, from its store: nothing is made or judged for them."""
+"""Images of what a run's models drew, from its store: nothing is made or judged for them."""
 
 from __future__ import annotations
 
@@ -97,14 +97,14 @@ def written(folder: Path, planned: Iterable[jobs.Job]) -> tuple[list[dict], list
 
 
 def write(folder: Path, drawn: Sequence[image_pages.ModelImages]) -> list[dict]:
-    """Write a run's pictures into its folder, and return what its record says of them, an entry a model.
+    """Write a run's images into its folder, and return what its record says of them, an entry a model.
 
     What is there of the same images and judgements stays; so does what an earlier run left where the store has the
     images no more.
     """
     place = folder / STRIPS
     before = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
-    # Strips whose intervals took people for the unit are written anew.
+    # Strips whose intervals took people for the unit are written again.
     whole = hashlib.sha256(b"images are the unit")
     for one in drawn:
         plain = one.people.drop(columns=[c for c in one.people if one.people[c].map(type).isin([list, dict]).any()])

@@ -11,7 +11,7 @@ from biaslab.io import places
 
 _README = """# An audit with biaslab
 
-Made by `biaslab init`, of biaslab {version}. Change these files as you like; biaslab does not overwrite them.
+Created by `biaslab init` of biaslab {version}. Change these files as you like; biaslab does not overwrite them.
 
 ```sh
 biaslab run params/published.yaml          # the papers' printed numbers, without a model: about a minute

@@ -41,7 +41,7 @@ class Job:
     reason: str = ""  # Why the notebook is not executed; empty if it is.
     fails: bool = False  # Whether that is a failure; else the notebook does not apply here and is skipped.
     request: Request | None = None  # What it asks for; None where it takes no source.
-    omissions: Omissions | None = None  # What it does without where images are made, for want of judges.
+    omissions: Omissions | None = None  # What it does without where images are generated, for want of judges.
     fingerprint: str = ""  # Digest of all that the results depend on.
     folder: Path = Path()  # The run's folder.
     attempt: Path = Path()  # The folder of this start of the run, which the notebook writes to.
@@ -55,7 +55,7 @@ class Job:
 
     @property
     def makes_images(self) -> bool:
-        """Whether it is executed and images are made for it."""
+        """Whether it is executed and images are generated for it."""
         return not self.reason and self.request is not None and self.request.makes_images
 
     @property
@@ -123,7 +123,7 @@ def plan(params: RunParams) -> list[Job]:
     return jobs
 
 
-# Settings that have an effect on every run that makes images, whatever it measures.
+# Settings that have an effect on every run that generates images, whatever it measures.
 _ALWAYS_USED = ("baselines", "compute.", "models")
 _NO_CAPTIONS = (
     "no notebook that is executed takes captions, or none are given. Name them with captions.corpus, of an audit with "
@@ -134,7 +134,7 @@ _HINTS = {
     "captions": _NO_CAPTIONS,
     **{f"generation.{name}": _NO_CAPTIONS for name in COUNTS},
     "custom": "no notebook that is executed takes your own prompts or images. Select some",
-    "endpoint": "nothing is asked of an endpoint. Name one",
+    "endpoint": "no selected notebook uses an endpoint. Name one",
     "vision": "no judge is a vision model. Name one, as judging.gender=endpoint:NAME",
     "judging.annotations": "no selected notebook combines annotations and judge. Select one, such as beyond_precision",
     "judging.questions_file": "questions apply only to your own images or prompts. Name these",
@@ -163,7 +163,7 @@ def _request(notebook: Notebook, given: Mapping[str, Any], whole: Request) -> Re
     """Return what a notebook asks for, where it has a source: mostly the very request of the run."""
     if "source" not in notebook.parameters:
         return None
-    # Without these it does not apply where images are made.
+    # Without these it does not apply where images are generated.
     if whole.makes_images and not {"model", "settings"}.issubset(notebook.parameters):
         return whole
     own = {k: v for k, v in notebook.parameters.items() if k in ("model", "seed")}
@@ -184,7 +184,7 @@ def _suffixes(variants: list[dict[str, Any]]) -> list[str]:
 
 
 def _not_applicable(notebook: Notebook, given: Mapping[str, Any], request: Request | None) -> str:
-    """Say why ``notebook`` has nothing to do with these parameters; empty if it has."""
+    """Return why ``notebook`` has nothing to do with these parameters; empty if it has."""
     paper = notebook.id.split("/")[0]
     paper = tables.papers()[paper].rests_on or paper if paper in tables.papers() else paper
     default = notebook.parameters.get("source", "published")
@@ -206,7 +206,7 @@ def _not_applicable(notebook: Notebook, given: Mapping[str, Any], request: Reque
 
 
 def describe_omissions(jobs: Iterable[Job]) -> list[str]:
-    """Say what jobs do without because judges were given as empty, or never named: a sentence a setting."""
+    """Return what jobs do without because judges were given as empty, or never named: a sentence a setting."""
     # By setting: the notebooks left out, the tables of others, and those that say less.
     names: dict[str, tuple[set[str], set[str], set[str]]] = {}
     for job in (job for job in jobs if job.omissions):
@@ -306,7 +306,7 @@ def read_sources(jobs: Iterable[Job]) -> None:
 
 
 def inputs(jobs: Sequence[Job], folder: Path) -> dict[str, str]:
-    """Return a digest of each source that the jobs read, by path; none may lie in the run's folder or around it.
+    """Return a digest of each source that the jobs read, by path; none may be in the run's folder or around it.
 
     Raises as :func:`read_sources`.
     """
@@ -320,8 +320,8 @@ def inputs(jobs: Sequence[Job], folder: Path) -> dict[str, str]:
         inside = path.is_relative_to(folder) or folder.is_relative_to(path)
         if inside and not job.makes_images:
             raise RunError(
-                f"The input {name} and the run's folder {folder} lie in one another, so the run would replace what it "
-                "reads. Choose another name with --set run=NAME."
+                f"The input {name} and the run's folder {folder} contain one another, so the run would replace its "
+                "input. Choose another name with --set run=NAME."
             )
         found[name] = sources.digest(job.request)
     return found

@@ -87,18 +87,18 @@ class RunParams(Group):
 
     run: Annotated[str, AfterValidator(run_name)] = field("mine", "Name of the run and of its folder below `outputs`.")
     title: str = field("", "Heading of the report.")
-    description: str = field("", "What is run and on what, for a reader who was not there.")
+    description: str = field("", "Description of the run for readers of the report.")
     notebooks: Texts = field(
-        (_ALL,), "Patterns of notebook ids to execute; `*` is all but those of other packages.", min_length=1
+        (_ALL,), "Patterns of notebook ids to execute; `*` is all except those of other packages.", min_length=1
     )
     jobs: Integer = field(
         0,
-        "Notebooks executed side by side; 0 is one per processor, or one where work runs in workers, or where images "
-        "are made or judged on a GPU, which has room for one set of models.",
+        "Notebooks executed in parallel; 0 is one per processor, or one if work runs in workers, or if a GPU generates "
+        "or judges images, since it fits one set of models.",
         ge=0,
     )
     # Not keys of the file.
-    values: dict[str, Any] = field({}, "Notebook parameters; a list means one execution a value.")
+    values: dict[str, Any] = field({}, "Notebook parameters; a list means one execution per value.")
     file: str = field("", "The parameters file that they came from.")
     set_here: Texts = field((), "Names of the settings that a command sets: each is to have an effect.")
     selected: tuple[Notebook, ...] = field((), "The notebooks that the patterns select, in order.")
@@ -163,7 +163,7 @@ def load(
     Args:
         overrides: ``key=value`` texts that replace the file's values; values are read as YAML.
         notebooks: Patterns of notebook ids that replace the file's.
-        notebooks_dir: Where the notebooks are, beside those that installed packages bring; by default the folder
+        notebooks_dir: Where the notebooks are, next to those that installed packages bring; by default the folder
             ``notebooks`` at or above the parameters file, else at or above the working folder.
         baselines: Additional baseline next to the results: ``published``.
 
@@ -431,7 +431,7 @@ def _override(text: str, available: list[Notebook]) -> tuple[str, Any]:
 
 
 def _notebooks_dir(path: Path) -> Path:
-    """Return the notebooks beside ``params`` at or above the file or the working folder, else the package's own."""
+    """Return the notebooks next to ``params`` at or above the file or the working folder, else the package's own."""
     for root in (project_root(path.parent), project_root(), is_packaged()):
         # Those of a run were executed, with its parameters in them.
         if (root / "notebooks").is_dir() and not (root / records.FILE).is_file():

@@ -63,7 +63,8 @@ def headlines(folder: Path) -> Iterator[Headline]:
 def plan_designs(folder: Path, given: Mapping, confidence: float) -> tuple[list[Planned], pd.DataFrame]:
     """Return the headlines of a run with parameters ``given``, by its own images, and what their variance is made of.
 
-    Of single groups the widest stands for all. The second is ``precision_components``, with the ratings that it read.
+    Of single groups the widest represents all. The second is ``precision_components``, with the annotations that it
+    read.
     """
     settings = dotted(Settings().model_dump()) | dotted(given.get("settings") or {})
     printed = printed_models(folder)
@@ -83,7 +84,7 @@ def plan_designs(folder: Path, given: Mapping, confidence: float) -> tuple[list[
         people = one.people[one.people["cell"].isin(cells.index)]
         setting, n = one.setting, people["image_id"].nunique()
         size = settings.get(setting) or max(round(design.images), 1)
-        # Of pictures that are there, and where a file says how many, no setting decides.
+        # Of images that are there, and where a file says how many, no setting decides.
         if str(given.get("model")).startswith(IMAGES) or (not one.clusters_random and abs(design.images - size) > 0.5):
             setting, size = "", max(round(design.images), 1)
         if len(people) < cells["n"].sum():
@@ -134,9 +135,9 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
     if not chosen:
         yield from cannot
         if from_folder:
-            yield "The images come from a folder: add images until it holds those of the table, and run again."
+            yield "The images come from a folder: add images up to the numbers in the table, and run again."
         elif not all(one.setting for one in planned):
-            yield "The file of prompts says how many images there are: raise its column n, and run again."
+            yield "The file of prompts sets the number of images: increase its column n, and run again."
     else:
         sets = [word for name, n in chosen.items() for word in ("--set", f"{name}={n}")]
         run = f"run={record['run']}-{points:g}"

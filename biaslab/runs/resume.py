@@ -24,7 +24,7 @@ from biaslab.study.study import PARTS
 # What the record of an earlier start of a run must have.
 _NEEDS = {"parameters": (), "notebooks": ("id", "slug", "suffix", "variant", "values", "status", "reason")}
 _TABLES = ("tables/", f"{sources.MEASURED}/")
-# Packages that only what makes images uses.
+# Packages that only what generates images uses.
 OF_MODELS = ("torch", "diffusers", "open_clip_torch", "sentence-transformers", "datasets")
 
 
@@ -92,7 +92,7 @@ def notebook_code(notebook: Notebook) -> dict[str, str]:
 
 
 def plugin_digests(images: bool) -> list[str]:
-    """Return what tells of installed packages that bring something: digests of it where images are made, else versions.
+    """Return the state of installed plug-in packages: digests of code where images are generated, else versions.
 
     Tables may be of what they bring, of which they say a sentence or two.
     """
@@ -174,7 +174,7 @@ def unchanged_record(folder: Path, record: Mapping, kept: list[dict], said: list
     if len(earlier["notebooks"]) != len(kept) or "files" not in earlier:
         return None
     if changed := altered(folder, earlier["files"]):
-        said.append(f"Tables, figures and pages are made anew, because {changed} since the run ended.")
+        said.append(f"Tables, figures and pages are created again, because {changed} since the run ended.")
         return None
     return {**earlier, "up_to_date": True}
 
@@ -183,12 +183,12 @@ def check_tables(folder: Path, record: Mapping) -> None:
     """Check that a run's tables, measured ones too, are those that it left; a RunError where one is changed or gone."""
     told = {name: digest for name, digest in record.get("files", {}).items() if name.startswith(_TABLES)}
     if changed := altered(folder, told):
-        fix = "Start the run again: it makes them anew from what its notebooks left."
+        fix = "Start the run again: it creates them again from the results of its notebooks."
         raise RunError(f"In {folder}, {changed} since the run ended. {fix}")
 
 
 def _difference(earlier: Mapping, record: Mapping) -> str:
-    """Say in which parameters and inputs two runs differ; empty if in none."""
+    """Return in which parameters and inputs two runs differ; empty if in none."""
     old, new = earlier["parameters"], record["parameters"]
     changed = [k for k in {**old, **new} if old.get(k) != new.get(k)]
     said = [f"{k}: {old.get(k, 'not set')!r} there, {new.get(k, 'not set')!r} here" for k in changed]

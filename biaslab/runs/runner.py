@@ -111,7 +111,7 @@ def run(
         same["attempt"].mkdir(parents=True)
 
         def note(done: list[dict], status: str = "running") -> None:
-            """Say how far the run is, with what it has found, in its record and on the page over all runs."""
+            """Return how far the run is, with what it has found, in its record and on the page over all runs."""
             notebooks = [*kept, *done]
             found = {"findings": collect.gather_findings(folder, notebooks)[0]}
             found["planned"] = len(kept) + len(left)

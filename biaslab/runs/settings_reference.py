@@ -59,7 +59,7 @@ def find_declared(word: str = "") -> list[Declared]:
 
 
 def groups() -> dict[str, str]:
-    """Return what each group of settings decides, by its dotted name; the settings beside all groups under ''."""
+    """Return what each group of settings decides, by its dotted name; the settings next to all groups under ''."""
     return dict(_groups(Settings)) | {"": "Baselines, and settings of single models."}
 
 

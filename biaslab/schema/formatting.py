@@ -42,7 +42,7 @@ def column_header(column: str, unit: str = "") -> str:
 
 
 def format_with_ci(text: str, low: float, high: float) -> str:
-    """Return a number's text with its limits beside it, where it has both."""
+    """Return a number's text with its limits next to it, where it has both."""
     return f"{text} ({format_digits(low)} to {format_digits(high)})" if isfinite(low + high) else text
 
 

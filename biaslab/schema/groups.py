@@ -1,6 +1,6 @@
 """Settings in groups: how a group is declared, checked and described, and how what is wrong with one is told.
 
-A group is a frozen pydantic model declared beside the stage that it sets. Names are dotted, as on the command line:
+A group is a frozen pydantic model declared next to the stage that it sets. Names are dotted, as on the command line:
 ``generation.steps`` is the field ``steps`` of the group ``generation``.
 """
 
@@ -220,7 +220,7 @@ def _problem(whole: type[Group], error: Mapping[str, Any]) -> str:
 
 
 def _extra(known: FieldInfo, what: str) -> Any:
-    """Return what :func:`field` noted beside a declaration."""
+    """Return what :func:`field` noted next to a declaration."""
     return known.json_schema_extra.get(what) if isinstance(known.json_schema_extra, dict) else None
 
 
@@ -236,7 +236,7 @@ def allowed_range(known: FieldInfo) -> str:
 
 
 def _find_group(group: type[Group], path: Sequence[str]) -> FieldInfo | None:
-    """Return the field at a path, whose end may lie within the value of a field."""
+    """Return the field at a path, whose end may be within the value of a field."""
     known = None
     for part in path:
         known = group.model_fields.get(part, known)
@@ -248,7 +248,7 @@ def _find_group(group: type[Group], path: Sequence[str]) -> FieldInfo | None:
 
 
 def unknown_help(whole: type[Group], path: Sequence[str]) -> str:
-    """Return the names that are nearest to an unknown one, wherever they live, and those beside it."""
+    """Return the names that are nearest to an unknown one, wherever they live, and those next to it."""
     forms: dict[str, list[str]] = {}
     for name in names(whole):
         for form in (name.rpartition(".")[2], name.replace(".", "_"), name):

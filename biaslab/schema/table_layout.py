@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Characters of a cell that are shown; the table's file has it whole.
 _LONGEST_CELL = 400
 MISSING = "–"
-"""What stands for a missing number."""
+"""What represents a missing number."""
 
 
 @dataclass(frozen=True)

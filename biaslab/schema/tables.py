@@ -70,7 +70,7 @@ class Paper:
     title: str = ""  # What limits of a run call it; empty for what is no paper.
     rated: str = ""  # The kinds of its images that people may annotate, one person at an occupation first.
     # The kinds of its images that reports show, with what they are called: of the first that a run has, strips of
-    # pictures by group. Its ``measure.people_in_images(pipeline, kind)`` says who is in them.
+    # images by group. Its ``measure.people_in_images(pipeline, kind)`` says who is in them.
     drawn: Mapping[str, str] = field(default_factory=dict, compare=False)
     rests_on: str = ""  # The paper on whose measurements it rests.
 
@@ -86,7 +86,7 @@ class Schema:
     rests_on: str = ""  # The paper on whose measurements it rests, where it is none of that paper's own.
     paper: str = ""  # Whose function measures it, where it is a measured table.
     function: str = ""  # The function's name, where it is not the table's.
-    rated: bool = False  # Whether a file of ratings gives it.
+    rated: bool = False  # Whether a file of annotations gives it.
     by_judge_of: str = ""  # The table that it has once for each of ``judging.extra_judges``, with two columns more.
 
     @property
@@ -236,7 +236,7 @@ def load_yaml(path: Path) -> dict:
 
 
 def _columns(entry: str | dict, shared: Mapping[str, dict | list]) -> list[Column]:
-    """Return the columns that an entry of a declaration stands for: one, several, or both limits of an ``interval``."""
+    """Return the columns that an entry of a declaration represents: one, several, or both limits of an ``interval``."""
     ((name, facts),) = ({entry: shared[entry]} if isinstance(entry, str) else entry).items()
     if isinstance(facts, list):
         return [column for part in facts for column in _columns(part, shared)]

@@ -79,4 +79,4 @@ def check_draws(*, seed: Any = 0, bootstrap_replicates: Any = 10_000, confidence
                 f"{name} is {value!r}; it must be a whole number from {low} to {high}, for example {usual}."
             )
     if not isinstance(confidence, int | float) or not 0 < confidence < 1:
-        raise ParameterError(f"confidence is {confidence!r}; it must lie between 0 and 1, for example 0.95.")
+        raise ParameterError(f"confidence is {confidence!r}; it must be between 0 and 1, for example 0.95.")

@@ -22,7 +22,7 @@ from biaslab.stats.hypothesis import min_units
 from biaslab.stats.null_expectation import SOLVED_UP_TO, corrected_absolute_deviation, corrected_mad
 
 MAX_BIAS_SHARE = 0.25
-"""Share of the largest deviation that can be, beyond which a bias leaves nothing to be told."""
+"""Share of the largest possible deviation; with a larger bias a result is inconclusive."""
 MIN_YOUDEN = 0.5
 """Sensitivity + specificity − 1 of a judge whose errors are corrected."""
 
@@ -41,7 +41,7 @@ class Deviation(NamedTuple):
 def bias_aware_interval(
     value: float, error: float, bias: float, df: float, confidence: float = 0.95
 ) -> tuple[float, float, float]:
-    """Return limits around ``value`` and the p of 0, where its bias is known to be ``bias`` at most, either way.
+    """Return confidence limits of ``value`` and the p-value of 0, for a bias of at most ``bias`` in either direction.
 
     ``value``, its standard ``error`` and ``bias`` are of one unit; ``df`` are Student's degrees of freedom. The
     half-width is the error times that quantile of ``|T + bias / error|`` (Armstrong & Kolesár 2018, section 2). Raises
@@ -66,11 +66,11 @@ def bounded_mean(
     bias: float = 0.0,
     error: float = 0.0,
 ) -> Deviation:
-    """Return the mean of a deviation estimated for each unit, which is 0 to ``largest`` in truth.
+    """Return the mean of a deviation estimated for each unit, whose true value is 0 to ``largest``.
 
-    Estimates of units lie between the ``ends``; the interval is of them and one unit more at either end, since of few
-    units the rare ones that differ are often missing (as Agresti & Coull 1998 add successes and failures). ``bias`` is
-    the most by which the mean may be off, ``error`` a standard error that all units share. Fewer units than
+    Estimates of units are between the ``ends``. The interval adds one unit at either end, because samples of few units
+    often lack the rare ones that differ (as Agresti & Coull 1998 add successes and failures). ``bias`` is the maximum
+    bias of the mean, ``error`` a standard error common to all units. Fewer units than
     :func:`min_units` have neither limits nor p. Raises InputError: ``values`` with NaN or of more axes, or a
     confidence that is not between 0 and 1.
     """
@@ -88,11 +88,11 @@ def bounded_mean(
 
 
 def mean_mad(counts: ArrayLike, units: ArrayLike | None = None, confidence: float = 0.95) -> Deviation:
-    """Return the mean absolute deviation from uniform over units, chance taken off (:func:`corrected_mad`).
+    """Return the mean absolute deviation from uniform over units, bias-corrected (:func:`corrected_mad`).
 
-    ``counts``: images per bin, (rows, at least 2 bins); rows without images are left out. ``units``: to which unit each
-    row belongs, such as the profession of a prompt; the mean of a unit's rows is one observation. The value is 0 to 2
-    (bins - 1) / bins², and NaN where images are so few that the bias exceeds :data:`MAX_BIAS_SHARE` of that.
+    ``counts``: images per bin, (rows, at least 2 bins); rows without images are left out. ``units``: the unit of each
+    row, such as the profession of a prompt; the mean of a unit's rows is one observation. The value is 0 to 2
+    (bins - 1) / bins², and NaN where few images make the bias exceed :data:`MAX_BIAS_SHARE` of that.
 
     A nominal 95 % interval covers at least 94 % (``benchmarks/coverage_dalleval.py``). Raises InputError: Negative
     counts, fractions, NaN or fewer than 2 bins.
@@ -117,9 +117,9 @@ def mean_mad(counts: ArrayLike, units: ArrayLike | None = None, confidence: floa
 def mean_deviation(
     count: ArrayLike, n: ArrayLike, center: ArrayLike, confidence: float = 0.95, error: float = 0.0
 ) -> Deviation:
-    """Return the mean over strata of ``|share - center|``, chance taken off; each has a ``center`` of its own (0–1).
+    """Return the bias-corrected mean over strata of ``|share - center|``; each stratum has its own ``center`` (0–1).
 
-    ``error`` is a standard error that the centres bring to the mean. NaN where images are so few that the bias exceeds
+    ``error`` is the standard error of the mean due to the centres. NaN where few images make the bias exceed
     :data:`MAX_BIAS_SHARE` of one half. Arguments else as :func:`corrected_absolute_deviation`, result as
     :func:`bounded_mean`.
     Raises InputError: Counts above n, fractions, or a centre outside 0–1.
@@ -185,14 +185,13 @@ def judge_corrected_deviation(
     n_specificity: int,
     confidence: float = 0.95,
 ) -> Deviation:
-    """Return the mean of ``|share - 0.5|`` (0 to 0.5) over units, chance and the judge's error taken off.
+    """Return the mean of ``|share - 0.5|`` (0 to 0.5) over units, corrected for noise and the judge's error.
 
-    ``count`` of ``n`` images of each unit are judged positive; units without images are left out. By the reference a
-    share of one half is judged as (1 + sensitivity - specificity) / 2, and differences shrink by sensitivity +
-    specificity - 1 (Rogan & Gladen 1978): the deviation from that share (:func:`corrected_absolute_deviation`) is
-    divided by it. The interval includes the uncertainty of both, measured on so many reference images (delta method,
-    one right and one wrong image added to each). Raises InputError: Sensitivity + specificity is 1 or less, or counts
-    are no such counts.
+    ``count`` of ``n`` images of each unit are judged positive; units without images are left out. The judge maps a
+    share of one half to (1 + sensitivity - specificity) / 2 and multiplies differences by sensitivity + specificity - 1
+    (Rogan & Gladen 1978). The deviation from that share (:func:`corrected_absolute_deviation`) is divided by this
+    factor. The interval includes the uncertainty of both error rates (delta method, with one correct and one wrong
+    reference image added to each). Raises InputError: Sensitivity + specificity is 1 or less, or counts are not valid.
     """
     count, n = checks.check_counts(count, n)
     count, n = count[n > 0], n[n > 0]
@@ -205,7 +204,7 @@ def judge_corrected_deviation(
     values = corrected_absolute_deviation(count, n, center) / youden
     lean = float(np.sign(count / n - center).mean())
     sens, spec = (_error(*rate) ** 2 for rate in ((sensitivity, n_sensitivity), (specificity, n_specificity)))
-    # Of units that lean to one side errors of the centre add up; of others they fold as if each leant to one.
+    # Errors of the centre add up over units on the same side of it; ``lean`` weights units on different sides.
     mean = max(float(values.mean()), 0.0)
     error = np.sqrt(max((mean**2 + 0.25) * (sens + spec) + lean * mean * (sens - spec), 0)) / youden
     return bounded_mean(values, (low, high), 0.5, confidence, bias, error)
@@ -219,7 +218,7 @@ def judge_corrected_mean(
     n_specificity: int,
     confidence: float = 0.95,
 ) -> Deviation:
-    """Return the mean of signed averages (-1 to 1, positive less negative images) with the judge's error taken off.
+    """Return the mean of signed averages (-1 to 1, positive minus negative images), corrected for the judge's error.
 
     Rogan & Gladen's (mean - sensitivity + specificity) / (sensitivity + specificity - 1), kept within -1 and 1; the
     Student t interval over units includes the uncertainty of both, as in :func:`judge_corrected_deviation`. Raises
@@ -292,10 +291,10 @@ def folded_means(
     Fewer units than :func:`min_units` have neither limits nor p.
 
     A column's corrected value is :func:`corrected_absolute_deviation`'s in units of its standard error, for a normal
-    mean. Its error is that of its slope times the units' deviations (Chernoff 1981, Ann. Probab. 9, 533–535), which the
-    upper limit, Student's and bias-aware, rests on. p is that of flipping all signs of a unit at random. By the
-    triangle inequality the value exceeds the truth by no more than the value of the noise alone, so the lower limit is
-    the value less what random signs exceed with a chance of 1 - ``confidence``.
+    mean. Its error is that of its slope times the units' deviations (Chernoff 1981, Ann. Probab. 9, 533–535), from
+    which the upper limit (Student's, bias-aware) is computed. p is from random sign flips of whole units. By the
+    triangle inequality, the value exceeds the truth by at most the value of the noise alone. The lower limit is
+    therefore the value minus the quantile that random signs exceed with probability 1 - ``confidence``.
 
     A nominal 95 % interval covers 95 to 100 % (``benchmarks/coverage_dalleval.py``). Raises InputError: ``values``,
     ``replicates``, ``seed`` or ``confidence`` out of range.
@@ -394,7 +393,7 @@ def corrected_shares(
     judged_n, sens_n, spec_n = size + z**2, sens_n + 2, spec_n + 2
     judged = (count + z**2 / 2) / judged_n
     sens, spec = (sens * (sens_n - 2) + 1) / sens_n, (spec * (spec_n - 2) + 1) / spec_n
-    informed = sens + spec > 1  # may fail after the addition: then nothing is known
+    informed = sens + spec > 1  # may fail after the addition: then the result is unknown
     youden = np.where(informed, sens + spec - 1, 1)
     centre = (judged + spec - 1) / youden
     from_sens, from_spec = sens * (1 - sens) / sens_n, spec * (1 - spec) / spec_n

@@ -1,8 +1,8 @@
 """Bootstraps over occupations (or prompts, professions: any groups) and the images counted in each.
 
-Observed shares already vary by image noise, which images drawn anew from them would count twice; so shares are first
-pulled towards their mean until what is left is the variance between occupations. A folded measure, such as the mean of
-|p - 50|, is larger on noisy shares than on true ones; shares drawn from the pulled ones show by how much.
+Observed shares contain image noise, which resampled images would count twice. Shares are therefore first shrunk towards
+their mean until only the variance between occupations remains. A folded measure, such as the mean of |p - 50|, is
+larger for noisy shares than for true ones; shares resampled from the shrunk ones estimate this bias.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from biaslab.stats import checks
 from biaslab.stats.resampling import CaptionClusterSampling, CombinedSampling, IndependentSampling, SamplingDesign
 
 CELLS_PER_BATCH = 250_000  # bounds memory: some ten arrays of this size exist at a time
-# Always the same draws, so that an estimate is one number whatever the replicates and the seed.
+# The same random numbers in all calls, so that an estimate depends neither on the replicates nor on the seed.
 NOISE_DRAWS, NOISE_SEED = 1000, 20231
 # Groups, and images of a cell on average, below which intervals do not cover.
 LEAST_GROUPS, LEAST_IMAGES = 3, 2
-FEW_GROUPS = f"Fewer than {LEAST_GROUPS} occupations do not tell how much others differ."
+FEW_GROUPS = f"With fewer than {LEAST_GROUPS} occupations, their variance cannot be estimated."
 FEW_IMAGES = f"With fewer than {LEAST_IMAGES} images per share, image noise cannot be separated from differences."
 
 
@@ -67,34 +67,35 @@ def hierarchical_bootstrap(
 
     Args:
         counts: Whole numbers (groups, cells), for example 62 occupations by training images and four prompts.
-        n: Images behind each. 0 or NaN: a cell without images; a group without any is left out.
+        n: Images of each cell. 0 or NaN: a cell without images; groups without images are left out.
         statistic: Takes shares 0–1 of shape (..., groups, cells), NaN where there are no images, and returns (...) or
             (..., k).
-        replicates: How many, two of each resample of the occupations. At 10 000 the standard error is good to 1–3 %.
-        seed: One explicit seed, of the standard error; the bias is drawn by the same numbers always.
+        replicates: Number of replicates, two for each resample of the occupations. At 10 000 the relative error of the
+            standard error is 1–3 %.
+        seed: Seed of the standard error; the bias always uses the same random numbers.
         confidence: Level of the interval, 0–1.
-        fixed: Whether the interval is for these occupations alone, whatever others like them would show.
-        drawing: How the images of the cells are drawn, by default one by one (:class:`IndependentSampling`);
-            :class:`CaptionClusterSampling` keeps images of the same caption together. Several stand for neighbouring
-            cells, from left to right.
+        fixed: Whether the interval is for these occupations only, and not for a population of occupations.
+        drawing: Sampling design of the images, by default independent (:class:`IndependentSampling`);
+            :class:`CaptionClusterSampling` keeps images of one caption together. Several designs apply to
+            neighbouring cells, from left to right.
 
     Returns:
         ``value`` is the plain statistic, as the papers define it; the interval is Student's t (normal where ``fixed``)
-        around value - bias. Where the bias is large, ``value`` lies outside it: that is the finding. A replicate for
-        which the statistic is NaN is left out. Limits are NaN where no variance is left, and, with a ``reason``, with
-        fewer than 3 groups where others like them are meant, or 2 images a cell.
+        around value - bias. With a large bias, ``value`` is outside the interval. Replicates with a NaN statistic are
+        left out. Limits are NaN without variance and, with a ``reason``, with fewer than 3 groups (unless ``fixed``)
+        or fewer than 2 images per cell.
 
-    Each resample of the occupations is a study of its own. Its shares a are pulled to b, so that the covariance of the
-    cells between occupations loses what image noise explains (method of moments), and images are drawn from b twice, q
-    and q'. Then f(a) + f(b) - f(q) is that study's corrected estimate, up to the noise of its own drawing; the
-    covariance of the two versions over the resamples is its variance without that.
+    Each resample of the occupations is treated as a separate study. Its shares a are shrunk to b, which removes the
+    part of the covariance between occupations that image noise explains (method of moments). Images are sampled from b
+    twice, as q and q'. Then f(a) + f(b) - f(q) is the corrected estimate of that study, up to the noise of q. The
+    covariance of the two versions over the resamples is its variance without that noise.
 
     Nominal 95 % intervals cover 94.0–97.3 % for mean shares, changes and all definitions of amplification
-    (``benchmarks/coverage.py``; U-shaped shares, 20 or 62 occupations, 3 to 500 images a cell). It fails where **all
+    (``benchmarks/coverage.py``; U-shaped shares, 20 or 62 occupations, 3 to 500 images per cell). It fails where **all
     shares are exactly one half**: the corrected mean of \|p - 50\| is still 4.5, 1.3 and 0.6 points at 9, 100 and 500
-    images, and the interval holds 0 in only 5 % of studies. Ask :func:`chi_square` whether shares differ at all. Raises
-    InputError: Counts above n, fractions, a table that is not two-dimensional, a confidence outside 0–1, a statistic of
-    another shape, or a drawing of other cells.
+    images, and the interval contains 0 in only 5 % of studies. Use :func:`chi_square` to test whether shares differ.
+    Raises InputError: Counts above n, fractions, a table that is not two-dimensional, a confidence outside 0–1, a
+    statistic of another shape, or a drawing of other cells.
     """
     counts, n = checks.check_counts(*checks.align(counts=counts, n=n))
     if n.ndim != 2 or not (n > 0).any():
@@ -128,8 +129,8 @@ def hierarchical_bootstrap(
         estimate = f(shares)
         if estimate.shape != (size, *value.shape):
             raise InputError(
-                f"statistic must keep leading axes: it made {value.shape} of {n.shape} "
-                f"and {estimate.shape} of {shares.shape}."
+                f"statistic must keep leading axes: it returned {value.shape} for {n.shape} "
+                f"and {estimate.shape} for {shares.shape}."
             )
         pulled = drawing.small_sample_bias(shares, images, rows)
         truth = f(pulled)
@@ -139,7 +140,7 @@ def hierarchical_bootstrap(
     shift = _noise(f, drawing, observed, n)
     variance, usable = _covariance(first, second)
     df, reason = np.inf, ""
-    # A cell of one image says nothing about its own noise.
+    # The noise of a cell cannot be estimated from one image.
     if (n.sum(axis=0) < LEAST_IMAGES * (n > 0).sum(axis=0)).any():
         reason = FEW_IMAGES
     if not fixed:

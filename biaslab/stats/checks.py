@@ -126,7 +126,7 @@ def check_sample(values: ArrayLike, name: str, skip_nan: bool = False) -> NDArra
 
 
 def constant(values: np.ndarray) -> bool:
-    """Say whether ``values``, one-dimensional, differ by no more than rounding does."""
+    """Return whether the one-dimensional ``values`` are equal up to rounding."""
     return bool(np.ptp(values) <= 1e-12 * np.abs(values).max())
 
 
@@ -168,9 +168,9 @@ def check_shares(values: ArrayLike, name: str, allow_nan: bool = False) -> NDArr
 
 
 def confidence_level(confidence: float) -> float:
-    """Return ``confidence`` if it lies strictly between 0 and 1. Raises InputError: It is no such number."""
+    """Return ``confidence`` if it is strictly between 0 and 1. Raises InputError: It is another value."""
     if np.ndim(confidence) or not 0 < confidence < 1:
-        raise InputError(f"confidence must lie between 0 and 1, for example 0.95, got {confidence!r}.")
+        raise InputError(f"confidence must be between 0 and 1, for example 0.95, got {confidence!r}.")
     return float(confidence)
 
 

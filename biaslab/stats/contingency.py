@@ -17,12 +17,12 @@ from biaslab.stats.intervals import Estimate
 
 LEAST_EXPECTED = 5  # counts expected in a cell below which a chi-square test is not valid
 CELLS_PER_BATCH = 1_000_000
-MOST_ENUMERATED = 65_536  # permutations up to which all are looked at
-FEW_HITS, MORE_DRAWS = 10, 10  # hits below which so many times the replicates are drawn
+MOST_ENUMERATED = 65_536  # maximum number of permutations that are all enumerated
+FEW_HITS, MORE_DRAWS = 10, 10  # with fewer hits, the number of replicates is multiplied
 
 
 class ChiSquare(NamedTuple):
-    """Pearson's chi-square; ``valid`` when every expected count reaches 5, ``reason`` says why not."""
+    """Pearson's chi-square; ``valid`` if every expected count is at least 5, else with a ``reason``."""
 
     statistic: float
     p: float
@@ -80,13 +80,13 @@ def pool_rare(counts: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
 
 
 def permuted_chi_square(counts: Sequence, replicates: int = 9_999, *, seed: int | np.random.Generator) -> float:
-    """Return the p-value of a chi-square statistic where the sets are matched: labels are permuted within cases.
+    """Return the permutation p-value of a chi-square statistic for matched sets: labels are permuted within cases.
 
-    Occurrences that come together make the plain p-value too small, matched sets too large; here each case keeps what
-    it holds, and only which set is which is drawn anew.
+    The plain p-value is too small for clustered occurrences and too large for matched sets. Here the counts of each
+    case are fixed, and only its set labels are permuted.
 
     ``counts`` has a table for each set, ``(cases, kinds)``, dense or of SciPy's sparse arrays; a case, such as the
-    images of a triplet's prompts, has the same row in all of them. All permutations are counted up to 65,536, else
+    images of a triplet's prompts, has the same row in all of them. Up to 65,536 permutations all are enumerated, else
     (hits + 1) / (n + 1) of n random ones (Phipson and Smyth 2010): ``replicates``, and 10 times as many where fewer
     than 10 of these are hits. NaN for fewer than two cases, or kinds that occur. Raises InputError: ``replicates`` or
     ``seed`` out of range.
@@ -123,14 +123,14 @@ def permuted_chi_square(counts: Sequence, replicates: int = 9_999, *, seed: int 
         last = observed.sum(axis=1)[:, None] - sum(slots)
         hits += np.count_nonzero(_statistics(np.stack([*slots, last], axis=1)) >= least)
         done += len(batch)
-        # Whoever gets here has a p of FEW_HITS / replicates at most either way, so the test stays valid.
+        # Here p is at most FEW_HITS / replicates in both stages, so the test stays valid.
         if not exact and done == replicates and hits < FEW_HITS:
             total = MORE_DRAWS * replicates
     return hits / total if exact else (hits + 1) / (total + 1)
 
 
 def _statistics(tables: np.ndarray) -> np.ndarray:
-    """Return Pearson's statistic of tables ``(kinds, sets, tables)``, each of which has the same sums of kinds."""
+    """Return Pearson's statistic of tables ``(kinds, sets, tables)`` with equal sums of kinds."""
     tables = tables.astype(float)
     shares = tables.sum(axis=0) / tables.sum(axis=(0, 1))
     expected = tables.sum(axis=1, keepdims=True) * shares
@@ -140,7 +140,7 @@ def _statistics(tables: np.ndarray) -> np.ndarray:
 
 
 def cramers_v(statistic: float, dof: int, n: int, smaller_side: int, confidence: float = 0.95) -> Estimate:
-    """Return Cramér's V (0–1) of a chi-square statistic, less what chance alone adds to it.
+    """Return Cramér's V (0–1) of a chi-square statistic, corrected for its null expectation.
 
     V = sqrt(max(0, statistic - dof) / (n * (smaller_side - 1))) (Bergsma 2013), with the limits of the noncentrality
     (Smithson 2003). ``smaller_side`` is the smaller of the numbers of rows and columns. NaN where statistic is.
@@ -155,7 +155,7 @@ def cramers_v(statistic: float, dof: int, n: int, smaller_side: int, confidence:
 
 
 def _noncentrality(statistic: float, dof: int, probability: float) -> float:
-    """Return the noncentrality at which a chi-square lies below ``statistic`` with ``probability``; at least 0."""
+    """Return the noncentrality for which a chi-square is below ``statistic`` with ``probability``; at least 0."""
 
     def excess(noncentrality: float) -> float:
         return float(stats.ncx2.cdf(statistic, dof, noncentrality)) - probability

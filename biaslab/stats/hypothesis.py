@@ -1,7 +1,7 @@
-"""Tests of means, corrections for several tests at once, and the least p that any outcome of a test can have.
+"""Tests of means, corrections for multiple tests, and the smallest attainable p-value of a test.
 
-A count of significant results says something only where they could have been there: 6 people who all look alike give
-p = 0.031, and with 72 such tests Holm's correction leaves no outcome below 0.05.
+A count of significant results is informative only if significance was attainable. Six people of one gender give
+p = 0.031, and with 72 such tests no outcome is below 0.05 after Holm's correction.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TestResult(NamedTuple):
 
 
 class PairedDifference(NamedTuple):
-    """A mean difference with its interval and two-sided p, which agree; ``reason`` says why there are none."""
+    """A mean difference with consistent interval and two-sided p; if they are missing, ``reason`` states why."""
 
     difference: float
     ci_low: float
@@ -155,7 +155,7 @@ def paired_difference(*lists: ArrayLike, confidence: float = 0.95) -> PairedDiff
         return sum(_limit(*shape, level, side) for shape in shapes) / len(shapes)
 
     def off(log_level: float) -> float:
-        """Return how far the limit that is nearer to 0 lies from it, on the side of the mean."""
+        """Return the distance from 0 of the limit nearer to 0; positive on the side of the mean."""
         return np.sign(mean) * limit(np.exp(log_level), -np.sign(mean))
 
     log_p = 0.0
@@ -241,10 +241,12 @@ def min_units(level: float = 0.05, test: str = "sign") -> int:
 
 
 def can_be_significant(least_p: ArrayLike, level: float = 0.05) -> bool:
-    """Say whether any outcome of tests with these least p (any shape; NaN: no test) can be significant by Holm's rule.
+    """Return whether any outcome of tests with these smallest attainable p-values can be significant by Holm's rule.
+
+    The p-values have any shape; NaN is no test.
 
     Raises InputError: A p outside 0–1, or a level that is not between 0 and 1.
     """
     if not 0 < level < 1:
-        raise InputError(f"level must lie between 0 and 1, for example 0.05, got {level!r}.")
+        raise InputError(f"level must be between 0 and 1, for example 0.05, got {level!r}.")
     return bool((adjust(least_p) < level).any())

@@ -260,14 +260,14 @@ def clustered_mean(values: ArrayLike, groups: ArrayLike, confidence: float = 0.9
 def crossed_error(rows: ArrayLike, columns: ArrayLike, cells: ArrayLike) -> StandardError:
     """Return the standard error of a mean over two crossed samples, such as lists of identities that share images.
 
-    ``rows`` and ``columns`` are what each row and column adds to the mean, ``(rows,)`` and ``(columns,)``, adding up to
-    0; ``cells`` what each pair adds, ``(rows, columns)``, NaN where it has no observations. Returns the error and
-    Satterthwaite's degrees of freedom; NaN for fewer than two rows or columns. With A, B and E the mean squares of
-    rows, columns and what is left, as parts of the mean's variance, it is E + max(A - E, 0) + max(B - E, 0) (Searle,
-    Casella and McCulloch 1992, chapter 4). Where too few pairs were drawn for E, E is 0 and the error is the largest
-    that fits.
+    ``rows`` and ``columns`` are the contributions of rows and columns to the mean, ``(rows,)`` and ``(columns,)``, with
+    sum 0. ``cells`` are the contributions of pairs, ``(rows, columns)``, NaN for pairs without observations. Returns
+    the error and Satterthwaite's degrees of freedom; NaN for fewer than two rows or columns. With A, B and E the mean
+    squares of rows, columns and residuals, as components of the mean's variance, the variance is E + max(A - E, 0) +
+    max(B - E, 0) (Searle, Casella and McCulloch 1992, chapter 4). If too few pairs are sampled to estimate E, E is 0
+    and the error is its upper bound.
 
-    A nominal 95 % interval covers 94.6–98.2 % of means over 10 or 20 identities a list
+    A nominal 95 % interval covers 94.6–98.2 % of means over 10 or 20 identities per list
     (``benchmarks/coverage_paired.py``). Raises InputError: Shapes do not fit, or a row or column is NaN.
     """
     rows, cells = checks.align((0,), rows=rows, cells=cells)
@@ -300,7 +300,7 @@ def _residual(cells: np.ndarray) -> np.ndarray:
 
 
 def clustered_share_interval(share: float, error: StandardError, clusters: float, confidence: float = 0.95) -> Interval:
-    """Return the limits of a share whose observations are clustered: Wilson's, at the size that its error stands for.
+    """Return Wilson's limits of a share of clustered observations, at the effective sample size given by its error.
 
     ``share`` and limits are 0–1, ``error`` is from :func:`clustered_error` or :func:`crossed_error`; without one the
     limits are NaN. Where no two observations differ, each of the ``clusters`` (of crossed samples the smaller number)
@@ -322,12 +322,12 @@ def clustered_share_interval(share: float, error: StandardError, clusters: float
 def strata_mean(count: ArrayLike, n: ArrayLike, confidence: float = 0.95, *, effect: float = 1.0) -> Estimate:
     """Return the mean over strata of each one's share ``count / n`` (whole numbers), with limits; shares 0–1.
 
-    Strata without images are left out. Limits are Wilson's at the size that the variance stands for, that of a stratum
-    taken at ``(count + 1) / (n + 2)``, for which a stratum of one image has some, too. ``n`` of the result counts
-    images. Where ``n`` counts people who share images, ``effect`` is their :func:`biaslab.stats.design_effect`: counts
-    and n are worth so many times less. A nominal 95 % interval covers 94.6 to 99.8 % of means over 3 to 20 strata of 1
-    to 40 images (``benchmarks/coverage_custom.py``). Raises InputError: Counts above n, fractions, or shapes that do
-    not broadcast.
+    Strata without images are left out. Limits are Wilson's at the effective sample size given by the variance. The
+    variance of a stratum is evaluated at ``(count + 1) / (n + 2)``, so it is positive for one image, too. ``n`` of the
+    result counts images. Where ``n`` counts people who share images, ``effect`` is their
+    :func:`biaslab.stats.design_effect`, by which counts and n are divided. A nominal 95 % interval covers 94.6 to 99.8
+    % of means over 3 to 20 strata of 1 to 40 images (``benchmarks/coverage_custom.py``). Raises InputError: Counts
+    above n, fractions, or shapes that do not broadcast.
     """
     count, n = checks.check_counts(count, n)
     count, n = count[n > 0], n[n > 0]
@@ -358,16 +358,16 @@ def halves_interval(
 ) -> Estimate:
     """Return ``statistic(*samples)``, such as a distance of two sets of images, with its spread over halves of groups.
 
-    A half drawn without replacement varies about the whole as much as the whole about the population; resamples with
-    replacement would hold copies, which change a covariance. The interval (Student's t) is of what as many groups would
-    give on average (McCarthy 1969, Review of the International Statistical Institute 37, 239–264). Its degrees of
-    freedom combine those of halves and of groups (Satterthwaite 1946, Biometrics Bulletin 2, 110–114).
+    The variance of a half sampled without replacement around the whole equals that of the whole around the population.
+    Resamples with replacement would contain copies, which change a covariance. The interval (Student's t) is of the
+    expected value for as many groups (McCarthy 1969, Review of the International Statistical Institute 37, 239–264).
+    Its degrees of freedom combine those of halves and of groups (Satterthwaite 1946, Biometrics Bulletin 2, 110–114).
 
     Args:
-        samples: Arrays of which each row is an observation.
-        groups: For each sample the group of each row; a group may be in several samples, and stays together.
+        samples: Arrays with one observation per row.
+        groups: For each sample, the group of each row; groups may occur in several samples and are not split.
         statistic: Takes as many arrays, rows left out, of two rows or more each.
-        splits: How many halves are drawn.
+        splits: Number of random halves.
         squared: Whether it estimates a squared distance, whose error grows with the distance. Where the lower limit is
             above 0, the upper one is that of the distance, squared.
         seed: One explicit seed.

@@ -56,17 +56,16 @@ def corrected_absolute_deviation(
 ) -> NDArray[np.float64]:
     """Estimate |p - center| from ``count`` of ``n`` without the null expectation of |count / n - center|; elementwise.
 
-    ``count`` and ``n``: whole numbers, 0 <= count <= n, broadcast; n = 0 or NaN gives NaN. The estimate is a share, a
-    table g(count) made for each n and centre by a linear programme: of all tables that rise by 0.5 to 3 images' worth
-    with each image away from the centre, the one with the smallest worst-case bias over all p (a bias z standard errors
-    from the centre counts 1 + (z / 3)**4 times).
+    ``count`` and ``n``: whole numbers, 0 <= count <= n, broadcast; n = 0 or NaN gives NaN. The estimate is a share: a
+    table g(count), computed for each n and centre by a linear programme. Of all tables that increase by 0.5 to 3
+    images' worth with each image away from the centre, it has the smallest worst-case bias over all p. A bias z
+    standard errors from the centre has the weight 1 + (z / 3)**4.
 
-    Near the centre the estimate is **negative**, by up to 0.10 at n = 100: only so can it be right on average where the
-    deviation is 0. Average it over occupations and judge the mean; clipping single values brings the bias back.
+    Near the centre the estimate is **negative**, by up to 0.10 at n = 100; otherwise it could not be unbiased for a
+    deviation of 0. Average it over occupations and interpret the mean; clipping single values restores the bias.
 
-    ``at`` (whole numbers, at most n) are fewer images that the estimate is to rest on: its mean over all ways to choose
-    so many of the n. What is left of the bias depends on the number of images, so two shares are compared at one
-    ``at``.
+    ``at`` (whole numbers, at most n) reduces the number of images: the estimate is the mean over all subsets of that
+    size. The remaining bias depends on the number of images, so two shares are compared at the same ``at``.
 
     Its worst bias over all p, centre 0.5, is 6.4, 2.9, 0.8 and 0.4 points at 3, 9, 100 and 500 images (plain deviation:
     25.0, 13.7, 4.0, 1.8). No estimate does much better (Cai & Low 2011, Ann. Statist. 39, 1012–1041).

@@ -1,8 +1,8 @@
 """Sums of shares from a judge of all images and annotations of a subset: prediction-powered inference (PPI++).
 
 Angelopoulos, Duchi and Zrnic (2023), "PPI++: Efficient prediction-powered inference", arXiv 2311.01453, with images
-drawn at known probabilities (Zrnic and Candès 2024, "Active statistical inference", arXiv 2403.03208) from groups, and
-poststratification by group (Särndal, Swensson and Wretman 1992, "Model Assisted Survey Sampling", section 7.6).
+sampled with known probabilities (Zrnic and Candès 2024, "Active statistical inference", arXiv 2403.03208) from groups,
+and poststratification by group (Särndal, Swensson and Wretman 1992, "Model Assisted Survey Sampling", section 7.6).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from biaslab.stats import checks
 from biaslab.stats.intervals import Estimate, StandardError, clustered_share_interval
 
 MIN_ANNOTATIONS = 5
-"""Annotated images, with somebody called female or male, below which annotations give no estimate."""
+"""Minimum number of annotated images with a person labelled female or male, for an estimate by annotations."""
 # Errors that were not observed count as so many among all annotations: of 20 without one, up to 14 % may be wrong.
 _UNSEEN = 1.0
 
@@ -55,40 +55,40 @@ def prediction_powered(
 ) -> PPIResult:
     """Return ``base + sum(coefficients * (share - 1/2))`` over groups, with confidence intervals.
 
-    The estimand is the sum of the shares that annotators would give: in each group, of all its people whom annotators
-    would call female or male, those called female. People whom the judge leaves unclear belong to it. The judge's own
-    value is of the people whom it calls female or male.
+    The estimand is the sum of the shares by annotators: for each group, the share labelled female among all its people
+    that annotators would label female or male. It includes people that are unclear to the judge. The judge's own value
+    covers the people that it labels female or male.
 
-    Annotated people are drawn at known probabilities from some groups or all. Within a group each counts by its
-    weight, and the group by its coefficient, however many of its people are unclear to the judge or to annotators.
-    Groups with fewer than :data:`MIN_ANNOTATIONS` annotated images are combined into one; a group of the combined ones
-    counts as far as its people are annotated as female or male. Annotations that are missing are assumed to be missing
-    at random within groups.
+    Annotated people are sampled with known probabilities from some groups or all. People are weighted by ``weight``
+    within a group, and groups by their coefficients, regardless of the number of unclear people. Groups with fewer than
+    :data:`MIN_ANNOTATIONS` annotated images are combined into one, in which each has the weight of its people annotated
+    as female or male. Missing annotations are assumed to be missing at random within groups.
 
     The combined estimate corrects the judge's value by the residuals of annotations (section 6.1 of PPI++, with
-    weights). The judge's answers count as far as they narrow the interval (equation 6). Intervals are Student's t, with
-    annotated images less groups (combined ones count once) as degrees of freedom, or those of clusters where these are
-    fewer. Because few annotations show no error of a good judge, the variance is that of one image with an error more.
+    weights). The weight of the judge's answers minimizes the variance (equation 6). Intervals are Student's t. Their
+    degrees of freedom are annotated images minus groups (combined ones count once), or those of clusters if these are
+    fewer. Few annotations may show no error of a good judge, so the variance includes one additional image with an
+    error.
 
-    Estimates and limits stay within ``base`` plus and minus half the sum of absolute coefficients, the range of the
-    sum: the estimate is moved to the range, and the interval around it is cut there.
+    Estimates and limits stay within the range of the sum, ``base`` plus and minus half the sum of absolute
+    coefficients: the estimate is clipped to the range, and so is the interval around it.
 
     Args:
         count, n: By group: people judged female, and judged female or male (whole numbers).
         coefficients: By group, in the unit of the sum.
-        group: Of each annotated person the group's index.
-        judged: The judge's answer on each: 1 female, 0 male, NaN neither.
-        rated: The annotators' answer on each, in the same form.
-        weight: Number of people of the group that each stands for, in any unit, such as one over the probability of
-            being drawn; None where people were drawn at random within groups.
-        people: By group: people who could be drawn, judged or not; ``n`` by default. Read with ``weight`` only.
-        images: Of each annotated person the image: people in one image are a cluster. By default each has an image.
+        group: Index of the group of each annotated person.
+        judged: The judge's label of each: 1 female, 0 male, NaN neither.
+        rated: The annotators' label of each, in the same form.
+        weight: Sampling weight of each annotated person, in any unit, such as the inverse sampling probability; None
+            for simple random sampling within groups.
+        people: By group: people in the sampling frame, judged or not; ``n`` by default. Used with ``weight`` only.
+        images: Image of each annotated person; people in one image are a cluster. By default each has an image.
         design_effect: Variance of the judge's shares over that of as many independent people, as people in one image
             are not independent; 1 where each image shows one person.
-        strata: By group the stratum that it belongs to, such as a source of images; None is one. Each stratum needs
-            annotations of its own.
-        clusters: By group the cluster that it belongs to, such as a profession, where the intervals are to hold for
-            other clusters as well; None where groups are fixed.
+        strata: By group: its stratum, such as a source of images; None is one stratum. Each stratum needs its own
+            annotations.
+        clusters: By group: its cluster, such as a profession, for intervals over a population of clusters; None where
+            groups are fixed.
         base: Value of the sum where all shares are one half.
         confidence: Level of the intervals, 0–1.
 
@@ -132,7 +132,7 @@ def prediction_powered(
     stands = _stands(np.abs(c), group, weight, n if people is None else checks.check_whole(people, "people"))
     whole, own = np.bincount(pool, np.abs(c)), pool[group]
     scale = np.bincount(own, stands * clear, minlength=whole.size)
-    # Images of each pool with somebody whom annotators call female or male.
+    # Images of each pool with a person that annotators label female or male.
     units = np.bincount(np.unique(np.stack([own, image])[:, clear], axis=1)[0], minlength=whole.size)
     k, total = int(clear.sum()), int(units.sum())
     lacking = (whole > 0) & ((units < 2) | (scale == 0))
@@ -142,7 +142,7 @@ def prediction_powered(
     w = stands * np.sign(c[group]) * (whole / np.where(scale > 0, scale, 1))[own]
 
     def centred(residual: np.ndarray, part: np.ndarray) -> np.ndarray:
-        """Return what each annotated person moves the sum by, less the mean of its ``part`` of the groups."""
+        """Return the contribution of each annotated person to the sum, centred within its ``part`` of the groups."""
         effect, within = w * residual, part[group]
         sums = np.bincount(part, np.abs(c))
         mean = np.bincount(within, effect, minlength=sums.size) / np.where(sums > 0, sums, 1)
@@ -205,7 +205,7 @@ def _pools(stratum: np.ndarray, c: np.ndarray, group: np.ndarray, image: np.ndar
 
 
 def _stands(c: np.ndarray, group: np.ndarray, weight: ArrayLike | None, people: np.ndarray) -> np.ndarray:
-    """Return how much of the sum each annotated person stands for, from how many people of its group."""
+    """Return the share of the sum that each annotated person represents, from the numbers of people by group."""
     if weight is None:
         return (c / np.maximum(np.bincount(group, minlength=c.size), 1))[group]
     return (c / np.maximum(people, 1))[group] * checks.check_numbers(weight, "weight", low=0)
@@ -214,7 +214,7 @@ def _stands(c: np.ndarray, group: np.ndarray, weight: ArrayLike | None, people: 
 def _between(cluster: np.ndarray, stratum: np.ndarray, parts: np.ndarray, group: np.ndarray) -> Callable[..., float]:
     """Return the variance over clusters as a function of effects of annotated people; of None, the number of strata."""
     size = cluster.max(initial=-1) + 1
-    # Clusters of which all groups are of one stratum differ within it; others are alike.
+    # Clusters within one stratum are compared within it; clusters over several strata are one class.
     ends = [np.full(size, start) for start in (stratum.max(initial=0) + 1, -1)]
     np.minimum.at(ends[0], cluster, stratum)
     np.maximum.at(ends[1], cluster, stratum)
@@ -248,7 +248,7 @@ def _limits(
 
 
 def _share(value: float, error: float, n: int, base: float, reach: float, confidence: float) -> Estimate:
-    """Return a sum with the limits of Wilson's kind of the share of its range ``base ± reach`` that lies below it."""
+    """Return a sum with Wilson-type limits, computed on the share of its range ``base ± reach`` below it."""
     if not reach or not n:
         return Estimate(float(value) if n else np.nan, np.nan, np.nan, n)
     share = float(np.clip(0.5 + (value - base) / 2 / reach, 0, 1))

@@ -1,7 +1,7 @@
-"""How the images behind shares are drawn again: one by one, or caption by caption.
+"""Sampling designs of the images behind shares: independent images, or clusters by caption.
 
-Images that are generated from the caption of a training image mostly show the gender of that image, so both shares err
-together, and several images of one caption say little more than one.
+Images generated from the caption of a training image mostly show the gender of that image. Errors of both shares are
+therefore correlated, and several images of one caption add little information to one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_TILT = 14.0  # beyond these tilts a share is within 1e-5 of 0 or 1
 
 
 class IndependentSampling(NamedTuple):
-    """Images of ``cells`` cells, each drawn for itself: their number in a cell is binomial."""
+    """Independent images of ``cells`` cells: their number in a cell is binomial."""
 
     cells: int
 
@@ -35,7 +35,7 @@ class IndependentSampling(NamedTuple):
         return self.cells
 
     def select_groups(self, groups: np.ndarray) -> IndependentSampling:
-        """Return itself: it knows nothing of single ``groups``, one-dimensional."""
+        """Return itself: it is independent of the (one-dimensional) ``groups``."""
         return self
 
     def small_sample_bias(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
@@ -43,7 +43,7 @@ class IndependentSampling(NamedTuple):
         seen = n > 0
         known = np.maximum(seen.sum(axis=-2), 1)
         shares = np.where(seen, shares, 0)
-        # Pooled p(1 - p) within cells, over the mean 1 / n. A cell of one image says nothing about its own noise.
+        # Pooled p(1 - p) within cells, over the mean 1 / n. The noise of a cell cannot be estimated from one image.
         within = (n * shares * (1 - shares)).sum(axis=-2) / np.maximum((n - seen).sum(axis=-2), 1)
         noise = within * np.divide(1.0, n, out=np.zeros(n.shape), where=seen).sum(axis=-2) / known
         return small_sample_bias(shares, seen, noise)
@@ -56,7 +56,7 @@ class IndependentSampling(NamedTuple):
 class CaptionClusterSampling:
     """Images of captions: a caption's own image, and those generated from it. Two cells, in this order.
 
-    A caption is drawn as a whole. Where t of an occupation's own images and g of its generated ones show a woman, a
+    Captions are sampled as clusters. Where t of an occupation's own images and g of its generated ones show a woman, a
     caption's own image does with probability t, and its generated images with g + c (x - t) for an own image of x women
     (0 or 1). The number y of women in the caption's K images is p(y | x) ~ (K over y) exp(b y + d y (y - 1) / 2), with
     b such that this probability comes out: d is 0 where images of a caption differ as independent ones do. c (the
@@ -64,11 +64,11 @@ class CaptionClusterSampling:
     occupation) are common to all occupations. Images without a gender are missing at random.
 
     Args:
-        group: Which group (row of the table of counts, from 0) each pattern of images belongs to.
-        own: For each whether the caption's own image shows a woman: 1, 0, or NaN where it has no gender.
-        female: For each the women in the images generated from the caption.
-        judged: For each how many of these images have a gender; it may be 0.
-        captions: For each the captions of the group with this pattern.
+        group: Group (row of the table of counts, from 0) of each pattern of images.
+        own: By pattern: whether the caption's own image shows a woman: 1, 0, or NaN without a gender.
+        female: By pattern: women in the images generated from the caption.
+        judged: By pattern: number of these images with a gender; it may be 0.
+        captions: By pattern: number of the group's captions.
         groups: Number of groups.
 
     Raises InputError: More women than images, or fractions.
@@ -118,7 +118,7 @@ class CaptionClusterSampling:
         return small_sample_bias(shares, n > 0, noise)
 
     def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return shares of as many newly drawn captions, each with its images, as the groups have."""
+        """Return shares of resampled captions with their images, as many as the groups have."""
         shares = _rounded(shares)
         follows = _rounded(self._follows(shares))
         women = np.zeros(shares.shape, dtype=np.int64)
@@ -239,8 +239,8 @@ class CaptionClusterSampling:
 def _rounded(probabilities: np.ndarray) -> np.ndarray:
     """Return probabilities (any shape) to 12 decimals, 0 where they are NaN.
 
-    The last digits depend on the processor. NumPy draws nothing where a probability is 0, so that one of 1e-17 in its
-    place would change all later draws.
+    The last digits depend on the processor. NumPy consumes no random number for a probability of 0, so 1e-17 in its
+    place would change all later random numbers.
     """
     return np.round(np.nan_to_num(probabilities), 12)
 
@@ -299,7 +299,7 @@ def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 class CombinedSampling:
-    """Several drawings over the cells of one table, one after the other; each pulls and draws its own."""
+    """Several sampling designs for consecutive cells of one table; each handles its own cells."""
 
     def __init__(self, parts: Sequence[IndependentSampling | CaptionClusterSampling]) -> None:
         self.parts = parts
@@ -316,7 +316,7 @@ class CombinedSampling:
         return np.concatenate([part.small_sample_bias(p, k, rows) for part, p, k in self._each(shares, n)], axis=-1)
 
     def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return shares as each part draws its own."""
+        """Return shares, each part sampled by its own design."""
         drawn = [part.draw(p, k, rows, rng) for part, p, k in self._each(shares, n)]
         return np.concatenate(drawn, axis=-1)
 
@@ -327,8 +327,8 @@ class CombinedSampling:
 
 
 SamplingDesign = IndependentSampling | CaptionClusterSampling | CombinedSampling
-"""How the images of some neighbouring ``cells`` are drawn; drawing one group holds ``width`` numbers at a time.
+"""Sampling design of some neighbouring ``cells``; sampling one group holds ``width`` numbers in memory.
 
-``pull`` takes from shares (..., groups, cells) what the choice of images explains of their variance, and ``draw`` draws
-other images of groups with these true shares; ``rows`` (..., groups) tells which group of the table each is.
+``pull`` removes the variance due to the choice of images from shares (..., groups, cells). ``draw`` samples other
+images of groups with these true shares; ``rows`` (..., groups) are the groups' rows in the table.
 """

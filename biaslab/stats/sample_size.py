@@ -1,4 +1,4 @@
-"""How wide an interval will be: what the variance of shares is made of, and the sizes for a width that is wanted."""
+"""Expected widths of intervals: components of the variance of shares, and sample sizes for a target width."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from biaslab.stats import checks
 from biaslab.stats.absolute_deviation import MAX_BIAS_SHARE, bias_aware_interval, deviation_limits
 from biaslab.stats.null_expectation import corrected_absolute_deviation
 
-# Images of a prompt, or clusters, beyond which none are looked for; images that tell what folds as well as more do.
+# Maximum of images per prompt, or of clusters, in a search; images beyond which a folded value gains no precision.
 _MOST, _TELLING = 10**7, 1000
 
 
@@ -22,9 +22,9 @@ def variance_within(values: ArrayLike, group: ArrayLike, template: ArrayLike) ->
     """Return the variances of ``values`` between templates (wording) of a group, and between values of a template.
 
     ``values`` (any numbers, such as 1 female and 0 male), ``group`` and ``template`` are one-dimensional and equally
-    long. Where each template has one value, or each group one template, the first is NaN and part of the second; it is
-    0 where its estimate is below that. Sums of squares are set equal to what is expected of them, which is unbiased
-    whatever the distribution and the numbers of values (Henderson's method I for nested data: Searle, Casella and
+    long. If each template has one value, or each group one template, the first is NaN and included in the second.
+    Negative estimates are set to 0. Sums of squares are equated to their expectations, which is unbiased for any
+    distribution and any numbers of values (Henderson's method I for nested data: Searle, Casella and
     McCulloch 1992, Variance Components, chapter 5). Raises InputError: Labels differ.
     """
     values, group, template = checks.align(values=values, group=group, template=template)
@@ -46,36 +46,36 @@ def variance_within(values: ArrayLike, group: ArrayLike, template: ArrayLike) ->
 
 @dataclass(frozen=True)
 class Design:
-    """Sizes of what is asked, and variances of shares (0–1), of a value that is a mean over clusters."""
+    """Sample sizes, and variances of shares (0–1), of a value that is a mean over clusters."""
 
-    clusters: int  # Groups, professions, identities, … of which the value is a mean.
+    clusters: int  # Groups, professions, identities, …: the value is their mean.
     prompts: float  # Prompts of a cluster.
     images: float  # Images of a prompt.
     reach: float = 1.0  # What the value changes where all shares go from 0 to 1, in its unit.
     clusters_random: bool = True  # Whether the interval is of other clusters, too; else of other images alone.
-    lists: int = 1  # Lists that clusters are drawn within, such as of either stereotype.
+    lists: int = 1  # Strata of the clusters, such as the lists of either stereotype.
     group: float = 0.0  # Between clusters, with what images of training bring to each.
     template: float = 0.0  # Of a prompt about its cluster.
     seed: float = 0.25  # Of an image about its prompt: at most this, and twice that where two people move as one.
     share: float = 0.5  # The mean share, for Wilson's interval; of what folds, 1/2 and the mean distance from it.
-    is_absolute: bool = False  # Whether it is a mean distance of shares from 1/2, with chance taken off.
-    youden: float = 1.0  # Sensitivity + specificity - 1 of a judge whose errors are taken off.
+    is_absolute: bool = False  # Whether it is a bias-corrected mean distance of shares from 1/2.
+    youden: float = 1.0  # Sensitivity + specificity - 1 of the judge, for a value corrected for its errors.
 
     @property
     def variances(self) -> dict[str, float]:
-        """What the value's variance is made of, in its unit squared: ``group``, ``template`` and ``seed``."""
+        """Components of the value's variance, in its unit squared: ``group``, ``template`` and ``seed``."""
         n = self.prompts * self.images
         parts = {"group": self.group, "template": self.template / (self.prompts if self.clusters_random else n)}
         parts["seed"] = self.seed / n
         return {name: (self.reach / self.youden) ** 2 / self.clusters * part for name, part in parts.items()}
 
     def half_width(self, confidence: float = 0.95) -> float:
-        """Return the expected half-width of the value's interval, in its unit; infinite of too few clusters or images.
+        """Return the expected half-width of the value's interval, in its unit; infinite for too few clusters or images.
 
-        Of drawn clusters :func:`biaslab.stats.mean_interval`'s, of a mean distance
-        :func:`biaslab.stats.bounded_mean`'s, else :func:`biaslab.stats.strata_mean`'s, and of one cluster
-        :func:`biaslab.stats.wilson_interval`'s. A judge's errors that are taken off widen it by 1 / ``youden`` (Rogan &
-        Gladen 1978). It is 0.97 to 1.03 of those found where variances are known, on average 0.91 to 1.07 by a small
+        The interval is :func:`biaslab.stats.mean_interval` for random clusters, :func:`biaslab.stats.bounded_mean` for
+        a mean distance, :func:`biaslab.stats.wilson_interval` for one cluster, and else
+        :func:`biaslab.stats.strata_mean`. Correction for a judge's errors widens it by 1 / ``youden`` (Rogan & Gladen
+        1978). It is 0.97 to 1.03 of observed half-widths for known variances, on average 0.91 to 1.07 with a small
         pilot (``benchmarks/coverage_precision.py``). Raises InputError: ``confidence`` is not between 0 and 1.
         """
         tail, k = (1 + checks.confidence_level(confidence)) / 2, self.clusters
@@ -139,14 +139,14 @@ class Design:
 def design_from_pilot(
     cells: pd.DataFrame, people: pd.DataFrame, *, clusters_random: bool, is_absolute: bool = False
 ) -> Design:
-    """Return the design of a headline whose images are there, with variances as these tell them.
+    """Return the design of a headline, with variances estimated from its images.
 
     ``cells``, ``people``, ``clusters_random`` and ``is_absolute`` are as of :class:`biaslab.metrics.headline.Headline`.
-    The variance of clusters is their dispersion minus that from images and templates. People count with others in
-    their image, as in :func:`biaslab.stats.crossed_error`, where all that ``cells`` count are known.
+    The variance of clusters is their dispersion minus that from images and templates. People of one image are
+    dependent, as in :func:`biaslab.stats.crossed_error`, where ``people`` lists all that ``cells`` count.
 
     Raises:
-        InputError: Nobody is classified.
+        InputError: No person is classified.
     """
     cells = cells[(cells["coefficient"] != 0) & (cells["n"] > 0)]
     if cells.empty:

@@ -1,4 +1,4 @@
-"""Where measured tables come from: printed numbers, ratings, a folder of tables, or the pipeline itself."""
+"""Where measured tables come from: printed numbers, annotations, a folder of tables, or the pipeline itself."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def load_measured(
     Args:
         source: As of :class:`biaslab.request.Request`; a folder has ``<name>.csv`` in its ``load_measured`` (a run's
             inputs), in its ``tables``, or in itself.
-        pipeline: What measures, for sources that make images; what its settings ask to ``baselines`` follows.
+        pipeline: What measures, for sources that generate images; what its settings ask to ``baselines`` follows.
         baselines: For sources that make none, ``published`` where printed numbers of other models are to follow.
 
     Raises:
@@ -83,7 +83,7 @@ def _check_unchanged(folder: Path, path: Path) -> None:
 
 
 def is_comparable(name: str, source: str) -> bool:
-    """Return whether what is printed of a table can stand beside a source: one that measures, or holds its paper's."""
+    """Return whether what is printed of a table can be next to a source: one that measures, or holds its paper's."""
     if source == "published" or name not in _published():
         return False
     if makes_images(source):
@@ -118,7 +118,7 @@ def printed_models(name: str, frame: pd.DataFrame) -> list[str]:
         return set(rows.to_csv(index=False, header=False, float_format=tables.FLOAT_FORMAT).splitlines())
 
     printed = tables.check(_published()[name](), name)
-    # Beside measured rows, printed ones have columns of which papers print nothing.
+    # Next to measured rows, printed ones have columns of which papers print nothing.
     known, frame = lines(printed), tables.check(frame, name).reindex(columns=printed.columns)
     return [str(model) for model, rows in frame.groupby("model", sort=False) if lines(rows) <= known]
 
@@ -148,7 +148,7 @@ def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
 
 
 def _is_rated(name: str) -> bool:
-    """Return whether a file of ratings gives a table."""
+    """Return whether a file of annotations gives a table."""
     return name in tables.schemas() and tables.schema(name).rated
 
 

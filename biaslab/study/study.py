@@ -68,16 +68,16 @@ class Study:
         output_dir: Where tables, figures and findings go; empty for ``outputs/explore``. Paths count from the
             project's folder, wherever in it the notebook stands.
         source: ``published`` (the papers' printed numbers), ``annotations`` (the file ``annotations``), ``pipeline``
-            (images are made and judged here, with the models and captions that ``model`` and ``settings`` name), the
-            name of a model that an installed package brings (the same with that model and its own settings), or a
+            (images are generated and judged here, with the models and captions that ``model`` and ``settings`` name),
+            the name of a model that an installed package brings (the same with that model and its own settings), or a
             folder with measured tables, such as another run's.
-        model: The model to look at, or ``all`` that the source has; where images are made the one that makes them: a
-            folder or a hub name, ``all`` being the model that the source names.
+        model: The model to look at, or ``all`` that the source has; where images are generated the one that makes them:
+            a folder or a hub name, ``all`` being the model that the source names.
         annotations: A file of annotations or shares, for ``source="annotations"``.
         seed: The seed of images' noise, of samples of captions and of every other random draw.
         replicates: Replicates of each bootstrap and of each test by simulation.
         confidence: The level of intervals, 0–1; one less it is the level of tests.
-        settings: What the pipeline does, where images are made: values by group, as
+        settings: What the pipeline does, where images are generated: values by group, as
             :class:`biaslab.settings.Settings` has them.
 
     Raises:
@@ -129,7 +129,7 @@ class Study:
     # -- inputs and tables ---------------------------------------------------------------------------
 
     def load(self, what: Callable | str, *, optional: bool = False) -> pd.DataFrame:
-        """Return measurements from this study's source, for this study's model and what stands beside it.
+        """Return measurements from this study's source, for this study's model and what is next to it.
 
         Of a model that the source knows from other tables of the paper only there are no rows.
 
@@ -167,7 +167,7 @@ class Study:
         return self._why_missing(table_of(what)) is None
 
     def _why_missing(self, name: str) -> str | None:
-        """Say why the source does not hold a table with rows of this study's model; None where it does."""
+        """Return why the source does not hold a table with rows of this study's model; None where it does."""
         if not sources.has_table(name, source=self.source, baselines=self._request.baselines):
             return ""
         try:
@@ -180,7 +180,7 @@ class Study:
         return self.model == "all" or sources.makes_images(self.source) or "model" not in frame.columns
 
     def _read(self, name: str) -> pd.DataFrame:
-        """Return a measured table whole, and write it beside the results: a run's folder is a source, too."""
+        """Return a measured table whole, and write it next to the results: a run's folder is a source, too."""
         if name not in self._inputs:
             options: dict[str, Any] = {
                 "source": self.source,
@@ -221,7 +221,7 @@ class Study:
 
     @property
     def pipelines(self) -> dict[str, Pipeline]:
-        """The pipelines of this study's model and of those beside it, by what tables call the model; else none."""
+        """The pipelines of this study's model and of those next to it, by what tables call the model; else none."""
         images = sources.makes_images(self.source)
         return {one.label: one for one in (self.pipeline, *self.pipeline.baseline_pipelines)} if images else {}
 
@@ -295,11 +295,11 @@ class Study:
     # -- results -------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        """Say where inputs come from and where results go."""
+        """Return where inputs come from and where results go."""
         model = redact.basename(self.model)
         if sources.makes_images(self.source):
             model = redact.basename(self._request.generating_model)
-            come = f"images made and judged here, by {model}"
+            come = f"images generated and judged here, by {model}"
         elif self.source == "published":
             come = "numbers as the papers print them"
         else:
@@ -348,7 +348,7 @@ class Study:
         """
         name = name or frame.attrs.get("table", "")
         if not name:
-            raise ParameterError("It is not known which table these rows are of: give its name as name='…'.")
+            raise ParameterError("These rows have no table name: give it as name='…'.")
         return lay_out(frame, tables.schema(name), columns)
 
     def show(
@@ -364,7 +364,7 @@ class Study:
             text: Name of its text in the paper's ``texts.yaml``; its own name where empty.
             model_shown: One of :attr:`pipelines`, whose images it shows; where there are several, titles name it.
             main: Whether the report's first page shows it.
-            facts: What the text names in braces, beside ``level``, that of intervals such as ``95 %``; ``title`` and
+            facts: What the text names in braces, next to ``level``, that of intervals such as ``95 %``; ``title`` and
                 ``caption`` of a reader's own figure.
 
         Raises:
@@ -390,7 +390,7 @@ class Study:
             self._records["figures"] = [r for r in self._records["figures"] if r["name"] != name]
             self._write_records()
             said = " ".join(text.get_text() for ax in figure.axes for text in ax.texts)
-            print(said or f"Nothing is drawn for the figure {name}: every value is missing, and its table says why.")
+            print(said or f"The figure {name} is empty: every value is missing, for the reasons in its table.")
             plt.close(figure)
             return
         facts["level"] = format_level(facts.get("confidence", self.confidence))
@@ -398,7 +398,7 @@ class Study:
         title = f"{title}: {model_shown}" if len(several) > 1 else title
         made = self.describe_generation if self._inputs or "pipeline" in vars(self) else ""
         caption = f"{caption} {made}".strip()
-        # A fixed salt and no date make the same figure the same bytes; pictures in it stay as they are.
+        # A fixed salt and no date make the same figure the same bytes; images in it stay as they are.
         options: Any = {"svg.hashsalt": name, "svg.fonttype": "none", "image.composite_image": False}
         if lacking := style.choose_fonts(figure):
             warnings.warn(
@@ -509,7 +509,7 @@ def _check_name(name: str) -> None:
 
 
 def _is_data(artist: Artist, ax: Axes) -> bool:
-    """Return whether an artist stands at finite places in both of its axes' data coordinates, or is a picture."""
+    """Return whether an artist stands at finite places in both of its axes' data coordinates, or is an image."""
     import numpy as np
     from matplotlib.collections import Collection
     from matplotlib.image import AxesImage
@@ -529,7 +529,7 @@ def _is_data(artist: Artist, ax: Axes) -> bool:
 
 
 _DPI = 170
-# Once it is laid out a figure has no engine: with one, each saving draws all of it once more. After saving, matplotlib
+# Once it is laid out a figure has no engine: with one, each saving draws all of it again. After saving, matplotlib
 # gives a figure without an engine the one that these name.
 _NO_LAYOUT = {"figure.autolayout": False, "figure.constrained_layout.use": False}
 

@@ -197,7 +197,7 @@ def test_an_error_of_the_work_keeps_what_is_finished(tmp_path):
         (errno.EACCES, "This user may not use {}.", "let this user read and write there, or"),
         (errno.EDQUOT, "No space left to write {}.", "free some space, or"),
         (errno.ENOTDIR, "A file is in the place of a folder: {}.", "move that file away, or"),
-        (errno.ENOENT, "{} is not there and cannot be made.", "make its folder, or"),
+        (errno.ENOENT, "{} does not exist and cannot be created.", "create its folder, or"),
     ],
 )
 def test_what_the_system_refuses_is_told_with_the_whole_folder_and_the_fix(tmp_path, monkeypatch, number, what, fix):

@@ -413,7 +413,9 @@ def test_bad_input_is_named(tmp_path):
     (tmp_path / "x.doc").write_text("x")
     (tmp_path / "x.csv.xz").write_bytes(b"x")
     for name in ("x.doc", "x.csv.xz"):
-        with pytest.raises(InputError, match=rf"{name} is of no known kind; .*\.parquet, or in \.csv, .* as \.gz\."):
+        with pytest.raises(
+            InputError, match=rf"{name} has an unsupported type; .*\.parquet, or in \.csv, .* as \.gz\."
+        ):
             open_corpus(str(tmp_path / name))
     for name, content, message in (
         ("z.csv", b"text,n\na,1\na, b,2\n", r"z.csv cannot be read as CSV: line 3 has 3 cells and the first row has 2"),

@@ -29,7 +29,7 @@ from biaslab.errors import InputError, RunError
 
 server = base.server
 NAME = "purchases.sqlite"
-DAMAGED = rf"{NAME}, is damaged: .*nothing is bought or asked\. Restore a copy of that file"
+DAMAGED = rf"{NAME}, is damaged: .*no request is sent\. Restore a copy of that file"
 
 
 @pytest.fixture

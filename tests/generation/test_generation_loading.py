@@ -35,7 +35,7 @@ OTHERS = "StableDiffusionImg2Img StableVideoDiffusion TextToVideoSD AudioLDM2 DD
 @pytest.mark.parametrize("name", [f"{name}Pipeline" for name in OTHERS.split()])
 def test_a_pipeline_that_is_not_text_to_image_is_refused_by_name(folder, name):
     changed(folder / "model_index.json", _class_name=name)
-    refused(folder, rf"is a {name}, which does not make images from text alone")
+    refused(folder, rf"is a {name}, which does not generate images from text alone")
 
 
 @pytest.mark.parametrize(

@@ -33,10 +33,10 @@ def test_each_has_its_own_and_all_else_is_that_of_all(folders):
     ("given", "message"),
     [
         ({"generation": {"stps": 4}}, r"models\.a/b is .*Did you mean 'generation\.steps'"),
-        ({"generation": {"images_per_prompt": 4}}, "of a single model may be set how its images are made"),
-        ({"captions": {"max_captions": 4}}, "of a single model may be set how its images are made"),
-        ({"generation": 4}, "of a single model may be set how its images are made"),
-        (4, "of a single model may be set how its images are made"),
+        ({"generation": {"images_per_prompt": 4}}, "a single model accepts only settings of its image generation"),
+        ({"captions": {"max_captions": 4}}, "a single model accepts only settings of its image generation"),
+        ({"generation": 4}, "a single model accepts only settings of its image generation"),
+        (4, "a single model accepts only settings of its image generation"),
         ({"generation": {"steps": 0}}, r"models\.a/b: generation\.steps is 0; allowed is 1 to 1000 steps"),
     ],
 )

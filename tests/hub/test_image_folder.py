@@ -109,7 +109,7 @@ def test_pictures_that_nothing_tells_apart(tmp_path):
         ("file,prompt,position\na.png,a chef,2\n", "'a.png'"),
         ("file,prompt\na.png,\n", "'a.png'"),
         ("file,style\na.png,oil\n", "neither prompt nor group"),
-        ("file,group,model\na.png,chef,A\nb.png,chef,\n", "'b.png' is of no model"),
+        ("file,group,model\na.png,chef,A\nb.png,chef,\n", "'b.png' has no model"),
         ("picture,prompt\na.png,a chef\n", "no column 'file'"),
     ],
 )

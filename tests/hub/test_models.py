@@ -117,7 +117,7 @@ def test_a_folder_says_which_pictures_its_model_makes_or_knows(installed):
     assert model_files.digest(folder) == before
     for text in ('{"pictures": "paintings"}', '{"picture": "drawings"}', '["drawings"]', "{"):
         said.write_text(text)
-        with pytest.raises(ParameterError, match=r"biaslab\.json must say .*drawings, photographs, any"):
+        with pytest.raises(ParameterError, match=r"biaslab\.json must contain .*drawings, photographs, any"):
             registry.image_domain(folder, judge=True)
 
 

@@ -154,7 +154,7 @@ def test_images_of_other_statements_have_keys_of_their_own(model, tmp_path):
 def test_family_that_is_not_known_says_so():
     family = families.Family("OtherPipeline", steps=25, guidance=4.0, argument="guidance_scale")
     text = family.describe_settings(GenerationSettings(), "a/b")
-    assert "steps by OtherPipeline, as its family is not known" in text
+    assert "steps by OtherPipeline, as its family is unknown" in text
 
 
 @pytest.mark.parametrize(

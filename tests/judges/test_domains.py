@@ -69,13 +69,13 @@ def test_in_every_role_a_judge_is_refused_for_pictures_that_it_does_not_know(rol
     with pytest.raises(ParameterError) as refused:
         check(model, Settings.from_mapping(given), {TABLES[role]})
     told = str(refused.value)
-    assert role in told and DRAWN[role] in told and "which is made for drawings" in told and "are photographs" in told
+    assert role in told and DRAWN[role] in told and "a model for drawings" in told and "are photographs" in told
     # Where the model makes drawings, this judge is right, and any other that the table takes is not.
     drawn = settings(**DRAWN)
     drawn["generation"] = {"image_domain": "drawings"}
     check(model, Settings.from_mapping(drawn), {TABLES[role]})
     given = settings(**DRAWN | {role: NAMES[role]})
-    with pytest.raises(ParameterError, match=r"which is made for photographs, but the images of .* are drawings"):
+    with pytest.raises(ParameterError, match=r"a model for photographs, but the images of .* are drawings"):
         check("mini", Settings.from_mapping(given), {TABLES[role]})
 
 
@@ -126,7 +126,7 @@ def test_a_copy_of_a_judge_says_what_it_knows(tmp_path):
     with pytest.raises(ParameterError, match="one of drawings, photographs, any"):
         _ = parse(str(copy), "judging.gender").domain
     # Parts of a judge know the same.
-    with pytest.raises(ParameterError, match="parts that know drawings and parts that know photographs"):
+    with pytest.raises(ParameterError, match="combines models for drawings and for photographs"):
         _ = parse("grounded:mini-clip+owner/grounding+owner/masks", "triplets.objects").domain
 
 
@@ -162,5 +162,5 @@ def test_a_notebook_is_refused_what_a_run_is_refused(pictures):
         lambda: stages.part(Triplets).find_instances(images),
         lambda: stages.image_embeddings(images, ["a.png"]),
     ):
-        with pytest.raises(ParameterError, match="which is made for drawings"):
+        with pytest.raises(ParameterError, match="a model for drawings"):
             look()

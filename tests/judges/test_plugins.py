@@ -116,7 +116,7 @@ def test_an_installed_judge_says_skin_tones(installed, tmp_path, monkeypatch):
     assert found["tone"].tolist()[:3] == [1, 10, 5]
     assert found["tone"][3:].isna().all() and found["reason"].tolist() == ["", "", "", "unreadable", "no face"]
     assert set(found["judge"]) == {"plugin:tones"} and found["red"].isna().all()
-    for says, reason in (("silent", "a mask"), ("dumb", "the judge says nothing")):
+    for says, reason in (("silent", "a mask"), ("dumb", "the judge gives no answer")):
         (row,) = toned(f"plugin:tones:{says}", tmp_path, images[:1]).itertuples()
         assert np.isnan(row.tone) and row.reason == reason
     # What was said is read again.

@@ -208,8 +208,8 @@ def test_a_box_is_of_the_tag_whose_words_name_it():
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        (("siglip", "segformer", "none"), "'segformer', which is no detector that is asked about words"),
-        (("siglip", "grounding_dino", "segformer"), "segmenter that is asked about boxes"),
+        (("siglip", "segformer", "none"), "'segformer', which is no detector with word prompts"),
+        (("siglip", "grounding_dino", "segformer"), "segmenter with box prompts"),
     ],
 )
 def test_parts_of_another_kind_are_refused_by_name(parts, message, tiny):

@@ -185,7 +185,7 @@ def test_a_question_costs_its_price_and_no_more_than_the_limit_is_spent(judged_b
 
 
 @pytest.mark.parametrize(
-    ("price", "limit", "said"), [(None, 1.0, "is not known: set vision.price"), (0.5, 0.1, "one question costs 0.5")]
+    ("price", "limit", "said"), [(None, 1.0, "is unknown: set vision.price"), (0.5, 0.1, "one question costs 0.5")]
 )
 def test_without_a_price_or_room_for_one_question_nothing_is_asked(ask_once, model, price, limit, said):
     with FakeVision(lambda *_: "female").running() as server:

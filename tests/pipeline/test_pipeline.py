@@ -486,9 +486,7 @@ def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, pictures, tmp
     p.downloads()
     assert pictures.received and validation.digest(Pipeline("owner/name", p.settings)) == before
     none = fake(captions={"training_images": "download"})
-    with pytest.raises(
-        MissingInputError, match=r"no column that is known to hold URLs\. Name it with captions\.columns"
-    ):
+    with pytest.raises(MissingInputError, match=r"no recognized column of URLs\. Name it with captions\.columns"):
         validation.check_settings(Pipeline("owner/name", none.settings))
     with pytest.raises(MissingInputError, match=r"No images are fetched: captions.training_images is '.*images'"):
         fake().downloads()
@@ -549,7 +547,7 @@ def check_captions(settings):
         ("a.csv", "id,text\n1,a nurse\n1,the nurse\n", {"columns": {"caption_id": "id"}}, "the id '1'"),
         ("a.csv", "a,b\n1,2\n", {}, "Its columns: a, b."),
         ("a.txt", "a nurse", {"occupations": ["astronaut"]}, "None of the 1 captions"),
-        ("a.txt", "an astronaut", IMAGES | {"occupations": ["astronaut"]}, "mini does not know .*'astronaut'"),
+        ("a.txt", "an astronaut", IMAGES | {"occupations": ["astronaut"]}, "The tokenizer of mini lacks .*'astronaut'"),
         ("a.txt", "a nurse on zanzibar", IMAGES | AS_PROMPTS, "cannot be prompts .*know .*'zanzibar'"),
         ("a.txt", "a nurse", {"occupations": [" "]}, "The term ' ' cannot be searched"),
     ],

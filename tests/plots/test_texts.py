@@ -1,6 +1,7 @@
 """Titles and captions of figures come from text files, whole, and what they name is given; texts use standard terms."""
 
 import argparse
+import ast
 import json
 import re
 from pathlib import Path
@@ -13,6 +14,7 @@ import yaml
 from biaslab import cli
 from biaslab.errors import ParameterError, UnknownNameError
 from biaslab.plots import texts
+from biaslab.runs import settings_reference
 from biaslab.study import Study
 
 mpl.use("Agg")
@@ -88,7 +90,7 @@ PROSE_TERMS = {
     r"put together": "combined",
     r"knows of|judge's word": "includes; label",
 }
-"""More private words, which pages and notebooks avoid, with the standard terms for them."""
+"""More private words, which hand-written texts avoid, with the standard terms for them."""
 ALLOWED = {
     # The papers' own terms, and words with another meaning.
     "human rating": "a metric of DALL-Eval",
@@ -96,7 +98,9 @@ ALLOWED = {
     "1_ratings": "a name of a file",
     "With few images a share": "a share is the subject",
     "images a share": "a share is the subject",
-    "says nothing about anyone's identity": "the glossary of reports",
+    '{"pictures": …}': "a key of a file",
+    "biaslab.analyses.ratings": "a module",
+    "prompt is ratings": "a value of earlier versions",
 }
 """Texts in which a private word has another meaning, with the reason."""
 NAMES = {"rows", "known", "by", "lead", "value", "table", "figure", "looks", "makes", "allowed", "unit"}
@@ -107,19 +111,7 @@ def _texts_of_yaml(value):
     """Yield the texts of a YAML file, without keys and names."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            if key not in (
-                "rows",
-                "known",
-                "by",
-                "lead",
-                "value",
-                "table",
-                "figure",
-                "looks",
-                "makes",
-                "allowed",
-                "unit",
-            ):
+            if key not in NAMES:
                 yield from _texts_of_yaml(inner)
     elif isinstance(value, list):
         for inner in value:
@@ -192,21 +184,24 @@ PAGES = _files(
 
 @pytest.mark.parametrize("path", DATA, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_yaml_texts_have_no_private_words(path):
-    assert private_words(_texts_of_yaml(yaml.safe_load(path.read_text(encoding="utf-8")))) == []
+    assert private_words(_texts_of_yaml(yaml.safe_load(path.read_text(encoding="utf-8"))), TERMS | PROSE_TERMS) == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_pages_have_no_private_words(path):
+    assert private_words([path.read_text(encoding="utf-8")]) == []
 
 
 @pytest.mark.parametrize(
-    "path",
-    [*PAGES, *_files("biaslab/report/templates/**/*.j2")],
-    ids=lambda path: path.relative_to(ROOT).as_posix(),
+    "path", _files("biaslab/report/templates/**/*.j2"), ids=lambda path: path.relative_to(ROOT).as_posix()
 )
-def test_pages_and_templates_have_no_private_words(path):
-    assert private_words([path.read_text(encoding="utf-8")]) == []
+def test_templates_have_no_private_words(path):
+    assert private_words([path.read_text(encoding="utf-8")], TERMS | PROSE_TERMS) == []
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_hand_written_parts_of_pages_have_no_private_words_of_prose(path):
-    # Generated parts have the texts of YAML files.
+    # Generated parts have the texts of YAML files, settings and commands, which are checked themselves.
     text = re.sub("<!-- Generated.*?<!-- End", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
     assert private_words([text], PROSE_TERMS) == []
 
@@ -225,5 +220,40 @@ def test_help_of_commands_has_no_private_words():
     (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     helps = [action.help or "" for one in (parser, *commands.choices.values()) for action in one._actions]
     helps += [action.help or "" for action in commands._choices_actions]
+    helps += [text or "" for one in (parser, *commands.choices.values()) for text in (one.description, one.epilog)]
     assert len(helps) > 50
-    assert private_words(helps) == []
+    assert private_words(helps, TERMS | PROSE_TERMS) == []
+
+
+def test_descriptions_of_settings_have_no_private_words():
+    meanings = [one.meaning for one in settings_reference.find_declared()]
+    assert len(meanings) > 100
+    assert private_words(meanings, TERMS | PROSE_TERMS) == []
+
+
+# Modules whose texts are prompts of language models or values of tables; both stay unchanged.
+_FIXED_TEXTS = ("captions/paraphrase.py", "judges/answers.py", "judges/questions.py", "judges/vision.py")
+_FIXED_TEXTS += ("papers/paired/faircritic/", "papers/triplets/person_filter/", "papers/paired/printed.py")
+
+
+def _errors_and_warnings(path):
+    """Yield the texts of a module's raised errors, warnings and log messages; values are left out."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        calls = node.exc if isinstance(node, ast.Raise) else node if isinstance(node, ast.Call) else None
+        if not isinstance(calls, ast.Call):
+            continue
+        name = getattr(calls.func, "attr", getattr(calls.func, "id", ""))
+        if isinstance(node, ast.Raise) or name in ("warn", "warning", "refuse") or name.endswith("Error"):
+            for argument in (*calls.args, *(keyword.value for keyword in calls.keywords)):
+                parts = argument.values if isinstance(argument, ast.JoinedStr) else [argument]
+                texts = [one.value if isinstance(one, ast.Constant) else "{x}" for one in parts]
+                yield "".join(map(str, texts))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in _files("biaslab/**/*.py") if not path.as_posix().split("biaslab/")[-1].startswith(_FIXED_TEXTS)],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_errors_and_warnings_have_no_private_words(path):
+    assert private_words(_errors_and_warnings(path), TERMS | PROSE_TERMS) == []

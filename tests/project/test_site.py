@@ -241,7 +241,7 @@ RUN = {
 
 def test_a_run_is_cited_with_what_it_used(tmp_path, capsys):
     run, package, *papers = citation.of_run(RUN, "https://example.org/a_b", "A. Auditor")
-    by = "made with biaslab 0.1.0 (commit 0123456789ab)"
+    by = "generated with biaslab 0.1.0 (commit 0123456789ab)"
     assert run.text == (
         f"A. Auditor (2026). Four papers & more. Run “mini_a” of 2026-11-27, {by}. https://example.org/a_b"
     )
@@ -252,7 +252,7 @@ def test_a_run_is_cited_with_what_it_used(tmp_path, capsys):
         "  year = {2026},",
         "  url = {https://example.org/a_b},",
         rf"  howpublished = {{Run ``mini\_a'' {by}}},",
-        "  note = {Made on 2026-11-27}",
+        "  note = {Generated on 2026-11-27}",
         "}",
     ]
     assert "version 0.1.0, commit 0123456789ab" in package.text and "Commit 0123456789abcdef" in package.bibtex

@@ -155,7 +155,7 @@ def test_votes_count_the_most_frequent_label(write):
 def test_wave_of_earlier_files_is_ignored_if_all_are_1_and_else_refused(write):
     text = "image,probability,wave,annotator,label\na,0.5,1,r,female\n"
     assert labelled(read(write(f"{text}b,0.5,1,r,male\n")))[1] == ["b", 1, "", "r", "male"]
-    with pytest.raises(InputError, match=r"annotations\.csv.*wave is '2'.*not drawn in one random sample"):
+    with pytest.raises(InputError, match=r"annotations\.csv.*wave is '2'.*not one random sample"):
         read(write(f"{text}b,0.5,2,r,male\n"))
 
 

@@ -301,6 +301,6 @@ def test_generated_images_alone_lead_with_their_shares(write):
     rated = shares.read(write("\n".join(line for line in OTHER.splitlines() if "other" not in line)))
     answer, rows = rating.headline(rated, pd.DataFrame())
     (finding,) = answer.findings(rows)
-    assert finding.question == "How many generated images are perceived as female?"
+    assert finding.question == "What share of generated images is perceived as female?"
     # One of two nurses, no pilot (a tie): (1/2 + 0) / 2.
     assert finding.estimate == pytest.approx(25) and "male 25.0 %, undecided 50.0 %" in finding.answer

@@ -138,7 +138,7 @@ def test_what_cannot_be_audited_is_refused_at_once(tmp_path, monkeypatch, names,
         ("settings.dalleval.n_scenes=3", ["paired"], r"dalleval\.n_scenes has no effect here: nothing .* measures"),
         ("critic.rounds=2", ["dalleval"], r"critic\.rounds has no effect here: nothing that this run measures"),
         ("custom.images_per_prompt=2", [], r"custom\.images_per_prompt has no effect here"),
-        ("endpoint.price=2", ["paired"], r"endpoint\.price has no effect here: nothing is asked of an endpoint"),
+        ("endpoint.price=2", ["paired"], r"endpoint\.price has no effect here: no selected notebook uses an endpoint"),
     ],
 )
 def test_a_setting_without_effect_is_refused(root, text, papers, said):

@@ -71,7 +71,7 @@ def test_two_folders_become_a_page_that_tells_their_shares(folders, root, tmp_pa
     # Groups of both are 40 and 30 points from an even split.
     assert comparison["ci_low"] <= 0 <= comparison["ci_high"] and comparison["p_holm"] > 0.05
     assert [card["question"] for card in record["findings"] if card["card"] == 1] == [
-        "Which model is more biased: farther from an even split?"
+        "Which model is more biased, that is, farther from an even split?"
     ]
     # People annotate the images of the run, whose groups the page has.
     capsys.readouterr()
@@ -132,7 +132,7 @@ def test_a_vision_model_that_leans_where_a_picture_is_hard_to_tell_is_told_and_p
     answered = pd.read_csv(tmp_path / "eye/tables/custom_answer_shares.csv").set_index(["group", "answer"])
     assert answered.loc[("nurse", "drawing"), ["percent", "n"]].tolist() == [100.0, 120]
     page = (tmp_path / "eye/index.html").read_text()
-    assert "by annotations and judge combined?" in page
+    assert "estimated from annotations and judge combined?" in page
 
 
 def blank(folder, *names):

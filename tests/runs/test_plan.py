@@ -96,7 +96,7 @@ def test_of_pictures_that_are_there_no_setting_is_told(pilot, capsys):
     (pilot / "run.json").write_text(json.dumps(record))
     assert cli.main(["plan", str(pilot), "--precision", "20"]) == 0
     out = capsys.readouterr().out
-    assert "The images come from a folder: add images until it holds those of the table, and run again.\n" in out
+    assert "The images come from a folder: add images up to the numbers in the table, and run again.\n" in out
     assert "setting" not in out and "seed" not in out
     assert "biaslab run" not in out
 

@@ -292,7 +292,7 @@ def test_a_run_never_replaces_what_it_reads(project, tmp_path):
     source = _shares(tmp_path / "outputs/mine/in", GOOD)
     for given in (source, source.parent, tmp_path):
         _shares(given, GOOD)
-        with pytest.raises(RunError, match="lie in one another, so the run would replace what it reads"):
+        with pytest.raises(RunError, match="contain one another, so the run would replace its input"):
             project({"paradox/a": code("ceo")}, f"run: mine\nsource: {given}\n", overwrite=True)
     assert (source / "paradox_percent_female.csv").exists()
 
@@ -598,7 +598,7 @@ def test_what_was_changed_on_disk_is_noticed(finished, inline_project, tmp_path)
     record = run()
     assert [n["kept"] for n in record["notebooks"]] == [True, True]
     (said,) = record["notes"]
-    assert said.endswith(f"are made anew, because {name} was changed since the run ended.")
+    assert said.endswith(f"are created again, because {name} was changed since the run ended.")
     assert {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*.csv")} == first
     assert run()["up_to_date"]
     # What a notebook left: it is executed again, and says so.

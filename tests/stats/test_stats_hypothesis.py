@@ -181,7 +181,7 @@ def test_nothing_is_attainable_without_tests():
     assert not stats.can_be_significant([])
     assert not stats.can_be_significant([np.nan, 0.2])
     assert np.isnan(stats.min_binomial_p(0)) and np.isnan(stats.min_fisher_p(0, 3))
-    with pytest.raises(InputError, match="level must lie between 0 and 1"):
+    with pytest.raises(InputError, match="level must be between 0 and 1"):
         stats.can_be_significant([0.1], 5)
 
 

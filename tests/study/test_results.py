@@ -31,7 +31,7 @@ def records(study):
     return json.loads(path.read_text()) if path.exists() else {"figures": [], "tables": [], "findings": []}
 
 
-NOTHING = "Nothing is drawn for the figure paired_runs: every value is missing, and its table says why."
+NOTHING = "The figure paired_runs is empty: every value is missing, for the reasons in its table."
 
 
 @pytest.mark.parametrize(

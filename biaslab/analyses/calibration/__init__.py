@@ -1,4 +1,4 @@
-"""How often the judges of all papers are right where the truth is known, and results corrected for their errors."""
+"""Accuracy of the judges of all papers on images with ground truth, and results corrected for their errors."""
 
 # ruff: noqa: F401
 from biaslab.analyses.calibration import figures

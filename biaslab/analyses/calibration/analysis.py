@@ -1,7 +1,7 @@
-"""How often judges are right where the truth is known, and results corrected for their errors.
+"""Accuracy of judges on images with ground truth, and results corrected for their errors.
 
 A confusion has the columns of ``dalleval_confusion`` and of the tables like it: a row per image, truth and answer.
-``paper`` is the paper whose results rest on the judge, ``confidence`` (0–1) the level of intervals. In results
+``paper`` is the paper whose results use the judge, ``confidence`` (0–1) the level of intervals. In results
 ``subject`` and ``condition`` are ``all``, or one of those that the confusion names.
 """
 
@@ -75,7 +75,7 @@ def gender_confusion(
 # -- errors ----------------------------------------------------------------------------------------------
 
 Masks = dict[str, tuple[pd.Series, pd.Series]]
-"""By measure: of which answers the share is, and which of them count."""
+"""By measure: the answers in the denominator of the share, and those in its numerator."""
 
 
 def error(answers: pd.DataFrame, *, paper: str, confidence: float = 0.95) -> pd.DataFrame:
@@ -235,16 +235,15 @@ def corrected(
     """Return ``calibration_corrected``: shares, and differences of shares, corrected for the judge's errors.
 
     Shares are Rogan and Gladen's with the interval of Lang and Reiczigel (:func:`biaslab.stats.corrected_shares`).
-    Where errors differ by condition, such as ways of failing, the mix of conditions among the images is unknown: the
-    limits are the outermost of those that each condition alone gives, so that they hold for every mix (95 % ones cover
-    97 to 100 %, ``benchmarks/coverage_skills.py``). A condition that is not discriminated from success could be any of
-    the images: then the lower limit is 0. A difference is divided by sensitivity + specificity − 1, as if the judge
-    erred alike on both sides (delta method). Where that is below :data:`biaslab.stats.MIN_YOUDEN` there is a reason in
-    place of a corrected value.
+    Where errors differ by condition, such as type of failure, the mix of conditions among the images is unknown. The
+    limits are the outermost of those of single conditions, so they are valid for every mix (95 % ones cover 97 to 100
+    %, ``benchmarks/coverage_skills.py``). If a condition is not discriminated from success, the lower limit is 0. A
+    difference is divided by sensitivity + specificity − 1, which assumes equal errors in both groups (delta method). If
+    that is below :data:`biaslab.stats.MIN_YOUDEN`, a reason replaces the corrected value.
 
     Args:
         estimates: model, quantity, subject (empty: none), condition, estimate (share in percent, or difference in
-            points) and n; ci_low and ci_high of differences; where known estimate_true and reason.
+            points) and n; ci_low and ci_high of differences; estimate_true and reason where available.
         errors: What :func:`error` returns. Of several references the first corrects, but never simulated annotators.
         paper: The paper of the estimates.
         pool: Whether a subject of fewer than :data:`MIN_IMAGES` reference images of a class takes the errors of all

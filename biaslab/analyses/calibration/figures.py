@@ -9,7 +9,7 @@ from biaslab.plots import forms
 
 
 def error(errors: pd.DataFrame, row: str, *, color: str = "measure", columns: int = 2) -> Figure:
-    """Draw shares of ``calibration_error`` in percent, a row for each value of ``row``, a panel for each model."""
+    """Plot shares of ``calibration_error`` in percent, one row per value of ``row``, one panel per model."""
     rows, panel = forms.panel_by_model(errors)
     return forms.estimates(
         rows, "value", row=row, color=color, panel=panel, xlim=(-1, 101), columns=columns, reference=None,
@@ -18,7 +18,7 @@ def error(errors: pd.DataFrame, row: str, *, color: str = "measure", columns: in
 
 
 def corrected(results: pd.DataFrame, row: str, *, label: str, reference: float | None = None) -> Figure:
-    """Draw corrected results of ``calibration_corrected``, a row for each value of ``row``, a panel for each model."""
+    """Plot corrected results of ``calibration_corrected``, one row per value of ``row``, one panel per model."""
     rows, panel = forms.panel_by_model(results.dropna(subset="estimate_corrected"))
     band = ("estimate_lower_bound", "estimate_upper_bound") if rows["estimate_lower_bound"].notna().any() else None
     return forms.estimates(

@@ -1,6 +1,6 @@
 """Custom prompts and images: perceived gender by group, compared with reference shares and other models.
 
-No paper's: what an auditor asks of any model, or of pictures that are there. Functions take tables and return tables.
+Not from a paper: an audit of any model, or of existing images. Functions take tables and return tables.
 """
 
 # ruff: noqa: F401

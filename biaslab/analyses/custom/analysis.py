@@ -1,8 +1,8 @@
 """Shares by group of own prompts and images, their distance from a benchmark, and models compared.
 
-Each function takes ``custom_people``: one row per person whom an image was to show. Shares are of the prompts that were
-used, whose images are independent; people of one image are not, so that the image is the sampling unit of every
-interval and test. The mean over groups weights groups equally.
+Each function takes ``custom_people``: one row per prompted person. Shares hold for the prompts used. Images are
+independent, but people of one image are not; the image is therefore the sampling unit of every interval and test. The
+mean over groups weights groups equally.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from biaslab.schema import tables
 from biaslab.schema.genders import GENDERS
 
 ANSWERS = (*GENDERS, UNCLEAR)
-"""What a judge may say of a person whom it saw."""
+"""Possible labels of a detected person."""
 TONE_RANGES = {"light (1–3)": 3, "medium (4–6)": 6, "dark (7–10)": 10}
 """Ranges of the Monk scale, by their last tone; its authors name none."""
 NOT_JUDGED = "no person is judged female or male"
@@ -47,9 +47,9 @@ _LEAST = 0.001
 def shares(people: pd.DataFrame, *, seed: int = 0, replicates: int = 2_000, confidence: float = 0.95) -> pd.DataFrame:
     """Return the shares of people perceived as female, as male, and unclear, by model and group, as ``custom_shares``.
 
-    Shares of female and male are of the people judged female or male, that of unclear of the people seen. Their bounds
-    take all other people whom images were to show as male, or as female. ``seed`` and ``replicates`` are of the test of
-    whether the share of people judged differs between groups, which permutes whole images.
+    Shares of female and male are among people judged female or male; that of unclear is among detected people. Their
+    bounds assume that all other prompted people are male, or female. ``seed`` and ``replicates`` belong to the test of
+    equal shares of judged people in all groups, which permutes whole images.
     """
     # A copy of an image shows no other people.
     people, rows = people[people["status"] != DUPLICATE], []
@@ -152,7 +152,7 @@ def image_effect(images: pd.DataFrame, stratum: str = "group") -> float:
 
 
 def _alone(images: pd.DataFrame) -> bool:
-    """Say whether no image has several people: then shares are binomial."""
+    """Return whether no image has several people, so that shares are binomial."""
     return not images["image_id"].duplicated().any() and bool((images["n"] <= 1).all())
 
 
@@ -369,7 +369,7 @@ def _permuted(
     count: np.ndarray, n: np.ndarray, images: Sequence[pd.DataFrame], weights: np.ndarray, rng: np.random.Generator,
     draws: int,
 ) -> np.ndarray:  # fmt: skip
-    """Return differences where the images of each prompt are dealt out anew to the two models."""
+    """Return differences where the images of each prompt are dealt out again to the two models."""
     total = count.sum(axis=0)
     if all(map(_alone, images)):
         drawn = rng.hypergeometric(total, n.sum(axis=0) - total, n[1], size=(draws, len(total)))
@@ -388,7 +388,7 @@ def _permuted(
 
 
 def outcomes(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return the status of the people whom images were to show, by model and group, as ``custom_outcomes``."""
+    """Return the status of the prompted people, by model and group, as ``custom_outcomes``."""
 
     def by_status(rows: pd.DataFrame) -> pd.DataFrame:
         present = [status for status in STATUSES if (rows["status"] == status).any()]
@@ -418,7 +418,7 @@ def tones(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
 
 
 def wide_answers(people: pd.DataFrame, person_answers: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Return who was seen: model, group, image_id, ``perceived gender``, ``skin tone`` (a range), a column a question.
+    """Return detected people: model, group, image_id, ``perceived gender``, ``skin tone`` (a range) and questions.
 
     Answers are categories, of all that could be given; missing ones are NaN.
     """
@@ -457,7 +457,7 @@ def intersections(answers: pd.DataFrame, pairs: Sequence[tuple[str, str]], *, co
 
 
 def _seen(people: pd.DataFrame) -> pd.DataFrame:
-    """Return the people of whom a judge said something, with ``answer``: one of :data:`ANSWERS`."""
+    """Return the people with a label, with ``answer``: one of :data:`ANSWERS`."""
     seen = people[people["status"].isin([JUDGED, UNCERTAIN])]
     return seen.assign(answer=seen["gender"].where(seen["status"] == JUDGED, "unclear"))
 

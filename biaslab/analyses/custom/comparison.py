@@ -1,4 +1,4 @@
-"""Which of two models is farther from the benchmark, over the groups of which both have people judged."""
+"""Comparison of two models by distance from the benchmark, over the groups with judged people for both."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from biaslab.stats.absolute_deviation import deviation_limits
 def comparison(people: pd.DataFrame, benchmark: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return for each pair of models the difference of their mean distances from a benchmark: ``custom_comparison``.
 
-    Groups count alike and are fixed: intervals and tests speak of other images of the same groups. The difference is of
-    distances that are corrected for the noise of few images (:func:`biaslab.stats.corrected_absolute_deviation`), and
-    limits are widened by what remains of that bias; ``model_distance`` and ``other_distance`` are uncorrected. Where
-    images show several people, a group counts as many people as its images are worth. The error of a
-    sampled benchmark counts where two models lie on different sides of it. In simulations of 4 to 40 groups of 8 to 50
-    images, nominal 95 % intervals cover 93 to 100 %.
+    Groups have equal weights and are fixed: intervals and tests are about other images of the same groups. The
+    difference is of distances that are corrected for the noise of few images
+    (:func:`biaslab.stats.corrected_absolute_deviation`), and limits are widened by what remains of that bias;
+    ``model_distance`` and ``other_distance`` are uncorrected. Where images show several people, the sample size of a
+    group is its effective one. The error of a sampled benchmark is included where two models are on different sides of
+    it. In simulations of 4 to 40 groups of 8 to 50 images, nominal 95 % intervals cover 93 to 100 %.
     """
     shares = benchmark.dropna(subset="percent_female").set_index("group")
     distances = {model: _distances(rows, shares) for model, rows in people.groupby("model", sort=False)}

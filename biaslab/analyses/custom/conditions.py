@@ -29,11 +29,11 @@ def conditions(
 ) -> pd.DataFrame:
     """Return the change of the share perceived as female by condition and group, as ``custom_conditions``.
 
-    Compared are people in images of the same noise who are judged female or male in both conditions: those of
+    Compared are people in images from the same noise that are judged female or male in both conditions: those of
     ``custom_people`` and of ``custom_condition_people``. The image is the unit; the mean over groups weights groups
-    equally. p flips the signs of images' differences. Intervals are those of Bonett and Price (2012, J. Educ. Behav.
+    equally. p is from a sign-flip test over images. Intervals are those of Bonett and Price (2012, J. Educ. Behav.
     Stat. 37, 479–488): two images are added, one that changes to each side. A group is overcorrected where Wilson's
-    interval of its share lies beyond its share in ``custom_benchmark``, seen from the share before.
+    interval of its share is entirely on the other side of ``custom_benchmark`` than the share before.
     """
     both = people[["model", "image_id", "position", "status", "gender"]]
     both = condition_people.merge(both, on=["model", "image_id", "position"], suffixes=("", "_before"))

@@ -18,6 +18,6 @@ ANSWERS = forms.series_style(
 
 
 def image_grid(images: list, people: list[pd.DataFrame]) -> Figure:
-    """Draw images of a model by group, with the people whom the judge saw (``custom_people``)."""
+    """Plot images of a model by group, with the detected people (``custom_people``)."""
     named = [dict.fromkeys([rows["group"].iloc[0], rows["prompt"].iloc[0]]) for rows in people]
     return gallery(images, people, [": ".join(names) for names in named])

@@ -24,11 +24,11 @@ _TRIED = 24
 
 
 def unmatched(pipelines: Iterable[Pipeline]) -> list[str]:
-    """Return a sentence for each file of which a run does not use every row, or which does not name all of the run.
+    """Return a sentence for each file with rows that a run does not use, or without entries that the run needs.
 
     Compared are the groups of ``custom.benchmark_file``, the prompts of ``custom.prompts_file`` and the table of a
     folder with its images, and the people in files of annotations that serve as judges. A row counts as unused where no
-    model of the run uses it. Of folders, also files that are left out and texts without a prompt are named.
+    model of the run uses it. For folders, sentences also name excluded files and texts without a prompt.
 
     Raises InputError: A file cannot be read.
     """
@@ -66,7 +66,7 @@ def describe_scenes(pipelines: Iterable[Pipeline]) -> list[str]:
 
 
 def describe_assumptions(pipelines: Iterable[Pipeline]) -> list[str]:
-    """Return a sentence on folders of images that do not say whether they hold photographs or drawings; or none."""
+    """Return a sentence on folders of images without a declared domain (photographs or drawings), if any."""
     folders = [one.image_folder for one in pipelines if one.image_folder is not None]
     if not (names := dict.fromkeys(folder.name for folder in folders if not folder.states_domain)):
         return []

@@ -27,7 +27,7 @@ _TONES = {"skin_tone": "tone", "tone_reason": "reason", "tone_judge": "judge"}
 
 
 def people(pipeline: Pipeline) -> pd.DataFrame:
-    """Return each person whom images were to show, with what gate and judge made of them, and their skin tone."""
+    """Return each prompted person, with status, perceived gender and skin tone."""
     rows = pipeline.part(Custom).people()
     source = pipeline.part(Custom).images().source
     tones = pipeline.skin_tones(source, rows)
@@ -40,7 +40,7 @@ def people(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def condition_people(pipeline: Pipeline) -> pd.DataFrame:
-    """Return each person whom images of the other conditions were to show.
+    """Return each prompted person of the other conditions.
 
     Raises MissingInputError: Prompts have one condition, or annotations are the judge.
     """
@@ -55,7 +55,7 @@ def condition_people(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def service_images(pipeline: Pipeline) -> pd.DataFrame:
-    """Return what a service made of each request for an image; empty of models that are no service."""
+    """Return the reply of a service to each request for an image; empty for other models."""
     rows = pipeline.part(Custom).images().table
     if "revised_prompt" not in rows:
         return tables.make_table(pd.DataFrame(), "custom_service_images")
@@ -96,7 +96,7 @@ def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, Image
 
 
 def people_to_annotate(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
-    """Return whom images are to show, and the images (as ``paradox.measure.people_to_annotate``)."""
+    """Return the prompted people, and the images (as ``paradox.measure.people_to_annotate``)."""
     custom = pipeline.part(Custom)
     images = custom.images()
     people = custom.requested_people(images)

@@ -30,7 +30,7 @@ ALL = "all"
 EVEN = "an even split"
 """What a benchmark is called that no file gives."""
 SHARED = 10
-"""Prompts of a paper that pictures must have been asked for so that its notebooks look at them."""
+"""Prompts of a paper that images must come from, so that its notebooks use them."""
 _NEEDS = (
     "A file of custom prompts needs prompt; it may have group, condition, n (images of a prompt) and people (1 or 2)."
 )
@@ -49,10 +49,10 @@ def papers_of(texts: Iterable[str]) -> list[str]:
 
 
 def prompts(path: str, images: int) -> pd.DataFrame:
-    """Return the prompts of a file: CSV, TSV or Parquet, or text with a prompt a line (``.txt``).
+    """Return the prompts of a file: CSV, TSV or Parquet, or text with one prompt per line (``.txt``).
 
     One row per prompt: prompt_id, text, group (the prompt itself where none is given), n_images (``images`` where the
-    file says no number), people. With a column condition, or a column of prompts per language, also condition and
+    file has no number), people. With a column condition, or a column of prompts per language, also condition and
     base_id: the prompt_id of the same prompt in the first condition, or in the one called ``neutral`` or ``en``. Within
     a group, the k-th prompts of all conditions are the same prompt. Raises InputError: It cannot be read, has no
     prompt, or one twice in a group, or a number is out of range; a prompt is in no group, or not in that condition.
@@ -122,7 +122,7 @@ def _with_base(rows: pd.DataFrame, frame: pd.DataFrame, file: Path) -> pd.DataFr
 def benchmark(path: str) -> pd.DataFrame:
     """Return the shares of a file: group, percent_female (0–100) and n (NaN where the share is not of a sample).
 
-    Raises InputError: It cannot be read; a share is missing, given as 0–1 or outside 0–100; a group stands twice.
+    Raises InputError: It cannot be read; a share is missing, given as 0–1 or outside 0–100; a group occurs twice.
     """
     file = cells.file_setting(path, "custom.benchmark_file")
     frame, _ = cells.load(file, set(_SHARES))

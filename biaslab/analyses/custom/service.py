@@ -1,4 +1,4 @@
-"""What a service made of requests for images: prompts refused or rewritten, and images that a filter withheld."""
+"""Replies of a service to requests for images: refused or rewritten prompts, and images withheld by a filter."""
 
 from __future__ import annotations
 

@@ -32,11 +32,10 @@ class Custom(Part):
 
     @cached_method
     def prompts(self) -> pd.DataFrame:
-        """Return what images are asked for, as :func:`biaslab.analyses.custom.prompts.prompts`, of the first condition.
+        """Return the prompts, as :func:`biaslab.analyses.custom.prompts.prompts`, of the first condition.
 
-        Of a folder, the file of prompts, where it is given, says which prompts count, and for which group. Raises
-        MissingInputError: There are neither prompts nor pictures. InputError: The file cannot be used, or no picture
-        was asked for what it has.
+        For a folder, the file of prompts (if any) selects prompts and their groups. Raises MissingInputError: There are
+        neither prompts nor images. InputError: The file cannot be used, or no image has one of its prompts.
         """
         prompts = self._all_prompts()
         if "base_id" not in prompts:
@@ -146,7 +145,7 @@ class Custom(Part):
             )
 
     def expected_people(self) -> pd.DataFrame:
-        """Return the people whom images are to show: image_id and position (1 is the leftmost)."""
+        """Return the prompted people: image_id and position (1 is the leftmost)."""
         if self._pipeline.image_folder is not None:
             return self._pipeline.image_folder.people[["image_id", "position"]].reset_index(drop=True)
         each = image_ids(self.prompts())
@@ -171,12 +170,12 @@ class Custom(Part):
         return with_prompt_columns(self._pipeline.generate_images(named, kind, several=several), prompts)
 
     def requested_people(self, images: ImageSource) -> pd.DataFrame:
-        """Return a row for each person whom images are to show: the columns of ``images``, position and group."""
+        """Return one row per prompted person: the columns of ``images``, position and group."""
         table = images.table.drop(columns="status", errors="ignore")
         requested = table.loc[table.index.repeat(table["people"])].reset_index(drop=True)
         requested["position"] = requested.groupby("image_id").cumcount() + 1
         if self._pipeline.image_folder is not None:
-            # Whom a picture shows may be of several groups.
+            # Whom an image shows may be of several groups.
             group = self._pipeline.image_folder.people.set_index(["image_id", "position"])["group"]
             at = pd.MultiIndex.from_frame(requested[["image_id", "position"]])
             requested["group"] = requested["group"].where(requested["people"] == 1, group.reindex(at).to_numpy())
@@ -184,7 +183,7 @@ class Custom(Part):
 
     @cached_method
     def people(self) -> pd.DataFrame:
-        """Return a row for each person whom images are to show, with what gate and judge made of them.
+        """Return one row per prompted person, with status and perceived gender.
 
         The columns of :meth:`images`, position (1 is the leftmost) and those of
         :func:`biaslab.judges.people.judge_people`. Raises as :meth:`biaslab.pipeline.Stages.require`.
@@ -285,7 +284,7 @@ class Custom(Part):
 
 
 def prompts_of(folder: ImageFolder) -> pd.DataFrame:
-    """Return what a folder says of its pictures, as :func:`.prompts.prompts`, with :data:`TABLE_COLUMNS`.
+    """Return the prompts of a folder's images, as :func:`.prompts.prompts`, with :data:`TABLE_COLUMNS`.
 
     Prompts that differ in case, blanks or a last point alone are one prompt, in the spelling that comes first.
     """

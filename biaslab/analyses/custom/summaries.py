@@ -1,4 +1,4 @@
-"""What cards say of who could be judged, and of answers to custom questions."""
+"""Texts of cards on classification outcomes, and on answers to custom questions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _FEW = 50.0
 
 
 def judged_shares(outcomes: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of ``custom_outcomes`` of people judged, 0 % where none is, with what cards say of all others.
+    """Return the rows of ``custom_outcomes`` for judged people, 0 % where none is, with texts of cards on all others.
 
-    ``others`` counts them by status, the most frequent first; ``advice`` says what to do where less than half of the
-    people are judged.
+    ``others`` counts them by status, the most frequent first; ``advice`` recommends a step where less than half of
+    the people are judged.
     """
     rows = []
     for _, of in outcomes.groupby(["model", "group"], sort=False):

@@ -1,4 +1,4 @@
-"""Ratings and judge together, headline by headline."""
+"""Annotations and judge together, headline by headline."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from biaslab.schema import tables
 
 JUDGE, ANNOTATIONS, BOTH = "judge", "annotations", "both"
 LEAST_WORTH = 1.1
-"""How many ratings one is worth with the judge from which on the judge brings something."""
+"""Minimum effective number of annotations per annotation (with the judge) for a useful judge."""
 _MEANT = {"female": 1.0, "male": 0.0, "yes": 1.0, "no": 0.0}
-_ABSOLUTE = "which side of one half shares lie on is the judge's word"
+_ABSOLUTE = "whether a share is above or below one half is the judge's label"
 
 
 def estimates(headlines: Iterable[Headline], ratings: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return each headline by the judge, by annotations, and by both combined, as ``precision_estimates``.
 
-    Combined estimates are those of :func:`biaslab.stats.prediction_powered`: they are of all people whom annotators
-    call female or male, also those whom the judge leaves unclear. People in one image are a cluster. Of headlines that
-    fold at one half, the null expectation stays subtracted, and the side of each share is the judge's. ``ratings`` is
+    Combined estimates are those of :func:`biaslab.stats.prediction_powered`: they cover all people that annotators
+    label female or male, including those unclear to the judge. People in one image are a cluster. For headlines folded
+    at one half, the null expectation stays subtracted, and the side of each share is the judge's. ``ratings`` is
     ``precision_ratings``.
     """
     rows = [row for one in headlines for row in _estimates(one, ratings, confidence)]
@@ -114,14 +114,14 @@ def _why_none(one: Headline, rated: pd.DataFrame) -> str:
     for source in dict.fromkeys(cells["source"]):
         if not of_source.get(source, 0):
             return f"no {source} image of {'it' if one.group == MEAN else 'this group'} is annotated"
-    return f"fewer than {stats.MIN_ANNOTATIONS} annotated images show a person whom annotators call female or male"
+    return f"fewer than {stats.MIN_ANNOTATIONS} annotated images show a person that annotators label female or male"
 
 
 def components(headlines: Iterable[Headline], estimates: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return what the variance of headlines over all groups is made of, as ``precision_components``.
+    """Return the variance components of headlines over all groups, as ``precision_components``.
 
-    By :func:`biaslab.stats.pilot`; the judge's part is the square of what ratings put it right by, less what that
-    varies by chance.
+    By :func:`biaslab.stats.pilot`; the judge's component is the square of its correction by annotations, minus the
+    sampling variance of that correction.
     """
     z = norm.ppf((1 + confidence) / 2)
     by = estimates.set_index(["paper", "model", "headline", "group", "estimator"])[["estimate", "ci_low", "ci_high"]]

@@ -27,7 +27,7 @@ PARTS = forms.series_style(
 
 
 def components(table: pd.DataFrame) -> Figure:
-    """Draw components of variances, one row per headline and model (``precision_components``)."""
+    """Plot components of variances, one row per headline and model (``precision_components``)."""
     rows = table.dropna(subset="percent")
     several = rows["model"].nunique() > 1
     rows = rows.assign(row=rows["model"] + ": " + rows["headline"] if several else rows["headline"])
@@ -35,9 +35,10 @@ def components(table: pd.DataFrame) -> Figure:
 
 
 def estimates(table: pd.DataFrame, by: str = "estimator") -> Figure:
-    """Draw headlines by judge, annotations and both (``precision_estimates``), one panel per headline.
+    """Plot headlines by judge, annotations and both (``precision_estimates``), one panel per headline.
 
-    ``by`` is the column of what differs: of headlines by several judges (``synthesis_judge_headlines``) ``judge``.
+    ``by`` is the column that distinguishes series: for headlines by several judges (``synthesis_judge_headlines``)
+    ``judge``.
     """
     rows = table.assign(panel=table["headline"] + " (" + table["unit"] + ")")
     several = rows["model"].nunique() > 1

@@ -37,7 +37,7 @@ PUBLISHED = {
     ("judge_agreement", "female/male", ALL): 98.0,
 }
 """What A.4 of the paradox paper prints, for all its images."""
-NO_RATINGS = "the file holds shares, not ratings"
+NO_RATINGS = "the file contains shares, not annotations"
 NOT_ANNOTATED = "no image has been annotated yet"
 MEAN = "mean"
 """The row of a scale, where other questions have a row for each label."""
@@ -83,11 +83,11 @@ def _undecided(votes: np.ndarray, images: pd.DataFrame, *, female: Collection[st
 # What each is called in tables, and what takes votes (images, labels) and the images, and returns how much each image
 # counts as female and male.
 RULES: dict[str, tuple[str, str, Callable]] = {
-    "majority": ("rule", "most frequent rating; ties and unsure images do not count", _majority),
-    "ties_split": ("rule", "a tie is divided equally among the labels in front", _ties_split),
-    "unsure_set_aside": ("rule", "majority of the ratings female and male alone", _unsure_set_aside),
-    "unanimous": ("rule", "only images whose ratings are all the same", _unanimous),
-    "fractions": ("rule", "every rating counts by its fraction of the image's ratings", _fractions),
+    "majority": ("rule", "most frequent annotation; ties and unsure images are excluded", _majority),
+    "ties_split": ("rule", "a tie is divided equally among the most frequent labels", _ties_split),
+    "unsure_set_aside": ("rule", "majority of the annotations female and male alone", _unsure_set_aside),
+    "unanimous": ("rule", "only images whose annotations are all the same", _unanimous),
+    "fractions": ("rule", "every annotation is weighted by its fraction of the image's annotations", _fractions),
 } | {
     name: ("extreme", meaning, partial(_undecided, female=female))
     for name, meaning, female in (
@@ -111,10 +111,10 @@ def outcomes(annotations: AnnotatedImages, *, confidence: float = 0.95) -> pd.Da
 
 
 def shares(annotations: AnnotatedImages, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return how many images of each source show whom, by the vote, in percent: means over occupations.
+    """Return the percentages of images of each source by result of the vote: means over occupations.
 
-    Columns model, source, answer (``female``, ``male``, ``undecided``, and ``other`` where anybody is), percent,
-    ci_low, ci_high and n, the images rated.
+    Columns model, source, answer (``female``, ``male``, ``undecided``, and ``other`` where used), percent,
+    ci_low, ci_high and n, the annotated images.
     """
     rows = []
     for (model, source), cell in annotations.outcomes.groupby(["model", "source"], sort=False):
@@ -133,10 +133,10 @@ def shares(annotations: AnnotatedImages, *, confidence: float = 0.95) -> pd.Data
 def headline(
     annotations: AnnotatedImages, amplified: pd.DataFrame, *, confidence: float = 0.95
 ) -> tuple[Answer, pd.DataFrame]:
-    """Return what a report on ratings leads with: amplification, or of generated images alone whom they show.
+    """Return the main result of a report on annotations: amplification, or shares if there are generated images only.
 
-    Rows are those of ``paradox_amplification`` by definition; or a row a model with the share perceived as female,
-    ``whose`` images, and the shares ``beside`` it.
+    Rows are those of ``paradox_amplification`` by definition; or one row per model with the share perceived as
+    female, the name of the images (``whose``), and the other shares (``beside``).
     """
     found = shares(annotations, confidence=confidence)
     if set(found["source"]) != {"generated"}:
@@ -211,7 +211,7 @@ def sensitivity(
     images, ratings = annotations.images, label_matrix(annotations.table, annotations.images)
     votes = np.stack([(ratings == label).sum(axis=1) for label in GENDER_LABELS], axis=1)
     ways = [(name, kind, meaning, rule(votes, images)) for name, (kind, meaning, rule) in RULES.items()]
-    alone = "this annotator's ratings alone; unsure images do not count"
+    alone = "this annotator's annotations alone; unsure images are excluded"
     for annotator in ratings if len(annotators(annotations.table)) == ratings.shape[1] else ():
         own = ratings[annotator].to_numpy(object)
         weights = (own == "female").astype(float), (own == "male").astype(float)

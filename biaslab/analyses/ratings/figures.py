@@ -1,6 +1,6 @@
-"""Figures of a user's own ratings: rows of the tables that each names in, a figure out.
+"""Figures of a user's own annotations: each takes rows of the table that it names and returns a figure.
 
-Names in a file of ratings are a stranger's: all are drawn letter by letter (:func:`plain`).
+Names in a file of annotations are untrusted: all are shown as plain text (:func:`plain`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OUTCOMES = forms.series_style(
 
 
 def percent_female(outcomes: pd.DataFrame) -> Figure:
-    """Draw each occupation's share perceived as female by source, a panel a model (``ratings_outcomes``)."""
+    """Plot each occupation's share perceived as female by source, one panel per model (``ratings_outcomes``)."""
     prompts = outcomes.groupby("source")["prompt"].transform("nunique") > 1
     hue = outcomes["source"] + " images" + (", " + outcomes["prompt"].map(plain)).where(prompts, "")
     named = outcomes.assign(hue=hue, model=outcomes["model"].map(lambda model: plain(model, 60)))
@@ -49,7 +49,7 @@ def percent_female(outcomes: pd.DataFrame) -> Figure:
 
 
 def outcomes(table: pd.DataFrame) -> Figure:
-    """Draw how the vote on images ended, per occupation and source (``ratings_outcomes``), models added up."""
+    """Plot results of the vote on images, per occupation and source (``ratings_outcomes``), summed over models."""
     if table["n_images"].isna().all():
         return style.nothing("The file contains shares: the labels of single images are unknown.")
     table = table.rename(columns={"neither": "other"})
@@ -69,7 +69,7 @@ def outcomes(table: pd.DataFrame) -> Figure:
 
 
 def sensitivity(table: pd.DataFrame) -> Figure:
-    """Draw amplification under every rule, extreme and annotator (``ratings_sensitivity``): a row of panels a model."""
+    """Plot amplification by rule, extreme and annotator (``ratings_sensitivity``), one row of panels per model."""
     if table["amplification"].isna().all():
         return style.nothing("There are no annotations of both sources to resolve by another rule.")
     labels = tables.labels("ratings_sensitivity")

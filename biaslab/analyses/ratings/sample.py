@@ -1,4 +1,4 @@
-"""A sample of the images that the judge judged, what people say of it, and how far both agree.
+"""A sample of the judged images, its annotations, and their agreement with the judge.
 
 Source: paradox paper, A.4: 7 participants, 200 training and generated images, alpha 0.948, and 98 % of the automatic
 judgements equal to the majority vote.
@@ -35,11 +35,11 @@ def candidates(judgements: Mapping[str, pd.DataFrame], outcomes: Sequence[str] =
 
 
 def draw(images: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
-    """Draw ``n`` images, spread as evenly as they allow over sources, within each over models, then occupations.
+    """Sample ``n`` images, spread as evenly as possible over sources, within each over models, then occupations.
 
-    Fewer are drawn where there are fewer; an image of several rows of a source and model at most once. Returned are
+    Fewer are sampled where fewer exist; an image with several rows of a source and model at most once. Returned are
     rows of ``images`` (image_id, source, occupation, model where there are several, …) in random order, with the
-    ``probability`` (0–1) at which such an image is drawn. Raises ParameterError where ``n`` is below 1.
+    sampling ``probability`` (0–1) of such an image. Raises ParameterError where ``n`` is below 1.
     """
     if n < 1:
         raise ParameterError(f"n is {n!r}; annotate at least 1 image.")
@@ -60,8 +60,8 @@ def draw(images: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
 
 
 def _probabilities(images: pd.DataFrame, drawn: pd.DataFrame, among: list[str]) -> np.ndarray:
-    """Return at what probability an image like each of those drawn is drawn: each occupation has all whole turns, and
-    one of the last by chance.
+    """Return the sampling probability of images like each sampled one: each occupation has all complete rounds, and a
+    place in the last one at random.
     """
     taken = {key: len(own) for key, own in drawn.groupby(among)}
     found: dict[tuple, float] = {}
@@ -84,11 +84,12 @@ def simulate(
     error: float = 0.02,
     unsure: float = 0.01,
 ) -> pd.DataFrame:
-    """Let made-up annotators rate what is known: only to show what the tables look like, never as a finding.
+    """Simulate annotators of images with ground truth: to show the form of the tables, never as a finding.
 
-    Each says what the image shows (``truth``: ``female``, ``male`` or ``neither``, by image_id), with probability
-    ``error`` the other gender and with probability ``unsure`` that they are unsure, independently of one another, while
-    people err together on the same hard images. Images whose truth is not known stay unannotated.
+    Each gives the ground truth of the image (``truth``: ``female``, ``male`` or ``neither``, by image_id), with
+    probability ``error`` the other gender and with probability ``unsure`` that they are unsure, independently of one
+    another, while real annotators make common errors on the same hard images. Images without ground truth stay
+    unannotated.
 
     Returns a table as of :func:`biaslab.ratings.annotations.read`, with the annotators ``simulated-1``, …. Raises
     ParameterError where probabilities are out of their range.
@@ -126,10 +127,10 @@ def collect(
     error: float = 0.02,
     unsure: float = 0.01,
 ) -> CollectedAnnotations:
-    """Return the annotations to report of a sample: those in ``file``, else simulated ones where the truth of some
-    images is known.
+    """Return the annotations to report of a sample: those in ``file``, else simulated ones where some images have
+    ground truth.
 
-    Of annotations of several models' images those of ``model`` count, for models share the ids of their images. Raises
+    Of annotations of several models' images only those of ``model`` are used, because models share image ids. Raises
     InputError where the file cannot be read as annotations, UnknownNameError where it has several models and none is
     ``model``, and as :func:`simulate`.
     """
@@ -163,7 +164,7 @@ def collect(
 
 
 def truth(judgements: Mapping[str, pd.DataFrame]) -> pd.Series:
-    """Return what images show, by image_id, where it is known: ``female``, ``male`` or ``neither``."""
+    """Return ground truth by image_id, where available: ``female``, ``male`` or ``neither``."""
     known = [table.drop_duplicates("image_id") for table in judgements.values() if "truth_gender" in table]
     if not known:
         return pd.Series(dtype=object)

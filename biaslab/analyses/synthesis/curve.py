@@ -137,7 +137,7 @@ def _estimates(names: tuple[str, ...], values: np.ndarray, kept: np.ndarray, con
 def exclusion_by_measure(curve: pd.DataFrame) -> pd.DataFrame:
     """Return mean amplification by exclusion rule and measure: ``synthesis_exclusion_by_measure``.
 
-    Same-lean specifications stand for both measures, which agree there but for the null expectation correction.
+    Specifications with the same direction represent both measures, which then differ only in bias correction.
     """
     same = curve[curve["exclusion"] == "same_direction"].assign(measure="signed")
     every = pd.concat([curve, same])
@@ -151,10 +151,10 @@ def exclusion_by_measure(curve: pd.DataFrame) -> pd.DataFrame:
 
 
 def extremes(curve: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with the smallest and the largest estimate, with what the whole curve counts.
+    """Return the rows with the smallest and the largest estimate, with counts of the whole curve.
 
-    ``n_along`` counts specifications along the training lean that drop no flips, ``n_other`` the rest, ``above_along``
-    and ``above_other`` those of them whose interval lies above 0.
+    ``n_along`` counts specifications in the training direction that exclude no flips, ``n_other`` the rest.
+    ``above_along`` and ``above_other`` count those with an interval above 0.
     """
     along = (curve["measure"] == "signed") & (curve["exclusion"] != "same_direction")
     above, value = curve["ci_low"] > 0, curve["estimate"]

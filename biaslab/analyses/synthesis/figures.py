@@ -24,7 +24,7 @@ _LOOK = {
 
 
 def specification_curve(curve: pd.DataFrame) -> Figure:
-    """Draw all specifications by their estimate, with intervals and choices (``synthesis_specification_curve``)."""
+    """Plot all specifications by their estimate, with intervals and choices (``synthesis_specification_curve``)."""
     curve = curve.sort_values("estimate", kind="stable", ignore_index=True)
     names = tables.labels("synthesis_specification_curve")
     choices = [

@@ -21,7 +21,7 @@ ABOVE, BELOW, NOT_SIGNIFICANT, INCONCLUSIVE = "above", "below", "not_significant
 MAX_GROUPS = 12
 """Groups of a headline up to which agreement is reported for each of them."""
 _NO_ESTIMATE: dict[str, Any] = dict.fromkeys(("estimate", "ci_low", "ci_high"), np.nan)
-_NO_ESTIMATE |= {"n": 0, "verdict": INCONCLUSIVE, "reason": "the judge labels no person in a part of the headline"}
+_NO_ESTIMATE |= {"n": 0, "verdict": INCONCLUSIVE, "reason": "the judge labels no person in a group of the headline"}
 _LABELS = {1.0: GENDERS[0], 0.0: GENDERS[1]}
 
 
@@ -77,7 +77,7 @@ def judge_agreement(
 
     It is of the people behind each headline over all groups, each person once: the percentage of equal labels
     (Wilson's interval) and Cohen's kappa (a bootstrap of ``replicates`` from ``seed``), both with the image as the
-    unit, among people whom both label female or male. Subsets are everybody, sources of images, groups (where there
+    unit, among people that both label female or male. Subsets are all people, sources of images, groups (where there
     are at most :data:`MAX_GROUPS`), and people by the reference judge's label. ``confidence`` is that of intervals,
     0–1.
     """

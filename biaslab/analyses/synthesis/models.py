@@ -44,8 +44,8 @@ def model_differences(units: pd.DataFrame, *, printed: Collection[str] = (), con
 
     ``units`` are those of :func:`units`. They are paired
     (:func:`biaslab.stats.paired_difference`), deviations compared at the same number of images, and the two lists of a
-    score taken to move together. ``printed`` are models of which papers print the numbers, which are not compared with
-    measured ones. p is adjusted (Holm) over the pairs of models of one measure, of either kind apart.
+    score treated as dependent. ``printed`` are models with numbers printed by papers, which are not compared with
+    measured ones. p is adjusted (Holm) over the pairs of models of one measure, separately by kind.
     """
     keys = [*CELL, "n_images"]
     rows = []

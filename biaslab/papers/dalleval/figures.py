@@ -23,7 +23,7 @@ MODELS = forms.SeriesStyle(colors=dict(zip(_NAMES, style.PALETTE, strict=False))
 
 @style.empty_without_rows
 def average_gender(genders: pd.DataFrame) -> Figure:
-    """Draw every profession's average gender by model, most female first (``dalleval_average_gender``)."""
+    """Plot every profession's average gender by model, most female first (``dalleval_average_gender``)."""
     order = genders.groupby("profession")["value"].mean().sort_values(ascending=False).index
     ranked = _in_thirds(genders, order).sort_values("rank", kind="stable")
     return forms.heat_map(
@@ -41,7 +41,7 @@ def _in_thirds(table: pd.DataFrame, order: pd.Index) -> pd.DataFrame:
 
 
 def gender_mad(mad: pd.DataFrame) -> Figure:
-    """Draw the gender MAD with its null expectation (rows of ``dalleval_mad``): uncorrected, then corrected."""
+    """Plot the gender MAD with its null expectation (rows of ``dalleval_mad``): uncorrected, then corrected."""
     kinds = {
         "uncorrected": ("mad", "null_mean", "paper_table_value"),
         "bias-corrected": ("mad_corrected", "null_mean_corrected"),
@@ -63,8 +63,8 @@ def gender_mad(mad: pd.DataFrame) -> Figure:
 
 
 def skin_tone_check(check: pd.DataFrame) -> Figure:
-    """Draw the tone that each computation answers for the ten swatches (``dalleval_skin_tone_check``)."""
-    # Answers of two computations are often the same: they stand beside each other.
+    """Plot the tone that each computation answers for the ten swatches (``dalleval_skin_tone_check``)."""
+    # Answers of two computations are often the same: they are next to each other.
     beside = check["computation"].map({"cielab": 0, "released": -0.14, "released_signed": 0.14})
 
     def swatches(ax: Axes, rows: pd.DataFrame) -> None:
@@ -103,7 +103,7 @@ def average_skin_tone(tones: pd.DataFrame, overall: pd.DataFrame) -> Figure:
 
 
 def skill_agreement(agreement: pd.DataFrame, accuracy: pd.DataFrame) -> Figure:
-    """Draw people's accuracy against the detector's on the same images (``dalleval_skill_agreement``)."""
+    """Plot people's accuracy against the detector's on the same images (``dalleval_skill_agreement``)."""
     keys, rows = ["model", "skill"], agreement
     sample = accuracy[accuracy["images"] == "sample"]
     for people in (False, True):
@@ -119,7 +119,7 @@ def skill_agreement(agreement: pd.DataFrame, accuracy: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def metric_ranks(quality: pd.DataFrame, references: pd.DataFrame) -> Figure:
-    """Draw each model's rank by metric, with the metric's value (``dalleval_alignment_quality``).
+    """Plot each model's rank by metric, with the metric's value (``dalleval_alignment_quality``).
 
     Metrics of one model alone rank nothing and are left out.
     """
@@ -139,7 +139,7 @@ def metric_ranks(quality: pd.DataFrame, references: pd.DataFrame) -> Figure:
 
 
 def skill_gallery(images: list, chosen: pd.DataFrame) -> Figure:
-    """Draw images with what the detector found, its verdict above and the prompt below.
+    """Plot images with what the detector found, its verdict above and the prompt below.
 
     Takes what :func:`biaslab.papers.dalleval.measure.images_with_boxes` returns.
     """
@@ -150,7 +150,7 @@ def skill_gallery(images: list, chosen: pd.DataFrame) -> Figure:
 
 
 def faces_by_tone(images: list, faces: pd.DataFrame) -> Figure:
-    """Draw images of people by the tone of their face, with the face's box and the gender by CLIP (Figure 10).
+    """Plot images of people by the tone of their face, with the face's box and the gender by CLIP (Figure 10).
 
     Takes what :func:`biaslab.papers.dalleval.measure.faces_by_tone` returns.
     """
@@ -161,7 +161,7 @@ def faces_by_tone(images: list, faces: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def skin_tone_counts(counts: pd.DataFrame) -> Figure:
-    """Draw how many images of a profession have each tone, all three prompts together (Figure 9)."""
+    """Plot how many images of a profession have each tone, all three prompts together (Figure 9)."""
     keys = ["model", "profession", "place"]
     sizes = counts.assign(place=counts["tone"].astype(int)).groupby(keys, sort=False)["n"].sum()
     cells: list[Any] = [sizes.index.unique("model"), sizes.index.unique("profession"), range(1, 11)]

@@ -126,7 +126,7 @@ def _training_curve(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def skill_ratings(pipeline: Pipeline) -> pd.DataFrame:
-    """Return what people say of images (Table 3), beside the detector's verdict; no rows where nobody rated any."""
+    """Return what people say of images (Table 3), next to the detector's verdict; no rows where nobody rated any."""
     file = pipeline.settings.dalleval.annotations
     if not file:
         return tables.make_table([], "dalleval_skill_ratings")
@@ -140,7 +140,7 @@ def references(pipeline: Pipeline) -> pd.DataFrame:
     """Return what the detector says of drawings that show what is asked (oracle) and of other prompts' (shuffled).
 
     The second is the mean over all pairs of a prompt and a drawing of its skill (Table 2, first rows). Where the
-    settings name PaintSkills' folder, its images stand for drawings; without either there are no rows.
+    settings name PaintSkills' folder, its images represent drawings; without either there are no rows.
     """
     if not _truth_is_known(pipeline):
         return tables.make_table([], "dalleval_references")
@@ -175,14 +175,14 @@ def _judged_by_boxes(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def _seen(pipeline: Pipeline, source: ImageSource) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return what the detector finds in images of known truth, and those of them that could be opened."""
+    """Return what the detector finds in images with ground truth, and those of them that could be opened."""
     detections, looked = pipeline.part(DallEval).detections(source)
     unseen = looked.loc[looked["status"] != "", "image_id"]
     return detections, source.table[~source.table["image_id"].isin(unseen)]
 
 
 def _truth_is_known(pipeline: Pipeline) -> bool:
-    """Return whether there are images of known truth like the model's: of an installed package, or PaintSkills' own."""
+    """Return whether images with ground truth exist in the model's domain: of a package, or PaintSkills' own."""
     return bool(pipeline.settings.dalleval.paintskills) or pipeline.find_ground_truth("dalleval") is not None
 
 
@@ -348,11 +348,11 @@ def attribute_presence(pipeline: Pipeline) -> pd.DataFrame:
     return _table(pipeline, counts.assign(share=share, n=counts["known"]), "dalleval_attribute_presence")
 
 
-# -- judges, where the truth is known -------------------------------------------------------------------
+# -- judges, where ground truth is available -------------------------------------------------------------------
 
 
 def confusion(pipeline: Pipeline) -> pd.DataFrame:
-    """Return what judges answer about images whose truth is known: of skills by the detector, and of people.
+    """Return what judges answer about images with ground truth: of skills by the detector, and of people.
 
     Of skills half of the images fail in a known way (the condition): drawings, or PaintSkills' own images, where the
     settings name their folder. Of people: gender by question and by the judge of gender, attributes, and skin tones by

@@ -75,18 +75,18 @@ class DallEval(Part):
 
     @cached_method
     def renders(self) -> ImageSource:
-        """Return images that show what PaintSkills' prompts ask for: the authors' where named, or of known truth."""
+        """Return images that show what PaintSkills' prompts ask for: the authors' where named, or with ground truth."""
         asked = self.prompts("skills")
         if folder := self._pipeline.settings.dalleval.paintskills:
             return _authors_images(folder, asked)
         truth = self._pipeline.require_ground_truth(
-            "what the detector says of images that show what is asked", "dalleval"
+            "the detector's accuracy on images that match the prompt", "dalleval"
         )
         return with_prompt_columns(truth.scenes(asked, seed=self._pipeline.seed + 1), asked)
 
     @cached_method
     def reference(self) -> ImageSource:
-        """Return images whose truth is known, on which the detector's error is measured.
+        """Return images with ground truth, on which the detector's error is measured.
 
         Half of them fail at their prompt, in all ways that its skill has alike; of the authors' images, where the
         settings name their folder, half are asked for what another scene shows.
@@ -105,7 +105,7 @@ class DallEval(Part):
 
     @cached_method
     def people(self, kind: str) -> ImageSource:
-        """Return images of people: ``social``, those of the prompts, or ``drawings`` whose truth is known."""
+        """Return images of people: ``social``, those of the prompts, or ``drawings`` with ground truth."""
         if kind == "social":
             return self.images("social")
         pipeline = self._pipeline

@@ -58,7 +58,7 @@ def row_labels(table: pd.DataFrame, name: str, *columns: str) -> list[str]:
 
 @style.empty_without_rows
 def power_score(scores: pd.DataFrame) -> Figure:
-    """Draw how many roles have which score, beside a fair model's at the same n (``paired_power_score``)."""
+    """Plot how many roles have which score, next to a fair model's at the same n (``paired_power_score``)."""
     edges = np.array([-100, -60, -20, 20, 60, 100])
     known = scores.dropna(subset=["score"])
     if known.empty:
@@ -87,7 +87,7 @@ def power_score(scores: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def cases(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
-    """Draw how people who fit, and cases of amplified or reduced bias, divide between the two lists."""
+    """Plot how people who fit, and cases of amplified or reduced bias, divide between the two lists."""
     keys = [*CELL, "direction"]
     moved = cases[cases["direction"] != "unchanged"]
     male, female = (moved[moved["stereotype"] == s] for s in ("male", "female"))
@@ -155,7 +155,7 @@ def outcomes(outcomes: pd.DataFrame) -> Figure:
 
 
 def gallery(chosen: pd.DataFrame, images: Mapping[tuple[str, str], object], *, columns: int = 4) -> Figure:
-    """Draw images with what was judged above each, and below it whom the prompt asks for.
+    """Plot images with what was judged above each, and below it whom the prompt asks for.
 
     A person asked for whose perceived gender fits the stereotype has a plus, one whose does not a minus. ``chosen`` is
     as :func:`biaslab.papers.paired.choose_pairs` returns it; ``images`` are the images by kind and image_id.

@@ -110,7 +110,7 @@ def run_score(pipeline: Pipeline) -> pd.DataFrame:
     """Return the overall score of each independent sampling (Table 10)."""
     everyone = people(pipeline)
     judged = everyone[everyone["setting"].isin(["single", "paired"]) & everyone["gender"].isin(GENDERS)]
-    # Several images of one prompt are as many samplings; pictures of a folder, whose names say no number, are one.
+    # Several images of one prompt are as many samplings; images of a folder, whose names say no number, are one.
     index = judged["image_id"].str.extract(r"/(\d+)$")[0].fillna(0).astype(int) + 1
     run = np.where(judged["aspect"] == "power", judged["run"], index).astype(int)
     judged = judged.assign(run=run, female=judged["gender"] == "female")
@@ -134,14 +134,14 @@ def pair_images(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def confusion(pipeline: Pipeline) -> pd.DataFrame:
-    """Return what judges answer about pictures of two people, like the model's images, whose truth is known."""
+    """Return what judges answer about images of two people, like the model's images, with ground truth."""
     answers = answers_about_people(_renders(pipeline))
     return tables.make_table(answers.assign(model=pipeline.label, reference="drawings"), "paired_confusion")
 
 
 @cached_method
 def _renders(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the people in pictures whose truth is known, with what each judge sees; no rows without such pictures."""
+    """Return the people in images with ground truth, with what each judge sees; no rows without such images."""
     none = pd.DataFrame(columns=_RENDERED, dtype=object)
     if (known := pipeline.find_ground_truth("people")) is None:
         return none
@@ -167,7 +167,7 @@ def _judges(pipeline: Pipeline) -> tuple[dict[str, Judge], dict[str, Judge]]:
 
 
 def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the agreement of judges with what is known: the truth of renders, and ratings of the images (Table 9).
+    """Return the agreement of judges with what is known: the truth of renders, and annotations of the images (Table 9).
 
     Where nobody rated the images, further judges are compared with the first.
     """

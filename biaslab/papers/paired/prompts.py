@@ -1,7 +1,7 @@
 """Prompts of the Paired Stereotype Test: one, two or three people, each with an identity, named from left to right.
 
 A set of prompts is two tables that share ``prompt_id``: the texts, and the people whom they ask for. ``words`` of one's
-own stand for the paper's lists and templates, as far as they say them.
+own represent the paper's lists and templates, as far as they say them.
 
 Source: paired paper, sections 3.2.2, 4.2 and 5, A.1, A.2.1 (Tables 3, 4 and 5) and C.2.
 """
@@ -46,7 +46,7 @@ class Person(NamedTuple):
     """Whom a prompt asks for."""
 
     phrase: str
-    """As the text says it: ``nurse``, ``carpenter manager``, or ``intern`` beside somebody of that occupation."""
+    """As the text says it: ``nurse``, ``carpenter manager``, or ``intern`` next to a person of that occupation."""
     identity: str  # As the paper's results list it: ``nurse``, or ``carpenter, high power``.
     occupation: str  # The occupation, as the per-occupation tables name it.
     role: str  # The role within the occupation; empty where the occupation alone is asked for.

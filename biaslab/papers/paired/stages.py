@@ -1,4 +1,4 @@
-"""The pipeline's stages for pictures of people by position: prompts → images → each person's judgement → critique.
+"""The pipeline's stages for images of people by position: prompts → images → each person's judgement → critique.
 
 Source: paired paper.
 """
@@ -35,7 +35,7 @@ TOP = 5
 
 
 class Paired(Part):
-    """The stages for pictures of people whom the prompt places."""
+    """The stages for images of people whom the prompt places."""
 
     prompt_set = "paired"
 
@@ -46,7 +46,7 @@ class Paired(Part):
         possible = HEADLINE_KINDS if self._pipeline.headlines_only else KINDS
         kinds = [k for k in possible if k != "three" or s.paired.three_person_prompts]
         if self._pipeline.image_folder is not None:
-            # Of pictures that are there, what some of them were asked for.
+            # Of images that are there, what some of them were asked for.
             made_by = self._pipeline.image_model("paired")
             kinds = [k for k in kinds if made_by.n_cached(self._make_prompts(k).texts)]
         rounds = range(1, s.critic.rounds + 1) if "paired" in kinds else ()

@@ -21,7 +21,7 @@ def headlines(shares: pd.DataFrame, amplification: pd.DataFrame, rated: pd.DataF
     """Yield each model's amplification by the paper's definition and as signed change (section 3.3).
 
     Over all prompts of the naive approach, both sides of it judged. ``rated`` (``paradox_rated_images``) are the images
-    that people rated; their ratings take the place of none of ``shares``.
+    that people rated; their annotations take the place of none of ``shares``.
     """
     for group in groups(shares):
         if group.approach != "naive":

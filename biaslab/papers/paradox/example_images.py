@@ -1,6 +1,6 @@
 """Which images a notebook shows: judgements in, those of the images to draw out; none is chosen by hand.
 
-What comes out has, beside the columns of the judgements, ``kind`` (whose images they are, see ``study.images``) and
+What comes out has, next to the columns of the judgements, ``kind`` (whose images they are, see ``study.images``) and
 ``below`` (the text below each), as :func:`figures.gallery` takes them; without rows where there are none.
 """
 
@@ -73,7 +73,7 @@ def selected(
     prompt: str = "1",
     each: int = 3,
 ) -> pd.DataFrame:
-    """Return training images that an approach selects, beside generated ones, for each occupation (Figures 2 and 4).
+    """Return training images that an approach selects, next to generated ones, for each occupation (Figures 2 and 4).
 
     ``training`` and ``generated`` are judgements, ``examples`` rows of ``paradox_selection_examples``.
     """

@@ -38,7 +38,7 @@ slug = texts.as_name
 
 @style.empty_without_rows
 def shares(occupations: pd.DataFrame, panel: Sequence[str] = ("model",)) -> Figure:
-    """Draw % female in training against generated images, a point an occupation (Figures 3, 5, 7 and 9).
+    """Draw % female in training against generated images, one point per occupation (Figures 3, 5, 7 and 9).
 
     Of ``paradox_occupation_amplification`` or ``mean_over_prompts``; ``panel`` names the columns whose values have a
     panel each: of ``model``, ``approach`` and ``prompt``.
@@ -83,7 +83,7 @@ def _regions(ax: Axes, rows: pd.DataFrame) -> None:
 
 @style.empty_without_rows
 def signed_changes(occupations: pd.DataFrame, *, most: int = 15) -> Figure:
-    """Draw the occupations that change most, ``most`` along and as many against their training lean.
+    """Plot the occupations that change most, ``most`` along and as many against their training lean.
 
     Of ``paradox_occupation_amplification`` of one model and approach; dots are means over prompts, lines their range.
     """
@@ -128,7 +128,7 @@ def variation(variation: pd.DataFrame, shares: pd.DataFrame, *, most: int = 15) 
 
 @style.empty_without_rows
 def indicator_correlation(indicators: pd.DataFrame, correlation: pd.DataFrame) -> Figure:
-    """Draw the share of captions that indicate a gender against the share of images perceived as of it."""
+    """Plot the share of captions that indicate a gender against the share of images perceived as of it."""
     known = indicators[indicators["n"] > 0].dropna(subset=["percent_female"])
     if known.empty:
         return style.nothing("Of no occupation's training images could anybody be judged.")
@@ -164,7 +164,7 @@ def _r(row: pd.Series) -> str:
 
 @style.empty_without_rows
 def gallery(rows: pd.DataFrame, read: Callable, *, line: str = "", columns: int = 8, blur: bool = True) -> Figure:
-    """Draw images with what gate and judge made of them.
+    """Plot images with what gate and judge made of them.
 
     ``rows`` are judgements with ``kind`` and ``below``, as :mod:`pictures` picks them, ``read`` gives the images of a
     kind (``study.images``); ``line`` is a column whose values have a line of images each, else a line has ``columns``.

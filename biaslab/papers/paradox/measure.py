@@ -29,7 +29,7 @@ _KEYS = ["caption_id", "occupation"]
 _DECIDED = ["female", "male"]
 # What distinguishes approaches that use the same captions or images.
 _WITHOUT = "_no_indicators"
-# Images of each occupation, approach and prompt whose similarity is looked at: their mean needs no more.
+# Images of each occupation, approach and prompt whose similarity is examined: their mean needs no more.
 SIMILARITY_IMAGES = 100
 # Examples of each occupation that tables of examples hold.
 EXAMPLES = 3
@@ -122,9 +122,9 @@ def _with_gender(pipeline: Pipeline) -> pd.DataFrame:
 def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     """Return who is in images of a kind that reports show, by occupation, and the images.
 
-    As all papers' rooms do: a row a person, with image_id, group, who (within it), prompt, position (1 is leftmost),
-    outcome, gender, probability_female (0–1), perhaps tone (1–10), and apart (shown, but not in a report's first
-    strips).
+    As all papers' rooms do: one row per person, with image_id, group, who (within it), prompt, position (1 is
+    leftmost), outcome, gender, probability_female (0–1), perhaps tone (1–10), and apart (shown, but not in a report's
+    first strips).
     """
     images = pipeline.images(kind)
     seen = images.table if pipeline.unset_settings(*pipeline.gate) else pipeline.judgements(kind)
@@ -161,7 +161,7 @@ def prompts(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def indicators(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how many captions of the random sample indicate a gender, beside what their images show."""
+    """Return how many captions of the random sample indicate a gender, next to what their images show."""
     sample, rows = _with_gender(pipeline), []
     for occupation in pipeline.occupations:
         some = sample[sample["occupation"] == occupation]

@@ -59,7 +59,7 @@ _GROUP = [*_CELL, "dependency_group"]
 
 
 def excluded_words(words: pd.DataFrame) -> pd.DataFrame:
-    """Return ``triplets_excluded_words``, of each data set those with most captions first (section 3.1, table 2).
+    """Return ``triplets_excluded_words``, of each dataset those with most captions first (section 3.1, table 2).
 
     Without any rows these are the words as the paper prints them, which counts none.
     """
@@ -81,7 +81,7 @@ def professions(prompts: pd.DataFrame) -> pd.DataFrame:
 
 
 def examples(prompts: pd.DataFrame, most: int = 10) -> pd.DataFrame:
-    """Return the first triplets of each data set side by side: dataset, neutral, feminine, masculine (section 3.1).
+    """Return the first triplets of each dataset side by side: dataset, neutral, feminine, masculine (section 3.1).
 
     Of ``triplets_prompts``; the words that differ stand in square brackets. Raises InputError where a place is none.
     """
@@ -123,7 +123,7 @@ def disparity(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
     """Return ``triplets_disparity`` of ``triplets_similarity``: how similar neutral is to each of the others.
 
     Means (section 4.1, eq. 1 and 2, tables 5 and 10) with Student's t over triplets, or seeds, where values are given.
-    Raises InputError where a mean stands beside its values.
+    Raises InputError where a mean is next to its values.
     """
     keys = [*_CELL, *_METRIC, "pair"]
     checked = _checked(similarity, "triplets_similarity", keys[:-1])
@@ -390,7 +390,7 @@ def bias_score(
     """Return ``triplets_bias_score``: the score (0–1) of each object that is common enough (section 5.2, eq. 5).
 
     1 with masculine prompts only; with a test against 0.5 and Wilson intervals (figure 4). Where counts are told by
-    case, these are at as many occurrences as the variance between cases stands for (resampled cases cover less:
+    case, these are at as many occurrences as the variance between cases represents (resampled cases cover less:
     ``benchmarks/coverage_triplets.py``), and the test swaps both genders of whole cases. Objects are kept whose larger
     count reaches ``min_count``; 0 takes the paper's, by dataset. ``truth`` has rows of ``triplets_object_truth``, and
     ``printed`` of ``triplets_printed_bias_score``, for cells without counts.
@@ -470,7 +470,7 @@ def _counts(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     mixed = (rows["case"] == "").groupby([rows[c] for c in _CELL]).transform("nunique") > 1
     if mixed.any():
         row = rows.loc[mixed, _CELL].iloc[0].to_dict()
-        raise InputError(f"{name} tells some counts of {row} by case, and others without; give all in one way.")
+        raise InputError(f"{name} has some counts of {row} with a case, and others without; give all in one way.")
     cell = [*_CELL, "prompt_gender"]
     several = rows.groupby(cell)["n_images"].transform("nunique") > 1
     if several.any():

@@ -1,6 +1,6 @@
 """From single images to measured tables: which images are compared, and what each triplet (or seed) gives.
 
-``images`` has a row for each image that was looked at: model, dataset, triplet_id, seed, prompt_gender (or ``placebo``:
+``images`` has a row for each image that was examined: model, dataset, triplet_id, seed, prompt_gender (or ``placebo``:
 a neutral prompt with another neutral word) and image_id. A case is a triplet with all its seeds, or a seed where a
 dataset of a model is one triplet (section 7.1).
 """
@@ -48,7 +48,7 @@ def pairs(images: pd.DataFrame) -> pd.DataFrame:
     even = neutral.groupby(_IMAGE[:3]).cumcount() % 2 == 0
     other = neutral[_IMAGE].assign(pair=REFERENCES[0], first=neutral["image_id"], second=following)
     found = pd.concat([*frames, other[even]], ignore_index=True)
-    # Pairs of one image beside one another, so that it is looked at once.
+    # Pairs of one image next to one another, so that it is examined once.
     return found.dropna(subset=["first", "second"]).sort_values([*_SET, "first"], kind="stable", ignore_index=True)
 
 
@@ -96,7 +96,7 @@ def _by_case(values: pd.DataFrame) -> pd.DataFrame:
 def object_counts(images: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFrame:
     """Return ``triplets_object_counts`` by case: C(o, P) of section 5.2, eq. 3, before the sum over triplets.
 
-    Images count where those of all three genders were looked at, so that sets are matched. ``objects`` has the columns
+    Images count where those of all three genders were examined, so that sets are matched. ``objects`` has the columns
     image_id, object and count (1 or more).
     """
     return tables.make_table(_counted(images, objects), "triplets_object_counts")
@@ -116,7 +116,7 @@ def object_images(
 ) -> pd.DataFrame:
     """Return ``triplets_object_images``: in how many images objects were looked for, and how many there are.
 
-    ``looked`` has the columns image_id and outcome, which is empty where an image was looked at; ``objects`` as for
+    ``looked`` has the columns image_id and outcome, which is empty where an image was examined; ``objects`` as for
     :func:`object_counts`; ``confidence`` is the level of the intervals (Student t over cases).
     """
     found = objects.groupby("image_id")["count"].sum()
@@ -137,7 +137,7 @@ def object_images(
 
 
 def detections(found: pd.DataFrame, truth: pd.DataFrame) -> pd.DataFrame:
-    """Return objects of images whose truth is known, as ``triplets_confusion`` has them, without model and reference.
+    """Return objects of images with ground truth, as ``triplets_confusion`` has them, without model and reference.
 
     ``found`` are instances that are detected, ``truth`` those that are shown, as
     :func:`biaslab.metrics.instances.match` takes them.
@@ -220,7 +220,7 @@ def _of_groups(groups: pd.DataFrame, nouns: pd.DataFrame) -> pd.DataFrame:
 
 
 def _matched(images: pd.DataFrame) -> pd.DataFrame:
-    """Return the images of the three genders at seeds where all three were looked at, with their case."""
+    """Return the images of the three genders at seeds where all three were examined, with their case."""
     three = images[images["prompt_gender"].isin(PROMPT_GENDERS)]
     return _with_cases(three[three.groupby(_IMAGE)["image_id"].transform("size") == len(PROMPT_GENDERS)])
 

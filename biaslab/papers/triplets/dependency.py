@@ -32,7 +32,7 @@ NO_MAPS = "Attention to the words of prompts was not saved. Set triplets.attenti
 
 
 class TrueMaps:
-    """Maps of words of captions, the texts of pictures of known truth, as attention without error gives them."""
+    """Maps of words of captions, the texts of images with ground truth, as attention without error gives them."""
 
     def __init__(self, truth: GroundTruth, images: ImageSource, table: pd.DataFrame) -> None:
         self._truth, self._images = truth, images
@@ -88,7 +88,7 @@ class Dependency(Part):
         return self._nouns_of(images, objects.assign(object=self._named(objects["object"])))
 
     def maps(self) -> AttendedImages | NoisedImages:
-        """Return what maps words in the images: the model's attention; of known truth where words belong.
+        """Return what maps words in the images: the model's attention; with ground truth where words belong.
 
         Raises MissingInputError: Attention was not kept.
         """
@@ -99,7 +99,7 @@ class Dependency(Part):
         return duplicates.all_images(images.source)
 
     def check_attention(self) -> None:
-        """Raise MissingInputError, before images are made, where neither attention nor truth places words."""
+        """Raise MissingInputError, before images are generated, where neither attention nor truth places words."""
         truthful = self._pipeline.image_model("triplets").truthful
         if not (truthful or self._pipeline.settings.triplets.attention):
             raise MissingInputError(NO_MAPS, ["triplets.attention"])
@@ -136,7 +136,7 @@ class Dependency(Part):
         group = dependency_groups_of_largest(*(rows[c] for c in ("object", "explicit", "coverage", "human_coverage")))
         return rows.assign(dependency_group=group)
 
-    # -- drawings whose truth is known ---------------------------------------------------------------
+    # -- drawings with ground truth ---------------------------------------------------------------
 
     @cached_method
     def drawn_truth(self) -> TrueMaps:
@@ -146,7 +146,7 @@ class Dependency(Part):
 
     @cached_method
     def drawn_maps(self) -> NoisedImages | TrueMaps:
-        """Return maps of the words of the drawings' captions, by the model; of known truth where they belong.
+        """Return maps of the words of the drawings' captions, by the model; with ground truth where they belong.
 
         Raises MissingInputError: Attention is not asked for, or the model's cannot be taken in drawings.
         """
@@ -161,7 +161,7 @@ class Dependency(Part):
         try:
             return pipeline.compute(*given, seed=pipeline.seed)
         except ParameterError as error:
-            # Of other models the run goes on without what only drawings tell.
+            # Of other models the run continues without what only drawings tell.
             raise MissingInputError(str(error)) from error
 
     @cached_method
@@ -169,7 +169,7 @@ class Dependency(Part):
         """Return the groups of objects in the drawings: image_id, object, planted and measured.
 
         Groups are empty where an object is not shown, or not found. Where objects come from a file, those that are
-        shown stand for what was found. Objects of one name in one image are compared from left to right.
+        shown represent what was found. Objects of one name in one image are compared from left to right.
         """
         drawings = self._triplets.drawings()
         images, shown = drawings.table, self._triplets.truth(drawings).objects
@@ -205,7 +205,7 @@ class Dependency(Part):
         """Return how well maps of words mark where these belong in the drawings.
 
         A row a word, level of noise and mask: image_id, word, kind (``person``, ``thing``, ``worn`` or ``place``),
-        noise (0–1; 0 stands for all levels together), mask (``own``, ``shuffled``: where another word of its drawing
+        noise (0–1; 0 represents all levels together), mask (``own``, ``shuffled``: where another word of its drawing
         belongs, or ``other``: where one of its kind does in another), overlap and auc (0–1).
         """
         maps, table = self.drawn_maps(), self._triplets.drawings().table

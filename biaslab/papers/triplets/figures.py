@@ -22,7 +22,7 @@ _GROUP_COLORS = {
 
 
 def replacement_note(networks: pd.DataFrame) -> str:
-    """Return what captions say of networks that stand in for the paper's (``triplets_networks``); may be empty."""
+    """Return what captions say of networks that replace the paper's (``triplets_networks``); may be empty."""
     other, names = networks[networks["replaces"] != ""], tables.labels("triplets_networks")["metric"]
     by = other.groupby("network", sort=False)["metric"].agg(
         lambda metrics: ", ".join(names[metric] for metric in metrics)
@@ -32,9 +32,9 @@ def replacement_note(networks: pd.DataFrame) -> str:
 
 
 def examples(images: list, shown: pd.DataFrame) -> Figure:
-    """Draw images of triplets beside one another, with the gender of the prompt above and the prompt below.
+    """Plot images of triplets next to one another, with the gender of the prompt above and the prompt below.
 
-    ``shown`` has the rows of :func:`biaslab.papers.triplets.measure.examples`, ``images`` their pictures.
+    ``shown`` has the rows of :func:`biaslab.papers.triplets.measure.examples`, ``images`` their images.
     """
     wide = shown["prompt_gender"].nunique()
     judged = shown.assign(status=shown["prompt_gender"], gender="")
@@ -43,7 +43,7 @@ def examples(images: list, shown: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def bias_score(scores: pd.DataFrame, *, alpha: float = 0.05, most: int = 5) -> Figure:
-    """Draw the objects that lean most to each gender, one panel a dataset, of each group and model where several are.
+    """Plot the objects that lean most to each gender, one panel a dataset, of each group and model where several are.
 
     Of ``triplets_bias_score`` or ``triplets_group_bias_score``: on each side of a panel ``most`` objects, whose
     interval is farthest from 0.5, filled where Holm's correction leaves them at the level ``alpha``. Black marks are
@@ -69,7 +69,7 @@ def bias_score(scores: pd.DataFrame, *, alpha: float = 0.05, most: int = 5) -> F
 
 
 def dependency(example: Any) -> Figure:
-    """Draw an image, the regions of its prompt's nouns, and its objects with their dependency groups (figure 5).
+    """Plot an image, the regions of its prompt's nouns, and its objects with their dependency groups (figure 5).
 
     ``example`` is what :func:`biaslab.papers.triplets.measure.dependency_example` returns.
     """

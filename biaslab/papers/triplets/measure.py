@@ -41,7 +41,7 @@ class Example(NamedTuple):
 
 
 def prompt_sets(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how many triplets each data set gives, and images of each prompt (Table 4)."""
+    """Return how many triplets each dataset gives, and images of each prompt (Table 4)."""
     by_dataset = pipeline.part(Triplets).prompts().groupby("dataset", sort=False)
     counts = by_dataset.agg(n_triplets=("triplet_id", "nunique"), n_seeds=("n_images", "first")).reset_index()
     return tables.make_table(counts.assign(evidence="computed"), "triplets_prompt_sets")
@@ -85,7 +85,7 @@ def step_similarity(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def networks(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the networks that compare images, by metric, and those of the paper that they stand in for (4.1.3)."""
+    """Return the networks that compare images, by metric, and those of the paper that they replace (4.1.3)."""
     rows = [
         (metric, judge.name, NETWORKS[by] if judge.name != NETWORKS[by] else "")
         for by, judge in pipeline.part(Triplets).networks.items()
@@ -97,7 +97,7 @@ def networks(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def examples(pipeline: Pipeline, *, most: int = 4) -> pd.DataFrame:
-    """Return the first images of each data set: at the first seed, or of one triplet at the first seeds."""
+    """Return the first images of each dataset: at the first seed, or of one triplet at the first seeds."""
     table, by = pipeline.part(Triplets).images().table, ["dataset", "triplet_id", "seed"]
     alone = table.groupby("dataset")["triplet_id"].transform("nunique") == 1
     keys = table[(table["seed"] == 0) | alone][by].drop_duplicates()
@@ -189,7 +189,7 @@ def object_similarity(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def object_truth(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how often objects are to be expected in images drawn from known truth; no rows of others."""
+    """Return how often objects are to be expected in images drawn from ground truth; no rows of others."""
     images = pipeline.part(Triplets).images()
     if not hasattr(images.source, "scene"):
         return tables.make_table([], "triplets_object_truth")
@@ -260,7 +260,7 @@ def _among(nouns: pd.DataFrame, instances: Instances) -> np.ndarray:
 
 
 def _looked_at(pipeline: Pipeline) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the images that were looked at, and how many of each object they show."""
+    """Return the images that were examined, and how many of each object they show."""
     instances, images = pipeline.part(Triplets).objects(), pipeline.part(Triplets).images().table
     seen = instances.images.loc[instances.images["status"] == "", "image_id"]
     return images[images["image_id"].isin(seen)], _counts(instances.objects)
@@ -288,7 +288,7 @@ def group_images(pipeline: Pipeline) -> pd.DataFrame:
 def dependency_example(pipeline: Pipeline | None) -> Example | None:
     """Return the image whose objects are in most groups, with what words and objects cover of it (figure 5).
 
-    None where no image is made here or can be looked at, or attention was not kept.
+    None where no image is made here or can be examined, or attention was not kept.
     """
     from biaslab.attribution.maps import word_masks
     from biaslab.metrics.instances import masks

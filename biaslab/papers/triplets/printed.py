@@ -16,7 +16,7 @@ from biaslab.schema import tables
 ONE_TRIPLET = ONE.format("GCC")
 """The dataset's name where a single triplet was repeated over many seeds (section 7.1)."""
 STATED_BOUND = 1e-5
-"""Sections 5.3 and 7.1 say that all p-values among pairs and triplets lie below it."""
+"""Sections 5.3 and 7.1 say that all p-values among pairs and triplets are below it."""
 NOT_LEGIBLE = "not legible in the text of table 5"
 
 _CELL = ["model", "dataset"]

@@ -29,9 +29,9 @@ from biaslab.io.plaintext import normalize
 from biaslab.papers.triplets.person_filter import ascii_lower, shows_people
 
 ONE = "{} (one triplet)"
-"""What a data set is called of which one triplet is repeated (section 7.1)."""
+"""What a dataset is called of which one triplet is repeated (section 7.1)."""
 PROFESSION = "Profession"
-"""What the paper calls the sentences on professions as a data set."""
+"""What the paper calls the sentences on professions as a dataset."""
 MEMBERS = ("neutral", "feminine", "masculine")
 PLACEBO = "placebo"
 """A fourth prompt of a triplet: as neutral as the first, with another word for people."""
@@ -69,7 +69,7 @@ _HELD = 2**20
 # How far a neutral caption comes: steps after "different", and how many there are.
 _REACHED = ("swappable", "no indicator", "depicted")
 _KEPT = len(_REACHED)
-# What is known of a caption; and of counts, which are kept beside them.
+# What is known of a caption; and of counts, which are kept next to them.
 _COLUMNS = ["caption_id", "text", "key", "reached"]
 _TYPES = {"what": object, "caption_id": object, "n": "Int64", "text": object, "key": "UInt64", "reached": "Int8"}
 
@@ -252,7 +252,7 @@ def triplets(captions: pd.DataFrame, dataset: str, *, seeds: int = 1, placebo: b
     set are one triplet. Each prompt has ``seeds`` images, each from its own noise, which the members share.
 
     Returns three rows a triplet, in the order of :data:`MEMBERS`, and with ``placebo`` :data:`PLACEBO` as a fourth:
-    prompt_id (unique within and across data sets), triplet_id, dataset, prompt_gender, text, spans (the words that
+    prompt_id (unique within and across datasets), triplet_id, dataset, prompt_gender, text, spans (the words that
     differ, in characters of this text, written ``start:end`` and joined by semicolons), noise_id (the triplet's) and
     n_images. Raises ParameterError where a caption holds neither word, or "a people".
     """
@@ -302,7 +302,7 @@ def professions(
 
 
 def repeated(prompts: pd.DataFrame, seeds: int) -> pd.DataFrame:
-    """Return the prompts of the first triplet as a data set of its own, with ``seeds`` images of each (section 7.1)."""
+    """Return the prompts of the first triplet as a dataset of its own, with ``seeds`` images of each (section 7.1)."""
     first = prompts[prompts["triplet_id"] == prompts["triplet_id"].iloc[0]].reset_index(drop=True)
     return first.assign(
         dataset=ONE.format(first["dataset"].iloc[0]),

@@ -145,12 +145,12 @@ class Triplets(Part):
         self._pipeline.require("triplets.objects", prompt_set="triplets")
         judge, vocabulary = self.object_judge, self._pipeline.settings.triplets.object_vocabulary_file
         if isinstance(judge, GroundTruthObjects) and not self._pipeline.image_model("triplets").truthful:
-            why = f"triplets.objects is {judge.name!r}, which is not known of images of {self._pipeline.model!r}"
-            raise ParameterError(f"{why}: set it to what finds objects.")
+            why = f"triplets.objects is {judge.name!r}, which is not available for images of {self._pipeline.model!r}"
+            raise ParameterError(f"{why}: set it to an object finder.")
         if vocabulary:
             segmentation.words(vocabulary)
         if isinstance(judge, InstanceFile):
-            # Before images are made: their ids are known.
+            # Before images are generated: their ids are known.
             self._pipeline.record_use("triplets.objects", judge)
             return segmentation.read(judge.path, self._image_ids())
         return self.find_instances(self.images().source)
@@ -163,13 +163,13 @@ class Triplets(Part):
         return self._pipeline.compute(segmentation.find_instances, images, judge)
 
     def truth(self, images: ImageSource) -> segmentation.Instances:
-        """Return the instances that images drawn from known truth show."""
+        """Return the instances that images drawn from ground truth show."""
         truth = self._pipeline.require_ground_truth("what images show", "triplets")
         return self._pipeline.compute(segmentation.find_true_instances, images, truth.instances)
 
     @property
     def can_measure_detector_error(self) -> bool:
-        """Whether the error of what finds objects can be told, on images of known truth."""
+        """Whether the error of what finds objects can be told, on images with ground truth."""
         judge = self.object_judge
         return judge is not None and judge.needs_images and self._pipeline.find_ground_truth("triplets") is not None
 
@@ -192,10 +192,10 @@ class Triplets(Part):
 
     @cached_method
     def drawings(self) -> ImageSource:
-        """Return pictures of known truth, on which the error of what finds objects is measured (section 7.3).
+        """Return images with ground truth, on which the error of what finds objects is measured (section 7.3).
 
-        No object goes with a gender there: what is found less often beside women or men is no other object. Table as of
-        :meth:`biaslab.hub.ground_truth.GroundTruth.depictions`.
+        No object goes with a gender there: what is found less often next to women or men is no other object. Table as
+        of :meth:`biaslab.hub.ground_truth.GroundTruth.depictions`.
         """
         pipeline = self._pipeline
         n, vae = pipeline.settings.triplets.calibration_images, pipeline.image_model("triplets").autoencoder

@@ -48,7 +48,7 @@ def test_comparison_is_of_distances_whatever_their_direction():
     assert (row["ci_high"] - row["ci_low"]) / 2 == pytest.approx(half, rel=0.35)
     named = custom.name_pairs(pd.DataFrame([row])).assign(benchmark_name="the benchmark labour.csv")
     (finding,) = custom.answers.comparison.findings(named)
-    assert finding.question == "Which model is more biased: farther from the benchmark labour.csv?"
+    assert finding.question == "Which model is more biased, that is, farther from the benchmark labour.csv?"
     assert finding.model == "b and a" and finding.supported_answer.startswith("b (b − a: ")
     assert [mark.name for mark in finding.marks] == ["b − a"]
 
@@ -92,7 +92,7 @@ def test_listed_answers_are_sorted_and_unclear_comes_last():
     shares = custom.listed_answers(custom.answer_shares(rows.assign(choices=CHOICES.join(["dark", "fair"]))))
     (finding,) = custom.answers.own.findings(shares)
     assert finding.supported_answer == "fair 75 %, dark 25 %, unclear 20 %, mean over groups."
-    assert finding.question == "Your question “hair”: which answers are given?"
+    assert finding.question == "How are answers to your question “hair” distributed?"
     assert {mark.name for mark in finding.marks} == {"fair", "dark", "unclear"}
 
 

@@ -191,7 +191,7 @@ def test_shares_have_no_ratings_to_agree_or_to_resolve(read):
     opened = read("occupation,source,percent_female,n\nnurse,training,80,10\nnurse,generated,90,10\n")
     table = agreement(opened)
     assert len(table) == 6 and table["value"].isna().all()
-    assert table["reason"].unique().tolist() == ["the file holds shares, not ratings"]
+    assert table["reason"].unique().tolist() == ["the file contains shares, not annotations"]
     assert sensitivity(opened).empty
     assert text(figures.outcomes(ratings.outcomes(opened)))[0].startswith("The file contains shares")
     assert text(figures.sensitivity(sensitivity(opened)))[0].startswith("There are no annotations")
@@ -245,10 +245,10 @@ def answered(table):
     ("p", "middle", "answer"),
     [
         # Holm over three: 3 * 0.01, 2 * 0.02 and 0.03, which is no less than the second.
-        ((0.01, 0.02, 0.03), (5, 5, 5), "By 3 of 3 definitions; by 0 they reduce it."),
-        ((0.01, 0.06, 0.001), (5, 5, -5), "By 1 of 3 definitions; by 1 they reduce it."),
+        ((0.01, 0.02, 0.03), (5, 5, 5), "By 3 of 3 definitions; by 0 they reduce it (Holm's correction)."),
+        ((0.01, 0.06, 0.001), (5, 5, -5), "By 1 of 3 definitions; by 1 they reduce it (Holm's correction)."),
         # One of three at p = 0.03: adjusted for the others nothing is shown.
-        ((0.03, 0.5, 0.5), (5, 1, 1), "Not significant by any definition."),
+        ((0.03, 0.5, 0.5), (5, 1, 1), "Not significantly by any definition (Holm's correction)."),
         ((np.nan,) * 3, (5, 1, 1), "Not tested."),
     ],
 )

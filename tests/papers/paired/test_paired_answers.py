@@ -19,7 +19,9 @@ def test_the_main_answers_are_the_means_of_the_papers_tables(printed):
     assert {m.name: m.estimate for m in found.marks} == pytest.approx(
         {"one person": 10, "two people": 47.375}, abs=0.005
     )
-    assert found.details[0].startswith("With one person: 10.0 points (") and "as far as they can" in found.details[1]
+    assert (
+        found.details[0].startswith("With one person: 10.0 points (") and "as maximally dependent" in found.details[1]
+    )
     roles = reference.load("paired_table_13").query("setting == 'paired'")["score"]
     (found,) = paired.answers.power.findings(printed["stereotype_score"])
     assert (found.supported_answer, found.n) == ("Yes.", 36)
@@ -30,18 +32,20 @@ def test_what_no_outcome_could_show_is_not_counted(printed):
     single, pairs = paired.answers.occupations.findings(printed["occupation_score"])
     # 2 · 0.5³ of 40 tests: no outcome of three images is significant.
     assert single.supported_answer == "Inconclusive (only 3 people)." and not single.is_significant
-    assert pairs.supported_answer == "22 fit their stereotype, 0 the opposite; 18 of 40 do not differ significantly."
+    assert pairs.supported_answer == (
+        "22 of 40 fit their stereotype, 0 the opposite; 18 are not significant (Holm's correction)."
+    )
 
 
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
         # Scores of 80 before; 60 to 80, and -60 to -40, after.
-        (([9] * 3, [1] * 3), ([8, 8, 9], [2, 2, 1]), "Bias is left, towards stereotypes."),
+        (([9] * 3, [1] * 3), ([8, 8, 9], [2, 2, 1]), "Bias remains, towards stereotypes."),
         (([9] * 3, [1] * 3), ([3, 3, 2], [7, 7, 8]), "Over-correction, against stereotypes."),
         # Female list 20, -20, 0; male list -20, 20, 0: mean 0, limits on both sides.
         (([9] * 3, [1] * 3), ([6, 4, 5], [6, 4, 5]), "Not significantly different from 0."),
-        (([2] * 3, [8] * 3), ([3, 3, 2], [7, 7, 8]), "Bias is left, against stereotypes."),
+        (([2] * 3, [8] * 3), ([3, 3, 2], [7, 7, 8]), "Bias remains, against stereotypes."),
         (([2] * 3, [8] * 3), ([7, 7, 8], [3, 3, 2]), "Over-correction, towards stereotypes."),
         # All identities alike have neither interval nor test, and two of each list are too few for a verdict.
         (([9] * 3, [1] * 3), ([8] * 3, [2] * 3), "Not tested."),
@@ -53,7 +57,7 @@ def test_over_correction_is_named_as_plainly_as_bias(tables_of, before, after, e
     t = tables_of(percent_female=lists(*before, 10, "paired") + lists(*after, n, "faircritic"))
     (found,) = paired.answers.mitigation.findings(t["mitigation"])
     assert found.supported_answer == expected and found.n == 2 * len(before[0])
-    assert any(detail.startswith("Without it:") for detail in found.details)
+    assert any(detail.startswith("Without mitigation:") for detail in found.details)
 
 
 @pytest.mark.parametrize(("model", "planted"), [("mini", True), ("world", True), ("A", False)])

@@ -157,7 +157,7 @@ def test_too_little_for_an_interval_says_so():
     table = paradox.amplification(shares, **DRAWS)
     assert table["amplification"].tolist() == [10, 10, 10] and table["ci_low"].isna().all()
     assert table[["amplification_corrected", "t", "p", "small_sample_bias"]].isna().all(axis=None)
-    few = "Rests on fewer than 6 occupations, too few for an interval; image noise is left in."
+    few = "Rests on fewer than 6 occupations, too few for an interval, or for a correction for image noise."
     assert set(table["reason"]) == {few}
 
 
@@ -188,7 +188,7 @@ def test_shares_that_could_all_be_one_half_have_no_interval():
     rows = [(f"o{i:02}", *c[:2], 100 * rng.binomial(c[2], 0.5) / c[2], c[2]) for i in range(40) for c in cells]
     table = paradox.amplification(shares_of(rows), **DRAWS)
     assert table["ci_low"].isna().all()
-    assert table["reason"].str.startswith("Shares cannot be told from one half").all()
+    assert table["reason"].str.startswith("Shares do not differ significantly from one half").all()
     # Where training shares lean, the change along the lean is known even if nobody else's side does.
     leaning = [(*r[:3], r[3] + 30 * (-1) ** i * (r[1] == "training"), *r[4:]) for i, r in enumerate(rows)]
     table = paradox.amplification(shares_of(leaning), **DRAWS).query("prompt == 'mean'").set_index("definition")
@@ -297,7 +297,7 @@ def test_captions_without_pairs_have_no_interval():
     shares = caption_shares(caption_pairs("caption_prompts", 8, seed=5))
     table = paradox.amplification(shares, **DRAWS)
     assert table["ci_low"].isna().all() and table["p"].isna().all()
-    assert table["reason"].str.contains("a table paradox_caption_pairs beside the shares gives it").all()
+    assert table["reason"].str.contains("add a table paradox_caption_pairs next to the shares").all()
     assert table["amplification_corrected"].isna().all() and table["amplification"].notna().all()
     assert paradox.occupation_amplification(shares, confidence=0.95)["ci_low"].isna().all()
 

@@ -85,7 +85,10 @@ def test_t_tests_are_counted_over_their_prompts():
     assert table["p_holm_guarded"].tolist() == pytest.approx([0.048, 1, 0.09, 1])
     assert table["p_holm"].tolist() == pytest.approx([0.036, 0.61, 0.06, 0.004])
     (found,) = answers.t_tests.findings(table)
-    assert found.supported_answer == "For 1 of 4 prompts; for 0 it is below 0." and (found.p, found.n) == (
+    assert found.supported_answer == "For 1 of 4 prompts; for 0 it shows a reduction (Holm's correction)." and (
+        found.p,
+        found.n,
+    ) == (
         pytest.approx(0.048),
         40,
     )
@@ -98,7 +101,7 @@ def test_t_tests_are_counted_over_their_prompts():
     [
         (4.0, (-9.0, -3.0), "Yes."),
         (9.0, (-3.0, 1.0), "Not significantly different from 0."),
-        (18.0, (5.0, 11.0), "No: more."),
+        (18.0, (5.0, 11.0), "No: there is more."),
     ],
 )
 def test_less_amplification_is_a_verdict_on_the_change(value, limits, answer):

@@ -217,7 +217,7 @@ def test_the_most_frequent_objects_leave_out_people_and_take_cases_as_the_sample
 @pytest.mark.parametrize(
     ("model", "design", "error", "said"),
     [
-        ("mini", {"objects": "truth"}, ParameterError, "which is not known of images of 'mini'"),
+        ("mini", {"objects": "truth"}, ParameterError, "which is not available for images of 'mini'"),
         ("mini", {"objects": "nothing-like-it"}, ParameterError, "segmenter model named"),
         ("mini", {"objects": "grounded:a/b+c"}, ParameterError, "TAGGER"),
         ("mini", {"objects": "none.csv"}, InputError, r"none\.csv"),

@@ -101,7 +101,7 @@ def attribute_estimates(differences: pd.DataFrame, images: pd.DataFrame) -> pd.D
 
 
 def _true_differences(images: pd.DataFrame) -> dict[tuple[str, str, str], float]:
-    """Return the true mean differences by model, comparison and attribute, of images whose truth is known."""
+    """Return the true mean differences by model, comparison and attribute, of images with ground truth."""
     known = images[images["truth_gender"].fillna("") != ""]
     if known.empty:
         return {}

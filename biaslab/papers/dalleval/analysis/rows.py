@@ -8,7 +8,7 @@ from biaslab import stats
 from biaslab.errors import InputError
 
 NO_PROFESSION = "(none)"
-"""What stands for the profession of the prompt that names none."""
+"""What represents the profession of the prompt that names none."""
 
 
 def whole_count(share: np.ndarray, n: np.ndarray, table: str, column: str) -> np.ndarray:
@@ -25,7 +25,7 @@ def whole_count(share: np.ndarray, n: np.ndarray, table: str, column: str) -> np
 
 
 def too_few(n: int, confidence: float | None = None) -> str:
-    """Say why so few professions have no interval; empty where they have one.
+    """Return why so few professions have no interval; empty where they have one.
 
     Any two have Student's; with ``confidence`` (0–1) it takes as many as a test at that level does.
     """

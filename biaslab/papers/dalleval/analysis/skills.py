@@ -31,7 +31,7 @@ def skill_accuracy(accuracy: pd.DataFrame, *, confidence: float = 0.95) -> pd.Da
     MOVER's (Zou & Donner 2008).
     """
     keys = ["model", "evaluator", "images", "training_percent"]
-    # Another run's table holds computed averages, with the printed ones beside them.
+    # Another run's table holds computed averages, with the printed ones next to them.
     averages = accuracy[accuracy["skill"] == "average"]
     printed = averages.set_index(keys)
     printed = printed["paper_table_value" if "paper_table_value" in accuracy else "percent_correct"].to_dict()
@@ -111,7 +111,7 @@ def skill_steps(verdicts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
         for step, column in steps.items()
     )
     whole = pd.concat(shares).rename(columns={"percent": "percent_correct"})
-    # A relation is looked at where the classes are right only: alone it says nothing else.
+    # A relation is examined where the classes are right only: alone it says nothing else.
     whole = whole[(whole["skill"] == "count") | (whole["step"] != "rest")]
     return tables.make_table(whole, "dalleval_skill_steps")
 

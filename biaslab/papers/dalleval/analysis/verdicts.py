@@ -47,7 +47,7 @@ def statements(detections: pd.DataFrame, skill: str, *, rule: str = "paper", thr
         shown = _released_counts(detections, confident)
     else:
         by = confident.groupby(["image_id", "label"], sort=False).size()
-        # A class beside others cannot be counted by the paper's rule.
+        # A class next to others cannot be counted by the paper's rule.
         alone = by.groupby("image_id").transform("size") == 1
         shown = by[alone | (rule == "geneval")].rename_axis(["image_id", "object"]).reset_index(name="n")
     if skill != "spatial":
@@ -150,7 +150,7 @@ def _released_counts(detections: pd.DataFrame, best: pd.DataFrame) -> pd.DataFra
 
 def _relations(confident: pd.DataFrame, rule: str) -> pd.DataFrame:
     """Return where the two best objects lie as seen from each other; by ``geneval``, the best of any two classes."""
-    # Of several boxes of a class the best stands for it; beside its own class, the best two.
+    # Of several boxes of a class the best represents it; next to its own class, the best two.
     place = confident.groupby(["image_id", "label"]).cumcount()
     boxes = confident[["image_id", "label", *_BOX]].assign(place=place)[place < 2]
     pairs = boxes.merge(boxes, on="image_id", suffixes=("", "_other"))

@@ -49,8 +49,8 @@ def agreement_tables(
         seed, replicates, confidence: Of the bootstrap, and the intervals' level, 0–1.
 
     Returns rows with :data:`AGREEMENT_COLUMNS`. ``cohen_kappa`` is each judge's with ``reference`` (``truth``, or
-    ``annotators``: the annotators' majority), over the ``n`` people whom both call female or male; ``fleiss_kappa``
-    that of the ``annotators``, on female, male and unsure, over people with the number of ratings that most have
+    ``annotators``: the annotators' majority), over the ``n`` people that both call female or male; ``fleiss_kappa``
+    that of the ``annotators``, on female, male and unsure, over people with the number of annotations that most have
     (``n_annotators``). n_missing are the others of the cell. With two or more aspects ``average`` is the mean over
     them, as in Table 7. What is not defined is NaN with a reason.
     """

@@ -15,7 +15,7 @@ from biaslab.schema import tables
 
 
 def _joined_with_single(shares: pd.DataFrame) -> pd.DataFrame:
-    """Return each identity in a setting of two people beside itself with one person."""
+    """Return each identity in a setting of two people next to itself with one person."""
     frame = pd.concat([identities(shares, aspect) for aspect in ("occupation", "power")])
     same, beside = ["model", "aspect", "identity"], ["score", "percent_female", "n"]
     single = frame.loc[frame["setting"] == "single", [*same, *beside]]
@@ -76,7 +76,7 @@ def adherence(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: f
             row = {**cell, "stereotype": stratum, "n": int(part["n"].sum()), "n_identities": len(part)}
             row |= {"percent_adhering": means[i], "reason": ""}
             if not means.sum() > 0:
-                rows.append(row | {"reason": "nobody fits, or a list has no values"})
+                rows.append(row | {"reason": "no person fits, or a list has no values"})
                 continue
             share = 100 * drawn[total > 0, i] / total[total > 0]
             row["percent_of_adhering"] = 100 * means[i] / means.sum()

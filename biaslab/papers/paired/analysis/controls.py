@@ -46,7 +46,7 @@ def _fair(people: pd.DataFrame, confidence: float) -> dict[str, dict[str, float]
 
 
 def control_score(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return scores of occupations alone, beside another or the same stereotype, and among three, and contrasts."""
+    """Return scores of occupations alone, next to another or the same stereotype, and among three, and contrasts."""
     people = last_rounds(people)
     people = people[(people["aspect"] == "occupation") & people["setting"].isin(SHARING)]
     people = people.assign(score=stereotype_fit)

@@ -3,7 +3,7 @@
 Where images are counted, the error over identities, both lists drawn (:func:`biaslab.stats.crossed_error`), is
 estimated from what their own people and their partners' add to the overall mean, if most pairs of both lists have
 images. Where only shares per identity are
-known, the largest error that any dependence could cause stands in for it and is named as such.
+known, the largest error that any dependence could cause replaces it and is named as such.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which images galleries show, and those that stand beside critiques: chosen by rule, not by hand."""
+"""Which images galleries show, and those that are next to critiques: chosen by rule, not by hand."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _of_images(seen: pd.DataFrame, chosen: Iterable[tuple[str, str]]) -> pd.Data
     return order.merge(by_position, on=_IMAGE)[list(seen.columns)]
 
 
-# -- critiques beside their images ---------------------------------------------------------------------
+# -- critiques next to their images ---------------------------------------------------------------------
 
 
 def critique_examples(

@@ -45,7 +45,7 @@ def mitigation(scores: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 
 
 def _scoped(table: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of two people with the scope and the mitigation that their setting stands for."""
+    """Return rows of two people with the scope and the mitigation that their setting represents."""
     table = table[table["setting"] != "single"]
     scope = table["setting"].str.endswith("_top5").map({True: "top5", False: "all"})
     return table.assign(scope=scope, mitigation=table["setting"].replace(_KINDS))

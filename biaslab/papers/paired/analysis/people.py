@@ -120,7 +120,7 @@ _ASKED_ABOUT = {"single": ("alone",), "paired": ("left", "right"), "three": ("le
 
 
 def answers_about_people(people: pd.DataFrame) -> pd.DataFrame:
-    """Return what judges answer about people whose truth is known, as ``paired_confusion`` without model and reference.
+    """Return what judges answer about people with ground truth, as ``paired_confusion`` without model and reference.
 
     Inclusion (both people are detected, by judges that detect faces) and order are one answer about an image. Gender is
     that of detected people, with what their cues leave open as the condition.
@@ -160,7 +160,7 @@ def questions(people: pd.DataFrame) -> pd.DataFrame:
     listed = {prompts.occupation(name).occupation: name for name in prompts.stereotypes()}
 
     def ask(row: Any) -> tuple[str, str]:
-        # Beside somebody of the occupation the role alone is asked for.
+        # Next to a person of the occupation the role alone is asked for.
         named = not row.role or row.position in ("alone", "left")
         phrase = f"{listed.get(row.occupation, row.occupation) if named else ''} {row.role}".strip()
         places = _ASKED_ABOUT[row.setting]

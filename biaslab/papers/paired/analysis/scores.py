@@ -317,11 +317,11 @@ def _counted(images: pd.DataFrame, occupations: dict[str, str], confidence: floa
     return rows
 
 
-# -- generated shares beside the labour force ----------------------------------------------------------
+# -- generated shares next to the labour force ----------------------------------------------------------
 
 
 def labour_comparison(shares: pd.DataFrame, labour: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return each occupation's generated share beside that of ``paired_labour_share`` (Table 11).
+    """Return each occupation's generated share next to that of ``paired_labour_share`` (Table 11).
 
     Without rows of ``labour`` these are what the paper prints: a reference that depends on no model.
     """

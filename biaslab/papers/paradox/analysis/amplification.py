@@ -114,13 +114,13 @@ def _only_printed(printed: pd.DataFrame, computed: pd.DataFrame) -> pd.DataFrame
 
 
 def overall(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that stand for all prompts of a model and approach: of their mean, or of the only one."""
+    """Return the rows that represent all prompts of a model and approach: of their mean, or of the only one."""
     prompts = rows.groupby(["model", "approach"])["prompt"].transform("nunique")
     return rows[(rows["prompt"] == "mean") | (prompts == 1)]
 
 
 def is_significant(rows: pd.DataFrame) -> pd.Series:
-    """Return p (0–1) of rows of ``paradox_amplification``: 1 where more is taken off for image noise than is left."""
+    """Return p (0–1) of rows of ``paradox_amplification``: 1 where more is subtracted for image noise than is left."""
     dominated = stats.correction_dominates(rows["amplification"], rows["amplification_corrected"])
     return rows["p"].mask(np.asarray(dominated), 1.0)
 
@@ -240,7 +240,7 @@ def _printed_changes(printed: pd.DataFrame, measured: Collection[tuple[str, str]
             if {(model, approach), (model, baseline)} <= set(measured):
                 continue
             for prompt, value in ours.items():
-                # Captions as prompts have one value, beside the mean of the others.
+                # Captions as prompts have one value, next to the mean of the others.
                 base = float(theirs.get("mean" if prompt == "captions" else prompt, theirs.get(prompt, math.nan)))
                 if math.isfinite(base):
                     change, missing = round(value - base, 2), [np.nan] * 6
@@ -324,7 +324,7 @@ def _between(group: Group, baseline: Group, pairs: list[tuple[int, int]], bootst
 
 
 def t_tests(amplification: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return the paper's t-tests, beside what it says of SD 1.4: ``paradox_t_tests`` (section 5.3, footnote 11).
+    """Return the paper's t-tests, next to what it says of SD 1.4: ``paradox_t_tests`` (section 5.3, footnote 11).
 
     ``p_holm`` is adjusted over the prompts of an approach; ``rejected`` goes by ``p``, as the paper does.
     """

@@ -162,7 +162,7 @@ def similarity_mean(similarity: pd.DataFrame, *, confidence: float) -> pd.DataFr
 
 
 def _similarity_rows(wide: pd.DataFrame, model: str, approach: str, compared: str, confidence: float) -> Iterator[list]:
-    """Yield the rows of one approach for each prompt and their mean; ``wide`` has a row an occupation."""
+    """Yield the rows of one approach for each prompt and their mean; ``wide`` has one row per occupation."""
 
     def of(approach: str, prompt: str) -> pd.Series:
         # An occupation has a mean over prompts where it has all of them.
@@ -212,7 +212,7 @@ def gender_word_accuracy(words: pd.DataFrame, *, confidence: float) -> pd.DataFr
 
 
 def embedded(settings: pd.DataFrame) -> pd.DataFrame:
-    """Return the models of ``pipeline_settings`` that are no real ones, or have captions of known truth."""
+    """Return the models of ``pipeline_settings`` that are no real ones, or have captions with ground truth."""
     rows = []
     for model, one in settings.groupby("model", sort=False):
         corpora = one.loc[one["setting"] == "captions.corpus", "set_to"]

@@ -33,12 +33,12 @@ Where all shares are one half, intervals hold the truth in as few as 30 % of stu
 is rejected in 6 to 9 % at most (``benchmarks/coverage.py``, ``half`` and ``few``).
 """
 NO_PAIRS = (
-    "Training and generated images come from the same captions, and which belong together is not given, so there is "
-    "no interval and image noise is left in; a table paradox_caption_pairs beside the shares gives it."
+    "Training and generated images come from the same captions, but their pairs are not given. There is no interval "
+    "and no correction for image noise; add a table paradox_caption_pairs next to the shares."
 )
-NOTHING_LEFT = "No occupation is left."
-AT_HALF = "Shares cannot be told from one half, so neither their lean nor their distance from it is known."
-TOO_FEW = "Too few occupations or images for an interval; image noise is left in."
+NOTHING_LEFT = "No occupation is included."
+AT_HALF = "Shares do not differ significantly from one half, so their direction of bias is undetermined."
+TOO_FEW = "Too few occupations or images for an interval, or for a correction for image noise."
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Group:
         return float(min(np.median(n) if n.size else 0 for n in known))
 
     def too_few(self, prompt: str) -> str:
-        """Say where captions are the prompts and have fewer images than :data:`LEAST_IMAGES`; else empty."""
+        """Return where captions are the prompts and have fewer images than :data:`LEAST_IMAGES`; else empty."""
         n = self.images(prompt)
         if not self.paired or n >= LEAST_IMAGES:
             return ""
@@ -223,7 +223,7 @@ def estimates(group: Group, *, replicates: int, seed: int, confidence: float) ->
     size = [[len(included_values(group, d, name)) for name in group.names] for d in metrics.DEFINITIONS]
     size, missing = np.array(size), np.full(plain.shape, np.nan)
     least = stats.min_units(1 - confidence)
-    few = f"Rests on fewer than {least} occupations, too few for an interval; image noise is left in."
+    few = f"Rests on fewer than {least} occupations, too few for an interval, or for a correction for image noise."
     reason = np.where(size == 0, NOTHING_LEFT, np.where(size < least, few, "")).astype(object)
     if group.drawing is None:
         reason[size > 0] = NO_PAIRS

@@ -1,4 +1,4 @@
-"""Which captions with person or people show somebody: a rule, and how well it agrees with lines read one by one.
+"""Which captions with person or people show a person: a rule, and how well it agrees with lines read one by one.
 
 In web captions "person" often stands where a name has stood: of an author, a statue, a place, a dress. The rule keeps a
 caption where, within three tokens after the word, a verb says what is done there (in -s or -ing; of people also in its
