@@ -91,8 +91,8 @@ def test_counts_of_replicated_items_on_a_page_equal_the_ledger(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     assert (
         f"Of the papers' {len(rows)} numbered tables, figures and tests, {status['regenerated']} can be regenerated "
-        f"from images or captions, {status['reprinted']} can only be reprinted, and {status['illustrative']} are diagrams"
-        in text
+        f"from images or captions, {status['reprinted']} can only be reprinted, and {status['illustrative']} are "
+        "diagrams" in text
     )
     assert f"From published values alone, {recomputed} are recomputed and {reprinted} are reprinted" in text
 
