@@ -60,8 +60,8 @@ def export(folder: str | Path, output: str | Path) -> pd.DataFrame:
         raise InputError(f"{folder} has the scene {both!r} in both splits. Unpack the release again.")
     images = CaptionImages(folder, "image_" + scenes["prompt_id"])
     if not any(map(images.has, images.table["image_id"])):
-        first = images.table["image_id"].iloc[0]
-        raise InputError(f"{folder} has none of the {len(scenes):,} images of its scenes, such as {first}.png.")
+        example = f"{images.table['image_id'].iloc[0]}.png"
+        raise InputError(f"{folder} has none of the {len(scenes):,} images of its scenes, such as {example}.")
     (target / "annotations").mkdir(parents=True)
     rows = [_write_split(target, name, of, boxes[name], images) for name, of in scenes.groupby("split", sort=False)]
     (target / "README.md").write_text(_card(), encoding="utf-8", newline="\n")
