@@ -117,8 +117,8 @@ def _card() -> str:
     columns = {"image": "image", "width": "int64", "height": "int64", "image_id": "int64"}
     columns |= dict.fromkeys(("text", "skill", "scene_id"), "string")
     labels = {"class_label": {"names": {str(number): label for label, number in _CATEGORIES.items()}}}
-    objects = {"id": "int64", "area": "float64", "bbox": {"list": "float64"}, "category": labels}
+    objects = {"id": "int64", "area": "float64", "bbox": {"sequence": "float64"}, "category": labels}
     features: list[dict] = [{"name": name, "dtype": kind} for name, kind in columns.items()]
-    features.append({"name": "objects", "struct": [{"name": name, "list": of} for name, of in objects.items()]})
+    features.append({"name": "objects", "struct": [{"name": name, "sequence": of} for name, of in objects.items()]})
     head = yaml.safe_dump({"configs": [{"config_name": "default", "features": features}]}, sort_keys=False)
     return f"---\n{head}---\n# PaintSkills for fine-tuning\n\nWritten by `biaslab export-dataset paintskills`.\n"
