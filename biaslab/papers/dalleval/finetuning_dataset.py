@@ -58,12 +58,12 @@ def export(folder: str | Path, output: str | Path) -> pd.DataFrame:
     if (repeated := scenes["prompt_id"].duplicated()).any():
         both = scenes.loc[repeated, "prompt_id"].iloc[0]
         raise InputError(f"{folder} has the scene {both!r} in both splits. Unpack the release again.")
-    images = CaptionImages(folder, "image_" + scenes["prompt_id"])
+    images = CaptionImages(folder, [f"image_{name}" for name in scenes["prompt_id"]])
     if not any(map(images.has, images.table["image_id"])):
         example = f"{images.table['image_id'].iloc[0]}.png"
         raise InputError(f"{folder} has none of the {len(scenes):,} images of its scenes, such as {example}.")
     (target / "annotations").mkdir(parents=True)
-    rows = [_write_split(target, name, of, boxes[name], images) for name, of in scenes.groupby("split", sort=False)]
+    rows = [_write_split(target, name, scenes[scenes["split"] == name], boxes[name], images) for name in splits]
     (target / "README.md").write_text(_card(), encoding="utf-8", newline="\n")
     return pd.DataFrame(rows, columns=["split", "images", "boxes", "no_box", "missing", "unreadable"])
 
