@@ -160,7 +160,7 @@ def build_parser() -> argparse.ArgumentParser:
     ) -> Callable:
         """Add the command that a function ``_NAME`` executes, and return what adds its arguments."""
         added = commands.add_parser(
-            call.__name__.removeprefix("_"),
+            call.__name__.removeprefix("_").replace("_", "-"),
             help=text,
             description=_wrapped(description),
             epilog=_examples(*examples),
@@ -283,6 +283,17 @@ def build_parser() -> argparse.ArgumentParser:
         parents=(run, outputs),
     )
     add("-o", "--output", metavar="FILE.zip", help="output file (default: RUN.zip in --outputs)")
+
+    add = command(
+        _export_dataset,
+        "write a paper's released dataset for trainers of other libraries",
+        "Writes scenes, images and boxes of PaintSkills as an imagefolder of the library datasets, with captions and "
+        "boxes in metadata.jsonl, and as COCO detections. Images are hard links where possible.",
+        "biaslab export-dataset paintskills PaintSkills/ --output paintskills-dataset/",
+    )
+    add("dataset", metavar="DATASET", choices=("paintskills",), help="dataset to write: paintskills")
+    add("folder", metavar="FOLDER", help="folder of the release, with object, count and spatial")
+    add("-o", "--output", metavar="FOLDER", required=True, help="new or empty folder")
 
     add = command(
         _cite,
@@ -509,6 +520,14 @@ def _export(arguments: argparse.Namespace) -> None:
     from biaslab.runs import export
 
     print(export.export(arguments.run, outputs=arguments.outputs, output=arguments.output))
+
+
+def _export_dataset(arguments: argparse.Namespace) -> None:
+    from biaslab.papers.dalleval import finetuning_dataset
+
+    counts = finetuning_dataset.export(arguments.folder, arguments.output)
+    print(counts.to_string(index=False), file=sys.stderr)
+    print(arguments.output)
 
 
 def _cite(arguments: argparse.Namespace) -> None:

@@ -50,7 +50,7 @@ def test_command_has_description_and_examples_that_parse(name):
         program, *words = shlex.split(line)
         assert program == "biaslab" and words[0] == name
         arguments = cli.build_parser().parse_args(words)
-        assert arguments.call.__name__ == f"_{name}"
+        assert arguments.call.__name__ == f"_{name.replace('-', '_')}"
         if file := getattr(arguments, "params", ""):
             assert (ROOT / file).is_file()
 

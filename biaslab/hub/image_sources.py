@@ -154,6 +154,11 @@ class CaptionImages(FolderImages):
         """Return whether there is a file of a caption's id; an InputError where there are two."""
         return self._path(caption_id) is not None
 
+    def file(self, caption_id: str) -> Path | None:
+        """Return the file of a caption's id, None where there is none; an InputError where there are two."""
+        path = self._path(caption_id)
+        return None if path is None else self._files[path]
+
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray | UnreadableImage]:
         """Return the images in the order asked for."""
         return super().read([self._path(one) for one in image_ids])

@@ -211,8 +211,14 @@ class Detector(Ready):
         self.batches = Batches(self.device, batch_size)
 
     def see(self, images: Sequence[np.ndarray]):
-        """Return what the model gives for images of one size."""
-        return self.model(**self.processor(images=writable(images), return_tensors="pt").to(self.device))
+        """Return what the model gives for images of one size; boxes are relative to the image, without padding."""
+        inputs = self.processor(images=writable(images), return_tensors="pt").to(self.device)
+        found = self.model(**inputs)
+        # transformers' script trains on images that are padded to squares, and on boxes relative to these.
+        if (mask := inputs.get("pixel_mask")) is not None:
+            width, height = (mask[0].amax(axis).float().mean() for axis in (0, 1))
+            found.pred_boxes = found.pred_boxes / found.pred_boxes.new_tensor([width, height, width, height])
+        return found
 
 
 # -- from images of any size to what a model takes ---------------------------------------------------------

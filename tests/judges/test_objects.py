@@ -8,6 +8,7 @@ from array_images import ArrayImages
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
 from biaslab.hub.image_sources import UnreadableImage
+from biaslab.judges import model_loading
 from biaslab.judges.judge import JudgeOptions
 from biaslab.judges.objects import LEAST, ObjectDetector, columns, detect
 
@@ -79,6 +80,24 @@ def test_boxes_and_labels_are_those_of_the_librarys_own_steps(kind, tmp_path, ph
             assert near.any(), (label, score)
             said.add(label)
     assert len(said) >= 2, "the random model must tell classes apart"
+
+
+def test_boxes_of_padded_images_are_relative_to_the_image(tmp_path):
+    """As transformers' training script saves a detector: images are padded to a square, below or on the right."""
+    import torch
+    from transformers import RTDetrImageProcessor
+
+    save(tmp_path, "RTDetr")
+    square = {"size": {"max_height": 32, "max_width": 32}, "do_pad": True, "pad_size": SIZE}
+    RTDetrImageProcessor(**square).save_pretrained(tmp_path)
+    wide = np.random.default_rng(0).integers(0, 256, (16, 32, 3), np.uint8)
+    padded = np.concatenate([wide, np.zeros_like(wide)])
+    detector = model_loading.Detector(str(tmp_path), "cpu", 0)
+    with torch.no_grad():
+        of_image, of_square = detector.see([wide]), detector.see([padded])
+    np.testing.assert_allclose(of_image.logits, of_square.logits, atol=1e-4)
+    # The image is the upper half of the square: center, width and height.
+    np.testing.assert_allclose(of_image.pred_boxes, of_square.pred_boxes.numpy() * [1, 2, 1, 2], atol=1e-4)
 
 
 def test_labels_match_in_any_case_and_by_other_names():

@@ -1,7 +1,7 @@
 """PaintSkills as its authors distribute it: a folder with scenes, images and boxes of each skill.
 
-``<skill>/scenes/<skill>_val.json`` has the scenes, ``<skill>/images/image_<id>.png`` their images and
-``<skill>/<skill>_val_bounding_boxes.json`` what is where. ``val`` is the test split.
+``<skill>/scenes/<skill>_<split>.json`` has the scenes, ``<skill>/images/image_<id>.png`` their images and
+``<skill>/<skill>_<split>_bounding_boxes.json`` what is where. The splits are ``train`` and ``val``, the test split.
 
 Source: dalleval paper, section 3.2, and its released data and simulator.
 """
@@ -67,16 +67,17 @@ class _Boxes(BaseModel):
     annotations: list[_Box]
 
 
-def scenes(folder: str | Path) -> pd.DataFrame:
-    """Return the test scenes of the skills that a folder has, as of :func:`biaslab.papers.dalleval.prompts.skills`.
+def scenes(folder: str | Path, split: str = "val") -> pd.DataFrame:
+    """Return the scenes of the skills that a folder has, as of :func:`biaslab.papers.dalleval.prompts.skills`.
 
-    ``prompt_id`` is the scene's id; ``template``, which is not said, 0.
+    ``split`` is ``val`` (the test scenes) or ``train``. ``prompt_id`` is the scene's id; ``template``, which the files
+    do not have, is 0.
 
     Raises InputError: There is no such folder or no scenes in it, or a file cannot be read as scenes: another class, a
     number over 4, a relation or an id that is none.
     """
     where = Path(folder).expanduser()
-    by_skill = {skill: where / skill / "scenes" / f"{skill}_val.json" for skill in SKILLS}
+    by_skill = {skill: where / skill / "scenes" / f"{skill}_{split}.json" for skill in SKILLS}
     there = {skill: file for skill, file in by_skill.items() if file.is_file()}
     if not there:
         example = by_skill["object"].relative_to(where).as_posix()
@@ -92,7 +93,7 @@ def scenes(folder: str | Path) -> pd.DataFrame:
     return found
 
 
-def boxes(folder: str | Path, asked: pd.DataFrame) -> pd.DataFrame:
+def boxes(folder: str | Path, asked: pd.DataFrame, split: str = "val") -> pd.DataFrame:
     """Return what is where in the images of scenes ``asked`` (as of :func:`scenes`), as by a detector without error.
 
     Returns ``image_id`` (the scene's id), ``label``, ``score`` (1), ``left``, ``top``, ``right``, ``bottom`` (0–1 of
@@ -103,7 +104,7 @@ def boxes(folder: str | Path, asked: pd.DataFrame) -> pd.DataFrame:
     """
     where, wanted, rows = Path(folder).expanduser(), set(asked["prompt_id"]), []
     for skill in asked["skill"].unique():
-        file = where / skill / f"{skill}_val_bounding_boxes.json"
+        file = where / skill / f"{skill}_{split}_bounding_boxes.json"
         if not file.is_file():
             continue
         read, hidden = _read(file, _Boxes), []
