@@ -599,16 +599,14 @@ def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
     s, rng = pipeline.settings.dalleval, np.random.default_rng([pipeline.seed, 74])
     if is_own := bool(s.captions and s.image_folder):
         source = pipeline.part(DallEval).captioned_images()
-        table = source.table
+        groups, codes = np.unique(source.table["group"].to_numpy(str), return_inverse=True)
+        table = source.table.assign(fold=rng.permutation(len(groups))[codes] % _SPLITS)
     else:
         source = pipeline.images("training")
         table = source.table.drop_duplicates("caption_id").rename(columns={"occupation": "group"})
         table = table.assign(gender=table.get("truth_gender", ""))
         table = table[table["gender"].isin(GENDERS)]
     table = table.iloc[np.sort(rng.permutation(len(table))[: OWN_CAPTIONED if is_own else CAPTIONED])]
-    if is_own:
-        groups, codes = np.unique(table["group"].to_numpy(str), return_inverse=True)
-        table = table.assign(fold=rng.permutation(len(groups))[codes] % _SPLITS)
     fewest, rows = 1 if is_own else max(_FIRST), []
     settings = ("", "dalleval.retriever")[: 1 + bool(s.retriever)]
     for setting in settings if len(table) >= fewest else ():
@@ -651,11 +649,7 @@ def _retrieved(similarity: np.ndarray, images: pd.DataFrame) -> list[dict]:
 
 
 def _fold_limits(similarity: np.ndarray, images: pd.DataFrame, k: int) -> dict:
-    """Return the limits of bias at k by its values without each fold: a jackknife. None where k images are not left.
-
-    In 200 simulated sets of 200 images, and 60 of 800, they cover 95 to 100 %; limits from captions alone cover 50 to
-    68 % of Bias@5 and Bias@10.
-    """
+    """Return the limits of bias at k by its values without each fold (jackknife); NaN where one leaves fewer than k."""
     female, male = ((images["gender"] == gender).to_numpy() for gender in GENDERS)
     # Without the fold -1, which no image has, all are left.
     rests = [np.flatnonzero(images["fold"] != fold) for fold in (-1, *images["fold"].unique())]

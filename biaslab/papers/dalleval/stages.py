@@ -212,7 +212,6 @@ class DallEval(Part):
         of = known.groupby("real_id", sort=False)
         genders = ("gender", lambda labels: "|".join(set(labels) - {""}))
         found = of.agg(references=("text", list), group=("group", "first"), gender=genders).reset_index()
-        # Of captions that differ none counts.
         found["gender"] = found["gender"].where(found["gender"].isin(GENDERS), "")
         if s.max_captions and s.max_captions < len(found):
             rng = np.random.default_rng([self._pipeline.seed, 77])
