@@ -157,8 +157,8 @@ class DallEvalDesign(Group):
     )
     image_folder: Folder = field(
         "",
-        "Folder of the images that `dalleval.captions` describes, each named by its `image_id`; empty skips FID, "
-        "KID and retrieval.",
+        "Folder of the images that `dalleval.captions` describes, each named by its `image_id`; empty skips FID "
+        "and KID, and retrieval takes training images.",
     )
     max_captions: Integer = field(
         0,
