@@ -10,6 +10,7 @@ section 4.3, which takes VL-T5 fine-tuned on COCO.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -23,14 +24,15 @@ from biaslab.judges.questions import line, question, read_answer
 
 _SMALL = 20_000_000  # parameters
 # What models of a kind are for.
-_FOR = {"vqa": "questions", "captioner": "captions"}
+_FOR = {"vqa": "questions", "captioner": "captions", "retriever": "retrieval"}
 
 
 def load(name: str, kind: str = "vqa", *, device: str = "auto") -> Model:
     """Return the model ``name``, a hub name or folder.
 
-    ``kind`` is ``vqa``, or ``captioner``: then BLIP takes no question, and that of BLIP-2 begins the sentence. Raises
-    ParameterError where it is unknown, neither BLIP of this kind nor BLIP-2, or has no safetensors.
+    ``kind`` is ``vqa``, or ``captioner``: then BLIP takes no question, and that of BLIP-2 begins the sentence; or
+    ``retriever``, which BLIP-2 alone can be. Raises ParameterError where it is unknown, neither BLIP of this kind nor
+    BLIP-2, or has no safetensors.
     """
     where, type_ = model_loading.of_transformers(name, kind, "a BLIP or BLIP-2 model")
     check_config(model_files.read_folder(where, name, kind))
@@ -55,6 +57,8 @@ class Model(model_loading.Ready):
     _longest = 20  # tokens of an answer
     # Of a BLIP for questions that is loaded as one for captions, a part is left out without an error.
     _whole = False
+    # bfloat16 has float32's range; float16 overflows in the language models of BLIP-2.
+    _gpu_dtype = "bfloat16"
 
     def __init__(self, name: str, where: str, kind: str, device: str) -> None:
         import torch
@@ -62,8 +66,7 @@ class Model(model_loading.Ready):
         options = {"whole": self._whole, "fix": f" Choose one for {_FOR[kind]}, such as {hub.HUB[kind][0]}."}
         super().__init__(self.of_class, name, where, f"a {self.of_class} model", device, **options)
         on_cpu = self.device.type == "cpu"
-        # bfloat16 has float32's range; float16 overflows in the language models of BLIP-2.
-        self.model = self.model.to(torch.float32 if on_cpu else torch.bfloat16)
+        self.model = self.model.to(torch.float32 if on_cpu else getattr(torch, self._gpu_dtype))
         # On a CPU large batches help small models only.
         small = self.model.num_parameters() < _SMALL
         self._batches = model_loading.Batches(self.device, 8 if on_cpu and not small else 64)
@@ -165,8 +168,50 @@ class _Blip2Captions(_Blip2):
     _prompt, _longest = "{}", 40
 
 
+class _Retrieval(Model):
+    """BLIP-2 by its contrastive embeddings: one vector of each of an image's queries, and one of a text."""
+
+    of_class = "Blip2ForImageTextRetrieval"
+    # Images are ranked by small differences of cosines, which bfloat16 rounds to ties.
+    _gpu_dtype = "float32"
+
+    def _see(self, pixels):
+        model = self.model
+        patches = model.vision_model(pixel_values=pixels).last_hidden_state
+        queries = model.query_tokens.expand(len(patches), -1, -1)
+        states = model.qformer(query_embeds=queries, encoder_hidden_states=patches).last_hidden_state
+        vectors = model.vision_projection(states)
+        return vectors / vectors.norm(dim=-1, keepdim=True)
+
+    def image_embeddings(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        """Return embeddings, ``float32 (images, queries * dimensions)``: unit vectors one after the other.
+
+        Raises InputError where a number is not finite.
+        """
+        return np.stack([vectors.flatten().cpu().numpy() for vectors in self._batches.run(images, self._look)])
+
+    def text_embeddings(self, texts: Sequence[str]) -> np.ndarray:
+        """Return embeddings of length 1, ``float32 (texts, dimensions)``; InputError where a number is not finite."""
+        tokenizer, longest = self.processor.tokenizer, self.model.config.qformer_config.max_position_embeddings
+        tokens = [np.array(tokenizer(text, truncation=True, max_length=longest)["input_ids"]) for text in texts]
+        return np.stack(self._batches.run(tokens, self._read))
+
+    def _read(self, tokens: Sequence[np.ndarray]) -> np.ndarray:
+        import torch
+
+        ids = torch.from_numpy(np.stack(tokens)).to(self.device)
+        words = self.model.embeddings(input_ids=ids)
+        states = self.model.qformer(query_embeds=words, query_length=0).last_hidden_state
+        vectors = self.model.text_projection(states[:, 0])
+        return self.checked(vectors / vectors.norm(dim=-1, keepdim=True)).cpu().numpy()
+
+
 # Kind and model_type of a checkpoint -> what asks it.
-_KINDS = {"vqa": {"blip": _Questions, "blip-2": _Blip2}, "captioner": {"blip": _Captions, "blip-2": _Blip2Captions}}
+_KINDS = {
+    "vqa": {"blip": _Questions, "blip-2": _Blip2},
+    "captioner": {"blip": _Captions, "blip-2": _Blip2Captions},
+    "retriever": {"blip-2": _Retrieval},
+}
 
 
 class VqaJudge(HubJudge):
@@ -212,3 +257,19 @@ class Captioner(VqaJudge):
     """A BLIP model for captions, or BLIP-2: a hub name or a folder. BLIP takes no question."""
 
     prefix, kind, description = "", "captioner", ""
+
+
+class Retriever(HubJudge):
+    """BLIP-2 for image-text retrieval: a hub name or a folder. Source: dalleval paper, appendix C.2, Table 14."""
+
+    kind, task, needs_faces = "retriever", "embed", False
+    check_kind = staticmethod(check_config)
+
+    @cached_property
+    def classifier(self) -> Model:
+        """The model, which also embeds texts."""
+        return load(self.argument, self.kind, device=self.options.device)
+
+    def embed(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        """Return embeddings, ``float32 (images, queries * dimensions)``; InputError where one is not finite."""
+        return self.classifier.image_embeddings(images)

@@ -15,7 +15,7 @@ from biaslab.errors import MissingInputError, ParameterError, correct_prefix
 from biaslab.hub import registry as hub
 from biaslab.judges import faces, segmentation, skin_tone
 from biaslab.judges.annotations import AnnotationJudge, AnnotationTones
-from biaslab.judges.blip import Captioner, VqaJudge
+from biaslab.judges.blip import Captioner, Retriever, VqaJudge
 from biaslab.judges.face_classifiers import ClassifierJudge, DlibJudge, FairFaceJudge
 from biaslab.judges.features import FeaturesJudge, InceptionJudge
 from biaslab.judges.judge import Judge, JudgeOptions
@@ -69,6 +69,7 @@ JUDGES = {
     "dalleval.captioner": Role(
         "describes images", _by_prefix(VisionJudge, Captioner), "Salesforce/blip-image-captioning-base"
     ),
+    "dalleval.retriever": Role("retrieves images by texts", {"": Retriever}, "Salesforce/blip2-itm-vit-g"),
     "dalleval.inception_file": Role("embeds images", {"": InceptionJudge}, ""),
     "triplets.objects": Role("detects objects", OBJECTS, "nvidia/segformer-b0-finetuned-ade-512-512"),
     "triplets.similarity": Role("compares images", {"": FeaturesJudge}, "paper"),

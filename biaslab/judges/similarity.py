@@ -87,8 +87,8 @@ def embed_images(
     return stage.compute(units, shard_rows=_SHARD_EMBEDDINGS, gpu=judge.options.device != "cpu", **bar)
 
 
-def embed_texts(texts: Sequence[str], judge: ClipJudge, *, cache: ResultCache, progress: bool = True) -> np.ndarray:
-    """Return CLIP's embeddings of texts, ``float32 (texts, dimensions)`` of length 1; they are not kept."""
+def embed_texts(texts: Sequence[str], judge: Judge, *, cache: ResultCache, progress: bool = True) -> np.ndarray:
+    """Return embeddings of texts, ``float32 (texts, dimensions)`` of length 1; they are not kept."""
     return judge.classifier.text_embeddings(list(texts))
 
 

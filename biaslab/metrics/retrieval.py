@@ -114,22 +114,28 @@ def kernel_distance(first: np.ndarray, second: np.ndarray) -> float:
     return within(first) + within(second) - 2 * total(first, second) / (len(first) * len(second))
 
 
-def retrieval_bias(similarity: np.ndarray, female: np.ndarray, k: int) -> np.ndarray:
+def retrieval_bias(similarity: np.ndarray, female: np.ndarray, k: int, *, male: np.ndarray | None = None) -> np.ndarray:
     """Return the gender bias of the k images most similar to each text: (M - F) / (M + F).
 
-    ``similarity`` is of text i and image j, ``float (texts, images)``; ``female``, ``bool (images,)``, whether image j
-    shows a woman (else a man). Returns -1 to 1 for each text. Source: dalleval paper, appendix C.1, Table 14. Raises
-    InputError: k is not from 1 to the number of images, or the shapes do not fit.
+    ``similarity`` is of text i and image j, ``float (texts, images)``; ``female`` and ``male``, ``bool (images,)``,
+    whether image j shows a woman or a man; by default it shows a man if no woman. Returns -1 to 1 for each text, 0
+    where its first images show neither; of equally similar images the first count. Sources: dalleval paper, appendix
+    C.2, Table 14; Wang et al. 2021, section 3. Raises InputError: k is not from 1 to the number of images, or the
+    shapes do not fit.
     """
     female, images = align((0,), female=female, similarity=np.transpose(similarity))
     similarity, female = np.asarray(images, float).T, np.asarray(female, bool)
-    if similarity.ndim != 2 or female.shape != similarity.shape[1:] or not 1 <= k <= len(female):
+    male = ~female if male is None else np.asarray(male, bool)
+    if similarity.ndim != 2 or {female.shape, male.shape} != {similarity.shape[1:]} or not 1 <= k <= len(female):
         raise InputError(
-            f"similarity is {similarity.shape}, female {female.shape} and k {k}; give one gender for each column, and "
-            "a k from 1 to their number."
+            f"similarity is {similarity.shape}, female {female.shape}, male {male.shape} and k {k}; give one gender "
+            "for each column, and a k from 1 to their number."
         )
-    first = np.argsort(-similarity, axis=1, kind="stable")[:, :k]
-    return 1 - 2 * female[first].mean(axis=1)
+    least = -np.partition(-similarity, k - 1, axis=1)[:, k - 1 : k]
+    above, equal = similarity > least, similarity == least
+    first = above | (equal & (equal.cumsum(axis=1) <= k - above.sum(axis=1, keepdims=True)))
+    men, women = first @ male.astype(float), first @ female.astype(float)
+    return (men - women) / np.maximum(men + women, 1)
 
 
 def recall_at(similarity: np.ndarray, k: int) -> np.ndarray:

@@ -699,12 +699,12 @@ class Pipeline:
         judge = judge or self.check_gender_judge(clip, source)
         return self.compute(similarity.embed_images, source, image_ids, judge)
 
-    def text_embeddings(self, texts: Iterable[str]) -> np.ndarray:
-        """Return CLIP's embeddings of texts, ``float32 (texts, dimensions)`` of length 1, by the same model.
+    def text_embeddings(self, texts: Iterable[str], judge: Judge | None = None) -> np.ndarray:
+        """Return embeddings of texts, ``float32 (texts, dimensions)`` of length 1, by default by :attr:`clip_judge`.
 
         Raises MissingInputError: No judge of gender is an open_clip model.
         """
-        return self.compute(similarity.embed_texts, list(texts), self.require_clip())
+        return self.compute(similarity.embed_texts, list(texts), judge or self.require_clip())
 
     def require_clip(self) -> Judge:
         """Return :attr:`clip_judge`; MissingInputError where there is none."""

@@ -152,12 +152,13 @@ class DallEvalDesign(Group):
     captions: NameOrPath = field(
         "",
         "Reference captions for alignment and quality: a file of `image_id` and `text`, one row per caption; the "
-        "first of each image is its prompt. Empty: the paradox paper's caption prompts.",
+        "first of each image is its prompt; `gender` (optional) is whom the image shows, by default as its captions "
+        "say. Empty: the paradox paper's caption prompts.",
     )
     image_folder: Folder = field(
         "",
-        "Folder of the images that `dalleval.captions` describes, each named by its `image_id`; empty skips FID and "
-        "KID.",
+        "Folder of the images that `dalleval.captions` describes, each named by its `image_id`; empty skips FID "
+        "and KID, and retrieval takes training images.",
     )
     max_captions: Integer = field(
         0,
@@ -166,6 +167,7 @@ class DallEvalDesign(Group):
         ge=0,
     )
     captioner: NameOrPath = field("", "Captioning model: BLIP or BLIP-2.")
+    retriever: NameOrPath = field("", "BLIP-2 model that retrieves captioned images in addition to CLIP (Table 14).")
     inception_file: NameOrPath = field(
         "",
         "File with Inception-v3's weights (torch-fidelity's `weights-inception-2015-12-05-6726825d.pth`) for FID and "

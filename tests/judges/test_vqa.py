@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from array_images import ArrayImages
-from tiny_blip import own_text
+from tiny_blip import own_text, save_retriever
 
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
@@ -176,6 +176,36 @@ def test_texts_are_transformers_own_in_any_batch(which, kind, of_class, prompt, 
     model = blips.load(folder, kind, device="cpu")
     assert model.ask(photos, OF, questions) == expected
     assert model.ask(photos[:1], [0], questions[:1]) == expected[:1]
+
+
+@pytest.mark.long
+def test_retriever_embeddings_are_the_cosines_of_transformers(photos, tmp_path):
+    import torch
+    import transformers
+
+    folder, texts = save_retriever(tmp_path), ["woman on the left", "a nurse", "a person in the picture ?"]
+    own = transformers.Blip2ForImageTextRetrieval.from_pretrained(folder).eval()
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    judge = parse(str(folder), "dalleval.retriever", JudgeOptions(device="cpu"))
+    assert judge.files()[0].files["model.safetensors"]
+    embedded, said = judge.embed(photos), judge.classifier.text_embeddings(texts)
+    # Three queries of eight numbers: transformers takes the nearest of them.
+    assert embedded.shape == (5, 3 * 8) and said.shape == (3, 8)
+    cosines = (embedded.reshape(5, 3, 8) @ said.T).max(axis=1)
+    for i, photo in enumerate(photos):
+        pixels = processor.image_processor(photo, return_tensors="pt")["pixel_values"]
+        for j, text in enumerate(texts):
+            tokens = processor.tokenizer(text, return_tensors="pt")
+            with torch.no_grad():
+                score = own(pixels, tokens["input_ids"], tokens["attention_mask"]).logits_per_image
+            assert cosines[i, j] == pytest.approx(score.item(), abs=1e-5)
+    assert np.ptp(cosines) > 0.01, "the random model must tell images and texts apart"
+
+
+def test_retriever_of_another_kind_is_refused(tiny):
+    judge = parse(tiny("opt"), "dalleval.retriever", JudgeOptions(device="cpu"))
+    with pytest.raises(ParameterError, match="which is no BLIP or BLIP-2 for retrieval"):
+        judge.files()
 
 
 def described(photos, name, store, setting="dalleval.captioner"):

@@ -70,6 +70,23 @@ def save_blip2(folder, language):
     return folder
 
 
+def save_retriever(folder):
+    """Save a random BLIP-2 for retrieval, with three queries and a text encoder, and return its folder."""
+    import torch
+    from transformers import Blip2Config, Blip2ForImageTextRetrieval, Blip2Processor, BlipImageProcessor
+
+    qformer = tiny_pipelines.TINY | {"vocab_size": len(WORDS) + 4, "encoder_hidden_size": 16}
+    qformer |= {"cross_attention_frequency": 1, "use_qformer_text_input": True, "max_position_embeddings": 40}
+    text = {"model_type": "opt", **_OPT, "vocab_size": len(WORDS) + 5}
+    torch.manual_seed(7)
+    config = Blip2Config(
+        vision_config=_VISION, qformer_config=qformer, text_config=text, num_query_tokens=3, image_text_hidden_size=8
+    )
+    _spread(Blip2ForImageTextRetrieval(config), 0.4).save_pretrained(folder)
+    Blip2Processor(BlipImageProcessor(size=_SIZE), tokenizer(), num_query_tokens=3).save_pretrained(folder)
+    return folder
+
+
 def photos():
     """Return five images of three sizes."""
     from PIL import Image

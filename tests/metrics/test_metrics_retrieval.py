@@ -93,3 +93,26 @@ def test_kernel_distance_in_blocks_is_that_of_all_at_once(monkeypatch, block):
 def test_what_does_not_fit_is_refused(call, of):
     with pytest.raises(InputError):
         call(*of)
+
+
+@pytest.mark.parametrize("k", [1, 5, 40])
+def test_retrieval_bias_with_ties_and_images_without_gender_is_that_of_a_loop(k):
+    rng = np.random.default_rng(3)
+    similarity, female = rng.integers(0, 6, (30, 40)), rng.random(40) < 0.3
+    male = (rng.random(40) < 0.4) & ~female
+    expected = []
+    for row in similarity:
+        first = sorted(range(40), key=lambda j, row=row: (-row[j], j))[:k]
+        men, women = sum(male[j] for j in first), sum(female[j] for j in first)
+        expected.append((men - women) / (men + women) if men + women else 0)
+    assert retrieval.retrieval_bias(similarity, female, k, male=male) == pytest.approx(expected)
+
+
+def test_retrieval_bias_by_hand():
+    # The two nearest of the first text are a man and an image without gender, of the second two without.
+    similarity, female, male = [[3, 2, 1, 0], [0, 2, 1, 3]], [False, False, True, False], [True, False, False, False]
+    assert retrieval.retrieval_bias(similarity, female, 2, male=male).tolist() == [1, 0]
+    # By default all others are men: two men, two men.
+    assert retrieval.retrieval_bias(similarity, female, 2).tolist() == [1, 1]
+    with pytest.raises(InputError, match="k 5; give one gender"):
+        retrieval.retrieval_bias(similarity, female, 5)

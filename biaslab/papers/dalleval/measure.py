@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -442,7 +443,9 @@ def _confused_tones(pipeline: Pipeline) -> list[pd.DataFrame]:
 # -- alignment, quality, and the judge of gender --------------------------------------------------------
 
 CAPTIONED = 1000
-"""Captioned images among which a text retrieves (the paper: 5,000)."""
+"""Captioned training images among which a text retrieves."""
+OWN_CAPTIONED = 5000
+"""The same of own captioned images (the paper: 5,000)."""
 _SPLITS = 20
 _UNREAD = "none of the images can be read"
 _HIGHER = ("R-precision", *captioning.METRICS)
@@ -585,34 +588,78 @@ _FIRST = (1, 5, 10)
 
 
 def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
-    """Return bias and recall of CLIP in retrieving captioned images, with and without words for a gender (Table 14).
+    """Return bias and recall of CLIP and BLIP-2 in retrieving captioned images, with and without words for a gender.
 
-    Among the images behind up to :data:`CAPTIONED` captions whose gender is known; ``bias_at_all`` is the lean of all
-    these images: what a retrieval blind to gender shows. Intervals (95 %) take the captions of an occupation together.
+    Appendix C.2, Table 14. Images are those of ``dalleval.image_folder``, at most :data:`OWN_CAPTIONED`, of which some
+    may show no gender; else up to :data:`CAPTIONED` training images whose gender is known. The query is the first
+    caption of each. ``bias_at_all`` is the bias of all images: what a retrieval blind to gender shows. Intervals (95 %)
+    take the captions of an occupation together; those of bias in own images leave out folds of images with their
+    captions, as images that many captions retrieve make these dependent.
     """
-    table = pipeline.images("training").table.drop_duplicates("caption_id")
-    table = table[table["truth_gender"].isin(GENDERS)] if "truth_gender" in table else table.iloc[:0]
-    if len(table) < max(_FIRST):
-        return tables.make_table([], "dalleval_gender_judges")
-    rng = np.random.default_rng([pipeline.seed, 74])
-    table = table.iloc[np.sort(rng.permutation(len(table))[:CAPTIONED])]
-    embeddings = pipeline.image_embeddings("training", table["image_id"]).set_index("image_id")["vector"]
-    embeddings = embeddings.reindex(table["image_id"])
-    table = table[embeddings.notna().to_numpy()]
-    if len(table) < max(_FIRST):
-        return tables.make_table([], "dalleval_gender_judges")
-    images = np.stack(list(embeddings.dropna()))
-    female, groups = (table["truth_gender"] == "female").to_numpy(), table["occupation"].to_numpy(str)
-    about, rows = {"judge": pipeline.require_clip().name, "reason": f"{len(table)} captioned images"}, []
-    for captions, texts in (("original", table["text"]), ("ungendered", remove_gender(table["text"]))):
-        similarity = pipeline.text_embeddings(texts) @ images.T
-        values = {f"bias_at_{k}": (retrieval_bias(similarity, female, k) + 1) / 2 for k in _FIRST}
-        values |= {f"recall_at_{k}": recall_at(similarity, k) for k in _FIRST}
-        values["bias_at_all"] = 1 - female
-        for metric, each in values.items():
-            low, high = (0, 100) if metric.startswith("recall") else (-1, 1)
-            rows.append(about | {"captions": captions, "metric": metric} | _clustered(each, groups, low, high))
+    s, rng = pipeline.settings.dalleval, np.random.default_rng([pipeline.seed, 74])
+    if is_own := bool(s.captions and s.image_folder):
+        source = pipeline.part(DallEval).captioned_images()
+        groups, codes = np.unique(source.table["group"].to_numpy(str), return_inverse=True)
+        table = source.table.assign(fold=rng.permutation(len(groups))[codes] % _SPLITS)
+    else:
+        source = pipeline.images("training")
+        table = source.table.drop_duplicates("caption_id").rename(columns={"occupation": "group"})
+        table = table.assign(gender=table.get("truth_gender", ""))
+        table = table[table["gender"].isin(GENDERS)]
+    table = table.iloc[np.sort(rng.permutation(len(table))[: OWN_CAPTIONED if is_own else CAPTIONED])]
+    fewest, rows = 1 if is_own else max(_FIRST), []
+    settings = ("", "dalleval.retriever")[: 1 + bool(s.retriever)]
+    for setting in settings if len(table) >= fewest else ():
+        judge = pipeline.check_judge(setting, source.source) if setting else None
+        vectors, seen = _vectors(pipeline, source.source, table["image_id"], judge)
+        images, name = table[seen], (judge or pipeline.require_clip()).name
+        if len(images) < fewest:
+            continue
+        for captions, texts in (("original", images["text"]), ("ungendered", remove_gender(images["text"]))):
+            similarity = _similarity(pipeline.text_embeddings(texts, judge), vectors)
+            rows += [{"judge": name, "captions": captions} | row for row in _retrieved(similarity, images)]
     return tables.make_table(rows, "dalleval_gender_judges")
+
+
+def _similarity(texts: np.ndarray, images: np.ndarray) -> np.ndarray:
+    """Return the cosine of each text and the nearest of an image's vectors, ``float32 (texts, images)``."""
+    parts = images.reshape(len(images), -1, texts.shape[1])
+    return np.max([texts @ parts[:, k].T for k in range(parts.shape[1])], axis=0)
+
+
+def _retrieved(similarity: np.ndarray, images: pd.DataFrame) -> list[dict]:
+    """Return bias and recall at each k; the interval of bias leaves out folds of images where these have any."""
+    female, male = ((images["gender"] == gender).to_numpy() for gender in GENDERS)
+    groups, either, rows = images["group"].to_numpy(str), female | male, []
+    reason = f"{len(images)} captioned images" + (f", {either.sum()} with a gender" if "fold" in images else "")
+    for metric, k in product(("bias_at", "recall_at"), _FIRST):
+        row: dict[str, Any] = {"metric": f"{metric}_{k}", "n": len(images), "reason": reason}
+        if k > len(images):
+            row["reason"] = f"fewer than {k} images"
+        elif metric == "recall_at":
+            row |= _clustered(recall_at(similarity, k), groups, 0, 100)
+        elif either.any():
+            row |= _clustered((retrieval_bias(similarity, female, k, male=male) + 1) / 2, groups, -1, 1)
+            if "fold" in images:
+                row |= _fold_limits(similarity, images, k)
+        else:
+            row["reason"] = "no caption or column names a gender"
+        rows.append(row)
+    return [*rows, {"metric": "bias_at_all", "reason": reason} | _clustered(male[either], groups[either], -1, 1)]
+
+
+def _fold_limits(similarity: np.ndarray, images: pd.DataFrame, k: int) -> dict:
+    """Return the limits of bias at k by its values without each fold (jackknife); NaN where one leaves fewer than k."""
+    female, male = ((images["gender"] == gender).to_numpy() for gender in GENDERS)
+    # Without the fold -1, which no image has, all are left.
+    rests = [np.flatnonzero(images["fold"] != fold) for fold in (-1, *images["fold"].unique())]
+    if min(map(len, rests)) < k:
+        return {"ci_low": np.nan, "ci_high": np.nan, "reason": "too few images for an interval"}
+    parts = ((similarity[np.ix_(rest, rest)], female[rest], male[rest]) for rest in rests)
+    whole, *shares = ((retrieval_bias(part, women, k, male=men).mean() + 1) / 2 for part, women, men in parts)
+    error = stats.clustered_error((np.array(shares) - np.mean(shares)) * (1 - 1 / len(shares)))
+    limits = stats.clustered_share_interval(whole, error, images["group"].nunique())
+    return {name: 2 * limit - 1 for name, limit in zip(("ci_low", "ci_high"), limits, strict=True)}
 
 
 # -- images for galleries ------------------------------------------------------------------------------

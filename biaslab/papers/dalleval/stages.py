@@ -16,13 +16,15 @@ import pandas as pd
 import biaslab.papers.dalleval.paintskills as paintskills
 import biaslab.papers.dalleval.prompts as asking
 from biaslab.captions.corpus import open_corpus
-from biaslab.errors import InputError, ParameterError, unknown_name
+from biaslab.captions.indicators import indicators
+from biaslab.errors import InputError, ParameterError, name_help, unknown_name
 from biaslab.hub.image_sources import CaptionImages, DescribedImages, ImageSource
 from biaslab.judges import objects
 from biaslab.judges.judge_labels import UNCLEAR
 from biaslab.judges.people import BOX, locate_people
 from biaslab.pipeline.stages import Part, cached_method, with_prompt_columns
 from biaslab.prompts import word_files
+from biaslab.ratings.annotations import GENDER_LABELS, SYNONYMS
 from biaslab.schema.genders import GENDERS
 
 _log = logging.getLogger(__name__)
@@ -150,16 +152,7 @@ class DallEval(Part):
             asked = self.caption_prompts()
             made = pipeline.generate_images(asked, "captioned")
             table = made.table[["image_id", "prompt_id"]].merge(asked, on="prompt_id")
-            real = CaptionImages(s.image_folder, table["real_id"]) if s.image_folder else None
-            missing = [name for name in table["real_id"] if not (real is None or real.has(name))]
-            if missing and len(missing) == len(table):
-                raise InputError(
-                    f"None of the {len(table):,} images of {s.captions} is in {s.image_folder}. image_id must be the "
-                    f"name or path of a file there: the first is {missing[0]!r}, and a file is {real.a_file!r}."
-                )
-            if missing:
-                lacks = (s.image_folder, len(missing), len(table), missing[0])
-                _log.warning("%s lacks %d of %d images, such as %s.", *lacks)
+            real = self.captioned_images().source if s.image_folder else None
         else:
             described = pipeline.images("caption_prompts")
             made, table = described.source, described.table.drop_duplicates("caption_id", ignore_index=True)
@@ -170,11 +163,31 @@ class DallEval(Part):
         return Captioned(table[["image_id", "real_id", "text", "references", "group"]], made, real)
 
     @cached_method
-    def caption_prompts(self) -> pd.DataFrame:
-        """Return the prompts from the file of captions: prompt_id, real_id, text, references, n_images, group.
+    def captioned_images(self) -> DescribedImages:
+        """Return the images in ``dalleval.image_folder``, with the columns of :meth:`caption_prompts`.
 
-        Raises InputError: The file has no column ``image_id`` or no caption. ParameterError: Images are named in the
-        settings, captions are not.
+        Raises InputError: The folder has none of the images that captions describe.
+        """
+        s, table = self._pipeline.settings.dalleval, self.caption_prompts()
+        images = CaptionImages(s.image_folder, table["real_id"])
+        missing = [name for name in table["real_id"] if not images.has(name)]
+        if len(missing) == len(table):
+            raise InputError(
+                f"None of the {len(table):,} images of {s.captions} is in {s.image_folder}. image_id must be the "
+                f"name or path of a file there: the first is {missing[0]!r}, and a file is {images.a_file!r}."
+            )
+        if missing:
+            lacks = (s.image_folder, len(missing), len(table), missing[0])
+            _log.warning("%s lacks %d of %d images, such as %s.", *lacks)
+        return DescribedImages(images, table.rename(columns={"real_id": "image_id"}))
+
+    @cached_method
+    def caption_prompts(self) -> pd.DataFrame:
+        """Return the prompts from the file of captions: prompt_id, real_id, text, references, n_images, group, gender.
+
+        ``gender`` is that of the file's column, else the one that all captions of the image with a word for a gender
+        name; empty where there is none. Raises InputError: The file has no column ``image_id`` or no caption, or its
+        column ``gender`` has other labels. ParameterError: Images are named in the settings, captions are not.
         """
         s = self._pipeline.settings.dalleval
         if not s.captions:
@@ -190,14 +203,16 @@ class DallEval(Part):
         if names.str.fullmatch(r"\d+\.0").all():
             names = names.str.removesuffix(".0")
         shared = known["corpus_occupation" if "corpus_occupation" in known else "text"]
-        known = known.assign(real_id=names, group=shared)[names != ""]
+        known = known.assign(real_id=names, group=shared, gender=_genders(known, s.captions))[names != ""]
         if known.empty:
             raise InputError(f"{s.captions} holds no caption with an image_id.")
         if len(known) < len(rows):
             left_out = len(rows) - len(known)
             _log.warning("%s: left out for want of text or image_id: %d captions.", s.captions, left_out)
         of = known.groupby("real_id", sort=False)
-        found = of.agg(references=("text", list), group=("group", "first")).reset_index()
+        genders = ("gender", lambda labels: "|".join(set(labels) - {""}))
+        found = of.agg(references=("text", list), group=("group", "first"), gender=genders).reset_index()
+        found["gender"] = found["gender"].where(found["gender"].isin(GENDERS), "")
         if s.max_captions and s.max_captions < len(found):
             rng = np.random.default_rng([self._pipeline.seed, 77])
             found = found.iloc[np.sort(rng.permutation(len(found))[: s.max_captions])].reset_index(drop=True)
@@ -238,6 +253,20 @@ class DallEval(Part):
         colour = {name: tones[name].to_numpy() for name in ("tone", "red", "green", "blue")}
         of = {f"tone_{name}": tones[name].to_numpy() for name in ("reason", "judge")}
         return whole.assign(**colour, **of)
+
+
+def _genders(captions: pd.DataFrame, file: str) -> pd.Series:
+    """Return whom each caption's image shows, by its column ``gender``, else what the caption says; empty if nothing.
+
+    Raises InputError: The column has another label.
+    """
+    if "corpus_gender" not in captions:
+        return indicators(captions["text"])["indicator"].replace("none", "")
+    labels = captions["corpus_gender"].fillna("").astype(str).str.strip()
+    genders = labels.str.casefold().replace(SYNONYMS)
+    for label in labels[~genders.isin([*GENDER_LABELS, ""])]:
+        raise InputError(f"{file} has {label!r} in the column gender. {name_help(label, GENDER_LABELS)}")
+    return genders
 
 
 def _drawn(scenes: pd.DataFrame, n: int, rng: np.random.Generator) -> pd.DataFrame:

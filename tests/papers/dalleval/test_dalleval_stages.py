@@ -454,6 +454,82 @@ def test_captions_of_ones_own_are_prompts_and_references(store, describer, of_my
     assert len(some) == 5 and set(some["text"]) < set(texts)
 
 
+@pytest.fixture(scope="module")
+def in_folder(tmp_path_factory):
+    """Captioned images of one's own, two of them without a gender, and a BLIP-2 that retrieves them."""
+    folder, corpus = tmp_path_factory.mktemp("coco"), world_captions.Corpus(rows=24, seed=9)
+    rows = corpus.rows_at(range(24))
+    for name in ("images", "retriever"):
+        (folder / name).mkdir()
+        (folder / name / registry.DOMAIN_FILE).write_text(OF_DRAWINGS)
+    for k, drawn in enumerate(corpus.read(rows["caption_id"])):
+        Image.fromarray(drawn).save(folder / "images" / f"{k}.png")
+    genders = ["", " unknown ", *[("Woman", "M")[k % 3 > 0] for k in range(22)]]
+    captions = pd.DataFrame({"image_id": range(24), "text": rows["text"], "gender": genders})
+    captions.to_csv(folder / "captions.csv", index=False)
+    tiny_blip.save_retriever(folder / "retriever")
+    return folder, list(rows["text"])
+
+
+@pytest.mark.long
+def test_gender_judges_of_own_captions_are_those_of_a_loop(store, in_folder):
+    folder, texts = in_folder
+    images = {"captions": str(folder / "captions.csv"), "image_folder": str(folder / "images")}
+    p = pipeline(store, model="mini", retriever=str(folder / "retriever"), **images)
+    table = dalleval.measure.gender_judges(p).set_index(["judge", "captions", "metric"])
+    assert set(table.index.get_level_values("judge")) == {"mini-clip", str(folder / "retriever")}
+    source, men = p.part(DallEval).captioned_images(), [k for k in range(2, 24) if (k - 2) % 3]
+    assert [k for k, gender in enumerate(source.table["gender"]) if gender == "male"] == men
+    for judge in (p.clip_judge, p.judge("dalleval.retriever")):
+        vectors = judge.embed(source.read(list(source.table["image_id"])))
+        queries = judge.classifier.text_embeddings(texts)
+        cosines = [[max(v.reshape(-1, len(q)) @ q) for v in vectors] for q in queries]
+        for k in (1, 5, 10):
+            biases, hits = [], []
+            for i, row in enumerate(cosines):
+                first = sorted(range(24), key=lambda j, row=row: -row[j])[:k]
+                genders = [1 if j in men else -1 for j in first if j > 1]
+                biases.append(np.mean(genders) if genders else 0)
+                hits.append(i in first)
+            of = table.loc[(judge.name, "original")]
+            assert of.loc[f"bias_at_{k}", "value"] == pytest.approx(np.mean(biases))
+            assert of.loc[f"recall_at_{k}", "value"] == pytest.approx(100 * np.mean(hits))
+    # Of 22 images with a gender 14 show men: (14 - 8) / 22.
+    assert table.xs("bias_at_all", level="metric")["value"].tolist() == pytest.approx([6 / 22] * 4)
+    assert table["reason"].eq("24 captioned images, 22 with a gender").all()
+    low, value, high = (table[name].to_numpy(float) for name in ("ci_low", "value", "ci_high"))
+    assert ((low <= value) & (value <= high) & (low < high)).all()
+
+
+def test_fold_limits_are_those_of_the_jackknife():
+    rng = np.random.default_rng(2)
+    similarity, gender = rng.normal(size=(40, 40)), np.where(rng.random(40) < 0.5, "female", "male")
+    images = pd.DataFrame({"gender": gender, "fold": np.arange(40) % 20, "group": range(40)})
+    without = []
+    for fold in range(20):
+        rest = [k for k in range(40) if k % 20 != fold]
+        nearest = [max(rest, key=lambda j, i=i: similarity[i, j]) for i in rest]
+        without.append(np.mean([1 if gender[j] == "male" else -1 for j in nearest]))
+    # Of the delete-a-group jackknife; Wilson's limits (p ± …) are near Student's here.
+    se = math.sqrt(19 / 20 * sum((one - np.mean(without)) ** 2 for one in without))
+    limits = dalleval.measure._fold_limits(similarity, images, 1)
+    assert (limits["ci_high"] - limits["ci_low"]) / 2 == pytest.approx(2.093 * se, rel=0.1)
+    # A fold of all images leaves none.
+    limits = dalleval.measure._fold_limits(similarity, images.assign(fold=0), 1)
+    assert math.isnan(limits["ci_low"]) and limits["reason"] == "too few images for an interval"
+
+
+def test_genders_of_captions_are_those_that_all_with_a_gender_name(store, tmp_path):
+    captions = {"one": ["A man runs", "A runner"], "two": ["A man", "Her dog"], "three": ["A cat"], "four": ["A woman"]}
+    rows = pd.DataFrame([(name, text) for name, texts in captions.items() for text in texts])
+    rows.set_axis(["image_id", "text"], axis=1).to_csv(tmp_path / "captions.csv", index=False)
+    p = pipeline(store, captions=str(tmp_path / "captions.csv"))
+    assert p.part(DallEval).caption_prompts()["gender"].tolist() == ["male", "", "", "female"]
+    rows.set_axis(["image_id", "text"], axis=1).assign(gender="mle").to_csv(tmp_path / "captions.csv", index=False)
+    with pytest.raises(InputError, match=r"'mle' in the column gender\. .*Did you mean 'male'"):
+        pipeline(store, captions=str(tmp_path / "captions.csv")).part(DallEval).caption_prompts()
+
+
 def test_captions_that_cannot_be_used_are_refused_before_any_work(store, describer, of_my_own):
     folder, _ = of_my_own
     pd.DataFrame({"text": ["A nurse at work"]}).to_csv(folder / "texts.csv", index=False)
