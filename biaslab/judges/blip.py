@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -266,7 +267,7 @@ class Retriever(HubJudge):
     check_kind = staticmethod(check_config)
 
     @cached_property
-    def classifier(self) -> Model:
+    def classifier(self) -> Any:
         """The model, which also embeds texts."""
         return load(self.argument, self.kind, device=self.options.device)
 

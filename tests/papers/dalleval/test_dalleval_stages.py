@@ -510,10 +510,14 @@ def test_fold_limits_are_those_of_the_jackknife():
         rest = [k for k in range(40) if k % 20 != fold]
         nearest = [max(rest, key=lambda j, i=i: similarity[i, j]) for i in rest]
         without.append(np.mean([1 if gender[j] == "male" else -1 for j in nearest]))
-    # Of the delete-a-group jackknife; Wilson's limits (p ± …) are near Student's here.
-    se = math.sqrt(19 / 20 * sum((one - np.mean(without)) ** 2 for one in without))
+    # The error of the share (bias + 1) / 2 by the delete-a-group jackknife.
+    se = math.sqrt(19 / 20 * sum((one - np.mean(without)) ** 2 for one in without)) / 2
+    share = np.mean(gender[similarity.argmax(axis=1)] == "male")
     limits = dalleval.measure._fold_limits(similarity, images, 1)
-    assert (limits["ci_high"] - limits["ci_low"]) / 2 == pytest.approx(2.093 * se, rel=0.1)
+    for limit in ((limits["ci_low"] + 1) / 2, (limits["ci_high"] + 1) / 2):
+        # Wilson's limit is as far as the error would be there; Student's t of 19 degrees of freedom is 2.093.
+        there = se * math.sqrt(limit * (1 - limit) / (share * (1 - share)))
+        assert abs(limit - share) == pytest.approx(2.093 * there, rel=1e-3)
     # A fold of all images leaves none.
     limits = dalleval.measure._fold_limits(similarity, images.assign(fold=0), 1)
     assert math.isnan(limits["ci_low"]) and limits["reason"] == "too few images for an interval"
