@@ -37,6 +37,11 @@ _INSTRUCTION = (
     "Please paraphrase the phrase/sentence below. You can change words without changing the original meaning or "
     "intent. You must include the word {occupation}.\nPhrase/Sentence: {caption}"
 )
+# That of earlier versions, whose answers are used where the cache has them, so that none is bought again.
+_EARLIER_INSTRUCTION = (
+    "Paraphrase the image caption below. Use other words, and keep what it means and what it is for. The word "
+    '"{occupation}" must be in your text. Answer with the paraphrase alone.\n\nCaption: {caption}'
+)
 _AGAIN = (
     '{why} Paraphrase the caption once more. The word "{occupation}" must be in your text, and it must say just as '
     "much about anybody's gender as the caption does. Answer with the paraphrase alone."
@@ -120,12 +125,14 @@ def _by_model(
     progress: bool,
 ) -> list[tuple[str, str, str]]:
     """Return text, outcome and what was left out for each caption; asked twice where the first text will not do."""
-    from biaslab.endpoints.chat import ask_until
+    from biaslab.endpoints.chat import are_answered, ask_until
 
-    questions = [
-        [{"role": "user", "content": _INSTRUCTION.format(occupation=occupation, caption=caption)}]
-        for caption, occupation in pairs
-    ]
+    questions, earlier = (
+        [[{"role": "user", "content": text.format(occupation=of, caption=caption)}] for caption, of in pairs]
+        for text in (_INSTRUCTION, _EARLIER_INSTRUCTION)
+    )
+    is_earlier = are_answered(endpoint, earlier, cache)
+    questions = [e if kept else q for q, e, kept in zip(questions, earlier, is_earlier, strict=True)]
     found: dict[int, tuple[str, str]] = {}
 
     def wrong(indices: list[int], answers: list[Answer]) -> list[str]:

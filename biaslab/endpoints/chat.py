@@ -108,6 +108,17 @@ def ask(
     return [known[d] for d in digests]
 
 
+def are_answered(
+    endpoint: EndpointSettings, conversations: Sequence[Sequence[Message]], cache: ResultCache | None
+) -> list[bool]:
+    """Return for each conversation, asked without further fields, whether the cache has the model's answer."""
+    if cache is None:
+        return [False] * len(conversations)
+    inputs = {"url": endpoint.url, "settings": {"model": endpoint.model, "temperature": 0.0}}
+    answers = AnswerPurchases(cache.stage("answers", inputs).folder).read()
+    return [digest([dict(m) for m in messages]) in answers for messages in conversations]
+
+
 def ask_until(
     endpoint: EndpointSettings,
     conversations: Sequence[Sequence[Message]],

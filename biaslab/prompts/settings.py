@@ -152,8 +152,8 @@ class DallEvalDesign(Group):
     captions: NameOrPath = field(
         "",
         "Reference captions for alignment and quality: a file of `image_id` and `text`, one row per caption; the "
-        "first of each image is its prompt; `gender` (optional) is whom the image shows, by default as its captions "
-        "say. Empty: the paradox paper's caption prompts.",
+        "first of each image is its prompt; `gender` (optional) is the gender of the person in the image, by default "
+        "that in its captions. Empty: the paradox paper's caption prompts.",
     )
     image_folder: Folder = field(
         "",
@@ -264,6 +264,6 @@ class TripletsDesign(Group):
     )
     merge_people: bool = field(
         False,
-        "Whether words for people (person, woman, man and others) count as one noun, so that a woman whom a prompt "
-        "names is an explicit `person`; otherwise nouns match as written, as in the paper.",
+        "Whether words for people (person, woman, man and others) count as one noun, so that an object `person` is "
+        "explicit in a prompt with `woman`; otherwise nouns match as written, as in the paper.",
     )

@@ -175,7 +175,7 @@ def test_generated_images_identical_for_different_noise_are_refused(folders, tmp
 
     given = settings(folders("sd1"))
     monkeypatch.setattr(generator.Generator, "images", repeated)
-    with pytest.raises(RunError, match=r"makes the same image from different noise: .*'a photo of a pilot'"):
+    with pytest.raises(RunError, match=r"generates the same image from different noise: .*'a photo of a pilot'"):
         generate(prompts(pilot=2), *given, cache=ResultCache(tmp_path))
     # Images of two prompts are compared with none of the other, and one image with nothing.
     assert len(generate(prompts(nurse=1, pilot=1), *given, cache=ResultCache(tmp_path)).table) == 2

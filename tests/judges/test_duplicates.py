@@ -221,7 +221,7 @@ def test_annotated_copy_gives_its_annotation_to_the_image_that_counts(copied, sa
 
 def test_annotated_copies_that_differ_are_refused_by_name(copied):
     with pytest.raises(
-        InputError, match=r"a\.png and b\.png are copies .* r\.csv says female .* and male of the second"
+        InputError, match=r"a\.png and b\.png are copies .* r\.csv gives female for the first and male for the second"
     ):
         duplicates.drop_duplicates(copied, annotations(a="female", b="male", c="male"), "r.csv")
 
@@ -235,7 +235,7 @@ def test_folder_table_that_differs_for_copies_stops_the_run(tmp_path, rows, is_r
     given = {"compute": {"cache": str(tmp_path / "store")}}
     pipeline = Pipeline(f"images:{folder}", Settings.from_mapping(given), progress=False)
     if is_refused:
-        match = r"a\.png and b\.png are copies .*pictures\.csv says prompt 'nurse', group 'nurse' .* group 'chef'"
+        match = r"a\.png and b\.png are copies .*pictures\.csv gives prompt 'nurse', group 'nurse' .* group 'chef'"
         with pytest.raises(InputError, match=match):
             pipeline.part(Custom).images()
     else:

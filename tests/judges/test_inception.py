@@ -67,7 +67,7 @@ def test_a_name_with_a_digest_is_held_to_it(tmp_path):
     # Cut short, as by a download that broke off.
     (tmp_path / f"w-{digest[:8]}.pth").write_bytes(content[:-1])
     for read in (check_weights, lambda path: InceptionJudge(str(path)).load()):
-        with pytest.raises(ParameterError, match=f"begins with .*its name says {digest[:8]}"):
+        with pytest.raises(ParameterError, match=f"begins with .*its name contains {digest[:8]}"):
             read(tmp_path / f"w-{digest[:8]}.pth")
 
 

@@ -160,7 +160,7 @@ def test_a_changed_file_is_another_run(write):
             r"has 1 occupations.*male",
         ),
         ("occupation: Koch", "occupation: Bäckerin!", "captions.vocabulary_file", r"occurs twice"),
-        ("dativ: einem Koch, ", "", "captions.vocabulary_file", r"say 'dativ' of 'Koch'"),
+        ("dativ: einem Koch, ", "", "captions.vocabulary_file", r"lacks 'dativ' for 'Koch'"),
         ("[dativ]", "dir", "captions.vocabulary_file", r"'Ein Foto von dir'; .*\[OCCUPATION\]"),
         ("{2.dativ} rechts", "rechts", "paired.vocabulary_file", r"paired: paired.*\{1\} and \{2\}"),
         ('  female: "Zeige {1} als Frau."\n', "", "paired.vocabulary_file", r"paired lacks female"),

@@ -86,7 +86,7 @@ def test_no_variance_is_no_interval_rather_than_one_of_no_width():
 
 def test_what_is_too_little_has_no_interval_but_a_reason():
     two = stats.hierarchical_bootstrap(COUNTS[:2], N[:2], mean, replicates=400, seed=0)
-    assert np.isnan([two.ci_low, two.ci_high, two.p]).all() and two.reason.startswith("Fewer than 3 occupations")
+    assert np.isnan([two.ci_low, two.ci_high, two.p]).all() and two.reason.startswith("With fewer than 3 occupations")
     # These occupations alone stand for no others.
     alone = stats.hierarchical_bootstrap(COUNTS[:2], N[:2], mean, replicates=400, seed=0, fixed=True)
     assert np.isfinite(alone.ci_low) and alone.reason == ""

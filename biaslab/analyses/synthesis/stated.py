@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import fmean
+
 import pandas as pd
 
 from biaslab import reference
@@ -38,21 +40,22 @@ def _text_of(paper: str) -> pd.DataFrame:
 def _amplification() -> dict[tuple[str, str, str, str], float]:
     """Return means over the prompts of Table 3 and how much lower than ``naive`` amplification is, by key."""
     table = reference.load("paradox_table_3").query("model == @_MODEL")
-    by_prompt = table.pivot(index="approach", columns="prompt", values="amplification")
-    mean = by_prompt[list(_PROMPTS)].mean(axis=1)
-    text = reference.load("paradox_text").query("quantity == 'amplification'").set_index("approach")["value"]
+    by_prompt = {(str(row.approach), str(row.prompt)): float(row.amplification) for row in table.itertuples()}
     # Captions as prompts have a mean in the text alone.
-    lower = 100 * (1 - mean.combine_first(text) / mean["naive"])
-    values = {("paradox", "amplification", approach, "points"): value for approach, value in mean.items()}
-    values |= {("paradox", "amplification_reduction", approach, "%"): value for approach, value in lower.items()}
-    for prompt in _PROMPTS:
-        by_approach = 100 * (1 - by_prompt[prompt] / by_prompt.loc["naive", prompt])
+    text = reference.load("paradox_text").query("quantity == 'amplification'")
+    means = {str(row.approach): float(row.value) for row in text.itertuples()}
+    in_table = {approach for approach, _ in by_prompt}
+    means |= {approach: fmean(by_prompt[approach, prompt] for prompt in _PROMPTS) for approach in in_table}
+    values = {("paradox", "amplification", approach, "points"): means[approach] for approach in in_table}
+    for approach, mean in means.items():
+        values["paradox", "amplification_reduction", approach, "%"] = 100 * (1 - mean / means["naive"])
+    for (approach, prompt), value in by_prompt.items():
         quantity = f"amplification_reduction_prompt_{prompt}"
-        values |= {("paradox", quantity, approach, "%"): value for approach, value in by_approach.items()}
+        values["paradox", quantity, approach, "%"] = 100 * (1 - value / by_prompt["naive", prompt])
     return values
 
 
 def _agreement() -> dict[tuple[str, str, str, str], float]:
     text = reference.load("triplets_text")
-    counts = text[text["unit"] == "nouns"].set_index("quantity")["value"]
+    counts = {str(row.quantity): float(row.value) for row in text.itertuples() if row.unit == "nouns"}
     return {("triplets", "nouns_agreed", "", "%"): 100 * counts["nouns_agreed"] / counts["nouns"]}

@@ -155,7 +155,7 @@ def test_three_estimates_of_own_shares_and_what_they_are_worth(own_people):
     assert whole.loc["both", "n_annotated"] == len(rated) and whole.loc["both", "is_more_precise"] == 1
     (card,) = precision.answers.rated.findings(table)
     assert card.question == "What is the share perceived as female of m, estimated from annotations and judge combined?"
-    assert f"as precise as {whole.loc['both', 'n_equivalent']:.0f} annotations alone" in " ".join(card.details)
+    assert f"As precise as {whole.loc['both', 'n_equivalent']:.0f} annotations alone" in card.card_text
     # Of one group those of that group alone: by hand without weights.
     one = own_people[(own_people["group"] == "2") & (own_people["status"] == "judged")]
     some = rated[rated["group"] == "2"]

@@ -171,7 +171,7 @@ def test_without_captions_there_are_the_professions(tmp_path, folders):
     with pytest.raises(MissingInputError, match=r"captions\.corpus names no captions"):
         Pipeline(p.model, given.changed(triplets={"n_professions": 0})).part(Triplets).prompts()
     # They are beyond the embedded model, which knows its own captions.
-    with pytest.raises(ParameterError, match="does not know"):
+    with pytest.raises(ParameterError, match="lacks 29 of the prompts' words"):
         validation.check_plan(Pipeline("mini", given), {"triplets_object_counts"})
 
 
