@@ -40,10 +40,12 @@ def _text_of(paper: str) -> pd.DataFrame:
 def _amplification() -> dict[tuple[str, str, str, str], float]:
     """Return means over the prompts of Table 3 and how much lower than ``naive`` amplification is, by key."""
     table = reference.load("paradox_table_3").query("model == @_MODEL")
-    by_prompt = {(str(row.approach), str(row.prompt)): float(row.amplification) for row in table.itertuples()}
+    by_prompt = {
+        (str(row["approach"]), str(row["prompt"])): float(row["amplification"]) for row in table.to_dict("records")
+    }
     # Captions as prompts have a mean in the text alone.
     text = reference.load("paradox_text").query("quantity == 'amplification'")
-    means = {str(row.approach): float(row.value) for row in text.itertuples()}
+    means = {str(row["approach"]): float(row["value"]) for row in text.to_dict("records")}
     in_table = {approach for approach, _ in by_prompt}
     means |= {approach: fmean(by_prompt[approach, prompt] for prompt in _PROMPTS) for approach in in_table}
     values = {("paradox", "amplification", approach, "points"): means[approach] for approach in in_table}
@@ -57,5 +59,5 @@ def _amplification() -> dict[tuple[str, str, str, str], float]:
 
 def _agreement() -> dict[tuple[str, str, str, str], float]:
     text = reference.load("triplets_text")
-    counts = {str(row.quantity): float(row.value) for row in text.itertuples() if row.unit == "nouns"}
+    counts = {str(row["quantity"]): float(row["value"]) for row in text.query("unit == 'nouns'").to_dict("records")}
     return {("triplets", "nouns_agreed", "", "%"): 100 * counts["nouns_agreed"] / counts["nouns"]}
