@@ -54,8 +54,8 @@ $(STAMP): pyproject.toml world/pyproject.toml $(LOCK)
 	@touch $@
 
 report: $(STAMP)  ## Build the reports: published values, and all four papers on the synthetic world and its models
-	@echo "Open outputs/index.html: the printed numbers stand there in about a minute, and it fills in while the rest runs."
-# What models need is read beside the first run, which does without: when they need it Python has it compiled.
+	@echo "Open outputs/index.html: it shows the published values after a minute or two, and is updated while the rest runs."
+# Modules of models are compiled during the first run, which does not need them.
 	@nice $(BIN)/python -c 'from biaslab.execution import kernels; kernels.read_modules(kernels.MODEL_MODULES)' >/dev/null 2>&1 & \
 	  $(call runs,$(PARAMS))
 
@@ -108,5 +108,5 @@ benchmark: $(STAMP)  ## Measure speed and memory against a peer, in one run
 simulate: $(STAMP)  ## Simulate what intervals cover and tests reject, 2,000 studies each (hours; the files take --studies)
 	@for file in $(SIMULATIONS); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
-clean:  ## Remove .venv, every run and what their stages keep
+clean:  ## Remove .venv, all runs and the cache
 	rm -rf $(VENV) outputs/*/ outputs/.cache outputs/.golden

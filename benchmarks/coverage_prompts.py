@@ -3,7 +3,8 @@
 Run: ``python benchmarks/coverage_prompts.py [simulation ...] [--studies 2000]``; minutes. Each study draws the replies
 of a fake service with known odds, or the genders of people in pairs of images under two conditions, and reads them as a
 run does. It prints in % of the intervals (95 %) how often they hold the truth, of groups and of all together, and in %
-of the studies how often p (at 5 %) rejects what is so.
+of the studies how often p (at 5 %) rejects what is so. The intervals of all groups together are Wilson's of a binomial
+count; their exact coverage with these odds and sizes is 94.2 to 95.8 %.
 """
 
 import numpy as np
