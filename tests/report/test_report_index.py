@@ -144,8 +144,10 @@ def test_the_page_opens_with_cards_and_each_paper_says_the_rest(soup):
 
 def test_page_states_its_false_discovery_rate(soup, tmp_path):
     said = " ".join(soup.find(class_="together").get_text().split())
-    first = "The 31 headline tests on this page were adjusted together (Benjamini–Hochberg): 18 are significant at a "
-    assert said.startswith(first + "false discovery rate of 5 %. The 9 on printed values are adjusted apart")
+    first = "This page has 31 headline questions, whose tests were adjusted together (Benjamini–Hochberg): 18 are "
+    assert said.startswith(
+        first + "significant at a false discovery rate of 5 %. The 9 on printed values are adjusted apart"
+    )
     assert "3 could not be tested and count with p = 1. 2 would be significant alone." in said
     assert (
         "Of 60 further tests, each at its own level of 5 % and not adjusted over the page, 25 are significant." in said
