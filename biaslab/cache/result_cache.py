@@ -376,7 +376,7 @@ def replace(path: Path, data: bytes) -> None:
 
 
 def temporary_path(path: Path) -> Path:
-    """Return the path next to a file under which it is written before it is whole; nobody else has it."""
+    """Return the path next to a file under which it is written until it is complete; no other process uses it."""
     # Whole for the names of pieces; that of a long name must not be longer than the file system allows.
     return path.with_name(f".{path.name[:48]}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
 

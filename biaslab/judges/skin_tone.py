@@ -145,7 +145,7 @@ def _without_colour(lab: np.ndarray) -> bool:
 
 
 def _lit_points(lab: np.ndarray, face: np.ndarray) -> bool:
-    """Return whether all next to a face (points, 3) leans one way, as under coloured light, as may the face (3,)."""
+    """Return whether the surroundings of a face (points, 3) and the face (3,) share a colour cast."""
     beside = lab[lab[:, 0] > 25, 1:]
     if len(beside) < 150:
         return False

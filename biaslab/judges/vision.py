@@ -1,7 +1,7 @@
 """Judging by a vision model behind an OpenAI-compatible endpoint: each person, or image, is one question of its own.
 
 A closed question is answered with one of its answers, ``unclear`` always among them; anything else is asked again. What
-the image was asked for is not told, so that it cannot lean the answer.
+the image was generated for is not sent, so that it cannot influence the answer.
 
 Source: the questions follow paired paper, appendix D, and dalleval paper, section 4.2; closed lists of answers, and the
 answer ``nobody``, are ours.
@@ -172,7 +172,7 @@ class VisionJudge(Judge):
         label = {"label": f"asking {self.argument}", "progress": False}
         answers = chat.ask_until(*service, options=options, longest=_LONGEST, charged=True, **label)
         lost = [answer for answer in answers if answer.outcome in ("rejected", "malformed")]
-        # One image may be too large; where most are turned down, something stands in the way for a while.
+        # One image may be too large; where most are rejected, the cause is temporary and general.
         lost = lost if len(lost) >= _MANY and 2 * len(lost) > len(answers) else []
         if lost := [answer for answer in answers if answer.outcome == "unavailable"] or lost:
             raise RunError(

@@ -101,8 +101,8 @@ def _marks(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     found.sort(key=lambda mark: mark["place"])
     # Runs that are compared can have benchmarks of their own.
     references = dict.fromkeys(str(row["reference_name"]) for row in rows)
-    of = {"unit": str(rows[0]["unit"]), "reference_name": " / ".join(filter(None, references))}
-    image = draw_rows(found[:_ROWS], reference=rows[0]["reference"], **of)
+    options = {"unit": str(rows[0]["unit"]), "reference_name": " / ".join(filter(None, references))}
+    image = draw_rows(found[:_ROWS], reference=rows[0]["reference"], **options)
     return image and image | {"left": max(len(found) - _ROWS, 0)}
 
 

@@ -105,10 +105,10 @@ def share(
 
     def check(frame: pd.DataFrame) -> None:
         check_columns(frame, [column])
-        known = frame[column].dropna().unique()
-        if isinstance(value, str) and len(known) and value not in {*known, *labels}:
+        present = frame[column].dropna().unique()
+        if isinstance(value, str) and len(present) and value not in {*present, *labels}:
             raise InputError(
-                f"No row has {value!r} in the column {column!r}, which holds {', '.join(map(repr, known[:6]))}. Give "
+                f"No row has {value!r} in the column {column!r}, which holds {', '.join(map(repr, present[:6]))}. Give "
                 f"one of these, or name {value!r} in labels where it could occur and does not."
             )
 

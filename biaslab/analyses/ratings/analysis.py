@@ -136,7 +136,7 @@ def headline(
     """Return the main result of a report on annotations: amplification, or shares if there are generated images only.
 
     Rows are those of ``paradox_amplification`` by definition; or one row per model with the share perceived as
-    female, the name of the images (``whose``), and the other shares (``beside``).
+    female, the name of the images (``whose``), and the other shares (``other_shares``).
     """
     found = shares(annotations, confidence=confidence)
     if set(found["source"]) != {"generated"}:
@@ -145,8 +145,8 @@ def headline(
     said = others["answer"] + " " + others["percent"].map("{:.1f} %".format)
     rows = found[found["answer"] == "female"].rename(columns={"percent": "percent_female"})
     whose = rows["model"].map(lambda model: "" if model == UNNAMED else f" of {model}")
-    beside = rows["model"].map(said.groupby(others["model"]).agg(", ".join))
-    return answers.shares, rows.assign(whose=whose, beside=beside)
+    other_shares = rows["model"].map(said.groupby(others["model"]).agg(", ".join))
+    return answers.shares, rows.assign(whose=whose, other_shares=other_shares)
 
 
 def agreement(

@@ -48,8 +48,8 @@ def export(folder: str | Path, output: str | Path) -> pd.DataFrame:
     boxes = {"train": paintskills.boxes(folder, splits["train"], "train")}
     boxes["test"] = paintskills.boxes(folder, splits["test"], "val")
     for name, scenes in splits.items():
-        known = scenes["prompt_id"].isin(boxes[name]["image_id"])
-        if without := sorted(set(scenes["skill"]) - set(scenes.loc[known, "skill"])):
+        has_box = scenes["prompt_id"].isin(boxes[name]["image_id"])
+        if without := sorted(set(scenes["skill"]) - set(scenes.loc[has_box, "skill"])):
             raise InputError(
                 f"{folder} has no boxes of {without[0]}, {name} scenes, so that a detector would learn to find nothing "
                 f"there. Unpack {without[0]}.zip of the release again."
@@ -82,15 +82,15 @@ def _write_split(target: Path, name: str, scenes: pd.DataFrame, boxes: pd.DataFr
                 counts["missing" if file is None else "unreadable"] += 1
                 continue
             height, width, _ = pixels.shape
-            found = rows_of.get(scene, np.empty(0, int))
-            counts["no_box"] += not len(found)
-            left_top, right_bottom = sides[found, :2] * (width, height), sides[found, 2:] * (width, height)
+            places = rows_of.get(scene, np.empty(0, int))
+            counts["no_box"] += not len(places)
+            left_top, right_bottom = sides[places, :2] * (width, height), sides[places, 2:] * (width, height)
             bbox = np.concatenate([left_top, right_bottom - left_top], axis=1).round(3)
             objects = {
-                "id": [len(coco["annotations"]) + k + 1 for k in range(len(found))],
+                "id": [len(coco["annotations"]) + k + 1 for k in range(len(places))],
                 "area": (bbox[:, 2] * bbox[:, 3]).tolist(),
                 "bbox": bbox.tolist(),
-                "category": categories[found].tolist(),
+                "category": categories[places].tolist(),
             }
             image = {"file_name": f"{number:08}{file.suffix.lower()}", "width": width, "height": height}
             row = image | {"image_id": number, "text": text, "skill": skill, "scene_id": scene, "objects": objects}
