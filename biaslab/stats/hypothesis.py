@@ -144,7 +144,7 @@ def paired_difference(*lists: ArrayLike, confidence: float = 0.95) -> PairedDiff
         return PairedDifference(mean, np.nan, np.nan, np.nan, n, least, reason)
 
     if n < fewest or any(v.size < 2 for v in lists):
-        return untested(f"rests on {n} units; a test takes {fewest} or more")
+        return untested(f"n is {n}; a test takes {fewest} or more")
     if moved < fewest:
         return untested(f"{moved} of {n} units differ; a test takes {fewest} or more")
     if any(checks.constant(v) for v in lists):

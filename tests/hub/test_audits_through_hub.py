@@ -88,12 +88,17 @@ def captions(tmp_path):
     return {"captions.corpus": str(file), "captions.training_images": str(images)}
 
 
-def ran(root, tmp_path, words, sets):
-    """Run a command with settings, and return what it left behind."""
+def called(root, tmp_path, words, sets):
+    """Call a command with settings and return its exit status."""
     texts = {key: json.dumps(value) if isinstance(value, list) else value for key, value in sets.items()}
     each = [f"--set={key}={value}" for key, value in (texts | {"jobs": 1}).items()]
     where = ["--notebooks-dir", str(root / "notebooks"), "--outputs", str(tmp_path / "out")]
-    cli.main([*words, *where, "--no-progress", *each])
+    return cli.main([*words, *where, "--no-progress", *each])
+
+
+def ran(root, tmp_path, words, sets):
+    """Run a command with settings and return the record of its run."""
+    called(root, tmp_path, words, sets)
     (record,) = tmp_path.glob("out/*/run.json")
     return json.loads(record.read_text(encoding="utf-8"))
 
@@ -173,9 +178,10 @@ FILES = {
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(("group", "name"), [(group, name) for group, names in FILES.items() for name in names])
-def test_a_file_of_parameters(root, tmp_path, monkeypatch, yunet, captions, served, name, group):
+def test_a_file_of_parameters(root, tmp_path, monkeypatch, capsys, yunet, captions, served, name, group):
     """The tables that the list of replicated items names for a file are in its run, and its figures' notebooks end.
 
+    Its dry run prints images, time or price, disk space and the memory of the device before anything is generated.
     Random networks show few people whom a judge calls female or male, so that some figures have nothing to show.
     """
     sets = IMAGES | dotted(group) | (yunet if group == "paired" else FACES)
@@ -198,7 +204,14 @@ def test_a_file_of_parameters(root, tmp_path, monkeypatch, yunet, captions, serv
     if group in ("triplets", "dalleval"):
         # Its notebooks, or those of them that are executed here, have none.
         del sets["bootstrap_replicates"]
-    record = ran(root, tmp_path, ["run", str(root / f"params/{name}.yaml")], sets)
+    command = ["run", str(root / f"params/{name}.yaml")]
+    assert called(root, tmp_path, [*command, "--dry-run", "--fetch"], sets) == 0
+    plan = capsys.readouterr().out
+    expected = {"Images: ", "Memory here (cpu): "}
+    expected |= {"Price: "} if name == "paired-endpoint" else {"Time here: ", "Disk: "}
+    assert {text for text in expected if text not in plan} == set()
+    assert not list(tmp_path.glob("out/*/run.json"))
+    record = ran(root, tmp_path, command, sets)
     assert said(record) == {}
     assert record["status"] == "ok"
     items = [row for row in replication_status.entries() if name in row["runs"].split()]

@@ -36,7 +36,7 @@ ESTIMANDS = (
         "triplets_disparity_gap",
         "triplets_similarity",
         gap_units,
-        measure="Neutral nearer to masculine, {metric}",
+        measure="Similarity of neutral to masculine minus feminine, {metric}",
         unit="similarity",
         words={"metric": _METRICS, "sample": {"triplets": ""}},
         columns={"estimate": "gap"},

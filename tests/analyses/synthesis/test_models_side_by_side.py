@@ -113,7 +113,7 @@ def test_few_units_have_no_interval_and_no_verdict():
     assert found["min_attainable_p"].item() == 2 / 32 and "takes 6" in found["reason"].item()
     (said,) = answered(found)
     assert (
-        said.supported_answer == "Inconclusive (only 5 units)."
+        said.supported_answer == "Inconclusive (only 5 paired units)."
         and not said.is_significant
         and "takes 6" in said.details[0]
     )

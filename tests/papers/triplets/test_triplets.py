@@ -267,7 +267,7 @@ def test_co_occurrence_gap_of_table_6(printed):
     percent = percent.groupby("dataset").mean()
     (finding,) = answers.co_occurrence.findings(printed.told)
     assert finding.estimate == pytest.approx(percent.mean()) and finding.is_significant
-    assert finding.as_record()["details"][-1] == "Student's t test over 5 triplets or datasets."
+    assert finding.as_record()["details"][-1] == "Student's t test over 5 datasets."
     assert finding.p == pytest.approx(scipy_stats.ttest_1samp(percent, 0).pvalue)
 
 
