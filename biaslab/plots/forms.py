@@ -49,7 +49,7 @@ NO_VALUES = (
 )
 DECLARED = "declared"
 """Limits that the table declares for the value that is drawn."""
-_LEGEND = {"null_mean": "null expectation at this n", "band": "null range (unbiased model)", "mark": "as printed"}
+_LEGEND = {"null_mean": "null expectation at this n", "band": "null range (balanced model)", "mark": "as printed"}
 _HATCHES = ("", "///", "...", "\\\\\\", "xx", "--", "oo", "++", "**")
 
 

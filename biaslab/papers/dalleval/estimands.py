@@ -45,7 +45,7 @@ def headlines(images: pd.DataFrame, averages: pd.DataFrame) -> Iterator[Headline
         null_mean = float(part @ (deviation - np.nan_to_num(free)))
         cells = cells.assign(coefficient=part * side(cells))
         given |= {"is_absolute": True, "null_mean": null_mean}
-        yield Headline("dalleval", str(model), "deviation from even (MAD)", MEAN, "0 to 0.5", 0.01, 0, cells, **given)
+        yield Headline("dalleval", str(model), "gender MAD", MEAN, "0 to 0.5", 0.01, 0, cells, **given)
 
 
 def attribute_headlines(images: pd.DataFrame, rated: Collection[str]) -> Iterator[Headline]:
@@ -134,7 +134,7 @@ ESTIMANDS = (
     Estimand(
         source="dalleval_average_gender",
         units=partial(average_units, category="gender"),
-        measure="Average gender, women above 0",
+        measure="Average perceived gender (+1 female)",
         unit="−1 to 1",
         words={"category": {"gender": ""}},
         columns={"estimate": "average"},
@@ -149,7 +149,7 @@ ESTIMANDS = (
     Estimand(
         source="dalleval_average_gender",
         units=gender_deviation_units,
-        measure="Gender: deviation from even (MAD){evidence}",
+        measure="Gender MAD{evidence}",
         unit="0 to 0.5",
         words={"category": {"gender": ""}, "evidence": _EVIDENCE},
         **_MAD,
@@ -157,7 +157,7 @@ ESTIMANDS = (
     Estimand(
         source="dalleval_skin_tone_counts",
         units=skin_tone_deviation_units,
-        measure="Skin tone: deviation from even (MAD){evidence}",
+        measure="Skin-tone MAD{evidence}",
         unit="0 to 0.18",
         words={"category": {"skin_tone": ""}, "evidence": _EVIDENCE},
         **_MAD,
@@ -177,7 +177,7 @@ ESTIMANDS = (
         "dalleval_attribute_prompt_difference",
         attribute_mean_units,
         limits=("by_profession_corrected_ci_low",),
-        measure="Attributes, women and men: mean difference",
+        measure="Attributes: mean absolute difference within professions",
         unit="points",
         words={"comparison": {"woman - man": ""}},
         columns={

@@ -8,7 +8,7 @@ from biaslab.papers.estimands import Estimand, unit_rows
 from biaslab.papers.triplets.analysis import gap_summary
 
 # Of the metrics one or two of each space: text, latents, image.
-_METRICS = {"t": "text", "z0": "last latent", "ssim": "image, SSIM", "clip": "image, CLIP"}
+_METRICS = {"t": "text", "z0": "final latent", "ssim": "image, SSIM", "clip": "image, CLIP"}
 _CELL = ["model", "dataset", "space", "metric", "sample", "case"]
 
 

@@ -42,11 +42,11 @@ def test_what_no_outcome_could_show_is_not_counted(printed):
     [
         # Scores of 80 before; 60 to 80, and -60 to -40, after.
         (([9] * 3, [1] * 3), ([8, 8, 9], [2, 2, 1]), "Bias remains, towards stereotypes."),
-        (([9] * 3, [1] * 3), ([3, 3, 2], [7, 7, 8]), "Over-correction, against stereotypes."),
+        (([9] * 3, [1] * 3), ([3, 3, 2], [7, 7, 8]), "Overcorrection, against stereotypes."),
         # Female list 20, -20, 0; male list -20, 20, 0: mean 0, limits on both sides.
         (([9] * 3, [1] * 3), ([6, 4, 5], [6, 4, 5]), "Not significantly different from 0."),
         (([2] * 3, [8] * 3), ([3, 3, 2], [7, 7, 8]), "Bias remains, against stereotypes."),
-        (([2] * 3, [8] * 3), ([7, 7, 8], [3, 3, 2]), "Over-correction, towards stereotypes."),
+        (([2] * 3, [8] * 3), ([7, 7, 8], [3, 3, 2]), "Overcorrection, towards stereotypes."),
         # All identities alike have neither interval nor test, and two of each list are too few for a verdict.
         (([9] * 3, [1] * 3), ([8] * 3, [2] * 3), "Not tested."),
         (([9] * 2, [1] * 2), ([90, 91], [10, 9]), "Inconclusive (only 4 occupations)."),
