@@ -102,7 +102,7 @@ def test_counted_answer_at_another_level_counts_again():
 def test_finding_outside_a_report_says_that_it_is_unadjusted():
     said = {"not_significant": "None.", "p": 0.01, "tests": (GroupTest(0.01, 1, "A 3 points"), GroupTest(0.9, 1, "B"))}
     found = Finding("In how many?", "In {up} of 2.", **said)
-    assert str(found) == "In how many? In 1 of 2. Significant: A 3 points. Not adjusted over the page."
+    assert str(found) == "In how many? In 1 of 2. Significant: A 3 points. Not adjusted for multiple testing across the report."
     # The record leaves that to the report.
     assert found.as_record()["details"] == []
     assert "adjusted" not in str(Finding("Is it?", "Yes.", not_significant="No.", p=0.2))
@@ -142,7 +142,7 @@ def test_report_selects_headlines_by_benjamini_hochberg_over_a_fixed_list():
     assert [record["answer"] for record in held] == answers
     assert held[0]["level"] == pytest.approx(0.05 * 2 / 5) and "p_page" not in held[4]
     # What is no headline keeps its own level, and says so.
-    assert held[3]["details"] == ["Not adjusted over the page."] and "level" not in held[3]
+    assert held[3]["details"] == ["Not adjusted for multiple testing across the report."] and "level" not in held[3]
     names = ("headlines", "significant", "untested", "withdrawn", "printed", "others", "others_significant")
     assert [counts[name] for name in names] == [5, 2, 2, 0, 0, 1, 1]
     assert adjust_across_report([]) == ([], {"alpha": 0.05} | dict.fromkeys(names, 0))
@@ -151,7 +151,7 @@ def test_report_selects_headlines_by_benjamini_hochberg_over_a_fixed_list():
 def test_headline_that_the_page_does_not_select_says_why():
     # 0.011 of seven: 7 * 0.011 = 0.077.
     held, counts = adjust_across_report([verdict(0.011), *(verdict(0.5 + i / 100) for i in range(6))])
-    said = "Not significant after adjustment over the page (adjusted p = 0.077; alone 0.011)."
+    said = "Not significant after adjustment across the report (adjusted p = 0.077; alone 0.011)."
     assert held[0]["answer"] == said and not held[0]["is_significant"]
     assert (counts["withdrawn"], counts["significant"]) == (1, 0)
     # One that is not significant alone keeps its words.

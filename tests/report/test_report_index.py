@@ -134,7 +134,7 @@ def test_the_page_opens_with_cards_and_each_paper_says_the_rest(soup):
     assert main[0].h3.get_text().startswith("First of all?")
     assert main[1].h3.get_text() == "Is bias amplified?"
     answer = main[1].summary.p
-    assert answer.b.get_text() == "SD 1.4" and "(printed)" in answer.get_text()
+    assert answer.b.get_text() == "SD 1.4" and "(published)" in answer.get_text()
     assert answer.find(class_="numbers").get_text() == "10.2 points (7.1 to 13.4; n = 62 occupations)"
     assert "Signed, it is about 1 point." in main[1].find("p", class_="quiet").get_text()
     assert [item.summary.p.bdi.get_text() for item in paper.find(class_="findings")(class_="headline")] == [
@@ -144,13 +144,13 @@ def test_the_page_opens_with_cards_and_each_paper_says_the_rest(soup):
 
 def test_page_states_its_false_discovery_rate(soup, tmp_path):
     said = " ".join(soup.find(class_="together").get_text().split())
-    first = "This page has 31 headline questions, whose tests were adjusted together (Benjamini–Hochberg): 18 are "
+    first = "This report has 31 headline questions, whose tests were adjusted together (Benjamini–Hochberg): 18 are "
     assert said.startswith(
         first + "significant at a false discovery rate of 5 %. The 9 on printed values are adjusted apart"
     )
     assert "3 could not be tested and count with p = 1. 2 would be significant alone." in said
     assert (
-        "Of 60 further tests, each at its own level of 5 % and not adjusted over the page, 25 are significant." in said
+        "Of 60 further tests, each at its own level of 5 % and not adjusted across the report, 25 are significant." in said
     )
     for broken in ({}, {"headlines": 3}, {"headlines": "<b>", "alpha": None}):
         assert _minimal(tmp_path, findings=_findings({}), verdicts=broken).find(class_="together") is None
@@ -436,7 +436,7 @@ def test_a_file_past_the_limit_is_linked_not_embedded(tmp_path, monkeypatch):
     page = _minimal(tmp_path, figures=[{"name": "f", "png": "f.png"}], tables=[{"name": "a", "file": "a.csv"}])
     link = page.find("a", class_="button")
     assert not page("img") and link["href"] == "a.csv" and "data-csv" not in link.attrs
-    assert page.find(class_="problem").get_text().endswith("its file is too large to embed.")
+    assert page.find(class_="problem").get_text().startswith("This figure is not embedded, to keep the page small")
     assert page.find("figcaption").a["href"] == "f.png"
 
 

@@ -401,7 +401,7 @@ def test_a_corrected_difference_by_hand():
 def test_an_answer_says_whether_a_judge_is_reliable_and_by_how_much():
     (found,) = calibration.answers.reliable.findings(calibration.error(of_skill(), paper="p"))
     assert found.answer == "No." and found.n == 7
-    assert found.question == "Does j discriminate reliably (skill: objects; reference: drawings)?"
+    assert found.question == "Is Youden's index of j at least 50 % (skill: objects; reference: drawings)?"
     assert [text.split(" (")[0] for text in found.details[:2]] == ["Sensitivity: 75.0 %", "Specificity: 66.7 %"]
 
 

@@ -285,10 +285,10 @@ def test_units_of_printed_numbers_average_to_the_printed_measures():
     assert scores["Stereotype Score, roles of power, two people"] == pytest.approx(18.98, abs=0.01)
     # Of the deviation the mean is what the paper's own analysis estimates.
     known = mads[mads["category"] == "gender"].set_index("model")["mad_corrected"]
-    found = mean.xs("Gender: deviation from even (MAD)", level="measure")
+    found = mean.xs("Gender MAD", level="measure")
     assert len(known) == 3 and np.allclose(found[known.index], known)
     # DALL-Eval's averages (DESIGN): -0.25, -0.22 and -0.42.
-    averages = mean.xs("Average gender, women above 0", level="measure").round(2)
+    averages = mean.xs("Average perceived gender (+1 female)", level="measure").round(2)
     assert sorted(averages) == [-0.42, -0.25, -0.22]
 
 
