@@ -167,7 +167,7 @@ def _identities(phrases: Sequence[str], text: str) -> list[Person]:
         if last in roles and names.get(first) in with_power():
             found.append(role(names[first], roles[last]))
         elif within and phrase in roles:
-            found.append(role(within, roles[phrase], named=False))
+            found.append(role(within, roles[phrase], with_occupation=False))
         elif phrase in names:
             found.append(occupation(names[phrase]))
         else:
