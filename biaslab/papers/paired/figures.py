@@ -139,9 +139,11 @@ def percent_female_mean(means: pd.DataFrame) -> Figure:
 @style.empty_without_rows
 def outcomes(outcomes: pd.DataFrame) -> Figure:
     """Plot the statuses of images of people, one bar per aspect and setting (``paired_outcomes``)."""
-    judged = outcomes[outcomes["status"] == "judged"]
-    parts = [judged.assign(status=order, n=judged[f"n_{order}"]) for order in ("swapped", "unclear")]
-    remainder = outcomes.assign(n=outcomes["n"].sub(judged["n_swapped"] + judged["n_unclear"], fill_value=0))
+    judged_images = outcomes[outcomes["status"] == "judged"]
+    parts = [judged_images.assign(status=order, n=judged_images[f"n_{order}"]) for order in ("swapped", "unclear")]
+    remainder = outcomes.assign(
+        n=outcomes["n"].sub(judged_images["n_swapped"] + judged_images["n_unclear"], fill_value=0)
+    )
     table = ordered(pd.concat([remainder, *parts], ignore_index=True))
     table = table[table["n"] > 0].assign(percent=lambda t: 100 * t["n"] / t["n_images"])
     names = zip(row_labels(table, "paired_outcomes", "aspect", "setting"), table["n_images"], strict=True)

@@ -98,7 +98,7 @@ class Paired(Part):
         options = {"seed": seed, "words": self.words}
         pairs = {"per_list": s.n_occupations, "runs": s.power_samples, **options}
         if kind.startswith(ROUND):
-            return _with_setting(self.prompts("paired"), kind)
+            return _replace_setting(self.prompts("paired"), kind)
         if kind == "single":
             return asking.single(images=s.single_images, **pairs)
         if kind == "controls":
@@ -110,9 +110,9 @@ class Paired(Part):
     def top_occupations(self) -> dict[str, list[str]]:
         """Return the five occupations of each list whose pairs fit the stereotype most often, in descending order."""
         people = self.people("paired")
-        judged = people[(people["aspect"] == "occupation") & people["gender"].isin(GENDERS)]
-        judged = judged.assign(share=judged["gender"] == judged["stereotype"])
-        share = judged.groupby(["stereotype", "occupation"])["share"].mean().reset_index()
+        classified = people[(people["aspect"] == "occupation") & people["gender"].isin(GENDERS)]
+        classified = classified.assign(share=classified["gender"] == classified["stereotype"])
+        share = classified.groupby(["stereotype", "occupation"])["share"].mean().reset_index()
         # Ties are sorted by name, so that the choice does not depend on the order of rows.
         ranked = share.sort_values(["share", "occupation"], ascending=[False, True])
         return {g: ranked.loc[ranked["stereotype"] == g, "occupation"].head(TOP).tolist() for g in GENDERS[::-1]}
@@ -205,7 +205,7 @@ def _make_dependent_prompts(pipeline: Pipeline, kind: str) -> Prompts:
         possible = stages.possible_prompts(kind)
         return asking.only(possible, _top_prompt_ids(possible, stages.top_occupations()))
     critiques = stages.critiques(int(kind.removeprefix(ROUND)))
-    return _with_setting(revise(stages.prompts("paired"), critiques, seed=pipeline.seed, words=stages.words), kind)
+    return _replace_setting(revise(stages.prompts("paired"), critiques, seed=pipeline.seed, words=stages.words), kind)
 
 
 def _top_prompt_ids(prompts: Prompts, top: dict[str, list[str]]) -> list[str]:
@@ -216,7 +216,7 @@ def _top_prompt_ids(prompts: Prompts, top: dict[str, list[str]]) -> list[str]:
     return is_complete.index[is_complete].tolist()
 
 
-def _with_setting(prompts: Prompts, setting: str) -> Prompts:
+def _replace_setting(prompts: Prompts, setting: str) -> Prompts:
     """Return prompts with ids of the setting, so that a round has images of its own."""
     ids = [table["prompt_id"].str.replace(r"^[^-]+", setting, regex=True) for table in prompts]
     texts = prompts.texts.assign(prompt_id=ids[0], setting="faircritic")

@@ -91,7 +91,7 @@ def told(tables_of):
 
 def examples_of(tables_of, each=3):
     table = tables.make_table(critiques(), "paired_critiques")
-    return table, paired.critique_examples(table, *told(tables_of), each=each)
+    return table, paired.critique_examples(table, *told(tables_of), n_per_side=each)
 
 
 def test_critiques_stand_beside_images_of_the_same_prompts(tables_of):
