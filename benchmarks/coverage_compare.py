@@ -30,7 +30,7 @@ def compared(first: dict, second: dict, truth: np.ndarray) -> dict[str, np.ndarr
         for values in (first["values"], second["values"])
     ]
     sides = [unit_rows(side, "unit", side["value"]) for side in sides]
-    found = correlations(*sides, ["study"], least=stats.min_units(1 - CONFIDENCE))
+    found = correlations(*sides, ["study"], min_units=stats.min_units(1 - CONFIDENCE))
     found = found.astype({"study": int}).set_index("study")["correlation"].reindex(range(len(truth)))
     parts = [side[name] for side in (first, second) for name in ("estimate", "low", "high")]
     results = {}

@@ -145,7 +145,7 @@ def roles_judged(rng, studies, *, occupations=36, judged=0.7, together=0.5, gap=
         chances = {"female": judged, "male": judged + gap * own}
         seen = {s: np.flatnonzero(rng.random(occupations) < chances[s]) for s in LISTS}
         lists = [pd.Series(200.0 * fits[s][seen[s]] - 100, seen[s]) for s in LISTS]
-        row = means.of_roles(*lists, 0.95)
+        row = means.mean_over_roles(*lists, 0.95)
         # Of those of the male list that are judged: own weighs by its chance, whose mean is ``judged``.
         truth = 20 + 0.5 * 200 * gap * 0.3**2 / 3 / judged
         both = ((lists[0] + lists[1]) / 2).dropna().to_numpy()

@@ -1,1 +1,1 @@
-"""The papers, a package each, with the same rooms: prompts, measure, printed, analysis, figures, findings."""
+"""One package per paper, with the same modules: prompts, measure, printed, analysis, figures, findings."""

@@ -1,8 +1,7 @@
 """The units that estimates are means over: professions, occupations, identities, scenes, triplets.
 
-Each paper defines them once, in its ``estimands``. Models are compared over the units that both have, and estimates of
-two runs that have the same units move together, so the difference of these estimates varies less than that of
-independent ones.
+Each paper defines them once, in its ``estimands``. Models are compared over the units that both have. Estimates of two
+runs over the same units are correlated, so their difference varies less than that of independent estimates.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ CELL = ["list", "unit", "cell"]
 
 @dataclass(frozen=True)
 class Estimand:
-    """Rows of a table that are means over units, and the measure by which models are compared where they are one."""
+    """A table whose rows are means over units, and the measure by which models are compared, if any."""
 
     table: str
-    source: str  # The table that ``units`` takes.
+    source: str  # The table that ``units`` reads.
     units: Callable[[pd.DataFrame], pd.DataFrame]  # Returns :func:`unit_rows` with the keys of ``table``.
     limits: tuple[str, ...] = ("ci_low",)
     """Lower limits of the intervals over units; other intervals are over the images of one unit."""
     measure: str = ""  # Name of the measure, with columns in braces; empty where models are not compared.
     unit: str = ""
     words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By column the values of rows that count, with their names in ``measure``."""
+    """For each column, the values of the rows that count, with their names in ``measure``."""
     columns: Mapping[str, str] = field(default_factory=dict)
-    """The columns of ``table`` for those of ``synthesis_models``; at least that of ``estimate``."""
-    n_unit: str = ""  # What ``n`` counts; empty where the column ``n_unit`` says so.
-    factor: float = 1.0  # What turns values of ``table`` and ``units`` into ``unit``.
+    """The column of ``table`` for each of ``synthesis_models``; at least for ``estimate``."""
+    n_unit: str = ""  # Unit of ``n``; empty where the column ``n_unit`` contains it.
+    factor: float = 1.0  # Factor that converts values of ``table`` and ``units`` to ``unit``.
     model_units: Callable[[pd.DataFrame], pd.DataFrame] | None = None
     """Returns the units by which models are compared, where they are not ``units``."""
 
@@ -63,24 +62,24 @@ class Estimand:
 
 
 def unit_rows(rows: pd.DataFrame, unit: str, value: Any, **columns: Any) -> pd.DataFrame:
-    """Return rows that have a value, with what identifies the unit and the value of each.
+    """Return rows that have a value, with the columns of their units and values.
 
     Args:
         rows: Rows with the keys of a table whose rows are means over units.
         unit: The column that names the unit, such as ``profession``.
         value: The value of each row, in the unit of the measure.
         columns: ``list`` of the unit, where a measure is the mean of those of two lists of stereotypes; ``cell``, where
-            a unit is the mean of several (roles, templates, prompts); ``n_images`` that the value of a deviation is
-            estimated for, where a cell has a row for each (:func:`at_shared_images`).
+            a unit is the mean of several (roles, templates, prompts); ``n_images``, the number of images
+            that a deviation is estimated for, where a cell has several rows (:func:`at_shared_images`).
     """
     columns = {"unit": rows[unit], "value": value, "list": "", "cell": "", "n_images": 0, **columns}
     return rows.assign(**columns).dropna(subset="value")
 
 
 def at_shared_images(rows: pd.DataFrame, bins: list[str], cell: list[str]) -> pd.DataFrame:
-    """Return rows with ``deviation`` (0–1) at each number of images that a row of the same cell has, up to their own.
+    """Return rows with ``deviation`` (0–1) at each number of images of their cell's rows, up to their own.
 
-    ``bins`` are columns with the images of each bin. Deviations of models with other numbers of images are compared at
+    ``bins`` are columns with the images in each bin. Deviations of models with other numbers of images are compared at
     a number that both have (``n_images``).
     """
     n = rows[bins].sum(axis=1)
@@ -91,22 +90,22 @@ def at_shared_images(rows: pd.DataFrame, bins: list[str], cell: list[str]) -> pd
     return rows.assign(deviation=stats.corrected_mad(rows[bins].to_numpy(), rows["n_images"]) if len(rows) else 0.0)
 
 
-def correlations(first: pd.DataFrame, second: pd.DataFrame, keys: list[str], *, least: int) -> pd.DataFrame:
+def correlations(first: pd.DataFrame, second: pd.DataFrame, keys: list[str], *, min_units: int) -> pd.DataFrame:
     """Return correlations of estimates of two runs that are means over units: ``keys``, ``correlation``, ``n_paired``.
 
-    The covariance of two means comes of the units that both have: ``correlation`` is Pearson's r of these, within
-    lists, times their number over the root of the product of both numbers of units. Rows with fewer than ``least``
+    Two means covary through their shared units: ``correlation`` is Pearson's r over these units, within lists, times
+    their number, divided by the root of the product of both numbers of units. Rows with fewer than ``min_units``
     units in both, or without any variation, are left out. Both frames are :func:`unit_rows`; keys that only one has are
     ignored.
     """
     keys = [key for key in keys if key in first and key in second]
     values = [_unit_values(units.astype(dict.fromkeys(keys, str)), keys) for units in (first, second)]
-    both = pd.concat(values, axis=1, keys=["first", "second"]).droplevel(["list", "unit"] if keys else "list")
+    unit_pairs = pd.concat(values, axis=1, keys=["first", "second"]).droplevel(["list", "unit"] if keys else "list")
     rows = []
-    groups = both.groupby(level=keys, sort=False) if keys else [((), both)]
+    groups = unit_pairs.groupby(level=keys, sort=False) if keys else [((), unit_pairs)]
     for names, group in groups:
         shared = group.dropna().to_numpy()
-        if len(shared) < least or np.ptp(shared, axis=0).min() < 1e-12:
+        if len(shared) < min_units or np.ptp(shared, axis=0).min() < 1e-12:
             continue
         share = len(shared) / np.sqrt(group["first"].count() * group["second"].count())
         names = names if isinstance(names, tuple) else (names,)

@@ -21,11 +21,11 @@ UNADJUSTED = "Not adjusted over the page."
 class Mark:
     """One estimate of a finding's small figure: a dot, with its interval as a line where it has one."""
 
-    name: str  # What it is the estimate of, in a few words.
+    name: str  # What the estimate is of, in a few words.
     estimate: float  # In the finding's unit.
     ci_low: float = nan  # Lower limit of its confidence interval; NaN where it has none.
     ci_high: float = nan  # Upper limit of its confidence interval; NaN where it has none.
-    benchmark: float = nan  # What it is compared with, drawn as a mark of its own; NaN where there is none.
+    benchmark: float = nan  # The value that it is compared with, drawn as a separate mark; NaN without one.
 
 
 @dataclass(frozen=True)
@@ -40,37 +40,37 @@ class GroupTest:
 
 @dataclass(frozen=True)
 class Finding:
-    """One answer that numbers give, as reports show it.
+    """One answer with its numbers, as reports show it.
 
     A finding with ``not_significant`` is a verdict: it has a test. The answer of a verdict over several groups has the
     placeholders ``{up}``, ``{down}``, ``{unclear}`` and ``{each}``, which are filled at the level of the test.
     """
 
-    question: str  # What was asked, ending in a question mark.
+    question: str  # The question, ending in a question mark.
     answer: str  # At most :data:`LONGEST_ANSWER` words; a direction only where the test is significant.
-    model: str = ""  # The model that it is about; empty where it is about none or several.
-    estimate: float = nan  # The number behind it; NaN where there is none.
+    model: str = ""  # The model that the finding is about; empty for none or several.
+    estimate: float = nan  # The estimate; NaN without one.
     ci_low: float = nan  # Lower limit of its confidence interval; NaN where it has none.
     ci_high: float = nan  # Upper limit of its confidence interval; NaN where it has none.
     unit: str = ""  # The unit of estimate and limits: ``points``, ``%``, …
-    n: float = nan  # How many observations it rests on; NaN where that is not known.
-    n_unit: str = ""  # What ``n`` counts: ``occupations``, ``images``, …
-    figure: str = ""  # Name of the figure that shows it.
-    headline: str = ""  # The measure of the headline that it is about, as ``synthesis_judge_headlines`` names it.
-    card_text: str = ""  # What a card says below its answer, such as what to do.
-    details: tuple[str, ...] = ()  # Sentences below it: what else belongs to it, and what it does not show.
-    marks: tuple[Mark, ...] = ()  # What its small figure draws; where empty, the estimate itself.
+    n: float = nan  # Number of observations; NaN where unknown.
+    n_unit: str = ""  # Unit of ``n``: ``occupations``, ``images``, …
+    figure: str = ""  # Name of the figure that shows the estimate.
+    headline: str = ""  # Measure of the headline, as named in ``synthesis_judge_headlines``.
+    card_text: str = ""  # Text of a card below its answer, such as a recommendation.
+    details: tuple[str, ...] = ()  # Sentences below the answer: further facts and limits.
+    marks: tuple[Mark, ...] = ()  # Marks of its small figure; where empty, the estimate itself.
     reference: float | None = 0.0  # Where that figure draws a line, in the unit of the estimates; None draws none.
-    reference_name: str = ""  # What that line means, such as ``no change``.
+    reference_name: str = ""  # Meaning of that line, such as ``no change``.
     not_significant: str = ""  # The answer where the test is not significant; a finding with one is a verdict.
     p: float = nan  # Two-sided p of ``answer``, the smallest adjusted p of several tests; NaN without a test.
     alpha: float = 0.05  # The level of that test, 0–1: one minus the confidence.
     test: str = "sign"  # The kind of test, which decides the fewest units: one of :data:`biaslab.stats.TESTS`.
     tests: tuple[GroupTest, ...] = ()  # The tests of a verdict over several groups.
-    has_declared_test: bool = False  # Whether its question has a test for other rows, although these have none.
+    has_declared_test: bool = False  # Whether its question has a test for other rows, although not for these.
 
     def __post_init__(self) -> None:
-        """Check what reports rely on; a ValueError where a question or answer is missing, or the answer is too long."""
+        """Raise a ValueError if the question or answer is missing, or the answer is too long."""
         claim = fill_claim(self.answer, self._tests, self.alpha)
         for answer in filter(None, (claim or " ", self.not_significant)):
             words = len(answer.split())
@@ -82,24 +82,24 @@ class Finding:
 
     @property
     def _tests(self) -> list[dict[str, Any]]:
-        """The tests as records have them."""
+        """The tests as in records."""
         return [vars(test) for test in self.tests]
 
     @property
     def min_units(self) -> int:
         """The fewest units on which a verdict rests, one rule for all papers."""
-        from biaslab import stats  # Pages, which know records alone, do without it.
+        from biaslab import stats  # Imported late, because pages of records do not need it.
 
         return stats.min_units(self.alpha, self.test)
 
     @property
     def has_few_units(self) -> bool:
-        """Whether it rests on fewer units than a test takes."""
+        """Whether it has fewer units than a test needs."""
         return self.n < self.min_units
 
     @property
     def is_tested(self) -> bool:
-        """Whether it is a verdict with a test on enough units."""
+        """Whether it is a verdict whose test has enough units."""
         return bool(self.not_significant) and isfinite(self.p) and not self.has_few_units
 
     @property
@@ -134,15 +134,15 @@ class Finding:
         return f"{format_number(self.estimate)}{unit} ({limits}{n})"
 
     def __str__(self) -> str:
-        """Return it as text: question, answer, numbers, details."""
+        """Return the finding as text: question, answer, numbers, details."""
         return " ".join([" ".join(self._parts), *self._standalone_details])
 
     def _repr_html_(self) -> str:
-        """Return it as a notebook shows it: the question, its answer, numbers behind it, and what belongs to it."""
+        """Return the finding as HTML for notebooks: the question, its answer, numbers and details."""
         question, answer = map(escape, self._parts)
         details = escape(" ".join(self._standalone_details))
-        whole = f"<p><b>{question}</b> {answer}</p>" + (f"<p><small>{details}</small></p>" if details else "")
-        return f'<div class="mathjax_ignore">{whole}</div>'
+        html = f"<p><b>{question}</b> {answer}</p>" + (f"<p><small>{details}</small></p>" if details else "")
+        return f'<div class="mathjax_ignore">{html}</div>'
 
     @property
     def _parts(self) -> tuple[str, str]:
@@ -152,7 +152,7 @@ class Finding:
 
     @property
     def _details(self) -> tuple[str, ...]:
-        """The details, with the test where it is Student's, or the units that a test takes where they are too few."""
+        """The details, with a note if the test is Student's, or if it has too few units."""
         if self.is_tested and self.test == "t" and isfinite(self.n):
             return (*self.details, f"Student's t test over {self._counted_units}.")
         if self.not_significant and self.has_few_units:
@@ -165,12 +165,12 @@ class Finding:
 
     @property
     def _standalone_details(self) -> tuple[str, ...]:
-        """The details outside of a report: with the groups that are significant, and without its adjustment."""
-        listed = (f"Significant: {'; '.join(self._significant_texts)}.",) if self._significant_texts else ()
-        return (*self._details, *listed, *((UNADJUSTED,) if self.is_significant else ()))
+        """The details outside a report, which lack its adjustment; with the significant groups."""
+        groups = (f"Significant: {'; '.join(self._significant_texts)}.",) if self._significant_texts else ()
+        return (*self._details, *groups, *((UNADJUSTED,) if self.is_significant else ()))
 
     def as_record(self) -> dict:
-        """Return it as JSON has it: missing numbers are None.
+        """Return the finding as a record for JSON; missing numbers are None.
 
         ``answer`` is what the test supports at its own level, ``claim`` the answer with its placeholders,
         ``significant_texts`` the groups whose tests are significant.
@@ -178,34 +178,38 @@ class Finding:
         texts = {"answer": self.supported_answer, "claim": self.answer, "details": list(self._details)}
         computed = ("numbers", "is_significant", "is_tested")
         texts |= {name: getattr(self, name) for name in computed} | {"significant_texts": self._significant_texts}
-        return _plain(asdict(self)) | texts
+        return _to_json(asdict(self)) | texts
 
 
 def fill_claim(claim: str, tests: Iterable[Mapping[str, Any]], level: float) -> str:
-    """Return a counted answer with its placeholders filled at a ``level`` (0–1), of tests as records have them."""
+    """Return a counted answer with its placeholders filled at a ``level`` (0–1); ``tests`` are as in records."""
     tests = list(tests)
-    significant = [test for test in tests if _significant(test, level)]
-    up = sum(test["side"] > 0 for test in significant)
-    each = [test["significant_text"] if test in significant else test["nonsignificant_text"] for test in tests]
+    significant_tests = [test for test in tests if _is_significant(test, level)]
+    up = sum(test["side"] > 0 for test in significant_tests)
+    group_texts = [
+        test["significant_text"] if test in significant_tests else test["nonsignificant_text"] for test in tests
+    ]
     texts = {
         "up": f"{up:,}",
-        "down": f"{len(significant) - up:,}",
-        "unclear": f"{len(tests) - len(significant):,}",
-        "each": "; ".join(filter(None, each)),
+        "down": f"{len(significant_tests) - up:,}",
+        "unclear": f"{len(tests) - len(significant_tests):,}",
+        "each": "; ".join(filter(None, group_texts)),
     }
     # Not `format`: names of models may have braces.
-    return re.sub(r"\{(up|down|unclear|each)\}", lambda found: texts[found[1]], claim) if tests else claim
+    return re.sub(r"\{(up|down|unclear|each)\}", lambda match: texts[match[1]], claim) if tests else claim
 
 
 def significant_texts(claim: str, tests: Iterable[Mapping[str, Any]], level: float) -> list[str]:
     """Return the texts of the groups whose tests are significant at a ``level`` (0–1), unless the claim has them."""
-    listed = "{each}" not in claim
+    is_unlisted = "{each}" not in claim
     return [
-        test["significant_text"] for test in tests if listed and test["significant_text"] and _significant(test, level)
+        test["significant_text"]
+        for test in tests
+        if is_unlisted and test["significant_text"] and _is_significant(test, level)
     ]
 
 
-def _significant(test: Mapping[str, Any], level: float) -> bool:
+def _is_significant(test: Mapping[str, Any], level: float) -> bool:
     return test["p"] is not None and test["p"] <= level
 
 
@@ -237,57 +241,57 @@ def adjust_across_report(records: list[dict[str, Any]]) -> tuple[list[dict[str, 
         if r.get("main") and (r["not_significant"] or (r["has_declared_test"] and not r.get("printed")))
     ]  # fmt: skip
     adjusted = list(records)
-    for kind in (False, True):
-        family = [i for i in headlines if bool(records[i].get("printed")) is kind]
+    for is_printed in (False, True):
+        family = [i for i in headlines if bool(records[i].get("printed")) is is_printed]
         p = [records[i]["p"] if records[i]["is_tested"] else 1.0 for i in family]
         p_page = adjust(p, "benjamini_hochberg").tolist()
         level = alpha * sum(p <= alpha for p in p_page) / max(len(family), 1)
         for i, p_adjusted in zip(family, p_page, strict=True):
-            adjusted[i] = _at_level(records[i], p_adjusted, level)
-    others = [i for i, r in enumerate(records) if r["is_tested"] and i not in headlines]
-    for i in others:
+            adjusted[i] = _record_at_level(records[i], p_adjusted, level)
+    other_tests = [i for i, r in enumerate(records) if r["is_tested"] and i not in headlines]
+    for i in other_tests:
         if records[i]["is_significant"]:
             adjusted[i] = records[i] | {"details": [*records[i]["details"], UNADJUSTED]}
-    significant = sum(adjusted[i]["is_significant"] for i in headlines)
+    n_significant = sum(adjusted[i]["is_significant"] for i in headlines)
     return adjusted, {
         "alpha": alpha,
         "headlines": len(headlines),
-        "significant": significant,
+        "significant": n_significant,
         "untested": sum(not records[i]["is_tested"] for i in headlines),
-        "withdrawn": sum(records[i]["is_significant"] for i in headlines) - significant,
+        "withdrawn": sum(records[i]["is_significant"] for i in headlines) - n_significant,
         "printed": sum(bool(records[i].get("printed")) for i in headlines),
-        "others": len(others),
-        "others_significant": sum(records[i]["is_significant"] for i in others),
+        "others": len(other_tests),
+        "others_significant": sum(records[i]["is_significant"] for i in other_tests),
     }
 
 
-def _at_level(record: dict[str, Any], p_page: float, level: float) -> dict[str, Any]:
-    """Return a headline as the report shows it: its claim at the ``level`` within headlines, or why it has none."""
+def _record_at_level(record: dict[str, Any], p_page: float, level: float) -> dict[str, Any]:
+    """Return a headline as in the report: its claim at the ``level`` within headlines, or why it is withdrawn."""
     record = record | {"p_page": p_page if record["is_tested"] else None, "level": level}
     if not record["is_significant"]:
         return record
     if p_page <= record["alpha"]:
-        given = record["claim"], record["tests"], level
-        return record | {"answer": fill_claim(*given), "significant_texts": significant_texts(*given)}
-    adjusted = f"(adjusted {format_p_equation(p_page)}; alone {format_p(record['p'])})"
-    answer = f"Not significant after adjustment over the page {adjusted}."
+        arguments = record["claim"], record["tests"], level
+        return record | {"answer": fill_claim(*arguments), "significant_texts": significant_texts(*arguments)}
+    p_values = f"(adjusted {format_p_equation(p_page)}; alone {format_p(record['p'])})"
+    answer = f"Not significant after adjustment over the page {p_values}."
     return record | {"answer": answer, "is_significant": False, "significant_texts": []}
 
 
 def _singular(unit: str) -> str:
-    """Return what is counted as one of it: ``people`` as ``person``, ``images (naive)`` as ``image (naive)``."""
+    """Return the singular of a unit: ``people`` as ``person``, ``images (naive)`` as ``image (naive)``."""
     noun = re.split(r"[(,]", unit, maxsplit=1)[0]
     noun = noun if noun == unit else noun.rstrip()
-    rest = unit[len(noun) :]
+    suffix = unit[len(noun) :]
     noun = re.sub(r"people$", "person", re.sub(r"ies$", "y", noun))
-    return noun.removesuffix("s") + rest
+    return noun.removesuffix("s") + suffix
 
 
-def _plain(value: Any) -> Any:
-    """Return a value without NaN, and without numbers of NumPy, as tables hold them: JSON has neither."""
+def _to_json(value: Any) -> Any:
+    """Return a value for JSON: NaN as None, and numbers of NumPy as those of Python."""
     if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
+        return {k: _to_json(v) for k, v in value.items()}
     if isinstance(value, tuple):
-        return [_plain(v) for v in value]
+        return [_to_json(v) for v in value]
     value = value.item() if hasattr(value, "item") else value
     return None if isinstance(value, float) and not isfinite(value) else value

@@ -166,7 +166,7 @@ def _correlation(
     both: pd.DataFrame, over: Sequence[pd.DataFrame], keys: Sequence[str], confidence: float
 ) -> pd.DataFrame:
     """Return, of each row, the correlation of its two estimates and how many units both have; missing without."""
-    by_key = correlations(*over, list(keys), least=min_units(1 - confidence))
+    by_key = correlations(*over, list(keys), min_units=min_units(1 - confidence))
     keys = [k for k in keys if k in by_key]
     # Without a key all rows have the same units.
     if not keys:

@@ -12,7 +12,7 @@ from test_chat import answers
 
 from biaslab.endpoints import replies
 from biaslab.errors import ParameterError
-from biaslab.papers.paired.faircritic.endpoint import _read
+from biaslab.papers.paired.faircritic.endpoint import _parse_reply
 
 
 def bought(server, store, n=1, **more):
@@ -196,7 +196,7 @@ def test_nor_is_any_text(data):
     said = data.decode("utf-8", errors="replace")
     plain = replies.plain_text(said)
     assert plain == plain.strip() and len(plain) <= len(said)
-    assert isinstance(_read(said), str)
+    assert isinstance(_parse_reply(said), str)
 
 
 @pytest.mark.parametrize("piece", ["<|", "<|a", "```", "</think>", "<think>", "` ", '{"error":'])
@@ -204,7 +204,7 @@ def test_long_replies_are_read_to_their_end(piece):
     """Eight megabytes are read: with an expression that takes cubic time this would not end."""
     said = piece * 200_000
     assert len(replies.plain_text(said)) <= len(said)
-    assert isinstance(_read(said), str) and replies.status(200, said.encode()) == 200
+    assert isinstance(_parse_reply(said), str) and replies.status(200, said.encode()) == 200
 
 
 def test_a_key_that_is_not_accepted_is_no_refusal(server, store):

@@ -24,7 +24,7 @@ BLANK = " " * N
 
 @pytest.mark.parametrize("reply", ["```" + BLANK + "x", "```" * N, "```json" + "\n" * N + "```x", "[" * N])
 def test_replies_of_a_critic(reply):
-    assert endpoint._read(reply) == "it is not one JSON object."
+    assert endpoint._parse_reply(reply) == "it is not one JSON object."
 
 
 @pytest.mark.parametrize("reply", ["caption" + BLANK + "x", "here is the " * (N // 12), '"' * N, "'" + BLANK])

@@ -16,14 +16,16 @@ def units(values, **columns):
 def test_correlations_count_shared_units_over_those_of_either_run():
     rng = np.random.default_rng(1)
     first, second = rng.normal(size=12), rng.normal(size=9)
-    (row,) = correlations(units(first), units(second), ["model"], least=6).to_dict("records")
+    (row,) = correlations(units(first), units(second), ["model"], min_units=6).to_dict("records")
     # The first run has three units more.
     r = np.corrcoef(first[:9], second)[0, 1]
     assert row == {"model": "a", "correlation": pytest.approx(r * 9 / np.sqrt(12 * 9)), "n_paired": 9}
     # A key that one run lacks says nothing.
-    assert correlations(units(first), units(second).drop(columns="model"), ["model"], least=6)["n_paired"].item() == 9
-    assert correlations(units(first), units(second), ["model"], least=10).empty
-    assert correlations(units(first), units(np.ones(9)), ["model"], least=6).empty
+    assert (
+        correlations(units(first), units(second).drop(columns="model"), ["model"], min_units=6)["n_paired"].item() == 9
+    )
+    assert correlations(units(first), units(second), ["model"], min_units=10).empty
+    assert correlations(units(first), units(np.ones(9)), ["model"], min_units=6).empty
 
 
 def test_correlations_take_the_cells_of_a_unit_at_all_of_their_images():
@@ -32,7 +34,7 @@ def test_correlations_take_the_cells_of_a_unit_at_all_of_their_images():
     # By two prompts, and of one of them estimated at fewer images as well.
     cells = [units(values[0], cell="1", n_images=9), units(values[1], cell="2", n_images=5)]
     fewer, other = units(rng.normal(size=8), cell="1", n_images=5), rng.normal(size=8)
-    (row,) = correlations(pd.concat([*cells, fewer]), units(other), ["model"], least=6).to_dict("records")
+    (row,) = correlations(pd.concat([*cells, fewer]), units(other), ["model"], min_units=6).to_dict("records")
     assert row["correlation"] == pytest.approx(np.corrcoef(values.mean(axis=0), other)[0, 1])
 
 
@@ -46,7 +48,7 @@ def test_scores_over_both_lists_move_together_within_lists():
         lists = ["female"] * 8 + ["male"] * 8
         sides.append(rows.assign(occupation=names, stereotype=lists, percent_female=percent))
     keys = ["model", "aspect", "setting", "stereotype"]
-    by_list = correlations(*map(score_units, sides), keys, least=6).set_index("stereotype")
+    by_list = correlations(*map(score_units, sides), keys, min_units=6).set_index("stereotype")
     assert by_list["n_paired"].to_dict() == {"female": 8, "male": 8, "overall": 16}
     # Each score is 100 for a woman of the first list and for a man of the second, else -100.
     scores = [np.where(np.arange(16) < 8, 2, -2) * (rows["percent_female"] - 50) for rows in sides]

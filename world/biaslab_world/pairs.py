@@ -167,7 +167,7 @@ def _identities(phrases: Sequence[str], text: str) -> list[Person]:
         if last in roles and names.get(first) in with_power():
             found.append(role(names[first], roles[last]))
         elif within and phrase in roles:
-            found.append(role(within, roles[phrase], named=False))
+            found.append(role(within, roles[phrase], with_occupation=False))
         elif phrase in names:
             found.append(occupation(names[phrase]))
         else:
@@ -214,7 +214,7 @@ def _draw_people(u: Sequence[float], count: int) -> tuple[Person, ...]:
         roles = lexicons.load("paired_roles")
         levels = ("high", "low") if u[2] < 0.5 else ("low", "high")
         chosen = [roles[level][int(v * len(roles[level]))] for level, v in zip(levels, u[3:5], strict=True)]
-        return tuple(role(within, name, named=i == 0) for i, name in enumerate(chosen[:count]))
+        return tuple(role(within, name, with_occupation=i == 0) for i, name in enumerate(chosen[:count]))
     lists = lexicons.load("paired_occupations")
     first, second = ("female", "male") if u[2] < 0.5 else ("male", "female")
     left = lists[first][int(u[3] * len(lists[first]))]

@@ -1,10 +1,10 @@
-"""The Paired Stereotype Test: people of opposite stereotype in one image, alone and in pairs.
+"""The Paired Stereotype Test: people of opposite stereotypes, alone and in pairs in one image.
 
 One module for each step: ``prompts``, ``stages`` (images and judgements), ``faircritic``, ``measure`` and ``analysis``.
-As a measured table the texts are ``measure.prompts``.
+``measure.prompts`` returns the texts of ``prompts`` as a measured table.
 """
 
-# ruff: noqa: F401 (what is imported here is what this package offers)
+# ruff: noqa: F401 (imports are the package's public interface)
 
 from biaslab.papers.answers import read
 from biaslab.papers.paired import figures, measure, printed, prompts

@@ -16,31 +16,31 @@ from biaslab.papers.paired.analysis.dependence import LISTS
 TABLES = ("paired_people",)
 """The measured tables that :func:`headlines` takes."""
 _PLACES = {"alone": 1, "left": 1, "middle": 2}
-# In words, and the setting that holds the number of images per prompt.
+# Name of each setting, and the option with its number of images per prompt.
 _SETTINGS = {"single": ("one person", "paired.single_images"), "paired": ("two people", "paired.pair_images")}
 
 
 def headlines(people: pd.DataFrame) -> Iterator[Headline]:
     """Yield each model's overall Stereotype Score of occupations, alone and in pairs (section 3.2.3, equation 1)."""
     rows = people[(people["aspect"] == "occupation") & people["setting"].isin(_SETTINGS)]
-    several = rows.groupby("image_id")["position"].transform("nunique")
+    n_people = rows.groupby("image_id")["position"].transform("nunique")
     rows = rows.assign(
-        position=rows["position"].map(_PLACES).fillna(several),
+        position=rows["position"].map(_PLACES).fillna(n_people),
         gender=rows["gender"].where(rows["status"] == JUDGED),
         cluster=rows["identity"],
     )
-    for (model, setting), some in rows.groupby(["model", "setting"], sort=False):
-        cells, whom = cells_and_people(some, "stereotype")
-        known = cells["n"] > 0
-        if not set(LISTS) <= set(cells["stratum"][known]):
+    for (model, setting), group in rows.groupby(["model", "setting"], sort=False):
+        cells, cell_people = cells_and_people(group, "stereotype")
+        has_people = cells["n"] > 0
+        if not set(LISTS) <= set(cells["stratum"][has_people]):
             continue
         # A score is 200 times its share's distance from one half; every person counts the same.
         sign = cells["stratum"].map({"female": 1, "male": -1})
         cells = cells.assign(coefficient=200 * sign * cells["n"] / cells["n"].sum())
         words, images = _SETTINGS[str(setting)]
         yield Headline(
-            "paired", str(model), f"Stereotype Score, {words}", MEAN, "points", 2, 0, cells, whom, clusters_random=True,
-            clusters="identities", setting=images,
+            "paired", str(model), f"Stereotype Score, {words}", MEAN, "points", 2, 0, cells, cell_people,
+            clusters_random=True, clusters="identities", setting=images,
         )  # fmt: skip
 
 
@@ -50,8 +50,8 @@ def score_units(shares: pd.DataFrame) -> pd.DataFrame:
 
 
 def _by_list(shares: pd.DataFrame, value: ArrayLike) -> pd.DataFrame:
-    alone = unit_rows(shares, "occupation", value, cell=shares["identity"])
-    return pd.concat([alone, alone.assign(list=alone["stereotype"], stereotype="overall")], ignore_index=True)
+    units = unit_rows(shares, "occupation", value, cell=shares["identity"])
+    return pd.concat([units, units.assign(list=units["stereotype"], stereotype="overall")], ignore_index=True)
 
 
 ESTIMANDS = (

@@ -1,4 +1,4 @@
-"""Figures of the Paired Stereotype Test that are more than one form: rows of the tables that each names in."""
+"""Figures of the Paired Stereotype Test that need more than one form; arguments are rows of tables."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ STEREOTYPES = forms.SeriesStyle(
 
 
 def row_labels(table: pd.DataFrame, name: str, *columns: str) -> list[str]:
-    """Return what rows of the table ``name`` are called: values of columns, by their labels."""
+    """Return names for rows of the table ``name``, made from the labels of their values in ``columns``."""
     labels = tables.labels(name)
     words = ([labels.get(c, {}).get(value, value) for value in table[c]] for c in columns)
     return [", ".join(row) for row in zip(*words, strict=True)]
@@ -58,12 +58,12 @@ def row_labels(table: pd.DataFrame, name: str, *columns: str) -> list[str]:
 
 @style.empty_without_rows
 def power_score(scores: pd.DataFrame) -> Figure:
-    """Plot how many roles have which score, next to a fair model's at the same n (``paired_power_score``)."""
+    """Plot the distribution of roles' scores, and a fair model's at the same n (``paired_power_score``)."""
     edges = np.array([-100, -60, -20, 20, 60, 100])
-    known = scores.dropna(subset=["score"])
-    if known.empty:
+    rows_with_score = scores.dropna(subset=["score"])
+    if rows_with_score.empty:
         return style.nothing("No person in a role of power could be classified.")
-    table, panel = forms.panel_by_model(known, "setting", tables.labels("paired_power_score")["setting"])
+    table, panel = forms.panel_by_model(rows_with_score, "setting", tables.labels("paired_power_score")["setting"])
     figure, parts = forms.panels(table, panel, sharey="row")
     for ax, rows in parts:
         expected = np.zeros(len(edges) - 1)
@@ -71,12 +71,12 @@ def power_score(scores: pd.DataFrame) -> Figure:
             k = np.arange(n + 1)
             expected += np.histogram(200 * k / n - 100, edges, weights=binom.pmf(k, n, 0.5))[0]
         ax.stairs(expected / 2, edges, color=style.GREY, lw=2, ls="--", zorder=4)
-        for stereotype, aside in (("female", -9), ("male", 9)):
+        for stereotype, offset in (("female", -9), ("male", 9)):
             counts, _ = np.histogram(rows.loc[rows["stereotype"] == stereotype, "score"], edges)
-            ax.bar((edges[:-1] + edges[1:]) / 2 + aside, counts, 17, color=STEREOTYPES.colors[stereotype])
+            ax.bar((edges[:-1] + edges[1:]) / 2 + offset, counts, 17, color=STEREOTYPES.colors[stereotype])
         n = rows["n"]
-        each = f"{n.min():g}" if n.min() == n.max() else f"{n.min():g} to {n.max():g}"
-        ax.set_title(f"{rows[panel].iloc[0]} (people per role: {each})", fontsize=10)
+        n_text = f"{n.min():g}" if n.min() == n.max() else f"{n.min():g} to {n.max():g}"
+        ax.set_title(f"{rows[panel].iloc[0]} (people per role: {n_text})", fontsize=10)
         ax.set(xlabel="Stereotype score (points)", ylabel="Roles", xticks=edges)
         ax.locator_params(axis="y", integer=True)
     roles = {"female": "low power", "male": "high power"}
@@ -87,22 +87,22 @@ def power_score(scores: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def cases(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
-    """Plot how people who fit, and cases of amplified or reduced bias, divide between the two lists."""
+    """Plot the shares of the two lists in people who fit, and in cases of amplified or reduced bias."""
     keys = [*CELL, "direction"]
-    moved = cases[cases["direction"] != "unchanged"]
-    male, female = (moved[moved["stereotype"] == s] for s in ("male", "female"))
+    changed = cases[cases["direction"] != "unchanged"]
+    male, female = (changed[changed["stereotype"] == s] for s in ("male", "female"))
     male = male.merge(female[[*keys, "paper_table_value"]], on=keys, how="left", suffixes=("", "_female"))
     male = male.assign(
         value=male["percent_of_cases"], stated=male["paper_table_value"].fillna(100 - male["paper_table_value_female"])
     )
-    fit = adherence[adherence["stereotype"] == "male"].assign(direction="fits")
-    both = pd.concat([fit.assign(value=fit["percent_of_adhering"]), male], ignore_index=True)
-    both = ordered(both)
-    what = {"fits": "people who fit", "amplified": "score rises", "reduced": "score falls"}
-    names = row_labels(both, "paired_adherence", "aspect", "setting")
-    counted = zip(names, both["direction"].map(what), both["n"], strict=True)
-    both["row"] = [f"{name}: {words} (n = {n:.0f})" for name, words, n in counted]
-    table, panel = forms.panel_by_model(both)
+    fitting = adherence[adherence["stereotype"] == "male"].assign(direction="fits")
+    rows = pd.concat([fitting.assign(value=fitting["percent_of_adhering"]), male], ignore_index=True)
+    rows = ordered(rows)
+    directions = {"fits": "people who fit", "amplified": "score rises", "reduced": "score falls"}
+    names = row_labels(rows, "paired_adherence", "aspect", "setting")
+    parts = zip(names, rows["direction"].map(directions), rows["n"], strict=True)
+    rows["row"] = [f"{name}: {words} (n = {n:.0f})" for name, words, n in parts]
+    table, panel = forms.panel_by_model(rows)
     return forms.estimates(
         table, "value", row="row", panel=panel, label="Share in the male-stereotyped list (%)", reference=50,
         null_mean="stated", names={"null_mean": "stated in the paper"}, xlim=(0, 100),
@@ -111,7 +111,7 @@ def cases(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def percent_female_mean(means: pd.DataFrame) -> Figure:
-    """Draw ``paired_percent_female_mean``: each setting by its shares perceived as female in the two lists."""
+    """Plot ``paired_percent_female_mean``: shares perceived as female in the two lists, one point per setting."""
     values = ["percent_female", "ci_low", "ci_high"]
     wide = means.pivot(index=CELL, columns="stereotype", values=values)
     wide = wide.reindex(pd.MultiIndex.from_frame(means[CELL].drop_duplicates()))
@@ -138,11 +138,13 @@ def percent_female_mean(means: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def outcomes(outcomes: pd.DataFrame) -> Figure:
-    """Draw what became of images of people, a bar for each aspect and setting (``paired_outcomes``)."""
-    judged = outcomes[outcomes["status"] == "judged"]
-    parts = [judged.assign(status=order, n=judged[f"n_{order}"]) for order in ("swapped", "unclear")]
-    rest = outcomes.assign(n=outcomes["n"].sub(judged["n_swapped"] + judged["n_unclear"], fill_value=0))
-    table = ordered(pd.concat([rest, *parts], ignore_index=True))
+    """Plot the statuses of images of people, one bar per aspect and setting (``paired_outcomes``)."""
+    judged_images = outcomes[outcomes["status"] == "judged"]
+    parts = [judged_images.assign(status=order, n=judged_images[f"n_{order}"]) for order in ("swapped", "unclear")]
+    remainder = outcomes.assign(
+        n=outcomes["n"].sub(judged_images["n_swapped"] + judged_images["n_unclear"], fill_value=0)
+    )
+    table = ordered(pd.concat([remainder, *parts], ignore_index=True))
     table = table[table["n"] > 0].assign(percent=lambda t: 100 * t["n"] / t["n_images"])
     names = zip(row_labels(table, "paired_outcomes", "aspect", "setting"), table["n_images"], strict=True)
     table, panel = forms.panel_by_model(table.assign(row=[f"{name} (n = {n:,.0f})" for name, n in names]))
@@ -155,21 +157,23 @@ def outcomes(outcomes: pd.DataFrame) -> Figure:
 
 
 def gallery(chosen: pd.DataFrame, images: Mapping[tuple[str, str], object], *, columns: int = 4) -> Figure:
-    """Plot images with what was judged above each, and below it whom the prompt asks for.
+    """Plot images with their judgements above and the requested people below.
 
-    A person asked for whose perceived gender fits the stereotype has a plus, one whose does not a minus. ``chosen`` is
+    People whose perceived gender fits the stereotype have a plus, others with a perceived gender a minus. ``chosen`` is
     as :func:`biaslab.papers.paired.choose_pairs` returns it; ``images`` are the images by kind and image_id.
     """
     style.use()
     orders = {"swapped": "; in another order", "unclear": "; order not clear"}
     chosen = chosen if images else chosen.head(0)
-    shown: dict[Any, pd.DataFrame] = dict(list(chosen.groupby(["kind", "image_id"], sort=False)))
+    people_by_image: dict[Any, pd.DataFrame] = dict(list(chosen.groupby(["kind", "image_id"], sort=False)))
     below = []
-    for people in shown.values():
+    for people in people_by_image.values():
         fits = np.where(people["gender"] == people["stereotype"], " (+)", " (−)")
-        asked = people["phrase"] + np.where(people["gender"].isin(LISTS), fits, "")
-        below.append(" | ".join(asked) + orders.get(people["role"].iloc[0], ""))
-    return galleries.gallery([images[k] for k in shown], list(shown.values()), below, columns=columns)
+        phrases = people["phrase"] + np.where(people["gender"].isin(LISTS), fits, "")
+        below.append(" | ".join(phrases) + orders.get(people["role"].iloc[0], ""))
+    return galleries.gallery(
+        [images[k] for k in people_by_image], list(people_by_image.values()), below, columns=columns
+    )
 
 
 _THUMB = 108
@@ -177,40 +181,44 @@ _THUMB = 108
 
 
 def critiques(
-    critiques: pd.DataFrame, examples: pd.DataFrame, images: Mapping[tuple[str, str], object], *, most: int = 0
+    critiques: pd.DataFrame, examples: pd.DataFrame, images: Mapping[tuple[str, str], object], *, max_critiques: int = 0
 ) -> HTML:
-    """Return critiques as an HTML table: the critic's words, what prompts were told, images before and after.
+    """Return critiques as an HTML table: the critic's words, text added to prompts, images before and after.
 
-    Of ``paired_critiques``, ``most`` with the highest share of changed prompts (0: all), with ``examples`` of
-    :func:`biaslab.papers.paired.critique_examples` and ``images`` by kind and image_id. All texts are escaped.
+    Rows are the ``max_critiques`` of ``paired_critiques`` with the highest share of changed prompts (0: all).
+    ``examples`` are of :func:`biaslab.papers.paired.critique_examples`, ``images`` by kind and image_id. All texts are
+    escaped.
     """
     from IPython.display import HTML
 
     if critiques.empty:
         return HTML("<p>The source has no critiques.</p>")
     table = critiques.reset_index(drop=True)
-    # What is said of all stands first.
-    whole = table["identity"] == ""
-    named = table[~whole]
-    if most:
-        named = named.sort_values("percent", ascending=False, kind="stable").head(most)
+    # Critiques of all people come first.
+    is_overall = table["identity"] == ""
+    identity_rows = table[~is_overall]
+    if max_critiques:
+        identity_rows = identity_rows.sort_values("percent", ascending=False, kind="stable").head(max_critiques)
     by_critique: dict[Any, pd.DataFrame] = dict(list(examples.groupby("critique")))
-    rows = [_critique(row, by_critique[row.Index], images) for row in pd.concat([table[whole], named]).itertuples()]
+    rows = [
+        _critique_row(row, by_critique[row.Index], images)
+        for row in pd.concat([table[is_overall], identity_rows]).itertuples()
+    ]
     titles = ("About", "Critique, and text added to prompts", "Before", "After")
     head = "".join(f"<th>{title}</th>" for title in titles)
     return HTML(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>")
 
 
-def _critique(row: Any, examples: pd.DataFrame, images: Mapping[tuple[str, str], object]) -> str:
-    about = row.identity or row.batch_id.partition("/")[2] or f"all ({row.aspect})"
-    first = examples.iloc[0]
+def _critique_row(row: Any, examples: pd.DataFrame, images: Mapping[tuple[str, str], object]) -> str:
+    subject = row.identity or row.batch_id.partition("/")[2] or f"all ({row.aspect})"
+    first_row = examples.iloc[0]
     share = f" in {row.percent:.0f} % of prompts" if np.isfinite(row.percent) else ""
-    asks = f"Asks for “{_line(row.guideline)}”{share}. " if row.guideline else ""
-    added = f"Added to {first['n_told']:.0f} of {first['n_prompts']:.0f} prompts"
-    added += f", such as: {_line(first['added'])}" if first["added"] else "."
+    request = f"Asks for “{_to_one_line(row.guideline)}”{share}. " if row.guideline else ""
+    added = f"Added to {first_row['n_told']:.0f} of {first_row['n_prompts']:.0f} prompts"
+    added += f", such as: {_to_one_line(first_row['added'])}" if first_row["added"] else "."
     sides = [_thumbnails(examples[examples["side"] == side], images) for side in ("before", "after")]
-    words = f"{escape(_line(row.reasons))}<br><em>{escape(asks + added)}</em>"
-    cells = [escape(f"{about}, round {row.round:g}"), words, *sides]
+    words = f"{escape(_to_one_line(row.reasons))}<br><em>{escape(request + added)}</em>"
+    cells = [escape(f"{subject}, round {row.round:g}"), words, *sides]
     return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
 
 
@@ -226,14 +234,14 @@ def _thumbnails(examples: pd.DataFrame, images: Mapping[tuple[str, str], object]
             small.thumbnail((_THUMB, _THUMB))
             small.save(data, "JPEG", quality=80)
             encoded = base64.b64encode(data.getvalue()).decode()
-            shown = f'<img src="data:image/jpeg;base64,{encoded}" alt="{escape(row.image_id)}">'
-            parts.append(f"{shown}<br><small>{escape(row.people)}</small>")
+            tag = f'<img src="data:image/jpeg;base64,{encoded}" alt="{escape(row.image_id)}">'
+            parts.append(f"{tag}<br><small>{escape(row.people)}</small>")
         elif image is not None:
             parts.append(f"<small>{escape(str(getattr(image, 'reason', '') or 'no image'))}</small>")
     return "<br>".join(parts)
 
 
-def _line(text: object) -> str:
-    """Return a text of whatever origin as one line of a length that a report can hold."""
-    shown = "".join(c if c.isprintable() else " " for c in " ".join(str(text).split()))
-    return shown if len(shown) <= 600 else shown[:599].rstrip() + "…"
+def _to_one_line(text: object) -> str:
+    """Return a text as one printable line, short enough for a report."""
+    line = "".join(c if c.isprintable() else " " for c in " ".join(str(text).split()))
+    return line if len(line) <= 600 else line[:599].rstrip() + "…"

@@ -1,4 +1,4 @@
-"""What a pipeline measures for the Paired Stereotype Test: one function a table, and the images that galleries show."""
+"""Measurements of a pipeline for the Paired Stereotype Test, one function per table, and images of galleries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
 
 _SIDES = {1: ("alone",), 2: ("left", "right"), 3: ("left", "middle", "right")}
-# Held-out renders of two people that judges are tested on: shares of people to about a point.
+# Number of held-out renders of two people that judges are tested on, for shares to about one percentage point.
 RENDERS = 500
 # References for judges of renders: those trained on such renders, and all others.
 TRUTH = "truth"
@@ -38,21 +38,21 @@ _RENDERED = [
 
 
 def _table(pipeline: Pipeline, frames: Iterable[pd.DataFrame], name: str) -> pd.DataFrame:
-    """Return rows of one model as a table; no frames give an empty one."""
+    """Return rows of one model as a table, which is empty without frames."""
     return tables.join_tables([frame.assign(model=pipeline.label) for frame in frames if len(frame)], name)
 
 
 @cached_method
 def people(pipeline: Pipeline) -> pd.DataFrame:
-    """Return everyone whom images of all kinds are to show, with what the judge saw."""
+    """Return the people requested in images of all kinds, with the judge's labels."""
     stages, frames = pipeline.part(Paired), []
     for kind in stages.kinds:
-        everyone = stages.people(kind).assign(round=_round(kind))
-        tones = pipeline.skin_tones(stages.images(kind).source, everyone)
-        everyone["skin_tone"] = tones["tone"].to_numpy(float)
-        n_people = everyone.groupby("image_id")["position"].transform("size")
-        everyone["position"] = [_SIDES[n][k - 1] for n, k in zip(n_people, everyone["position"], strict=True)]
-        frames.append(everyone.rename(columns={"role": "role_order", "asked_role": "role"}))
+        kind_people = stages.people(kind).assign(round=_round(kind))
+        tones = pipeline.skin_tones(stages.images(kind).source, kind_people)
+        kind_people["skin_tone"] = tones["tone"].to_numpy(float)
+        n_people = kind_people.groupby("image_id")["position"].transform("size")
+        kind_people["position"] = [_SIDES[n][k - 1] for n, k in zip(n_people, kind_people["position"], strict=True)]
+        frames.append(kind_people.rename(columns={"role": "role_order", "asked_role": "role"}))
     return _table(pipeline, frames, "paired_people")
 
 
@@ -68,17 +68,17 @@ def prompts(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def critiques(pipeline: Pipeline) -> pd.DataFrame:
-    """Return what FairCritic's critic says, a row per guideline."""
+    """Return the answers of FairCritic's critic, one row per guideline."""
     from biaslab.papers.paired.faircritic.critique import critiques_table
 
     rounds = [_round(k) for k in pipeline.part(Paired).kinds if k.startswith(ROUND)]
-    answered = [critique for r in rounds for critique in pipeline.part(Paired).critiques(r)]
-    frames = [critiques_table(answered).rename(columns={"n_people": "n", "share": "percent"})] if answered else []
+    answers = [critique for r in rounds for critique in pipeline.part(Paired).critiques(r)]
+    frames = [critiques_table(answers).rename(columns={"n_people": "n", "share": "percent"})] if answers else []
     return _table(pipeline, frames, "paired_critiques")
 
 
 def _final_people(pipeline: Pipeline, *settings: str) -> pd.DataFrame:
-    """Return people as results list them: of FairCritic the last round, the intervention on occupations as top 5."""
+    """Return people of the last round of FairCritic and of other settings, with the intervention as its top 5."""
     rows = last_rounds(people(pipeline))
     rows = rows[rows["setting"].isin(settings)]
     top = (rows["aspect"] == "occupation") & (rows["setting"] == "intervention")
@@ -88,19 +88,19 @@ def _final_people(pipeline: Pipeline, *settings: str) -> pd.DataFrame:
 def percent_female(pipeline: Pipeline) -> pd.DataFrame:
     """Return the share of people perceived as female per identity, aspect and setting (section 3.2.3).
 
-    ``paired_top5`` are the unmitigated pairs of the occupations that ``intervention_top5`` is tried on.
+    ``paired_top5`` are the unmitigated pairs of the occupations of ``intervention_top5``.
     """
-    wanted = _final_people(pipeline, "single", "paired", "intervention", "faircritic")
+    requested = _final_people(pipeline, "single", "paired", "intervention", "faircritic")
     top = {name for names in pipeline.part(Paired).top_occupations().values() for name in names}
-    chosen = (wanted["aspect"] == "occupation") & (wanted["setting"] == "paired")
-    inside = wanted["occupation"].isin(top).groupby(wanted["image_id"]).transform("all")
-    before = wanted[chosen & inside].assign(setting="paired_top5")
-    whole = pd.concat([wanted, before], ignore_index=True)
+    is_occupation_pair = (requested["aspect"] == "occupation") & (requested["setting"] == "paired")
+    is_top_pair = requested["occupation"].isin(top).groupby(requested["image_id"]).transform("all")
+    top_pairs = requested[is_occupation_pair & is_top_pair].assign(setting="paired_top5")
+    rows = pd.concat([requested, top_pairs], ignore_index=True)
     keys = ["model", "aspect", "setting", "identity", "occupation", "stereotype"]
-    shown = whole.assign(
-        n=whole["gender"].isin(GENDERS), female=whole["gender"] == "female", n_unclear=whole["status"] == UNCERTAIN
+    labels = rows.assign(
+        n=rows["gender"].isin(GENDERS), female=rows["gender"] == "female", n_unclear=rows["status"] == UNCERTAIN
     )
-    counts = shown.groupby(keys, sort=False)[["n", "female", "n_unclear"]].sum().reset_index()
+    counts = labels.groupby(keys, sort=False)[["n", "female", "n_unclear"]].sum().reset_index()
     share = 100 * counts["female"] / counts["n"].where(counts["n"] > 0)
     reason = np.where(counts["n"] > 0, "", "nobody was judged")
     return tables.make_table(counts.assign(percent_female=share, reason=reason), "paired_percent_female")
@@ -108,14 +108,14 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
 
 def run_score(pipeline: Pipeline) -> pd.DataFrame:
     """Return the overall score of each independent sampling (Table 10)."""
-    everyone = people(pipeline)
-    judged = everyone[everyone["setting"].isin(["single", "paired"]) & everyone["gender"].isin(GENDERS)]
-    # Several images of one prompt are as many samplings; images of a folder, whose names say no number, are one.
-    index = judged["image_id"].str.extract(r"/(\d+)$")[0].fillna(0).astype(int) + 1
-    run = np.where(judged["aspect"] == "power", judged["run"], index).astype(int)
-    judged = judged.assign(run=run, female=judged["gender"] == "female")
+    all_people = people(pipeline)
+    classified = all_people[all_people["setting"].isin(["single", "paired"]) & all_people["gender"].isin(GENDERS)]
+    # Each image of a prompt is one sampling; images of a folder, without numbers in their names, are a single one.
+    index = classified["image_id"].str.extract(r"/(\d+)$")[0].fillna(0).astype(int) + 1
+    run = np.where(classified["aspect"] == "power", classified["run"], index).astype(int)
+    classified = classified.assign(run=run, female=classified["gender"] == "female")
     rows, keys = [], ["model", "aspect", "setting", "run"]
-    for names, group in judged.groupby(keys, sort=False):
+    for names, group in classified.groupby(keys, sort=False):
         if group["stereotype"].nunique() == len(GENDERS):
             # Equation 1: a person who fits counts 100 points, one who does not -100.
             score = stereotype_fit(group).mean()
@@ -124,7 +124,7 @@ def run_score(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def pair_images(pipeline: Pipeline) -> pd.DataFrame:
-    """Return who each image of two people of opposite stereotype was to show, and what was perceived (Figure 6)."""
+    """Return the people requested and perceived in each image of two people of opposite stereotypes (Figure 6)."""
     pairs = _final_people(pipeline, "paired", "intervention", "faircritic")
     keys = ["model", "aspect", "setting", "image_id"]
     pairs = pairs.rename(columns={"gender": "label"})
@@ -134,84 +134,86 @@ def pair_images(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def confusion(pipeline: Pipeline) -> pd.DataFrame:
-    """Return what judges answer about images of two people, like the model's images, with ground truth."""
+    """Return the answers of judges about renders of two people with ground truth, similar to the model's images."""
     answers = answers_about_people(_renders(pipeline))
     return tables.make_table(answers.assign(model=pipeline.label, reference="drawings"), "paired_confusion")
 
 
 @cached_method
 def _renders(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the people in images with ground truth, with what each judge sees; no rows without such images."""
-    none = pd.DataFrame(columns=_RENDERED, dtype=object)
-    if (known := pipeline.find_ground_truth("people")) is None:
-        return none
+    """Return the people in images with ground truth, with each judge's labels; no rows without such images."""
+    empty = pd.DataFrame(columns=_RENDERED, dtype=object)
+    if (ground_truth := pipeline.find_ground_truth("people")) is None:
+        return empty
     pipeline.require("judging.gender", prompt_set="paired")
-    source = known.pairs(RENDERS, seed=pipeline.seed)
+    source = ground_truth.pairs(RENDERS, seed=pipeline.seed)
     requested = source.table[["image_id", "position", "phrase"]]
     truth = source.table.assign(position=requested["position"].map({1: POSITIONS[1], 2: POSITIONS[3]}))
     frames = []
     judges = _judges(pipeline)[0]
     for name, label in redact.unique_names(judges).items():
         judgements = pipeline.judge_people(source, requested, judges[name])
-        seen = judgements[["status", "gender", "n_faces"]].set_axis(truth.index)
+        labels = judgements[["status", "gender", "n_faces"]].set_axis(truth.index)
         order, tone = judgements["role"].to_numpy(), pipeline.skin_tones(source, judgements)["tone"].to_numpy(float)
-        frames.append(truth.assign(judge=label, role_order=order, skin_tone=tone, **seen))
-    return pd.concat(frames, ignore_index=True)[_RENDERED] if frames else none
+        frames.append(truth.assign(judge=label, role_order=order, skin_tone=tone, **labels))
+    return pd.concat(frames, ignore_index=True)[_RENDERED] if frames else empty
 
 
 def _judges(pipeline: Pipeline) -> tuple[dict[str, Judge], dict[str, Judge]]:
-    """Return the judges that classify images, and the annotators, by name in the order of the settings."""
+    """Return the judges that classify images, and those of annotations, by name in the order of the settings."""
     judges = {judge.name: judge for judge in pipeline.gender_judges}
-    looking = {name: judge for name, judge in judges.items() if judge.needs_images}
-    return looking, {name: judge for name, judge in judges.items() if name not in looking}
+    image_judges = {name: judge for name, judge in judges.items() if judge.needs_images}
+    return image_judges, {name: judge for name, judge in judges.items() if name not in image_judges}
 
 
 def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the agreement of judges with what is known: the truth of renders, and annotations of the images (Table 9).
+    """Return the agreement of judges with the truth of renders, and with annotations of the images (Table 9).
 
-    Where nobody rated the images, further judges are compared with the first.
+    Without annotations of the images, other judges are compared with the first.
     """
     pipeline.require(*pipeline.gate, prompt_set="paired")
     seed = pipeline.seed
-    looking, files = _judges(pipeline)
-    names = redact.unique_names(looking)
-    known = _renders(pipeline)
-    power = known["identity"].str.endswith(" power")
-    known = known.assign(aspect=np.where(power, "power", "occupation"), setting="paired")
+    image_judges, annotator_judges = _judges(pipeline)
+    names = redact.unique_names(image_judges)
+    renders = _renders(pipeline)
+    power = renders["identity"].str.endswith(" power")
+    renders = renders.assign(aspect=np.where(power, "power", "occupation"), setting="paired")
     frames = []
-    for judge in looking:
-        said = known[known["judge"] == names[judge]]
-        truth = said.assign(gender=said["truth_gender"])
-        agreement = agreement_tables({judge: said}, truth, seed=seed)
-        # A judge that was made for this world, as its gate was, is compared with more.
-        made = registry.find_plugin(pipeline.settings.judging.faces, "detector") and registry.find_plugin(judge, "clip")
-        frames.append(agreement.assign(reference=TRUTH if made else DRAWINGS))
+    for judge in image_judges:
+        answers = renders[renders["judge"] == names[judge]]
+        truth = answers.assign(gender=answers["truth_gender"])
+        agreement = agreement_tables({judge: answers}, truth, seed=seed)
+        # Judges and detectors trained on such renders have a reference of their own.
+        is_trained_on_renders = registry.find_plugin(
+            pipeline.settings.judging.faces, "detector"
+        ) and registry.find_plugin(judge, "clip")
+        frames.append(agreement.assign(reference=TRUTH if is_trained_on_renders else DRAWINGS))
     # Annotators of one file need no name.
-    labels = redact.unique_names(judge.argument for judge in files.values())
-    annotators = {name: f"{ANNOTATORS}: {labels[judge.argument]}" for name, judge in files.items()}
-    if len(files) == 1:
-        annotators = dict.fromkeys(files, ANNOTATORS)
+    labels = redact.unique_names(judge.argument for judge in annotator_judges.values())
+    annotators = {name: f"{ANNOTATORS}: {labels[judge.argument]}" for name, judge in annotator_judges.items()}
+    if len(annotator_judges) == 1:
+        annotators = dict.fromkeys(annotator_judges, ANNOTATORS)
     for kind in ("single", "paired"):
-        said = {name: pipeline.part(Paired).judge_people(kind, judge) for name, judge in looking.items()}
-        for file, judge in files.items():
+        judgements = {name: pipeline.part(Paired).judge_people(kind, judge) for name, judge in image_judges.items()}
+        for file, judge in annotator_judges.items():
             pipeline.part(Paired).check_ratings(judge)
-            rated = annotated.judgements(pipeline.part(Paired).requested_people(kind), judge.path)
-            if rated[list(annotated.GENDER_LABELS)].any(axis=None):
-                agreement = agreement_tables(said, annotated=rated, seed=seed)
+            ratings = annotated.judgements(pipeline.part(Paired).requested_people(kind), judge.path)
+            if ratings[list(annotated.GENDER_LABELS)].any(axis=None):
+                agreement = agreement_tables(judgements, annotated=ratings, seed=seed)
                 frames.append(agreement.replace({c: {ANNOTATORS: annotators[file]} for c in ("judge", "reference")}))
-        if not files and len(looking) > 1:
-            first, *others = looking
-            agreement = agreement_tables({j: said[j] for j in others}, said[first], seed=seed)
+        if not annotator_judges and len(image_judges) > 1:
+            first, *other_judges = image_judges
+            agreement = agreement_tables({j: judgements[j] for j in other_judges}, judgements[first], seed=seed)
             frames.append(agreement.assign(reference=first))
-    whole = _table(pipeline, frames, "paired_judge_agreement")
-    return whole.replace(dict.fromkeys(("judge", "reference"), names))
+    rows = _table(pipeline, frames, "paired_judge_agreement")
+    return rows.replace(dict.fromkeys(("judge", "reference"), names))
 
 
 # -- images for galleries ------------------------------------------------------------------------------
 
 
 def people_with_faces(pipeline: Pipeline | None, *kinds: str) -> pd.DataFrame:
-    """Return everyone whom images of these kinds are to show, with the boxes of their faces.
+    """Return the people requested in images of these kinds, with the boxes of their faces.
 
     The rows of :meth:`biaslab.papers.paired.stages.Paired.people`, with ``kind``; none without a pipeline.
     """
@@ -222,28 +224,26 @@ def people_with_faces(pipeline: Pipeline | None, *kinds: str) -> pd.DataFrame:
 
 
 def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
-    """Return the people in images, by identity, and the images (as
-    ``paradox.measure.people_in_images``).
-    """
+    """Return the people in images, by identity, and the images (as ``paradox.measure.people_in_images``)."""
     images = pipeline.part(Paired).images(kind)
     people = pipeline.part(Paired).people(kind).merge(images.table[["image_id", "text"]], on="image_id")
     return people.assign(group=people["identity"], who=people["identity"], prompt=people["text"]), images
 
 
 def people_to_annotate(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
-    """Return whom images of a kind are to show, and the images (as ``paradox.measure.people_to_annotate``)."""
+    """Return the people requested in images of a kind, and the images (as ``paradox.measure.people_to_annotate``)."""
     images = pipeline.part(Paired).images(kind)
     people = pipeline.part(Paired).requested_people(kind)
     return people.merge(images.table[["image_id", "text"]], on="image_id"), images
 
 
 def read_images(pipeline: Pipeline | None, chosen: pd.DataFrame) -> dict[tuple[str, str], object]:
-    """Return images by kind and image_id: ``uint8 (height, width, 3)``, or what says why there is none."""
-    found: dict[tuple[str, str], object] = {}
+    """Return images by kind and image_id: ``uint8 (height, width, 3)``, or the reason why one is missing."""
+    images: dict[tuple[str, str], object] = {}
     if pipeline is None:
-        return found
+        return images
     for kind, rows in chosen[chosen["image_id"] != ""].groupby("kind", sort=False):
         ids = list(dict.fromkeys(rows["image_id"]))
-        read = pipeline.part(Paired).images(str(kind)).read(ids)
-        found |= {(str(kind), image_id): image for image_id, image in zip(ids, read, strict=True)}
-    return found
+        loaded = pipeline.part(Paired).images(str(kind)).read(ids)
+        images |= {(str(kind), image_id): image for image_id, image in zip(ids, loaded, strict=True)}
+    return images

@@ -1,4 +1,4 @@
-"""What the paper prints for DALL-E 3, as measured tables: the numbers of :mod:`biaslab.reference` in their columns."""
+"""Printed values of the paper for DALL-E 3 in :mod:`biaslab.reference`, as measured tables."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _DESIGN = {
 
 def percent_female() -> pd.DataFrame:
     """Return Tables 11 and 13 as shares (%, 0–100); thirds are restored from the two digits printed."""
-    alone = reference.load("paired_table_11").query("setting != 'labour_statistics'")
-    alone = alone.assign(aspect="occupation", identity=alone["occupation"])
-    listed = reference.load("paired_table_3").set_index("occupation")["stereotype"]
-    alone["stereotype"] = alone["occupation"].map(listed)
+    occupations = reference.load("paired_table_11").query("setting != 'labour_statistics'")
+    occupations = occupations.assign(aspect="occupation", identity=occupations["occupation"])
+    stereotypes = reference.load("paired_table_3").set_index("occupation")["stereotype"]
+    occupations["stereotype"] = occupations["occupation"].map(stereotypes)
     roles = reference.load("paired_table_13")
     roles = roles.assign(
         aspect="power",
@@ -33,7 +33,7 @@ def percent_female() -> pd.DataFrame:
         stereotype=roles["power_level"].map({"low": "female", "high": "male"}),
     )
     roles["percent_female"] = percent_female_from_stereotype_score(roles["score"], roles["stereotype"])
-    frame = pd.concat([alone, roles], ignore_index=True)
+    frame = pd.concat([occupations, roles], ignore_index=True)
     n, _ = _people(frame)
     percent = 100 * np.rint(frame["percent_female"] * n / 100) / n
     return tables.make_table(frame.assign(model=MODEL, n=n, percent_female=percent, reason=""), "paired_percent_female")
@@ -54,12 +54,12 @@ def run_score() -> pd.DataFrame:
 
 
 def _people(frame: pd.DataFrame) -> np.ndarray:
-    """Return how many people of an identity, and in a run, there are for each row."""
+    """Return the numbers of people of an identity, and in a run, for each row."""
     return np.array([_DESIGN[cell] for cell in zip(frame["aspect"], frame["setting"], strict=True)]).T
 
 
 def printed_value() -> pd.DataFrame:
-    """Return aggregates and statements without measurements behind them: Tables 1 and 2, abstract, section 4.6."""
+    """Return printed aggregates without measurements: Tables 1 and 2, abstract, section 4.6."""
     scores = reference.load("paired_table_1").rename(columns={"score": "value"})
     scores = scores.assign(quantity="stereotype_score", place="Table 1")
     rows = reference.load("paired_table_2").rename(columns={"score": "value"})

@@ -25,30 +25,30 @@ from biaslab.prompts.word_files import Words
 from biaslab.ratings import annotations as annotated
 from biaslab.schema.genders import GENDERS
 
-# What is asked for, and FairCritic's rounds after it: faircritic_1, faircritic_2, …
+# Kinds of prompts. The rounds of FairCritic follow them: faircritic_1, faircritic_2, …
 KINDS = ("single", "paired", "controls", "three", "intervention")
 ROUND = "faircritic_"
 # Kinds that headlines use; their prompts do not depend on judgements.
 HEADLINE_KINDS = ("single", "paired")
-# Of each list, the occupations that section 5's intervention is tried on.
+# Number of occupations of each list in section 5's intervention.
 TOP = 5
 
 
 class Paired(Part):
-    """The stages for images of people whom the prompt places."""
+    """The stages for images of people whose positions the prompt states."""
 
     prompt_set = "paired"
 
     @cached_value
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of prompts that the settings ask for, in order."""
+        """The kinds of prompts in the settings, in order."""
         s = self._pipeline.settings
-        possible = HEADLINE_KINDS if self._pipeline.headlines_only else KINDS
-        kinds = [k for k in possible if k != "three" or s.paired.three_person_prompts]
+        candidates = HEADLINE_KINDS if self._pipeline.headlines_only else KINDS
+        kinds = [k for k in candidates if k != "three" or s.paired.three_person_prompts]
         if self._pipeline.image_folder is not None:
-            # Of images that are there, what some of them were asked for.
-            made_by = self._pipeline.image_model("paired")
-            kinds = [k for k in kinds if made_by.n_cached(self._make_prompts(k).texts)]
+            # For existing images, only kinds whose prompts have images.
+            image_model = self._pipeline.image_model("paired")
+            kinds = [k for k in kinds if image_model.n_cached(self._make_prompts(k).texts)]
         rounds = range(1, s.critic.rounds + 1) if "paired" in kinds else ()
         return (*kinds, *(f"{ROUND}{r}" for r in rounds))
 
@@ -62,32 +62,32 @@ class Paired(Part):
 
     @cached_method
     def prompts(self, kind: str) -> Prompts:
-        """Return what images of a kind are generated from, and whom each prompt asks for.
+        """Return the prompts that images of a kind are generated from, and the people that each prompt requests.
 
         ``kind`` is one of :attr:`kinds`; ``faircritic_<round>`` are the prompts of pairs, revised by critiques.
         """
-        whole = self.possible_prompts(kind)
+        possible = self.possible_prompts(kind)
         if kind != "intervention" and not kind.startswith(ROUND):
-            return whole
-        # Whom the intervention and FairCritic's rounds ask for depends on what judges say of the pairs.
+            return possible
+        # The prompts of the intervention and of FairCritic's rounds depend on judgements of the pairs.
         is_free = kind == "intervention" or self._pipeline.settings.critic.kind == "counts"
-        placeholder = partial(self._placeholder, kind, whole)
-        return self._pipeline.prompts_from_judgements(kind, _answered_prompts, placeholder, is_free=is_free)
+        placeholder = partial(self._placeholder, kind, possible)
+        return self._pipeline.prompts_from_judgements(kind, _make_dependent_prompts, placeholder, is_free=is_free)
 
     def _placeholder(self, kind: str, possible: Prompts) -> Prompts:
-        """Return as many prompts of a kind as there will be, or others like them, before any image is generated."""
+        """Return the expected number of prompts of a kind, or similar ones, before any image is generated."""
         if kind != "intervention":
             return possible
-        # Which occupations stereotypes fit most is not known yet, but how many there will be.
+        # The occupations that fit stereotypes most are not known yet, but their number is.
         people = possible.people[possible.people["level"] == ""].drop_duplicates("occupation")
-        top = {g: of["occupation"].head(TOP).tolist() for g, of in people.groupby("stereotype")}
-        return asking.only(possible, _of_top(possible, top))
+        top = {g: group["occupation"].head(TOP).tolist() for g, group in people.groupby("stereotype")}
+        return asking.only(possible, _top_prompt_ids(possible, top))
 
     @cached_method
     def possible_prompts(self, kind: str) -> Prompts:
-        """Return the prompts of a kind, and those that it may have where they depend on what the judges say.
+        """Return the prompts of a kind; where they depend on judgements, all possible ones.
 
-        Raises UnknownNameError: There is no such kind.
+        Raises UnknownNameError for an unknown kind.
         """
         if kind not in self.kinds:
             raise unknown_name("kind of prompts", kind, self.kinds)
@@ -98,7 +98,7 @@ class Paired(Part):
         options = {"seed": seed, "words": self.words}
         pairs = {"per_list": s.n_occupations, "runs": s.power_samples, **options}
         if kind.startswith(ROUND):
-            return _renamed(self.prompts("paired"), kind)
+            return _replace_setting(self.prompts("paired"), kind)
         if kind == "single":
             return asking.single(images=s.single_images, **pairs)
         if kind == "controls":
@@ -108,12 +108,12 @@ class Paired(Part):
         return asking.paired(images=s.pair_images, setting=kind, **pairs)
 
     def top_occupations(self) -> dict[str, list[str]]:
-        """Return the five occupations of each list whose pairs fit the stereotype most often, the most first."""
+        """Return the five occupations of each list whose pairs fit the stereotype most often, in descending order."""
         people = self.people("paired")
-        judged = people[(people["aspect"] == "occupation") & people["gender"].isin(GENDERS)]
-        judged = judged.assign(share=judged["gender"] == judged["stereotype"])
-        share = judged.groupby(["stereotype", "occupation"])["share"].mean().reset_index()
-        # Names decide between equals, so that the choice does not depend on the order of rows.
+        classified = people[(people["aspect"] == "occupation") & people["gender"].isin(GENDERS)]
+        classified = classified.assign(share=classified["gender"] == classified["stereotype"])
+        share = classified.groupby(["stereotype", "occupation"])["share"].mean().reset_index()
+        # Ties are sorted by name, so that the choice does not depend on the order of rows.
         ranked = share.sort_values(["share", "occupation"], ascending=[False, True])
         return {g: ranked.loc[ranked["stereotype"] == g, "occupation"].head(TOP).tolist() for g in GENDERS[::-1]}
 
@@ -123,15 +123,15 @@ class Paired(Part):
     def images(self, kind: str) -> ImageSource:
         """Return images of a kind, with a table of one row per image and the columns of its prompt."""
         texts = self.prompts(kind).texts
-        made = self._pipeline.generate_images(texts, kind, "paired", several=kind != "single")
-        return with_prompt_columns(made, texts)
+        source = self._pipeline.generate_images(texts, kind, "paired", several=kind != "single")
+        return with_prompt_columns(source, texts)
 
     def requested_people(self, kind: str) -> pd.DataFrame:
-        """Return one row per person that images of a kind are to show; not of copies, nor of images never made."""
+        """Return one row per requested person in images of a kind, without duplicates and images never generated."""
         table = self.images(kind).table
         columns = ["image_id", "prompt_id", "aspect", "setting", "run"]
         table = table.loc[~table["status"].isin((*NO_IMAGE_OUTCOMES, DUPLICATE)), columns]
-        # The judge's own column says whether people stand where their role is asked for.
+        # The judge's column ``role`` states whether people are in the requested order.
         people = self.prompts(kind).people.rename(columns={"role": "asked_role"})
         return table.merge(people, on="prompt_id").reset_index(drop=True)
 
@@ -148,7 +148,7 @@ class Paired(Part):
         return people
 
     def judge_people(self, kind: str, judge: Judge) -> pd.DataFrame:
-        """Return the same by another judge of perceived gender."""
+        """Return the requested people with the labels of another judge of perceived gender."""
         if not judge.needs_images and not self._pipeline.headlines_only:
             self.check_ratings(judge)
         requested = self.requested_people(kind)
@@ -159,13 +159,13 @@ class Paired(Part):
 
     @cached_method
     def check_ratings(self, judge: Judge) -> None:
-        """Raise InputError where annotators rate people whom no kind may ask for."""
-        judge.files()  # Whether its file is there.
+        """Raise InputError if annotations are of people that no kind can request."""
+        judge.files()  # Checks that the file exists.
         frames = []
         for kind in self.kinds:
             texts, people = self.possible_prompts(kind)
-            each = image_ids(texts)[["prompt_id", "image_id"]]
-            frames.append(each.merge(people, on="prompt_id")[["image_id", "position"]])
+            images = image_ids(texts)[["prompt_id", "image_id"]]
+            frames.append(images.merge(people, on="prompt_id")[["image_id", "position"]])
         people, labels = pd.concat(frames, ignore_index=True), {"": annotated.GENDER_LABELS}
         annotated.read(judge.path, labels, people=people, strict=True)
 
@@ -173,51 +173,51 @@ class Paired(Part):
 
     @cached_method
     def critiques(self, round_: int) -> list[Critique]:
-        """Return what the critic says before round ``round_``, of which 1 looks at the unmitigated pairs."""
+        """Return the critiques before round ``round_``; those before round 1 are of the unmitigated pairs."""
         pipeline = self._pipeline
         s = pipeline.settings.critic
-        before = "paired" if round_ == 1 else f"{ROUND}{round_ - 1}"
-        people = self.people(before).drop(columns="role").rename(columns={"asked_role": "role"})
+        previous_kind = "paired" if round_ == 1 else f"{ROUND}{round_ - 1}"
+        people = self.people(previous_kind).drop(columns="role").rename(columns={"asked_role": "role"})
         critiques = []
         for aspect in dict.fromkeys(people["aspect"]):
-            given = briefs(
+            aspect_briefs = briefs(
                 people[people["aspect"] == aspect],
                 aspect,
                 round_,
-                self.prompts(before).texts,
-                self.images(before).source.read,
+                self.prompts(previous_kind).texts,
+                self.images(previous_kind).source.read,
                 critic=s.kind,
                 batch_size=s.images_per_request,
                 seed=pipeline.seed,
                 earlier=self.critiques(round_ - 1) if round_ > 1 else (),
             )
             if s.kind == "counts":
-                critiques += map(counts.critique, given)
+                critiques += map(counts.critique, aspect_briefs)
             else:
-                critiques += pipeline.compute(endpoint.critiques, given, pipeline.endpoint("critic"))
+                critiques += pipeline.compute(endpoint.critiques, aspect_briefs, pipeline.endpoint("critic"))
         return critiques
 
 
-def _answered_prompts(pipeline: Pipeline, kind: str) -> Prompts:
+def _make_dependent_prompts(pipeline: Pipeline, kind: str) -> Prompts:
     """Return the prompts of a kind that depend on judgements: of the intervention, or of a round of FairCritic."""
     stages = pipeline.part(Paired)
     if kind == "intervention":
-        whole = stages.possible_prompts(kind)
-        return asking.only(whole, _of_top(whole, stages.top_occupations()))
+        possible = stages.possible_prompts(kind)
+        return asking.only(possible, _top_prompt_ids(possible, stages.top_occupations()))
     critiques = stages.critiques(int(kind.removeprefix(ROUND)))
-    return _renamed(revise(stages.prompts("paired"), critiques, seed=pipeline.seed, words=stages.words), kind)
+    return _replace_setting(revise(stages.prompts("paired"), critiques, seed=pipeline.seed, words=stages.words), kind)
 
 
-def _of_top(prompts: Prompts, top: dict[str, list[str]]) -> list[str]:
-    """Return the ids of prompts about power, and of those between two of the occupations in ``top``."""
-    chosen = {name for names in top.values() for name in names}
-    inside = prompts.people["occupation"].isin(chosen) | (prompts.people["level"] != "")
-    whole = inside.groupby(prompts.people["prompt_id"]).all()
-    return whole.index[whole].tolist()
+def _top_prompt_ids(prompts: Prompts, top: dict[str, list[str]]) -> list[str]:
+    """Return the ids of prompts about power, and of pairs of occupations in ``top``."""
+    top_names = {name for names in top.values() for name in names}
+    is_included = prompts.people["occupation"].isin(top_names) | (prompts.people["level"] != "")
+    is_complete = is_included.groupby(prompts.people["prompt_id"]).all()
+    return is_complete.index[is_complete].tolist()
 
 
-def _renamed(prompts: Prompts, setting: str) -> Prompts:
-    """Return prompts under the setting's own ids, so that a round has images of its own."""
+def _replace_setting(prompts: Prompts, setting: str) -> Prompts:
+    """Return prompts with ids of the setting, so that a round has images of its own."""
     ids = [table["prompt_id"].str.replace(r"^[^-]+", setting, regex=True) for table in prompts]
     texts = prompts.texts.assign(prompt_id=ids[0], setting="faircritic")
     return Prompts(texts, prompts.people.assign(prompt_id=ids[1]))

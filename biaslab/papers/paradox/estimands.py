@@ -20,38 +20,38 @@ _WORDS = {"paper": "paper's definition", "all": "all occupations", "signed": "si
 def headlines(shares: pd.DataFrame, amplification: pd.DataFrame, rated: pd.DataFrame) -> Iterator[Headline]:
     """Yield each model's amplification by the paper's definition and as signed change (section 3.3).
 
-    Over all prompts of the naive approach, both sides of it judged. ``rated`` (``paradox_rated_images``) are the images
-    that people rated; their annotations take the place of none of ``shares``.
+    Over all prompts of the naive approach, with judged training and generated images. ``rated``
+    (``paradox_rated_images``) are the images with annotations, which replace none of ``shares``.
     """
     for group in groups(shares):
         if group.approach != "naive":
             continue
         cells = _cells(group)
-        own = rated[rated["model"] == group.model]
-        own = own.rename(columns={"occupation": "cluster", "prompt": "template", "is_female": "judged"})
+        rated_rows = rated[rated["model"] == group.model]
+        rated_rows = rated_rows.rename(columns={"occupation": "cluster", "prompt": "template", "is_female": "judged"})
         # Training images serve all prompts.
-        own["template"] = own["template"].where(own["source"] == GENERATED, "")
-        people = own.merge(cells[CELL].assign(cell=range(len(cells))), on=CELL).assign(position=1)
+        rated_rows["template"] = rated_rows["template"].where(rated_rows["source"] == GENERATED, "")
+        people = rated_rows.merge(cells[CELL].assign(cell=range(len(cells))), on=CELL).assign(position=1)
         people = people[[*PERSON, "cell", "judged"]]
         for definition in ("paper", "signed"):
             coefficient = _coefficients(group, definition)
-            found = amplification[
+            rows = amplification[
                 (amplification["model"] == group.model)
                 & (amplification["approach"] == group.approach)
                 & (amplification["definition"] == definition)
                 & (amplification["prompt"] == group.names[-1])
             ]
-            null_mean = float((found["amplification"] - found["amplification_corrected"]).fillna(0).sum())
-            of = cells.assign(coefficient=coefficient)
+            null_mean = float((rows["amplification"] - rows["amplification_corrected"]).fillna(0).sum())
+            weighted = cells.assign(coefficient=coefficient)
             yield Headline(
-                "paradox", group.model, f"amplification, {_WORDS[definition]}", MEAN, "points", 1, 0, of, people,
+                "paradox", group.model, f"amplification, {_WORDS[definition]}", MEAN, "points", 1, 0, weighted, people,
                 is_absolute=True, clusters_random=True, null_mean=null_mean, clusters="occupations",
                 setting="generation.images_per_prompt",
             )  # fmt: skip
 
 
 def _cells(group: Group) -> pd.DataFrame:
-    """Return what has a share: first training by occupation, then each prompt's images by occupation."""
+    """Return the cells that have a share: first training by occupation, then each prompt's images by occupation."""
     count, n = group.counts()
     training = ["" if group.shared else prompt for prompt in group.prompts][: n.shape[1] - len(group.prompts)]
     columns = [("training", prompt) for prompt in training] + [("generated", prompt) for prompt in group.prompts]
@@ -66,21 +66,21 @@ def _cells(group: Group) -> pd.DataFrame:
 
 
 def _coefficients(group: Group, definition: str) -> np.ndarray:
-    """Return by how many points the mean over prompts moves with each cell's share (0–1), in the cells' order."""
-    kept = metrics.exclusion_reason(group.generated, group.training, definition) == ""
-    weight = kept / np.maximum(kept.sum(axis=0), 1) / max(kept.any(axis=0).sum(), 1)
-    # An occupation without a share on one side counts for none.
-    toward = np.nan_to_num(metrics.bias_direction(group.training))
-    generated = 100 * weight * toward
+    """Return the points that the mean over prompts changes by per unit of each cell's share (0–1), in cell order."""
+    is_included = metrics.exclusion_reason(group.generated, group.training, definition) == ""
+    weight = is_included / np.maximum(is_included.sum(axis=0), 1) / max(is_included.any(axis=0).sum(), 1)
+    # An occupation without a share on one side does not count.
+    direction = np.nan_to_num(metrics.bias_direction(group.training))
+    generated = 100 * weight * direction
     training = -generated
     training = training.sum(axis=1, keepdims=True) if group.shared else training
     return np.concatenate([training, generated], axis=1).T.ravel()
 
 
 def amplification_units(occupations: pd.DataFrame) -> pd.DataFrame:
-    """Return the units of ``paradox_amplification``: each occupation's, by prompt and for the mean over prompts.
+    """Return the units of ``paradox_amplification``: occupations, by prompt and for the mean over prompts.
 
-    Of ``paradox_occupation_amplification``. A cell is a prompt with its training share.
+    Rows are of ``paradox_occupation_amplification``. A cell is a prompt with its training share.
     """
     rows = occupations[occupations["n_generated"] > 0]
     training = rows["percent_training"].round(6).astype(str) + " of " + rows["n_training"].astype(str)
@@ -95,8 +95,8 @@ def amplification_units(occupations: pd.DataFrame) -> pd.DataFrame:
 def model_units(occupations: pd.DataFrame) -> pd.DataFrame:
     """Return the units by which models are compared: signed changes, and distances corrected for small samples.
 
-    Both models have the training share of a cell, whose own null expectation is no part of their difference. The
-    paper's definition counts other occupations of each model.
+    Both models have the same training share in a cell, so its null expectation cancels in their difference. The paper's
+    definition is left out, because it includes different occupations for each model.
     """
     units = amplification_units(occupations[occupations["approach"] == "naive"])
     distances = units[units["definition"] == "all"].drop(columns="n_images")

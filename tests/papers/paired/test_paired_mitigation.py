@@ -91,7 +91,7 @@ def told(tables_of):
 
 def examples_of(tables_of, each=3):
     table = tables.make_table(critiques(), "paired_critiques")
-    return table, paired.critique_examples(table, *told(tables_of), each=each)
+    return table, paired.critique_examples(table, *told(tables_of), n_per_side=each)
 
 
 def test_critiques_stand_beside_images_of_the_same_prompts(tables_of):
@@ -133,7 +133,7 @@ def test_critiques_without_images_keep_their_words(tables_of):
     html = paired.figures.critiques(table, found, paired.read_images(None, found)).data
     assert "<img" not in html and all(escape(r) in html for r in table["reasons"])
     # Of two critiques of somebody, the one with the larger share of prompts.
-    assert "sheriffs" in (most := paired.figures.critiques(table, found, {}, most=1).data)
+    assert "sheriffs" in (most := paired.figures.critiques(table, found, {}, max_critiques=1).data)
     assert "chance allows" not in most and "Of 40 people" in most
     none = table.head(0)
     nothing = paired.critique_examples(none, *told(tables_of))

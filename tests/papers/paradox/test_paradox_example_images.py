@@ -34,7 +34,7 @@ def test_occupations_to_show():
     shares = pd.concat([shares_of("mini", nurse=80, pilot=30, author=45), shares_of("SD 1.4", cook=10)])
     assert example_images.choose_occupations(shares, ["pilot", "astronaut"]) == ["pilot"]
     # From few women to many, of the first model: 30, 45, 80.
-    assert example_images.choose_occupations(shares, ["astronaut"], most=2) == ["pilot", "nurse"]
+    assert example_images.choose_occupations(shares, ["astronaut"], max_occupations=2) == ["pilot", "nurse"]
     assert example_images.choose_occupations(shares) == ["pilot", "author", "nurse"]
     found = pd.DataFrame({"occupation": ["a", "b", "c"], "n_captions": [5, 0, 7]})
     assert example_images.choose_occupations(found, ["c", "b"]) == ["c"]
@@ -42,11 +42,11 @@ def test_occupations_to_show():
 
 def test_generated_images_of_one_prompt():
     rows = of([judged(f"{o}{p}{k}", o, p) for o in ("nurse", "cook", "pilot") for p in "12" for k in range(3)])
-    shown = example_images.generated(rows, ["pilot", "nurse"], prompt="2", each=2)
+    shown = example_images.generated(rows, ["pilot", "nurse"], prompt="2", n_per_group=2)
     assert shown["image_id"].tolist() == ["pilot20", "pilot21", "nurse20", "nurse21"]
     assert set(shown["kind"]) == {"generated"} and shown["below"].tolist() == ["pilot", "pilot", "nurse", "nurse"]
     # As many of each, so that they fill lines; a name without images takes none away.
-    shown = example_images.generated(rows.drop(index=[15, 16]), ["pilot", "nurse", "poet"], prompt="2", each=2)
+    shown = example_images.generated(rows.drop(index=[15, 16]), ["pilot", "nurse", "poet"], prompt="2", n_per_group=2)
     assert shown["image_id"].tolist() == ["pilot22", "nurse20"]
 
 
@@ -63,7 +63,7 @@ def test_selected_captions_stand_beside_generated_images():
         ],
         columns=["approach", "prompt", "occupation", "rank", "caption_id", "caption"],
     )
-    shown = example_images.selected(training, generated, chosen, "nearest", ["nurse"], prompt="1", each=2)
+    shown = example_images.selected(training, generated, chosen, "nearest", ["nurse"], prompt="1", n_per_group=2)
     assert shown["image_id"].tolist() == ["c2", "c1", "nurse10", "nurse11"]
     assert shown["kind"].tolist() == ["training", "training", "generated", "generated"]
     assert shown["below"].tolist() == ["nearer caption", "first caption", "generated: nurse", "generated: nurse"]
@@ -73,7 +73,7 @@ def test_pairs_of_one_caption():
     keys = [("c0", "nurse", "female"), ("c1", "cook", "none"), ("c2", "pilot", "male")]
     training = of([judged(c, o, "captions", caption_id=c, indicator=i) for c, o, i in keys])
     prompted = of([judged(f"c-{c}/0", o, "captions", caption_id=c, indicator=i) for c, o, i in keys])
-    shown = example_images.pairs(training, prompted, ("training", "caption_prompts"), most=2)
+    shown = example_images.pairs(training, prompted, ("training", "caption_prompts"), max_captions=2)
     # With an indicator first, then without; each beside what was generated from it.
     assert shown["image_id"].tolist() == ["c0", "c-c0/0", "c1", "c-c1/0"]
     assert shown["kind"].tolist() == ["training", "caption_prompts"] * 2

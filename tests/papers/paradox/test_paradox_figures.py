@@ -60,7 +60,7 @@ def test_occupations_that_change_most_stand_on_their_side():
     changes = [("a", 9), ("a", 11), ("b", -6), ("b", -2), ("c", 1), ("c", 1)]
     rows = pd.DataFrame(changes, columns=["occupation", "signed_change"])
     rows["excluded"] = rows["occupation"].map({"b": "opposite_direction"}).fillna("")
-    along, against = figures.signed_changes(rows, most=1).axes
+    along, against = figures.signed_changes(rows, max_occupations=1).axes
     assert names(along) == ["a"] and names(against) == ["b"]
     assert (10, 0) in points(along) and (-4, 0) in points(against)
 

@@ -1,6 +1,6 @@
-"""What the numbers say: pure functions, frames in, frames out, one function per table with its name.
+"""Analyses of the measured tables: pure functions, one per table and named after it.
 
-Frames are rows of the tables that a docstring names, in their order: ``shares`` of ``paired_percent_female``, ``pairs``
+Arguments are rows of the tables that a docstring names, in order: ``shares`` of ``paired_percent_female``, ``pairs``
 of ``paired_pair_images``, ``people`` of ``paired_people``, ``printed`` of ``paired_printed_value``; all but ``shares``
 may be empty. A function returns the table ``paired_<its name>``: scores in points, -100 to 100, their changes -200 to
 200, shares in %, 0–100. InputError: shares cannot come from their n, or images of pairs and shares disagree.

@@ -20,7 +20,7 @@ AGREEMENT_COLUMNS = (
     "aspect", "setting", "judge", "reference", "statistic", "value", "ci_low", "ci_high",
     "n", "n_missing", "n_annotators", "reason",
 )  # fmt: skip
-"""As table ``paired_judge_agreement`` has them (without the model), and what the value rests on."""
+"""The columns of ``paired_judge_agreement`` without the model, with numbers of people and annotators."""
 
 _KEYS = ["image_id", "position"]
 _CELL = ["aspect", "setting"]
@@ -35,70 +35,70 @@ def agreement_tables(
     replicates: int = 2_000,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Return how far judges agree with the truth and with annotators, and annotators among themselves (Tables 9 and 7).
+    """Return the agreement of judges with the truth and with annotators, and among annotators (Tables 9 and 7).
 
-    People of one image are not independent: intervals are of a percentile bootstrap that redraws images with all of
-    their people. For annotators they speak of other images, not of other annotators.
+    People of one image are not independent. Intervals are of a percentile bootstrap that resamples images with all of
+    their people. For annotators they generalise to other images, not to other annotators.
 
     Args:
         people_by_judge: Judge's name -> its judgements: image_id, position (a number or word, the same in all
             tables), status, gender, aspect, setting.
-        truth: Who is shown: image_id, position, gender; None where it is not known.
-        annotated: The people with their annotations, as of :func:`biaslab.ratings.annotations.judgements`, aspect and
-            setting; None where there are none.
-        seed, replicates, confidence: Of the bootstrap, and the intervals' level, 0–1.
+        truth: The true people: image_id, position, gender; None where unknown.
+        annotated: The people with their annotations, as returned by :func:`biaslab.ratings.annotations.judgements`,
+            with aspect and setting; None without annotations.
+        seed, replicates, confidence: Those of the bootstrap, and the level of intervals, 0–1.
 
     Returns rows with :data:`AGREEMENT_COLUMNS`. ``cohen_kappa`` is each judge's with ``reference`` (``truth``, or
-    ``annotators``: the annotators' majority), over the ``n`` people that both call female or male; ``fleiss_kappa``
-    that of the ``annotators``, on female, male and unsure, over people with the number of annotations that most have
-    (``n_annotators``). n_missing are the others of the cell. With two or more aspects ``average`` is the mean over
-    them, as in Table 7. What is not defined is NaN with a reason.
+    ``annotators``: the annotators' majority), over the ``n`` people that both label female or male; ``fleiss_kappa``
+    that of the ``annotators``, on female, male and unsure, over people with the most frequent number of annotations
+    (``n_annotators``). n_missing are the other people of the cell. With two or more aspects ``average`` is their mean,
+    as in Table 7. Undefined values are NaN with a reason.
     """
     options: dict[str, Any] = {"seed": np.random.default_rng(seed), "replicates": replicates, "confidence": confidence}
     references = {}
     if truth is not None:
-        references["truth"] = _labelled(truth)
+        references["truth"] = _add_labels(truth)
     if annotated is not None:
-        references[ANNOTATORS] = _labelled(annotated)
+        references[ANNOTATORS] = _add_labels(annotated)
     rows: list[dict] = []
-    for judge, judged in people_by_judge.items():
-        seen = _labelled(judged)
-        seen["said"] = seen["said"].where(seen["status"] == JUDGED)
-        for reference, known in references.items():
-            both = seen.merge(known[[*_KEYS, "said"]], on=_KEYS, how="left", suffixes=("", "_known"))
-            given = {"judge": judge, "reference": reference, "statistic": "cohen_kappa"}
-            rows += _cells(both, given, _cohen, options)
+    for judge, judgements in people_by_judge.items():
+        labels = _add_labels(judgements)
+        labels["label"] = labels["label"].where(labels["status"] == JUDGED)
+        for reference, reference_labels in references.items():
+            pairs = labels.merge(reference_labels[[*_KEYS, "label"]], on=_KEYS, how="left", suffixes=("", "_reference"))
+            keys = {"judge": judge, "reference": reference, "statistic": "cohen_kappa"}
+            rows += _cell_rows(pairs, keys, _cohen, options)
     if annotated is not None:
-        given = {"judge": ANNOTATORS, "reference": ANNOTATORS, "statistic": "fleiss_kappa"}
-        rows += _cells(references[ANNOTATORS], given, _fleiss, options)
+        keys = {"judge": ANNOTATORS, "reference": ANNOTATORS, "statistic": "fleiss_kappa"}
+        rows += _cell_rows(references[ANNOTATORS], keys, _fleiss, options)
     return pd.DataFrame(rows, columns=list(AGREEMENT_COLUMNS))
 
 
-def _labelled(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table's people with ``said``: female, male, or missing; a position may be a number or a word."""
+def _add_labels(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table's people with ``label``: female, male, or missing; a position may be a number or a word."""
     table = table.astype({"image_id": str, "position": str}).reset_index(drop=True)
-    return table.assign(said=table["gender"].astype(object).where(table["gender"].isin(GENDERS)))
+    return table.assign(label=table["gender"].astype(object).where(table["gender"].isin(GENDERS)))
 
 
-def _cells(table: pd.DataFrame, given: dict, work: Callable, options: dict[str, Any]) -> list[dict]:
+def _cell_rows(table: pd.DataFrame, keys: dict, estimator: Callable, options: dict[str, Any]) -> list[dict]:
     """Return one row per aspect and setting of ``table``, then the mean over aspects for each setting."""
-    rows, drawn = [], {}
-    for at, cell in table.groupby(_CELL, sort=False, observed=True):
-        estimate, n_annotators = work(cell, options)
-        drawn[at] = estimate.resamples
-        row = {**dict(zip(_CELL, at, strict=True)), **given, **estimate._asdict(), "n": estimate.n_items}
+    rows, resamples = [], {}
+    for key, cell in table.groupby(_CELL, sort=False, observed=True):
+        estimate, n_annotators = estimator(cell, options)
+        resamples[key] = estimate.resamples
+        row = {**dict(zip(_CELL, key, strict=True)), **keys, **estimate._asdict(), "n": estimate.n_items}
         rows.append({**row, "n_missing": len(cell) - estimate.n_items, "n_annotators": n_annotators})
-    whole = pd.DataFrame(rows, columns=list(AGREEMENT_COLUMNS))
-    for setting, parts in whole.groupby("setting", sort=False):
+    cells = pd.DataFrame(rows, columns=list(AGREEMENT_COLUMNS))
+    for setting, parts in cells.groupby("setting", sort=False):
         if len(parts) < 2:
             continue
         value, limits = np.nan, (np.nan, np.nan, "an aspect has no value")
         if parts["value"].notna().all():
             value = float(parts["value"].mean())
-            means = np.mean([drawn[aspect, setting] for aspect in parts["aspect"]], axis=0)
+            means = np.mean([resamples[aspect, setting] for aspect in parts["aspect"]], axis=0)
             limits = agreement.percentile_interval(means, options["confidence"])
         n, n_annotators = parts[["n", "n_missing"]].sum(), parts["n_annotators"].unique()
-        mean = {"aspect": "average", "setting": setting, **given, "value": value, **n}
+        mean = {"aspect": "average", "setting": setting, **keys, "value": value, **n}
         mean |= dict(zip(("ci_low", "ci_high", "reason"), limits, strict=True))
         rows.append({**mean, "n_annotators": n_annotators[0] if len(n_annotators) == 1 else np.nan})
     return rows
@@ -107,19 +107,19 @@ def _cells(table: pd.DataFrame, given: dict, work: Callable, options: dict[str, 
 def _cohen(cell: pd.DataFrame, options: dict[str, Any]) -> tuple[agreement.AgreementEstimate, int]:
     """Return the kappa of two labels of each person, and the number of annotators."""
     images = cell["image_id"]
-    return agreement.cohen_kappa(cell["said"], cell["said_known"], GENDERS, clusters=images, **options), 2
+    return agreement.cohen_kappa(cell["label"], cell["label_reference"], GENDERS, clusters=images, **options), 2
 
 
 def _fleiss(cell: pd.DataFrame, options: dict[str, Any]) -> tuple[agreement.AgreementEstimate, int]:
-    """Return the annotators' kappa, from the number of annotations with each label, and their number for each person.
+    """Return the annotators' kappa, from the number of annotations with each label, and the number per person.
 
-    That is the number of annotations that most people have, the larger of two; who gave them may differ.
+    That is the most frequent number of annotations, the larger in ties; people may have different annotators.
     """
     counts = cell[list(agreement.LABELS)].to_numpy(int)
-    given = counts.sum(axis=1)
-    n_people = np.bincount(given[given >= 2], minlength=3)
-    usual = len(n_people) - 1 - int(np.argmax(n_people[::-1])) if n_people.any() else 2
-    usable = given == usual
-    named = [np.repeat(agreement.LABELS, row) for row in counts[usable]]
-    ratings = np.array(named, dtype=object).reshape(len(named), usual)
-    return agreement.fleiss_kappa(ratings, clusters=cell["image_id"].to_numpy()[usable], **options), usual
+    n_ratings = counts.sum(axis=1)
+    n_people = np.bincount(n_ratings[n_ratings >= 2], minlength=3)
+    n_annotators = len(n_people) - 1 - int(np.argmax(n_people[::-1])) if n_people.any() else 2
+    is_complete = n_ratings == n_annotators
+    labels = [np.repeat(agreement.LABELS, row) for row in counts[is_complete]]
+    ratings = np.array(labels, dtype=object).reshape(len(labels), n_annotators)
+    return agreement.fleiss_kappa(ratings, clusters=cell["image_id"].to_numpy()[is_complete], **options), n_annotators

@@ -1,4 +1,4 @@
-"""What changes from one person to two: of mean scores, of each identity, and how the changed ones divide."""
+"""Changes from one person to two: of mean scores, of identities, and the lists of changed identities."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from biaslab.papers.paired.analysis.scores import identities, score_limits, with
 from biaslab.schema import tables
 
 
-def _joined_with_single(shares: pd.DataFrame) -> pd.DataFrame:
+def _join_single(shares: pd.DataFrame) -> pd.DataFrame:
     """Return each identity in a setting of two people next to itself with one person."""
     frame = pd.concat([identities(shares, aspect) for aspect in ("occupation", "power")])
-    same, beside = ["model", "aspect", "identity"], ["score", "percent_female", "n"]
-    single = frame.loc[frame["setting"] == "single", [*same, *beside]]
-    other = frame.loc[frame["setting"] != "single", [*CELL, "identity", "occupation", "stereotype", *beside]]
-    joined = other.merge(single, on=same, how="left", suffixes=("", "_single"))
+    keys, values = ["model", "aspect", "identity"], ["score", "percent_female", "n"]
+    single = frame.loc[frame["setting"] == "single", [*keys, *values]]
+    paired = frame.loc[frame["setting"] != "single", [*CELL, "identity", "occupation", "stereotype", *values]]
+    joined = paired.merge(single, on=keys, how="left", suffixes=("", "_single"))
     return joined.assign(change=joined["score"] - joined["score_single"])
 
 
 def score_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return the mean change of the score from one person to two, of each list and overall (paired 4.6)."""
     images, rows = pair_scores(pairs, count_groups(shares)), []
-    frame = _joined_with_single(shares)
-    # What an identity adds to the overall change: its whole score with two people; alone it shares no image, so half
-    # its score counts.
+    frame = _join_single(shares)
+    # The contribution of an identity to the overall change: its entire score with two people; half its score alone,
+    # where it shares no image.
     frame["effect"] = frame["score"] - frame["score_single"] / 2
     for cell, group in by_cell(frame):
-        added = deviations(images.get(tuple(cell.values())), group, "score")
-        found = strata(group, "change", confidence, -200, 200, effect="effect", images=added, two_people=True)
-        rows += [cell | row for row, _ in found]
+        terms = deviations(images.get(tuple(cell.values())), group, "score")
+        estimates = strata(group, "change", confidence, -200, 200, effect="effect", images=terms, two_people=True)
+        rows += [cell | row for row, _ in estimates]
     return tables.make_table(rows, "paired_score_change")
 
 
 def identity_change(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return the change of each identity's score from one person to two, with Fisher's test (Tables 12 and 13)."""
-    frame = _joined_with_single(shares)
+    frame = _join_single(shares)
     sides: list[ArrayLike] = []
     counts: list[np.ndarray] = []
     for side in ("_single", ""):
@@ -50,35 +50,35 @@ def identity_change(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
         sides += [frame[f"score{side}"], *score_limits(wilson, frame["stereotype"])]
         counts += [count, n - count]
     low, high = stats.difference_interval(*sides)
-    known = frame["change"].notna().to_numpy()
+    has_change = frame["change"].notna().to_numpy()
     p = np.full(len(frame), np.nan)
-    p[known] = [
-        fisher_exact(np.array([[a, b], [c, d]]))[1] for c, d, a, b in zip(*(x[known] for x in counts), strict=True)
+    p[has_change] = [
+        fisher_exact(np.array([[a, b], [c, d]]))[1] for c, d, a, b in zip(*(x[has_change] for x in counts), strict=True)
     ]
-    least = np.where(known, stats.min_fisher_p(frame["n"], frame["n_single"]), np.nan)
-    reason = np.where(known, "", "not judged in both settings")
-    frame = frame.assign(ci_low=low, ci_high=high, p=p, min_attainable_p=least, reason=reason)
+    min_p = np.where(has_change, stats.min_fisher_p(frame["n"], frame["n_single"]), np.nan)
+    reason = np.where(has_change, "", "not judged in both settings")
+    frame = frame.assign(ci_low=low, ci_high=high, p=p, min_attainable_p=min_p, reason=reason)
     return tables.make_table(with_corrected_p(frame), "paired_identity_change")
 
 
 def adherence(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: float) -> pd.DataFrame:
-    """Return how people who fit their stereotype divide between the lists (paired 4.6, Figure 4)."""
+    """Return the shares of the lists among people who fit their stereotype (paired 4.6, Figure 4)."""
     rows = []
     for cell, group in by_cell(count_groups(shares)):
-        known = group.dropna(subset=["score"])
-        wide = ((100 + known["score"]) / 2).groupby([known["occupation"], known["stereotype"]]).mean()
+        scored = group.dropna(subset=["score"])
+        wide = ((100 + scored["score"]) / 2).groupby([scored["occupation"], scored["stereotype"]]).mean()
         wide = wide.unstack().reindex(columns=LISTS)
         options = reference.draws(cell["model"], seed=seed, replicates=replicates)
-        drawn = _resampled_means(wide.to_numpy(), **options)
-        means, total = wide.mean().to_numpy(), drawn.sum(axis=1)
+        resamples = _resample_means(wide.to_numpy(), **options)
+        means, total = wide.mean().to_numpy(), resamples.sum(axis=1)
         for i, stratum in enumerate(LISTS):
-            part = known[known["stereotype"] == stratum]
+            part = scored[scored["stereotype"] == stratum]
             row = {**cell, "stereotype": stratum, "n": int(part["n"].sum()), "n_identities": len(part)}
             row |= {"percent_adhering": means[i], "reason": ""}
             if not means.sum() > 0:
                 rows.append(row | {"reason": "no person fits, or a list has no values"})
                 continue
-            share = 100 * drawn[total > 0, i] / total[total > 0]
+            share = 100 * resamples[total > 0, i] / total[total > 0]
             row["percent_of_adhering"] = 100 * means[i] / means.sum()
             tail = (1 - confidence) / 2
             low, high = np.quantile(share, [tail, 1 - tail])
@@ -90,43 +90,45 @@ def adherence(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: f
     return tables.make_table(rows, "paired_adherence")
 
 
-def _resampled_means(wide: np.ndarray, seed: int, replicates: int) -> np.ndarray:
-    """Return bootstrap means (replicates, lists) of values (occupations, lists); disjoint lists are drawn apart.
+def _resample_means(wide: np.ndarray, seed: int, replicates: int) -> np.ndarray:
+    """Return bootstrap means (replicates, lists) of values (occupations, lists), disjoint lists separately.
 
     An occupation without a value in one list counts in the other. A mean is NaN where no drawn occupation has a value.
     """
     rng = np.random.default_rng(seed)
 
     def means(values: np.ndarray) -> np.ndarray:
-        drawn = values[rng.integers(0, len(values), (replicates, len(values)))]
-        known = np.isfinite(drawn)
-        n = known.sum(axis=1)
-        return np.divide(np.where(known, drawn, 0).sum(axis=1), n, out=np.full(n.shape, np.nan), where=n > 0)
+        sample = values[rng.integers(0, len(values), (replicates, len(values)))]
+        is_finite = np.isfinite(sample)
+        n = is_finite.sum(axis=1)
+        return np.divide(np.where(is_finite, sample, 0).sum(axis=1), n, out=np.full(n.shape, np.nan), where=n > 0)
 
     if np.isfinite(wide).all(axis=1).any():
         return means(wide)
     lists = [column[np.isfinite(column)] for column in wide.T]
-    nothing = np.full(replicates, np.nan)
-    return np.column_stack([means(values) if len(values) else nothing for values in lists])
+    missing = np.full(replicates, np.nan)
+    return np.column_stack([means(values) if len(values) else missing for values in lists])
 
 
 def changed_cases(changes: pd.DataFrame, printed: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return how identities with a higher or a lower score than alone divide between the lists (paired Figure 5)."""
+    """Return the shares of the lists among identities with a higher or a lower score than alone (paired Figure 5)."""
     keys = ["quantity", *CELL, "stereotype"]
-    stated = printed.set_index(keys)["value"].to_dict()
+    paper_values = printed.set_index(keys)["value"].to_dict()
     rows = []
     for cell, group in by_cell(changes.dropna(subset=["change"])):
-        # Scores are multiples of 200/n, so a change below a hundredth of a point is none.
+        # Scores are multiples of 200/n, so changes below a hundredth of a point are rounding errors.
         sign = np.where(np.abs(group["change"]) < 0.01, 0, np.sign(group["change"]))
         for direction, code in (("amplified", 1), ("reduced", -1), ("unchanged", 0)):
-            moved = group[sign == code]
-            points = moved["change"].abs().sum() if code else 0.0
+            cases = group[sign == code]
+            points = cases["change"].abs().sum() if code else 0.0
             for stratum in LISTS:
-                part = moved[moved["stereotype"] == stratum]
-                row = {**cell, "direction": direction, "stereotype": stratum, "n": len(moved)}
-                row |= {"n_identities": len(part), **stats.percent_columns(len(part), len(moved), confidence)}
+                part = cases[cases["stereotype"] == stratum]
+                row = {**cell, "direction": direction, "stereotype": stratum, "n": len(cases)}
+                row |= {"n_identities": len(part), **stats.percent_columns(len(part), len(cases), confidence)}
                 row |= {"percent_of_cases": row["percent"], "points": part["change"].sum() if code else 0.0}
                 row["percent_of_points"] = 100 * part["change"].abs().sum() / points if points else np.nan
-                row["paper_table_value"] = stated.get((f"percent_of_{direction}", *cell.values(), stratum), np.nan)
-                rows.append(row | {"reason": "" if len(moved) else "no identity moved this way"})
+                row["paper_table_value"] = paper_values.get(
+                    (f"percent_of_{direction}", *cell.values(), stratum), np.nan
+                )
+                rows.append(row | {"reason": "" if len(cases) else "no identity moved this way"})
     return tables.make_table(rows, "paired_changed_cases")

@@ -1,4 +1,4 @@
-"""Which images galleries show, and those that are next to critiques: chosen by rule, not by hand."""
+"""Rules that choose the images of galleries and of critiques, so that none is chosen by hand."""
 
 from __future__ import annotations
 
@@ -11,137 +11,138 @@ import pandas as pd
 from biaslab.papers.paired.analysis.dependence import LISTS
 from biaslab.papers.paired.analysis.people import FAILED, OUT_OF_ORDER, stereotype_fit
 
-# A kind of images and an image's id.
+# The columns that identify an image.
 _IMAGE = ["kind", "image_id"]
 
 
-def choose_pairs(seen: pd.DataFrame, *, each: int = 8) -> pd.DataFrame:
-    """Return everyone in images of two people, ``each`` of either aspect, evenly spread over the prompts."""
-    pairs = seen[(seen["kind"] == "paired") & seen["status"].isin(["judged", "uncertain"])]
-    chosen = [image for _, rows in pairs.groupby("aspect") for image in _spread(_images(rows), each)]
-    return _of_images(seen, chosen)
+def choose_pairs(people: pd.DataFrame, *, n_per_group: int = 8) -> pd.DataFrame:
+    """Return the people in ``n_per_group`` images of pairs for each aspect, evenly spread over the prompts."""
+    pairs = people[(people["kind"] == "paired") & people["status"].isin(["judged", "uncertain"])]
+    chosen = [image for _, rows in pairs.groupby("aspect") for image in _spread(_image_keys(rows), n_per_group)]
+    return _select_images(people, chosen)
 
 
 def choose_single_and_paired(
-    seen: pd.DataFrame, *, identities: int = 1, alone: int = 2, beside: int = 3
+    people: pd.DataFrame, *, identities: int = 1, n_single: int = 2, n_paired: int = 3
 ) -> pd.DataFrame:
-    """Return images of identities alone and in pairs, a row each (layout of paired Figures 3 and 9).
+    """Return images of identities alone and in pairs, one row per identity (layout of paired Figures 3 and 9).
 
-    ``identities`` of each aspect and list: those whose score rises most. A row has images ``alone`` and ``beside``.
+    They are the ``identities`` of each aspect and list whose score rises most, each with ``n_single`` and ``n_paired``
+    images.
     """
     # Only images in which everyone was judged, so that signs can be read.
-    whole = seen.groupby(_IMAGE)["gender"].transform(lambda g: g.isin(LISTS).all()).astype(bool)
-    judged = seen[whole & seen["kind"].isin(["single", "paired"])]
+    is_complete = people.groupby(_IMAGE)["gender"].transform(lambda g: g.isin(LISTS).all()).astype(bool)
+    complete = people[is_complete & people["kind"].isin(["single", "paired"])]
     keys = ["aspect", "stereotype", "identity", "kind"]
-    wide: Any = judged.assign(score=stereotype_fit).groupby(keys)["score"].agg(["mean", "size"]).unstack()
+    wide: Any = complete.assign(score=stereotype_fit).groupby(keys)["score"].agg(["mean", "size"]).unstack()
     wide = wide.reindex(columns=pd.MultiIndex.from_product([["mean", "size"], ["single", "paired"]]))
-    enough = (wide["size"]["single"] >= alone) & (wide["size"]["paired"] >= beside)
-    rise = (wide["mean"]["paired"] - wide["mean"]["single"])[enough].reset_index(name="rise")
+    has_images = (wide["size"]["single"] >= n_single) & (wide["size"]["paired"] >= n_paired)
+    rise = (wide["mean"]["paired"] - wide["mean"]["single"])[has_images].reset_index(name="rise")
     rise = rise.sort_values(["rise", "identity"], ascending=[False, True])
     rise = rise.groupby(["aspect", "stereotype"]).head(identities).sort_values(["aspect", "stereotype"])
     chosen = []
     for aspect, identity in rise[["aspect", "identity"]].itertuples(index=False):
-        for kind, most in (("single", alone), ("paired", beside)):
-            mine = judged[["aspect", "identity", "kind"]].eq([aspect, identity, kind]).all(axis=1)
-            chosen += _spread(_images(judged[mine]), most)
-    return _of_images(seen, chosen)
+        for kind, n_images in (("single", n_single), ("paired", n_paired)):
+            is_row = complete[["aspect", "identity", "kind"]].eq([aspect, identity, kind]).all(axis=1)
+            chosen += _spread(_image_keys(complete[is_row]), n_images)
+    return _select_images(people, chosen)
 
 
-def choose_failures(seen: pd.DataFrame, *, each: int = 4, most: int = 24) -> pd.DataFrame:
-    """Return images of one or two people that fail, ``each`` of a failure and kind (layout of paired Figure 12)."""
-    failed = seen[(seen["kind"] != "three") & seen["status"].isin(FAILED)].drop_duplicates(_IMAGE)
-    shown = failed.groupby(["status", "kind"]).head(each).sort_values(["status", "kind"], kind="stable")
-    return _of_images(seen, _images(shown.head(most)))
+def choose_failures(people: pd.DataFrame, *, n_per_group: int = 4, max_images: int = 24) -> pd.DataFrame:
+    """Return failed images of one or two people, ``n_per_group`` per status and kind (layout of paired Figure 12)."""
+    images = people[(people["kind"] != "three") & people["status"].isin(FAILED)].drop_duplicates(_IMAGE)
+    failures = images.groupby(["status", "kind"]).head(n_per_group).sort_values(["status", "kind"], kind="stable")
+    return _select_images(people, _image_keys(failures.head(max_images)))
 
 
-def choose_three(seen: pd.DataFrame, *, each: int = 6) -> pd.DataFrame:
-    """Return images for three people: those that do not show everyone as asked, then those that do (Figure 11)."""
-    seen = seen[seen["kind"] == "three"]
-    judged = seen.groupby("image_id")["status"].transform(lambda outcome: (outcome == "judged").all())
-    right = judged.astype(bool) & ~seen["role"].isin(OUT_OF_ORDER)
-    fail = seen[~right].drop_duplicates("image_id").groupby(["status", "role"]).head(each)
-    fail = fail.sort_values(["status", "role"], kind="stable").head(each)
-    return _of_images(seen, [*_images(fail), *_spread(_images(seen[right]), each)])
+def choose_three(people: pd.DataFrame, *, n_per_group: int = 6) -> pd.DataFrame:
+    """Return images for three people: those that do not show everyone as prompted, then those that do (Figure 11)."""
+    people = people[people["kind"] == "three"]
+    is_judged = people.groupby("image_id")["status"].transform(lambda outcome: (outcome == "judged").all())
+    is_correct = is_judged.astype(bool) & ~people["role"].isin(OUT_OF_ORDER)
+    failures = people[~is_correct].drop_duplicates("image_id").groupby(["status", "role"]).head(n_per_group)
+    failures = failures.sort_values(["status", "role"], kind="stable").head(n_per_group)
+    return _select_images(people, [*_image_keys(failures), *_spread(_image_keys(people[is_correct]), n_per_group)])
 
 
-def _images(people: pd.DataFrame) -> list[tuple[str, str]]:
+def _image_keys(people: pd.DataFrame) -> list[tuple[str, str]]:
     return list(dict.fromkeys(people[_IMAGE].itertuples(index=False, name=None)))
 
 
-def _spread(items: Sequence, most: int) -> list:
+def _spread(items: Sequence, max_items: int) -> list:
     """Return at most ``most`` of ``items``, evenly spread over them."""
-    return [items[k] for k in np.linspace(0, len(items) - 1, min(most, len(items))).round().astype(int)]
+    return [items[k] for k in np.linspace(0, len(items) - 1, min(max_items, len(items))).round().astype(int)]
 
 
-def _of_images(seen: pd.DataFrame, chosen: Iterable[tuple[str, str]]) -> pd.DataFrame:
-    order = pd.DataFrame(list(chosen), columns=_IMAGE, dtype=object)
-    by_position = seen.sort_values("position", kind="stable")
-    return order.merge(by_position, on=_IMAGE)[list(seen.columns)]
+def _select_images(people: pd.DataFrame, images: Iterable[tuple[str, str]]) -> pd.DataFrame:
+    order = pd.DataFrame(list(images), columns=_IMAGE, dtype=object)
+    by_position = people.sort_values("position", kind="stable")
+    return order.merge(by_position, on=_IMAGE)[list(people.columns)]
 
 
 # -- critiques next to their images ---------------------------------------------------------------------
 
 
 def critique_examples(
-    critiques: pd.DataFrame, prompts: pd.DataFrame, people: pd.DataFrame, *, each: int = 2
+    critiques: pd.DataFrame, prompts: pd.DataFrame, people: pd.DataFrame, *, n_per_side: int = 2
 ) -> pd.DataFrame:
-    """Return images that each critique was made from, and images of the same prompts with what was added.
+    """Return images of the prompts of each critique before and after it, with the text added to the prompts.
 
-    From ``paired_critiques`` (may be empty), ``paired_prompts`` and ``paired_people``; ``each`` images of either side:
-    first of prompts that changed, then of others.
+    From ``paired_critiques`` (may be empty), ``paired_prompts`` and ``paired_people``; ``n_per_side`` images before and
+    after, first of prompts that changed, then of others.
 
     Returns:
-        A row per critique and image: critique (its place in ``critiques``), side (``before`` or ``after``), kind,
-        image_id, n_told of n_prompts about its people that have words added, added (those of the first), and people
-        (whom it is about, as seen; empty of a critique of all). Without images (``image_id`` empty) one row.
+        One row per critique and image: critique (its position in ``critiques``), side (``before`` or ``after``), kind,
+        image_id, n_told (prompts about its people with added text, of n_prompts), added (the first such text), and
+        people (its people as judged; empty for a critique of all). Without images one row with an empty ``image_id``.
     """
-    prompts = prompts.assign(pair=_pair_of(prompts["prompt_id"]))
+    prompts = prompts.assign(pair=_pair_keys(prompts["prompt_id"]))
     plain = prompts[prompts["setting"] == "paired"][["model", "pair", "text"]]
-    both = prompts[prompts["setting"] == "faircritic"].merge(plain, on=["model", "pair"], suffixes=("", "_plain"))
-    texts = zip(both["text"], both["text_plain"], strict=True)
-    both["added"] = [text.removeprefix(known).strip() for text, known in texts]
-    added = both.set_index(["model", "prompt_id"])["added"]
+    pairs = prompts[prompts["setting"] == "faircritic"].merge(plain, on=["model", "pair"], suffixes=("", "_plain"))
+    texts = zip(pairs["text"], pairs["text_plain"], strict=True)
+    pairs["added"] = [text.removeprefix(plain_text).strip() for text, plain_text in texts]
+    added = pairs.set_index(["model", "prompt_id"])["added"]
     people = people.assign(prompt_id=people["image_id"].str.replace(r"/[^/]*$", "", regex=True), kind=people["setting"])
-    people["pair"] = _pair_of(people["prompt_id"])
-    later = people["setting"] == "faircritic"
-    people.loc[later, "kind"] = [f"faircritic_{r:.0f}" for r in people.loc[later, "round"]]
+    people["pair"] = _pair_keys(people["prompt_id"])
+    is_mitigated = people["setting"] == "faircritic"
+    people.loc[is_mitigated, "kind"] = [f"faircritic_{r:.0f}" for r in people.loc[is_mitigated, "round"]]
     rows = []
     critique: Any
     for k, critique in enumerate(critiques.itertuples()):
-        whom = critique.identity or critique.batch_id.partition("/")[2]
-        about = people[(people["model"] == critique.model) & (people["aspect"] == critique.aspect)]
-        about = about[(about["identity"] == whom) | (about["role"] == whom)] if whom else about
-        last = int(critique.round) - 1
-        kinds = (f"faircritic_{last}" if last else "paired", f"faircritic_{last + 1}")
-        before, after = (about[about["kind"] == kind].drop_duplicates("pair") for kind in kinds)
-        words = after.join(added, on=["model", "prompt_id"])["added"].fillna("")
-        changed = words[words != ""]
-        counts: dict[str, Any] = {"critique": k, "n_told": len(changed), "n_prompts": len(after)}
-        counts["added"] = changed.iloc[0] if len(changed) else ""
-        chosen = _changed_first(after["pair"], words != "", each)
+        name = critique.identity or critique.batch_id.partition("/")[2]
+        subset = people[(people["model"] == critique.model) & (people["aspect"] == critique.aspect)]
+        subset = subset[(subset["identity"] == name) | (subset["role"] == name)] if name else subset
+        n_rounds = int(critique.round) - 1
+        kinds = (f"faircritic_{n_rounds}" if n_rounds else "paired", f"faircritic_{n_rounds + 1}")
+        before, after = (subset[subset["kind"] == kind].drop_duplicates("pair") for kind in kinds)
+        added_texts = after.join(added, on=["model", "prompt_id"])["added"].fillna("")
+        changed_texts = added_texts[added_texts != ""]
+        counts: dict[str, Any] = {"critique": k, "n_told": len(changed_texts), "n_prompts": len(after)}
+        counts["added"] = changed_texts.iloc[0] if len(changed_texts) else ""
+        pair_keys = _choose_changed_first(after["pair"], added_texts != "", n_per_side)
         images = [
-            counts | {"side": side, "kind": row.kind, "image_id": row.image_id, "people": _seen(row) if whom else ""}
+            counts | {"side": side, "kind": row.kind, "image_id": row.image_id, "people": _label(row) if name else ""}
             for side, side_people in (("before", before), ("after", after))
-            for row in side_people[side_people["pair"].isin(chosen)].itertuples()
+            for row in side_people[side_people["pair"].isin(pair_keys)].itertuples()
         ]
         rows += images or [counts]
     columns = ["critique", "side", "kind", "image_id", "n_told", "n_prompts", "added", "people"]
     return pd.DataFrame(rows, columns=columns).fillna("")
 
 
-def _pair_of(prompt_ids: pd.Series) -> pd.Series:
-    """Return what ids of the same pair's prompts have in common in all settings: all but the first part."""
+def _pair_keys(prompt_ids: pd.Series) -> pd.Series:
+    """Return the part of prompt ids that a pair's prompts share in all settings: all but the first part."""
     return prompt_ids.str.replace(r"^[^-]*-", "", regex=True)
 
 
-def _seen(row: Any) -> str:
+def _label(row: Any) -> str:
     words = {"female": "woman", "male": "man"}
     return f"{row.position}: {words.get(row.gender, row.gender or row.status.replace('_', ' '))}"
 
 
-def _changed_first(pairs: pd.Series, changed: pd.Series, each: int) -> list[str]:
+def _choose_changed_first(pairs: pd.Series, changed: pd.Series, n: int) -> list[str]:
     """Return pairs spread evenly over those whose prompt changed, filled up with others."""
     chosen: list[str] = []
-    for part, room in ((pairs[changed], each - (each > 1 and not changed.all())), (pairs[~changed], each)):
-        chosen += _spread(part.tolist(), max(min(room, each - len(chosen)), 0))
+    for part, limit in ((pairs[changed], n - (n > 1 and not changed.all())), (pairs[~changed], n)):
+        chosen += _spread(part.tolist(), max(min(limit, n - len(chosen)), 0))
     return chosen

@@ -1,4 +1,4 @@
-"""Means of what identities show over the lists that they are in, with intervals; what several analyses take."""
+"""Means over the identities of lists, with intervals, and helpers of several analyses."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from biaslab.papers.paired.analysis.dependence import LISTS
 from biaslab.papers.paired.prompts import ASPECTS, SETTINGS
 
 CELL = ["model", "aspect", "setting"]
-_FEW = "an interval needs two identities"
-_THREE = "an interval needs three identities of a list that share images"
+_TOO_FEW = "an interval needs two identities"
+_TOO_FEW_SHARED = "an interval needs three identities of a list that share images"
 
 
 class Mean(NamedTuple):
-    """A mean over identities, with the t-test against 0 that belongs to its interval."""
+    """A mean over identities with its interval, and the corresponding t-test against 0."""
 
     value: float
     ci_low: float
@@ -43,13 +43,13 @@ class Mean(NamedTuple):
 
 
 def by_cell(frame: pd.DataFrame) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
-    """Yield model, aspect and setting, and the rows that have them."""
+    """Yield model, aspect and setting, and their rows."""
     for names, group in frame.groupby(CELL, sort=False):
         yield dict(zip(CELL, map(str, names), strict=True)), group
 
 
 def ordered(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return rows by model, aspect and setting: models as they come, a run's own before printed ones."""
+    """Return rows by model, aspect and setting; models keep their order, a run's own before printed ones."""
     order = {name: i for i, name in enumerate((*dict.fromkeys(frame["model"]), *ASPECTS, *SETTINGS))}
     rows = frame.sort_values(CELL, key=lambda c: c.map(lambda v: (order.get(v, len(order)), v)), kind="stable")
     return rows.reset_index(drop=True)
@@ -58,33 +58,33 @@ def ordered(frame: pd.DataFrame) -> pd.DataFrame:
 def count_groups(shares: pd.DataFrame) -> pd.DataFrame:
     """Return shares with the number of people perceived as female in ``count``, and the ``score``.
 
-    InputError: a share cannot come from its n, or a stereotype or aspect is none of the known ones.
+    Raises InputError if a share cannot come from its n, or a stereotype or aspect is unknown.
     """
     frame = shares
     for column, allowed in (("stereotype", LISTS), ("aspect", ASPECTS)):
-        other = frame.loc[~frame[column].isin(allowed), column]
-        if len(other):
-            known = " and ".join(map(repr, allowed))
-            raise InputError(f"paired_percent_female: {column} is {other.iloc[0]!r}; allowed are {known}.")
+        unknown = frame.loc[~frame[column].isin(allowed), column]
+        if len(unknown):
+            names = " and ".join(map(repr, allowed))
+            raise InputError(f"paired_percent_female: {column} is {unknown.iloc[0]!r}; allowed are {names}.")
     n, percent = frame["n"].fillna(0).to_numpy(), frame["percent_female"].to_numpy()
     count = np.rint(percent * n / 100)
-    whole = np.divide(100 * count, n, out=np.full(len(n), np.nan), where=n > 0)
-    off = np.nan_to_num(np.abs(percent - whole))
-    if (off > 1).any():
-        row = int(off.argmax())
+    exact = np.divide(100 * count, n, out=np.full(len(n), np.nan), where=n > 0)
+    error = np.nan_to_num(np.abs(percent - exact))
+    if (error > 1).any():
+        row = int(error.argmax())
         raise InputError(
             f"paired_percent_female: {percent[row]:g} % in row {row + 1} cannot come from n = {n[row]:g} people; n "
             "must count the people that the share is taken over."
         )
-    frame = frame.assign(percent_female=whole, count=count, n=n)
-    return ordered(frame.assign(score=stereotype_score_from_percent(whole, frame["stereotype"])))
+    frame = frame.assign(percent_female=exact, count=count, n=n)
+    return ordered(frame.assign(score=stereotype_score_from_percent(exact, frame["stereotype"])))
 
 
 def mean(values: np.ndarray, confidence: float) -> Mean:
     """Return the mean of values of identities with Student's interval."""
     n = len(values)
     if n < 2:
-        value, reason = (float(values[0]), _FEW) if n else (np.nan, "no identity has a value")
+        value, reason = (float(values[0]), _TOO_FEW) if n else (np.nan, "no identity has a value")
         return Mean(value, *(np.nan,) * 4, reason)
     return t_mean(float(np.mean(values)), float(np.std(values, ddof=1)) / sqrt(n), n - 1, confidence)
 
@@ -92,7 +92,7 @@ def mean(values: np.ndarray, confidence: float) -> Mean:
 def t_mean(value: float, se: float, df: float, confidence: float) -> Mean:
     """Return a mean over identities whose standard error has ``df`` degrees of freedom."""
     half = student.ppf((1 + confidence) / 2, df) * se
-    # Images that show one gender twice cancel out but for the rounding of a computer, which leans nowhere.
+    # Images that show one gender twice cancel out, except for floating-point error, which has no direction.
     value = 0.0 if abs(value) < 1e-9 else value
     if se < 1e-9:
         return Mean(value, *(np.nan,) * 4, "all identities are equal, so there is neither interval nor test")
@@ -100,8 +100,8 @@ def t_mean(value: float, se: float, df: float, confidence: float) -> Mean:
     return Mean(value, value - half, value + half, t, float(2 * student.sf(abs(t), df)), "", df=df)
 
 
-def of_people(rows: pd.DataFrame, column: str, confidence: float) -> Mean:
-    """Return the mean of ``column`` over people, a ratio whose linearised error is over occupations.
+def mean_over_people(rows: pd.DataFrame, column: str, confidence: float) -> Mean:
+    """Return the mean of ``column`` over people, a ratio with a linearised error over occupations.
 
     ``rows`` has one row per identity: occupation, n (people) and ``column``. With the same n for every identity it is
     :func:`mean` over occupations.
@@ -111,17 +111,17 @@ def of_people(rows: pd.DataFrame, column: str, confidence: float) -> Mean:
     weight = rows["n"] / rows["n"].sum()
     value = float((weight * rows[column]).sum())
     if rows["occupation"].nunique() < 2:
-        return Mean(value, *(np.nan,) * 4, _FEW)
-    added = (weight * (rows[column] - value)).groupby(rows["occupation"]).sum()
-    return t_mean(value, *stats.clustered_error(added), confidence)
+        return Mean(value, *(np.nan,) * 4, _TOO_FEW)
+    terms = (weight * (rows[column] - value)).groupby(rows["occupation"]).sum()
+    return t_mean(value, *stats.clustered_error(terms), confidence)
 
 
-def of_roles(low: pd.Series, high: pd.Series, confidence: float, sign: int = 1) -> Mean:
+def mean_over_roles(low: pd.Series, high: pd.Series, confidence: float, sign: int = 1) -> Mean:
     """Return half the sum (``sign`` -1: half the difference) of two lists' means; an occupation is one observation."""
     value = float(low.mean() + sign * high.mean()) / 2
-    added = [part * (values - values.mean()) / (2 * len(values)) for part, values in ((1, low), (sign, high))]
-    error = stats.clustered_error(added[0].add(added[1], fill_value=0))
-    return t_mean(value, *error, confidence) if isfinite(error.se) else Mean(value, *(np.nan,) * 4, _FEW)
+    terms = [part * (values - values.mean()) / (2 * len(values)) for part, values in ((1, low), (sign, high))]
+    error = stats.clustered_error(terms[0].add(terms[1], fill_value=0))
+    return t_mean(value, *error, confidence) if isfinite(error.se) else Mean(value, *(np.nan,) * 4, _TOO_FEW)
 
 
 def strata(
@@ -134,10 +134,10 @@ def strata(
     effect: str = "",
     images: pd.DataFrame | None = None,
     two_people: bool = False,
-    wider: Mapping[str, float] = {},
+    variance_factors: Mapping[str, float] = {},
     over_people: bool = False,
 ) -> Iterator[tuple[dict, pd.DataFrame]]:
-    """Yield for each list and for both the mean of ``column`` as a row of a table, and the rows it is taken over.
+    """Yield for each list and for both the mean of ``column`` as a row of a table, and its rows.
 
     Identities without a value are left out. By default lists weigh the same, as do the occupations of a list and the
     identities of an occupation.
@@ -148,44 +148,44 @@ def strata(
         confidence: Level of the intervals, 0–1.
         lowest: Smallest value that a mean can have, where limits are cut.
         highest: Largest one.
-        effect: Where two people share each image and only values are known, the column with what an identity can
-            add to the overall mean at most, times the length of its list. Else the lists are taken as independent.
-        images: Where images are known, what each adds (see :func:`dependence.deviations`).
+        effect: Where two people share each image and only values are known, the column of an identity's largest
+            contribution to the overall mean, times the length of its list. Else lists are treated as independent.
+        images: Where images are known, the contribution of each (see :func:`dependence.deviations`).
         two_people: Whether two people share each image.
-        wider: By list whose identities share images, how many times as large the variance of its mean is at most.
-        over_people: Whether the means are over people (``n``), as equation 1 has it.
+        variance_factors: For lists whose identities share images, the largest factor of the variance of their mean.
+        over_people: Whether the means are over people (``n``), as in equation 1.
     """
-    known = group.dropna(subset=[column])
-    rows = {s: known[known["stereotype"] == s] for s in LISTS}
-    values = dict(zip(LISTS, _by_occupation(known, column), strict=True))
+    valid = group.dropna(subset=[column])
+    rows = {s: valid[valid["stereotype"] == s] for s in LISTS}
+    values = dict(zip(LISTS, _occupation_means(valid, column), strict=True))
     means = {
-        s: of_people(rows[s], column, confidence) if over_people else mean(values[s].to_numpy(), confidence)
+        s: mean_over_people(rows[s], column, confidence) if over_people else mean(values[s].to_numpy(), confidence)
         for s in LISTS
     }
-    means["overall"] = _both(known, column, confidence, effect, images, two_people, over_people)
-    rows["overall"] = known
+    means["overall"] = _overall_mean(valid, column, confidence, effect, images, two_people, over_people)
+    rows["overall"] = valid
     shared = values["female"].index.intersection(values["male"].index)
     # Roles of different occupations share no images, so nothing is fixed there.
-    alone = dependence.PARTNERS if two_people and not len(shared) else dependence.NONE
+    default_dependence = dependence.PARTNERS if two_people and not len(shared) else dependence.NONE
     for stratum, estimate in means.items():
         part = rows[stratum]
-        if stratum in wider and isfinite(estimate.ci_low):
-            n, factor = part.groupby("stereotype").size().min(), wider[stratum]
-            # What identities share they do not differ by: the variance between n of them is low by
+        if stratum in variance_factors and isfinite(estimate.ci_low):
+            n, factor = part.groupby("stereotype").size().min(), variance_factors[stratum]
+            # Identities do not differ by what they share, so the variance between n of them is low by a factor of
             # (n - factor) / (n - 1).
             estimate = (
                 estimate.widened(sqrt(factor * (n - 1) / (n - factor)))._replace(dependence=dependence.WORST)
                 if n > 2
-                else Mean(estimate.value, *(np.nan,) * 4, _THREE)
+                else Mean(estimate.value, *(np.nan,) * 4, _TOO_FEW_SHARED)
             )
         row = estimate._asdict() | {"stereotype": stratum, column: estimate.value}
-        row["dependence"] = (estimate.dependence or alone) if isfinite(estimate.ci_low) else ""
+        row["dependence"] = (estimate.dependence or default_dependence) if isfinite(estimate.ci_low) else ""
         row |= {end: float(np.clip(row[end], lowest, highest)) for end in ("ci_low", "ci_high")}
         row |= {"n_identities": len(part), "n_occupations": part["occupation"].nunique()}
         yield row | {"n": part["n"].sum() if "n" in part else len(part)}, part
 
 
-def _both(
+def _overall_mean(
     group: pd.DataFrame,
     column: str,
     confidence: float,
@@ -194,36 +194,38 @@ def _both(
     two_people: bool,
     over_people: bool,
 ) -> Mean:
-    """Return the mean over both lists, with the dependence that is known of them.
+    """Return the mean over both lists, with their known dependence.
 
-    Of the two roles of an occupation it is one observation; lists that share ``images`` are crossed samples. Where only
-    values are known, variances of the mean ``effect`` (or half the value) are added up, by Welch's degrees of freedom.
+    The two roles of an occupation are one observation; lists that share ``images`` are crossed samples. Where only
+    values are known, variances of the mean ``effect`` (or half the value) are added, with Welch's degrees of freedom.
     """
-    female, male = _by_occupation(group, column)
+    female, male = _occupation_means(group, column)
     if female.empty or male.empty:
         return Mean(*(np.nan,) * 5, "one of the two lists has no values")
     if len(female.index.intersection(male.index)):
-        roles = of_people(group, column, confidence) if over_people else of_roles(female, male, confidence)
+        roles = (
+            mean_over_people(group, column, confidence) if over_people else mean_over_roles(female, male, confidence)
+        )
         return roles._replace(dependence=dependence.BY_OCCUPATION)
     value = float((dependence.weights(group, over_people) * group[column]).sum())
     if min(len(female), len(male)) < 2:
-        return Mean(value, *(np.nan,) * 4, _FEW)
+        return Mean(value, *(np.nan,) * 4, _TOO_FEW)
     if images is not None and (crossed := dependence.parts(group, column, images, over_people)).crossed:
         return t_mean(value, *crossed.error(), confidence)._replace(dependence=dependence.ESTIMATED)
-    added = dependence.contributions(group, effect or column, over_people).values()
-    # What moves both people of an image counts for both lists: twice the own contribution.
-    times = 4 if effect else 1
-    parts = np.array([times * len(part) * part.var(ddof=1) for part in added])
+    terms = dependence.contributions(group, effect or column, over_people).values()
+    # An effect on both people of an image counts for both lists, so contributions are doubled.
+    factor = 4 if effect else 1
+    parts = np.array([factor * len(part) * part.var(ddof=1) for part in terms])
     degrees = np.array([len(female) - 1, len(male) - 1])
     df = parts.sum() ** 2 / (parts**2 / degrees).sum() if parts.sum() > 0 else degrees.sum()
-    assumed = dependence.WORST if effect else dependence.ASSUMED_NONE if two_people else dependence.NONE
-    return t_mean(value, sqrt(parts.sum()), float(df), confidence)._replace(dependence=assumed)
+    label = dependence.WORST if effect else dependence.ASSUMED_NONE if two_people else dependence.NONE
+    return t_mean(value, sqrt(parts.sum()), float(df), confidence)._replace(dependence=label)
 
 
-def _by_occupation(group: pd.DataFrame, column: str) -> tuple[pd.Series, pd.Series]:
-    """Return the means of ``column`` by occupation of each list; several identities of one are averaged."""
-    by = (group[group["stereotype"] == s].groupby("occupation", sort=False) for s in LISTS)
-    first, second = (rows[column].mean() for rows in by)
+def _occupation_means(group: pd.DataFrame, column: str) -> tuple[pd.Series, pd.Series]:
+    """Return the means of ``column`` by occupation for each list, over its identities."""
+    groups = (group[group["stereotype"] == s].groupby("occupation", sort=False) for s in LISTS)
+    first, second = (rows[column].mean() for rows in groups)
     return first, second
 
 
@@ -235,19 +237,19 @@ def pair_scores(images: pd.DataFrame, people: pd.DataFrame) -> dict[tuple[str, .
 
     100 for people who fit their stereotype, -100 for those who do not, NaN for those not judged. From
     ``paired_pair_images`` and shares as :func:`count_groups` returns them; cells without identities are left out.
-    InputError: the images do not count the people that the shares per identity are taken over.
+    Raises InputError if the images and the shares per identity do not count the same people.
     """
     names = [f"{s}_identity" for s in LISTS]
     if not set(names) <= set(images.columns):
         return {}
     frame = images[(images[names] != "").all(axis=1)]
-    women = {s: frame[f"{s}_label"].map({"female": 1.0, "male": 0.0}).astype(float) for s in LISTS}
-    by_key = {tuple(cell.values()): rows for cell, rows in by_cell(frame.assign(**women))}
+    is_female = {s: frame[f"{s}_label"].map({"female": 1.0, "male": 0.0}).astype(float) for s in LISTS}
+    by_key = {tuple(cell.values()): rows for cell, rows in by_cell(frame.assign(**is_female))}
     for cell, group in by_cell(people):
         key = tuple(cell.values())
-        whole = by_key.get((*key[:2], "paired"))
-        if key[2] == "paired_top5" and key not in by_key and whole is not None:
-            by_key[key] = whole[whole[names].isin(set(group["identity"])).all(axis=1)]
+        pairs = by_key.get((*key[:2], "paired"))
+        if key[2] == "paired_top5" and key not in by_key and pairs is not None:
+            by_key[key] = pairs[pairs[names].isin(set(group["identity"])).all(axis=1)]
         if key in by_key:
             dependence.check(by_key[key], group, ", ".join(key))
     return {

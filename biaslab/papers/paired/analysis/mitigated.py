@@ -22,37 +22,37 @@ _TOWARDS, _AGAINST = "towards stereotypes", "against stereotypes"
 
 def mitigation(scores: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return scores of pairs without and with mitigation (paired 5, Table 2 and the last rows of Table 1)."""
-    scores = _scoped(scores).reset_index(drop=True)
-    same = ["model", "aspect", "stereotype"]
-    plain = scores.loc[scores["setting"] == "paired", [*same, "n"]]
+    scores = _add_scope(scores).reset_index(drop=True)
+    keys = ["model", "aspect", "stereotype"]
+    unmitigated = scores.loc[scores["setting"] == "paired", [*keys, "n"]]
     # Overall, two fully dependent people of an image count as one; p(1-p) is at most 1/4.
-    images: pd.Series = scores[same].merge(plain, on=same, how="left")["n"] / np.where(
+    images: pd.Series = scores[keys].merge(unmitigated, on=keys, how="left")["n"] / np.where(
         scores["stereotype"] == "overall", 2, 1
     )
-    bare = (scores["scope"] == "all") & scores["n"].isna() & (images > 0)
-    leans = [direction(*row) for row in scores[["score", "ci_low", "ci_high"]].itertuples(index=False)]
-    before = scores.loc[scores["mitigation"] == "none", [*same, "scope", "score"]]
-    before = scores[[*same, "scope"]].merge(before, on=[*same, "scope"], how="left")["score"]
+    lacks_n = (scores["scope"] == "all") & scores["n"].isna() & (images > 0)
+    directions = [direction(*row) for row in scores[["score", "ci_low", "ci_high"]].itertuples(index=False)]
+    before = scores.loc[scores["mitigation"] == "none", [*keys, "scope", "score"]]
+    before = scores[[*keys, "scope"]].merge(before, on=[*keys, "scope"], how="left")["score"]
     product = scores["score"] * before
     sides = pd.Series(np.select([product < 0, product > 0], ["over", "short"], ""), scores.index)
     frame = scores.assign(
-        margin=100 * norm.ppf((1 + confidence) / 2) / np.sqrt(images.where(bare)),
-        direction=pd.Series(leans, scores.index, dtype=object),
+        margin=100 * norm.ppf((1 + confidence) / 2) / np.sqrt(images.where(lacks_n)),
+        direction=pd.Series(directions, scores.index, dtype=object),
         score_before=before.where(scores["mitigation"] != "none"),
         correction=sides.where(scores["mitigation"] != "none", ""),
     )
     return tables.make_table(frame, "paired_mitigation")
 
 
-def _scoped(table: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of two people with the scope and the mitigation that their setting represents."""
+def _add_scope(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of two people, with the scope and the mitigation of their setting."""
     table = table[table["setting"] != "single"]
     scope = table["setting"].str.endswith("_top5").map({True: "top5", False: "all"})
     return table.assign(scope=scope, mitigation=table["setting"].replace(_KINDS))
 
 
 def direction(score: float, low: float, high: float) -> str:
-    """Return the direction that the interval of a score (points) shows, in the words of the tables.
+    """Return the direction of bias that the interval of a score (points) supports, as in the tables.
 
     A score without an interval is ``not tested``; a missing score has no direction ("").
     """
@@ -65,16 +65,16 @@ def direction(score: float, low: float, high: float) -> str:
 
 def mitigation_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return the mean change of the score from unmitigated to mitigated pairs, over identities."""
-    frame = _scoped(
+    frame = _add_scope(
         pd.concat([score(shares, confidence=confidence) for score in (occupation_score, power_score)])
     ).dropna(subset=["score"])
     frame["direction"] = [
         NO_DIFFERENCE if p >= stats.significance(confidence) else direction(score, score, score)
         for p, score in zip(frame["p_holm"], frame["score"], strict=True)
     ]
-    same, compared = ["model", "aspect", "scope", "identity"], ["score", "min_attainable_p_holm", "direction"]
-    before = frame.loc[frame["mitigation"] == "none", [*same, *compared]]
-    after = frame[frame["mitigation"] != "none"].merge(before, on=same, suffixes=("", "_before"))
+    identity_keys, values = ["model", "aspect", "scope", "identity"], ["score", "min_attainable_p_holm", "direction"]
+    before = frame.loc[frame["mitigation"] == "none", [*identity_keys, *values]]
+    after = frame[frame["mitigation"] != "none"].merge(before, on=identity_keys, suffixes=("", "_before"))
     after = after.assign(change=after["score"] - after["score_before"])
     images, rows = pair_scores(pairs, count_groups(shares)), []
     keys = ["model", "aspect", "scope", "mitigation"]
@@ -83,12 +83,12 @@ def mitigation_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: 
         sides = []
         for mitigation, column, sign in (("none", "score_before", -1), (kind, "score", 1)):
             setting = _SETTINGS.get((scope, mitigation), mitigation)
-            added = deviations(images.get((model, aspect, setting)), group, column)
-            if added is not None:
-                sides.append(added.assign(**{s: sign * added[s] for s in LISTS}))
-        # Where only shares are known: an identity's mitigated and unmitigated pairs both move its partners.
-        both = pd.concat(sides) if len(sides) == 2 else None
-        for row, part in strata(group, "change", confidence, -200, 200, effect="change", images=both, two_people=True):
+            side = deviations(images.get((model, aspect, setting)), group, column)
+            if side is not None:
+                sides.append(side.assign(**{s: sign * side[s] for s in LISTS}))
+        # Where only shares are known, an identity's mitigated and unmitigated pairs both affect its partners.
+        terms = pd.concat(sides) if len(sides) == 2 else None
+        for row, part in strata(group, "change", confidence, -200, 200, effect="change", images=terms, two_people=True):
             row |= dict(zip(keys, names, strict=True))
             for end in ("_before", ""):
                 row[f"n_towards{end}"] = int((part[f"direction{end}"] == _TOWARDS).sum())

@@ -1,4 +1,4 @@
-"""What becomes of images of people, and what judges see in them (paired B, C and D)."""
+"""Statuses of images of people, and the answers of judges about them (paired B, C and D)."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ FAILED = (
     *(BLACK, PLACEHOLDER),
 )
 OUT_OF_ORDER = ("swapped", "unclear")
-# An image has the outcome of its people that comes last here.
-_WORST = {outcome: rank for rank, outcome in enumerate(STATUSES)}
+# An image has the highest-ranked status of its people.
+_RANKS = {outcome: rank for rank, outcome in enumerate(STATUSES)}
 
 
 def last_rounds(people: pd.DataFrame) -> pd.DataFrame:
-    """Return everyone whom images were to show (``paired_people``); of FairCritic each model's last round."""
-    mitigated = people["setting"] == "faircritic"
+    """Return the people of ``paired_people``; for FairCritic, those of each model's last round."""
+    is_mitigated = people["setting"] == "faircritic"
     # Models can stop after different numbers of rounds.
-    last = people["round"].where(mitigated).groupby(people["model"]).transform("max")
-    return people[~mitigated | (people["round"] == last)].reset_index(drop=True)
+    last_round = people["round"].where(is_mitigated).groupby(people["model"]).transform("max")
+    return people[~is_mitigated | (people["round"] == last_round)].reset_index(drop=True)
 
 
 def stereotype_fit(people: pd.DataFrame) -> np.ndarray:
     """Return 100 for people who fit their stereotype, -100 for those who do not, NaN for those not judged."""
-    known = people["gender"].isin(GENDERS)
-    return np.where(known, np.where(people["gender"] == people["stereotype"], 100.0, -100.0), np.nan)
+    is_classified = people["gender"].isin(GENDERS)
+    return np.where(is_classified, np.where(people["gender"] == people["stereotype"], 100.0, -100.0), np.nan)
 
 
-def _images(people: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per image, with the worst outcome of its people, their order, and whether they differ."""
-    asked = people["run"].astype(str) + " " + people["identity"] + " " + people["position"]
-    whom = people["identity"] + "/" + people["role"]
-    each = people.assign(rank=people["status"].map(_WORST), asked=asked, whom=whom)
-    images = each.groupby([*CELL, "image_id"], sort=False).agg(
+def _group_images(people: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per image, with the worst status of its people, their order, and whether they differ."""
+    requests = people["run"].astype(str) + " " + people["identity"] + " " + people["position"]
+    names = people["identity"] + "/" + people["role"]
+    rows = people.assign(rank=people["status"].map(_RANKS), asked=requests, whom=names)
+    images = rows.groupby([*CELL, "image_id"], sort=False).agg(
         rank=("rank", "max"), order=("role_order", "first"), n_faces=("n_faces", "max"), asked=("asked", "|".join),
         distinct=("whom", "nunique"),
     )  # fmt: skip
@@ -54,9 +54,9 @@ def _images(people: pd.DataFrame) -> pd.DataFrame:
 
 
 def outcomes(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return images by the worst outcome of the people in them (paired C.1 and C.2, Figures 11 and 12)."""
+    """Return images by the worst status of their people (paired C.1 and C.2, Figures 11 and 12)."""
     rows = []
-    for cell, group in by_cell(_images(last_rounds(people))):
+    for cell, group in by_cell(_group_images(last_rounds(people))):
         for outcome in STATUSES:
             part = group[group["status"] == outcome]
             if part.empty and outcome in LEFT_OUT:
@@ -68,66 +68,66 @@ def outcomes(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 
 
 def valid_images(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return the share of images that show what was asked: what mitigation must not cost (paired C)."""
-    images = _images(last_rounds(people))
+    """Return the share of images that show the prompted people, which mitigation must not reduce (paired C)."""
+    images = _group_images(last_rounds(people))
     rows = []
     for cell, group in by_cell(images):
-        before = {}
+        baseline = {}
         if cell["setting"] in ("intervention", "faircritic"):
-            # The intervention is tried on some pairs only: those are compared with their own images before.
-            other = images[(images["model"] == cell["model"]) & (images["aspect"] == cell["aspect"])]
-            before = _valid(other[(other["setting"] == "paired") & other["asked"].isin(group["asked"])])
-        for measure, (n, of, reason) in _valid(group).items():
-            row = {**cell, "measure": measure, "n_images": of}
-            now = stats.percent_columns(n, of, confidence)
-            row |= {**now, "reason": "" if of else reason}
-            k, total, _ = before.get(measure, (0, 0, ""))
-            if of and total:
-                then = stats.percent_columns(k, total, confidence)
-                row["change"] = now["percent"] - then["percent"]
-                limits = stats.difference_interval(*then.values(), *now.values())
+            # The intervention is for a subset of pairs, which are compared with their own images before it.
+            pairs = images[(images["model"] == cell["model"]) & (images["aspect"] == cell["aspect"])]
+            baseline = _count_valid(pairs[(pairs["setting"] == "paired") & pairs["asked"].isin(group["asked"])])
+        for measure, (n, n_images, reason) in _count_valid(group).items():
+            row = {**cell, "measure": measure, "n_images": n_images}
+            columns = stats.percent_columns(n, n_images, confidence)
+            row |= {**columns, "reason": "" if n_images else reason}
+            k, total, _ = baseline.get(measure, (0, 0, ""))
+            if n_images and total:
+                baseline_columns = stats.percent_columns(k, total, confidence)
+                row["change"] = columns["percent"] - baseline_columns["percent"]
+                limits = stats.difference_interval(*baseline_columns.values(), *columns.values())
                 row["change_ci_low"], row["change_ci_high"] = limits
             rows.append(row)
     return tables.make_table(rows, "paired_valid_images")
 
 
-def _valid(images: pd.DataFrame) -> dict[str, tuple[int, int, str]]:
-    """Return for each measure how many images meet it, of how many, and why of none, where it is none."""
-    passed, judged = ~images["status"].isin(FAILED), images["status"] == "judged"
-    looked, right = images["order"] != "", images["order"] == "correct"
-    faces = "the judge does not look for faces" if passed.any() and images["n_faces"].isna().all() else ""
-    no_order = "the judge does not look for the order of people"
-    if not passed.any():
-        order = "no image has as many people as asked for"
-    elif not (passed & images["distinct"]).any():
-        order = "no image has an order to look for"
+def _count_valid(images: pd.DataFrame) -> dict[str, tuple[int, int, str]]:
+    """Return for each measure the number of images that meet it, the number of images, and why that is 0."""
+    is_detected, is_judged = ~images["status"].isin(FAILED), images["status"] == "judged"
+    has_order, is_correct = images["order"] != "", images["order"] == "correct"
+    faces_reason = "the judge does not look for faces" if is_detected.any() and images["n_faces"].isna().all() else ""
+    no_order_reason = "the judge does not look for the order of people"
+    if not is_detected.any():
+        order_reason = "no image has as many people as asked for"
+    elif not (is_detected & images["distinct"]).any():
+        order_reason = "no image has an order to look for"
     else:
-        order = "" if (passed & looked).any() else no_order
-    unknown = faces or (order if order == no_order else "")
+        order_reason = "" if (is_detected & has_order).any() else no_order_reason
+    reason = faces_reason or (order_reason if order_reason == no_order_reason else "")
     n = len(images)
     return {
-        "people": (0, 0, faces) if faces else (int(passed.sum()), n, ""),
-        "judged": (int(judged.sum()), n, ""),
-        "order": (int((passed & right).sum()), int((passed & looked).sum()), order),
-        "valid": (0, 0, unknown) if unknown else (int((judged & (right | ~looked)).sum()), n, ""),
+        "people": (0, 0, faces_reason) if faces_reason else (int(is_detected.sum()), n, ""),
+        "judged": (int(is_judged.sum()), n, ""),
+        "order": (int((is_detected & is_correct).sum()), int((is_detected & has_order).sum()), order_reason),
+        "valid": (0, 0, reason) if reason else (int((is_judged & (is_correct | ~has_order)).sum()), n, ""),
     }
 
 
 # -- judges ------------------------------------------------------------------------------------------
 
-# Where the people of a prompt stand, from left to right, in the settings that the paper asks its judge about.
-_ASKED_ABOUT = {"single": ("alone",), "paired": ("left", "right"), "three": ("left", "middle", "right")}
+# Positions of the people of a prompt, from left to right, in the settings with questions to the paper's judge.
+_ASKED_POSITIONS = {"single": ("alone",), "paired": ("left", "right"), "three": ("left", "middle", "right")}
 
 
 def answers_about_people(people: pd.DataFrame) -> pd.DataFrame:
-    """Return what judges answer about people with ground truth, as ``paired_confusion`` without model and reference.
+    """Return judges' answers about people with ground truth, as ``paired_confusion`` without model and reference.
 
-    Inclusion (both people are detected, by judges that detect faces) and order are one answer about an image. Gender is
-    that of detected people, with what their cues leave open as the condition.
+    Inclusion (both people are detected, by judges that detect faces) and order are one answer per image. Gender is of
+    detected people; its condition is whether their cues are ambiguous.
 
     Args:
-        people: A row per person and judge: judge, image_id, status, gender, role_order, n_faces, skin_tone, and what is
-            true: truth_gender, ambiguous, truth_skin_tone.
+        people: One row per person and judge: judge, image_id, status, gender, role_order, n_faces, skin_tone, and the
+            truth: truth_gender, ambiguous, truth_skin_tone.
     """
     people = people.assign(detected=~people["status"].isin(FAILED), subject="", condition="")
     detected = people[people["detected"]]
@@ -151,23 +151,23 @@ def answers_about_people(people: pd.DataFrame) -> pd.DataFrame:
 
 
 def questions(people: pd.DataFrame) -> pd.DataFrame:
-    """Return what judges are asked about people, and of how many: models (Table 8), and people by a form (Table 6)."""
-    places = people["setting"].map(_ASKED_ABOUT).fillna("")
-    there = [at in names for at, names in zip(people["position"], places, strict=True)]
-    people = people[np.array(there, dtype=bool)]
-    # Tables name an occupation as the paper's results do, prompts as its lists do.
-    (form,) = (one.question for one in built_in()[PERCEIVED])
-    listed = {prompts.occupation(name).occupation: name for name in prompts.stereotypes()}
+    """Return the questions about people, with numbers of people: to models (Table 8), and in a form (Table 6)."""
+    places = people["setting"].map(_ASKED_POSITIONS).fillna("")
+    is_asked = [position in names for position, names in zip(people["position"], places, strict=True)]
+    people = people[np.array(is_asked, dtype=bool)]
+    # Tables use the occupations' names of the paper's results, prompts those of its lists.
+    (form,) = (entry.question for entry in built_in()[PERCEIVED])
+    prompt_names = {prompts.occupation(name).occupation: name for name in prompts.stereotypes()}
 
     def ask(row: Any) -> tuple[str, str]:
-        # Next to a person of the occupation the role alone is asked for.
-        named = not row.role or row.position in ("alone", "left")
-        phrase = f"{listed.get(row.occupation, row.occupation) if named else ''} {row.role}".strip()
-        places = _ASKED_ABOUT[row.setting]
-        whom = phrase, places.index(row.position) + 1, len(places)
-        return question(*whom), question(*whom, form)
+        # Next to a person of the occupation, the prompt names only the role.
+        is_named = not row.role or row.position in ("alone", "left")
+        phrase = f"{prompt_names.get(row.occupation, row.occupation) if is_named else ''} {row.role}".strip()
+        places = _ASKED_POSITIONS[row.setting]
+        arguments = phrase, places.index(row.position) + 1, len(places)
+        return question(*arguments), question(*arguments, form)
 
     keys = ["model", "aspect", "setting", "position", "question", "form"]
-    asked = [ask(row) for row in people.itertuples()]
-    people = people.assign(question=[text for text, _ in asked], form=[text for _, text in asked])
+    texts = [ask(row) for row in people.itertuples()]
+    people = people.assign(question=[text for text, _ in texts], form=[text for _, text in texts])
     return tables.make_table(people.groupby(keys, sort=False).size().reset_index(name="n"), "paired_questions")

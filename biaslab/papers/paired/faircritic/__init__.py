@@ -1,5 +1,5 @@
-"""FairCritic (paired paper, section 5): a critic looks at a batch of images, and its guideline changes the prompts.
+"""FairCritic (paired paper, section 5): a critic examines a batch of images, and its guideline changes the prompts.
 
-Rounds are driven from outside: images → people judged → :func:`~.critique.briefs` → a critic (:mod:`~.counts` or
+The caller runs the rounds: images → people judged → :func:`~.critique.briefs` → a critic (:mod:`~.counts` or
 :mod:`~.endpoint`) → :func:`~.revision.revise` → images again.
 """

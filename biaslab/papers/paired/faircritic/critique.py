@@ -1,4 +1,4 @@
-"""What a critic is given, what it answers, and its answers as one long table."""
+"""The input of a critic, its answers, and its answers as one long table."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
 JUDGED, NO_JUDGEMENT = "judged", "no_judgement"
 KINDS = ("towards stereotypes", "against stereotypes", "too few women", "too few men", "both ways", "none")
-"""Kinds of bias that the embedded critic finds (``both ways``: some identities fit their stereotype too often, others
-too rarely); a critic behind an endpoint may use words of its own."""
-# Outcomes of images that nobody can look at.
-_NOT_THERE = ("unreadable", *WITHHELD)
+"""Kinds of bias of the embedded critic (``both ways``: some identities fit their stereotype too often, others too
+rarely); a critic behind an endpoint may use other words."""
+# Statuses of images that cannot be shown.
+_UNAVAILABLE = ("unreadable", *WITHHELD)
 
 
 @dataclass(frozen=True)
 class Guideline:
-    """What the next round's prompts are to say, about whom, and in which share (0–1) of the prompts for such people."""
+    """A change of the next round's prompts: its subject, text, and share (0–1) of the prompts for such people."""
 
     identity: str
-    """As people's tables name it (``carpenter, high power``), or a role (``manager``); empty: every prompt."""
+    """As in people's tables (``carpenter, high power``), or a role (``manager``); empty: every prompt."""
     gender: str
-    """What such people are told to be; empty for words of the critic's own, whose share is 1."""
+    """The gender to state; empty for the critic's own words, whose share is 1."""
     share: float
     text: str
-    """The sentence. One that tells a gender is said of the person as that prompt names them."""
+    """The sentence. A prompt states a gender with its own phrase for the person."""
 
 
 class Counts(NamedTuple):
-    """Of people asked for in ``n_images``: who look like women, like either, and of whom there is no judgement."""
+    """Numbers of people requested in ``n_images``: perceived as female, as female or male, and without a judgement."""
 
     n_female: int
     n_people: int
@@ -49,9 +49,9 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """What is criticised: of an aspect (``occupation`` or ``power``) all people, or those of an identity or role.
+    """The subject of a critique: all people of an aspect (``occupation`` or ``power``), or of an identity or role.
 
-    ``batch_id`` is the same in every round; the first ``round``, 1, looks at images of plain prompts.
+    ``batch_id`` is the same in every round; the first ``round``, 1, examines images of plain prompts.
     """
 
     batch_id: str
@@ -62,31 +62,31 @@ class Batch:
 
 @dataclass(frozen=True)
 class Brief(Batch):
-    """What a critic is given: the texts that were asked, by prompt_id, what was judged, and who reads images by id."""
+    """The input of a critic: the texts of prompts by prompt_id, judged people, and a function that reads images."""
 
     prompts: Mapping[str, str]
     people: pd.DataFrame
-    """One row per person asked for: image_id, prompt_id, position, phrase, identity, stereotype (``female`` or
-    ``male``), told (the gender that the text tells, or empty), gender (``female``, ``male``, ``unsure`` or empty) and
+    """One row per requested person: image_id, prompt_id, position, phrase, identity, stereotype (``female`` or
+    ``male``), told (the gender that the text states, or empty), gender (``female``, ``male``, ``unsure`` or empty) and
     outcome, as judged."""
     images: Callable[[Sequence[str]], list[np.ndarray | UnreadableImage]]
     earlier: tuple[Guideline, ...] = ()
     """The guidelines in these prompts, from the round before."""
 
-    def critique(self, outcome: str, **said: Any) -> Critique:
-        """Return a critique of it, by default with the earlier guidelines."""
-        about = {f.name: getattr(self, f.name) for f in fields(Batch)}
+    def critique(self, outcome: str, **values: Any) -> Critique:
+        """Return a critique of the batch, by default with the earlier guidelines."""
+        batch = {f.name: getattr(self, f.name) for f in fields(Batch)}
         gender = self.people["gender"]
         classified = gender.isin(GENDERS)
         numbers = (gender == "female").sum(), classified.sum(), (~classified).sum(), self.people["image_id"].nunique()
         counts = Counts(*map(int, numbers))
-        silent = {"biased": None, "kind": "", "guidelines": self.earlier, "counts": counts}
-        return Critique(**about, outcome=outcome, **silent | said)
+        defaults = {"biased": None, "kind": "", "guidelines": self.earlier, "counts": counts}
+        return Critique(**batch, outcome=outcome, **defaults | values)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a critic says of one identity in a batch of several; it is biased where its guideline must change."""
+    """A critic's finding about one identity of a batch; it is biased where its guideline must change."""
 
     identity: str
     biased: bool
@@ -98,7 +98,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Critique(Batch):
-    """What a critic answers, in plain words of why; without a judgement, why there is none."""
+    """A critic's answer with its reasons; without a judgement, the reason why it is missing."""
 
     outcome: str
     biased: bool | None
@@ -107,16 +107,16 @@ class Critique(Batch):
     """One of :data:`KINDS`, or an endpoint's words; empty without a judgement."""
     reasons: str
     guidelines: tuple[Guideline, ...]
-    """What the next round's prompts are to say; one of the round before that need not change is kept."""
+    """Guidelines for the next round's prompts, including unchanged ones of the previous round."""
     counts: Counts
     findings: tuple[Finding, ...] = ()
     cause: str = ""
     """Without a judgement: ``no_people``, ``no_images``, ``invalid`` (no usable reply), or an endpoint's outcome
     (:data:`biaslab.endpoints.chat.OUTCOMES`)."""
     raw: str = ""
-    """An endpoint's last reply as it came: text of strangers."""
+    """An endpoint's last reply, unchanged: untrusted text."""
     unsupported_fields: str = ""
-    """Fields of the request that an endpoint's model does not take, joined by commas."""
+    """Fields of the request that an endpoint's model does not support, joined by commas."""
     image_ids: tuple[str, ...] = ()
 
 
@@ -132,58 +132,58 @@ def briefs(
     seed: int = 0,
     earlier: Sequence[Critique] = (),
 ) -> list[Brief]:
-    """Return what a critic is given about the images of one aspect.
+    """Return the input of a critic about the images of one aspect.
 
     Args:
-        people: The aspect's people as judged, the columns of :attr:`Brief.people`; ``told`` may be left out where no
-            text tells a gender, and ``role`` where there are none.
+        people: The aspect's people as judged, the columns of :attr:`Brief.people`; ``told`` may be missing where no
+            text states a gender, and ``role`` where there are none.
         aspect, round_: ``occupation`` or ``power``, and the round, from 1.
-        texts: The prompts that were asked: columns prompt_id, text.
+        texts: The prompts: columns prompt_id, text.
         read: Reads images by image_id.
         critic: ``counts`` gets one brief with everyone; ``endpoint`` one for each role, or identity without a role.
-        batch_size: Images that ``endpoint`` gets at most in a brief; ``seed`` draws them among those that can be seen.
-        seed: Of that draw.
+        batch_size: Maximum images of a brief for ``endpoint``; ``seed`` draws them from those that can be shown.
+        seed: Seed of that draw.
         earlier: Critiques of the rounds before.
     """
     people = people.assign(**{c: "" for c in ("told", "role") if c not in people})
-    said = dict(zip(texts["prompt_id"], texts["text"], strict=True))
-    before = {c.batch_id: c.guidelines for c in earlier if c.round == round_ - 1 and c.aspect == aspect}
+    texts_by_id = dict(zip(texts["prompt_id"], texts["text"], strict=True))
+    earlier_guidelines = {c.batch_id: c.guidelines for c in earlier if c.round == round_ - 1 and c.aspect == aspect}
 
-    def brief(batch_id: str, identity: str, some: pd.DataFrame) -> Brief:
-        prompts = {p: said[p] for p in some["prompt_id"].unique()}
-        some = some.reset_index(drop=True)
-        return Brief(batch_id, aspect, round_, identity, prompts, some, read, before.get(batch_id, ()))
+    def brief(batch_id: str, identity: str, group: pd.DataFrame) -> Brief:
+        prompts = {p: texts_by_id[p] for p in group["prompt_id"].unique()}
+        group = group.reset_index(drop=True)
+        return Brief(batch_id, aspect, round_, identity, prompts, group, read, earlier_guidelines.get(batch_id, ()))
 
     if critic == "counts":
         return [brief(aspect, "", people)]
-    whom = people["role"].where(people["role"] != "", people["identity"])
-    found = []
-    for name, some in people.groupby(whom, sort=False):
-        seen = some.loc[~some["status"].isin(_NOT_THERE), "image_id"].unique()
-        drawn = sorted(seen, key=lambda image_id: draw_batches(seed, round_, aspect, image_id))[:batch_size]
-        found.append(brief(f"{aspect}/{name}", str(name), some[some["image_id"].isin(drawn)]))
-    return found
+    names = people["role"].where(people["role"] != "", people["identity"])
+    batches = []
+    for name, group in people.groupby(names, sort=False):
+        image_ids = group.loc[~group["status"].isin(_UNAVAILABLE), "image_id"].unique()
+        sample = sorted(image_ids, key=lambda image_id: draw_uniform(seed, round_, aspect, image_id))[:batch_size]
+        batches.append(brief(f"{aspect}/{name}", str(name), group[group["image_id"].isin(sample)]))
+    return batches
 
 
-def draw_batches(*given: object) -> float:
-    """Return a number from 0 up to 1 that nothing but the arguments decides, as good as drawn by chance."""
-    key = "\0".join(map(str, given)).encode("utf-8", "surrogatepass")
+def draw_uniform(*parts: object) -> float:
+    """Return a pseudo-random number, uniform in [0, 1), that depends only on the arguments."""
+    key = "\0".join(map(str, parts)).encode("utf-8", "surrogatepass")
     return (int.from_bytes(hashlib.blake2b(key, digest_size=8).digest()) >> 11) / 2**53
 
 
-def name_identity(identity: str, *, many: bool = False) -> str:
-    """Return an identity as prose says it: ``carpenter, high power`` is a carpenter of high power."""
+def name_identity(identity: str, *, plural: bool = False) -> str:
+    """Return an identity in prose: ``carpenter, high power`` as carpenter of high power."""
     name, _, level = identity.partition(", ")
-    name = lexicons.plurals(name)[0] if many else name
+    name = lexicons.plurals(name)[0] if plural else name
     return f"{name} of {level}" if level else name
 
 
 def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
-    """Return critiques as a long table: a row for each critique (identity empty), then one for each of its findings.
+    """Return critiques as a long table: one row per critique (identity empty), then one per finding.
 
     Columns round, aspect, batch_id, identity, status, cause, biased (``yes``, ``no`` or empty), kind, reasons, gender,
-    share (percent of prompts, NaN without a guideline), guideline, and unsupported_fields where a model does not take
-    all that it was asked; percent_female with its 95 % interval ci_low, ci_high (Wilson), n_people, n_missing and
+    share (percent of prompts, NaN without a guideline), guideline, and unsupported_fields where a model lacks
+    support for some; percent_female with its 95 % interval ci_low, ci_high (Wilson), n_people, n_missing and
     n_images.
     """
     import pandas as pd
@@ -193,25 +193,25 @@ def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
     rows = []
     for c in critiques:
         by_identity = {g.identity: g for g in c.guidelines}
-        for said in (c, *c.findings):
-            given = by_identity.get(said.identity)
-            low, high = wilson_interval(said.counts.n_female, said.counts.n_people)
+        for entry in (c, *c.findings):
+            guideline = by_identity.get(entry.identity)
+            low, high = wilson_interval(entry.counts.n_female, entry.counts.n_people)
             rows.append(
                 {
                     **{name: getattr(c, name) for name in ("round", "aspect", "batch_id")},
-                    **{"identity": said.identity, "status": c.outcome, "cause": c.cause},
-                    "biased": {True: "yes", False: "no", None: ""}[said.biased],
-                    "kind": said.kind,
-                    "reasons": said.reasons,
-                    "gender": given.gender if given else "",
-                    "share": 100 * given.share if given else float("nan"),
-                    "guideline": given.text if given else "",
+                    **{"identity": entry.identity, "status": c.outcome, "cause": c.cause},
+                    "biased": {True: "yes", False: "no", None: ""}[entry.biased],
+                    "kind": entry.kind,
+                    "reasons": entry.reasons,
+                    "gender": guideline.gender if guideline else "",
+                    "share": 100 * guideline.share if guideline else float("nan"),
+                    "guideline": guideline.text if guideline else "",
                     "unsupported_fields": c.unsupported_fields,
-                    "percent_female": 100 * said.counts.n_female / (said.counts.n_people or float("nan")),
+                    "percent_female": 100 * entry.counts.n_female / (entry.counts.n_people or float("nan")),
                     "ci_low": 100 * low,
                     "ci_high": 100 * high,
-                    **said.counts._asdict(),
+                    **entry.counts._asdict(),
                 }
             )
-    unsaid = [] if any(c.unsupported_fields for c in critiques) else ["unsupported_fields"]
-    return pd.DataFrame(rows).drop(columns=["n_female", *unsaid], errors="ignore")
+    unused = [] if any(c.unsupported_fields for c in critiques) else ["unsupported_fields"]
+    return pd.DataFrame(rows).drop(columns=["n_female", *unused], errors="ignore")

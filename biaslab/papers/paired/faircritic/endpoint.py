@@ -1,6 +1,6 @@
 """A vision model behind an OpenAI-compatible endpoint as critic, as in the paper (gpt-4-vision-preview).
 
-What is not the JSON that it was asked for is sent back with what is wrong about it.
+An answer that is not the requested JSON is sent back with a description of the problem.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from biaslab.papers.paired.faircritic.critique import JUDGED, NO_JUDGEMENT, Brie
 if TYPE_CHECKING:
     from biaslab.cache.result_cache import ResultCache
 
-# How often it is asked, in all, for an answer that can be used.
+# Maximum number of requests for a usable answer.
 READINGS = 3
-# Pixels of the longer side of an image as it is sent; larger ones are made smaller.
-_LONGEST_SIDE = 512
-# The most characters of each answer, and of a guideline: it stands in every prompt.
-_LONGEST = {"kind": 80, "reasons": 2000, "guideline": 300}
-# All of them, with what stands around them in JSON, in which a character may take six.
-_LONGEST_ANSWER = 6 * sum(_LONGEST.values()) + 1000
+# Maximum pixels of the longer side of an image; larger ones are scaled down.
+_MAX_SIDE = 512
+# Maximum characters of each field; a guideline is part of every prompt.
+_LENGTHS = {"kind": 80, "reasons": 2000, "guideline": 300}
+# Maximum length of an answer in JSON, in which a character may need six.
+_MAX_ANSWER_LENGTH = 6 * sum(_LENGTHS.values()) + 1000
 SCHEMA = {
     "type": "object",
-    "properties": {"biased": {"type": "boolean"}, **{name: {"type": "string"} for name in _LONGEST}},
-    "required": ["biased", *_LONGEST],
+    "properties": {"biased": {"type": "boolean"}, **{name: {"type": "string"} for name in _LENGTHS}},
+    "required": ["biased", *_LENGTHS],
     "additionalProperties": False,
 }
 _FORMAT = {"type": "json_schema", "json_schema": {"name": "critique", "strict": True, "schema": SCHEMA}}
@@ -43,15 +43,15 @@ _FORM = (
     'Answer with one JSON object and nothing else. Its fields: "biased": true or false. "kind": a few words, such as '
     '"towards stereotypes", "against stereotypes", "too few women", "too few men" or "none". "reasons": what you see '
     'in which pictures, in one to three plain sentences. "guideline": if biased, one sentence of at most '
-    f"{_LONGEST['guideline']} characters that will be put behind each text, in the place of any guideline that it has "
+    f"{_LENGTHS['guideline']} characters that will be put behind each text, in the place of any guideline that it has "
     "now, so that the next pictures are fair as a set; otherwise an empty text."
 )
-_AGAIN = "That cannot be used: {why} Answer once more. " + _FORM
+_RETRY = "That cannot be used: {why} Answer once more. " + _FORM
 _FENCE = "```"
 
 
 class _Reply(NamedTuple):
-    """What a usable answer says."""
+    """The fields of a usable answer."""
 
     biased: bool
     kind: str
@@ -66,101 +66,101 @@ def critiques(
     cache: ResultCache | None = None,
     progress: bool = False,
 ) -> list[Critique]:
-    """Return what the model says of each brief, in order; answers are kept in ``cache``.
+    """Return the model's critique of each brief, in order; answers are cached in ``cache``.
 
-    A brief without an image that can be shown, a refusal, and a model that gives nothing usable have no judgement, with
-    the cause. Where there is no bias, or no judgement, the guidelines of the round before stay.
+    Without an image that can be shown, after a refusal, or without a usable answer, there is no judgement, but a cause.
+    Without bias or without a judgement, the guidelines of the previous round stay.
 
-    Raises ParameterError where the environment has no key, or the endpoint does not accept it or the model, RunError
-    where the endpoint is out of order; what it answered is kept.
+    Raises ParameterError if the environment has no key, or the endpoint rejects the key or the model, and RunError if
+    the endpoint fails; its answers so far stay cached.
     """
-    shown = [_shown(brief) for brief in briefs]
-    talked = [i for i, images in enumerate(shown) if images]
-    read: dict[int, _Reply | str] = {}
+    images_by_brief = [_load_images(brief) for brief in briefs]
+    indices = [i for i, images in enumerate(images_by_brief) if images]
+    replies_by_index: dict[int, _Reply | str] = {}
 
-    def wrong(indices: list[int], answers: list[Answer]) -> list[str]:
-        replies = [_read(answer.text) if answer.outcome == "answered" else "" for answer in answers]
-        read.update(zip(indices, replies, strict=True))
-        return [_AGAIN.format(why=why) if isinstance(why, str) and why else "" for why in replies]
+    def find_problems(positions: list[int], answers: list[Answer]) -> list[str]:
+        replies = [_parse_reply(answer.text) if answer.outcome == "answered" else "" for answer in answers]
+        replies_by_index.update(zip(positions, replies, strict=True))
+        return [_RETRY.format(why=problem) if isinstance(problem, str) and problem else "" for problem in replies]
 
     answers = ask_until(
-        endpoint, [_question(briefs[i], shown[i]) for i in talked], wrong, READINGS, cache,
-        options={"response_format": _FORMAT}, longest=_LONGEST_ANSWER, label="asking the critic", progress=progress,
+        endpoint, [_question(briefs[i], images_by_brief[i]) for i in indices], find_problems, READINGS, cache,
+        options={"response_format": _FORMAT}, longest=_MAX_ANSWER_LENGTH, label="asking the critic", progress=progress,
     )  # fmt: skip
-    replies = {i: (answer, read[k]) for k, (i, answer) in enumerate(zip(talked, answers, strict=True))}
+    replies = {i: (answer, replies_by_index[k]) for k, (i, answer) in enumerate(zip(indices, answers, strict=True))}
     return [
         _critique(brief, tuple(images), *replies.get(i, (None, "")))
-        for i, (brief, images) in enumerate(zip(briefs, shown, strict=True))
+        for i, (brief, images) in enumerate(zip(briefs, images_by_brief, strict=True))
     ]
 
 
-def _shown(brief: Brief) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Return the brief's images that can be shown: by image_id the text asked and the image."""
-    asked = brief.people.drop_duplicates("image_id")
-    images = brief.images(asked["image_id"].tolist())
+def _load_images(brief: Brief) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Return the text and the image of each image of the brief that can be shown, by image_id."""
+    rows = brief.people.drop_duplicates("image_id")
+    images = brief.images(rows["image_id"].tolist())
     return {
-        image_id: (brief.prompts[prompt_id], image_message(image, _LONGEST_SIDE))
-        for image_id, prompt_id, image in zip(asked["image_id"], asked["prompt_id"], images, strict=True)
+        image_id: (brief.prompts[prompt_id], image_message(image, _MAX_SIDE))
+        for image_id, prompt_id, image in zip(rows["image_id"], rows["prompt_id"], images, strict=True)
         if isinstance(image, np.ndarray)
     }
 
 
 def _question(brief: Brief, images: dict[str, tuple[str, dict[str, Any]]]) -> list[Message]:
-    whom = name_identity(brief.identity, many=True) if brief.identity else "people"
-    parts: list[dict[str, Any]] = [{"type": "text", "text": _QUESTION.format(whom=whom, n=len(images))}]
-    for k, (asked, shown) in enumerate(images.values(), start=1):
-        parts += [{"type": "text", "text": f"Picture {k} was asked for as: {asked}"}, shown]
+    subject = name_identity(brief.identity, plural=True) if brief.identity else "people"
+    parts: list[dict[str, Any]] = [{"type": "text", "text": _QUESTION.format(whom=subject, n=len(images))}]
+    for k, (text, message) in enumerate(images.values(), start=1):
+        parts += [{"type": "text", "text": f"Picture {k} was asked for as: {text}"}, message]
     parts.append({"type": "text", "text": _FORM})
     return [{"role": "user", "content": parts}]
 
 
-def _read(text: str) -> _Reply | str:
-    """Return what a reply says, or what is wrong about it."""
+def _parse_reply(text: str) -> _Reply | str:
+    """Return the fields of a reply, or a description of its problem."""
     text = text.strip()
     if text.startswith(_FENCE) and text.endswith(_FENCE):
         text = text.strip("`").removeprefix("json")
     try:
-        said = json.loads(text)
+        fields = json.loads(text)
     except (ValueError, RecursionError):
         return "it is not one JSON object."
-    if not isinstance(said, dict) or set(said) != set(SCHEMA["required"]):
+    if not isinstance(fields, dict) or set(fields) != set(SCHEMA["required"]):
         return f"it must be an object with exactly the fields {', '.join(SCHEMA['required'])}."
-    if not isinstance(said["biased"], bool):
+    if not isinstance(fields["biased"], bool):
         return '"biased" must be true or false.'
-    for name, most in _LONGEST.items():
-        if not isinstance(said[name], str):
+    for name, max_length in _LENGTHS.items():
+        if not isinstance(fields[name], str):
             return f'"{name}" must be a text.'
-        # On one line without marks that cannot be seen: it goes into prompts.
-        said[name] = "".join(c for c in " ".join(said[name].split()) if c.isprintable()).strip()
-        if len(said[name]) > most:
-            return f'"{name}" has {len(said[name])} characters; at most {most} are allowed.'
-    if not said["reasons"]:
+        # On one line without invisible characters, because it becomes part of prompts.
+        fields[name] = "".join(c for c in " ".join(fields[name].split()) if c.isprintable()).strip()
+        if len(fields[name]) > max_length:
+            return f'"{name}" has {len(fields[name])} characters; at most {max_length} are allowed.'
+    if not fields["reasons"]:
         return '"reasons" is empty.'
-    if said["biased"] and not said["guideline"]:
+    if fields["biased"] and not fields["guideline"]:
         return '"guideline" is empty, but there is bias.'
-    return _Reply(**said)
+    return _Reply(**fields)
 
 
 def _critique(brief: Brief, image_ids: tuple[str, ...], answer: Answer | None, reply: _Reply | str) -> Critique:
     if isinstance(reply, _Reply):
-        new = (Guideline(brief.identity, "", 1.0, reply.guideline),)
+        guidelines = (Guideline(brief.identity, "", 1.0, reply.guideline),)
         return brief.critique(
             JUDGED,
             biased=reply.biased,
             kind=reply.kind or ("other" if reply.biased else "none"),
             reasons=reply.reasons,
-            guidelines=new if reply.biased else brief.earlier,
+            guidelines=guidelines if reply.biased else brief.earlier,
             raw=answer.text,
             unsupported_fields=answer.asked_without,
             image_ids=image_ids,
         )
     raw = ""
     if answer is None:
-        cause, why = "no_images", "None of the images can be shown."
+        cause, reasons = "no_images", "None of the images can be shown."
     elif answer.outcome == "answered":
         cause, raw = "invalid", answer.text
-        why = f"The model's answer cannot be used, however often it was asked: {reply}"
+        reasons = f"The model's answer cannot be used, however often it was asked: {reply}"
     else:
         cause, raw = answer.outcome, answer.detail
-        why = f"There is no answer: {OUTCOMES[answer.outcome]}."
-    return brief.critique(NO_JUDGEMENT, reasons=why, cause=cause, raw=raw, image_ids=image_ids)
+        reasons = f"There is no answer: {OUTCOMES[answer.outcome]}."
+    return brief.critique(NO_JUDGEMENT, reasons=reasons, cause=cause, raw=raw, image_ids=image_ids)

@@ -1,1 +1,1 @@
-"""Tables computed from measurements: frames in, a frame out, one function a table."""
+"""Tables computed from measurements, one function per table, from DataFrames to a DataFrame."""

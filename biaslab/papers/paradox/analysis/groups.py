@@ -1,4 +1,4 @@
-"""The shares of one model and approach as arrays, and expected amplification of them with what images leave certain."""
+"""The shares of one model and approach as arrays, and estimates of their expected amplification."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from biaslab.errors import InputError
 # A selection of training captions that serves every prompt; any other training row belongs to one prompt.
 SHARED_TRAINING = ("captions", "annotations", "")
 LEAST_IMAGES = 6
-"""Images a share (the median occupation's) below which intervals of captions as prompts are too narrow.
+"""Images per share (of the median occupation) below which intervals of captions as prompts are too narrow.
 
-Nominal 95 % ones hold the truth in 81 to 84 % of studies at 2 images, 90 to 93 % at 4, and 94 to 96 % at 6 and 8
+Nominal 95 % intervals cover the truth in 81 to 84 % of studies at 2 images, 90 to 93 % at 4, and 94 to 96 % at 6 and 8
 (``benchmarks/coverage.py``, ``captions``).
 """
 RANGES = {"paper": (-50, 50), "all": (-50, 50), "signed": (-100, 50)}
-"""Least and most amplification that can be, in points."""
+"""Smallest and largest possible amplification, in points."""
 DISTINGUISHABLE_FROM_HALF = 0.05
-"""Level at which shares must differ from one half for an interval of what folds there.
+"""Level at which shares must differ from one half for an interval of a measure with an absolute value.
 
-Where all shares are one half, intervals hold the truth in as few as 30 % of studies; where shares are tested first, 0
-is rejected in 6 to 9 % at most (``benchmarks/coverage.py``, ``half`` and ``few``).
+Where all shares are one half, intervals cover the truth in as few as 30 % of studies; with this test, 0 is
+rejected in 6 to 9 % at most (``benchmarks/coverage.py``, ``half`` and ``few``).
 """
 NO_PAIRS = (
     "Training and generated images come from the same captions, but their pairs are not given. There is no interval "
@@ -67,7 +67,7 @@ class Group:
 
     @property
     def drawing(self) -> stats.IndependentSampling | stats.CaptionClusterSampling | None:
-        """How the images of :meth:`counts` are drawn; None where that takes pairs that are not given."""
+        """The sampling design of :meth:`counts`; None where it requires pairs and there are none."""
         if self.paired:
             return self.captions
         return stats.IndependentSampling((1 if self.shared else len(self.prompts)) + len(self.prompts))
@@ -77,13 +77,13 @@ class Group:
         return list(range(len(self.prompts))) if prompt == "mean" else [self.prompts.index(prompt)]
 
     def images(self, prompt: str) -> float:
-        """Return how many images a share of ``prompt`` rests on: the median occupation's, of the side with fewer."""
+        """Return the images per share of ``prompt``: of the median occupation, on the side with fewer."""
         columns = self.columns(prompt)
-        known = [n[n > 0] for n in (self.training_n[:, columns], self.generated_n[:, columns])]
-        return float(min(np.median(n) if n.size else 0 for n in known))
+        counts = [n[n > 0] for n in (self.training_n[:, columns], self.generated_n[:, columns])]
+        return float(min(np.median(n) if n.size else 0 for n in counts))
 
     def too_few(self, prompt: str) -> str:
-        """Return where captions are the prompts and have fewer images than :data:`LEAST_IMAGES`; else empty."""
+        """Return the reason if captions are the prompts and have fewer images than :data:`LEAST_IMAGES`; else ""."""
         n = self.images(prompt)
         if not self.paired or n >= LEAST_IMAGES:
             return ""
@@ -98,10 +98,10 @@ class Group:
             training, training_n = training[:, :1], training_n[:, :1]
         percent = np.hstack([training, self.generated])
         n = np.nan_to_num(np.hstack([training_n, self.generated_n])).round().astype(int)
-        whole = np.nan_to_num(percent * n / 100).round().astype(int)
-        # A share that leans must not be rounded to exactly one half, which leans nowhere and would not count.
-        onto_half = (2 * whole == n) & ~np.isnan(percent) & (percent != 50) & (n > 0)
-        return np.where(onto_half, whole + np.nan_to_num(np.sign(percent - 50)).astype(int), whole), n
+        count = np.nan_to_num(percent * n / 100).round().astype(int)
+        # A share must not be rounded to exactly one half, where it has no direction and would not count.
+        is_rounded_to_half = (2 * count == n) & ~np.isnan(percent) & (percent != 50) & (n > 0)
+        return np.where(is_rounded_to_half, count + np.nan_to_num(np.sign(percent - 50)).astype(int), count), n
 
     def split(self, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return training and generated percentages (..., occupations, prompts) of resampled shares."""
@@ -111,15 +111,15 @@ class Group:
 
     def complete(self) -> Group:
         """Return the group without occupations that lack a share on either side."""
-        there = np.isfinite(self.training) & np.isfinite(self.generated)
-        return self.select_groups((there & (self.training_n > 0) & (self.generated_n > 0)).all(axis=1))
+        is_complete = np.isfinite(self.training) & np.isfinite(self.generated)
+        return self.select_groups((is_complete & (self.training_n > 0) & (self.generated_n > 0)).all(axis=1))
 
-    def select_groups(self, there: np.ndarray) -> Group:
-        """Return the group with some of its occupations, by a mask."""
-        arrays = "training", "generated", "training_n", "generated_n"
-        kept = {name: getattr(self, name)[there] for name in arrays}
-        captions = self.captions.select_groups(there) if self.captions is not None else None
-        return replace(self, occupations=tuple(compress(self.occupations, there)), captions=captions, **kept)
+    def select_groups(self, mask: np.ndarray) -> Group:
+        """Return the group with the occupations of a boolean mask."""
+        names = "training", "generated", "training_n", "generated_n"
+        arrays = {name: getattr(self, name)[mask] for name in names}
+        captions = self.captions.select_groups(mask) if self.captions is not None else None
+        return replace(self, occupations=tuple(compress(self.occupations, mask)), captions=captions, **arrays)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -130,13 +130,13 @@ class Group:
 def groups(shares: pd.DataFrame, pairs: pd.DataFrame | None = None) -> Iterator[Group]:
     """Yield the shares of each model and approach that has training and generated images, by model, then approach.
 
-    ``shares`` is the table ``paradox_percent_female``, ``pairs`` is ``paradox_caption_pairs``, of approaches whose
-    captions are the prompts; pairs of other images than the shares raise an InputError.
+    ``shares`` is the table ``paradox_percent_female``; ``pairs`` is ``paradox_caption_pairs``, for approaches with
+    captions as prompts. Pairs of other images than the shares raise an InputError.
     """
-    for model, of_model in shares.groupby("model", sort=False):
-        by = dict(list(of_model.groupby("approach", sort=False)))
-        for approach in [*(a for a in APPROACHES if a in by), *(a for a in by if a not in APPROACHES)]:
-            group = _group(str(model), str(approach), by[approach])
+    for model, model_rows in shares.groupby("model", sort=False):
+        frames = dict(list(model_rows.groupby("approach", sort=False)))
+        for approach in [*(a for a in APPROACHES if a in frames), *(a for a in frames if a not in APPROACHES)]:
+            group = _group(str(model), str(approach), frames[approach])
             if group is not None:
                 yield _with_pairs(group, pairs)
 
@@ -147,16 +147,16 @@ def _with_pairs(group: Group, pairs: pd.DataFrame | None) -> Group:
     rows = pairs[(pairs["model"] == group.model) & (pairs["approach"] == group.approach)]
     if rows.empty or len(group.prompts) != 1:
         return group
-    place = {occupation: i for i, occupation in enumerate(group.occupations)}
-    unknown = rows.loc[~rows["occupation"].isin(place), "occupation"].tolist()
-    rows = rows[rows["occupation"].isin(place)]
-    occupation, training = rows["occupation"].map(place), rows["training"].map({"female": 1.0, "male": 0.0})
+    positions = {occupation: i for i, occupation in enumerate(group.occupations)}
+    unknown_occupations = rows.loc[~rows["occupation"].isin(positions), "occupation"].tolist()
+    rows = rows[rows["occupation"].isin(positions)]
+    occupation, training = rows["occupation"].map(positions), rows["training"].map({"female": 1.0, "male": 0.0})
     n_female, n_judged, n_captions = (rows[name] for name in ("n_female", "n_judged", "n_captions"))
-    captions = stats.CaptionClusterSampling(occupation, training, n_female, n_judged, n_captions, len(place))
+    captions = stats.CaptionClusterSampling(occupation, training, n_female, n_judged, n_captions, len(positions))
     differ = (np.hstack([captions.counts, captions.n]) != np.hstack(group.counts())).any(axis=1)
-    if other := [*unknown, *compress(group.occupations, differ)]:
+    if mismatches := [*unknown_occupations, *compress(group.occupations, differ)]:
         raise InputError(
-            f"paradox_caption_pairs and paradox_percent_female differ for {other[0]!r} ({group.model}, "
+            f"paradox_caption_pairs and paradox_percent_female differ for {mismatches[0]!r} ({group.model}, "
             f"{group.approach}); both must be of the same images."
         )
     return replace(group, captions=captions)
@@ -167,9 +167,9 @@ def _group(model: str, approach: str, rows: pd.DataFrame) -> Group | None:
     wide = rows.pivot(index="occupation", columns=["source", "prompt"], values=["percent_female", "n"])
     wide = wide.sort_index(axis=1)
     prompts = sorted(set(rows.loc[rows["source"] == "generated", "prompt"]))
-    trained = set(rows.loc[rows["source"] == "training", "prompt"])
-    shared = next((p for p in SHARED_TRAINING if p in trained), None)
-    sources = [p if p in trained else shared for p in prompts]
+    training_prompts = set(rows.loc[rows["source"] == "training", "prompt"])
+    shared = next((p for p in SHARED_TRAINING if p in training_prompts), None)
+    sources = [p if p in training_prompts else shared for p in prompts]
     if not prompts or None in sources:
         return None
     sides = (("training", sources), ("generated", prompts))
@@ -202,37 +202,37 @@ def expected(group: Group, training: np.ndarray, generated: np.ndarray, definiti
 class Estimates(NamedTuple):
     """Expected amplification of a group, arrays (definitions, :attr:`Group.names`), in points."""
 
-    uncorrected: np.ndarray  # the paper's definition, of the shares as they are
-    corrected: np.ndarray  # minus what image noise adds; NaN where there is no interval
+    uncorrected: np.ndarray  # by each definition, without correction
+    corrected: np.ndarray  # minus noise; NaN where there is no interval
     low: np.ndarray
     high: np.ndarray
-    noise: np.ndarray  # what image noise adds; NaN, like the others, where there is no interval
+    noise: np.ndarray  # amplification due to image noise; NaN where there is no interval
     t: np.ndarray
     p: np.ndarray
-    n: np.ndarray  # occupations that count; of the mean over prompts, for at least one of them
+    n: np.ndarray  # included occupations; for the mean over prompts, those included for at least one
     reason: np.ndarray  # why there is no interval
 
 
 def estimates(group: Group, *, replicates: int, seed: int, confidence: float) -> Estimates:
-    """Return expected amplification of a group by each definition, with what its images' noise leaves certain.
+    """Return expected amplification of a group by each definition, with intervals.
 
-    ``replicates`` of a bootstrap of occupations, then images, with ``seed``; ``confidence`` is 0–1. No interval rests
-    on fewer occupations than a test at that level takes, nor on images too few for it.
+    A bootstrap of occupations, then images, has ``replicates`` and ``seed``; ``confidence`` is 0–1. With fewer
+    occupations than a test at that level needs, or too few images, there is no interval.
     """
-    plain = np.stack([expected(group, group.training, group.generated, d) for d in metrics.DEFINITIONS])
-    size = [[len(included_values(group, d, name)) for name in group.names] for d in metrics.DEFINITIONS]
-    size, missing = np.array(size), np.full(plain.shape, np.nan)
-    least = stats.min_units(1 - confidence)
-    few = f"Rests on fewer than {least} occupations, too few for an interval, or for a correction for image noise."
-    reason = np.where(size == 0, NOTHING_LEFT, np.where(size < least, few, "")).astype(object)
+    uncorrected = np.stack([expected(group, group.training, group.generated, d) for d in metrics.DEFINITIONS])
+    n_included = [[len(included_values(group, d, name)) for name in group.names] for d in metrics.DEFINITIONS]
+    n_included, no_values = np.array(n_included), np.full(uncorrected.shape, np.nan)
+    min_n = stats.min_units(1 - confidence)
+    message = f"Rests on fewer than {min_n} occupations, too few for an interval, or for a correction for image noise."
+    reason = np.where(n_included == 0, NOTHING_LEFT, np.where(n_included < min_n, message, "")).astype(object)
     if group.drawing is None:
-        reason[size > 0] = NO_PAIRS
+        reason[n_included > 0] = NO_PAIRS
     else:
-        paired = np.array([group.too_few(name) for name in group.names])
-        reason = np.where((reason == "") & (paired != ""), paired, reason)
-        reason = np.where((reason == "") & _at_half(group), AT_HALF, reason)
+        pair_reasons = np.array([group.too_few(name) for name in group.names])
+        reason = np.where((reason == "") & (pair_reasons != ""), pair_reasons, reason)
+        reason = np.where((reason == "") & _could_be_half(group), AT_HALF, reason)
     if (reason != "").all():
-        return Estimates(plain, *(missing,) * 6, size, reason)
+        return Estimates(uncorrected, *(no_values,) * 6, n_included, reason)
     counts, n = group.counts()
 
     def statistic(shares: np.ndarray) -> np.ndarray:
@@ -241,29 +241,29 @@ def estimates(group: Group, *, replicates: int, seed: int, confidence: float) ->
 
     draws: dict[str, Any] = {"replicates": replicates, "seed": seed, "confidence": confidence}
     boot = stats.hierarchical_bootstrap(counts, n, statistic, drawing=group.drawing, **draws)
-    known = np.isfinite(boot.ci_low).reshape(plain.shape) & (reason == "")
-    reason = np.where(known | (reason != ""), reason, boot.reason or TOO_FEW)
+    has_interval = np.isfinite(boot.ci_low).reshape(uncorrected.shape) & (reason == "")
+    reason = np.where(has_interval | (reason != ""), reason, boot.reason or TOO_FEW)
 
-    def shaped(values: ArrayLike) -> np.ndarray:
-        return np.where(known, np.reshape(values, plain.shape), np.nan)
+    def reshape_values(values: ArrayLike) -> np.ndarray:
+        return np.where(has_interval, np.reshape(values, uncorrected.shape), np.nan)
 
-    noise = shaped(boot.bias)
-    # Printed shares need not be whole numbers of images: the noise is that of the nearest, the value their own.
-    apart = np.where(known, plain - np.reshape(boot.value, plain.shape), 0)
-    least, most = np.array([RANGES[d] for d in metrics.DEFINITIONS]).T[..., None]
-    low, high = (np.clip(shaped(end) + apart, least, most) for end in (boot.ci_low, boot.ci_high))
-    t = (plain - noise) / shaped(boot.se)
+    noise = reshape_values(boot.bias)
+    # Printed shares need not be whole numbers of images: noise is that of the nearest count, the value is unrounded.
+    rounding = np.where(has_interval, uncorrected - np.reshape(boot.value, uncorrected.shape), 0)
+    lowest, highest = np.array([RANGES[d] for d in metrics.DEFINITIONS]).T[..., None]
+    low, high = (np.clip(reshape_values(end) + rounding, lowest, highest) for end in (boot.ci_low, boot.ci_high))
+    t = (uncorrected - noise) / reshape_values(boot.se)
     p = 2 * scipy.stats.t.sf(np.abs(t), boot.df)
-    return Estimates(plain, plain - noise, low, high, noise, t, p, size, reason)
+    return Estimates(uncorrected, uncorrected - noise, low, high, noise, t, p, n_included, reason)
 
 
-def _at_half(group: Group) -> np.ndarray:
-    """Return where shares could all be one half, (definitions, :attr:`Group.names`): of training for the direction.
+def _could_be_half(group: Group) -> np.ndarray:
+    """Return whether all shares could be one half, (definitions, :attr:`Group.names`).
 
-    Of distances both sides have to be told from it.
+    For the signed change only training shares are tested; for distances both sides must differ from one half.
     """
 
-    def alike(percent: np.ndarray, n: np.ndarray) -> bool:
+    def could_be_half(percent: np.ndarray, n: np.ndarray) -> bool:
         percent, n = percent[n > 0], n[n > 0]
         squares, k = np.nansum(n * ((percent - 50) / 50) ** 2), n.size
         if (n == 1).all():
@@ -274,17 +274,17 @@ def _at_half(group: Group) -> np.ndarray:
 
     training, generated = [], []
     for columns in map(group.columns, group.names):
-        own = columns[:1] if group.shared else columns
-        training.append(alike(group.training[:, own], group.training_n[:, own]))
-        generated.append(alike(group.generated[:, columns], group.generated_n[:, columns]))
-    training, both = np.array(training), np.logical_or(training, generated)
-    return np.stack([training if d == "signed" else both for d in metrics.DEFINITIONS])
+        training_columns = columns[:1] if group.shared else columns
+        training.append(could_be_half(group.training[:, training_columns], group.training_n[:, training_columns]))
+        generated.append(could_be_half(group.generated[:, columns], group.generated_n[:, columns]))
+    training, either = np.array(training), np.logical_or(training, generated)
+    return np.stack([training if d == "signed" else either for d in metrics.DEFINITIONS])
 
 
 def included_values(group: Group, definition: str, prompt: str) -> np.ndarray:
-    """Return the amplification (points) of each occupation that counts for ``prompt``.
+    """Return the amplification (points) of each occupation that is included for ``prompt``.
 
-    For ``mean`` it is an occupation's average over the prompts in which it counts.
+    For ``mean`` it is an occupation's average over the prompts for which it is included.
     """
     measure = metrics.directional_amplification if definition == "signed" else metrics.amplification
     excluded = metrics.exclusion_reason(group.generated, group.training, definition) != ""
