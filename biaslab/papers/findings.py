@@ -14,7 +14,7 @@ from biaslab.schema.formatting import format_count, format_interval, format_numb
 LONGEST_ANSWER = 20
 """Words that an answer may have."""
 NOT_TESTED = "Not tested."
-UNADJUSTED = "Not adjusted over the page."
+UNADJUSTED = "Not adjusted for multiple testing across the report."
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class Finding:
         if self.is_tested and self.test == "t" and isfinite(self.n):
             return (*self.details, f"Student's t test over {self._counted_units}.")
         if self.not_significant and self.has_few_units:
-            return (*self.details, f"A test takes at least {self.min_units} {self.n_unit}.".replace(" .", "."))
+            return (*self.details, f"A single test takes at least {self.min_units} {self.n_unit}.".replace(" .", "."))
         return self.details
 
     @property
@@ -226,7 +226,7 @@ def adjust_across_report(records: list[dict[str, Any]]) -> tuple[list[dict[str, 
 
     Returns:
         The records in their order, headlines with ``p_page`` (adjusted p) and ``level`` (alpha·R/m); and counts:
-        ``headlines``, ``significant``, ``untested``, ``withdrawn`` (significant alone, not over the page),
+        ``headlines``, ``significant``, ``untested``, ``withdrawn`` (significant alone, not across the report),
         ``printed`` (headlines on printed values), ``alpha``, and of other tested verdicts ``others`` and
         ``others_significant``.
 
@@ -272,9 +272,14 @@ def _record_at_level(record: dict[str, Any], p_page: float, level: float) -> dic
         return record
     if p_page <= record["alpha"]:
         arguments = record["claim"], record["tests"], level
-        return record | {"answer": fill_claim(*arguments), "significant_texts": significant_texts(*arguments)}
+        details = record["details"]
+        if record["tests"] and level < record["alpha"]:
+            rule = "which controls the false discovery rate across the report"
+            details = [*details, f"Tests are significant at an adjusted p of at most {format_number(level)}, {rule}."]
+        texts = {"answer": fill_claim(*arguments), "significant_texts": significant_texts(*arguments)}
+        return record | texts | {"details": details}
     p_values = f"(adjusted {format_p_equation(p_page)}; alone {format_p(record['p'])})"
-    answer = f"Not significant after adjustment over the page {p_values}."
+    answer = f"Not significant after adjustment across the report {p_values}."
     return record | {"answer": answer, "is_significant": False, "significant_texts": []}
 
 

@@ -34,12 +34,13 @@ def mitigation(scores: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     before = scores.loc[scores["mitigation"] == "none", [*keys, "scope", "score"]]
     before = scores[[*keys, "scope"]].merge(before, on=[*keys, "scope"], how="left")["score"]
     product = scores["score"] * before
-    sides = pd.Series(np.select([product < 0, product > 0], ["over", "short"], ""), scores.index)
+    is_biased = pd.Series(directions, scores.index).isin([_TOWARDS, _AGAINST])
+    sides = np.select([is_biased & (product < 0), is_biased & (product > 0)], ["over", "short"], "")
     frame = scores.assign(
         margin=100 * norm.ppf((1 + confidence) / 2) / np.sqrt(images.where(lacks_n)),
         direction=pd.Series(directions, scores.index, dtype=object),
         score_before=before.where(scores["mitigation"] != "none"),
-        correction=sides.where(scores["mitigation"] != "none", ""),
+        correction=np.where(scores["mitigation"] != "none", sides, ""),
     )
     return tables.make_table(frame, "paired_mitigation")
 
