@@ -64,7 +64,7 @@ def main(words: list[str] | None = None, parser: argparse.ArgumentParser | None 
         from biaslab.cache.result_cache import explain_error
 
         fix = "Finished results are cached: {fix}, or choose another folder, and run the command again."
-        print(f"{parser.prog}: {explain_error(error, kept=fix)}", file=sys.stderr)
+        print(f"{parser.prog}: {explain_error(error, hint=fix)}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
         if not (text := not_installed(error, getattr(arguments, "extras", ""))):
