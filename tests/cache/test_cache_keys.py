@@ -25,7 +25,7 @@ HERE = Path(biaslab.__file__).parent
 
 
 def forget():
-    for cached in (plugins._all, code_digest._path, code_digest._source, code_digest._file_hash):
+    for cached in (plugins._find_entry_points, code_digest._path, code_digest._source, code_digest._file_hash):
         cached.cache_clear()
 
 
