@@ -127,7 +127,7 @@ _LOADING = threading.RLock()
 
 @contextmanager
 def loading_allowed() -> Iterator[None]:
-    """Prevent that libraries ask questions while they load, in a terminal, a pipe or a notebook."""
+    """Refuse questions of libraries to the user while they load, in a terminal, a pipe or a notebook."""
 
     def no_answer(question: object = "") -> str:
         raise EOFError(f"it asks {str(question).strip()[-200:]!r}, and is given no answer.")

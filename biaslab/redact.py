@@ -14,10 +14,10 @@ from urllib.parse import unquote
 from biaslab.io import model_names
 
 KEY = "[key]"
-"""What replaces a key."""
+"""Replacement of a key."""
 # Shorter values of environment variables, such as EMPTY, are words.
 _SHORTEST_KEY = 8
-# Environment variables that usually hold a key.
+# Environment variables that usually contain a key.
 _VARIABLE = re.compile(r"(?i)(?:.*_)?(?:(?:API_?)?KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE)")
 # A user before the host of a URL, and names of values in its path, query or fragment: ``name=value``, and in the path
 # ``/name/value`` if the value has the length and the digits of a key.
@@ -90,7 +90,7 @@ def find_keys(values: Any = None) -> dict[str, str]:
 
 
 def secret_in_url(url: str) -> str:
-    """Return a description of what looks like a secret in a URL (a user, password or key), or an empty string."""
+    """Return a description of a possible secret in a URL (a user, password or key), or an empty string."""
     url = unquote(url)
     if _USER.match(url):
         return "a user or a password"

@@ -138,7 +138,7 @@ def _collect_modules(works: Iterable[Any]) -> tuple[list[str], dict[str, str]]:
 
 
 def _is_external(value: Any) -> bool:
-    """Return whether a function, class or module is not in an installed package, but for instance in a notebook."""
+    """Return whether a function, class or module is outside of installed packages, for instance in a notebook."""
     if isinstance(value, functools.partial) and not hasattr(value, "__wrapped__"):
         value = value.func
     if not isinstance(value, types.FunctionType | types.ModuleType | type):

@@ -206,7 +206,7 @@ class Matcher:
         open_mentions, open_terms = self.match(texts.take(pa.array(open_captions)).to_pylist())
         captions = [caption.take(pc.list_parent_indices(terms)), open_captions[open_mentions]]
         term = [terms.flatten(), open_terms]
-        # They are almost sorted, of which numpy.unique would not make use.
+        # Sorting is faster than numpy.unique here, because the pairs are almost sorted.
         pairs = np.sort(np.concatenate(captions) * len(self.terms) + np.concatenate(term))
         pairs = pairs[np.diff(pairs, prepend=-1) > 0]
         return pairs // len(self.terms), pairs % len(self.terms)

@@ -94,7 +94,7 @@ def _own_threads() -> int:
     return user_thread_limit() or processors
 
 
-# -- in the process that asks for the work ---------------------------------------------------------------
+# -- in the process that submits the work ----------------------------------------------------------------
 
 
 @dataclass(frozen=True)

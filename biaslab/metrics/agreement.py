@@ -25,7 +25,7 @@ VOTES = (*LABELS, "other", "tie", "unannotated")
 
 # Maximum share of resamples in which a coefficient is undefined; above it, limits from the others would mislead.
 _MAX_UNDEFINED = 0.05
-_BLOCK = 2_000_000  # entries of the resampled pattern numbers held at once
+_BLOCK = 2_000_000  # maximum number of resampled pattern counts in memory
 
 
 class AgreementEstimate(NamedTuple):

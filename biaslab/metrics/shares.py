@@ -41,7 +41,7 @@ def mean_absolute_deviation(counts: ArrayLike) -> NDArray[np.float64]:
 def mean_absolute_difference(presence_a: ArrayLike, presence_b: ArrayLike) -> NDArray[np.float64]:
     """Return the mean of ``|presence_a - presence_b|`` (0–1) over the attributes along the last axis.
 
-    A presence is the share of images (0–1) that show the attribute. NaN where one is missing, or there are none.
+    A presence is the share of images (0–1) that show the attribute. NaN if one is missing, or without attributes.
     Source: dalleval, table 22, whose last column averages 15 attributes. Raises InputError: A share outside 0–1.
     """
     a, b = broadcast(0, 1, presence_a=presence_a, presence_b=presence_b)

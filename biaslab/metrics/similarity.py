@@ -232,7 +232,7 @@ def dependency_groups_of_largest(
     0.7 of it. ``coverage`` is the maximum over all words (:func:`coverage`), 0–1. ``human_coverage`` is that of human
     words, for which 0.25 of an object in :data:`HUMANS` suffices; NaN if missing. The group is None if one coverage is
     NaN and the other is not large enough. (Nouns without a detected object are hidden.) Source: triplets, section 6.2.
-    Raises InputError: A coverage is outside 0–1, or there is not one for each object.
+    Raises InputError: A coverage is outside 0–1, or their number differs from that of the objects.
     """
     objects, explicit, coverage, human_coverage = align(
         objects=objects, explicit=explicit, coverage=coverage, human_coverage=human_coverage

@@ -35,7 +35,7 @@ class ReferenceColumn:
     """One column of a published table."""
 
     unit: str | None  # Unit of the numbers; ``None`` where the values are text.
-    description: str  # What the values mean.
+    description: str  # Meaning of the values.
 
 
 @dataclass(frozen=True)

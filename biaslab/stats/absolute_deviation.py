@@ -28,7 +28,7 @@ MIN_YOUDEN = 0.5
 
 
 class Deviation(NamedTuple):
-    """A mean deviation with its interval and test; NaN limits and p where there are too few units or images."""
+    """A mean deviation with its interval and test; limits and p are NaN with too few units or images."""
 
     value: float
     ci_low: float
@@ -120,9 +120,8 @@ def mean_deviation(
     """Return the bias-corrected mean over strata of ``|share - center|``; each stratum has its own ``center`` (0–1).
 
     ``error`` is the standard error of the mean due to the centres. NaN where few images make the bias exceed
-    :data:`MAX_BIAS_SHARE` of one half. Arguments else as :func:`corrected_absolute_deviation`, result as
-    :func:`bounded_mean`.
-    Raises InputError: Counts above n, fractions, or a centre outside 0–1.
+    :data:`MAX_BIAS_SHARE` of one half. Other arguments are as in :func:`corrected_absolute_deviation`, the result is
+    as from :func:`bounded_mean`. Raises InputError: Counts above n, fractions, or a centre outside 0–1.
     """
     count, n, center = checks.align(count=count, n=n, center=center)
     count, n = checks.check_counts(count, n)
@@ -220,9 +219,9 @@ def judge_corrected_mean(
 ) -> Deviation:
     """Return the mean of signed averages (-1 to 1, positive minus negative images), corrected for the judge's error.
 
-    Rogan & Gladen's (mean - sensitivity + specificity) / (sensitivity + specificity - 1), kept within -1 and 1; the
+    Rogan & Gladen's (mean - sensitivity + specificity) / (sensitivity + specificity - 1), clipped to -1 and 1; the
     Student t interval over units includes the uncertainty of both, as in :func:`judge_corrected_deviation`. Raises
-    InputError: Sensitivity + specificity is 1 or less, or ``values`` hold NaN.
+    InputError: Sensitivity + specificity is 1 or less, or ``values`` contain NaN.
     """
     values = checks.check_sample(values, "values")
     n, youden = values.size, _youden(sensitivity, specificity)

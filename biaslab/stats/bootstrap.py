@@ -68,7 +68,7 @@ def hierarchical_bootstrap(
     Args:
         counts: Whole numbers (groups, cells), for example 62 occupations by training images and four prompts.
         n: Images of each cell. 0 or NaN: a cell without images; groups without images are left out.
-        statistic: Takes shares 0–1 of shape (..., groups, cells), NaN where there are no images, and returns (...) or
+        statistic: Takes shares 0–1 of shape (..., groups, cells), NaN for cells without images, and returns (...) or
             (..., k).
         replicates: Number of replicates, two for each resample of the occupations. At 10 000 the relative error of the
             standard error is 1–3 %.
@@ -95,7 +95,7 @@ def hierarchical_bootstrap(
     shares are exactly one half**: the corrected mean of \|p - 50\| is still 4.5, 1.3 and 0.6 points at 9, 100 and 500
     images, and the interval contains 0 in only 5 % of studies. Use :func:`chi_square` to test whether shares differ.
     Raises InputError: Counts above n, fractions, a table that is not two-dimensional, a confidence outside 0–1, a
-    statistic of another shape, or a drawing of other cells.
+    statistic of another shape, or a sampling design for other cells.
     """
     counts, n = checks.check_counts(*checks.align(counts=counts, n=n))
     if n.ndim != 2 or not (n > 0).any():
@@ -148,7 +148,7 @@ def hierarchical_bootstrap(
         # The variance between resamples of g groups falls short by (g - 1) / g.
         variance = variance * (groups / (groups - 1) if groups > 1 else np.nan)
         df = float(max(groups - 1, 1))
-    # With few groups or images, the variance estimate can be 0 or negative, which says nothing about its size.
+    # With few groups or images, the variance estimate can be 0 or negative and is then unusable.
     se = np.sqrt(np.where((variance > 0) & (not reason), variance, np.nan))
     half = stats.t.ppf((1 + confidence) / 2, df) * se
     low, high = value - shift - half, value - shift + half

@@ -35,8 +35,8 @@ class ChiSquare(NamedTuple):
 def chi_square(table: ArrayLike) -> ChiSquare:
     """Test whether the rows and columns of ``table`` (two-dimensional counts) are independent.
 
-    Pearson's statistic without continuity correction. Where a row or column is empty, or there are fewer than 2 of
-    either, statistic and p are NaN. Raises InputError: Another shape, negative counts, fractions or NaN.
+    Pearson's statistic without continuity correction. With an empty row or column, or fewer than 2 rows or columns,
+    statistic and p are NaN. Raises InputError: Another shape, negative counts, fractions or NaN.
     """
     table = checks.check_whole(table, "table")
     if table.ndim != 2:

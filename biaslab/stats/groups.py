@@ -94,7 +94,7 @@ def _groups(frame: pd.DataFrame, keys: list[str], overall: str) -> Iterator[tupl
 def share(
     column: str, value: object, confidence: float = 0.95, *, cluster: str = "", labels: Sequence[object] = GENDERS
 ) -> Callable[[pd.DataFrame], Row]:
-    """Return an estimator of the share of rows with ``value`` in a column; rows without a value there are left out.
+    """Return an estimator of the share of rows with ``value`` in a column; rows with a missing value are left out.
 
     Its columns are percent, ci_low, ci_high (0–100), count and n (rows). With ``cluster``, a column such as the image
     of each row, the interval is that of :func:`biaslab.stats.clustered_share`, and ``n_images`` counts clusters;

@@ -33,7 +33,7 @@ class PPIResult(NamedTuple):
     tuning: float
     """Weight of the judge's answers (lambda of PPI++), 0 (not used) to 1."""
     worth: float
-    """Annotations that alone would give an interval as narrow as that of ``both``; NaN where there is no estimate."""
+    """Number of annotations that alone would give an interval as narrow as ``both``; NaN without an estimate."""
 
 
 def prediction_powered(

@@ -328,7 +328,7 @@ class CombinedSampling:
 
 
 SamplingDesign = IndependentSampling | CaptionClusterSampling | CombinedSampling
-"""Sampling design of some neighbouring ``cells``; sampling one group holds ``width`` numbers in memory.
+"""Sampling design of some neighbouring ``cells``; sampling one group needs memory for ``width`` numbers.
 
 ``small_sample_bias`` removes the variance due to the choice of images from shares (..., groups, cells). ``draw``
 samples other images of groups with these true shares; ``rows`` (..., groups) are the groups' rows in the table.
