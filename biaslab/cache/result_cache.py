@@ -5,7 +5,7 @@ The folder of a stage is ``<root>/<name>/<digest>/``, where the digest covers it
 and a digest of the rows that it was computed from. Each shard is written under a temporary name and then renamed, so
 that files under their own name are complete. Its SHA-256 is in a file next to it, which is written first and checked
 whenever the shard is read. A damaged shard is renamed to ``*.damaged`` and computed again. A lock per shard lets
-several processes share the work of a stage. A lock per process prevents that a stage in use is pruned
+several processes share the work of a stage. A lock per process protects a stage in use from pruning
 (:mod:`biaslab.cache.pruning`). Several machines must share the folder under the same path.
 """
 

@@ -320,9 +320,9 @@ def folded_means(
     error = ((values - means) * slope).mean(axis=1).std(ddof=1) / np.sqrt(n)
     bias = deviation_limits(SOLVED_UP_TO, 2)[0] / _UNIT * errors.mean()
     high = bias_aware_interval(corrected, error, bias, n - 1, confidence)[1] if error > 0 else corrected
-    # The number of random values at or above the value with which p would still be significant.
-    n_exceeding = int(np.ceil(alpha * (1 + replicates) - 1))
-    low = value - np.sort(random_values)[-n_exceeding] if p < alpha and n_exceeding > 0 else 0.0
+    # p is below alpha exactly if fewer than this number of random values reach the value.
+    critical_count = int(np.ceil(alpha * (1 + replicates) - 1))
+    low = value - np.sort(random_values)[-critical_count] if p < alpha and critical_count > 0 else 0.0
     low, high = np.clip([low, max(high, low)], 0, largest)
     return FoldedMeans(value, float(np.clip(corrected, low, high)), float(low), float(high), null_mean, float(p), n)
 
