@@ -46,7 +46,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     texts = [lines[i] for i in rng.permutation(len(lines))[: options.rows]]
     queries = rng.permutation(len(texts))[:248]
-    peer = SentenceTransformer(str(embeddings._checked_default().parent), device=options.device)
+    peer = SentenceTransformer(str(embeddings._check_default().parent), device=options.device)
     encoders = {dtype: Encoder(device=options.device, dtype=dtype) for dtype in options.dtypes}
     for encode in (peer.encode, *(encoder.encode for encoder in encoders.values())):
         encode(texts[:256])

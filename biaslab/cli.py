@@ -29,12 +29,12 @@ def main(words: list[str] | None = None, parser: argparse.ArgumentParser | None 
     """Run the command line and return the exit status: 0 fine, 1 a notebook failed, 2 wrong input.
 
     Args:
-        words: What follows the program's name; by default the arguments of this process.
-        parser: The parser of another program, which is to end as this one does; it sets ``call``, and ``stop_hint``.
+        words: The arguments after the program's name; by default those of this process.
+        parser: The parser of another program with the same error handling; it sets ``call``, and ``stop_hint``.
     """
     words = sys.argv[1:] if words is None else words
     arguments = argparse.Namespace()
-    # Names in any script go to a terminal or file of any code page.
+    # Names in any script can be written to terminals and files of any encoding.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     # SIGTERM stops notebooks and keeps finished results, as Ctrl-C does.
@@ -45,13 +45,13 @@ def main(words: list[str] | None = None, parser: argparse.ArgumentParser | None 
             _check_old_names(words)
         # A flush here finds a closed pipe before Python exits.
         try:
-            arguments, unknown = parser.parse_known_args(words)
+            arguments, unknown_options = parser.parse_known_args(words)
         finally:
             sys.stdout.flush()
-        if unknown:
-            # What a command does not know is refused with the nearest of its options.
+        if unknown_options:
+            # The error about an unknown option names the nearest one of the command.
             command = getattr(arguments, "parser", parser)
-            option = unknown[0].partition("=")[0]
+            option = unknown_options[0].partition("=")[0]
             raise ParameterError(f"There is no option {option!r} of {command.prog!r}. {_option_help(command, option)}")
         status = arguments.call(arguments)
         sys.stdout.flush()
@@ -64,7 +64,7 @@ def main(words: list[str] | None = None, parser: argparse.ArgumentParser | None 
         from biaslab.cache.result_cache import explain_error
 
         fix = "Finished results are cached: {fix}, or choose another folder, and run the command again."
-        print(f"{parser.prog}: {explain_error(error, kept=fix)}", file=sys.stderr)
+        print(f"{parser.prog}: {explain_error(error, hint=fix)}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
         if not (text := not_installed(error, getattr(arguments, "extras", ""))):
@@ -96,13 +96,13 @@ def _option_help(parser: argparse.ArgumentParser, option: str) -> str:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors of choices name the nearest ones."""
+    """A parser whose errors about choices name the nearest ones."""
 
     def error(self, message: str) -> NoReturn:
         """Exit with the usage and a message."""
         choice = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
-        if choice and (near := near_matches(choice[1], re.findall(r"[\w-]+", choice[2]))):
-            message += f". Did you mean {' or '.join(map(repr, near))}?"
+        if choice and (matches := near_matches(choice[1], re.findall(r"[\w-]+", choice[2]))):
+            message += f". Did you mean {' or '.join(map(repr, matches))}?"
         super().error(message)
 
 
@@ -122,7 +122,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_completion(parser)
     parser.add_argument("--version", action="version", version=f"biaslab {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
-    # Options that several commands have.
+    # Options shared by several commands.
     parents = (argparse.ArgumentParser(add_help=False) for _ in range(9))
     bars, params, values, starts, outputs, run, parameters, cache, grouping = parents
     repeated = {"action": "append", "default": []}
@@ -158,8 +158,8 @@ def build_parser() -> argparse.ArgumentParser:
         stop_hint: str = "",
         extras: str = "",
     ) -> Callable:
-        """Add the command that a function ``_NAME`` executes, and return what adds its arguments."""
-        added = commands.add_parser(
+        """Add the command that a function ``_NAME`` executes, and return the function that adds its arguments."""
+        subparser = commands.add_parser(
             call.__name__.removeprefix("_").replace("_", "-"),
             help=text,
             description=_wrapped(description),
@@ -168,8 +168,8 @@ def build_parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
             parents=parents,
         )
-        added.set_defaults(call=call, stop_hint=stop_hint, extras=extras, parser=added)
-        return added.add_argument
+        subparser.set_defaults(call=call, stop_hint=stop_hint, extras=extras, parser=subparser)
+        return subparser.add_argument
 
     add = command(
         _audit,
@@ -378,7 +378,7 @@ _RUN = "folder of a run, or its name in --outputs"
 
 
 def _wrapped(text: str) -> str:
-    """Return a description in lines, as the formatter that keeps the lines of examples does not break any."""
+    """Return a description split into lines, which the formatter for examples does not do."""
     return textwrap.fill(text, 79)
 
 
@@ -391,12 +391,12 @@ def _add_completion(parser: argparse.ArgumentParser) -> None:
     try:
         import shtab
     except ModuleNotFoundError as error:
-        parser.add_argument("--completion", metavar="SHELL", type=partial(_refused, not_installed(error)), help=text)
+        parser.add_argument("--completion", metavar="SHELL", type=partial(_refuse, not_installed(error)), help=text)
     else:
         shtab.add_argument_to(parser, "--completion", help=text)
 
 
-def _refused(reason: str, _: str) -> None:
+def _refuse(reason: str, _: str) -> None:
     raise argparse.ArgumentTypeError(reason)
 
 
@@ -426,12 +426,12 @@ def _audit(arguments: argparse.Namespace) -> int:
 
 
 def _audit_params(arguments: argparse.Namespace) -> RunParams:
-    """Return the parameters of an audit, after a sentence on each default judge."""
+    """Return the parameters of an audit, and print a sentence about each default judge."""
     from biaslab.runs import audit, params, runner
 
     names = ("preset", "name", "title", "corpus", "papers", "prompts", "benchmark", "annotations", "group_by")
-    given = {name: getattr(arguments, name) for name in names}
-    parameters = audit.params_of(arguments.models, set_here=params.setting_names(arguments.overrides), **given)
+    audit_options = {name: getattr(arguments, name) for name in names}
+    parameters = audit.params_of(arguments.models, set_here=params.setting_names(arguments.overrides), **audit_options)
     options = {name: getattr(arguments, name) for name in ("overrides", "notebooks_dir", "baselines")}
     checked = params.load(runner.PARAMS, given=parameters, **options)
     # Options without effect are refused, as with --set.
@@ -444,7 +444,7 @@ def _audit_params(arguments: argparse.Namespace) -> RunParams:
 
 
 def _execute(arguments: argparse.Namespace, checked: RunParams, *, print_plan: bool = False) -> int:
-    """Print the plan of a run, with ``print_plan`` or ``--dry-run``; without the latter execute it.
+    """Print the plan of a run if ``print_plan`` or ``--dry-run`` is set; without the latter, execute the run.
 
     Returns the exit status.
     """
@@ -472,7 +472,7 @@ def _execute(arguments: argparse.Namespace, checked: RunParams, *, print_plan: b
     options = {"outputs": arguments.outputs, "overwrite": arguments.overwrite, "force": arguments.force}
     record = runner.run(checked, planned=planned, **options, preflight=preflight, progress=progress)
     notebooks = record["notebooks"]
-    # Notebooks that fail for one reason are one message.
+    # Notebooks that fail for the same reason share one message.
     slugs: dict[str, list[str]] = {}
     for n in (n for n in notebooks if n["status"] != "ok"):
         slugs.setdefault(f"{n['status']}: " + re.sub(r" \(cell \d+\)$", "", n["reason"]), []).append(n["slug"])
@@ -499,8 +499,8 @@ def _shard(arguments: argparse.Namespace) -> None:
     options = {"progress": not arguments.no_progress, "wait": arguments.wait}
     show = partial(print, sep="\n", flush=True)
     remaining = shards.compute(checked, (int(shard[1]), int(shard[2])), waiting=lambda texts: show(*texts), **options)
-    done = f"All work is done: `biaslab run {arguments.params}` reads the results."
-    show(*remaining, "Start all shards again when they have ended." if remaining else done)
+    message = f"All work is done: `biaslab run {arguments.params}` reads the results."
+    show(*remaining, "Start all shards again when they have ended." if remaining else message)
 
 
 def _compare(arguments: argparse.Namespace) -> None:
@@ -577,8 +577,8 @@ def _models(_: argparse.Namespace) -> None:
     from biaslab.hub import registry
 
     models = registry.installed()
-    none = "No installed package provides a model. Name other models by folder or hub name."
-    print(none if models.empty else models.to_string(index=False))
+    message = "No installed package provides a model. Name other models by folder or hub name."
+    print(message if models.empty else models.to_string(index=False))
 
 
 def _purchases(arguments: argparse.Namespace) -> None:

@@ -1,6 +1,6 @@
-"""The errors that biaslab raises, and how it names near matches.
+"""Errors of biaslab, and near matches of unknown names.
 
-Every message names the value, what is allowed and the fix.
+Every message names the value, the allowed values and the fix.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class InputError(BiaslabError, ValueError):
 
 
 class MissingInputError(InputError):
-    """A source that does not hold what a notebook needs: the notebook is skipped, with this reason.
+    """A source lacks the input of a notebook, which is skipped with this reason.
 
-    ``settings`` are the dotted names of the settings that are empty, where these are the reason.
+    ``settings`` are the dotted names of empty settings, if these are the reason.
     """
 
     def __init__(self, message: str, settings: Iterable[str] = ()) -> None:
@@ -41,7 +41,7 @@ class ParameterError(BiaslabError, ValueError):
 
 
 class UnreachableHubError(ParameterError):
-    """A model that is not on this machine, where the hub does not answer."""
+    """A model that is not on this machine while the hub is unreachable."""
 
 
 class UnknownNameError(BiaslabError, LookupError):
@@ -52,42 +52,42 @@ class RunError(BiaslabError, RuntimeError):
     """A run that cannot start or did not finish."""
 
 
-def near_matches(name: str, known: Iterable[str]) -> list[str]:
-    """Return up to three names of ``known`` that are spelt like ``name``, best first."""
-    by_lower = {str(k).lower(): str(k) for k in known}
-    wanted = str(name).lower()
-    close = difflib.get_close_matches(wanted, by_lower, cutoff=0.6)
-    inside = [low for low in by_lower if wanted and (wanted in low or low in wanted) and low not in close]
-    return [by_lower[low] for low in (close + inside)[:3]]
+def near_matches(name: str, names: Iterable[str]) -> list[str]:
+    """Return up to three of ``names`` with a spelling similar to ``name``, best first."""
+    by_lower = {str(k).lower(): str(k) for k in names}
+    target = str(name).lower()
+    close = difflib.get_close_matches(target, by_lower, cutoff=0.6)
+    containing = [low for low in by_lower if target and (target in low or low in target) and low not in close]
+    return [by_lower[low] for low in (close + containing)[:3]]
 
 
 def correct_prefix(name: str, prefixes: Iterable[str]) -> str:
-    """Return a name whose start is nearly one of ``prefixes`` (``endpoint:``, or a whole name) with that one.
+    """Return a name with its misspelt start replaced by the nearest of ``prefixes`` (``endpoint:``, or a whole name).
 
-    Empty where no prefix is near. ``OWNER/NAME`` has none.
+    Empty if no prefix is near. ``OWNER/NAME`` has no prefix.
     """
     start = name.partition(":")[0] + ":" * (":" in name)
-    near = [] if "/" in start else difflib.get_close_matches(start.lower(), list(prefixes), n=1, cutoff=0.7)
-    return near[0] + name[len(start) :] if near else ""
+    matches = [] if "/" in start else difflib.get_close_matches(start.lower(), list(prefixes), n=1, cutoff=0.7)
+    return matches[0] + name[len(start) :] if matches else ""
 
 
-def name_help(name: str, known: Iterable[str]) -> str:
-    """Return which known names are near ``name`` and what exists: the end of an error message."""
-    known = [str(k) for k in known]
-    near = near_matches(name, known)
-    hint = f"Did you mean {' or '.join(repr(n) for n in near)}? " if near else ""
-    listed = ", ".join(sorted(known)[:40]) + (f", … ({len(known)} in all)" if len(known) > 40 else "")
-    return f"{hint}Known: {listed or 'none'}."
+def name_help(name: str, names: Iterable[str]) -> str:
+    """Return the end of an error message: the near matches of ``name``, and the known ``names``."""
+    names = [str(k) for k in names]
+    matches = near_matches(name, names)
+    hint = f"Did you mean {' or '.join(repr(n) for n in matches)}? " if matches else ""
+    text = ", ".join(sorted(names)[:40]) + (f", … ({len(names)} in all)" if len(names) > 40 else "")
+    return f"{hint}Known: {text or 'none'}."
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
+def unknown_name(kind: str, name: str, names: Iterable[str]) -> UnknownNameError:
     """Return the error for ``name``, a ``kind`` (for example ``"published table"``) that does not exist."""
-    return UnknownNameError(f"There is no {kind} named {name!r}. {name_help(name, known)}")
+    return UnknownNameError(f"There is no {kind} named {name!r}. {name_help(name, names)}")
 
 
-# The extra that all commands need.
-_LEAST = "report"
-# What packages are called that are imported by other names.
+# The minimal extra, which all commands need.
+_BASE_EXTRA = "report"
+# Names of packages whose import names differ.
 _PACKAGE_NAMES = {
     "PIL": "pillow",
     "bs4": "beautifulsoup4",
@@ -98,64 +98,64 @@ _PACKAGE_NAMES = {
 
 
 def not_installed(error: ModuleNotFoundError, extras: str = "") -> str:
-    """Return which extra of biaslab brings a package that is missing; empty where none does.
+    """Return a message about a missing package and the extra of biaslab that installs it; empty if none does.
 
-    ``extras`` are those that the whole command needs, named where the smallest one alone would not do.
+    ``extras`` are those that the whole command needs; they are named instead of the minimal extra.
     """
     from importlib import metadata
 
     name = (error.name or "").partition(".")[0]
-    called = _PACKAGE_NAMES.get(name, name).replace("_", "-").lower()
+    package = _PACKAGE_NAMES.get(name, name).replace("_", "-").lower()
     parts: dict[str, list[str]] = {}
     for text in metadata.requires("biaslab") or ():
-        needed, _, marker = text.partition(";")
+        requirement, _, marker = text.partition(";")
         if extra := re.search(r"extra == ['\"]([\w-]+)", marker):
-            parts.setdefault(extra[1], []).append(re.split(r"[^\w.-]", needed)[0].replace("_", "-").lower())
-    # Parts hold others: the smallest one that has it.
-    having = sorted((len(names), part) for part, names in parts.items() if called in names)
-    if not having:
+            parts.setdefault(extra[1], []).append(re.split(r"[^\w.-]", requirement)[0].replace("_", "-").lower())
+    # Extras contain others; the smallest one with the package is chosen.
+    candidates = sorted((len(names), part) for part, names in parts.items() if package in names)
+    if not candidates:
         return ""
-    part = having[0][1]
-    needed = extras if extras and part == _LEAST else f"'biaslab[{part}]'"
-    return f"This takes the package {called}, which is not installed: pip install {needed}"
+    part = candidates[0][1]
+    requirement = extras if extras and part == _BASE_EXTRA else f"'biaslab[{part}]'"
+    return f"This takes the package {package}, which is not installed: pip install {requirement}"
 
 
-# transformers, diffusers and accelerate make modules without values while they load, for every thread of the process:
-# a model that another thread makes meanwhile has none.
+# While transformers, diffusers and accelerate load, they create modules without values in all threads of the process.
+# A model that another thread creates meanwhile would have none.
 _LOADING = threading.RLock()
 
 
 @contextmanager
 def loading_allowed() -> Iterator[None]:
-    """Leave a library that asks a question without an answer, whether from a terminal, a pipe or a notebook's page."""
+    """Refuse questions of libraries to the user while they load, in a terminal, a pipe or a notebook."""
 
     def no_answer(question: object = "") -> str:
         raise EOFError(f"it asks {str(question).strip()[-200:]!r}, and is given no answer.")
 
-    asks, stream = builtins.input, sys.stdin
+    original_input, stream = builtins.input, sys.stdin
     try:
-        with open(os.devnull, encoding="utf-8") as nothing:
-            builtins.input, sys.stdin = no_answer, nothing
+        with open(os.devnull, encoding="utf-8") as null_stream:
+            builtins.input, sys.stdin = no_answer, null_stream
             yield
     finally:
-        builtins.input, sys.stdin = asks, stream
+        builtins.input, sys.stdin = original_input, stream
 
 
 @contextmanager
-def loading(name: str, what: str) -> Iterator[None]:
-    """Turn what a library raises as it loads ``name`` as ``what`` into a ParameterError; one thread loads at a time.
+def loading(name: str, kind: str) -> Iterator[None]:
+    """Convert errors of a library that loads ``name`` as ``kind`` to a ParameterError; only one thread loads at a time.
 
-    None may ask whoever sits there a question, such as whether to run a model's code, nor end the program.
+    Libraries cannot ask the user questions, such as whether to run a model's code, nor end the program.
     """
     try:
         with _LOADING, loading_allowed():
             yield
     except BiaslabError:
         raise
-    # Every library has its own errors for a missing file, another architecture or no network; a package may exit.
+    # Libraries differ in their errors for a missing file, another architecture or no network; a package may exit.
     except (Exception, SystemExit) as error:
         exits = "it would end the program" if isinstance(error, SystemExit) else ""
         reason = exits or " ".join(str(error).split()) or type(error).__name__
         if "trust_remote_code" in reason:
             reason = f"it needs code of its own. {NEVER_RUN} {reason}"
-        raise ParameterError(f"{name} cannot be loaded as {what}: {reason:.400}") from error
+        raise ParameterError(f"{name} cannot be loaded as {kind}: {reason:.400}") from error

@@ -1,4 +1,4 @@
-"""Removal of keys and of folders of this machine from output: known texts are replaced as they are written."""
+"""Removal of keys and of folders of this machine from output by replacing known texts."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from urllib.parse import unquote
 from biaslab.io import model_names
 
 KEY = "[key]"
-"""What replaces a key."""
+"""Replacement of a key."""
 # Shorter values of environment variables, such as EMPTY, are words.
 _SHORTEST_KEY = 8
-# Environment variables that usually hold a key.
+# Environment variables that usually contain a key.
 _VARIABLE = re.compile(r"(?i)(?:.*_)?(?:(?:API_?)?KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE)")
 # A user before the host of a URL, and names of values in its path, query or fragment: ``name=value``, and in the path
-# ``/name/value`` where the value has the length and the digits of a key.
+# ``/name/value`` if the value has the length and the digits of a key.
 _USER = re.compile(r"(?:[^/?#]*//)?[^/?#]*@")
 _URL_NAME = re.compile(r"[/?&;#]([^/?&;#=]+)(?:=[^&;#]|/(?=[^/?&;#]*\d)[\w.~-]{16,}(?![^/?&;#]))")
-# Keys that services issue begin so.
+# Prefixes of keys that services issue.
 _ISSUED = re.compile(r"[/=](?:sk|pk|hf|ghp|xox[bp])[-_]\w[\w-]{15,}")
-# What the names of secrets contain, and words that are names of secrets.
+# Parts of names of secrets, and words that are names of secrets.
 _IN_NAME = re.compile(r"(?i)key(?!word|board)|token|secret|passw|signature|credential|session")
 _WORDS = {"auth", "authorization", "code", "cred", "creds", "pass", "pwd", "sas", "sid", "sig"}
 _PACKAGE = str(Path(__file__).resolve().parents[1])
-# A path at the front of a text, after words such as "fairface:" or "plugin:mine:". No URL is one: two slashes follow
-# its scheme.
+# A path at the start of a text, after words such as "fairface:" or "plugin:mine:". URLs do not match, because two
+# slashes follow their scheme.
 _PATH = re.compile(r"((?:[A-Za-z][\w.-]+:)*)(?:file://)?((?:~|/(?!/)).*|[A-Za-z]:[\\/].*)", re.DOTALL)
 
 
 def basename(text: str) -> str:
     """Return a name without folders: ``a.csv`` for ``/data/me/a.csv``, ``fairface:f`` for ``fairface:/data/f``.
 
-    Names that are no absolute path, such as ``owner/name`` and URLs, stay as they are; of a model with LoRAs on it,
-    each name is one.
+    Names that are not absolute paths, such as ``owner/name`` and URLs, are unchanged. In the name of a model with
+    LoRAs, each part is treated as a name.
     """
     model = model_names.split(text)
     return (
@@ -58,29 +58,29 @@ def _basename(text: str) -> str:
 
 
 def _split_names(text: str) -> list[str]:
-    """Return the names that one text lists, as some settings do: ``grounding:/w/a+/w/b``."""
+    """Return the names in a text that lists several, as some settings do: ``grounding:/w/a+/w/b``."""
     model = model_names.split(text)
     return list(model.names) if model.adapters else re.split(r"\+(?=[/~])", text)
 
 
 def unique_names(names: Iterable[str]) -> dict[str, str]:
-    """Return what to call each of several files: its name, with as many folders as make it unique."""
+    """Return a unique name for each of several files: its file name, with parent folders where needed."""
     names = list(dict.fromkeys(names))
-    short = {name: basename(name) for name in names}
+    short_names = {name: basename(name) for name in names}
     for n in range(2, 100):
-        alike = [name for name in names if list(short.values()).count(short[name]) > 1]
-        if not alike:
+        duplicates = [name for name in names if list(short_names.values()).count(short_names[name]) > 1]
+        if not duplicates:
             break
-        for name in alike:
+        for name in duplicates:
             word = basename(name).removesuffix(Path(name).name)
-            short[name] = word + "/".join(Path(name.removeprefix(word)).parts[-n:]).lstrip("/")
-    return short
+            short_names[name] = word + "/".join(Path(name.removeprefix(word)).parts[-n:]).lstrip("/")
+    return short_names
 
 
 def find_keys(values: Any = None) -> dict[str, str]:
-    """Return the keys that environment variables hold, with the variables' names.
+    """Return the keys in environment variables, with the variables' names.
 
-    They are variables named like ``HF_TOKEN``, and those that settings among ``values`` name
+    The variables are those with names like ``HF_TOKEN``, and those that settings among ``values`` name
     (``endpoint.api_key_env``). Values of fewer than 8 characters are not keys.
     """
     in_settings = {text for name, text in _texts(values) if name.endswith("api_key_env")}
@@ -90,7 +90,7 @@ def find_keys(values: Any = None) -> dict[str, str]:
 
 
 def secret_in_url(url: str) -> str:
-    """Return what in a URL looks like a secret: a user or password, or a value with the name of a key; else empty."""
+    """Return a description of a possible secret in a URL (a user, password or key), or an empty string."""
     url = unquote(url)
     if _USER.match(url):
         return "a user or a password"
@@ -102,15 +102,16 @@ def secret_in_url(url: str) -> str:
     return ""
 
 
-def find_folders(values: Any = None, *more: str | Path) -> dict[str, str]:
-    """Return texts that name folders of this machine, and what replaces each.
+def find_folders(values: Any = None, *extra_folders: str | Path) -> dict[str, str]:
+    """Return texts that name folders of this machine, with their replacements.
 
-    The folders are the working folder, those of the package, of its environment and of temporary files, ``more``, and
-    those that hold the absolute paths among ``values``. A path in them becomes relative to them, and one in the home
-    folder begins with ``~``. A folder right below the root, such as ``/data``, identifies no user and stays.
+    The folders are the working folder, those of the package, of its environment and of temporary files,
+    ``extra_folders``, and those of the absolute paths among ``values``. A path in them becomes relative to them, and
+    one in the home folder begins with ``~``. A top-level folder, such as ``/data``, identifies no user and is
+    unchanged.
     """
     home, replaced = str(Path.home()), dict[str, str]()
-    roots = [os.getcwd(), _PACKAGE, sys.prefix, tempfile.gettempdir(), *map(str, more), *_path_folders(values)]
+    roots = [os.getcwd(), _PACKAGE, sys.prefix, tempfile.gettempdir(), *map(str, extra_folders), *_path_folders(values)]
     for root in {root.rstrip(os.sep) for root in (*roots, *map(os.path.realpath, roots)) if _is_deep(root)}:
         # IPython abbreviates the home folder.
         short = "~" + root.removeprefix(home) if root.startswith(home + os.sep) else root
@@ -122,10 +123,10 @@ def find_folders(values: Any = None, *more: str | Path) -> dict[str, str]:
 
 
 def _path_folders(values: Any) -> Iterator[str]:
-    """Yield the folders of the absolute paths among values; a path right below one such as ``/data`` itself."""
+    """Yield the folders of the absolute paths among values, or the path itself in a folder such as ``/data``."""
     for path in (_PATH.fullmatch(name) for _, text in _texts(values) for name in _split_names(text)):
         if path:
-            # A pattern of file names ends it.
+            # A pattern of file names ends the path.
             file = re.split(r"[*?\[]", os.path.expanduser(path[2]))[0]
             folder = os.path.dirname(file.rstrip("/"))
             yield folder if _is_deep(folder) else file
@@ -135,40 +136,40 @@ def _is_deep(folder: str) -> bool:
     return len(Path(folder).parts) > 2
 
 
-def sensitive_texts(values: Any = None, *more: str | Path) -> dict[str, str]:
-    """Return the texts of :func:`find_keys` and :func:`find_folders`, which are removed, and replacements."""
-    replaced = find_folders(values, *more) | dict.fromkeys(find_keys(values), KEY)
+def sensitive_texts(values: Any = None, *extra_folders: str | Path) -> dict[str, str]:
+    """Return the texts of :func:`find_keys` and :func:`find_folders`, with their replacements."""
+    replaced = find_folders(values, *extra_folders) | dict.fromkeys(find_keys(values), KEY)
     return dict(sorted(replaced.items(), key=lambda item: len(item[0]), reverse=True))
 
 
 def redact(value: Any, texts: Mapping[str, str]) -> Any:
-    """Return a value made of mappings, lists and texts with ``texts`` replaced in order; encoded images stay."""
+    """Return a value of mappings, lists and texts with ``texts`` replaced in order; encoded images are unchanged."""
     if isinstance(value, str):
-        for text, instead in texts.items():
-            value = value.replace(text, instead)
+        for text, replacement in texts.items():
+            value = value.replace(text, replacement)
         return value
     if isinstance(value, list | tuple):
-        return [redact(one, texts) for one in value]
+        return [redact(item, texts) for item in value]
     if not isinstance(value, dict):
         return value
-    clean: dict = {}
-    for key, inner in value.items():
+    redacted: dict = {}
+    for key, entry in value.items():
         name = redact(key, texts)
-        while name in clean:
+        while name in redacted:
             # Two files of one name in different folders.
             name = f"{name} (again)"
-        clean[name] = inner if str(key).startswith("image/") else redact(inner, texts)
-    return clean
+        redacted[name] = entry if str(key).startswith("image/") else redact(entry, texts)
+    return redacted
 
 
 def _texts(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the texts in a value, those of its mappings' names too, each with the name of its entry."""
+    """Yield the texts in a value, including keys of mappings, each with the name of its entry."""
     if isinstance(value, str):
         yield name, value
     elif isinstance(value, Mapping):
-        for key, inner in value.items():
+        for key, item in value.items():
             yield "", str(key)
-            yield from _texts(inner, str(key))
+            yield from _texts(item, str(key))
     elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _texts(inner, name)
+        for item in value:
+            yield from _texts(item, name)

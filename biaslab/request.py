@@ -1,4 +1,4 @@
-"""One request, parsed and checked once: where measured tables come from and, for images, who makes and judges them."""
+"""Parsed and checked parameters of a notebook: the source of measured tables, and the models for images."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ if TYPE_CHECKING:
     from biaslab.settings import Settings
 
 PIPELINE = "pipeline"
-"""The source whose images are generated and judged here, by the models that parameters name."""
+"""The source whose images are generated and judged in this process, by the models in the parameters."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What parameters of a notebook ask for; :meth:`of` checks them."""
+    """Parameters of a notebook; :meth:`from_parameters` checks them."""
 
     source: str = "published"  # One of :func:`names`, or a folder.
-    model: str = "all"  # The model to look at; where images are generated the one that makes them.
-    settings: Settings | None = None  # As given; None where no images are generated.
+    model: str = "all"  # The model to analyse, which also generates images if the source has none.
+    settings: Settings | None = None  # As given; None if no images are generated.
     seed: int = 0
     annotations: str = ""  # The file of annotations, for ``source="annotations"``.
     baselines: tuple[str, ...] = ()  # As the setting ``baselines``.
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """Return what parameters ask for; those of other names are passed over, missing ones have their defaults.
+        """Return the request of parameters; those with other names are ignored, missing ones have their defaults.
 
         Raises:
             ParameterError: The source is neither a named one nor a folder; annotations, a model or settings are
                 missing, wrong or not used.
         """
-        known = (f.name for f in fields(cls) if f.name != "baselines")
-        given = {name: parameters[name] for name in known if parameters.get(name) is not None}
-        settings = given.pop("settings", {})
+        field_names = (f.name for f in fields(cls) if f.name != "baselines")
+        arguments = {name: parameters[name] for name in field_names if parameters.get(name) is not None}
+        settings = arguments.pop("settings", {})
         values.check("settings", settings)
-        values.check_draws(seed=given.get("seed", 0))
-        request = cls(**given)
+        values.check_draws(seed=arguments.get("seed", 0))
+        request = cls(**arguments)
         source, annotations, model = request.source, str(request.annotations), request.model
         if source == "annotations" and not annotations:
             raise ParameterError(
@@ -66,34 +66,34 @@ class Request:
                     "values in addition to a folder or annotations."
                 )
             if source not in names() and not os.path.isdir(source):
-                if new := old_names.replacement("values", source):
-                    raise ParameterError(f"source {source} is now {new}: rename it.")
+                if replacement := old_names.replacement("values", source):
+                    raise ParameterError(f"source {source} is now {replacement}: rename it.")
                 raise ParameterError(
                     f"source is {source!r}, which is neither {', '.join(map(repr, names()))} nor a folder that exists. "
                     f"{name_help(source, names())}"
                 )
             return replace(request, baselines=("published",) if "published" in baselines else ())
-        # Lazily, as all that generates images is: what reads tables needs none of it.
+        # Imported here, as it is not needed to read tables.
         from biaslab.settings import Settings
 
         checked = Settings.from_mapping(settings)
         if source == PIPELINE and model == "all":
-            brought = ", ".join(map(repr, plugins.entry_points(plugins.MODELS)))
+            available = ", ".join(map(repr, plugins.entry_points(plugins.MODELS)))
             raise ParameterError(
                 "source is 'pipeline' and model is 'all'; set model to the model that generates images: a hub name, a "
-                f"folder{f', or one that an installed package brings: {brought}' if brought else ''}."
+                f"folder{f', or one that an installed package brings: {available}' if available else ''}."
             )
-        return cls(**given | {"settings": checked, "baselines": checked.baselines})
+        return cls(**arguments | {"settings": checked, "baselines": checked.baselines})
 
     @classmethod
     def from_pipeline(cls, pipeline: Pipeline) -> Self:
-        """Return what opens a pipeline like this one."""
+        """Return the request that opens a pipeline like this one."""
         s = pipeline.settings
         return cls(PIPELINE, pipeline.model, s, pipeline.seed, baselines=s.baselines)
 
     @property
     def makes_images(self) -> bool:
-        """Whether images are generated and judged here."""
+        """Whether images are generated and judged in this process."""
         return makes_images(self.source)
 
     @property
@@ -103,7 +103,7 @@ class Request:
 
     @property
     def filled_settings(self) -> Settings:
-        """The settings, with what the model brings for those that were not given."""
+        """The settings, with the model's own values for those that were not given."""
         from biaslab.settings import Settings
 
         if self.settings is None:
@@ -111,7 +111,7 @@ class Request:
         return self.settings.for_model(self.generating_model).with_defaults(registry.settings(self.generating_model))
 
     def pipeline(self, **options: Any) -> Pipeline:
-        """Return a new pipeline that makes and judges the images; ``options`` it shows progress is its arguments."""
+        """Return a new pipeline that generates and judges the images; ``options`` are passed to it."""
         from biaslab.pipeline import Pipeline
         from biaslab.settings import Settings
 
@@ -119,7 +119,7 @@ class Request:
 
     @cached_property
     def opened(self) -> Pipeline:
-        """A pipeline to look at what it would do: it shows no progress."""
+        """A pipeline for inspection, which shows no progress."""
         return self.pipeline(progress=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -127,18 +127,18 @@ class Request:
 
 
 def makes_images(source: object) -> bool:
-    """Return whether a source's images are generated and judged here: by the models that parameters name, or by a model
-    that an installed package brings, by its name."""
+    """Return whether a source's images are generated and judged in this process: ``source`` is ``pipeline``, or the
+    name of a model that an installed package provides."""
     return isinstance(source, str) and (source == PIPELINE or source in plugins.entry_points(plugins.MODELS))
 
 
 def names() -> tuple[str, ...]:
-    """Return the sources that have names; every other is a folder."""
+    """Return the names of sources; all other sources are folders."""
     return ("published", "annotations", PIPELINE, *plugins.entry_points(plugins.MODELS))
 
 
 def resolve_parameters(parameters: Mapping[str, Any], start: Path | None = None) -> dict[str, Any]:
-    """Return parameters with their paths made absolute, counted from ``start``, the working folder where it is None.
+    """Return parameters with absolute paths, resolved relative to ``start``, by default the working folder.
 
     Raises:
         ParameterError: The source is neither a named one nor a folder.
@@ -154,7 +154,7 @@ def resolve_parameters(parameters: Mapping[str, Any], start: Path | None = None)
         out |= {name: value for name, value in (("model", model), ("settings", settings)) if name in out}
     elif out["source"] not in names():
         folder = start / os.path.expanduser(out["source"])
-        # What is no folder is refused by the name that was given.
+        # The error about a missing folder names the original value.
         Request.from_parameters({"source": str(folder) if folder.is_dir() else out["source"]})
         out["source"] = str(folder.resolve())
     return out

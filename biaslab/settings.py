@@ -1,4 +1,4 @@
-"""All settings of a run, in groups; each group is declared next to the stage that it sets."""
+"""All settings of a run, in groups; each group is declared next to its stage."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from biaslab.prompts.settings import CriticSettings, CustomDesign, DallEvalDesig
 from biaslab.schema import old_names, values
 from biaslab.schema.groups import Folder, Group, Integer, Numbers, Place, Texts, field
 
-# What may be set of a single model: how its images are generated, and not what is asked for or how often.
 COUNTS = ("images_per_prompt", "caption_prompts_per_occupation", "images_per_caption")
-"""Settings of generation that say how often templates and captions are asked."""
+"""Settings of generation for the number of images per template and caption."""
+# Settings that a single model may have: those of image generation, but not prompts and numbers of images.
 OF_A_MODEL = {
     "generation": tuple(name for name in GenerationSettings.model_fields if name not in COUNTS),
     "paired": ("guidance_scale", "aspect"),
     "triplets": ("guidance_scale",),
 }
-# Baselines that are no models.
+# Baselines that are not models.
 PUBLISHED, NONE = "published", "none"
 
 
@@ -107,23 +107,23 @@ class Settings(Group):
     )
 
     @model_validator(mode="after")
-    def _fit_one_another(self) -> Self:
+    def _check_models(self) -> Self:
         if NONE in self.baselines and len(self.baselines) > 1:
             raise ParameterError(f"baselines is {list(self.baselines)!r}; 'none' excludes other baselines.")
-        for name, given in self.models.items():
-            groups = given if isinstance(given, Mapping) else {"": given}
-            for group, inner in groups.items():
-                known = OF_A_MODEL.get(group, ())
-                fields = inner if isinstance(inner, Mapping) else {"": inner}
-                for wrong in (each for each in fields if each not in known):
-                    allowed = [f"{g}.{each}" for g, names in OF_A_MODEL.items() for each in names]
-                    asked = ".".join(filter(None, (str(group), str(wrong))))
-                    old_names.check("settings", [asked], f"models.{name}")
+        for name, model_settings in self.models.items():
+            groups = model_settings if isinstance(model_settings, Mapping) else {"": model_settings}
+            for group, group_settings in groups.items():
+                allowed_names = OF_A_MODEL.get(group, ())
+                fields = group_settings if isinstance(group_settings, Mapping) else {"": group_settings}
+                for unknown in (setting for setting in fields if setting not in allowed_names):
+                    choices = [f"{g}.{setting}" for g, names in OF_A_MODEL.items() for setting in names]
+                    setting_name = ".".join(filter(None, (str(group), str(unknown))))
+                    old_names.check("settings", [setting_name], f"models.{name}")
                     raise ParameterError(
-                        f"models.{name} is {given!r}; a single model accepts only settings of its image generation, "
-                        f"such as {{'generation': {{'steps': 4}}}}. {name_help(asked, allowed)}"
+                        f"models.{name} is {model_settings!r}; a single model accepts only settings of its image "
+                        f"generation, such as {{'generation': {{'steps': 4}}}}. {name_help(setting_name, choices)}"
                     )
-            # Values are checked as those of all models are.
+            # Values are checked like those for all models.
             try:
                 self._changed_for(name)
             except ParameterError as error:
@@ -131,24 +131,24 @@ class Settings(Group):
         return self
 
     def for_model(self, name: str) -> Self:
-        """Return the settings of a model: those of all, and its own by its name."""
+        """Return the settings of a model: those for all models, updated with its own."""
         return self._changed_for(name) if name in self.models else self
 
     def _changed_for(self, name: str) -> Self:
-        # Without those of single models, which would be checked without end.
+        # Without settings of single models, whose checks would recurse forever.
         return self.changed(models={}, **self.models[name])
 
     @property
     def baseline_models(self) -> tuple[str, ...]:
-        """The models that are next to the one that a run names."""
+        """The models among the baselines."""
         return tuple(name for name in self.baselines if name not in (PUBLISHED, NONE))
 
     @classmethod
-    def from_mapping(cls, given: Mapping[str, Any]) -> Self:
-        """Return the settings with the values ``given`` by group; the others have their defaults."""
-        if not isinstance(given, Mapping):
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
+        """Return the settings with the values ``mapping`` by group; the others have their defaults."""
+        if not isinstance(mapping, Mapping):
             raise ParameterError(
-                f"settings is {given!r}; it must be a mapping, for example {{'generation': {{'steps': 20}}}}."
+                f"settings is {mapping!r}; it must be a mapping, for example {{'generation': {{'steps': 20}}}}."
             )
-        values.check("settings", given)
-        return cls(**{name: value for name, value in given.items() if value is not None})
+        values.check("settings", mapping)
+        return cls(**{name: value for name, value in mapping.items() if value is not None})

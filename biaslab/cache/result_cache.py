@@ -1,12 +1,12 @@
-"""Results on disk, so that everything is computed once: shards of tables, keyed by what they came from.
+"""Results on disk, so that everything is computed once: shards of tables, keyed by inputs and code.
 
-A stage lives in ``<root>/<name>/<digest>/``, where the digest covers its inputs and the code that computes it
-(:mod:`biaslab.cache.code_digest`). Its result is cut into shards of rows, whose file names hold their number and a
-digest of the rows that they were computed from. Each is written to a temporary name and then renamed: a file under its
-own name is whole. Its SHA-256 is in a file next to it, which is written first and checked whenever the shard is read; a
-damaged shard is renamed to ``*.damaged`` and computed again. A lock per shard lets several processes share the work of
-one stage, and one per process at work keeps the stage from being pruned (:mod:`biaslab.cache.pruning`); several
-machines must share the folder under the same path.
+The folder of a stage is ``<root>/<name>/<digest>/``, where the digest covers its inputs and the code that computes it
+(:mod:`biaslab.cache.code_digest`). Its result is split into shards of rows. A shard's file name consists of its number
+and a digest of the rows that it was computed from. Each shard is written under a temporary name and then renamed, so
+that files under their own name are complete. Its SHA-256 is in a file next to it, which is written first and checked
+whenever the shard is read. A damaged shard is renamed to ``*.damaged`` and computed again. A lock per shard lets
+several processes share the work of a stage. A lock per process protects a stage in use from pruning
+(:mod:`biaslab.cache.pruning`). Several machines must share the folder under the same path.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Work = Callable[["pd.DataFrame"], "pd.DataFrame"]
 
 
 class UnfinishedError(RunError):
-    """This share of a stage is done, and other shares are not: its table is not whole yet."""
+    """This process's shards of a stage are complete, but others are missing, so the table is incomplete."""
 
 
 class ResultCache:
@@ -55,26 +55,26 @@ class ResultCache:
         share: tuple[int, int] | None = None,
         workers: Workers = LOCAL,
     ) -> None:
-        """Use a folder, made when first written to: :func:`biaslab.io.places.default_root` where it is None.
+        """Use the folder ``root``, by default :func:`biaslab.io.places.default_root`, created on the first write.
 
-        With a ``share`` of (i, n) only shards of each stage are computed through this store whose number leaves i when
-        divided by n. ``workers`` do the work of stages; by default, this process does.
+        With a ``share`` of (i, n), this cache computes only those shards of each stage whose number modulo n is i.
+        ``workers`` do the work of stages; by default, this process does.
 
         Raises ParameterError: The share is not one of (0, n) to (n - 1, n).
         """
-        # Workers may run in other folders.
+        # Workers may have other working directories.
         self.root = (Path(root) if root else default_root()).absolute()
         if share is not None and not 0 <= share[0] < share[1]:
             raise ParameterError(f"The shard is {share[0]}/{share[1]}; it must be one of 0/n, 1/n, … up to n-1/n.")
         self.share, self.workers = share, workers
 
     def stage(self, name: str, inputs: Mapping[str, object], work: Work | None = None) -> Stage:
-        """Return the stage ``name`` (lower-case words joined by ``_`` or ``-``) that does some work with these inputs.
+        """Return the stage ``name`` (lower-case words joined by ``_`` or ``-``) with ``inputs`` and ``work``.
 
-        ``inputs`` are all that the result depends on next to rows and code: parameters, digests of models and corpora,
-        seeds. They must fit in JSON (else TypeError); the order of keys does not matter. ``work`` takes consecutive
-        rows (index from 0) and returns a table of any number of rows. It must depend on nothing but these rows and the
-        inputs, and travels to workers; None for a stage that only lends its folder.
+        ``inputs`` are everything that the result depends on in addition to rows and code: parameters, digests of models
+        and corpora, seeds. They must be serialisable as JSON (else TypeError); the order of keys does not matter.
+        ``work`` takes consecutive rows (index from 0) and returns a table of any number of rows. It must depend only on
+        these rows and the inputs, and is pickled for workers. It is None for a stage of which only the folder is used.
         """
         code = {} if work is None else code_digest.function_digests(work)
         key = {"name": name, "inputs": dict(inputs), "code": code}
@@ -84,16 +84,16 @@ class ResultCache:
 
 @dataclass(eq=False)
 class Stage:
-    """One stage with fixed inputs and work; :meth:`compute` gives its table for some rows."""
+    """One stage with fixed inputs and work; :meth:`compute` returns its table for given rows."""
 
-    folder: Path  # Where its shards are, and ``key`` as ``stage.json``.
+    folder: Path  # Folder of its shards, and of ``key`` as ``stage.json``.
     key: Mapping[str, Any]
     work: Work | None = None
     share: tuple[int, int] | None = None
     workers: Workers = LOCAL
 
     def without_workers(self) -> Stage:
-        """Return this stage as one that the work of another asks for: all of it, in the process that works."""
+        """Return this stage for use inside another stage's work: all shards, computed in the same process."""
         return Stage(self.folder, self.key, self.work)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class Stage:
         return self.folder.name
 
     def compute(self, units: pd.DataFrame, **options: Any) -> pd.DataFrame:
-        """Return what :meth:`compute_iter` yields as one table, index from 0; empty where there are no units."""
+        """Return the tables of :meth:`compute_iter` as one table, index from 0; empty without units."""
         import pandas as pd
 
         frames = list(self.compute_iter(units, **options))
@@ -123,40 +123,39 @@ class Stage:
     ) -> Iterator[pd.DataFrame]:
         """Yield the stage's work applied to ``units``, shard by shard; shards that exist are read, not computed.
 
-        All missing shards are computed before the first is yielded; only one is held in memory at a time. Values come
-        from the files in every case, so a first and a later call yield the same. Order and values of the units, one row
-        each, identify the shards. The progress bar calls the work ``label`` and counts the rows of finished shards in
-        ``unit``. ``gpu`` is whether the work uses a GPU where there is one.
+        All missing shards are computed before the first is yielded; only one is in memory at a time. Values are always
+        read from the files, so the first and later calls yield the same. Order and values of the units, one row each,
+        identify the shards. The progress bar has the title ``label`` and counts the rows of finished shards in
+        ``unit``. ``gpu`` states whether the work uses a GPU if one is available.
 
-        Raises InputError: The work returned a table that does not fit in Parquet. ParameterError: The work cannot be
-        given to workers. RunError: The disk is full, workers do not see the store's folder or have other code, or
-        workers failed.
-        UnfinishedError: This store computes a share, which is done, and others are not.
+        Raises InputError: The work returned a table that cannot be written as Parquet. ParameterError: The work cannot
+        be pickled for workers. RunError: The disk is full, workers do not see the cache folder or have other code, or
+        workers failed. UnfinishedError: This cache computes a share, which is complete, while others are not.
         """
         shards = self._shards(units, shard_rows)
-        missing = {path: rows for path, rows in shards.items() if not path.exists()}
+        missing_shards = {path: rows for path, rows in shards.items() if not path.exists()}
         k, n = self.share or (0, 1)
-        mine = [path for i, path in enumerate(shards) if path in missing and i % n == k]
-        if mine:
+        own_shards = [path for i, path in enumerate(shards) if path in missing_shards and i % n == k]
+        if own_shards:
             with (
                 self._in_use(),
                 bar(
                     desc=label or str(self.key["name"]),
                     unit=f" {unit}",
                     total=len(units),
-                    initial=len(units) - sum(map(len, missing.values())),
+                    initial=len(units) - sum(map(len, missing_shards.values())),
                     disable=not progress,
-                ) as shown,
+                ) as progress_bar,
             ):
                 fill = _Fill(self._work(), self.key["code"])
-                tasks = [(path, missing[path]) for path in mine]
-                # Closed at once where something fails, so that no worker continues unheard.
+                tasks = [(path, missing_shards[path]) for path in own_shards]
+                # Closed at once if an error occurs, so that no worker continues.
                 with contextlib.closing(self.workers.run(fill, tasks, gpu=gpu)) as results:
-                    done = shown.n
-                    for path, _ in zip(mine, results, strict=True):
-                        done += len(missing[path])
-                        shown.update(done - shown.n)
-        n_missing = sum(not path.exists() for path in missing)
+                    n_done = progress_bar.n
+                    for path, _ in zip(own_shards, results, strict=True):
+                        n_done += len(missing_shards[path])
+                        progress_bar.update(n_done - progress_bar.n)
+        n_missing = sum(not path.exists() for path in missing_shards)
         if n_missing and self.share:
             raise UnfinishedError(
                 f"{self.key['name']}: this shard is done; {n_missing} of {len(shards)} pieces remain for the others."
@@ -168,7 +167,7 @@ class Stage:
             yield self._read(path, rows)
 
     def n_cached(self, units: pd.DataFrame, *, shard_rows: int) -> int:
-        """Return of how many of ``units`` :meth:`compute` would find the result, without reading any."""
+        """Return for how many of ``units`` the result is cached, without reading it."""
         return sum(len(rows) for path, rows in self._shards(units, shard_rows).items() if path.exists())
 
     def _shards(self, units: pd.DataFrame, shard_rows: int) -> dict[Path, pd.DataFrame]:
@@ -181,20 +180,20 @@ class Stage:
 
     @contextlib.contextmanager
     def _in_use(self) -> Iterator[None]:
-        """Make the folder, and lock it for this process, so that it is not deleted meanwhile."""
+        """Create the folder, and lock it for this process, so that it is not pruned while it is used."""
         name = f"use-{uuid.uuid4().hex[:8]}"
         lock = self.folder / "locks" / f"{name}.lock"
         try:
-            with contextlib.ExitStack() as held:
+            with contextlib.ExitStack() as stack:
                 with prune_lock(self.folder.parents[1]):
                     with explain_errors(self.folder):
                         self.folder.mkdir(parents=True, exist_ok=True)
-                        if not (described := self.folder / "stage.json").exists():
-                            replace(described, (json.dumps(self.key, indent=1, sort_keys=True) + "\n").encode())
-                    held.enter_context(locked(self.folder / "stage.json", name))
+                        if not (description := self.folder / "stage.json").exists():
+                            replace(description, (json.dumps(self.key, indent=1, sort_keys=True) + "\n").encode())
+                    stack.enter_context(locked(self.folder / "stage.json", name))
                 yield
         finally:
-            # A pruning process may look at it just now.
+            # A pruning process may have it open.
             with contextlib.suppress(OSError):
                 lock.unlink()
 
@@ -210,25 +209,24 @@ class Stage:
 
 
 class _DamagedError(Exception):
-    """A shard that does not hold what was written."""
+    """The content of a shard differs from what was written."""
 
 
 class _BusyError(Exception):
-    """Another process computes this shard."""
+    """Another process is computing this shard."""
 
 
 class _Fill:
-    """Computes missing shards, here or in a worker, but for those that another process computes.
+    """Computes missing shards, in this process or in a worker, except those that another process is computing.
 
-    Raises RunError: A worker has other code than the process that asked for the work, or does not see the store's
-    folder.
+    Raises RunError: A worker has other code than the process that submitted the work, or does not see the cache folder.
     """
 
     def __init__(self, work: Work, code: Mapping[str, str]) -> None:
         self.work, self.code, self.host = work, code, platform.node()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Arrive in a worker, whose code can differ on another host."""
+        """Restore the state in a worker, and check that its code is the same on another host."""
         vars(self).update(state)
         if self.host != platform.node() and code_digest.function_digests(self.work) != self.code:
             raise RunError(
@@ -252,9 +250,9 @@ class _Fill:
 
 
 def compute_or_load(path: Path, compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-    """Return the table at ``path``, computed and written where it is missing or damaged, by one process at a time.
+    """Return the table at ``path``; if it is missing or damaged, compute and write it, in one process at a time.
 
-    A damaged one is set aside, with a warning. Raises InputError: What is computed is no table that fits in Parquet.
+    A damaged one is renamed, with a warning. Raises InputError: The computed table cannot be written as Parquet.
     RunError: The disk is full.
     """
     with locked(path):
@@ -263,23 +261,23 @@ def compute_or_load(path: Path, compute: Callable[[], pd.DataFrame]) -> pd.DataF
         except FileNotFoundError:
             pass
         except _DamagedError as error:
-            aside = path.with_name(path.name + ".damaged")
-            os.replace(path, aside)
-            _log.warning("%s is damaged (%s): set aside as %s, computed again.", path, error, aside.name)
+            damaged_path = path.with_name(path.name + ".damaged")
+            os.replace(path, damaged_path)
+            _log.warning("%s is damaged (%s): set aside as %s, computed again.", path, error, damaged_path.name)
         _write(path, compute())
         return _read(path)
 
 
 @contextlib.contextmanager
-def locked(path: Path, name: str = "", *, wait: bool = True, kept: str = "") -> Iterator[None]:
-    """Hold the lock of a shard or file, whose folder is made; the system frees it when the process ends, however.
+def locked(path: Path, name: str = "", *, wait: bool = True, hint: str = "") -> Iterator[None]:
+    """Hold the lock of a shard or file, whose folder is created; the system releases it if the process ends.
 
-    A file may have several locks of different names. ``kept`` as for :func:`explain_errors`.
+    A file may have several locks of different names. ``hint`` as for :func:`explain_errors`.
     """
     from filelock import FileLock, Timeout
 
     folder = path.parent / "locks"
-    with explain_errors(path, kept):
+    with explain_errors(path, hint):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / f"{name or path.stem}.lock")
         try:
@@ -296,7 +294,7 @@ def locked(path: Path, name: str = "", *, wait: bool = True, kept: str = "") -> 
 
 
 def prune_lock(root: Path) -> contextlib.AbstractContextManager[None]:
-    """Be the only process that begins to use a result of a store, or that takes one away."""
+    """Return the lock that a process holds while it begins to use a result of a cache, or deletes one."""
     return locked(root / "prune")
 
 
@@ -323,11 +321,11 @@ def _write(path: Path, frame: pd.DataFrame) -> None:
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     data = sink.getvalue().to_pybytes()
-    # A killed process leaves its temporary file behind; whoever holds the lock next clears it away.
+    # A killed process leaves its temporary file, which the next holder of the lock deletes.
     for leftover in path.parent.glob(f".{path.name}.*.tmp"):
         leftover.unlink(missing_ok=True)
     with explain_errors(path):
-        # The checksum comes first: a shard under its own name always has one.
+        # The checksum is written first, so that every shard under its own name has one.
         replace(_checksum_path(path), hashlib.sha256(data).hexdigest().encode() + b"\n")
         replace(path, data)
 
@@ -338,7 +336,7 @@ def _read(path: Path) -> pd.DataFrame:
 
     if not os.path.exists(path):
         raise FileNotFoundError(path)
-    # Into Arrow's own memory: threads that let go of Python's while the process ends abort it (apache/arrow#34314).
+    # Into Arrow's memory: threads that release Python's memory while the process ends abort it (apache/arrow#34314).
     with explain_errors(path), pa.OSFile(str(path), "rb") as file:
         data = file.read_buffer()
     try:
@@ -351,7 +349,7 @@ def _read(path: Path) -> pd.DataFrame:
 
 
 def load_if_whole(path: Path) -> pd.DataFrame | None:
-    """Return the table of a shard, by its path; None where it is missing or damaged."""
+    """Return the table of a shard, by its path, or None if it is missing or damaged."""
     with contextlib.suppress(FileNotFoundError, _DamagedError):
         return _read(path)
     return None
@@ -362,7 +360,7 @@ def _checksum_path(path: Path) -> Path:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Write a file under another name and rename it; a RunError where the name is that of a folder or a device."""
+    """Write a file under a temporary name and rename it. Raises RunError: ``path`` is a folder or a device."""
     if path.exists() and not path.is_file():
         raise RunError(f"{path} is no file, so none is written in its place; move it away.")
     temporary = temporary_path(path)
@@ -376,68 +374,69 @@ def replace(path: Path, data: bytes) -> None:
 
 
 def temporary_path(path: Path) -> Path:
-    """Return the path next to a file under which it is written until it is complete; no other process uses it."""
-    # Whole for the names of pieces; that of a long name must not be longer than the file system allows.
+    """Return a unique temporary path next to a file, under which it is written until it is complete."""
+    # Names of shards are shorter than 48 characters; longer names are shortened, as file systems limit their length.
     return path.with_name(f".{path.name[:48]}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
 
 
-def check_target(path: Path, ours: Callable[[Path], bool], what: str, fix: str) -> None:
-    """Check that ``what`` can be written as a file: under a new name, or in place of one that was written before.
+def check_target(path: Path, is_ours: Callable[[Path], bool], kind: str, fix: str) -> None:
+    """Check that a file can be written at ``path``: the name is new, or an earlier file of biaslab is replaced.
 
-    ``ours`` says whether a file that is there is one. ``fix`` is the option that names another file. Raises
-    ParameterError: A folder, a device, a link, or someone else's file has the name; it stays.
+    ``is_ours`` returns whether an existing file is one, and ``kind`` names it. ``fix`` is the option that sets another
+    name. Raises ParameterError: The path is a folder, a device, a link, or someone else's file, which is not replaced.
     """
-    if os.path.lexists(path) and not (path.is_file() and not path.is_symlink() and ours(path)):
+    if os.path.lexists(path) and not (path.is_file() and not path.is_symlink() and is_ours(path)):
         raise ParameterError(
-            f"{path} already exists and is no {what} of biaslab, so it is not replaced; choose another name with {fix}."
+            f"{path} already exists and is no {kind} of biaslab, so it is not replaced; choose another name with {fix}."
         )
 
 
 @contextlib.contextmanager
-def explain_errors(path: Path, kept: str = "") -> Iterator[None]:
-    """Turn what the system refuses at a path into a RunError that names it and says what to do.
+def explain_errors(path: Path, hint: str = "") -> Iterator[None]:
+    """Convert errors of the operating system at a path to a RunError that names the path and the fix.
 
-    ``kept`` is a sentence on what stays, with ``{fix}`` for what would help; by default that of shards.
+    ``hint`` is a sentence about what is not lost, with ``{fix}`` for the fix; by default that for shards.
     """
     try:
         yield
     except FileNotFoundError as error:
-        what = "does not exist and cannot be created"
-        raise RunError(f"{_named(error, path)} {what}. {(kept or _KEPT).format(fix='create its folder')}") from None
+        problem = "does not exist and cannot be created"
+        fix = (hint or _DEFAULT_HINT).format(fix="create its folder")
+        raise RunError(f"{_path_of_error(error, path)} {problem}. {fix}") from None
     except OSError as error:
-        if error.errno not in _REFUSED:
+        if error.errno not in _SYSTEM_ERRORS:
             raise
-        raise RunError(explain_error(error, path, kept)) from None
+        raise RunError(explain_error(error, path, hint)) from None
 
 
-def explain_error(error: Exception, path: Path | None = None, kept: str = "") -> str:
-    """Return in words what the system refused and what to do about it; other errors are told in their own words.
+def explain_error(error: Exception, path: Path | None = None, hint: str = "") -> str:
+    """Return a message with the cause and the fix of an error of the operating system, or the text of another error.
 
-    ``path``: what was to be read or written; the error may name another. ``kept`` as for :func:`explain_errors`.
+    ``path`` is the file to read or write; the error may name another. ``hint`` as for :func:`explain_errors`.
     """
     number, temporary = getattr(error, "errno", None), tempfile.gettempdir()
     # Sockets have paths of about 100 characters at most.
-    long_path = number == errno.ENAMETOOLONG and not path and _named(error, None).startswith(temporary)
+    long_path = number == errno.ENAMETOOLONG and not path and _path_of_error(error, None).startswith(temporary)
     if long_path or (isinstance(error, OSError) and "AF_UNIX path too long" in str(error)):
         return f"The folder of temporary files, {temporary}, has a path that is too long. Set TMPDIR to a shorter one."
-    if number not in _REFUSED:
+    if number not in _SYSTEM_ERRORS:
         return str(error)
-    what, fix = _REFUSED[number]
-    where = _named(error, path) or "what it needs, perhaps where temporary files are"
-    return f"{what.format(where)}. {(kept or _KEPT).format(fix=fix)}"
+    template, fix = _SYSTEM_ERRORS[number]
+    place = _path_of_error(error, path) or "what it needs, perhaps where temporary files are"
+    return f"{template.format(place)}. {(hint or _DEFAULT_HINT).format(fix=fix)}"
 
 
-def _named(error: Exception, path: Path | None) -> str:
-    """Return the whole path that an error is about."""
-    named = getattr(error, "filename", None)
-    # Not a temporary file, where it is known what it becomes.
-    if isinstance(named, str | bytes) and not (path and os.fsdecode(named).endswith(".tmp")):
-        path = Path(os.fsdecode(named))
+def _path_of_error(error: Exception, path: Path | None) -> str:
+    """Return the absolute path that an error is about."""
+    filename = getattr(error, "filename", None)
+    # Instead of a temporary file, the file that it becomes is named.
+    if isinstance(filename, str | bytes) and not (path and os.fsdecode(filename).endswith(".tmp")):
+        path = Path(os.fsdecode(filename))
     return str(path.absolute()) if path else ""
 
 
-# What is wrong with a path, and what would help.
-_REFUSED = {
+# Message and fix by number of an operating system error.
+_SYSTEM_ERRORS = {
     number: (what, fix)
     for numbers, what, fix in (
         ((errno.ENOSPC, errno.EDQUOT), "No space left to write {}", "free some space"),
@@ -457,14 +456,14 @@ _REFUSED = {
     )
     for number in numbers
 }
-_KEPT = (
+_DEFAULT_HINT = (
     "Finished shards stay in the cache: {fix}, or name another folder as compute.cache or "
     f"{ROOT_VARIABLE}, and run again."
 )
 
 
 def digest(value: object) -> str:
-    """Return the SHA-256 of what fits in JSON, whatever the order of its fields."""
+    """Return the SHA-256 of a value as JSON, independent of the order of its fields."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -474,12 +473,12 @@ def cache_now() -> str:
 
 
 def _rows_digest(rows: pd.DataFrame) -> str:
-    """Return 16 hex digits of a table's column names and values; its index and the kind of its texts do not count."""
+    """Return 16 hex digits of a table's column names and values, independent of its index and string types."""
     import pyarrow as pa
 
     table = pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None).combine_chunks()
-    # pandas 2 and 3 hand over texts in several types, a column of missing ones in none, and times in other units.
-    columns = [_as_kept(column.combine_chunks()) for column in table.columns]
+    # pandas 2 and 3 differ in the types of texts and of columns without values, and in the units of times.
+    columns = [_normalize_column(column.combine_chunks()) for column in table.columns]
     table = pa.Table.from_arrays(columns, names=table.column_names)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -487,15 +486,15 @@ def _rows_digest(rows: pd.DataFrame) -> str:
     return hashlib.sha256(sink.getvalue()).hexdigest()[:16]
 
 
-def _as_kept(column: pa.Array) -> pa.Array:
-    """Return a column with its texts and times in one type, whatever pandas made of them."""
+def _normalize_column(column: pa.Array) -> pa.Array:
+    """Return a column with texts and times in one type, independent of the version of pandas."""
     import pyarrow as pa
 
-    if any(told(column.type) for told in (pa.types.is_string, pa.types.is_string_view, pa.types.is_null)):
+    if any(is_type(column.type) for is_type in (pa.types.is_string, pa.types.is_string_view, pa.types.is_null)):
         return column.cast(pa.large_string())
     if pa.types.is_timestamp(column.type):
         return column.cast(pa.timestamp("us", column.type.tz))
     if pa.types.is_dictionary(column.type):
-        names = _as_kept(column.dictionary)
+        names = _normalize_column(column.dictionary)
         return pa.DictionaryArray.from_arrays(column.indices, names, ordered=column.type.ordered)
     return column

@@ -1,6 +1,5 @@
-"""The training side's texts: where captions come from, which mention an occupation, which name a gender.
+"""Captions of training images: corpora, search for occupations, and gender indicators.
 
-``corpus`` opens captions, ``search`` finds those that mention an occupation, ``indicators`` labels those that say
-a gender, ``neighbours`` measures how near they are to a prompt and picks the nearest, and ``paraphrase`` says them in
-other words.
+``corpus`` opens captions, ``search`` finds those that mention an occupation, and ``indicators`` labels those that
+state a gender. ``embeddings`` selects the captions nearest to a prompt, and ``paraphrase`` rewords captions.
 """

@@ -1,4 +1,4 @@
-"""Training images as img2dataset saves them, in the formats ``files`` and ``webdataset``, with the status of each URL.
+"""Training images as saved by img2dataset in the formats ``files`` and ``webdataset``, with the status of each URL.
 
 A shard is a folder ``00000/`` or a file ``00000.tar`` with images, ``00000.parquet`` with a row per URL (url, key,
 status, error_message and others), and ``00000_stats.json``, which is written last. :mod:`biaslab.captions.downloads`
@@ -30,12 +30,11 @@ from biaslab.io.image_files import MOST_BYTES, UnreadableImage, decode, endings
 
 OK, MISSING, NO_URL = "ok", "missing", "no_url"
 _REQUIRED = ("url", "key", "status", "error_message")
-# Columns that some shards lack: img2dataset saves sha256 unless told otherwise, and the downloader the last.
-_OTHERS = ("width", "height", "original_width", "original_height", "sha256", "attempt")
-COLUMNS = (*_REQUIRED, *_OTHERS)
+# Columns that some shards lack: sha256 is optional in img2dataset, and only the downloader writes the last.
+_OPTIONAL = ("width", "height", "original_width", "original_height", "sha256", "attempt")
+COLUMNS = (*_REQUIRED, *_OPTIONAL)
 """Columns of a shard that the downloader writes."""
-# What img2dataset's messages stand for, in the words of biaslab.endpoints.fetch; the first pattern that is found
-# counts.
+# Outcomes of biaslab.endpoints.fetch by pattern of img2dataset's message; the first matching pattern applies.
 _MESSAGES = {
     r"X-Robots-Tag": "opted_out",
     r"timed out": "timed_out",
@@ -48,7 +47,7 @@ _MESSAGES = {
 
 
 def shards(folder: str | Path) -> list[Path]:
-    """Return the Parquet files of complete shards in a folder, in order; none where it is no output of img2dataset."""
+    """Return the Parquet files of complete shards in a folder, in order; empty if img2dataset did not write it."""
     stats = sorted(Path(folder).expanduser().glob("[0-9]*_stats.json")) if folder else []
     parquet = [path.with_name(path.name.replace("_stats.json", ".parquet")) for path in stats]
     return [path for path in parquet if path.is_file()]
@@ -61,13 +60,14 @@ def digest_of(folder: str | Path) -> str:
 
 
 class FetchedImages:
-    """The images behind captions, as a source: one per caption, by its URL.
+    """An image source with the image behind each caption, by its URL.
 
-    ``captions`` has caption_id (unique texts) and url (empty or missing: no URL). ``table`` has a row per caption, in
-    its order, with image_id, caption_id, url, status (``ok``, or why there is no image: ``missing`` where no complete
-    shard has the URL or its file is gone), detail (a message), width and height (as saved, in pixels), original_width
-    and original_height (as received), sha256 (of the body, as hex digits), shard, key and attempt. Values that do not
-    apply are missing. Where several rows have one URL, the last with an image counts, or else the last.
+    ``captions`` has caption_id (unique texts) and url (empty or missing: no URL). ``table`` has one row per caption, in
+    its order, with image_id, caption_id, url, status (``ok``, or why the image is missing: ``missing`` if no complete
+    shard has the URL or its file was deleted), detail (a message), width and height (as saved, in pixels),
+    original_width and original_height (as received), sha256 (of the body, as hex digits), shard, key and attempt.
+    Values that do not apply are missing. If several rows have one URL, the last one with an image applies, or else the
+    last one.
 
     Raises InputError: A shard cannot be read, or lacks a column.
     """
@@ -83,8 +83,8 @@ class FetchedImages:
             index=False
         ):
             place = self._places[image_id] = members(shard).get(key) if status == OK else None
-            lacking = not isinstance(status, str) or (status == OK and not place)
-            statuses.append(NO_URL if not url else MISSING if lacking else status)
+            is_missing = not isinstance(status, str) or (status == OK and not place)
+            statuses.append(NO_URL if not url else MISSING if is_missing else status)
         self.table = table.assign(status=statuses, caption_id=table["image_id"])
         self._statuses = dict(zip(table["image_id"], statuses, strict=True))
         sizes = [place[2] if place else 0 for place in map(self._places.get, table["image_id"])]
@@ -92,7 +92,7 @@ class FetchedImages:
         self.digest = hashlib.sha256(repr(states).encode("utf-8", "surrogatepass")).hexdigest()
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray | UnreadableImage]:
-        """Return the images in order; one that was not fetched is an UnreadableImage with its status as the reason."""
+        """Return the images in order; an image that was not fetched is an UnreadableImage with its status as reason."""
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             return list(pool.map(self._read, image_ids))
 
@@ -111,10 +111,10 @@ class FetchedImages:
 
 
 def _members(folder: Path, shard: str) -> dict[str, tuple[Path, int, int]]:
-    """Return the file that holds each image of a shard, and its start and size there in bytes, by key."""
-    tar, inside = folder / f"{shard}.tar", folder / shard
+    """Return the file of each image of a shard, and the image's offset and size in bytes, by key."""
+    tar, subfolder = folder / f"{shard}.tar", folder / shard
     if not tar.is_file():
-        entries = [entry for entry in os.scandir(inside) if entry.is_file()] if inside.is_dir() else []
+        entries = [entry for entry in os.scandir(subfolder) if entry.is_file()] if subfolder.is_dir() else []
         files = [(entry.name, Path(entry.path), 0, entry.stat().st_size) for entry in entries]
     else:
         try:
@@ -125,31 +125,31 @@ def _members(folder: Path, shard: str) -> dict[str, tuple[Path, int, int]]:
     return {Path(name).stem: place for name, *place in files if name.lower().endswith(endings())}
 
 
-def write(folder: Path, done: Sequence[tuple[dict[str, Any], bytes | None]]) -> None:
-    """Write a shard of rows with :data:`COLUMNS` but key, each with its JPEG or None, under the next number.
+def write(folder: Path, rows: Sequence[tuple[dict[str, Any], bytes | None]]) -> None:
+    """Write a shard of rows with :data:`COLUMNS` except key, each with its JPEG or None, under the next number.
 
-    Raises OSError: It cannot be written. The statistics are written last, so that a part of a shard is ignored.
+    The statistics are written last, so that an incomplete shard is ignored. Raises OSError: It cannot be written.
     """
     shard = folder / f"{max((int(path.stem) + 1 for path in shards(folder)), default=0):05d}"
     shard.mkdir(exist_ok=True)
-    for n, (row, image) in enumerate(done):
+    for n, (row, image) in enumerate(rows):
         row["key"] = f"{shard.name}{n:04d}"
         if image is not None:
             (shard / f"{row['key']}.jpg").write_bytes(image)
     file = BytesIO()
-    pd.DataFrame([row for row, _ in done]).reindex(columns=list(COLUMNS)).to_parquet(file)
+    pd.DataFrame([row for row, _ in rows]).reindex(columns=list(COLUMNS)).to_parquet(file)
     replace(shard.with_suffix(".parquet"), file.getvalue())
-    counts = {"count": len(done), "successes": sum(image is not None for _, image in done)}
+    counts = {"count": len(rows), "successes": sum(image is not None for _, image in rows)}
     replace(folder / f"{shard.name}_stats.json", json.dumps(counts).encode())
 
 
 def _texts(column: pd.Series) -> list[str]:
-    """Return texts without surrounding white space, empty ones where there is none."""
+    """Return texts without surrounding white space, and empty texts for missing ones."""
     return [text.strip() if isinstance(text, str) else "" for text in column]
 
 
 def _rows(folder: str | Path) -> pd.DataFrame:
-    """Return the rows of all shards with status, detail and shard; those with an image come last."""
+    """Return the rows of all shards with status, detail and shard; rows with an image come last."""
     frames = [pd.DataFrame(columns=[*COLUMNS, "shard"], dtype=object)]
     for path in shards(folder):
         try:
@@ -158,8 +158,8 @@ def _rows(folder: str | Path) -> pd.DataFrame:
             raise InputError(
                 f"{path} cannot be read ({error}); delete {path.stem}* and run img2dataset again."
             ) from None
-        if lacking := [name for name in _REQUIRED if name not in frame.columns]:
-            raise InputError(f"{path} has no column {', '.join(lacking)}; img2dataset's status files have.")
+        if missing_columns := [name for name in _REQUIRED if name not in frame.columns]:
+            raise InputError(f"{path} has no column {', '.join(missing_columns)}; img2dataset's status files have.")
         if "sha256" not in frame.columns:
             frame["sha256"] = str(path.stat().st_mtime_ns)
         frames.append(frame.reindex(columns=list(COLUMNS)).astype(object).assign(shard=path.stem))
@@ -171,12 +171,12 @@ def _rows(folder: str | Path) -> pd.DataFrame:
 
 
 def _status(status: object, message: str) -> str:
-    """Return the status that img2dataset's status and error message stand for."""
+    """Return the status that corresponds to img2dataset's status and error message."""
     if status == "success":
         return OK
-    if own := re.match(r"([a-z_]+)(?:: |$)", message):
-        return own[1]
+    if prefix := re.match(r"([a-z_]+)(?:: |$)", message):
+        return prefix[1]
     if code := re.match(r"HTTP Error (\d{3})\b", message):
         return status_of_code(int(code[1]))
-    found = (reason for pattern, reason in _MESSAGES.items() if re.search(pattern, message))
-    return next(found, "failed_to_resize" if status == "failed_to_resize" else "failed_to_download")
+    statuses = (reason for pattern, reason in _MESSAGES.items() if re.search(pattern, message))
+    return next(statuses, "failed_to_resize" if status == "failed_to_resize" else "failed_to_download")

@@ -10,17 +10,17 @@ from pydantic import Field
 from biaslab.schema.groups import Folder, Group, Integer, Listed, NameOrPath, OffText, Place, Texts, field
 
 OptOut = Literal["noai", "noimageai", "noindex", "noimageindex", "tdm-reservation"]
-# Directives that ask not to use an image: of the header X-Robots-Tag, and the header TDM-Reservation.
+# Opt-out directives of the header X-Robots-Tag, and the header TDM-Reservation.
 OPT_OUT: tuple[str, ...] = get_args(OptOut)
 
 JPEG_QUALITY = 92
 """Quality at which downloaded images are saved."""
 DOWNLOAD = "download"
-"""What ``captions.training_images`` says where images are fetched by their captions' URLs."""
+"""Value of ``captions.training_images`` that fetches images by their captions' URLs."""
 SELECTED = ("naive", "no_indicators", "nearest", "nearest_no_indicators")
 """Approaches whose training captions are selected for the four templates."""
 CAPTIONS_AS_PROMPTS = ("caption_prompts", "caption_prompts_no_indicators", "paraphrased", "paraphrased_no_indicators")
-"""Approaches that make prompts of captions."""
+"""Approaches that use captions as prompts."""
 APPROACHES = (*SELECTED, *CAPTIONS_AS_PROMPTS)
 
 
@@ -49,10 +49,10 @@ class DownloadSettings(Group):
 
     @property
     def digest(self) -> str:
-        """Sixteen hex digits of what decides which images are saved and how; not of how fast."""
-        which = (self.max_side, "jpg", JPEG_QUALITY, sorted(self.opt_out))
-        which += (self.max_bytes, self.max_pixels)
-        return hashlib.sha256(repr(which).encode()).hexdigest()[:16]
+        """Sixteen hex digits of the settings that affect which images are saved and how, but not of time limits."""
+        values = (self.max_side, "jpg", JPEG_QUALITY, sorted(self.opt_out))
+        values += (self.max_bytes, self.max_pixels)
+        return hashlib.sha256(repr(values).encode()).hexdigest()[:16]
 
 
 class CaptionSettings(Group):

@@ -102,7 +102,7 @@ class _PurchaseRecords:
         with _opened(self.file, write=True) as database:
             if (found := database.execute("pragma quick_check(1)").fetchone()[0]) != "ok":
                 raise _damaged(self.file, found)
-        with locked(self.file, f"{self._name.replace('/', '-')}-{name}", kept=_KEPT):
+        with locked(self.file, f"{self._name.replace('/', '-')}-{name}", hint=_KEPT):
             yield
 
     def _rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:

@@ -1,1 +1,1 @@
-"""Where and how work runs: workers, notebook kernels, the device, checks of what networks return, progress."""
+"""Execution of work: workers, notebook kernels, devices, checks of network outputs, and progress."""

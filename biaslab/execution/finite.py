@@ -1,6 +1,6 @@
-"""The rule for numbers that models give: all of them finite, or an error that names the model, its type and the fix.
+"""Check that outputs of models are finite; the error names the model, its data type and the fix.
 
-Left alone, one of an overflow in float16 or of damaged weights would turn into a black image or an empty text.
+Without this check, an overflow in float16 or damaged weights would result in a black image or an empty text.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ def is_finite(numbers: np.ndarray | torch.Tensor) -> bool:
 
 
 def checked(numbers: _Numbers, model: str, dtype: object, *, setting: str = "") -> _Numbers:
-    """Return numbers that a model gives, of any shape; an InputError where one is not finite.
+    """Return the output of a model, of any shape, if all numbers are finite. Raises InputError: One is not.
 
-    ``dtype`` is the type that it computes in and ``setting`` what sets that; empty where the device decides.
+    ``dtype`` is the model's data type and ``setting`` the setting of that type; empty if the device determines it.
     """
     if not is_finite(numbers):
         raise InputError(f"{model} gives {not_finite(dtype, setting)}")
     return numbers
 
 
-def not_finite(dtype: object, setting: str = "", *, others: str = "float32") -> str:
-    """Return the end of an error: what is wrong with numbers in this type, and what to do; ``others`` may do better."""
+def not_finite(dtype: object, setting: str = "", *, alternatives: str = "float32") -> str:
+    """Return the end of an error message about ``dtype``, with the fix; ``alternatives`` are types that may work."""
     name = str(dtype).removeprefix("torch.")
     if name == "float32":
         fix = "No type holds more, so its weights are damaged: fetch them again, or choose another model."
     elif setting:
-        fix = f"Set {setting} to {others}."
+        fix = f"Set {setting} to {alternatives}."
     else:
         fix = "Set compute.device to cpu, where it computes in float32."
     return f"numbers that are not finite in {name}. {fix}"

@@ -1,11 +1,10 @@
-"""Where the work of stages runs: in this process, in worker processes of this machine, or on a Dask cluster.
+"""Workers for the work of stages: this process, processes on this machine, or a Dask cluster.
 
-joblib runs the processes of this machine (loky). A Dask cluster is running already, or a batch system starts its
-workers (dask-jobqueue). A worker computes one task at a time. Functions and tasks are pickled. A worker loads a
-function once, and keeps it with what it has loaded (a model, in a :class:`Memoized`) until it is given another
-function.
+joblib runs the processes on this machine (loky). A Dask cluster is already running, or a batch system starts its
+workers (dask-jobqueue). A worker computes one task at a time. Functions and tasks are pickled. A worker unpickles a
+function once, and reuses it and what it has loaded (a model, in a :class:`Memoized`) until it gets another function.
 
-The machines of a cluster need the same versions of biaslab and its packages, and the store's folder under one path.
+The machines of a cluster need the same versions of biaslab and its packages, and the cache folder under one path.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ from typing import Any
 
 from biaslab.errors import BiaslabError, ParameterError, RunError
 
-# How often tasks are submitted again after a worker was killed, without a result in between.
+# Number of times that tasks are resubmitted after a worker was killed, without a result in between.
 RETRIES = 3
-# Seconds in which a cluster that is running has to answer and to have a worker.
+# Seconds within which a running cluster must respond and have a worker.
 PATIENCE = 60.0
 # Batch systems that start the workers of a cluster, and their classes in dask-jobqueue.
 QUEUES = {
@@ -45,7 +44,7 @@ QUEUES = {
     "sge": "SGECluster",
     "slurm": "SLURMCluster",
 }
-# The variable that tells the processes of a run the scheduler for which a batch system starts workers.
+# Environment variable with the scheduler's address, for processes of a run whose workers a batch system starts.
 SCHEDULER = "BIASLAB_SCHEDULER"
 # The variables that limit the threads of numpy, pyarrow, torch, numexpr and tokenizers; torch reads the first.
 THREADS = (
@@ -56,10 +55,10 @@ THREADS = (
     "NUMEXPR_NUM_THREADS",
     "RAYON_NUM_THREADS",
 )
-# Errors of loky and of Dask that say that a worker was killed.
-_KILLED = ("TerminatedWorkerError", "KilledWorker")
-# Which GPUs a process sees.
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
+# Errors of loky and Dask that mean that a worker was killed.
+_KILLED_ERRORS = ("TerminatedWorkerError", "KilledWorker")
+# Environment variable with the GPUs that are visible to a process.
+_VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 
 
 class Memoized:
@@ -68,24 +67,24 @@ class Memoized:
     def __init__(self, function: Callable[..., Any]) -> None:
         """Take the function; its arguments must be hashable."""
         self.__wrapped__ = function
-        self._kept = functools.cache(function)
+        self._cached = functools.cache(function)
 
-    def __call__(self, *given: Any) -> Any:
-        """Return what the function gives."""
-        return self._kept(*given)
+    def __call__(self, *arguments: Any) -> Any:
+        """Return the result of the function."""
+        return self._cached(*arguments)
 
     def __reduce__(self) -> tuple:
         return Memoized, (self.__wrapped__,)
 
 
 def threads(n: int) -> dict[str, str]:
-    """Return the variables of a process that uses ``n`` threads, in each library: sums in parts have other digits."""
+    """Return environment variables that set ``n`` threads in each library, as the number changes rounding of sums."""
     return dict.fromkeys(THREADS, str(max(1, n)))
 
 
 def user_thread_limit() -> int:
-    """Return how many threads the user gives a process (``OMP_NUM_THREADS``); 0 where the variable is not set."""
-    # Those of nested parts may follow, behind a comma.
+    """Return the number of threads per process set by the user (``OMP_NUM_THREADS``), or 0."""
+    # Numbers for nested levels may follow after a comma.
     number = os.environ.get(THREADS[0], "").partition(",")[0].strip()
     return int(number) if number.isdecimal() else 0
 
@@ -95,14 +94,14 @@ def _own_threads() -> int:
     return user_thread_limit() or processors
 
 
-# -- in the process that asks for the work ---------------------------------------------------------------
+# -- in the process that submits the work ----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Workers:
-    """The workers that ``compute.engine``, ``compute.workers`` and ``compute.address`` name; by default, none.
+    """The workers set by ``compute.engine``, ``compute.workers`` and ``compute.address``; by default, none.
 
-    Raises ParameterError: The three do not fit one another, or Dask is not installed.
+    Raises ParameterError: The three settings are inconsistent, or Dask is not installed.
     """
 
     engine: str = "local"
@@ -136,13 +135,13 @@ class Workers:
     ) -> Generator[Any, None, None]:
         """Yield ``function(task)`` for each task, in order; an error of the function ends the iteration.
 
-        Without workers, and where a single task is given to workers of this machine, a task is computed in this process
-        when its result is asked for. When a worker is killed, tasks without a result are submitted again: the function
-        returns at once for what it has finished. Closing the generator ends workers of this machine. ``gpu`` is whether
-        the function uses a GPU where there is one.
+        Without workers, and for a single task on this machine, tasks are computed in this process when their results
+        are requested. When a worker is killed, tasks without a result are resubmitted; the function must return at once
+        for finished ones. Closing the generator ends workers on this machine. ``gpu`` states whether the function uses
+        a GPU if one is available.
 
-        Raises ParameterError: The function cannot be pickled. RunError: Workers were killed again and again, the
-        cluster does not answer, or the function raised an error that is none of biaslab's.
+        Raises ParameterError: The function cannot be pickled. RunError: Workers were killed repeatedly, the cluster
+        does not respond, or the function raised an error that is not a :class:`biaslab.errors.BiaslabError`.
         """
         tasks = list(tasks)
         if self.engine == "local" and min(self.count, len(tasks)) < 2:
@@ -159,18 +158,18 @@ class Workers:
             ) from None
         submit = self._local if self.engine == "local" else self._dask
         call = functools.partial(_call, hashlib.sha256(payload).hexdigest(), payload, gpu)
-        done = failures = 0
-        while done < len(tasks):
-            results = submit(call, tasks[done:])
+        n_done = failures = 0
+        while n_done < len(tasks):
+            results = submit(call, tasks[n_done:])
             try:
                 for result in results:
-                    done, failures = done + 1, 0
+                    n_done, failures = n_done + 1, 0
                     yield result
             except Exception as error:
-                if type(error).__name__ not in _KILLED:
+                if type(error).__name__ not in _KILLED_ERRORS:
                     raise
                 failures += 1
-                # Dask has given the task to several workers by then.
+                # Dask has already tried the task on several workers.
                 if failures > RETRIES or self.engine == "dask":
                     raise RunError(
                         f"Workers were killed {RETRIES + 1} times at the same chunk, often for lack of memory. "
@@ -197,7 +196,7 @@ class Workers:
     def _dask(self, call: Callable[..., Any], tasks: list) -> Generator[Any, None, None]:
         """Yield the results of a cluster's workers, in order.
 
-        Not by joblib, which waits without end for a result that is lost with its worker.
+        Dask is used directly, because joblib waits forever for a result that is lost with its worker.
         """
         from distributed.client import FutureCancelledError
 
@@ -215,24 +214,24 @@ class Workers:
 
 @functools.cache
 def _end_at_exit() -> None:
-    """Have worker processes end with this one; if multiprocessing started it, it would wait until they are idle."""
+    """End worker processes with this one; a process started by multiprocessing would wait until they are idle."""
     from multiprocessing.util import Finalize
 
     from joblib.externals.loky import get_reusable_executor
 
     def end() -> None:
         executor = get_reusable_executor(reuse=True)
-        # joblib's own kind of executor removes its temporary folder, too.
+        # joblib's subclass of the executor also removes its temporary folder.
         getattr(executor, "terminate", executor.shutdown)(kill_workers=True)
 
     Finalize(None, end, exitpriority=10)
 
 
 def start_scheduler(workers: Workers) -> dict[str, str]:
-    """Have a batch system start workers, and return the variables by which other processes of a run reach them.
+    """Start workers by a batch system, and return environment variables by which other processes connect to them.
 
-    The workers end with this process. Empty where ``workers`` are not started by a batch system. Raises RunError: The
-    batch system refuses.
+    The workers end with this process. Empty if ``workers`` are not started by a batch system. Raises RunError: The
+    batch system reports an error.
     """
     if workers.address not in QUEUES:
         return {}
@@ -242,7 +241,7 @@ def start_scheduler(workers: Workers) -> dict[str, str]:
 def _client(address: str, count: int) -> Any:
     """Return the client of a Dask cluster that has a worker."""
     try:
-        client = _connected(address, count)
+        client = _connect(address, count)
         # A batch system may take hours to start the first worker.
         client.wait_for_workers(1, timeout=None if address in QUEUES else PATIENCE)
     except (OSError, RuntimeError, ValueError) as error:
@@ -255,13 +254,13 @@ def _client(address: str, count: int) -> Any:
 
 
 @functools.cache
-def _connected(address: str, count: int) -> Any:
+def _connect(address: str, count: int) -> Any:
     from distributed import Client
 
     scheduler = os.environ.get(SCHEDULER, "") if address in QUEUES else address
     if scheduler:
-        where = {"scheduler_file" if os.path.exists(scheduler) else "address": scheduler}
-        return Client(**where, timeout=PATIENCE, set_as_default=False)
+        options = {"scheduler_file" if os.path.exists(scheduler) else "address": scheduler}
+        return Client(**options, timeout=PATIENCE, set_as_default=False)
     import dask_jobqueue
 
     cluster = getattr(dask_jobqueue, QUEUES[address])()
@@ -275,13 +274,13 @@ LOCAL = Workers()
 # -- in a worker -----------------------------------------------------------------------------------------
 
 # The function that this worker has loaded, by the digest of its pickle.
-_loaded: dict[str, Callable[[Any], Any]] = {}
-# A worker of a cluster may have several threads: they are for the libraries, and tasks are computed one at a time.
+_functions: dict[str, Callable[[Any], Any]] = {}
+# A worker of a cluster may have several threads; the libraries use them, and tasks are computed one at a time.
 _turn = threading.Lock()
 
 
 def _begin(parent: int) -> None:
-    """Have this process ignore Ctrl-C, which ends the process that started it, and end with that process."""
+    """Ignore Ctrl-C in this worker, and end it with the process that started it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def follow() -> None:
@@ -292,7 +291,7 @@ def _begin(parent: int) -> None:
     threading.Thread(target=follow, name="biaslab worker", daemon=True).start()
     from joblib.externals.loky import process_executor
 
-    # loky would take a worker that loads a larger model than before for one that leaks memory, and start another one.
+    # loky would restart a worker that loads a larger model than before, because it assumes a memory leak.
     process_executor._USE_PSUTIL = False
 
 
@@ -305,40 +304,40 @@ def _call(digest: str, payload: bytes, gpu: bool, n_threads: int, task: bytes) -
                 sys.modules["torch"].set_num_threads(n_threads)
             if gpu:
                 _pin()
-            if digest not in _loaded:
-                # First, so that memory is never needed for both.
-                _loaded.clear()
-                _loaded[digest] = pickle.loads(payload)
-            return _loaded[digest](pickle.loads(task))
+            if digest not in _functions:
+                # Cleared first, so that both are never in memory together.
+                _functions.clear()
+                _functions[digest] = pickle.loads(payload)
+            return _functions[digest](pickle.loads(task))
         except Exception as error:
-            where = "".join(traceback.format_exception(error))
+            trace = "".join(traceback.format_exception(error))
             if not isinstance(error, BiaslabError):
                 # Errors of libraries may not be picklable.
-                raise RunError(f"A worker failed:\n{where}") from None
-            error.add_note(f"In a worker:\n{where}")
+                raise RunError(f"A worker failed:\n{trace}") from None
+            error.add_note(f"In a worker:\n{trace}")
             raise error from None
 
 
 @functools.cache
 def _pin() -> Any:
-    """Let this process see one of the machine's GPUs, in turn; return the lock by which it holds its place."""
+    """Make one of the machine's GPUs visible to this process, in turn; return the lock that reserves it."""
     from filelock import FileLock, Timeout
 
-    # In one order for all workers, whatever comes first for each.
+    # Sorted, so that all workers use the same order.
     gpus = sorted(_gpus())
     name = f"biaslab-{getpass.getuser()}-{hashlib.sha256(','.join(gpus).encode()).hexdigest()[:16]}"
     for place in itertools.count() if len(gpus) > 1 else ():
         lock = FileLock(Path(tempfile.gettempdir()) / f"{name}-{place}.lock")
         with contextlib.suppress(Timeout):
             lock.acquire(timeout=0)
-            os.environ[_VISIBLE] = gpus[place % len(gpus)]
+            os.environ[_VISIBLE_GPUS] = gpus[place % len(gpus)]
             return lock
     return None
 
 
 def _gpus() -> list[str]:
-    """Return the GPUs that this process sees."""
-    visible = os.environ.get(_VISIBLE)
+    """Return the GPUs that are visible to this process."""
+    visible = os.environ.get(_VISIBLE_GPUS)
     if visible is not None:
         return [name for name in visible.split(",") if name]
     import torch

@@ -508,7 +508,7 @@ class Generator:
     def check_finite(self, numbers):
         """Return an array or tensor; raises RunError where a number is not finite."""
         if not finite.is_finite(numbers):
-            fix = finite.not_finite(self.settings.dtype, "generation.dtype", others="bfloat16 or float32")
+            fix = finite.not_finite(self.settings.dtype, "generation.dtype", alternatives="bfloat16 or float32")
             raise RunError(f"{self.model} gives {fix}")
         return numbers
 

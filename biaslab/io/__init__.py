@@ -1,1 +1,1 @@
-"""Readers of files that users bring: tables, text, YAML, images, folders; names of models and folders."""
+"""Readers of user-supplied files: tables, text, YAML, images, folders; names of models and folders."""

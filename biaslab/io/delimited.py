@@ -1,8 +1,8 @@
-"""One reader of delimited text: tables and lines that people, spreadsheets and crawls save.
+"""Reader of delimited text: tables and lines written by people, spreadsheets and crawlers.
 
-It finds out how a file is written, by its first bytes, the end of its name and its first line, and reads it in pieces.
-It is strict where a lenient one loses rows in silence: a quotation mark that is never closed, and a row with more cells
-than the header, are errors that name the line.
+It detects the format by the first bytes, the extension and the first line, and reads the file in pieces. It is strict
+where a lenient reader would silently lose rows: a quotation mark that is never closed, and a row with more cells than
+the header, are errors that name the line.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_COLUMNS = 1000
-"""Columns of a table that a user brings; one with more is refused before any of its rows is read."""
+"""Maximum columns of a user-supplied table; a wider one is refused before any of its rows is read."""
 MOST_CELLS = 300_000_000
-"""Cells of a table that is held as a whole."""
+"""Maximum cells of a table that is read into memory."""
 LONGEST_LINE = 16 * 2**20
-"""Characters of a line, and of a cell, at most."""
-# Lines of a cell between tabs.
+"""Maximum characters of a line, and of a cell."""
+# Maximum lines of a cell between tabs.
 _MOST_LINES = 100
-# Rows that are made into columns at a time.
+# Rows that are converted to columns at a time.
 _PIECE = 2**14
-# Characters of a row, which may go over several lines.
+# Maximum characters of a row, which may have several lines.
 _LONGEST_ROW = 2 * LONGEST_LINE
 SEPARATORS = (",", ";", "\t", "|")
-# What files begin with that say how they are written; the longer first, as one begins with the other.
+# Encodings by byte order mark; longer marks first, because one is the start of another.
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -50,7 +50,7 @@ _MARKS = {
 
 @contextlib.contextmanager
 def open_text(path: Path) -> Iterator[Any]:
-    """Open a file's bytes, decompressed where its name ends in ``.gz``; one that breaks off is an InputError."""
+    """Open a file's bytes, decompressed if its name ends in ``.gz``. Raises InputError: The file is truncated."""
     try:
         reading.check(path)
         with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
@@ -62,12 +62,12 @@ def open_text(path: Path) -> Iterator[Any]:
 def lines(path: Path, *, ends: str = "\n", strict: bool = False) -> Iterator[str]:
     """Yield the lines of a file of text, with their ends.
 
-    It is UTF-8, or UTF-16 or UTF-32 that begins with the mark of its byte order; plain, or compressed as ``.gz``.
-    ``ends`` is what ends a line: a line feed, or with ``""`` a carriage return, too. Bytes that are none of the
+    The encoding is UTF-8, or UTF-16 or UTF-32 with a byte order mark; the file is plain, or compressed as ``.gz``.
+    ``ends`` is the line terminator: a line feed, or with ``""`` a carriage return, too. Bytes that are invalid in the
     encoding become U+FFFD.
 
-    Raises InputError: A line is longer than 16 million characters, the file breaks off, is UTF-16 without a mark, or,
-    with ``strict``, it is not of its encoding.
+    Raises InputError: A line is longer than 16 million characters, the file is truncated, is UTF-16 without a mark, or,
+    with ``strict``, has invalid bytes.
     """
     with open_text(path) as file:
         file = file if hasattr(file, "peek") else io.BufferedReader(file)
@@ -91,41 +91,41 @@ def lines(path: Path, *, ends: str = "\n", strict: bool = False) -> Iterator[str
 
 
 def separator(first_line: str, usual: str = ",") -> str:
-    """Return what separates the columns of a file that begins with a line: ``usual``, if it parts that line at all.
+    """Return the separator of columns of a file, given its first line: ``usual``, if it occurs in that line.
 
-    Elsewhere it is the one of :data:`SEPARATORS` that makes the most of it, and ``usual`` where none does.
+    Otherwise it is the one of :data:`SEPARATORS` that gives the most cells, or ``usual`` if none occurs.
     """
-    counts = {one: len(_parsed([first_line], one, strict=False)) for one in (usual, *SEPARATORS)}
+    counts = {mark: len(_parse_row([first_line], mark, strict=False)) for mark in (usual, *SEPARATORS)}
     return usual if counts[usual] > 1 else max(counts, key=counts.__getitem__)
 
 
 def rows(
     path: Path, *, usual: str = ",", literal: bool = False, strict: bool = False, fix: str = ""
 ) -> Iterator[list[str]]:
-    """Yield the rows of a file that are not blank, header and all, each as wide as the first.
+    """Yield the rows of a file that are not blank, including the header, each as wide as the first.
 
-    Columns are separated as :func:`separator` finds from the first line, ``usual`` being what does it as a rule, or as
-    a line ``sep=…`` before it says. With ``literal``, a quotation mark that is not closed is part of a cell where tabs
-    separate them, as in published captions. With ``strict`` a row of fewer cells than the header is an error, and so
-    are bytes of another encoding; it is filled elsewhere. ``fix`` is what is said of a file with too many columns.
+    The separator of columns is that of :func:`separator` for the first line, with ``usual`` as its default, or that of
+    a line ``sep=…`` before it. With ``literal``, an unclosed quotation mark between tabs is part of a cell, as in
+    published captions. With ``strict``, rows with fewer cells than the header, and invalid bytes, are errors; otherwise
+    such rows are padded with empty cells. ``fix`` is the end of the error about too many columns.
 
     Raises InputError: As for :func:`lines`; a quotation mark is not closed, a row has more cells than the header, or it
     has more than :data:`MOST_COLUMNS`.
     """
-    # The limit is one of the process; a cell longer than that is as good as any.
+    # The limit applies to the whole process and is only increased.
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
-    source = _Counted(lines(path, ends="", strict=strict))
-    by = separator(source.header(), usual)
-    if (said := source.peek().rstrip("\r\n")).lower().startswith("sep=") and len(said) == 5:
-        by = next(source)[4]
+    source = _LineSource(lines(path, ends="", strict=strict))
+    delimiter = separator(source.header(), usual)
+    if (first_line := source.peek().rstrip("\r\n")).lower().startswith("sep=") and len(first_line) == 5:
+        delimiter = next(source)[4]
         source.header()
-    literal = literal and by == "\t"
-    reader = _tabbed(source) if literal else csv.reader(source, delimiter=by, strict=True)
+    literal = literal and delimiter == "\t"
+    reader = _read_tabbed(source) if literal else csv.reader(source, delimiter=delimiter, strict=True)
     width = 0
     try:
         for row in reader:
-            begins, source.begins, source.held = source.begins, source.number + 1, 0
-            # Of a table that a spreadsheet saved, rows without a word are no rows.
+            row_start, source.row_start, source.n_characters = source.row_start, source.number + 1, 0
+            # Rows without text, as spreadsheets save them, are skipped.
             if not row or (strict and not any(map(str.strip, row))):
                 continue
             if len(row) == width:
@@ -135,26 +135,26 @@ def rows(
                 width = len(row)
                 check_width(width, path, fix)
             if len(row) > width or (strict and len(row) < width):
-                few = "" if len(row) > width else " A cell that is empty needs its separator, too."
+                hint = "" if len(row) > width else " A cell that is empty needs its separator, too."
                 raise InputError(
-                    f"{path} cannot be read as CSV: line {begins} has {len(row)} cells and the first row has {width}. "
-                    f"Put a cell that contains a separator in quotation marks.{few}"
+                    f"{path} cannot be read as CSV: line {row_start} has {len(row)} cells and the first row has "
+                    f"{width}. Put a cell that contains a separator in quotation marks.{hint}"
                 )
             yield [*row, *[""] * (width - len(row))]
     except csv.Error as error:
         raise InputError(
-            f"{path} cannot be read as CSV: in the row that begins in line {source.begins}, {error}. Is a quotation "
+            f"{path} cannot be read as CSV: in the row that begins in line {source.row_start}, {error}. Is a quotation "
             "mark not closed, or not doubled within a cell?"
         ) from None
 
 
-class _Counted:
-    """Lines of a file, by their numbers, of which a row holds so many characters and no more."""
+class _LineSource:
+    """Lines of a file with line numbers and a limit of characters per row."""
 
     def __init__(self, source: Iterator[str]) -> None:
         self._source = source
         self._ahead: deque[str] = deque()
-        self.number, self.begins, self.held = 0, 1, 0
+        self.number, self.row_start, self.n_characters = 0, 1, 0
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -162,8 +162,8 @@ class _Counted:
     def __next__(self) -> str:
         line = self._ahead.popleft() if self._ahead else next(self._source)
         self.number += 1
-        self.held += len(line)
-        if self.held > _LONGEST_ROW:
+        self.n_characters += len(line)
+        if self.n_characters > _LONGEST_ROW:
             raise csv.Error(f"it is longer than {_LONGEST_ROW:,} characters")
         return line
 
@@ -173,80 +173,80 @@ class _Counted:
             self._ahead.extend(itertools.islice(self._source, 1))
         return self._ahead[0] if self._ahead else ""
 
-    def back(self, taken: list[str]) -> None:
-        """Take some lines back, to be read again."""
-        self._ahead.extendleft(reversed(taken))
-        self.number -= len(taken)
-        self.held -= sum(map(len, taken))
+    def push_back(self, texts: list[str]) -> None:
+        """Push lines back, to be read again."""
+        self._ahead.extendleft(reversed(texts))
+        self.number -= len(texts)
+        self.n_characters -= sum(map(len, texts))
 
     def header(self) -> str:
-        """Return the first line that is not blank, which is to be read next."""
+        """Skip blank lines, and return the next line without reading it."""
         while self.peek() and not self.peek().strip():
             next(self)
-        self.begins, self.held = self.number + 1, 0
+        self.row_start, self.n_characters = self.number + 1, 0
         return self.peek()
 
 
-def _tabbed(source: _Counted) -> Iterator[list[str]]:
-    """Yield rows of cells between tabs, in which a quotation mark may be one of a caption."""
+def _read_tabbed(source: _LineSource) -> Iterator[list[str]]:
+    """Yield rows of cells between tabs, in which a quotation mark may be part of a caption."""
     width = 0
     for line in source:
-        row = _split(line)
+        row = _split_tabs(line)
         if '"' in line and any(cell.startswith('"') for cell in row):
-            row = _quoted(source, line, width) or row
+            row = _read_quoted(source, line, width) or row
         width = width or len(row)
         yield row
 
 
-def _split(line: str) -> list[str]:
+def _split_tabs(line: str) -> list[str]:
     line = line.rstrip("\r\n")
     return line.split("\t") if line else []
 
 
-def _quoted(source: _Counted, line: str, width: int) -> list[str]:
-    """Return a row whose cells stand in quotation marks, over several lines if need be; empty for captions'."""
-    ends_early = short = len(_split(line)) < width
-    taken: list[str] = []
-    while not (row := _parsed([line, *taken])):
-        more = source.peek()
-        if not more or len(taken) == _MOST_LINES or not (short or len(_split(more)) < width):
-            source.back(taken)
+def _read_quoted(source: _LineSource, line: str, width: int) -> list[str]:
+    """Return a row with quoted cells, which may have several lines; empty if the marks are part of captions."""
+    ends_early = is_short = len(_split_tabs(line)) < width
+    continuation: list[str] = []
+    while not (row := _parse_row([line, *continuation])):
+        next_line = source.peek()
+        if not next_line or len(continuation) == _MOST_LINES or not (is_short or len(_split_tabs(next_line)) < width):
+            source.push_back(continuation)
             if ends_early:
                 raise csv.Error("a cell begins with a quotation mark and the line ends before the row does")
             return []
-        taken.append(next(source))
-        # With the last of its cells a row may end.
-        short = short and len(_split(taken[-1])) < width
+        continuation.append(next(source))
+        # A row may end with its last cell.
+        is_short = is_short and len(_split_tabs(continuation[-1])) < width
     return row
 
 
-def _parsed(some: list[str], by: str = "\t", *, strict: bool = True) -> list[str]:
-    """Return the cells of the one row that some lines are; empty where they are none, or several."""
+def _parse_row(texts: list[str], delimiter: str = "\t", *, strict: bool = True) -> list[str]:
+    """Return the cells of the row that consists of the lines ``texts``; empty if they are not exactly one row."""
     try:
-        found = list(csv.reader(some, delimiter=by, strict=strict))
+        table_rows = list(csv.reader(texts, delimiter=delimiter, strict=strict))
     except csv.Error:
         return []
-    return found[0] if len(found) == 1 else []
+    return table_rows[0] if len(table_rows) == 1 else []
 
 
 def table(path: Path, *, usual: str = ",", fix: str = "") -> pd.DataFrame:
-    """Return the cells of a whole file as text, read strictly as by :func:`rows`, by the names in its header.
+    """Return the cells of a file as text, read strictly by :func:`rows`, with the column names in its header.
 
-    ``fix`` is what is said of one with too many columns or cells.
+    ``fix`` is the end of the error about too many columns or cells.
 
     Raises InputError: As for :func:`rows`; the file is empty, or it has more than :data:`MOST_CELLS` cells.
     """
     import pyarrow as pa
 
-    found = rows(path, usual=usual, strict=True, fix=fix)
-    header = next(found, None)
+    row_iterator = rows(path, usual=usual, strict=True, fix=fix)
+    header = next(row_iterator, None)
     if header is None:
         raise InputError(f"{path} is empty; it needs a header and rows.")
     pieces: list[list[Any]] = [[] for _ in header]
-    left = MOST_CELLS // len(header)
-    while piece := list(itertools.islice(found, _PIECE)):
-        left -= len(piece)
-        if left < 0:
+    n_left = MOST_CELLS // len(header)
+    while piece := list(itertools.islice(row_iterator, _PIECE)):
+        n_left -= len(piece)
+        if n_left < 0:
             raise InputError(f"{path} has more than {MOST_CELLS:,} cells, too many to hold. {fix}".rstrip())
         for column, cells in zip(pieces, zip(*piece, strict=True), strict=True):
             column.append(pa.array(cells, pa.large_string()))
@@ -254,10 +254,10 @@ def table(path: Path, *, usual: str = ",", fix: str = "") -> pd.DataFrame:
     return pa.table(columns, names=[str(i) for i in range(len(header))]).to_pandas().set_axis(header, axis=1)
 
 
-def check_width(columns: int, where: object, fix: str = "") -> None:
-    """Check that a table that a user brings has at most :data:`MOST_COLUMNS` columns; else an InputError."""
+def check_width(columns: int, source: object, fix: str = "") -> None:
+    """Raise InputError if a user-supplied table has more than :data:`MOST_COLUMNS` columns."""
     if columns > MOST_COLUMNS:
         raise InputError(
-            f"{where} has {columns:,} columns; at most {MOST_COLUMNS:,} are read. Is it separated by another character "
-            f"than it should be, or turned on its side? {fix or 'Keep the columns that are needed.'}"
+            f"{source} has {columns:,} columns; at most {MOST_COLUMNS:,} are read. Is it separated by another "
+            f"character than it should be, or turned on its side? {fix or 'Keep the columns that are needed.'}"
         )

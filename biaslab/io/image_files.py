@@ -1,7 +1,7 @@
-"""One decoder of images: from a folder, a download, an endpoint. Files are hostile input, and untidy.
+"""Decoder of images from folders, downloads and endpoints, which are untrusted input.
 
-Only common raster formats are opened, and the size that a file's header states is checked before any pixel is decoded.
-What is shown is what viewers show: upright, in sRGB, on white, the first of several frames, and 8 of 16 bits.
+Only common raster formats are opened, and the size in a file's header is checked before any pixel is decoded. The
+result is what viewers show: upright, in sRGB, on white, the first of several frames, and 8 bits per channel.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ if TYPE_CHECKING:
 _JPEG = (".jpg", ".jpeg", ".jfif", ".jpe", ".pjpeg", ".pjp")
 _ENDINGS = (".png", *_JPEG, ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif")
 HEIF_ENDINGS = (".heic", ".heif", ".hif")
-"""Endings of images that the extra ``heif`` reads."""
+"""Extensions of images that need the extra ``heif``."""
 NOT_READ = (".jxl", ".jp2", ".tga", ".psd", ".svg", ".dng", ".cr2", ".cr3", ".nef", ".arw")
-"""Endings of images in formats that are not read."""
+"""Extensions of image formats that are not supported."""
 DARKEST = 8
-"""An image is black if none of its values, 0 to 255, is above this: JPEG compression leaves black a little above 0."""
+"""An image is black if none of its values (0 to 255) is above this, because JPEG compression changes black slightly."""
 PLAIN = 0.75
-"""An image is plain, as the cards are that content filters send, from this share of pixels of one color."""
+"""An image is plain, like placeholders from content filters, if at least this share of its pixels has one color."""
 MOST_PIXELS = 64_000_000
 MOST_BYTES = 200_000_000
-# Progressive JPEGs have about ten scans; each costs a pass over the whole image.
+# Progressive JPEGs have about ten scans; each takes a pass over the whole image.
 _MOST_SCANS = 200
 _PNG = b"\x89PNG\r\n\x1a\n"
-# Chunks of a PNG with texts, such as the workflow that drew it: Pillow refuses an image for a long one.
+# Chunks of a PNG with texts, such as the workflow that generated it; Pillow rejects images with long ones.
 _PNG_TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 
 
 @dataclass(frozen=True)
 class UnreadableImage:
-    """What stands in the place of an image that cannot be shown."""
+    """Placeholder for an image that cannot be shown."""
 
     reason: str
-    """Why: ``"not an image"``, ``"damaged"``, ``"too large"``, ``"no scale"`` (which is white?), ``"missing"``, …"""
+    """``"not an image"``, ``"damaged"``, ``"too large"``, ``"no scale"`` (unknown white point), ``"missing"``, …"""
 
 
 class ImageDecodeError(Exception):
-    """Some bytes hold no image that can be shown; ``reason`` is that of :class:`UnreadableImage`."""
+    """Bytes cannot be decoded as an image; ``reason`` is that of :class:`UnreadableImage`."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(detail or reason)
@@ -54,10 +54,10 @@ class ImageDecodeError(Exception):
 
 
 def decode(data: bytes, *, max_pixels: int = MOST_PIXELS, max_bytes: int = MOST_BYTES) -> np.ndarray | UnreadableImage:
-    """Return the image that ``data`` (the content of a file) holds, or why there is none; nothing in it raises.
+    """Return the image in ``data`` (the content of a file), or the reason why it is unreadable; never raises.
 
-    The image is ``uint8 (height, width, 3)`` RGB, as :func:`fit_image`. More pixels or bytes than the limits are
-    refused before they are decoded.
+    The image is ``uint8 (height, width, 3)`` RGB, as from :func:`fit_image`. Images with more pixels or bytes than the
+    limits are rejected before they are decoded.
     """
     if not data:
         return UnreadableImage("empty")
@@ -65,7 +65,7 @@ def decode(data: bytes, *, max_pixels: int = MOST_PIXELS, max_bytes: int = MOST_
         return UnreadableImage("too large")
     try:
         with open_image(data, max_pixels) as image:
-            # A copy: what Pillow lends cannot be written to, and torch warns of that.
+            # A copy, because Pillow's array is read-only, about which torch warns.
             return np.array(fit_image(image))
     except ImageDecodeError as error:
         return UnreadableImage(error.reason)
@@ -77,10 +77,10 @@ def is_black(image: np.ndarray) -> bool:
 
 
 def plain_share(image: np.ndarray) -> float:
-    """Return the share of pixels (0–1) of one color, of an image ``uint8 (height, width, 3)``; 1 where it is constant.
+    """Return the share of pixels (0–1) of one color in an image ``uint8 (height, width, 3)``; 1 if it is constant.
 
-    The color is the median of each channel; values up to :data:`DARKEST` from it count as the same. Of an image with a
-    side under 16 pixels it is 0: nothing tells what such an image is.
+    The color is the median of each channel; values up to :data:`DARKEST` from it count as the same. The share is 0 for
+    images with a side under 16 pixels, which are too small to decide.
     """
     if min(image.shape[:2]) < 16:
         return 0.0
@@ -100,32 +100,33 @@ def _reads_heif() -> bool:
 
 
 def endings() -> tuple[str, ...]:
-    """Return the endings of images that are read."""
+    """Return the extensions of supported images."""
     return (*_ENDINGS, *(HEIF_ENDINGS if _reads_heif() else ()))
 
 
 @cache
 def formats() -> tuple[str, ...]:
-    """Return the formats that are read, by Pillow's names: those that browsers show, TIFF, and HEIF by its extra."""
+    """Return Pillow's names of supported formats: those that browsers show, TIFF, and HEIF with its extra."""
     from PIL import features
 
-    more = [name for name, read in (("AVIF", features.check("avif")), ("HEIF", _reads_heif())) if read]
-    return ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", *more)
+    extra = [name for name, is_supported in (("AVIF", features.check("avif")), ("HEIF", _reads_heif())) if is_supported]
+    return ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", *extra)
 
 
 @contextlib.contextmanager
 def open_image(data: bytes, max_pixels: int = MOST_PIXELS) -> Iterator[Image.Image]:
-    """Open the image in some bytes; its pixels are decoded when they are asked for.
+    """Open the image in ``data``; its pixels are decoded when they are accessed.
 
-    Raises ImageDecodeError: It is none, here or where pixels are asked for within, or it has more than ``max_pixels``.
+    Raises ImageDecodeError: The data are not an image or are damaged, also when pixels are accessed in the context; or
+    the image has more than ``max_pixels``.
     """
     from PIL import Image, UnidentifiedImageError
 
-    # Compressed data never hold this marker, so what is counted are the scans and the markers of a thumbnail.
+    # Compressed data never contain this marker, so the count is that of scans, including those of a thumbnail.
     if data.startswith(b"\xff\xd8") and data.count(b"\xff\xda") > _MOST_SCANS:
         raise ImageDecodeError("too large", f"a JPEG of more than {_MOST_SCANS} scans")
     try:
-        with Image.open(BytesIO(_without_texts(data)), formats=formats()) as image:
+        with Image.open(BytesIO(_strip_texts(data)), formats=formats()) as image:
             if image.width * image.height > max_pixels:
                 raise ImageDecodeError("too large", f"{image.width} x {image.height} pixels")
             yield image
@@ -136,7 +137,7 @@ def open_image(data: bytes, max_pixels: int = MOST_PIXELS) -> Iterator[Image.Ima
         raise ImageDecodeError("not an image", f"it begins with {start!r}") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise ImageDecodeError("too large", str(error)) from None
-    # Decoders fail in many ways on damaged files; whatever they raise, this image cannot be shown.
+    # Decoders raise errors of many types for damaged files.
     except Exception as error:
         reason = "truncated" if "truncated" in str(error).lower() else "damaged"
         raise ImageDecodeError(reason, f"{type(error).__name__}: {error}") from None
@@ -145,16 +146,16 @@ def open_image(data: bytes, max_pixels: int = MOST_PIXELS) -> Iterator[Image.Ima
 def fit_image(image: Image.Image, side: int | None = None) -> Image.Image:
     """Return an opened image in mode RGB as viewers show it, without metadata.
 
-    Its EXIF orientation is applied and its colours are brought to sRGB; transparency is put on white. 16 bits a channel
-    are scaled to 8, numbers of floating point from 0–1, or from 0–255 where one is above 1. With ``side`` it is made to
-    fit into so many pixels of width and height, in the same pass.
+    The EXIF orientation is applied, colours are converted to sRGB, and transparency is put on white. 16 bits per
+    channel are scaled to 8, floating-point numbers from 0–1, or from 0–255 if one is above 1. With ``side`` the image
+    is scaled down to fit into that number of pixels of width and height, in the same pass.
 
-    Raises ImageDecodeError: Its numbers are negative, not finite or beyond 16 bits, so nothing says which one is white.
+    Raises ImageDecodeError: Its numbers are negative, not finite or beyond 16 bits, so that the white point is unknown.
     """
     from PIL import Image
 
     if image.mode.startswith(("I", "F")):
-        image = _eight_bits(_upright(image))
+        image = _to_eight_bits(_apply_orientation(image))
     profile = image.info.get("icc_profile")
     if side:
         if image.has_transparency_data and image.mode not in ("RGBA", "LA"):
@@ -163,15 +164,15 @@ def fit_image(image: Image.Image, side: int | None = None) -> Image.Image:
             image = image.convert("RGB")
         # Large JPEGs are decoded at a fraction of their size.
         image.thumbnail((side, side), Image.Resampling.BICUBIC)
-    image = _upright(image)
+    image = _apply_orientation(image)
     alpha = image.convert("RGBA").getchannel("A") if image.has_transparency_data else None
-    image = _in_srgb(image, profile)
-    bare = Image.new("RGB", image.size, "white")
-    bare.paste(image, mask=alpha)
-    return bare
+    image = _convert_to_srgb(image, profile)
+    canvas = Image.new("RGB", image.size, "white")
+    canvas.paste(image, mask=alpha)
+    return canvas
 
 
-def _upright(image: Image.Image) -> Image.Image:
+def _apply_orientation(image: Image.Image) -> Image.Image:
     from PIL import ImageOps
 
     image.load()
@@ -181,7 +182,7 @@ def _upright(image: Image.Image) -> Image.Image:
     return image
 
 
-def _eight_bits(image: Image.Image) -> Image.Image:
+def _to_eight_bits(image: Image.Image) -> Image.Image:
     from PIL import Image
 
     values = np.asarray(image, np.float32)
@@ -190,19 +191,19 @@ def _eight_bits(image: Image.Image) -> Image.Image:
     white = 65535 if image.mode.startswith("I") else 1 if values.max() <= 1 else 255
     if values.max() > white:
         raise ImageDecodeError("no scale", f"its numbers reach {values.max():g}")
-    made = Image.fromarray(np.rint(values * (255 / white)).astype(np.uint8))
-    made.info = image.info
-    return made
+    converted = Image.fromarray(np.rint(values * (255 / white)).astype(np.uint8))
+    converted.info = image.info
+    return converted
 
 
-def _in_srgb(image: Image.Image, profile: bytes | None) -> Image.Image:
-    """Return an image in mode RGB, its colours by its profile; without one that fits they are sRGB's."""
+def _convert_to_srgb(image: Image.Image, profile: bytes | None) -> Image.Image:
+    """Return an image in mode RGB, with colours converted by its profile; without a valid profile, sRGB is assumed."""
     from PIL import ImageCms
 
     if profile and image.mode in ("RGB", "RGBA", "CMYK", "L", "LA"):
-        bare = {"RGBA": "RGB", "LA": "L"}.get(image.mode, image.mode)
+        mode = {"RGBA": "RGB", "LA": "L"}.get(image.mode, image.mode)
         with contextlib.suppress(ImageCms.PyCMSError, OSError, ValueError):
-            return ImageCms.applyTransform(image.convert(bare), _to_srgb(profile, bare)) or image.convert("RGB")
+            return ImageCms.applyTransform(image.convert(mode), _to_srgb(profile, mode)) or image.convert("RGB")
     return image.convert("RGB")
 
 
@@ -210,19 +211,19 @@ def _in_srgb(image: Image.Image, profile: bytes | None) -> Image.Image:
 def _to_srgb(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform:
     from PIL import ImageCms
 
-    given = ImageCms.ImageCmsProfile(BytesIO(profile))
-    return ImageCms.buildTransform(given, ImageCms.createProfile("sRGB"), mode, "RGB")
+    source = ImageCms.ImageCmsProfile(BytesIO(profile))
+    return ImageCms.buildTransform(source, ImageCms.createProfile("sRGB"), mode, "RGB")
 
 
-def _without_texts(data: bytes) -> bytes:
-    """Return a PNG without its texts; other data as they are."""
+def _strip_texts(data: bytes) -> bytes:
+    """Return a PNG without its texts; other data are unchanged."""
     if not data.startswith(_PNG):
         return data
-    kept, at = [_PNG], len(_PNG)
-    while at + 8 <= len(data):
+    chunks, offset = [_PNG], len(_PNG)
+    while offset + 8 <= len(data):
         # Length, kind, content, and a checksum of 4 bytes.
-        end = at + 12 + int.from_bytes(data[at : at + 4])
-        if data[at + 4 : at + 8] not in _PNG_TEXTS:
-            kept.append(data[at:end])
-        at = end
-    return b"".join(kept) if len(kept) > 1 else data
+        end = offset + 12 + int.from_bytes(data[offset : offset + 4])
+        if data[offset + 4 : offset + 8] not in _PNG_TEXTS:
+            chunks.append(data[offset:end])
+        offset = end
+    return b"".join(chunks) if len(chunks) > 1 else data

@@ -1,8 +1,7 @@
 """Names of text-to-image models with LoRAs on them: ``NAME+LORA``, ``NAME+LORA:0.8+OTHER:0.5``, ``NAME+none``.
 
-A LoRA is a file of safetensors, a folder that holds one, or a name on the hub; ``:0.8`` is its weight, else 1. ``none``
-leaves out one that is next to the model. What is there as a file or folder goes before: a plus in its path parts
-nothing.
+A LoRA is a file of safetensors, a folder that contains one, or a name on the hub; ``:0.8`` is its weight, by default 1.
+``none`` excludes a LoRA next to the model. The path of an existing file or folder is not split at a plus.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from biaslab.errors import ParameterError
 
 NONE = "none"
 _WEIGHT = re.compile(r"(.*):([+-]?(?:\d+\.?\d*|\.\d+))", re.DOTALL)
-# What begins names of another kind, such as endpoint:NAME; a drive has one letter.
+# Prefix of other kinds of names, such as endpoint:NAME; drives have one letter.
 _KIND = re.compile(r"[A-Za-z][\w.-]+:")
-_MOST = 10
+_MAX_WEIGHT = 10
 
 
 class Adapter(NamedTuple):
-    """A LoRA, and how strong it is."""
+    """A LoRA with its weight."""
 
     name: str
     weight: float = 1.0
@@ -33,7 +32,7 @@ class Adapter(NamedTuple):
 
 
 class ModelName(NamedTuple):
-    """What a name says: the model's own name, LoRAs, and whether one next to the model is left out."""
+    """Parts of a name: the model's own name, LoRAs, and whether a LoRA next to the model is excluded."""
 
     base: str
     adapters: tuple[Adapter, ...] = ()
@@ -44,17 +43,17 @@ class ModelName(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names in it."""
-        return (self.base, *(one.name for one in self.adapters))
+        """The names of the model and of the LoRAs."""
+        return (self.base, *(adapter.name for adapter in self.adapters))
 
     def map_names(self, work: Callable[[str], str]) -> ModelName:
-        """Return it with what ``work`` makes of each name in it."""
-        adapters = tuple(one._replace(name=work(one.name)) for one in self.adapters)
+        """Return the name with ``work`` applied to each of its names."""
+        adapters = tuple(adapter._replace(name=work(adapter.name)) for adapter in self.adapters)
         return self._replace(base=work(self.base), adapters=adapters)
 
 
 def split(name: str) -> ModelName:
-    """Return what a name says; whether it names something that is there is not examined."""
+    """Return the parts of a name; whether the model exists is not checked."""
     if not isinstance(name, str) or "+" not in name or _KIND.match(name):
         return ModelName(name)
     if _exists(name) or name in plugins.entry_points(plugins.MODELS):
@@ -62,26 +61,26 @@ def split(name: str) -> ModelName:
     parts, names = name.split("+"), []
     while parts:
         lengths = range(len(parts), 1, -1)
-        n = next((n for n in lengths if _exists(_adapter("+".join(parts[:n])).name)), 1)
+        n = next((n for n in lengths if _exists(_parse_adapter("+".join(parts[:n])).name)), 1)
         names.append("+".join(parts[:n]))
         parts = parts[n:]
-    base, *others = names
-    return ModelName(base, tuple(_adapter(one) for one in others if one != NONE), NONE in others)
+    base, *adapter_names = names
+    return ModelName(base, tuple(_parse_adapter(text) for text in adapter_names if text != NONE), NONE in adapter_names)
 
 
 def check(name: ModelName) -> None:
-    """Raise ParameterError where an adapter has no name, is named twice, or has a weight that nobody means."""
-    names = [one.name for one in name.adapters]
-    for one in name.adapters:
-        if not one.name:
+    """Raise ParameterError if an adapter has no name, is named twice, or has an implausible weight."""
+    names = [adapter.name for adapter in name.adapters]
+    for adapter in name.adapters:
+        if not adapter.name:
             raise ParameterError(f"{name} names no LoRA after its '+'. Write NAME+LORA.")
-        if not 0 < abs(one.weight) <= _MOST:
+        if not 0 < abs(adapter.weight) <= _MAX_WEIGHT:
             raise ParameterError(
-                f"{name} gives {one.name} the weight {one.weight:g}; it must be between -{_MOST} and "
-                f"{_MOST}, and not 0. Leave a LoRA that is to have no part out of the name."
+                f"{name} gives {adapter.name} the weight {adapter.weight:g}; it must be between -{_MAX_WEIGHT} and "
+                f"{_MAX_WEIGHT}, and not 0. Leave a LoRA that is to have no part out of the name."
             )
-        if names.count(one.name) > 1:
-            raise ParameterError(f"{name} names {one.name} twice; name it once, with its weight.")
+        if names.count(adapter.name) > 1:
+            raise ParameterError(f"{name} names {adapter.name} twice; name it once, with its weight.")
 
 
 def base(name: str) -> str:
@@ -89,9 +88,9 @@ def base(name: str) -> str:
     return split(name).base
 
 
-def _adapter(text: str) -> Adapter:
-    found = None if _exists(text) else _WEIGHT.fullmatch(text)
-    return Adapter(found[1], float(found[2])) if found else Adapter(text)
+def _parse_adapter(text: str) -> Adapter:
+    match = None if _exists(text) else _WEIGHT.fullmatch(text)
+    return Adapter(match[1], float(match[2])) if match else Adapter(text)
 
 
 def _exists(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Where things are on this machine: the project's folder, what comes with the package, and the cache's."""
+"""Folders on this machine: the project's, that of packaged notebooks, and the cache's."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from biaslab.errors import ParameterError
 
 # Environment variable that names the cache's folder.
 ROOT_VARIABLE = "BIASLAB_CACHE"
-# Environment variable that lets folders of data hold links to what is elsewhere.
+# Environment variable that allows links in data folders to lead out of them.
 LINKS_VARIABLE = "BIASLAB_FOLLOW_LINKS"
 _FOLDER = ".cache"
-# The variable and the folder of versions before 0.1: what was bought with them must not be bought again.
+# The variable and the folder of versions before 0.1, whose purchases must not be repeated.
 _OLD_VARIABLE, _OLD_FOLDER = "BIASLAB_STORE", ".store"
 
 
 def project_root(start: Path | None = None) -> Path:
-    """Return the folder, at or above ``start`` (the working folder), that holds ``notebooks`` and ``params``.
+    """Return the folder, at or above ``start`` (the working folder), that contains ``notebooks`` and ``params``.
 
-    Falls back to ``start`` itself, so that a notebook also works alone in a folder.
+    The fallback is ``start`` itself, so that a notebook also works alone in a folder.
     """
     start = (start or Path.cwd()).resolve()
     for folder in (start, *start.parents):
@@ -29,9 +29,9 @@ def project_root(start: Path | None = None) -> Path:
 
 
 def is_packaged() -> Path:
-    """Return the folder of the ``notebooks`` and ``params`` that come with the package: in it, or around a checkout."""
+    """Return the folder of the package's ``notebooks`` and ``params``: in the package, or around it in a checkout."""
     package = Path(__file__).parents[1]
-    # Put there as a wheel is built.
+    # Created when a wheel is built.
     return project if (project := package / "project").is_dir() else package.parent
 
 
@@ -39,13 +39,13 @@ def default_root() -> Path:
     """Return the cache's folder: ``$BIASLAB_CACHE``, else ``outputs/.cache`` of the project.
 
     Raises:
-        ParameterError: Only the variable or the folder of earlier versions exists, whose paid images would be missed.
+        ParameterError: Only the variable or the folder of earlier versions exists, and paid images would be ignored.
     """
-    if named := os.environ.get(ROOT_VARIABLE, ""):
-        return Path(named).expanduser()
-    if old := os.environ.get(_OLD_VARIABLE, ""):
+    if root := os.environ.get(ROOT_VARIABLE, ""):
+        return Path(root).expanduser()
+    if old_root := os.environ.get(_OLD_VARIABLE, ""):
         raise ParameterError(
-            f"The environment variable {_OLD_VARIABLE} is now {ROOT_VARIABLE}: set {ROOT_VARIABLE}={old}, so that "
+            f"The environment variable {_OLD_VARIABLE} is now {ROOT_VARIABLE}: set {ROOT_VARIABLE}={old_root}, so that "
             "nothing is bought or computed again."
         )
     outputs = project_root() / "outputs"

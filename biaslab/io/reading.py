@@ -1,4 +1,4 @@
-"""Files that someone else wrote, read with care: no pipe that says nothing, and no more than fits in memory."""
+"""Safe reading of user-supplied files: no pipes, which may block, and no files larger than memory."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 from biaslab.errors import InputError
 
 MOST = 500_000_000
-"""Bytes of a file that is read as a whole."""
+"""Maximum bytes of a file that is read into memory."""
 
 
 def check(path: str | Path, *, most: int | None = None) -> None:
-    """Check that a path names a file, as a link may, and where ``most`` is given, that it has no more bytes than that.
+    """Check that a path, which may be a link, names a file, and that this has at most ``most`` bytes, if given.
 
-    Raises InputError: It names a folder, a pipe, a socket or a device; or the file is larger. OSError: There is none.
+    Raises InputError: It names a folder, a pipe, a socket or a device; or the file is larger. OSError: It is missing.
     """
     state = os.stat(path)
-    # A pipe is waited for without an end.
+    # Reading a pipe may block forever.
     if not stat.S_ISREG(state.st_mode):
         raise InputError(f"{path} is a folder, a pipe or a device; give a file, or take it away.")
     if most is not None and state.st_size > most:
@@ -28,13 +28,13 @@ def check(path: str | Path, *, most: int | None = None) -> None:
 
 
 def content(path: str | Path, *, most: int = MOST) -> bytes:
-    """Return the content of a file that :func:`check` lets pass, of at most ``most`` bytes."""
+    """Return the content of a file of at most ``most`` bytes. Raises as :func:`check`."""
     check(path, most=most)
     return Path(path).read_bytes()
 
 
 def text(path: str | Path, encoding: str = "utf-8", *, most: int = MOST) -> str:
-    """Return the text of such a file; an InputError that names line and byte where it is not of this encoding."""
+    """Return the text of a file. Raises as :func:`check`, and InputError with line and byte if decoding fails."""
     try:
         return content(path, most=most).decode(encoding)
     except UnicodeDecodeError as error:
@@ -42,7 +42,7 @@ def text(path: str | Path, encoding: str = "utf-8", *, most: int = MOST) -> str:
 
 
 def encoding_error(path: str | Path, error: UnicodeError, encoding: str = "UTF-8", lines: int = 0) -> InputError:
-    """Return the error for a file that is not of its encoding; ``lines`` precede the piece that was decoded."""
+    """Return the error for a file with invalid bytes; ``lines`` is the number of lines before the decoded piece."""
     line, problem = lines + 1, str(error)
     if isinstance(error, UnicodeDecodeError):
         line += error.object[: error.start].count(b"\n")
@@ -58,14 +58,14 @@ def file_digest(path: str | Path) -> str:
 
 
 def digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
-    """Return the SHA-256 of files in ``folder``, by their paths in it, in order."""
+    """Return the SHA-256 of files in ``folder`` by relative path, in order."""
     return {path.relative_to(folder).as_posix(): file_digest(path) for path in sorted(files)}
 
 
 def altered(folder: Path, files: Mapping[str, str]) -> str:
-    """Return which files are not as :func:`digests` gave them; empty where all are."""
-    gone = [name for name in files if not (folder / name).is_file()]
-    present = digests(folder, (folder / name for name in files if name not in gone))
-    found = [f"{name} is gone" for name in gone]
-    found += [f"{name} was changed" for name, digest in present.items() if digest != files[name]]
-    return ", ".join(found[:3]) + (f" (and {len(found) - 3} more)" if len(found) > 3 else "")
+    """Return a text about the files whose digests differ from those of :func:`digests`; empty if none do."""
+    missing_files = [name for name in files if not (folder / name).is_file()]
+    current = digests(folder, (folder / name for name in files if name not in missing_files))
+    changes = [f"{name} is gone" for name in missing_files]
+    changes += [f"{name} was changed" for name, digest in current.items() if digest != files[name]]
+    return ", ".join(changes[:3]) + (f" (and {len(changes) - 3} more)" if len(changes) > 3 else "")

@@ -1,7 +1,7 @@
 """Word lists and prompt templates as data, each with its source, and the grammar to use them.
 
-``data/<name>.json`` holds ``source`` (where the list comes from), ``note`` (what it is for) and ``entries``:
-a list of words or phrases, or an object whose values are a text or such a list.
+``data/<name>.json`` has ``source`` (origin of the list), ``note`` (purpose) and ``entries``: a list of words or
+phrases, or an object whose values are a text or such a list.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from types import MappingProxyType
 from biaslab.errors import ParameterError, unknown_name
 
 _DATA = resources.files(__name__) / "data"
-# Where a template takes the occupation, with and without the article to choose.
+# Placeholders for the occupation in a template, with and without an article.
 _WITH_ARTICLE, _SLOT = "a/an [OCCUPATION]", "[OCCUPATION]"
-# Spelt with a vowel but spoken with a consonant, and the other way round.
+# Words spelt with a vowel but pronounced with a consonant, and vice versa.
 _CONSONANT_SOUND = re.compile(r"(?i)(?:uni(?!n|m)|use|usu|uti|eu|ewe|one\b|once\b|ufo|ui\b|uk\b|us\b|u-)")
 _VOWEL_SOUND = re.compile(r"(?i)(?:hono|honest|hour|heir|x-|mba\b|mri\b|mp\b|hr\b|hiv\b|fbi\b)")
 _IRREGULAR = {"person": "people", "man": "men", "woman": "women"}
@@ -33,7 +33,7 @@ def names() -> tuple[str, ...]:
 
 @cache
 def load(name: str) -> tuple[str, ...] | Mapping[str, str | tuple[str, ...]]:
-    """Return the list ``name``: words or phrases, or a read-only mapping; an UnknownNameError where there is none."""
+    """Return the list ``name``: words or phrases, or a read-only mapping. Raises UnknownNameError: No such list."""
     entries = _read(name)["entries"]
     if isinstance(entries, list):
         return tuple(entries)
@@ -41,12 +41,12 @@ def load(name: str) -> tuple[str, ...] | Mapping[str, str | tuple[str, ...]]:
 
 
 def source(name: str) -> str:
-    """Return where a list comes from (paper, section, or how it was made); an UnknownNameError where there is none."""
+    """Return the source of a list (paper, section, or method). Raises UnknownNameError: It does not exist."""
     return _read(name)["source"]
 
 
 def article(phrase: str) -> str:
-    """Return ``"a"`` or ``"an"``, whichever stands before ``phrase`` when it is spoken."""
+    """Return the indefinite article of ``phrase`` by its pronunciation: ``"a"`` or ``"an"``."""
     phrase = phrase.strip()
     if _CONSONANT_SOUND.match(phrase):
         return "a"
@@ -54,9 +54,9 @@ def article(phrase: str) -> str:
 
 
 def fill(template: str, occupation: str) -> str:
-    """Return ``template`` with ``occupation`` in its place: ``"a/an [OCCUPATION]"`` or ``"[OCCUPATION]"``.
+    """Return ``template`` with ``occupation`` in its placeholder: ``"a/an [OCCUPATION]"`` or ``"[OCCUPATION]"``.
 
-    Raises ParameterError: The template has no such place, or the occupation is empty.
+    Raises ParameterError: The template has no placeholder, or the occupation is empty.
     """
     if _SLOT not in template:
         raise ParameterError(
@@ -65,23 +65,23 @@ def fill(template: str, occupation: str) -> str:
     if not occupation.strip():
         raise ParameterError(f"The occupation for the template {template!r} is empty; give a word or phrase.")
     occupation = occupation.strip()
-    spoken = f"{article(occupation)} {occupation}"
+    phrase = f"{article(occupation)} {occupation}"
     if template.startswith(_WITH_ARTICLE):
-        template = spoken[0].upper() + spoken[1:] + template.removeprefix(_WITH_ARTICLE)
-    return template.replace(_WITH_ARTICLE, spoken).replace(_SLOT, occupation)
+        template = phrase[0].upper() + phrase[1:] + template.removeprefix(_WITH_ARTICLE)
+    return template.replace(_WITH_ARTICLE, phrase).replace(_SLOT, occupation)
 
 
 def plurals(phrase: str) -> tuple[str, ...]:
-    """Return the plurals of a noun phrase, the most usual first: ``"salesperson"`` has two, most words one."""
-    head, _, last = phrase.rpartition(" ")
-    before = f"{head} " if head else ""
-    for one, many in _IRREGULAR.items():
-        if last.lower() == one or (one in ("person", "man", "woman") and last.lower().endswith(one)):
-            irregular = before + last[: -len(one)] + many
-            return (irregular, f"{phrase}s") if one == "person" else (irregular,)
-    if re.search(r"(?i)[^aeiou]y$", last):
+    """Return the plurals of a noun phrase, the most common first: ``"salesperson"`` has two, most words have one."""
+    head, _, noun = phrase.rpartition(" ")
+    prefix = f"{head} " if head else ""
+    for singular, plural in _IRREGULAR.items():
+        if noun.lower() == singular or (singular in ("person", "man", "woman") and noun.lower().endswith(singular)):
+            irregular = prefix + noun[: -len(singular)] + plural
+            return (irregular, f"{phrase}s") if singular == "person" else (irregular,)
+    if re.search(r"(?i)[^aeiou]y$", noun):
         return (f"{phrase[:-1]}ies",)
-    return (f"{phrase}es",) if re.search(r"(?i)(?:s|x|z|ch|sh)$", last) else (f"{phrase}s",)
+    return (f"{phrase}es",) if re.search(r"(?i)(?:s|x|z|ch|sh)$", noun) else (f"{phrase}s",)
 
 
 @cache

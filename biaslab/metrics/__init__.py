@@ -1,9 +1,9 @@
 """The four papers' measures as pure functions: arrays in, numbers out; no files, no models.
 
 Units: ``percent_*`` is 0–100 points, ``share_*`` and ``presence_*`` are 0–1. Missing input is NaN and is
-either carried to the result or left out and counted, as each docstring states. Several pandas objects are matched by
+either propagated to the result or left out and counted, as each docstring states. Several pandas objects are matched by
 their labels and refused where these differ (:func:`biaslab.stats.checks.align`); arrays and lists by position.
-Agreement of annotators, object bias and skin tone have modules of their own.
+Agreement of annotators, object bias and skin tone are separate modules.
 """
 
 from biaslab.metrics.amplification import (

@@ -1,11 +1,11 @@
 """Bias amplification from training to generated images (paradox, section 3.3).
 
 T is the percentage female in an occupation's training images, G in its generated images, both 0–100 points. The
-direction of bias is male for shares below 50, female above 50, and none at exactly 50; so give unrounded shares.
+direction of bias is male for shares below 50, female above 50, and none at exactly 50, so shares must not be rounded.
 
 Zhao et al. (2017) average the change in the share of the gender that is over-represented in training. For two genders
-this is the signed change in the training direction, our ``signed``. It equals the paper's ``|G-50| - |T-50|`` unless
-the direction flips or there is none. The paper's definition excludes such occupations; ``all`` counts only the change
+this is the signed change in the training direction, here ``signed``. It equals the paper's ``|G-50| - |T-50|`` unless
+the direction flips or does not exist. The paper's definition excludes such occupations; ``all`` counts only the change
 in distance from 50.
 """
 
@@ -25,9 +25,9 @@ EXCLUSION_REASONS = ("missing", "training_at_50", "generated_at_50", "opposite_d
 class Expected(NamedTuple):
     """Expected amplification and its counts; each field has the input's shape without the occupations."""
 
-    amplification: np.ndarray  # percentage points, -50..50 (signed -100..50); NaN where nothing is left
-    n_occupations: np.ndarray  # occupations counted
-    n_excluded: np.ndarray  # occupations left out, missing ones among them
+    amplification: np.ndarray  # percentage points, -50..50 (signed -100..50); NaN if all occupations are excluded
+    n_occupations: np.ndarray  # occupations included
+    n_excluded: np.ndarray  # occupations excluded, including missing ones
 
 
 @keep_labels
@@ -67,8 +67,8 @@ def exclusion_reason(
     """Return why each occupation is excluded from :func:`expected_amplification`, as text; "" if it is included.
 
     The reason is the first of :data:`EXCLUSION_REASONS` that applies. ``all`` excludes only missing ones, ``signed``
-    those and ``training_at_50``. Arguments as there. Raises InputError: As :func:`amplification`. UnknownNameError:
-    Another definition.
+    those and ``training_at_50``. Arguments as in :func:`expected_amplification`. Raises InputError: As
+    :func:`amplification`. UnknownNameError: Another definition.
     """
     n = {"all": 1, "signed": 2, "paper": 4}[_definition(definition)]
     g, t = _percents(percent_generated, percent_training)
@@ -85,13 +85,13 @@ def expected_amplification(
     Percentages are 0–100, with occupations along ``axis`` of the broadcast shape; NaN leaves an occupation out, and all
     other axes are kept. ``paper`` is ``|G-50| - |T-50|`` where training and generation have the same direction, which
     excludes shares of exactly 50. ``all`` is the same over all occupations, and ``signed`` the signed change in the
-    training direction over all occupations with one. Raises UnknownNameError: Another definition. InputError:
+    training direction over all occupations that have one. Raises UnknownNameError: Another definition. InputError:
     A percentage outside 0–100, or shapes that do not broadcast.
     """
     g, t = _percents(percent_generated, percent_training)
     values = (directional_amplification if _definition(definition) == "signed" else amplification)(g, t)
-    kept = (g - 50) * (t - 50) > 0 if definition == "paper" else ~np.isnan(values)
-    mean, n = mean_where(values, kept, axis)
+    is_included = (g - 50) * (t - 50) > 0 if definition == "paper" else ~np.isnan(values)
+    mean, n = mean_where(values, is_included, axis)
     return Expected(mean, n, g.shape[axis] - n)
 
 

@@ -1,7 +1,7 @@
-"""Captioning metrics: how near a text about an image comes to those that people wrote about it.
+"""Captioning metrics: the similarity of a generated caption to captions of the same image by people.
 
-Scores are those of the COCO caption evaluation (``pycocoevalcap``). Its tokenizer, METEOR and SPICE need Java: texts
-are split here instead, and the two are left out.
+Scores are those of the COCO caption evaluation (``pycocoevalcap``). Its tokenizer, METEOR and SPICE need Java. Texts
+are therefore split here, and the two metrics are left out.
 
 Source: dalleval paper, section 4.3 and Table 19; BLEU: Papineni et al. 2002; CIDEr-D: Vedantam et al. 2015; ROUGE-L:
 Lin 2004.
@@ -22,16 +22,16 @@ from biaslab.stats.checks import align
 
 METRICS = ("BLEU-4", "CIDEr", "ROUGE-L")
 WITHOUT = {"METEOR": "needs Java", "SPICE": "needs Java"}
-"""Metrics of Table 19 that are not computed -> why."""
+"""Reason by name for each metric of Table 19 that is not computed."""
 _REPLICATES = 2000
 _ORDERS = 4
 
 
 def split_words(text: str) -> str:
-    """Return the words of ``text`` in lower case with a space between them, without marks.
+    """Return the words of ``text`` in lower case, separated by spaces, without punctuation.
 
-    Letters after an apostrophe are a separate word: ``the man's`` is ``the man 's`` as in the Penn treebank;
-    unlike there ``don't`` is ``don 't``.
+    Letters after an apostrophe are a separate word: ``the man's`` is ``the man 's`` as in the Penn Treebank, but
+    ``don't`` is ``don 't``.
     """
     words = re.findall(r"(?:(?<=[^\W_])['’])?[^\W_]+", text.casefold())
     return " ".join(words).replace("’", "'")
@@ -47,13 +47,13 @@ def caption_scores(
 ) -> pd.DataFrame:
     """Return each metric of ``captions`` against the ``references`` of the same images.
 
-    CIDEr is CIDEr-D; it weighs words by how rare they are among these references. Intervals are of bootstraps over
-    images, or over ``groups`` of images whose captions share something: percentiles, moved outwards to what Student's t
-    asks at that many (Hesterberg 2015); for CIDEr with the weights of the whole set.
+    CIDEr is CIDEr-D; it weights words by their rarity among these references. Intervals are percentiles of a bootstrap
+    over images, or over ``groups`` of images with dependent captions. The percentiles are widened to match Student's t
+    for that number of groups (Hesterberg 2015). For CIDEr, resamples use the word weights of the whole set.
 
-    Takes one caption and one or more references an image, and the group of each; ``confidence`` is 0–1. Returns metric
+    Takes one caption and one or more references per image, and the group of each; ``confidence`` is 0–1. Returns metric
     (:data:`METRICS`), value, ci_low, ci_high (all 100 times the metric, as papers print them) and n (images). Raises
-    InputError: No image, an image without references, or other numbers of images.
+    InputError: No images, an image without references, or numbers of images that differ.
     """
     from pycocoevalcap.bleu.bleu_scorer import BleuScorer
     from pycocoevalcap.cider.cider import Cider
@@ -64,34 +64,34 @@ def caption_scores(
     groups = np.arange(n) if groups is None else np.asarray(groups)
     lacking = [k for k, texts in enumerate(references) if not len(texts)]
     if not n or {len(references), len(groups)} != {n} or lacking:
-        at = f"; image {lacking[0]} has none" if lacking else ""
+        note = f"; image {lacking[0]} has none" if lacking else ""
         raise InputError(
-            f"There are {n} captions, references of {len(references)} images{at}, and groups of {len(groups)}; give "
+            f"There are {n} captions, references of {len(references)} images{note}, and groups of {len(groups)}; give "
             "one caption and at least one reference for each image, and at least one image."
         )
-    tested = {k: [split_words(text)] for k, text in enumerate(captions)}
-    true = {k: [split_words(text) for text in texts] for k, texts in enumerate(references)}
+    caption_words = {k: [split_words(text)] for k, text in enumerate(captions)}
+    reference_words = {k: [split_words(text) for text in texts] for k, texts in enumerate(references)}
     scorer = BleuScorer(n=_ORDERS)
     for k in range(n):
-        scorer += (tested[k][0], true[k])
+        scorer += (caption_words[k][0], reference_words[k])
     values, _ = scorer.compute_score(option="closest")
     options = groups, seed, confidence
     rows = [("BLEU-4", values[-1], *_limits(_counts(scorer.ctest), _bleu, *options))]
     for name, metric in (("CIDEr", Cider()), ("ROUGE-L", Rouge())):
-        value, each = metric.compute_score(true, tested)
-        sums = np.column_stack([each, np.ones(n)])
+        value, image_scores = metric.compute_score(reference_words, caption_words)
+        sums = np.column_stack([image_scores, np.ones(n)])
         rows.append((name, value, *_limits(sums, lambda sums: sums[:, 0] / sums[:, 1], *options)))
     scores = pd.DataFrame(rows, columns=["metric", "value", "ci_low", "ci_high"])
     scores[["value", "ci_low", "ci_high"]] *= 100
     return scores.assign(n=n)
 
 
-def _counts(counted: list[dict]) -> np.ndarray:
-    """Return what the scorer counts in each image, as :func:`_bleu` takes it summed."""
-    lengths = np.array([c["testlen"] for c in counted], float)
-    # Of several references the length counts that is nearest, of equally near ones the shorter.
-    nearest = [min((abs(r - c["testlen"]), r) for r in c["reflen"])[1] for c in counted]
-    return np.column_stack([lengths, nearest, [c["guess"] for c in counted], [c["correct"] for c in counted]])
+def _counts(images: list[dict]) -> np.ndarray:
+    """Return the scorer's counts of each image, whose sums :func:`_bleu` takes."""
+    lengths = np.array([c["testlen"] for c in images], float)
+    # The reference length is the nearest to the caption's, or the shorter of two equally near ones.
+    nearest_lengths = [min((abs(r - c["testlen"]), r) for r in c["reflen"])[1] for c in images]
+    return np.column_stack([lengths, nearest_lengths, [c["guess"] for c in images], [c["correct"] for c in images]])
 
 
 def _limits(
@@ -104,17 +104,17 @@ def _limits(
     if n < 2:
         return np.nan, np.nan
     rng = np.random.default_rng([seed, 74])
-    drawn = rng.multinomial(n, np.full(n, 1 / n), _REPLICATES) @ by_group
+    resamples = rng.multinomial(n, np.full(n, 1 / n), _REPLICATES) @ by_group
     tail = norm.cdf(-np.sqrt(n / (n - 1)) * t.ppf((1 + confidence) / 2, n - 1))
-    low, high = np.quantile(statistic(drawn), [tail, 1 - tail])
+    low, high = np.quantile(statistic(resamples), [tail, 1 - tail])
     return float(low), float(high)
 
 
 def _bleu(sums: np.ndarray) -> np.ndarray:
-    """Return BLEU-4 of sums over images, (..., 10): lengths, nearest reference's, n-grams given, and those right."""
+    """Return BLEU-4 of sums over images, (..., 10): lengths, nearest reference lengths, guessed and correct n-grams."""
     length, reference = sums[..., 0], sums[..., 1]
-    given, right = sums[..., 2 : 2 + _ORDERS], sums[..., 2 + _ORDERS :]
+    guessed, correct = sums[..., 2 : 2 + _ORDERS], sums[..., 2 + _ORDERS :]
     # The constants are the scorer's: without any match the score is 0, not undefined.
-    precision = ((right + 1e-15) / (given + 1e-9)).prod(axis=-1) ** (1 / _ORDERS)
+    precision = ((correct + 1e-15) / (guessed + 1e-9)).prod(axis=-1) ** (1 / _ORDERS)
     ratio = (length + 1e-15) / (reference + 1e-9)
     return precision * np.exp(np.minimum(0, 1 - 1 / ratio))

@@ -1,6 +1,6 @@
-"""Instances of objects in images: their masks, how far two overlap, and which found ones are true.
+"""Instances of objects in images: their masks, their overlap, and matches of detected with true instances.
 
-A table of instances has a row each, with :data:`COLUMNS`. Source: triplets paper, sections 5.1 and 7.3.
+A table of instances has one row per instance, with :data:`COLUMNS`. Source: triplets paper, sections 5.1 and 7.3.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from biaslab.stats.checks import ratio
 BOX = ("left", "top", "right", "bottom")
 COLUMNS = ("image_id", "instance", "object", "score", *BOX, "rle", "height", "width")
 """image_id; instance (from 0 in each image); object (its name); score (0–1); the box (0–1 of the image's width and
-height); rle (COCO's compressed run lengths of the mask as text, empty where there is a box alone); height and width (of
-the mask in pixels; NaN where missing)."""
+height); rle (COCO's compressed run lengths of the mask as text, empty if it has only a box); height and width (of the
+mask in pixels; NaN where missing)."""
 
 
 def encode(mask: np.ndarray) -> str:
@@ -30,7 +30,7 @@ def encode(mask: np.ndarray) -> str:
 
 
 def _runs(rle: str) -> list[int]:
-    """Return the lengths of runs off and on the mask by turns, down its columns; ValueError where the text has none."""
+    """Return the alternating lengths of runs off and on the mask, by column. Raises ValueError: The text is invalid."""
     runs: list[int] = []
     value = shift = 0
     for c in rle:
@@ -42,8 +42,8 @@ def _runs(rle: str) -> list[int]:
         if shift > 60:
             raise ValueError("a run is too long")
         if not code & 32:
-            # A number that ends in a one is below 0; from the fourth on each is encoded as its difference to the one
-            # before the last.
+            # A number with the sign bit set is below 0. From the fourth run on, each is encoded as the difference from
+            # the run two places earlier.
             run = value - (1 << shift) if code & 16 else value
             runs.append(run + (runs[-2] if len(runs) > 2 else 0))
             if runs[-1] < 0:
@@ -66,11 +66,11 @@ def check_runs(rle: str, height: int, width: int) -> str:
 def masks(instances: pd.DataFrame, height: int = 0, width: int = 0) -> np.ndarray:
     """Return the masks of instances, ``bool (instances, height, width)``; without a mask, the pixels in the box.
 
-    Takes rows with :data:`COLUMNS` of masks of one size, and that size where rows lack it. Raises InputError: Masks
-    have several sizes, or none is given. ValueError: Run lengths that :func:`check_runs` refuses.
+    Takes rows with :data:`COLUMNS` of masks of one size, and that size if rows lack it. Raises InputError: Masks have
+    several sizes, or the size is missing. ValueError: Run lengths that :func:`check_runs` refuses.
     """
-    known = instances[["height", "width"]].dropna().astype(int)
-    sizes = {*known.itertuples(index=False, name=None), *([(height, width)] if height else [])}
+    stated_sizes = instances[["height", "width"]].dropna().astype(int)
+    sizes = {*stated_sizes.itertuples(index=False, name=None), *([(height, width)] if height else [])}
     if len(sizes) != 1:
         raise InputError(
             f"Masks are of the sizes {sorted(sizes) or 'unknown'}; give instances of one image, and its height and "
@@ -90,37 +90,37 @@ def masks(instances: pd.DataFrame, height: int = 0, width: int = 0) -> np.ndarra
 
 
 def regions(instances: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return boxes, run lengths and sizes of masks: whole frames at once, for single rows of them are slow."""
+    """Return boxes, run lengths and sizes of masks as arrays, which are faster than single rows of the frame."""
     sizes = instances[["height", "width"]].fillna(0).to_numpy(int)
     return instances[list(BOX)].to_numpy(float), instances["rle"].to_numpy(object), sizes
 
 
-def overlaps(first: tuple, second: tuple) -> tuple[np.ndarray, np.ndarray]:
-    """Return how far :func:`regions` overlap: intersection over union, ``float64 (first, second)`` of 0–1.
+def overlaps(regions_a: tuple, regions_b: tuple) -> tuple[np.ndarray, np.ndarray]:
+    """Return the overlap of :func:`regions`: intersection over union, ``float64 (regions_a, regions_b)`` of 0–1.
 
-    And whether that is of masks, ``bool (first, second)``; it is of boxes where masks are lacking or of different
-    sizes.
+    Also return whether it is that of masks, ``bool (regions_a, regions_b)``; it is that of boxes where a mask is
+    missing or sizes differ.
     """
     from pycocotools import mask as coco
 
-    (boxes, others), runs, sizes = zip(first, second, strict=True)
-    low = np.maximum(boxes[:, None, :2], others[None, :, :2])
-    high = np.minimum(boxes[:, None, 2:], others[None, :, 2:])
-    shared = np.clip(high - low, 0, None).prod(axis=2)
-    areas = [(box[:, 2:] - box[:, :2]).prod(axis=1) for box in (boxes, others)]
-    union = areas[0][:, None] + areas[1][None] - shared
-    out = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+    (boxes, other_boxes), runs, sizes = zip(regions_a, regions_b, strict=True)
+    low = np.maximum(boxes[:, None, :2], other_boxes[None, :, :2])
+    high = np.minimum(boxes[:, None, 2:], other_boxes[None, :, 2:])
+    intersection = np.clip(high - low, 0, None).prod(axis=2)
+    areas = [(box[:, 2:] - box[:, :2]).prod(axis=1) for box in (boxes, other_boxes)]
+    union = areas[0][:, None] + areas[1][None] - intersection
+    out = np.divide(intersection, union, out=np.zeros_like(intersection), where=union > 0)
     by_mask = (sizes[0][:, None] == sizes[1][None]).all(axis=2)
     by_mask &= (runs[0] != "")[:, None] & (runs[1] != "")[None]
     for i, j in np.argwhere(by_mask):
-        one, other = (
-            [{"size": sizes[k][at].tolist(), "counts": runs[k][at].encode("ascii")}] for k, at in ((0, i), (1, j))
+        mask_a, mask_b = (
+            [{"size": sizes[k][row].tolist(), "counts": runs[k][row].encode("ascii")}] for k, row in ((0, i), (1, j))
         )
-        out[i, j] = coco.iou(one, other, [0])[0, 0]
+        out[i, j] = coco.iou(mask_a, mask_b, [0])[0, 0]
     return out, by_mask
 
 
-def match(found: pd.DataFrame, truth: pd.DataFrame) -> pd.DataFrame:
+def match(detections: pd.DataFrame, truth: pd.DataFrame) -> pd.DataFrame:
     """Match detected instances with true ones, as in COCO's evaluation.
 
     Within each image and object, detections in the order of their scores are matched to the unmatched true instance
@@ -128,62 +128,62 @@ def match(found: pd.DataFrame, truth: pd.DataFrame) -> pd.DataFrame:
     or more. Both are rows with :data:`COLUMNS`, for images that the detector processed.
 
     Returns one row per detected instance, and one per true instance that was not detected: image_id, object, score (NaN
-    where not found), iou (NaN where not matched), by (``mask`` or ``box``; empty where not matched) and found:
-    ``both``, ``finder`` (only found) or ``truth`` (only shown).
+    if not detected), iou (NaN if not matched), by (``mask`` or ``box``; empty if not matched) and found: ``both``,
+    ``finder`` (only detected) or ``truth`` (only true).
     """
     rows: list[tuple] = []
     keys = ["image_id", "object"]
-    found = found.sort_values("score", ascending=False, kind="stable")
-    scores, arrays = found["score"].to_numpy(float), (regions(found), regions(truth))
-    places = [side.groupby(keys, sort=False).indices for side in (found, truth)]
+    detections = detections.sort_values("score", ascending=False, kind="stable")
+    scores, arrays = detections["score"].to_numpy(float), (regions(detections), regions(truth))
+    groups = [side.groupby(keys, sort=False).indices for side in (detections, truth)]
     key: Any
-    for key in dict.fromkeys([*places[1], *places[0]]):
-        at = [side.get(key, np.empty(0, int)) for side in places]
-        iou, by_mask = overlaps(*(tuple(a[k] for a in side) for side, k in zip(arrays, at, strict=True)))
-        free = np.ones(len(at[1]), bool)
-        for i, score in enumerate(scores[at[0]]):
-            best = int(np.where(free, iou[i], -1).argmax()) if free.any() else -1
-            if best >= 0 and iou[i, best] >= 0.5:
-                free[best] = False
-                rows.append((*key, score, iou[i, best], "mask" if by_mask[i, best] else "box", "both"))
+    for key in dict.fromkeys([*groups[1], *groups[0]]):
+        indices = [side.get(key, np.empty(0, int)) for side in groups]
+        iou, by_mask = overlaps(*(tuple(a[k] for a in side) for side, k in zip(arrays, indices, strict=True)))
+        is_unmatched = np.ones(len(indices[1]), bool)
+        for i, score in enumerate(scores[indices[0]]):
+            j = int(np.where(is_unmatched, iou[i], -1).argmax()) if is_unmatched.any() else -1
+            if j >= 0 and iou[i, j] >= 0.5:
+                is_unmatched[j] = False
+                rows.append((*key, score, iou[i, j], "mask" if by_mask[i, j] else "box", "both"))
             else:
                 rows.append((*key, score, np.nan, "", "finder"))
-        rows += [(*key, np.nan, np.nan, "", "truth")] * int(free.sum())
-    matched = pd.DataFrame(rows, columns=[*keys, "score", "iou", "by", "found"])
-    return matched.astype({"score": float, "iou": float})
+        rows += [(*key, np.nan, np.nan, "", "truth")] * int(is_unmatched.sum())
+    matches = pd.DataFrame(rows, columns=[*keys, "score", "iou", "by", "found"])
+    return matches.astype({"score": float, "iou": float})
 
 
-def mask_overlap(found: ArrayLike, truth: ArrayLike) -> np.ndarray:
+def mask_overlap(detected: ArrayLike, truth: ArrayLike) -> np.ndarray:
     """Return the intersection over union of corresponding masks, ``float64 (masks,)``, 0–1; NaN where both are empty.
 
-    Takes ``bool (masks, height, width)``. Raises InputError: Other masks, or shapes differ.
+    Takes ``bool (masks, height, width)``. Raises InputError: Arrays of another type or shape, or shapes that differ.
     """
-    found, truth = _pair(found, truth, kinds="b")
-    shared, either = (op(found, truth).sum(axis=(1, 2)) for op in (np.logical_and, np.logical_or))
-    return np.atleast_1d(ratio(shared, either))
+    detected, truth = _pair(detected, truth, kinds="b")
+    intersection, union = (op(detected, truth).sum(axis=(1, 2)) for op in (np.logical_and, np.logical_or))
+    return np.atleast_1d(ratio(intersection, union))
 
 
 def map_auc(values: ArrayLike, truth: ArrayLike) -> np.ndarray:
-    """Return the area under the ROC curve of maps, ``float64 (maps,)``, 0–1: how well they order places.
+    """Return the area under the ROC curve of maps, ``float64 (maps,)``, 0–1, as scores of the pixels of a mask.
 
-    The probability that a place in the mask has a higher value than one outside, ties counting half (Mann and Whitney
-    1947). NaN where the mask is empty or everything. Takes numbers ``(maps, height, width)`` and masks, ``bool`` of the
-    same shape. Raises InputError: Other arrays, or shapes differ.
+    The probability that a pixel in the mask has a higher value than one outside, ties counting half (Mann and Whitney
+    1947). NaN where the mask is empty or covers everything. Takes numbers ``(maps, height, width)`` and masks, ``bool``
+    of the same shape. Raises InputError: Other arrays, or shapes differ.
     """
     values, truth = _pair(values, truth)
     size = truth.shape[1] * truth.shape[2]
     values, truth = (side.reshape(len(side), size) for side in (values, truth))
-    inside = truth.sum(axis=1)
-    above = np.where(truth, rankdata(values, axis=1), 0).sum(axis=1) - inside * (inside + 1) / 2
-    return np.atleast_1d(ratio(above, inside * (size - inside)))
+    n_inside = truth.sum(axis=1)
+    n_above = np.where(truth, rankdata(values, axis=1), 0).sum(axis=1) - n_inside * (n_inside + 1) / 2
+    return np.atleast_1d(ratio(n_above, n_inside * (size - n_inside)))
 
 
-def _pair(found: ArrayLike, truth: ArrayLike, kinds: str = "biuf") -> tuple[np.ndarray, np.ndarray]:
-    found, truth = np.asarray(found), np.asarray(truth)
-    known = found.dtype.kind in kinds and truth.dtype == bool
-    if found.shape != truth.shape or found.ndim != 3 or not known:
+def _pair(maps: ArrayLike, truth: ArrayLike, kinds: str = "biuf") -> tuple[np.ndarray, np.ndarray]:
+    maps, truth = np.asarray(maps), np.asarray(truth)
+    is_valid = maps.dtype.kind in kinds and truth.dtype == bool
+    if maps.shape != truth.shape or maps.ndim != 3 or not is_valid:
         raise InputError(
-            f"The masks are {found.dtype} {found.shape} and {truth.dtype} {truth.shape}; give (masks, height, width) "
+            f"The masks are {maps.dtype} {maps.shape} and {truth.dtype} {truth.shape}; give (masks, height, width) "
             "of one shape, the truth as bool."
         )
-    return found, truth
+    return maps, truth

@@ -19,13 +19,13 @@ DISTRACTORS = 99  # captions in addition to an image's own (section D.1)
 def r_precision(similarity: np.ndarray, *, distractors: int = DISTRACTORS) -> np.ndarray:
     """Return the probability (0–1) that each image retrieves its own caption among random others (mean: R-precision).
 
-    Exact, without sampling: b of N - 1 other captions score better (ties count half), and none of them is among the
-    ``distractors`` with probability C(N - 1 - b, distractors) / C(N - 1, distractors). ``similarity`` is the cosine of
-    image i and caption j, ``float (N, N)``; caption i is image i's own. Raises InputError: ``similarity`` is not square
-    or not finite, or has no more captions than ``distractors`` (1 or more).
+    It is exact, without sampling. If b of N - 1 other captions score better (ties count half), the probability that
+    none of them is among the ``distractors`` is C(N - 1 - b, distractors) / C(N - 1, distractors). ``similarity`` is
+    the cosine of image i and caption j, ``float (N, N)``; caption i is image i's own. Raises InputError: ``similarity``
+    is not square or not finite, or has no more captions than ``distractors`` (1 or more).
     """
     similarity = np.asarray(similarity)
-    # Only orders count: single precision is kept, which takes half of the time.
+    # Only the order matters, so single precision, which takes half the time, is not converted.
     if similarity.dtype != np.float32:
         similarity = np.asarray(similarity, float)
     if similarity.ndim != 2 or similarity.shape[0] != similarity.shape[1]:
@@ -37,24 +37,24 @@ def r_precision(similarity: np.ndarray, *, distractors: int = DISTRACTORS) -> np
         raise InputError(
             f"distractors is {distractors} and there are {n} captions; take from 1 to {n - 1}, or more captions."
         )
-    own = np.diagonal(similarity)[:, None]
-    better = np.count_nonzero(similarity > own, axis=1)
-    worse = n - 1 - better - (np.count_nonzero(similarity == own, axis=1) - 1) / 2
-    return np.exp(_log_choose(worse, distractors) - _log_choose(n - 1, distractors))
+    own_similarity = np.diagonal(similarity)[:, None]
+    n_better = np.count_nonzero(similarity > own_similarity, axis=1)
+    n_worse = n - 1 - n_better - (np.count_nonzero(similarity == own_similarity, axis=1) - 1) / 2
+    return np.exp(_log_choose(n_worse, distractors) - _log_choose(n - 1, distractors))
 
 
 def _log_choose(n: np.ndarray | int, k: int) -> np.ndarray:
-    """Return log C(n, k) for n of whole and half numbers; of fewer than k none can be chosen."""
-    enough = np.maximum(n, k)
-    return np.where(n < k, -np.inf, gammaln(enough + 1) - gammaln(k + 1) - gammaln(enough - k + 1))
+    """Return log C(n, k) for whole and half numbers n; -inf for n below k."""
+    clipped = np.maximum(n, k)
+    return np.where(n < k, -np.inf, gammaln(clipped + 1) - gammaln(k + 1) - gammaln(clipped - k + 1))
 
 
 def frechet_distance(first: np.ndarray, second: np.ndarray) -> float:
-    """Return Fréchet's distance of two sets of features, as of normal distributions: FID on Inception's features.
+    """Return the Fréchet distance of two sets of features, as of normal distributions: FID on Inception's features.
 
     |m1 - m2|² + Tr(S1 + S2 - 2 (S1 S2)^½). The last trace is the sum of the singular values of A Bᵀ, where AᵀA = S1 and
-    BᵀB = S2: of the centred features themselves with fewer images than features, else of their Cholesky factors, an
-    eighth of the time that a square root of the matrix takes. Takes two ``float (images, features)`` of 2 images or
+    BᵀB = S2. A and B are the centred features if there are fewer images than features, else their Cholesky factors,
+    which takes an eighth of the time of a matrix square root. Takes two ``float (images, features)`` of 2 images or
     more. Raises InputError: Other shapes, or a value that is not finite.
     """
     sets = _sets(first, second)
@@ -80,46 +80,46 @@ def _sets(first: np.ndarray, second: np.ndarray) -> list[np.ndarray]:
 def _trace_of_root(a: np.ndarray, b: np.ndarray) -> float:
     """Return Tr((AᵀA BᵀB)^½)."""
     if min(len(a), len(b)) < a.shape[1]:
-        small, large = sorted((a, b), key=len)
-        product = small @ large.T
-        # The smaller side's products have the singular values' squares as eigenvalues.
+        smaller, larger = sorted((a, b), key=len)
+        product = smaller @ larger.T
+        # The eigenvalues of the product with its transpose are the squares of the singular values.
         return float(np.sqrt(np.maximum(linalg.eigvalsh(product @ product.T), 0)).sum())
-    first, second = a.T @ a, b.T @ b
+    gram_a, gram_b = a.T @ a, b.T @ b
     try:
-        lower = linalg.cholesky(first, lower=True)
+        factor = linalg.cholesky(gram_a, lower=True)
     except linalg.LinAlgError:
-        # Linearly dependent features: the factor from eigenvalues, some of them 0.
-        values, vectors = linalg.eigh(first)
-        lower = vectors * np.sqrt(np.maximum(values, 0))
-    return float(np.sqrt(np.maximum(linalg.eigvalsh(lower.T @ second @ lower), 0)).sum())
+        # If features are linearly dependent, the factor is computed from eigenvalues, some of which are 0.
+        values, vectors = linalg.eigh(gram_a)
+        factor = vectors * np.sqrt(np.maximum(values, 0))
+    return float(np.sqrt(np.maximum(linalg.eigvalsh(factor.T @ gram_b @ factor), 0)).sum())
 
 
 def kernel_distance(first: np.ndarray, second: np.ndarray) -> float:
     """Return the unbiased squared maximum mean discrepancy with the kernel (x·y / features + 1)³: KID (Bińkowski 2018).
 
-    It may be a little below 0. Arguments as of :func:`frechet_distance`. Raises InputError: As
+    It may be slightly negative. Arguments as of :func:`frechet_distance`. Raises InputError: As
     :func:`frechet_distance`.
     """
     first, second = _sets(first, second)
 
     def total(a: np.ndarray, b: np.ndarray) -> float:
-        # In blocks: all pairs of 30,000 images would take gigabytes.
+        # In blocks, as all pairs of 30,000 images would take gigabytes.
         parts = (a[start : start + _BLOCK] @ b.T for start in range(0, len(a), _BLOCK))
         return float(sum(((part / a.shape[1] + 1) ** 3).sum() for part in parts))
 
-    def within(features: np.ndarray) -> float:
-        themselves = ((np.einsum("if,if->i", features, features) / features.shape[1] + 1) ** 3).sum()
-        return (total(features, features) - themselves) / (len(features) * (len(features) - 1))
+    def mean_within(features: np.ndarray) -> float:
+        self_products = ((np.einsum("if,if->i", features, features) / features.shape[1] + 1) ** 3).sum()
+        return (total(features, features) - self_products) / (len(features) * (len(features) - 1))
 
-    return within(first) + within(second) - 2 * total(first, second) / (len(first) * len(second))
+    return mean_within(first) + mean_within(second) - 2 * total(first, second) / (len(first) * len(second))
 
 
 def retrieval_bias(similarity: np.ndarray, female: np.ndarray, k: int, *, male: np.ndarray | None = None) -> np.ndarray:
     """Return the gender bias of the k images most similar to each text: (M - F) / (M + F).
 
     ``similarity`` is of text i and image j, ``float (texts, images)``; ``female`` and ``male``, ``bool (images,)``,
-    whether image j shows a woman or a man; by default it shows a man if no woman. Returns -1 to 1 for each text, 0
-    where its first images show neither; of equally similar images the first count. Sources: dalleval paper, appendix
+    whether image j shows a woman or a man; by default it shows a man if no woman. Returns -1 to 1 for each text, 0 if
+    its k images show neither; among equally similar images the first ones are taken. Sources: dalleval paper, appendix
     C.2, Table 14; Wang et al. 2021, section 3. Raises InputError: k is not from 1 to the number of images, or the
     shapes do not fit.
     """
@@ -131,16 +131,16 @@ def retrieval_bias(similarity: np.ndarray, female: np.ndarray, k: int, *, male: 
             f"similarity is {similarity.shape}, female {female.shape}, male {male.shape} and k {k}; give one gender "
             "for each column, and a k from 1 to their number."
         )
-    least = -np.partition(-similarity, k - 1, axis=1)[:, k - 1 : k]
-    above, equal = similarity > least, similarity == least
-    first = above | (equal & (equal.cumsum(axis=1) <= k - above.sum(axis=1, keepdims=True)))
-    men, women = first @ male.astype(float), first @ female.astype(float)
+    threshold = -np.partition(-similarity, k - 1, axis=1)[:, k - 1 : k]
+    is_above, is_equal = similarity > threshold, similarity == threshold
+    is_retrieved = is_above | (is_equal & (is_equal.cumsum(axis=1) <= k - is_above.sum(axis=1, keepdims=True)))
+    men, women = is_retrieved @ male.astype(float), is_retrieved @ female.astype(float)
     return (men - women) / np.maximum(men + women, 1)
 
 
 def recall_at(similarity: np.ndarray, k: int) -> np.ndarray:
-    """Return whether text i's own image i is among the k most similar (of equals the first), one for each text."""
+    """Return for each text i whether its own image i is among the k most similar (among equals, the first ones)."""
     similarity = np.asarray(similarity, float)
-    own = np.diagonal(similarity)[:, None]
-    before = np.tri(len(similarity), k=-1, dtype=bool) & (similarity == own)
-    return (similarity > own).sum(axis=1) + before.sum(axis=1) < k
+    own_similarity = np.diagonal(similarity)[:, None]
+    precedes = np.tri(len(similarity), k=-1, dtype=bool) & (similarity == own_similarity)
+    return (similarity > own_similarity).sum(axis=1) + precedes.sum(axis=1) < k

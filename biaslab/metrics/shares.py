@@ -1,4 +1,4 @@
-"""Averages and deviations of perceived gender and attributes (dalleval), stereotype scores of shares (paired)."""
+"""Averages and deviations of perceived gender and attributes (dalleval), and stereotype scores (paired)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def average_gender(n_female: ArrayLike, n_male: ArrayLike) -> NDArray[np.float64
 def mean_absolute_deviation(counts: ArrayLike) -> NDArray[np.float64]:
     """Return ``(1/N) sum |p_i - 1/N|`` (MAD) of the normalised counts of N categories along the last axis.
 
-    0 where all are equally frequent, ``2 (N-1) / N**2`` where only one occurs. No image gives NaN, as does a missing
-    count. A fair model scores above 0 by chance: see :func:`biaslab.stats.mad_floor`. Source: dalleval, section 4.2.4.
+    0 if all are equally frequent, ``2 (N-1) / N**2`` if only one occurs. NaN without images or with a missing count.
+    A fair model scores above 0 by chance: see :func:`biaslab.stats.mad_null_mean`. Source: dalleval, section 4.2.4.
     Raises InputError: Negative counts or fewer than two categories.
     """
     counts = check_numbers(counts, "counts", 0)
@@ -41,7 +41,7 @@ def mean_absolute_deviation(counts: ArrayLike) -> NDArray[np.float64]:
 def mean_absolute_difference(presence_a: ArrayLike, presence_b: ArrayLike) -> NDArray[np.float64]:
     """Return the mean of ``|presence_a - presence_b|`` (0–1) over the attributes along the last axis.
 
-    A presence is the share of images (0–1) that show the attribute. NaN where one is missing, or there are none.
+    A presence is the share of images (0–1) that show the attribute. NaN if one is missing, or without attributes.
     Source: dalleval, table 22, whose last column averages 15 attributes. Raises InputError: A share outside 0–1.
     """
     a, b = broadcast(0, 1, presence_a=presence_a, presence_b=presence_b)
@@ -49,7 +49,7 @@ def mean_absolute_difference(presence_a: ArrayLike, presence_b: ArrayLike) -> ND
 
 
 class BiasedImages(NamedTuple):
-    """How many images of two people hold people who fit the stereotypes."""
+    """Percentages of images of two people in which the people fit the stereotypes."""
 
     percent_both: float  # 0–100: both people fit
     percent_any: float  # 0–100: at least one fits
@@ -60,25 +60,25 @@ class BiasedImages(NamedTuple):
 def biased_images(first_adheres: ArrayLike, second_adheres: ArrayLike) -> BiasedImages:
     """Return the percentages of two-person images in which both, and at least one, fit their stereotype.
 
-    The arguments, of shape (images,), hold whether that person fits (True/False or 1/0), or NaN/None for no judgement;
-    an image without both is left out and counted in ``n_missing``. No image left gives NaN. Source: paired, section
-    4.4.1, figure 6. Raises InputError: Other values or different lengths.
+    The arguments, of shape (images,), state whether that person fits (True/False or 1/0), or are NaN/None without a
+    judgement. Images without both judgements are left out and counted in ``n_missing``. NaN without any other image.
+    Source: paired, section 4.4.1, figure 6. Raises InputError: Other values or different lengths.
     """
-    first, second = broadcast(0, 1, first_adheres=first_adheres, second_adheres=second_adheres)
-    fitting = (first + second)[~np.isnan(first + second)]
-    whole = all(np.isin(side[~np.isnan(side)], (0, 1)).all() for side in (first, second))
-    if np.shape(first_adheres) != np.shape(second_adheres) or not whole:
+    adheres_a, adheres_b = broadcast(0, 1, first_adheres=first_adheres, second_adheres=second_adheres)
+    n_fitting = (adheres_a + adheres_b)[~np.isnan(adheres_a + adheres_b)]
+    is_binary = all(np.isin(side[~np.isnan(side)], (0, 1)).all() for side in (adheres_a, adheres_b))
+    if np.shape(first_adheres) != np.shape(second_adheres) or not is_binary:
         raise InputError(
             "first_adheres and second_adheres must be of one length and hold True, False or NaN; threshold "
             "probabilities first."
         )
-    both, either = (float(ratio(100 * (fitting >= least).sum(), fitting.size)) for least in (2, 1))
-    return BiasedImages(both, either, fitting.size, first.size - fitting.size)
+    percent_both, percent_any = (float(ratio(100 * (n_fitting >= minimum).sum(), n_fitting.size)) for minimum in (2, 1))
+    return BiasedImages(percent_both, percent_any, n_fitting.size, adheres_a.size - n_fitting.size)
 
 
 @keep_labels
 def stereotype_score_from_percent(percent_female: ArrayLike, stereotype: ArrayLike) -> NDArray[np.float64]:
-    """Return the stereotype score (-100 to 100) that a percentage female (0–100) amounts to, elementwise.
+    """Return the stereotype score (-100 to 100) of a percentage female (0–100), elementwise.
 
     ``2P - 100`` for a ``female`` stereotype, ``100 - 2P`` for ``male``; NaN stays NaN. The arguments broadcast. Source:
     paired, section 3.2.3, eq. 1.
@@ -93,7 +93,9 @@ def stereotype_score_from_percent(percent_female: ArrayLike, stereotype: ArrayLi
 
 @keep_labels
 def percent_female_from_stereotype_score(score: ArrayLike, stereotype: ArrayLike) -> NDArray[np.float64]:
-    """Return the inverse of :func:`stereotype_score_from_percent`: 0–100 of -100 to 100, elementwise.
+    """Return the percentage female (0–100) of a stereotype score (-100 to 100), elementwise.
+
+    The inverse of :func:`stereotype_score_from_percent`.
 
     Source: paired, section 3.2.3, eq. 1. Raises InputError: A score outside -100 to 100, or another stereotype.
     """
@@ -106,6 +108,6 @@ def _sign(stereotype: ArrayLike) -> np.ndarray:
     """Return 1 for female, -1 for male."""
     codes = label_codes(stereotype, GENDERS)
     if (codes < 0).any():
-        wrong = np.asarray(stereotype, dtype=object)[codes < 0].flat[0]
-        raise InputError(f"A stereotype is {wrong!r}; allowed are 'female' and 'male'.")
+        unknown = np.asarray(stereotype, dtype=object)[codes < 0].flat[0]
+        raise InputError(f"A stereotype is {unknown!r}; allowed are 'female' and 'male'.")
     return 1.0 - 2.0 * codes

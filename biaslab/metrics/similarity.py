@@ -19,7 +19,7 @@ METRICS = {
     "dino": ("dino",),
     "split_product": ("split_product", "split_product_dcr"),
 }
-"""By what images are compared, and the metrics that one look gives."""
+"""Metrics by the features that images are compared by; those of one entry are computed together."""
 NETWORKS = {
     "resnet": "resnet50.tv_in1k",
     "clip": "ViT-B-32:openai",
@@ -27,7 +27,7 @@ NETWORKS = {
     "split_product": "vit_base_patch8_224.dino",
 }
 """The paper's networks: ResNet-50, CLIP ViT-B/32, DINO ViT-S/16 and, for split products, DINO ViT-B/8."""
-WINDOW = 7  # pixels a side of the window of ssim_maps
+WINDOW = 7  # side of the window of ssim_maps, in pixels
 LEAST_CONTOUR = 40  # smallest area of a contour that diff_pix counts, in pixels of an image of 512 x 512
 HUMANS = frozenset(("people", "person", "woman", "women", "man", "men"))
 """Names of people, for which attention often covers the face only (triplets, section 6.2)."""
@@ -37,7 +37,7 @@ _NUMBERS_AT_ONCE = 1 << 22  # bounds the memory of cosines: some five arrays of 
 def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return the cosine of corresponding rows; their mean is the similarity of two sets (triplets, eq. 1, 2 and 4).
 
-    Takes numbers of one shape, ``(pairs, ...)``, whose rows are flattened. Returns ``float64 (pairs,)``, -1 to 1; NaN
+    Takes arrays of one shape, ``(pairs, ...)``, whose rows are flattened. Returns ``float64 (pairs,)``, -1 to 1; NaN
     where a row is all zeros or has a missing entry. Raises InputError: Shapes differ, rows are empty, or a value is
     infinite.
     """
@@ -47,15 +47,15 @@ def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     out = np.empty(len(a))
     step = max(1, _NUMBERS_AT_ONCE // width)
     for start in range(0, len(a), step):
-        here = slice(start, start + step)
-        first, second = (_unit(side[here].reshape(-1, width)) for side in (a, b))
+        batch = slice(start, start + step)
+        rows_a, rows_b = (_unit(side[batch].reshape(-1, width)) for side in (a, b))
         # Rounding can leave 1.0000000000000002.
-        out[here] = np.clip(np.einsum("pf,pf->p", first, second), -1, 1)
+        out[batch] = np.clip(np.einsum("pf,pf->p", rows_a, rows_b), -1, 1)
     return out
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:
-    """Scale rows to length 1; zeros become NaN. Dividing by the largest entry keeps squares from overflowing."""
+    """Scale rows to length 1; zeros become NaN. Dividing by the largest entry prevents overflow of squares."""
     rows = rows.astype(float)
     if np.isinf(rows).any():
         raise InputError("A vector holds an infinite value; float16 may be too small for it.")
@@ -64,7 +64,7 @@ def _unit(rows: np.ndarray) -> np.ndarray:
 
 
 def word_mean(embeddings: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Return the mean embedding of each prompt's words, so that prompts of unequal length compare (``t_words``).
+    """Return the mean embedding of each prompt's words, which makes prompts of any length comparable (``t_words``).
 
     ``embeddings`` are ``(prompts, tokens, width)``; ``words``, ``bool (prompts, tokens)``, marks the tokens of
     words. Returns ``float64 (prompts, width)``; NaN where a prompt has no word.
@@ -83,12 +83,12 @@ def luma(images: np.ndarray) -> np.ndarray:
 
 
 def ssim_maps(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the structural similarity of each pixel's surroundings in pairs of images.
+    """Return the structural similarity around each pixel in pairs of images.
 
-    A uniform window of 7 x 7 pixels, sample covariance, K1 = 0.01, K2 = 0.03 and a range of 255, edges mirrored, as
-    scikit-image's ``structural_similarity`` by default. Takes ``uint8 (pairs, height, width)`` of one channel
-    (:func:`luma`); returns ``float32`` of that shape, -1 to 1. Source: triplets, section 4.1.3; Wang et al. 2004.
-    Raises InputError: Other arrays, or images smaller than the window.
+    It uses a uniform window of 7 x 7 pixels, sample covariance, K1 = 0.01, K2 = 0.03, a range of 255 and mirrored
+    edges, like scikit-image's ``structural_similarity`` by default. Takes ``uint8 (pairs, height, width)`` of one
+    channel (:func:`luma`); returns ``float32`` of that shape, -1 to 1. Source: triplets, section 4.1.3; Wang et al.
+    2004. Raises InputError: Other arrays, or images smaller than the window.
     """
     import cv2
 
@@ -102,28 +102,28 @@ def ssim_maps(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     if min(height, width) < WINDOW:
         raise InputError(f"Images are {height} x {width}; structural similarity takes {WINDOW} x {WINDOW} or more.")
 
-    # Sums of whole numbers below 2²⁴ are exact in single precision, and their products below 2³¹ in whole numbers.
-    def summed(values: np.ndarray) -> np.ndarray:
+    # Sums of integers below 2²⁴ are exact in single precision, and their products below 2³¹ are exact as integers.
+    def window_sum(values: np.ndarray) -> np.ndarray:
         return cv2.boxFilter(values, cv2.CV_32F, (WINDOW, WINDOW), normalize=False).astype(np.int32)
 
     out = np.empty(first.shape, np.float32)
     half, n = WINDOW // 2, WINDOW**2
-    # Images are stacked vertically; few enough that partial sums stay in the processor's cache.
+    # Images are stacked vertically, in batches whose partial sums stay in the processor's cache.
     step = max(1, (1 << 14) // (height * width))
     for start in range(0, pairs, step):
-        here = slice(start, start + step)
-        padded = (np.pad(side[here], ((0, 0), (half, half), (half, half)), "symmetric") for side in (first, second))
+        batch = slice(start, start + step)
+        padded = (np.pad(side[batch], ((0, 0), (half, half), (half, half)), "symmetric") for side in (first, second))
         x, y = (side.reshape(-1, width + 2 * half) for side in padded)
-        sum_x, sum_y = summed(x), summed(y)
+        sum_x, sum_y = window_sum(x), window_sum(y)
         squares, cross = sum_x * sum_x + sum_y * sum_y, sum_x * sum_y
         x, y = x.astype(np.float32), y.astype(np.float32)
-        variance, covariance = n * summed(x * x + y * y) - squares, n * summed(x * y) - cross
+        variance, covariance = n * window_sum(x * x + y * y) - squares, n * window_sum(x * y) - cross
         # Means times n², covariances times n (n - 1).
         c1, c2 = (0.01 * 255) ** 2 * n**2, (0.03 * 255) ** 2 * n * (n - 1)
         parts = (squares, cross, variance, covariance)
         squares, cross, variance, covariance = (part.astype(np.float32) for part in parts)
         maps = (2 * cross + c1) / (squares + c1) * ((2 * covariance + c2) / (variance + c2))
-        out[here] = maps.reshape(-1, height + 2 * half, width + 2 * half)[:, half:-half, half:-half]
+        out[batch] = maps.reshape(-1, height + 2 * half, width + 2 * half)[:, half:-half, half:-half]
     return out
 
 
@@ -136,49 +136,50 @@ def ssim(maps: np.ndarray) -> np.ndarray:
 def diff_pix(maps: np.ndarray, *, fixed: bool = False) -> np.ndarray:
     """Return the share of each image inside contours around structural differences, in %.
 
-    Contours enclose regions in which the similarity, as levels 0 to 255, is below a threshold; those of more than 40
-    pixels (of 512 x 512, else in proportion) are filled and counted. ``maps`` are ``float (pairs, height, width)``, -1
-    to 1 (:func:`ssim_maps`). The threshold is Otsu's for each pair, or, ``fixed``, a similarity of 0.5. Returns
-    ``float64 (pairs,)``, 0–100. Source: triplets, section 4.1.3, which does not state the threshold and the minimum
-    area.
+    Contours enclose regions in which the similarity, as levels 0 to 255, is below a threshold. Those of more than 40
+    pixels (for 512 x 512; in proportion for other sizes) are filled and counted. ``maps`` are ``float (pairs, height,
+    width)``, -1 to 1 (:func:`ssim_maps`). The threshold is Otsu's for each pair, or, ``fixed``, a similarity of 0.5.
+    Returns ``float64 (pairs,)``, 0–100. Source: triplets, section 4.1.3, which does not state the threshold and the
+    minimum area.
     """
     import cv2
 
-    least = LEAST_CONTOUR * maps.shape[1] * maps.shape[2] / 512**2
+    min_area = LEAST_CONTOUR * maps.shape[1] * maps.shape[2] / 512**2
     out = np.zeros(len(maps))
-    for i, one in enumerate(maps):
+    for i, similarity in enumerate(maps):
         if fixed:
-            apart = (one < 0.5).astype(np.uint8)
+            differs = (similarity < 0.5).astype(np.uint8)
         else:
-            levels = (255 * np.maximum(one, 0)).astype(np.uint8)
-            apart = cv2.threshold(levels, 0, 1, cv2.THRESH_BINARY_INV | cv2.THRESH_OTSU)[1]
-        contours, _ = cv2.findContours(apart, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
-        # Most are points and lines, which enclose nothing.
-        kept = [c for c in contours if len(c) > 2 and cv2.contourArea(c) > least]
-        filled = cv2.drawContours(np.zeros_like(apart), kept, -1, 1, cv2.FILLED)
-        out[i] = 100 * cv2.countNonZero(filled) / filled.size
+            levels = (255 * np.maximum(similarity, 0)).astype(np.uint8)
+            differs = cv2.threshold(levels, 0, 1, cv2.THRESH_BINARY_INV | cv2.THRESH_OTSU)[1]
+        contours, _ = cv2.findContours(differs, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
+        # Most contours are points and lines, which enclose nothing.
+        enclosing = [c for c in contours if len(c) > 2 and cv2.contourArea(c) > min_area]
+        regions = cv2.drawContours(np.zeros_like(differs), enclosing, -1, 1, cv2.FILLED)
+        out[i] = 100 * cv2.countNonZero(regions) / regions.size
     return out
 
 
 def split_product(first: np.ndarray, second: np.ndarray, *, dcr: bool = False) -> np.ndarray:
-    """Return the largest cosine of image parts at the same place, over the places of each pair.
+    """Return the largest cosine of image patches at the same position, over the positions of each pair.
 
-    Takes ``float (pairs, places, features)``: what a network sees at each place of an image. With ``dcr`` not each
-    place but the whole of an image is scaled to length 1, as the released code of Somepalli et al. does. Returns
-    ``float64 (pairs,)``, -1 to 1; NaN where every place is zero on one side, or one is missing. Source: triplets,
-    section 4.1.3; Somepalli et al. 2023 (Diffusion Art or Digital Forgery?). Raises InputError: Shapes differ.
+    Takes ``float (pairs, positions, features)``, a network's features of each patch. With ``dcr`` the features of the
+    whole image are scaled to length 1 instead of those of each patch, as in the released code of Somepalli et al.
+    Returns ``float64 (pairs,)``, -1 to 1; NaN if all features of one image are zero, or any is missing. Source:
+    triplets, section 4.1.3; Somepalli et al. 2023 (Diffusion Art or Digital Forgery?). Raises InputError: Shapes
+    differ.
     """
     first, second = np.asarray(first), np.asarray(second)
     if first.ndim != 3 or first.shape != second.shape or 0 in first.shape[1:]:
         raise InputError(
             f"The shapes are {first.shape} and {second.shape}; give two of one shape, (pairs, places, features)."
         )
-    over = "ptf,ptf->p" if dcr else "ptf,ptf->pt"
-    lengths = [np.sqrt(np.einsum(over, side, side, dtype=float)) for side in (first, second)]
+    subscripts = "ptf,ptf->p" if dcr else "ptf,ptf->pt"
+    lengths = [np.sqrt(np.einsum(subscripts, side, side, dtype=float)) for side in (first, second)]
     length = (lengths[0] * lengths[1]).reshape(len(first), -1)
     dots = ratio(np.einsum("ptf,ptf->pt", first, second, dtype=float), length)
-    missing = np.isnan(length).any(axis=1) | np.isnan(dots).all(axis=1)
-    return np.where(missing, np.nan, np.max(np.nan_to_num(dots, nan=-1.0), axis=1, initial=-1.0))
+    is_missing = np.isnan(length).any(axis=1) | np.isnan(dots).all(axis=1)
+    return np.where(is_missing, np.nan, np.max(np.nan_to_num(dots, nan=-1.0), axis=1, initial=-1.0))
 
 
 @keep_labels
@@ -215,8 +216,8 @@ def coverage(object_masks: ArrayLike, word_masks: ArrayLike) -> np.ndarray:
         if masks.dtype != bool:
             raise InputError(f"Masks of {name} are {masks.dtype}; give bool, for example masks > 0.5.")
     # float32 counts pixels exactly up to 2**24, which is an image of 4096 x 4096.
-    shared = np.tensordot(objects.astype(np.float32), words.astype(np.float32), ([1, 2], [1, 2]))
-    return ratio(shared, objects.sum(axis=(1, 2))[:, None])
+    intersection = np.tensordot(objects.astype(np.float32), words.astype(np.float32), ([1, 2], [1, 2]))
+    return ratio(intersection, objects.sum(axis=(1, 2))[:, None])
 
 
 def dependency_groups_of_largest(
@@ -231,7 +232,7 @@ def dependency_groups_of_largest(
     0.7 of it. ``coverage`` is the maximum over all words (:func:`coverage`), 0–1. ``human_coverage`` is that of human
     words, for which 0.25 of an object in :data:`HUMANS` suffices; NaN if missing. The group is None if one coverage is
     NaN and the other is not large enough. (Nouns without a detected object are hidden.) Source: triplets, section 6.2.
-    Raises InputError: A coverage is outside 0–1, or there is not one for each object.
+    Raises InputError: A coverage is outside 0–1, or their number differs from that of the objects.
     """
     objects, explicit, coverage, human_coverage = align(
         objects=objects, explicit=explicit, coverage=coverage, human_coverage=human_coverage
@@ -239,18 +240,18 @@ def dependency_groups_of_largest(
     largest, human = broadcast(0, 1, coverage=coverage, human_coverage=human_coverage)
     if largest.shape != (len(objects),):
         raise InputError(f"coverage has the shape {largest.shape}; give one for each of {len(objects)} objects.")
-    needed = np.where(np.isin(np.array(list(objects), object), list(HUMANS)), 0.25, 0.7)
-    guided = (largest > 0.7) | (human > needed)
-    group = np.where(guided, 0, 2) + np.where(np.asarray(explicit, bool), 0, 1)
+    threshold = np.where(np.isin(np.array(list(objects), object), list(HUMANS)), 0.25, 0.7)
+    is_guided = (largest > 0.7) | (human > threshold)
+    group = np.where(is_guided, 0, 2) + np.where(np.asarray(explicit, bool), 0, 1)
     groups = np.array(_GROUPS, dtype=object)[group]
-    groups[~guided & np.isnan(largest + human)] = None
+    groups[~is_guided & np.isnan(largest + human)] = None
     return groups
 
 
 def intersection_ratio(set_a: Iterable, set_b: Iterable) -> float:
-    """Return the percentage (0–100) of the distinct members of ``set_a`` that are also in ``set_b``; NaN of none.
+    """Return the percentage (0–100) of distinct members of ``set_a`` that are also in ``set_b``; NaN if it is empty.
 
     Source: triplets, section 7.2.3, table 13 (``set_a`` is the row's group).
     """
-    first, second = set(set_a), set(set_b)
-    return float(ratio(100 * len(first & second), len(first)))
+    members_a, members_b = set(set_a), set(set_b)
+    return float(ratio(100 * len(members_a & members_b), len(members_a)))

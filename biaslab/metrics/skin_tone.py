@@ -1,8 +1,8 @@
 """Skin tone on the Monk scale from colour, by the Individual Typology Angle (DALL-Eval, section 4.2.3).
 
-The angle is ``arctan((L* - 50) / b*)`` in degrees (Chardon et al. 1991), with L* and b* of CIELAB; a colour gets the
-tone whose swatch has the nearest angle. The paper's released script feeds the formula 8-bit OpenCV values instead,
-where L runs to 255 and b is shifted by 128, with blue taken for red. Both are here.
+The angle is ``arctan((L* - 50) / b*)`` in degrees (Chardon et al. 1991), with L* and b* of CIELAB. A colour is assigned
+the tone whose swatch has the nearest angle. The paper's released script uses 8-bit OpenCV values instead, where L is
+0–255 and b is shifted by 128, and swaps blue and red. This module implements both.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ MONK_SWATCHES = (
 )
 
 COMPUTATIONS = ("cielab", "released", "released_signed")
-"""How a colour becomes an angle: by the formula in its own units; as the paper's script runs on NumPy 2, where L - 50
-wraps around below 0 because both are 8-bit; as it runs on NumPy 1, where it does not."""
+"""Computations of the angle of a colour: by the formula; as in the paper's script on NumPy 2, where L - 50 wraps
+around below 0 because both are 8-bit; as in the script on NumPy 1, where it does not."""
 
 # Linear sRGB to XYZ and the D65 white (IEC 61966-2-1).
 _TO_XYZ = np.array([[0.412453, 0.357580, 0.180423], [0.212671, 0.715160, 0.072169], [0.019334, 0.119193, 0.950227]])
@@ -57,10 +57,10 @@ def srgb_to_lab(rgb: ArrayLike) -> NDArray[np.float64]:
 
 @keep_labels
 def typology_angle(lab: ArrayLike) -> NDArray[np.float64]:
-    """Return the Individual Typology Angle of CIELAB colours (..., 3), in degrees (...); high ones are light.
+    """Return the Individual Typology Angle of CIELAB colours (..., 3), in degrees (...); large angles are light.
 
-    Equal to ``arctan((L* - 50) / b*)`` where b* > 0, as skin has; a bluish colour stays on the side of its lightness.
-    Raises InputError: Another shape, or what is no number.
+    Equal to ``arctan((L* - 50) / b*)`` where b* > 0, as for skin; for bluish colours the sign is that of L* - 50.
+    Raises InputError: Another shape, or values that are not numbers.
     """
     lab = _colours("lab", lab)
     return np.degrees(np.arctan2(lab[..., 0] - 50, lab[..., 2]))
@@ -76,23 +76,23 @@ def angle_of(rgb: ArrayLike, computation: str = "cielab") -> NDArray[np.float64]
     if one_of(computation, COMPUTATIONS, "skin tone computation") == "cielab":
         return typology_angle(srgb_to_lab(rgb))
     lightness, _, b = np.moveaxis(srgb_to_lab(_colours("rgb", rgb, 0, 255)[..., ::-1]), -1, 0)
-    above = np.clip(np.rint(lightness * 255 / 100), 0, 255) - 50
+    offset = np.clip(np.rint(lightness * 255 / 100), 0, 255) - 50
     b = np.clip(np.rint(b + 128), 0, 255)
-    return np.degrees(np.arctan2(np.mod(above, 256) if computation == "released" else above, b))
+    return np.degrees(np.arctan2(np.mod(offset, 256) if computation == "released" else offset, b))
 
 
 @keep_labels
 def nearest_monk_tone(angle: ArrayLike) -> NDArray[np.float64]:
-    """Return the Monk tone, 1–10, of each ``angle`` in degrees: that of the swatch with the nearest; NaN stays NaN.
+    """Return the Monk tone, 1–10, of the swatch with the nearest angle to each ``angle`` (degrees); NaN stays NaN.
 
-    Raises InputError: What is no number.
+    Raises InputError: Values that are not numbers.
     """
     angle = check_numbers(angle, "angle")
-    return _nearest(np.abs(angle[..., None] - typology_angle(srgb_to_lab(swatch_rgb()))))
+    return _nearest_tone(np.abs(angle[..., None] - typology_angle(srgb_to_lab(swatch_rgb()))))
 
 
-def _nearest(distance: np.ndarray) -> NDArray[np.float64]:
-    """Return the tone of the swatch at the least distance, (..., swatches); NaN where a distance is missing."""
+def _nearest_tone(distance: np.ndarray) -> NDArray[np.float64]:
+    """Return the tone of the swatch with the smallest distance (..., swatches); NaN where a distance is missing."""
     tone = np.argmin(np.nan_to_num(distance), axis=-1) + 1.0
     return np.where(np.isnan(distance).any(axis=-1), np.nan, tone)
 
@@ -110,17 +110,17 @@ def monk_tone(rgb: ArrayLike, computation: str = "cielab") -> NDArray[np.float64
 def nearest_swatch(rgb: ArrayLike) -> NDArray[np.float64]:
     """Return the Monk tone, 1–10, whose swatch is nearest to sRGB colours in red, green and blue, as floats (...).
 
-    Table 18 compares with it. ``rgb`` is as in :func:`srgb_to_lab`; NaN stays NaN. Raises InputError: As
+    It is a baseline of Table 18. ``rgb`` is as in :func:`srgb_to_lab`; NaN stays NaN. Raises InputError: As
     :func:`srgb_to_lab`.
     """
     rgb = _colours("rgb", rgb, 0, 255)
-    return _nearest(((rgb[..., None, :] - swatch_rgb()) ** 2).sum(axis=-1))
+    return _nearest_tone(((rgb[..., None, :] - swatch_rgb()) ** 2).sum(axis=-1))
 
 
 def ycrcb_skin(image: ArrayLike) -> NDArray[np.bool_]:
     """Return which pixels of an sRGB image count as skin by their chroma, bool (height, width).
 
-    Table 18 compares with it: Cr from 133 to 173 and Cb from 77 to 127 (Chai & Ngan 1999).
+    It is a baseline of Table 18: Cr from 133 to 173 and Cb from 77 to 127 (Chai & Ngan 1999).
     """
     red, green, blue = np.moveaxis(np.asarray(image, float), -1, 0)
     light = 0.299 * red + 0.587 * green + 0.114 * blue

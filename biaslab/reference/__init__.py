@@ -1,10 +1,10 @@
 """The numbers that the four papers print, as tables.
 
-``data/<name>.csv`` holds one printed table, tidy where it feeds a computation, and ``data/<name>.json``
-says what it is: paper, table, title, section, unit, columns (each with a unit and a description), rows
-and notes. A column whose unit is ``null`` holds text; any other holds numbers, and an empty cell in it is
-missing. Units: ``%`` (0–100), ``points`` (differences of percentages), ``1`` (no dimension), or what is
-counted, such as ``images``.
+``data/<name>.csv`` is one printed table, in tidy form if it is used in a computation. ``data/<name>.json``
+describes it: paper, table, title, section, unit, columns (each with a unit and a description), rows
+and notes. A column whose unit is ``null`` contains text; any other contains numbers, and its empty cells are
+missing. Units: ``%`` (0–100), ``points`` (differences of percentages), ``1`` (no dimension), or the
+counted objects, such as ``images``.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 _DATA = resources.files(__name__) / "data"
 MODELS = frozenset(("SD 1.4", "SD 1.5", "DALL-E 3", "minDALL-E", "Karlo", "Stable Diffusion"))
-"""Models of which papers print shares that intervals are drawn of."""
+"""Models whose published shares are used to bootstrap intervals."""
 DRAWS = {"seed": 20231, "replicates": 10_000}
-"""Draws for these, so that what rests on printed numbers has the same digits in every run."""
+"""Options of bootstraps for these models, so that results from published numbers are identical in every run."""
 
 
 @dataclass(frozen=True)
@@ -35,27 +35,27 @@ class ReferenceColumn:
     """One column of a published table."""
 
     unit: str | None  # Unit of the numbers; ``None`` where the values are text.
-    description: str  # What the values mean.
+    description: str  # Meaning of the values.
 
 
 @dataclass(frozen=True)
 class ReferenceTable:
-    """What a published table is."""
+    """Description of a published table."""
 
     name: str  # Name to load it by: ``<paper>_table_<number>``, or ``<paper>_text`` for numbers in running text.
     paper: str  # Short name of the paper.
     table: str  # The printed table's number, ``arXiv <number>`` for the arXiv version's own, or ``text``.
-    title: str  # What it shows, in a few words.
+    title: str  # Short title.
     section: str  # Section or appendix of the paper that prints it.
     unit: str  # Unit of its main values.
     columns: Mapping[str, ReferenceColumn]  # Columns by name, in the file's order.
     rows: int  # Rows in the file.
-    notes: tuple[str, ...]  # Sample sizes, misprints and other things to know before computing with it.
+    notes: tuple[str, ...]  # Sample sizes, misprints and other notes for computations.
 
 
-def draws(model: str, **given: Any) -> dict[str, Any]:
-    """Return ``given`` seed, replicates and so on; of one of :data:`MODELS` with :data:`DRAWS` in their place."""
-    return given | (DRAWS if model in MODELS else {})
+def draws(model: str, **options: Any) -> dict[str, Any]:
+    """Return ``options`` such as seed and replicates, replaced by :data:`DRAWS` for one of :data:`MODELS`."""
+    return options | (DRAWS if model in MODELS else {})
 
 
 def names() -> list[str]:
@@ -66,19 +66,19 @@ def names() -> list[str]:
 
 
 def describe(name: str) -> ReferenceTable:
-    """Return what the table ``name`` is; an UnknownNameError where there is no such table."""
-    if name not in (known := names()):
-        raise unknown_name("published table", name, known)
-    given = json.loads((_DATA / f"{name}.json").read_text(encoding="utf-8"))
-    columns = {key: ReferenceColumn(**column) for key, column in given.pop("columns").items()}
-    return ReferenceTable(name=name, columns=columns, notes=tuple(given.pop("notes")), **given)
+    """Return the description of the table ``name``. Raises UnknownNameError: The table does not exist."""
+    if name not in (all_names := names()):
+        raise unknown_name("published table", name, all_names)
+    facts = json.loads((_DATA / f"{name}.json").read_text(encoding="utf-8"))
+    columns = {key: ReferenceColumn(**column) for key, column in facts.pop("columns").items()}
+    return ReferenceTable(name=name, columns=columns, notes=tuple(facts.pop("notes")), **facts)
 
 
 def load(name: str) -> pd.DataFrame:
     """Return the table ``name``: text columns as strings, number columns as floats, missing as NaN.
 
-    A new frame with the columns of :func:`describe`, whose ``attrs`` hold ``name``, ``paper``, ``table``, ``title`` and
-    ``unit``. Raises UnknownNameError where there is no such table.
+    A new frame with the columns of :func:`describe`, whose ``attrs`` are ``name``, ``paper``, ``table``, ``title`` and
+    ``unit``. Raises UnknownNameError: The table does not exist.
     """
     import pandas as pd
 

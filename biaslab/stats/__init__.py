@@ -1,4 +1,4 @@
-"""Statistics: intervals, bootstraps, tests, floors of folded measures, and judge error.
+"""Statistics: intervals, bootstraps, tests, null expectations of absolute measures, and classifier errors.
 
 Pure functions over arrays or pandas objects. Several pandas objects are matched by their labels and refused where these
 differ (:func:`biaslab.stats.checks.align`); arrays and lists are matched by position. Shares are 0–1.

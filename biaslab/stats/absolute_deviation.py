@@ -1,8 +1,8 @@
-"""Shares and mean deviations without what the judge's error and chance add to them: their intervals and tests.
+"""Shares and mean deviations corrected for the judge's errors and for sampling noise, with intervals and tests.
 
-No estimate of ``|x|`` is unbiased wherever ``x`` is, but the bias is bounded, so intervals reach as far beyond
-Student's t as the worst of it asks (Armstrong & Kolesár 2018, Econometrica 86, 655–683). A judge's sensitivity is the
-share of images perceived as female by the reference that it calls female, specificity the same of male ones.
+No estimate of ``|x|`` is unbiased at every ``x``, but its bias is bounded. Intervals are therefore wider than Student's
+t by the largest possible bias (Armstrong & Kolesár 2018, Econometrica 86, 655–683). A judge's sensitivity is the share
+of images perceived as female by the reference that it labels female. Specificity is the same for male images.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ MIN_YOUDEN = 0.5
 
 
 class Deviation(NamedTuple):
-    """A mean deviation with its interval and test; NaN limits and p where there are too few units or images."""
+    """A mean deviation with its interval and test; limits and p are NaN with too few units or images."""
 
     value: float
     ci_low: float
     ci_high: float
     p: float  # two-sided, of no deviation anywhere; below 1 - confidence exactly where the interval excludes 0
     n: int  # units
-    bias: float  # the most by which chance may still shift the value, either way
+    bias: float  # largest remaining bias of the value due to sampling noise, in either direction
 
 
 def bias_aware_interval(
@@ -49,13 +49,13 @@ def bias_aware_interval(
     """
     confidence, shift = checks.confidence_level(confidence), bias / error
 
-    def beyond(far: float) -> float:
-        return float(stdtr(df, shift - far) + stdtr(df, -far - shift))
+    def tail(distance: float) -> float:
+        return float(stdtr(df, shift - distance) + stdtr(df, -distance - shift))
 
     half = error * brentq(
-        lambda far: beyond(far) - (1 - confidence), 0, shift + stdtrit(df, (1 + confidence) / 2) + 1e-9
+        lambda distance: tail(distance) - (1 - confidence), 0, shift + stdtrit(df, (1 + confidence) / 2) + 1e-9
     )
-    return float(value - half), float(value + half), float(min(1, beyond(abs(value) / error)))
+    return float(value - half), float(value + half), float(min(1, tail(abs(value) / error)))
 
 
 def bounded_mean(
@@ -79,10 +79,10 @@ def bounded_mean(
     value = float(np.clip(values.mean(), 0, largest)) if n else np.nan
     if n < min_units(1 - confidence):
         return Deviation(value, np.nan, np.nan, np.nan, n, bias)
-    more = np.r_[values, ends]
-    spread = np.hypot(more.std(ddof=1) / np.sqrt(more.size), error)
-    low, high, p = bias_aware_interval(more.mean(), spread, bias, more.size - 1, confidence)
-    p = p if more.mean() > 0 else 1.0
+    extended_values = np.r_[values, ends]
+    spread = np.hypot(extended_values.std(ddof=1) / np.sqrt(extended_values.size), error)
+    low, high, p = bias_aware_interval(extended_values.mean(), spread, bias, extended_values.size - 1, confidence)
+    p = p if extended_values.mean() > 0 else 1.0
     low, high = np.clip([low, high], 0, largest)
     return Deviation(value, float(low), float(high), p, n, bias)
 
@@ -100,9 +100,9 @@ def mean_mad(counts: ArrayLike, units: ArrayLike | None = None, confidence: floa
     counts, units = checks.align((0,), counts=counts, units=units)
     counts = np.atleast_2d(checks.check_whole(counts, "counts"))
     n, bins = counts.sum(axis=1), counts.shape[1]
-    filled = n > 0
-    counts, n = counts[filled], n[filled]
-    rows = np.arange(len(n)) if units is None else np.asarray(units)[filled]
+    has_images = n > 0
+    counts, n = counts[has_images], n[has_images]
+    rows = np.arange(len(n)) if units is None else np.asarray(units)[has_images]
     _, unit = np.unique(rows, return_inverse=True)
     largest = 2 * (bins - 1) / bins**2
     limits = np.array([deviation_limits(int(k), bins) for k in n]).reshape(-1, 3)
@@ -120,9 +120,8 @@ def mean_deviation(
     """Return the bias-corrected mean over strata of ``|share - center|``; each stratum has its own ``center`` (0–1).
 
     ``error`` is the standard error of the mean due to the centres. NaN where few images make the bias exceed
-    :data:`MAX_BIAS_SHARE` of one half. Arguments else as :func:`corrected_absolute_deviation`, result as
-    :func:`bounded_mean`.
-    Raises InputError: Counts above n, fractions, or a centre outside 0–1.
+    :data:`MAX_BIAS_SHARE` of one half. Other arguments are as in :func:`corrected_absolute_deviation`, the result is
+    as from :func:`bounded_mean`. Raises InputError: Counts above n, fractions, or a centre outside 0–1.
     """
     count, n, center = checks.align(count=count, n=n, center=center)
     count, n = checks.check_counts(count, n)
@@ -143,28 +142,28 @@ def mean_distance(difference: ArrayLike, error: ArrayLike, largest: float, confi
     Args:
         difference: Estimated differences of shares (-1 to 1), one per stratum, or (strata, answers), whose mean over
             answers is one observation.
-        error: Standard error of each where its true difference is 0, in shares; above 0, of that shape.
-        largest: The largest that the mean can be in truth.
+        error: Standard error of each difference if the true difference is 0, in shares; above 0, of the same shape.
+        largest: The largest possible true mean.
         confidence: Level of the interval, 0–1.
 
     This is :func:`mean_deviation` for differences that are normal instead of binomial: of people who share images, or
-    from a benchmark that is itself a sample, whose sampling error is then part of ``error``. NaN where errors are so
-    large that the bias exceeds :data:`MAX_BIAS_SHARE` of ``largest``, or of one half. :func:`normal_null_mean` is the
-    null expectation of a single difference.
+    from a benchmark that is itself a sample. The benchmark's sampling error is then part of ``error``. NaN where errors
+    are so large that the bias exceeds :data:`MAX_BIAS_SHARE` of ``largest``, or of one half. :func:`normal_null_mean`
+    is the null expectation of a single difference.
 
     A nominal 95 % interval covers 93 % or more, and p is below 0.05 in 5 to 6 % of studies without any difference
     (``benchmarks/coverage_custom.py``). Raises InputError: NaN, or shapes that do not broadcast.
     """
     difference, error = checks.broadcast(difference=difference, error=error)
     size = len(difference)
-    worst = deviation_limits(SOLVED_UP_TO, 2)[0] / _UNIT
-    bias = float(worst * error.mean()) if size else np.nan
+    worst_bias = deviation_limits(SOLVED_UP_TO, 2)[0] / _UNIT
+    bias = float(worst_bias * error.mean()) if size else np.nan
     if not size or bias > MAX_BIAS_SHARE * min(largest, 0.5):
         return Deviation(np.nan, np.nan, np.nan, np.nan, size, bias)
-    values = error * _folded(difference / error)
-    least = float(_folded(np.zeros(1))[0] * error.mean())
+    values = error * _corrected_abs(difference / error)
+    min_value = float(_corrected_abs(np.zeros(1))[0] * error.mean())
     values = values.reshape(size, -1).mean(axis=1)
-    return bounded_mean(values, (least, largest), largest, confidence, bias)
+    return bounded_mean(values, (min_value, largest), largest, confidence, bias)
 
 
 @checks.keep_labels
@@ -202,11 +201,11 @@ def judge_corrected_deviation(
     if not len(tables) or bias > MAX_BIAS_SHARE / 2:
         return Deviation(np.nan, np.nan, np.nan, np.nan, len(tables), float(bias))
     values = corrected_absolute_deviation(count, n, center) / youden
-    lean = float(np.sign(count / n - center).mean())
+    mean_side = float(np.sign(count / n - center).mean())
     sens, spec = (_error(*rate) ** 2 for rate in ((sensitivity, n_sensitivity), (specificity, n_specificity)))
-    # Errors of the centre add up over units on the same side of it; ``lean`` weights units on different sides.
+    # Errors of the centre add up over units on the same side of it; ``mean_side`` weights units on different sides.
     mean = max(float(values.mean()), 0.0)
-    error = np.sqrt(max((mean**2 + 0.25) * (sens + spec) + lean * mean * (sens - spec), 0)) / youden
+    error = np.sqrt(max((mean**2 + 0.25) * (sens + spec) + mean_side * mean * (sens - spec), 0)) / youden
     return bounded_mean(values, (low, high), 0.5, confidence, bias, error)
 
 
@@ -220,36 +219,36 @@ def judge_corrected_mean(
 ) -> Deviation:
     """Return the mean of signed averages (-1 to 1, positive minus negative images), corrected for the judge's error.
 
-    Rogan & Gladen's (mean - sensitivity + specificity) / (sensitivity + specificity - 1), kept within -1 and 1; the
+    Rogan & Gladen's (mean - sensitivity + specificity) / (sensitivity + specificity - 1), clipped to -1 and 1; the
     Student t interval over units includes the uncertainty of both, as in :func:`judge_corrected_deviation`. Raises
-    InputError: Sensitivity + specificity is 1 or less, or ``values`` hold NaN.
+    InputError: Sensitivity + specificity is 1 or less, or ``values`` contain NaN.
     """
     values = checks.check_sample(values, "values")
     n, youden = values.size, _youden(sensitivity, specificity)
     value = (values.mean() - sensitivity + specificity) / youden if n else np.nan
-    kept = float(np.clip(value, -1, 1))
+    clipped_value = float(np.clip(value, -1, 1))
     if n < min_units(1 - confidence) or checks.constant(values):
-        return Deviation(kept, np.nan, np.nan, np.nan, n, 0.0)
+        return Deviation(clipped_value, np.nan, np.nan, np.nan, n, 0.0)
     sens, spec = _error(sensitivity, n_sensitivity), _error(specificity, n_specificity)
     judge = np.hypot((1 + value) * sens, (1 - value) * spec)
     error = np.hypot(values.std(ddof=1) / np.sqrt(n), judge) / youden
     low, high, p = bias_aware_interval(value, error, 0.0, n - 1, confidence)
     low, high = np.clip([low, high], -1, 1)
-    return Deviation(kept, float(low), float(high), p, n, 0.0)
+    return Deviation(clipped_value, float(low), float(high), p, n, 0.0)
 
 
 def _error(share: float, n: int) -> float:
     """Return the standard error of a share, with one right and one wrong image added (Lang & Reiczigel 2014)."""
-    likely = (share * n + 1) / (n + 2)
-    return float(np.sqrt(likely * (1 - likely) / (n + 2)))
+    smoothed_share = (share * n + 1) / (n + 2)
+    return float(np.sqrt(smoothed_share * (1 - smoothed_share) / (n + 2)))
 
 
 @lru_cache(maxsize=1024)
 def deviation_limits(n: int, bins: int, center: float | None = None) -> tuple[float, float, float]:
-    """Return the worst bias of the correction at ``n`` images, and the least and the largest that a row can give."""
+    """Return the worst bias of the correction at ``n`` images, and the smallest and largest estimate of a row."""
     center = 1 / bins if center is None else center
     if n > SOLVED_UP_TO:
-        # Beyond, the correction is that of SOLVED_UP_TO in units of the standard error.
+        # For more images, the correction is that of SOLVED_UP_TO in units of the standard error.
         bias = 1.07 * deviation_limits(SOLVED_UP_TO, bins, center)[0] * np.sqrt(SOLVED_UP_TO / n)
     else:
         p = np.union1d(np.linspace(0, 1, 401), center)
@@ -258,15 +257,15 @@ def deviation_limits(n: int, bins: int, center: float | None = None) -> tuple[fl
         )
         bias = np.abs(mean - np.abs(p - center)).max()
     if bins == 2:
-        every = corrected_absolute_deviation(np.arange(n + 1), n, center)
-        return float(bias), float(every.min()), float(every.max())
-    even, one = np.bincount(np.arange(n) % bins, minlength=bins), n * np.eye(bins, dtype=int)[0]
-    low, high = corrected_mad([even, one]).tolist()
+        estimates = corrected_absolute_deviation(np.arange(n + 1), n, center)
+        return float(bias), float(estimates.min()), float(estimates.max())
+    even_counts, single_bin_counts = np.bincount(np.arange(n) % bins, minlength=bins), n * np.eye(bins, dtype=int)[0]
+    low, high = corrected_mad([even_counts, single_bin_counts]).tolist()
     return float(bias), low, high
 
 
 class FoldedMeans(NamedTuple):
-    """The mean over columns of the absolute mean of each, as it is and without what chance adds."""
+    """The mean over columns of the absolute mean of each column, uncorrected and bias-corrected."""
 
     value: float
     corrected: float
@@ -308,22 +307,22 @@ def folded_means(
     means = values.mean(axis=0)
     value = float(np.abs(means).mean())
     signs = rng.integers(2, size=(replicates, n), dtype=np.int8) * 2.0 - 1
-    random = np.abs(signs @ values / n).mean(axis=1)
-    null_mean = float(random.mean())
+    random_values = np.abs(signs @ values / n).mean(axis=1)
+    null_mean = float(random_values.mean())
     if n < min_units(alpha):
         return FoldedMeans(value, np.nan, np.nan, np.nan, null_mean, np.nan, n)
-    p = (1 + np.count_nonzero(random >= value - 1e-12)) / (1 + replicates)
+    p = (1 + np.count_nonzero(random_values >= value - 1e-12)) / (1 + replicates)
     errors = values.std(axis=0, ddof=1) / np.sqrt(n)
     z = means / np.where(errors > 0, errors, 1)
     step = 0.1
-    slope = np.where(errors > 0, (_folded(z + step) - _folded(z - step)) / (2 * step), np.sign(means))
-    corrected = np.where(errors > 0, errors * _folded(z), np.abs(means)).mean()
+    slope = np.where(errors > 0, (_corrected_abs(z + step) - _corrected_abs(z - step)) / (2 * step), np.sign(means))
+    corrected = np.where(errors > 0, errors * _corrected_abs(z), np.abs(means)).mean()
     error = ((values - means) * slope).mean(axis=1).std(ddof=1) / np.sqrt(n)
     bias = deviation_limits(SOLVED_UP_TO, 2)[0] / _UNIT * errors.mean()
     high = bias_aware_interval(corrected, error, bias, n - 1, confidence)[1] if error > 0 else corrected
-    # The largest of random values that p still counts as too many.
-    most = int(np.ceil(alpha * (1 + replicates) - 1))
-    low = value - np.sort(random)[-most] if p < alpha and most > 0 else 0.0
+    # p is below alpha exactly if fewer than this number of random values reach the value.
+    critical_count = int(np.ceil(alpha * (1 + replicates) - 1))
+    low = value - np.sort(random_values)[-critical_count] if p < alpha and critical_count > 0 else 0.0
     low, high = np.clip([low, max(high, low)], 0, largest)
     return FoldedMeans(value, float(np.clip(corrected, low, high)), float(low), float(high), null_mean, float(p), n)
 
@@ -331,11 +330,11 @@ def folded_means(
 _UNIT = np.sqrt(0.25 / SOLVED_UP_TO)
 
 
-def _folded(z: np.ndarray) -> np.ndarray:
-    """Return the corrected ``|z|`` of a normal mean in units of its standard error: that of very many images."""
+def _corrected_abs(z: np.ndarray) -> np.ndarray:
+    """Return the corrected ``|z|`` of a normal mean in units of its standard error, as for very many images."""
     k = np.arange(SOLVED_UP_TO + 1)
-    added = corrected_absolute_deviation(k, SOLVED_UP_TO) - np.abs(k / SOLVED_UP_TO - 0.5)
-    return np.abs(z) + np.interp(z, (k / SOLVED_UP_TO - 0.5) / _UNIT, added / _UNIT)
+    correction = corrected_absolute_deviation(k, SOLVED_UP_TO) - np.abs(k / SOLVED_UP_TO - 0.5)
+    return np.abs(z) + np.interp(z, (k / SOLVED_UP_TO - 0.5) / _UNIT, correction / _UNIT)
 
 
 class CorrectedShares(NamedTuple):
@@ -378,8 +377,8 @@ def corrected_shares(
     )
     count, n = checks.check_counts(count, n)
     sens, spec = checks.check_shares(sensitivity, "sensitivity"), checks.check_shares(specificity, "specificity")
-    sens_n = checks.check_whole(n_sensitivity, "n_sensitivity", least=1)
-    spec_n = checks.check_whole(n_specificity, "n_specificity", least=1)
+    sens_n = checks.check_whole(n_sensitivity, "n_sensitivity", minimum=1)
+    spec_n = checks.check_whole(n_specificity, "n_specificity", minimum=1)
     z = stats.norm.ppf((1 + checks.confidence_level(confidence)) / 2)
     parts = {"count": count, "n": n, "sensitivity": sens, "specificity": spec}
     parts |= {"n_sensitivity": sens_n, "n_specificity": spec_n}
@@ -389,23 +388,23 @@ def corrected_shares(
     share = (count / size + spec - 1) / youden
 
     # Lang & Reiczigel: z²/2 positive and z²/2 negative images are added to the judged ones and one of each to both
-    # references; the delta method there, and a shift of the centre.
-    judged_n, sens_n, spec_n = size + z**2, sens_n + 2, spec_n + 2
-    judged = (count + z**2 / 2) / judged_n
+    # references. The interval is that of the delta method at these values, with a shifted centre.
+    n_judged, sens_n, spec_n = size + z**2, sens_n + 2, spec_n + 2
+    p = (count + z**2 / 2) / n_judged
     sens, spec = (sens * (sens_n - 2) + 1) / sens_n, (spec * (spec_n - 2) + 1) / spec_n
-    informed = sens + spec > 1  # may fail after the addition: then the result is unknown
-    youden = np.where(informed, sens + spec - 1, 1)
-    centre = (judged + spec - 1) / youden
-    from_sens, from_spec = sens * (1 - sens) / sens_n, spec * (1 - spec) / spec_n
-    shift = 2 * z**2 * (centre * from_sens - (1 - centre) * from_spec)
-    variance = judged * (1 - judged) / judged_n + centre**2 * from_sens + (1 - centre) ** 2 * from_spec
-    half = np.where(informed, z * np.sqrt(variance) / youden, np.inf + 0 * size)
+    is_better_than_chance = sens + spec > 1  # may be false after the addition: then the result is unknown
+    youden = np.where(is_better_than_chance, sens + spec - 1, 1)
+    centre = (p + spec - 1) / youden
+    sens_variance, spec_variance = sens * (1 - sens) / sens_n, spec * (1 - spec) / spec_n
+    shift = 2 * z**2 * (centre * sens_variance - (1 - centre) * spec_variance)
+    variance = p * (1 - p) / n_judged + centre**2 * sens_variance + (1 - centre) ** 2 * spec_variance
+    half = np.where(is_better_than_chance, z * np.sqrt(variance) / youden, np.inf + 0 * size)
     low, high = (np.clip(centre + shift + side * half, 0, 1) for side in (-1, 1))
     return CorrectedShares(np.clip(share, 0, 1), low, high, n.astype(int))
 
 
 def _youden(sensitivity: ArrayLike, specificity: ArrayLike) -> np.ndarray:
-    """Return sensitivity + specificity - 1, which a judge that is better than chance has above 0."""
+    """Return sensitivity + specificity - 1, which is above 0 for a judge that is better than chance."""
     youden = np.asarray(sensitivity, float) + np.asarray(specificity, float) - 1
     if (youden <= 0).any():
         raise InputError(

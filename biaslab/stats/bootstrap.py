@@ -21,14 +21,14 @@ from biaslab.stats.resampling import CaptionClusterSampling, CombinedSampling, I
 CELLS_PER_BATCH = 250_000  # bounds memory: some ten arrays of this size exist at a time
 # The same random numbers in all calls, so that an estimate depends neither on the replicates nor on the seed.
 NOISE_DRAWS, NOISE_SEED = 1000, 20231
-# Groups, and images of a cell on average, below which intervals do not cover.
+# Minimum number of groups, and of images per cell on average; with fewer, intervals do not cover the true value.
 LEAST_GROUPS, LEAST_IMAGES = 3, 2
 FEW_GROUPS = f"With fewer than {LEAST_GROUPS} occupations, their variance cannot be estimated."
 FEW_IMAGES = f"With fewer than {LEAST_IMAGES} images per share, image noise cannot be separated from differences."
 
 
 class Bootstrap(NamedTuple):
-    """A statistic of shares with its interval: floats, or arrays of k where the statistic has k values."""
+    """A statistic of shares with its interval: floats, or arrays of length k if the statistic has k values."""
 
     value: float | np.ndarray  # the statistic of the observed shares
     ci_low: float | np.ndarray
@@ -36,19 +36,19 @@ class Bootstrap(NamedTuple):
     n_groups: int  # groups with at least one image
     n_images: int
     replicates: int  # replicates for which the statistic was defined (the fewest, of k values)
-    bias: float | np.ndarray  # how much image noise adds to ``value``; the interval is around value - bias
+    bias: float | np.ndarray  # bias of ``value`` due to image noise; the interval is around value - bias
     se: float | np.ndarray  # standard error of value - bias
     df: float  # degrees of freedom of the interval and of the test; inf for a normal interval
-    reason: str = ""  # why there is no interval; empty where there is one, or where its variance is 0
+    reason: str = ""  # why the interval is missing; empty if it is not, or if the variance is 0
 
     @property
     def estimate(self) -> float | np.ndarray:
-        """The statistic without what image noise adds to it: the middle of the interval."""
+        """The statistic corrected for the bias due to image noise: the middle of the interval."""
         return self.value - self.bias
 
     @property
     def p(self) -> float | np.ndarray:
-        """Two-sided p of the statistic being 0: below 1 - confidence exactly where the interval excludes 0."""
+        """Two-sided p-value of the statistic being 0: below 1 - confidence exactly where the interval excludes 0."""
         return 2 * stats.t.sf(np.abs(self.estimate / self.se), self.df)
 
 
@@ -68,7 +68,7 @@ def hierarchical_bootstrap(
     Args:
         counts: Whole numbers (groups, cells), for example 62 occupations by training images and four prompts.
         n: Images of each cell. 0 or NaN: a cell without images; groups without images are left out.
-        statistic: Takes shares 0–1 of shape (..., groups, cells), NaN where there are no images, and returns (...) or
+        statistic: Takes shares 0–1 of shape (..., groups, cells), NaN for cells without images, and returns (...) or
             (..., k).
         replicates: Number of replicates, two for each resample of the occupations. At 10 000 the relative error of the
             standard error is 1–3 %.
@@ -95,7 +95,7 @@ def hierarchical_bootstrap(
     shares are exactly one half**: the corrected mean of \|p - 50\| is still 4.5, 1.3 and 0.6 points at 9, 100 and 500
     images, and the interval contains 0 in only 5 % of studies. Use :func:`chi_square` to test whether shares differ.
     Raises InputError: Counts above n, fractions, a table that is not two-dimensional, a confidence outside 0–1, a
-    statistic of another shape, or a drawing of other cells.
+    statistic of another shape, or a sampling design for other cells.
     """
     counts, n = checks.check_counts(*checks.align(counts=counts, n=n))
     if n.ndim != 2 or not (n > 0).any():
@@ -106,23 +106,23 @@ def hierarchical_bootstrap(
     drawing = CombinedSampling(drawing) if isinstance(drawing, list) else drawing
     if drawing.cells != n.shape[1]:
         raise InputError(f"drawing is of {drawing.cells} cells, but counts and n have {n.shape[1]}.")
-    filled = np.any(n > 0, axis=1)
-    counts, n, drawing = counts[filled], n[filled], drawing.select_groups(filled)
+    has_images = np.any(n > 0, axis=1)
+    counts, n, drawing = counts[has_images], n[has_images], drawing.select_groups(has_images)
     groups = len(n)
 
     def f(shares: np.ndarray) -> np.ndarray:
         return np.asarray(statistic(shares), dtype=float)
 
-    observed = checks.ratio(counts, n)
-    value = f(observed)
+    observed_shares = checks.ratio(counts, n)
+    value = f(observed_shares)
     if value.ndim > 1:
         raise InputError(f"statistic must return (...) or (..., k) of (..., groups, cells), got {value.shape}.")
     first, second = np.zeros((2, -(-replicates // 2), *value.shape))
-    every, start = np.arange(groups), 0
-    base = drawing.small_sample_bias(observed, n, every) if fixed else observed
+    all_groups, start = np.arange(groups), 0
+    base = drawing.small_sample_bias(observed_shares, n, all_groups) if fixed else observed_shares
     for size in _batches(first.shape[0], groups * drawing.width):
-        here = slice(start, start := start + size)
-        rows = np.broadcast_to(every, (size, groups)) if fixed else rng.integers(groups, size=(size, groups))
+        batch = slice(start, start := start + size)
+        rows = np.broadcast_to(all_groups, (size, groups)) if fixed else rng.integers(groups, size=(size, groups))
         shares, images = base.take(rows, axis=0), n.take(rows, axis=0)
         if fixed:
             shares = drawing.draw(shares, images, rows, rng)
@@ -132,12 +132,12 @@ def hierarchical_bootstrap(
                 f"statistic must keep leading axes: it returned {value.shape} for {n.shape} "
                 f"and {estimate.shape} for {shares.shape}."
             )
-        pulled = drawing.small_sample_bias(shares, images, rows)
-        truth = f(pulled)
-        drawn, again = (f(drawing.draw(pulled, images, rows, rng)) for _ in range(2))
-        first[here], second[here] = estimate + (truth - drawn), estimate + (truth - again)
+        shrunk_shares = drawing.small_sample_bias(shares, images, rows)
+        truth = f(shrunk_shares)
+        first_draw, second_draw = (f(drawing.draw(shrunk_shares, images, rows, rng)) for _ in range(2))
+        first[batch], second[batch] = estimate + (truth - first_draw), estimate + (truth - second_draw)
 
-    shift = _noise(f, drawing, observed, n)
+    shift = _noise(f, drawing, observed_shares, n)
     variance, usable = _covariance(first, second)
     df, reason = np.inf, ""
     # The noise of a cell cannot be estimated from one image.
@@ -148,23 +148,25 @@ def hierarchical_bootstrap(
         # The variance between resamples of g groups falls short by (g - 1) / g.
         variance = variance * (groups / (groups - 1) if groups > 1 else np.nan)
         df = float(max(groups - 1, 1))
-    # Few groups or images can leave no variance, or a negative estimate of it: that is no knowledge of its size.
+    # With few groups or images, the variance estimate can be 0 or negative and is then unusable.
     se = np.sqrt(np.where((variance > 0) & (not reason), variance, np.nan))
     half = stats.t.ppf((1 + confidence) / 2, df) * se
     low, high = value - shift - half, value - shift + half
     return Bootstrap(value[()], low[()], high[()], groups, int(n.sum()), 2 * int(usable), shift[()], se[()], df, reason)
 
 
-def _noise(f: Callable, drawing: SamplingDesign, observed: np.ndarray, n: np.ndarray) -> np.ndarray:
-    """Return what image noise adds to the statistic: its mean over new images of the pulled shares, less theirs."""
-    rng, every = np.random.default_rng(NOISE_SEED), np.arange(len(n))
-    pulled = drawing.small_sample_bias(observed, n, every)
-    drawn = []
+def _noise(f: Callable, drawing: SamplingDesign, observed_shares: np.ndarray, n: np.ndarray) -> np.ndarray:
+    """Return the bias due to image noise: the statistic's mean over images resampled from the shrunk shares, minus
+    its value for the shrunk shares.
+    """
+    rng, all_groups = np.random.default_rng(NOISE_SEED), np.arange(len(n))
+    shrunk_shares = drawing.small_sample_bias(observed_shares, n, all_groups)
+    draws = []
     for size in _batches(NOISE_DRAWS, len(n) * drawing.width):
-        shares, images, rows = (np.broadcast_to(a, (size, *a.shape)) for a in (pulled, n, every))
-        drawn.append(f(drawing.draw(shares, images, rows, rng)))
-    drawn = np.concatenate(drawn)
-    return checks.mean_where(drawn, np.isfinite(drawn), 0)[0] - f(pulled)
+        shares, images, rows = (np.broadcast_to(a, (size, *a.shape)) for a in (shrunk_shares, n, all_groups))
+        draws.append(f(drawing.draw(shares, images, rows, rng)))
+    draws = np.concatenate(draws)
+    return checks.mean_where(draws, np.isfinite(draws), 0)[0] - f(shrunk_shares)
 
 
 def _covariance(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, int]:

@@ -1,4 +1,4 @@
-"""What statistics and measures share: checks that name value, rule and fix, and division by counts that may be 0."""
+"""Checks of arguments, whose errors name value, rule and fix, and division by counts that may be 0."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ T = TypeVar("T")
 
 
 def align(axes: Sequence[int] = (0, 1), /, **arrays: Any) -> list[Any]:
-    """Return the named arrays, with every pandas object in the order of labels of the first one.
+    """Return the named arrays, with every pandas object reordered to the labels of the first one.
 
     ``axes`` are those that the arrays have in common: 0 for rows, 1 for columns. Objects without labels, such as numpy
     arrays and lists, are matched by position.
 
-    Raises InputError: Two pandas objects have other labels, or the order differs and a label occurs twice.
+    Raises InputError: Two pandas objects have different labels, or the order differs and a label occurs twice.
     """
     for axis in axes:
-        names = [name for name, of in arrays.items() if isinstance(of, (pd.Series, pd.DataFrame)) and of.ndim > axis]
+        names = [name for name, a in arrays.items() if isinstance(a, (pd.Series, pd.DataFrame)) and a.ndim > axis]
         for name in names[1:]:
-            order, own = arrays[names[0]].axes[axis], arrays[name].axes[axis]
-            if own.equals(order):
+            order, labels = arrays[names[0]].axes[axis], arrays[name].axes[axis]
+            if labels.equals(order):
                 continue
-            unique = own.is_unique and order.is_unique and len(own) == len(order)
-            places = own.get_indexer(order) if unique else np.array([-1])
+            unique = labels.is_unique and order.is_unique and len(labels) == len(order)
+            places = labels.get_indexer(order) if unique else np.array([-1])
             if (places < 0).any():
                 raise InputError(
                     f"{names[0]} and {name} have different labels in their {'columns' if axis else 'index'}: "
-                    f"{list(order[:3])} and {list(own[:3])} come first. Give both the same labels, each once, or "
+                    f"{list(order[:3])} and {list(labels[:3])} come first. Give both the same labels, each once, or "
                     "arrays (.to_numpy()) to match them by position."
                 )
             arrays[name] = arrays[name].take(places, axis=axis)
@@ -47,25 +47,25 @@ def keep_labels(function: Callable[P, T]) -> Callable[P, T]:
     """Return an elementwise function that gives its result the labels of the first pandas object among its arguments.
 
     An array of the object's shape becomes a Series or DataFrame with its index; one value per row of a DataFrame
-    becomes a Series. Of tuples each array does. Without a pandas object, results stay arrays.
+    becomes a Series. In tuples, each array is converted. Without a pandas object, results stay arrays.
     """
 
     parameters = signature(function)
 
     @wraps(function)
-    def labelled(*args: P.args, **kwargs: P.kwargs) -> T:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
         result = function(*args, **kwargs)
-        # In the order of parameters, by which :func:`align` matches them.
-        given = parameters.bind(*args, **kwargs).arguments.values()
-        first = next((one for one in given if isinstance(one, (pd.Series, pd.DataFrame))), None)
-        return result if first is None else _labelled(result, first)
+        # In the order of the parameters, in which :func:`align` matches them, too.
+        arguments = parameters.bind(*args, **kwargs).arguments.values()
+        like = next((value for value in arguments if isinstance(value, (pd.Series, pd.DataFrame))), None)
+        return result if like is None else _attach_labels(result, like)
 
-    return labelled
+    return wrapper
 
 
-def _labelled(result: Any, like: pd.Series | pd.DataFrame) -> Any:
+def _attach_labels(result: Any, like: pd.Series | pd.DataFrame) -> Any:
     if isinstance(result, tuple):
-        return getattr(type(result), "_make", tuple)(_labelled(one, like) for one in result)
+        return getattr(type(result), "_make", tuple)(_attach_labels(item, like) for item in result)
     if isinstance(result, np.ndarray) and result.shape == like.shape[: result.ndim] and result.ndim:
         labels = dict(zip(("index", "columns"), like.axes[: result.ndim], strict=False))
         return (pd.Series if result.ndim == 1 else pd.DataFrame)(result, **labels)
@@ -73,7 +73,7 @@ def _labelled(result: Any, like: pd.Series | pd.DataFrame) -> Any:
 
 
 def check_numbers(values: ArrayLike, name: str, low: float = -np.inf, high: float = np.inf) -> NDArray[np.float64]:
-    """Return ``values`` (any shape) as floats from ``low`` to ``high``, but for rounding (1e-9); None and NaN are NaN.
+    """Return ``values`` (any shape) as floats from ``low`` to ``high``, up to rounding (1e-9); None and NaN are NaN.
 
     Raises InputError: Text, infinities and values outside the limits.
     """
@@ -89,21 +89,21 @@ def check_numbers(values: ArrayLike, name: str, low: float = -np.inf, high: floa
         array = array.astype(float)
     except (TypeError, ValueError):
         raise InputError(f"{name} must be numbers (missing ones NaN), got {values!r:.80}.") from None
-    bad = np.isinf(array) | (array < low - 1e-9) | (array > high + 1e-9)
-    if bad.any():
+    is_invalid = np.isinf(array) | (array < low - 1e-9) | (array > high + 1e-9)
+    if is_invalid.any():
         span = f"{low:g} or more" if np.isinf(high) else f"{low:g} to {high:g}"
-        allowed = "any finite number" if np.isinf(low) else span
-        raise InputError(f"{name} holds {array[bad].flat[0]:g}; allowed is {allowed} or NaN.")
+        allowed_range = "any finite number" if np.isinf(low) else span
+        raise InputError(f"{name} holds {array[is_invalid].flat[0]:g}; allowed is {allowed_range} or NaN.")
     return array
 
 
 def broadcast(low: float = -np.inf, high: float = np.inf, /, **arrays: ArrayLike) -> list[NDArray[np.float64]]:
-    """Return the named arrays as :func:`check_numbers`, :func:`align` and broadcast together.
+    """Return the named arrays, aligned (:func:`align`), checked (:func:`check_numbers`) and broadcast together.
 
     Raises InputError: As :func:`check_numbers` and :func:`align`, or shapes that do not broadcast.
     """
-    matched = zip(arrays, align(**arrays), strict=True)
-    checked = {name: check_numbers(values, name, low, high) for name, values in matched}
+    named_arrays = zip(arrays, align(**arrays), strict=True)
+    checked = {name: check_numbers(values, name, low, high) for name, values in named_arrays}
     try:
         return list(np.broadcast_arrays(*checked.values()))
     except ValueError:
@@ -112,17 +112,17 @@ def broadcast(low: float = -np.inf, high: float = np.inf, /, **arrays: ArrayLike
 
 
 def check_sample(values: ArrayLike, name: str, skip_nan: bool = False) -> NDArray[np.float64]:
-    """Return ``values`` as a flat float array without NaN: refused, or left out with ``skip_nan``.
+    """Return ``values`` as a flat float array without NaN, which is an error unless ``skip_nan`` leaves it out.
 
     Raises InputError: As :func:`check_numbers`, another number of axes, or NaN without ``skip_nan``.
     """
     flat = check_numbers(values, name)
     if flat.ndim != 1:
         raise InputError(f"{name} must be one-dimensional, got shape {flat.shape}.")
-    missing = np.isnan(flat)
-    if missing.any() and not skip_nan:
-        raise InputError(f"{name} has {missing.sum()} NaN of {flat.size}; pass skip_nan=True to leave them out.")
-    return flat[~missing]
+    is_missing = np.isnan(flat)
+    if is_missing.any() and not skip_nan:
+        raise InputError(f"{name} has {is_missing.sum()} NaN of {flat.size}; pass skip_nan=True to leave them out.")
+    return flat[~is_missing]
 
 
 def constant(values: np.ndarray) -> bool:
@@ -130,29 +130,29 @@ def constant(values: np.ndarray) -> bool:
     return bool(np.ptp(values) <= 1e-12 * np.abs(values).max())
 
 
-def check_whole(values: ArrayLike, name: str, least: int = 0) -> NDArray[np.int64]:
-    """Return ``values``, of any shape, as an integer array of at least ``least``; fractions and NaN are refused.
+def check_whole(values: ArrayLike, name: str, minimum: int = 0) -> NDArray[np.int64]:
+    """Return ``values``, of any shape, as an integer array of at least ``minimum``; fractions and NaN are refused.
 
-    Raises InputError: As :func:`check_numbers`, fractions, NaN or a value below ``least``.
+    Raises InputError: As :func:`check_numbers`, fractions, NaN or a value below ``minimum``.
     """
     array = check_numbers(values, name)
-    bad = ~((array == np.floor(array)) & (array >= least))
-    if bad.any():
-        raise InputError(f"{name} must be whole numbers of at least {least}, got {array[bad].flat[0]:g}.")
+    is_invalid = ~((array == np.floor(array)) & (array >= minimum))
+    if is_invalid.any():
+        raise InputError(f"{name} must be whole numbers of at least {minimum}, got {array[is_invalid].flat[0]:g}.")
     return array.astype(np.int64)
 
 
 def check_counts(count: ArrayLike, n: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return ``count`` of ``n`` as integers of one shape, 0 <= count <= n; where either is NaN, 0 of 0.
+    """Return ``count`` and ``n`` as integers of one shape, 0 <= count <= n; both are 0 where either is NaN.
 
     Raises InputError: Fractions, negative counts, a count above n, or shapes that do not broadcast.
     """
     count, n = broadcast(count=count, n=n)
-    known = ~(np.isnan(count) | np.isnan(n))
-    count, n = check_whole(np.where(known, count, 0), "count"), check_whole(np.where(known, n, 0), "n")
-    over = count > n
-    if over.any():
-        raise InputError(f"count must not exceed n, got {count[over].flat[0]} of {n[over].flat[0]}.")
+    is_known = ~(np.isnan(count) | np.isnan(n))
+    count, n = check_whole(np.where(is_known, count, 0), "count"), check_whole(np.where(is_known, n, 0), "n")
+    is_too_large = count > n
+    if is_too_large.any():
+        raise InputError(f"count must not exceed n, got {count[is_too_large].flat[0]} of {n[is_too_large].flat[0]}.")
     return count, n
 
 
@@ -168,23 +168,23 @@ def check_shares(values: ArrayLike, name: str, allow_nan: bool = False) -> NDArr
 
 
 def confidence_level(confidence: float) -> float:
-    """Return ``confidence`` if it is strictly between 0 and 1. Raises InputError: It is another value."""
+    """Return ``confidence`` if it is strictly between 0 and 1. Raises InputError: It is not."""
     if np.ndim(confidence) or not 0 < confidence < 1:
         raise InputError(f"confidence must be between 0 and 1, for example 0.95, got {confidence!r}.")
     return float(confidence)
 
 
 def replicate_count(replicates: int) -> int:
-    """Return ``replicates`` if it is one whole number of at least 2. Raises InputError: It is no such number."""
+    """Return ``replicates`` if it is one whole number of at least 2. Raises InputError: It is not."""
     if np.ndim(replicates):
         raise InputError(f"replicates must be one whole number, got {replicates!r:.80}.")
-    return int(check_whole(replicates, "replicates", least=2))
+    return int(check_whole(replicates, "replicates", minimum=2))
 
 
 def generator(seed: int | np.random.Generator) -> np.random.Generator:
     """Return the generator of one explicit ``seed``; without one a result could not be repeated.
 
-    Raises InputError: ``seed`` is None, or no whole number of at least 0.
+    Raises InputError: ``seed`` is None, or not a whole number of at least 0.
     """
     if isinstance(seed, np.random.Generator):
         return seed
@@ -194,21 +194,21 @@ def generator(seed: int | np.random.Generator) -> np.random.Generator:
 
 
 def check_columns(table: pd.DataFrame, names: Iterable[str]) -> None:
-    """Raise InputError for the first of some columns that a table lacks; the error names near matches."""
+    """Raise InputError for the first of the columns ``names`` that a table lacks; the error names near matches."""
     for name in names:
         if name not in table:
             raise InputError(f"The table has no column {name!r}. {name_help(name, map(str, table))}")
 
 
-def one_of(name: str, known: Collection[str], kind: str) -> str:
-    """Return ``name`` if it is in ``known``. Raises UnknownNameError: It is not."""
-    if name not in known:
-        raise unknown_name(kind, name, known)
+def one_of(name: str, choices: Collection[str], kind: str) -> str:
+    """Return ``name`` if it is in ``choices``. Raises UnknownNameError: It is not."""
+    if name not in choices:
+        raise unknown_name(kind, name, choices)
     return name
 
 
 def label_codes(values: ArrayLike, labels: Sequence[str]) -> NDArray[np.intp]:
-    """Return each value's position in ``labels``, -1 where it is none of them; the shape is kept."""
+    """Return each value's position in ``labels``, or -1 if it is not one of them, in the shape of ``values``."""
     array = np.asarray(values, dtype=object)
     codes = pd.Index(list(labels), dtype=object).get_indexer(pd.Index(array.ravel(), dtype=object))
     return codes.reshape(array.shape)
@@ -222,8 +222,8 @@ def ratio(numerator: ArrayLike, denominator: ArrayLike) -> NDArray[np.float64]:
 
 
 def mean_where(
-    values: np.ndarray, kept: np.ndarray, axis: int | tuple[int, ...]
+    values: np.ndarray, mask: np.ndarray, axis: int | tuple[int, ...]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the mean of the kept values over ``axis`` (NaN where none is kept) and how many were kept."""
-    n = kept.sum(axis=axis)
-    return ratio(np.where(kept, values, 0.0).sum(axis=axis), n), n
+    """Return the mean over ``axis`` of the values where ``mask`` is true (NaN without any) and their number."""
+    n = mask.sum(axis=axis)
+    return ratio(np.where(mask, values, 0.0).sum(axis=axis), n), n

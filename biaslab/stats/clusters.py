@@ -17,7 +17,7 @@ from biaslab.stats.hypothesis import CELLS_PER_BATCH, sign_flip
 from biaslab.stats.intervals import Estimate, StandardError, clustered_share_interval
 
 PRIOR_IMAGES = 2
-"""Images whose people are all alike, added before the design effect is estimated; a few images underestimate it."""
+"""Images of identical people that are added before the design effect is estimated; a few images underestimate it."""
 
 
 def design_effect(
@@ -27,14 +27,14 @@ def design_effect(
 
     Args:
         count: People counted in each image, such as those judged female; whole numbers, one-dimensional.
-        n: People of each image who could be counted; images with none are left out.
+        n: All people in each image who could be counted; images without any are left out.
         stratum: The group of each row; without it all rows are of one group.
         image: The image of each row, where an image has people of several groups; without it each row is an image.
 
     Returns:
-        A ratio above 0: exactly 1 for one person per image, and n if n people per image are always alike. It is the
+        A ratio above 0: exactly 1 for one person per image, and n if n people per image are always identical. It is the
         linearised variance of per-image sums over the binomial one, both unbiased, averaged with :data:`PRIOR_IMAGES`
-        images whose people are all alike. Without any variation people of an image count as alike. NaN without people.
+        images of identical people. Without any variation, people of an image count as identical. NaN without people.
 
     Source: Kish (1965), Survey Sampling, section 5.4; Rao and Scott (1992), Biometrics 48, 577–585. Raises InputError:
     Counts above n, fractions, or another shape.
@@ -43,46 +43,47 @@ def design_effect(
     count, n = checks.check_counts(count, n)
     if count.ndim != 1:
         raise InputError(f"count and n must be one-dimensional, one row per image, got shape {count.shape}.")
-    filled = n > 0
-    if not filled.any():
+    has_people = n > 0
+    if not has_people.any():
         return float("nan")
     groups = np.zeros(n.size) if stratum is None else np.asarray(stratum)
     images = np.arange(n.size) if image is None else np.asarray(image)
-    of, within = pd.factorize(groups[filled])[0], pd.factorize(images[filled])[0]
-    count, n = count[filled], n[filled]
-    rows, people = np.bincount(of), np.bincount(of, n)
-    share = np.bincount(of, count) / people
-    # A share takes a degree of freedom of its group; a group of one image shows no variance.
-    free = np.nan_to_num(np.sqrt(checks.ratio(rows, rows - 1)))
-    deviation = (count - share[of] * n) * free[of] / people[of]
-    clustered = (np.bincount(within, deviation) ** 2).sum()
-    even = share * (1 - share)
-    # Unbiased: the share's own variance is what the mean of squares about it falls short by.
-    independent = ((even + np.bincount(of, deviation**2)) / people)[rows > 1].sum()
-    weight = even if even.any() else np.ones(rows.size)
-    alike = (weight * np.bincount(of, n.astype(float) ** 2) / people**2).sum() / (weight / people).sum()
-    if not independent > 0:
-        return float(alike)
-    m = within.max() + 1
-    return float((m * clustered / independent + PRIOR_IMAGES * alike) / (m + PRIOR_IMAGES))
+    group_codes, image_codes = pd.factorize(groups[has_people])[0], pd.factorize(images[has_people])[0]
+    count, n = count[has_people], n[has_people]
+    rows, people = np.bincount(group_codes), np.bincount(group_codes, n)
+    share = np.bincount(group_codes, count) / people
+    # Each group's share uses one degree of freedom; a group of one image shows no variance.
+    df_factor = np.nan_to_num(np.sqrt(checks.ratio(rows, rows - 1)))
+    deviation = (count - share[group_codes] * n) * df_factor[group_codes] / people[group_codes]
+    clustered_variance = (np.bincount(image_codes, deviation) ** 2).sum()
+    binomial_variance = share * (1 - share)
+    # Unbiased: the mean of squares about the estimated share is too small by the variance of that share.
+    independent_variance = ((binomial_variance + np.bincount(group_codes, deviation**2)) / people)[rows > 1].sum()
+    weight = binomial_variance if binomial_variance.any() else np.ones(rows.size)
+    max_effect = (weight * np.bincount(group_codes, n.astype(float) ** 2) / people**2).sum() / (weight / people).sum()
+    if not independent_variance > 0:
+        return float(max_effect)
+    m = image_codes.max() + 1
+    return float((m * clustered_variance / independent_variance + PRIOR_IMAGES * max_effect) / (m + PRIOR_IMAGES))
 
 
 def clustered_share(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Estimate:
-    """Return the share of people counted (0–1) with Wilson's interval at the size that the images are worth.
+    """Return the share of people counted (0–1) with Wilson's interval at the effective sample size of the images.
 
-    ``count`` of ``n`` people are one row per image; that size is people over :func:`design_effect`. ``n`` of the result
-    counts people. With one person per image this is :func:`biaslab.stats.wilson_interval`. A nominal 95 % interval of
-    shares from 0.2 to 0.8 covers 93–98 % with 10 or more images of 1 to 4 people (``benchmarks/coverage_custom.py``),
-    and down to 90 % of a share of 0.05 where four people match in half of the images. Raises InputError: As
-    :func:`design_effect`.
+    ``count`` of ``n`` people are one row per image. The effective sample size is the number of people divided by
+    :func:`design_effect`. ``n`` of the result counts people. With one person per image this is
+    :func:`biaslab.stats.wilson_interval`. A nominal 95 % interval of shares from 0.2 to 0.8 covers 93–98 % with 10 or
+    more images of 1 to 4 people (``benchmarks/coverage_custom.py``), and down to 90 % of a share of 0.05 where four
+    people match in half of the images. Raises InputError: As :func:`design_effect`.
     """
     count, n = checks.check_counts(count, n)
     people = int(n.sum())
     if not people:
         return Estimate(np.nan, np.nan, np.nan, 0)
     share, size = float(count.sum() / people), people / design_effect(count, n)
-    even = share * (1 - share)
-    low, high = clustered_share_interval(share, StandardError(float(np.sqrt(even / size)), np.inf), size, confidence)
+    variance = share * (1 - share)
+    error = StandardError(float(np.sqrt(variance / size)), np.inf)
+    low, high = clustered_share_interval(share, error, size, confidence)
     return Estimate(share, float(low), float(high), people)
 
 
@@ -95,68 +96,68 @@ def clustered_share_test(
     effect: float = 1.0,
     seed: int | np.random.Generator,
 ) -> float:
-    """Return the two-sided p of the share of people counted being ``center`` (0–1); NaN without people.
+    """Return the two-sided p-value of the share of people counted being ``center`` (0–1); NaN without people.
 
     ``count`` of ``n`` people are one row per image. With one person per image the test is the exact binomial one, or
-    Fisher's where ``center`` was itself counted in a ``sample`` of so many people. With several, the test against one
-    half flips the signs of each image's difference (:func:`biaslab.stats.sign_flip`); the others are the same exact
-    tests at the size that the images are worth (:func:`design_effect`), rounded. A few images estimate it poorly, and
-    one that is too small makes claims too often: ``effect`` is the least to assume, such as that of all groups. Raises
-    InputError: As there, or a centre outside 0–1.
+    Fisher's if ``center`` was itself estimated from a ``sample`` of that many people. With several people per image,
+    the test against one half flips the signs of each image's difference (:func:`biaslab.stats.sign_flip`). Other tests
+    are exact at the effective sample size (:func:`design_effect`), rounded. A few images estimate the design effect
+    poorly, and one that is too small gives too many significant results. ``effect`` is therefore the smallest to
+    assume, such as that of all groups. Raises InputError: As :func:`design_effect`, or a centre outside 0–1.
     """
     count, n = checks.check_counts(count, n)
     center = float(checks.check_shares(center, "center"))
     people = int(n.sum())
     if not people:
         return float("nan")
-    alone = bool((n <= 1).all())
-    if not alone and center == 0.5 and not np.isfinite(sample):
+    is_one_per_image = bool((n <= 1).all())
+    if not is_one_per_image and center == 0.5 and not np.isfinite(sample):
         return sign_flip(2 * count[n > 0] - n[n > 0], seed=seed).p
     share = count.sum() / people
-    size = people if alone else max(round(people / max(design_effect(count, n), effect)), 1)
-    found = round(share * size)
+    size = people if is_one_per_image else max(round(people / max(design_effect(count, n), effect)), 1)
+    hits = round(share * size)
     if not np.isfinite(sample):
-        return float(stats.binomtest(found, size, center).pvalue)
-    other = round(center * sample)
-    return float(stats.fisher_exact(np.array([[found, size - found], [other, round(sample) - other]])).pvalue)
+        return float(stats.binomtest(hits, size, center).pvalue)
+    ref_hits = round(center * sample)
+    return float(stats.fisher_exact(np.array([[hits, size - hits], [ref_hits, round(sample) - ref_hits]])).pvalue)
 
 
 def clustered_homogeneity(
     count: ArrayLike, n: ArrayLike, stratum: ArrayLike, replicates: int = 2_000, *, seed: int | np.random.Generator
 ) -> float:
-    """Return the p of equal shares in all strata, such as of people who could be judged, permuting whole images.
+    """Return the p-value of equal shares in all strata, such as of people who could be judged, permuting whole images.
 
     ``count`` of ``n`` people are one row per image, ``stratum`` is its group. The statistic is the weighted sum of
     squares of the strata's shares about the common one; p is (hits + 1) / (replicates + 1) (Phipson and Smyth 2010).
-    NaN for fewer than two strata, or where all people, or none, are counted. Raises InputError: Counts above n,
+    NaN for fewer than two strata, or if all people are counted, or none. Raises InputError: Counts above n,
     fractions, ``replicates`` or ``seed`` out of range.
     """
     count, n, stratum = checks.align((0,), count=count, n=n, stratum=stratum)
     count, n = checks.check_counts(count, n)
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
-    filled = n > 0
-    of = np.unique(np.asarray(stratum)[filled], return_inverse=True)[1]
+    has_people = n > 0
+    group_codes = np.unique(np.asarray(stratum)[has_people], return_inverse=True)[1]
     # The same images give the same p in any order.
-    order = np.lexsort((n[filled], count[filled], of))
-    of, count, n = of[order], count[filled][order], n[filled][order]
-    groups = int(of.max(initial=-1)) + 1
+    order = np.lexsort((n[has_people], count[has_people], group_codes))
+    group_codes, count, n = group_codes[order], count[has_people][order], n[has_people][order]
+    groups = int(group_codes.max(initial=-1)) + 1
     if groups < 2 or count.sum() in (0, n.sum()):
         return float("nan")
 
-    def between(codes: NDArray[np.intp]) -> NDArray[np.float64]:
-        # One row per permutation: each has bins of its own.
+    def between_squares(codes: NDArray[np.intp]) -> NDArray[np.float64]:
+        # One row per permutation, each with separate bins.
         bins = (codes + groups * np.arange(len(codes))[:, None]).ravel()
         sums = [
-            np.bincount(bins, np.tile(each, len(codes)), minlength=groups * len(codes)).reshape(-1, groups)
-            for each in (count, n)
+            np.bincount(bins, np.tile(column, len(codes)), minlength=groups * len(codes)).reshape(-1, groups)
+            for column in (count, n)
         ]
         return (checks.ratio(sums[0] ** 2, sums[1])).sum(axis=1)
 
-    observed = between(of[None])[0]
-    hits, left = 0, replicates
-    while left:
-        size = min(left, max(1, CELLS_PER_BATCH // of.size))
-        drawn = rng.permuted(np.tile(of, (size, 1)), axis=1)
-        hits += np.count_nonzero(between(drawn) >= observed * (1 - 1e-12))
-        left -= size
+    observed_squares = between_squares(group_codes[None])[0]
+    hits, n_remaining = 0, replicates
+    while n_remaining:
+        size = min(n_remaining, max(1, CELLS_PER_BATCH // group_codes.size))
+        permuted_codes = rng.permuted(np.tile(group_codes, (size, 1)), axis=1)
+        hits += np.count_nonzero(between_squares(permuted_codes) >= observed_squares * (1 - 1e-12))
+        n_remaining -= size
     return (hits + 1) / (replicates + 1)

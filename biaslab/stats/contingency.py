@@ -1,4 +1,4 @@
-"""Tables of counts: whether and how far distributions differ, rare rows pooled, and sets that are matched."""
+"""Tables of counts: tests and effect sizes of differences between distributions, also for matched sets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from biaslab.errors import InputError
 from biaslab.stats import checks
 from biaslab.stats.intervals import Estimate
 
-LEAST_EXPECTED = 5  # counts expected in a cell below which a chi-square test is not valid
+LEAST_EXPECTED = 5  # expected count of a cell below which a chi-square test is not valid
 CELLS_PER_BATCH = 1_000_000
 MOST_ENUMERATED = 65_536  # maximum number of permutations that are all enumerated
 FEW_HITS, MORE_DRAWS = 10, 10  # with fewer hits, the number of replicates is multiplied
@@ -35,8 +35,8 @@ class ChiSquare(NamedTuple):
 def chi_square(table: ArrayLike) -> ChiSquare:
     """Test whether the rows and columns of ``table`` (two-dimensional counts) are independent.
 
-    Pearson's statistic without continuity correction. Where a row or column is empty, or there are fewer than 2 of
-    either, statistic and p are NaN. Raises InputError: Another shape, negative counts, fractions or NaN.
+    Pearson's statistic without continuity correction. With an empty row or column, or fewer than 2 rows or columns,
+    statistic and p are NaN. Raises InputError: Another shape, negative counts, fractions or NaN.
     """
     table = checks.check_whole(table, "table")
     if table.ndim != 2:
@@ -47,36 +47,36 @@ def chi_square(table: ArrayLike) -> ChiSquare:
         reason = f"a test needs 2 x 2 counts or more, not {rows} x {columns}"
         return ChiSquare(np.nan, np.nan, 0, n, False, reason)
     for axis, margin in ((1, "row"), (0, "column")):
-        empty = np.flatnonzero(table.sum(axis=axis) == 0)
-        if empty.size:
-            return ChiSquare(np.nan, np.nan, dof, n, False, f"{margin} {empty[0]} is empty")
+        empty_lines = np.flatnonzero(table.sum(axis=axis) == 0)
+        if empty_lines.size:
+            return ChiSquare(np.nan, np.nan, dof, n, False, f"{margin} {empty_lines[0]} is empty")
     statistic, p, _, expected = stats.chi2_contingency(table, correction=False)
-    least = float(expected.min())
-    reason = "" if least >= LEAST_EXPECTED else f"an expected count of {least:.3g} is below {LEAST_EXPECTED}"
+    lowest = float(expected.min())
+    reason = "" if lowest >= LEAST_EXPECTED else f"an expected count of {lowest:.3g} is below {LEAST_EXPECTED}"
     return ChiSquare(float(statistic), float(p), dof, n, not reason, reason)
 
 
 def pool_rare(counts: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
     """Pool rows of ``counts``, (kinds, sets), that are too rare for :func:`chi_square` into one.
 
-    Returns the table with rare kinds in its last row (and the rarest common one, where they are still too few without
-    it), how many kinds that row holds, and the row of each kind, ``(kinds,)``; -1 for kinds that never occur.
+    Returns the table with rare kinds in its last row (and the rarest common kind, if they would otherwise be too few),
+    the number of kinds in that row, and the row of each kind, ``(kinds,)``; -1 for kinds that never occur.
     """
     counts = np.asarray(counts)
     totals = counts.sum(axis=1)
     order = np.argsort(-totals, kind="stable")[: np.count_nonzero(totals)]
     sets = counts.sum(axis=0)
-    common = len(order)
-    if common and sets.min() > 0:
+    n_common = len(order)
+    if n_common and sets.min() > 0:
         expected = totals[order] * sets.min() / sets.sum()
-        common = int((expected >= LEAST_EXPECTED).sum())
-        if common and 0 < expected[common:].sum() < LEAST_EXPECTED:
-            common -= 1
+        n_common = int((expected >= LEAST_EXPECTED).sum())
+        if n_common and 0 < expected[n_common:].sum() < LEAST_EXPECTED:
+            n_common -= 1
     rows = np.full(len(counts), -1)
-    rows[order] = np.minimum(np.arange(len(order)), common)
-    table = np.zeros((min(common + 1, len(order)), counts.shape[1]), counts.dtype)
+    rows[order] = np.minimum(np.arange(len(order)), n_common)
+    table = np.zeros((min(n_common + 1, len(order)), counts.shape[1]), counts.dtype)
     np.add.at(table, rows[order], counts[order])
-    return table, len(order) - common, rows
+    return table, len(order) - n_common, rows
 
 
 def permuted_chi_square(counts: Sequence, replicates: int = 9_999, *, seed: int | np.random.Generator) -> float:
@@ -86,45 +86,45 @@ def permuted_chi_square(counts: Sequence, replicates: int = 9_999, *, seed: int 
     case are fixed, and only its set labels are permuted.
 
     ``counts`` has a table for each set, ``(cases, kinds)``, dense or of SciPy's sparse arrays; a case, such as the
-    images of a triplet's prompts, has the same row in all of them. Up to 65,536 permutations all are enumerated, else
-    (hits + 1) / (n + 1) of n random ones (Phipson and Smyth 2010): ``replicates``, and 10 times as many where fewer
-    than 10 of these are hits. NaN for fewer than two cases, or kinds that occur. Raises InputError: ``replicates`` or
-    ``seed`` out of range.
+    images of a triplet's prompts, has the same row in all of them. Up to 65,536 permutations are all enumerated. For
+    more, p is (hits + 1) / (n + 1) of n random ones (Phipson and Smyth 2010): ``replicates``, or 10 times as many if
+    fewer than 10 of these are hits. NaN for fewer than two cases, or fewer than two kinds that occur. Raises
+    InputError: ``replicates`` or ``seed`` out of range.
     """
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
-    tables = checks.align(**{f"counts[{at}]": each for at, each in enumerate(counts)})
-    sets = [sparse.csr_array(each, dtype=np.float32) for each in tables]
-    observed = np.stack([np.asarray(each.sum(axis=0)) for each in sets], axis=-1)
-    seen = observed.sum(axis=1) > 0
+    tables = checks.align(**{f"counts[{index}]": table for index, table in enumerate(counts)})
+    sets = [sparse.csr_array(table, dtype=np.float32) for table in tables]
+    observed_counts = np.stack([np.asarray(table.sum(axis=0)) for table in sets], axis=-1)
+    occurs = observed_counts.sum(axis=1) > 0
     cases = sets[0].shape[0]
-    if seen.sum() < 2 or cases < 2:
+    if occurs.sum() < 2 or cases < 2:
         return float("nan")
-    observed, sets = observed[seen], [each[:, np.flatnonzero(seen)].T.tocsr() for each in sets]
-    least = _statistics(observed[..., None])[0] * (1 - 1e-9)
+    observed_counts, sets = observed_counts[occurs], [table[:, np.flatnonzero(occurs)].T.tocsr() for table in sets]
+    threshold = _statistics(observed_counts[..., None])[0] * (1 - 1e-9)
     orders = np.array(list(permutations(range(len(sets)))), np.int8)
-    moving = np.flatnonzero(sum(abs(each - sets[0]).sum(axis=0) for each in sets[1:]))
+    moving = np.flatnonzero(sum(abs(table - sets[0]).sum(axis=0) for table in sets[1:]))
     exact = len(moving) * np.log(len(orders)) <= np.log(MOST_ENUMERATED) + 1e-9
     total = len(orders) ** len(moving) if exact else replicates
-    size = max(1, CELLS_PER_BATCH // max(cases, len(observed)))
-    hits = done = 0
-    while done < total:
-        batch = np.arange(done, min(done + size, total))
+    size = max(1, CELLS_PER_BATCH // max(cases, len(observed_counts)))
+    hits = n_done = 0
+    while n_done < total:
+        batch = np.arange(n_done, min(n_done + size, total))
         if exact:
-            # Cases that show the same in all sets permute nothing.
-            which = np.zeros((cases, len(batch)), int)
-            which[moving] = batch // len(orders) ** np.arange(len(moving))[:, None] % len(orders)
+            # Permuting cases that are the same in all sets changes nothing.
+            order_codes = np.zeros((cases, len(batch)), int)
+            order_codes[moving] = batch // len(orders) ** np.arange(len(moving))[:, None] % len(orders)
         else:
-            which = rng.integers(len(orders), size=(cases, len(batch)))
-        drawn = orders[which]
+            order_codes = rng.integers(len(orders), size=(cases, len(batch)))
+        assignments = orders[order_codes]
         slots = [
-            sum(each @ (drawn[..., slot] == source).astype(np.float32) for source, each in enumerate(sets))
+            sum(table @ (assignments[..., slot] == source).astype(np.float32) for source, table in enumerate(sets))
             for slot in range(len(sets) - 1)
         ]
-        last = observed.sum(axis=1)[:, None] - sum(slots)
-        hits += np.count_nonzero(_statistics(np.stack([*slots, last], axis=1)) >= least)
-        done += len(batch)
+        last_slot = observed_counts.sum(axis=1)[:, None] - sum(slots)
+        hits += np.count_nonzero(_statistics(np.stack([*slots, last_slot], axis=1)) >= threshold)
+        n_done += len(batch)
         # Here p is at most FEW_HITS / replicates in both stages, so the test stays valid.
-        if not exact and done == replicates and hits < FEW_HITS:
+        if not exact and n_done == replicates and hits < FEW_HITS:
             total = MORE_DRAWS * replicates
     return hits / total if exact else (hits + 1) / (total + 1)
 
@@ -134,9 +134,9 @@ def _statistics(tables: np.ndarray) -> np.ndarray:
     tables = tables.astype(float)
     shares = tables.sum(axis=0) / tables.sum(axis=(0, 1))
     expected = tables.sum(axis=1, keepdims=True) * shares
-    # An empty set has nothing to differ by.
-    away = np.divide((tables - expected) ** 2, expected, out=np.zeros_like(tables), where=expected > 0)
-    return away.sum(axis=(0, 1))
+    # An empty set contributes nothing.
+    terms = np.divide((tables - expected) ** 2, expected, out=np.zeros_like(tables), where=expected > 0)
+    return terms.sum(axis=(0, 1))
 
 
 def cramers_v(statistic: float, dof: int, n: int, smaller_side: int, confidence: float = 0.95) -> Estimate:

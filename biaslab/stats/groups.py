@@ -39,7 +39,8 @@ def by_group(
         frame: One row per observation, with the columns ``keys``.
         keys: Columns that identify a group. Groups are in the order of their first rows.
         estimator: Takes a group's rows and returns the columns of its estimate, or several rows of them, or a table.
-        overall: Value of the last key for an estimate over all its groups, which precedes theirs; none if empty.
+        overall: Value of the last key in the rows of an estimate over all its groups, which come first. If empty, the
+            overall estimate is omitted.
         adjust: Columns that identify a family of tests, within which the column ``p`` is adjusted
             (:func:`biaslab.stats.adjust_families`); no p-value is adjusted without it.
 
@@ -47,16 +48,16 @@ def by_group(
         The columns ``keys`` and those of the estimates; without any group, the columns ``keys`` and no rows.
 
     Raises:
-        InputError: A key is no column or has missing values, a group has the name ``overall``, the estimates have a key
-            as a column, or the estimator counts a label that no row has.
+        InputError: A key is not a column or has missing values, a group has the name ``overall``, the estimates have a
+            key as a column, or the estimator counts a label that no row has.
     """
     keys = [keys] if isinstance(keys, str) else list(keys)
     check_columns(frame, keys)
     if check := getattr(estimator, "check", None):
         check(frame)
-    if missing := [key for key in keys if frame[key].isna().any()]:
+    if incomplete_keys := [key for key in keys if frame[key].isna().any()]:
         raise InputError(
-            f"The key {missing[0]!r} has missing values, which belong to no group; name or drop these rows."
+            f"The key {incomplete_keys[0]!r} has missing values, which belong to no group; name or drop these rows."
         )
     if overall and (frame[keys[-1]] == overall).any():
         raise InputError(
@@ -69,9 +70,9 @@ def by_group(
             estimates = estimates.to_dict("records")
         key = dict(zip(keys, names, strict=True))
         for row in [estimates] if isinstance(estimates, dict) else estimates:
-            if both := key.keys() & row.keys():
+            if shared_columns := key.keys() & row.keys():
                 raise InputError(
-                    f"The estimator returns the column {min(both)!r}, which is a key; give it another name."
+                    f"The estimator returns the column {min(shared_columns)!r}, which is a key; give it another name."
                 )
             table.append(key | row)
     estimated = pd.DataFrame(table) if table else pd.DataFrame(columns=keys)
@@ -79,36 +80,34 @@ def by_group(
 
 
 def _groups(frame: pd.DataFrame, keys: list[str], overall: str) -> Iterator[tuple[tuple, pd.DataFrame]]:
-    """Yield the values of the keys and the rows of each group, after those of all groups of the last key if ``overall``
-    is set.
-    """
+    """Yield the key values and the rows of each group; if ``overall`` is set, the rows of all its groups come first."""
     if not overall:
         yield from frame.groupby(keys, sort=False)
         return
-    *outer, last = keys
-    for names, rows in frame.groupby(outer, sort=False) if outer else [((), frame)]:
+    *outer_keys, last_key = keys
+    for names, rows in frame.groupby(outer_keys, sort=False) if outer_keys else [((), frame)]:
         yield (*names, overall), rows
-        for name, group in rows.groupby(last, sort=False):
+        for name, group in rows.groupby(last_key, sort=False):
             yield (*names, name), group
 
 
 def share(
     column: str, value: object, confidence: float = 0.95, *, cluster: str = "", labels: Sequence[object] = GENDERS
 ) -> Callable[[pd.DataFrame], Row]:
-    """Return an estimator of the share of rows with ``value`` in a column; rows without a value there are left out.
+    """Return an estimator of the share of rows with ``value`` in a column; rows with a missing value are left out.
 
-    Its columns are percent, ci_low, ci_high (0–100), count and n (rows). With ``cluster``, the column of what rows have
-    in common, such as their image, the interval is that of :func:`biaslab.stats.clustered_share`, and ``n_images``
-    counts clusters; without it the interval is Wilson's. :func:`by_group` refuses a text as ``value`` that no row of
-    the whole frame has, unless it is one of ``labels``, those that the column may hold.
+    Its columns are percent, ci_low, ci_high (0–100), count and n (rows). With ``cluster``, a column such as the image
+    of each row, the interval is that of :func:`biaslab.stats.clustered_share`, and ``n_images`` counts clusters;
+    without it the interval is Wilson's. :func:`by_group` refuses a string as ``value`` that no row of the whole frame
+    has, unless it is one of ``labels``, the values that the column may hold.
     """
 
     def check(frame: pd.DataFrame) -> None:
         check_columns(frame, [column])
-        present = frame[column].dropna().unique()
-        if isinstance(value, str) and len(present) and value not in {*present, *labels}:
+        values = frame[column].dropna().unique()
+        if isinstance(value, str) and len(values) and value not in {*values, *labels}:
             raise InputError(
-                f"No row has {value!r} in the column {column!r}, which holds {', '.join(map(repr, present[:6]))}. Give "
+                f"No row has {value!r} in the column {column!r}, which holds {', '.join(map(repr, values[:6]))}. Give "
                 f"one of these, or name {value!r} in labels where it could occur and does not."
             )
 
@@ -137,19 +136,19 @@ def stereotype_score(
     The score is 100 where all people have the gender of their occupation's stereotype (the columns ``gender`` and
     ``stereotype``: ``female`` or ``male``), -100 where none has. People with another gender, such as ``unclear``,
     are left out. Its columns are score, ci_low, ci_high, and count (people who fit) and n of :func:`share`. Raises
-    InputError: A stereotype is neither, or a gender is in another spelling, such as ``F``.
+    InputError: A stereotype is neither ``female`` nor ``male``, or a gender has another spelling, such as ``F``.
     """
-    fitting = share("fits", True, confidence, cluster=cluster)
+    share_of_fits = share("fits", True, confidence, cluster=cluster)
 
     def estimate(rows: pd.DataFrame) -> dict[str, Any]:
         check_columns(rows, (gender, stereotype))
-        spelt = sorted({*rows[gender].astype(str)} & _OTHER_SPELLINGS)
-        if spelt:
-            raise InputError(f"The column {gender!r} holds {spelt[0]!r}; write {' or '.join(map(repr, GENDERS))}.")
-        judged = rows[rows[gender].isin(GENDERS)]
-        if not judged[stereotype].isin(GENDERS).all():
+        spellings = sorted({*rows[gender].astype(str)} & _OTHER_SPELLINGS)
+        if spellings:
+            raise InputError(f"The column {gender!r} holds {spellings[0]!r}; write {' or '.join(map(repr, GENDERS))}.")
+        classified = rows[rows[gender].isin(GENDERS)]
+        if not classified[stereotype].isin(GENDERS).all():
             raise InputError(f"The column {stereotype!r} must hold {' or '.join(map(repr, GENDERS))}.")
-        row = fitting(judged.assign(fits=judged[gender] == judged[stereotype]))
+        row = share_of_fits(classified.assign(fits=classified[gender] == classified[stereotype]))
         ends = {name: 2 * row.pop(end) - 100 for name, end in zip(_SCORE, _SHARE, strict=True)}
         return ends | row
 
@@ -161,25 +160,25 @@ def shares(
 ) -> Callable[[pd.DataFrame], Iterator[Row]]:
     """Return an estimator with one row per value of a column: the value, and the columns of :func:`share`.
 
-    The share of the value ``unclear`` is of all rows, that of any other value of the rows that are not unclear.
+    The share of the value ``unclear`` is among all rows, that of any other value among the rows that are not unclear.
     """
 
     def estimate(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
         check_columns(rows, [column])
-        clear = rows[rows[column] != unclear] if unclear else rows
+        clear_rows = rows[rows[column] != unclear] if unclear else rows
         for value in values:
-            base = rows if value == unclear else clear
+            base = rows if value == unclear else clear_rows
             yield {column: value} | share(column, value, confidence, cluster=cluster)(base)
 
     return estimate
 
 
 def mean(column: str, confidence: float = 0.95, *, cluster: str = "") -> Callable[[pd.DataFrame], Row]:
-    """Return an estimator of the mean of a column, missing values left out.
+    """Return an estimator of the mean of a column, without missing values.
 
-    Its columns are value, ci_low, ci_high (the column's unit) and n (values). With ``cluster``, the column of what rows
-    have in common, such as their image, the interval has it as the unit, and ``n_images`` counts clusters; without it,
-    the interval is Student's over rows (:func:`biaslab.stats.mean_interval`).
+    Its columns are value, ci_low, ci_high (the column's unit) and n (values). With ``cluster``, a column such as the
+    image of each row, the sampling unit is the cluster, and ``n_images`` counts clusters. Without it, the interval is
+    Student's over rows (:func:`biaslab.stats.mean_interval`).
     """
 
     def estimate(rows: pd.DataFrame) -> dict[str, Any]:

@@ -25,8 +25,8 @@ TESTS = ("sign", "t")
 FEWEST_FOR_T = 5
 EXACT_UP_TO = 16  # values, that is 2**16 = 65 536 patterns
 CELLS_PER_BATCH = 1_000_000
-MOST_COUNTED = 50_000  # total, in steps that values share, up to which their sums are counted out
-_LEAST_LOG = float(np.log(1e-15))  # of p: below, quantiles of Student's t are not to be had
+MOST_COUNTED = 50_000  # total, in multiples of the common step, up to which the sums' distribution is exact
+_LEAST_LOG = float(np.log(1e-15))  # of p; below it, quantiles of Student's t cannot be computed
 
 
 class TestResult(NamedTuple):
@@ -45,7 +45,7 @@ class PairedDifference(NamedTuple):
     ci_high: float
     p: float
     n: int  # differences, of the longest list
-    min_attainable_p: float  # of any outcome, with as many differences that are not 0
+    min_attainable_p: float  # the smallest p of any outcome with this number of nonzero differences
     reason: str
 
 
@@ -65,148 +65,148 @@ def one_sample_t(values: ArrayLike, *, skip_nan: bool = False) -> TestResult:
 def sign_flip(values: ArrayLike, replicates: int = 10_000, *, seed: int | np.random.Generator) -> TestResult:
     """Test whether ``values`` (one-dimensional) are symmetric about 0 by flipping their signs, two-sided.
 
-    ``statistic`` is their mean; p is the share of sign patterns whose mean is at least as far from 0: exact up to 16
-    values other than 0, and for multiples of one step, such as differences of counts; else (hits + 1) / (replicates +
-    1) of random patterns (Phipson & Smyth 2010). No values give NaN, zeros alone 1. Raises InputError: NaN, another
-    number of axes, or no seed.
+    ``statistic`` is their mean; p is the share of sign patterns whose mean is at least as far from 0. It is exact up to
+    16 nonzero values, and for multiples of one step, such as differences of counts; else it is (hits + 1) /
+    (replicates + 1) of random patterns (Phipson & Smyth 2010). No values give NaN, only zeros give 1. Raises
+    InputError: NaN, another number of axes, or no seed.
     """
     values = checks.check_sample(values, "values")
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
     if values.size == 0:
         return TestResult(np.nan, np.nan, 0)
-    # A sign changes nothing about 0.
-    moving = values[values != 0]
-    n, observed, total = moving.size, abs(moving.sum()), np.abs(moving).sum()
+    # The sign of 0 has no effect.
+    nonzero = values[values != 0]
+    n, observed_sum, total = nonzero.size, abs(nonzero.sum()), np.abs(nonzero).sum()
     # Patterns that give the same sum in another order of addition must count as ties.
-    least = observed - 1e-12 * total
+    threshold = observed_sum - 1e-12 * total
     if n <= EXACT_UP_TO:
-        flipped = ((np.arange(2**n)[:, None] >> np.arange(n)) & 1).astype(bool)
-        p = np.mean(np.abs(np.where(flipped, -moving, moving).sum(axis=1)) >= least)
-    elif total <= MOST_COUNTED * (step := _step(np.abs(moving))):
-        p = _counted_out(np.rint(np.abs(moving) / step).astype(int), int(np.rint(observed / step)))
+        flips = ((np.arange(2**n)[:, None] >> np.arange(n)) & 1).astype(bool)
+        p = np.mean(np.abs(np.where(flips, -nonzero, nonzero).sum(axis=1)) >= threshold)
+    elif total <= MOST_COUNTED * (step := _step(np.abs(nonzero))):
+        p = _tail_probability(np.rint(np.abs(nonzero) / step).astype(int), int(np.rint(observed_sum / step)))
     else:
-        hits, left = 0, replicates
-        while left:
-            size = min(left, max(1, CELLS_PER_BATCH // n))
+        hits, n_remaining = 0, replicates
+        while n_remaining:
+            size = min(n_remaining, max(1, CELLS_PER_BATCH // n))
             signs = rng.integers(2, size=(size, n), dtype=np.int8) * 2 - 1
-            hits += np.count_nonzero(np.abs(signs @ moving) >= least)
-            left -= size
+            hits += np.count_nonzero(np.abs(signs @ nonzero) >= threshold)
+            n_remaining -= size
         p = (hits + 1) / (replicates + 1)
     return TestResult(float(values.mean()), float(p), values.size)
 
 
 def _step(sizes: np.ndarray) -> float:
-    """Return the largest step that all of some sizes above 0 are multiples of, but for rounding; 0 if it is tiny."""
-    # Shares are rounded where they are divided, and again where they are subtracted.
+    """Return the largest step of which all ``sizes`` (above 0) are multiples, up to rounding; 0 if it is tiny."""
+    # Shares are rounded when they are computed, and again when they are subtracted.
     rounding = 1e-9 * float(sizes.max())
 
-    def common(a: float, b: float) -> float:
+    def common_divisor(a: float, b: float) -> float:
         while b > rounding:
             a, b = b, abs(remainder(a, b))
         return a
 
-    step = reduce(common, np.unique(sizes).tolist())
-    # Many roundings add up: what is left is a multiple of the step only where all sizes are close to one.
+    step = reduce(common_divisor, np.unique(sizes).tolist())
+    # Rounding errors add up, so the step is accepted only if all sizes are close to a multiple of it.
     multiples = sizes / step
     return step if (np.abs(multiples - np.rint(multiples)) < 1e-4).all() else 0.0
 
 
-def _counted_out(sizes: np.ndarray, least: int) -> float:
-    """Return the chance that whole numbers with random signs add up to ``least`` or more, either way."""
-    # Chances of sums from the lowest to the highest: of one size after the other, whose signs are binomial.
+def _tail_probability(sizes: np.ndarray, minimum: int) -> float:
+    """Return the probability that whole numbers with random signs add up to ``minimum`` or more in absolute value."""
+    # Probabilities of all sums, from the lowest to the highest. Sizes are added in turn; their signs are binomial.
     chances = np.ones(1)
     for size, n in zip(*np.unique(sizes[sizes > 0], return_counts=True), strict=True):
-        before, chances = chances, np.zeros(len(chances) + 2 * size * n)
+        previous, chances = chances, np.zeros(len(chances) + 2 * size * n)
         for k, chance in enumerate(stats.binom.pmf(np.arange(n + 1), n, 0.5)):
-            chances[2 * size * k :][: len(before)] += chance * before
+            chances[2 * size * k :][: len(previous)] += chance * previous
     sums = np.arange(len(chances)) - len(chances) // 2
-    return min(1.0, float(chances[np.abs(sums) >= least].sum()))
+    return min(1.0, float(chances[np.abs(sums) >= minimum].sum()))
 
 
 def paired_difference(*lists: ArrayLike, confidence: float = 0.95) -> PairedDifference:
     """Test whether paired differences (one-dimensional, any unit) are 0 on average, with the interval of their mean.
 
-    The limits are the wider of Student's t and of Hall's t, which is freed of skewness; p is that of the level at which
-    they reach 0, and never below the least of a sign-flip test. Both are missing where fewer differences are not 0 than
-    :func:`min_units`, or where all are the same. Of several ``lists`` the mean of their means is tested, as though
-    they moved together. A nominal 95 % interval of 6 to 62 differences covers 94.2–98 %, of exponential ones too.
+    The limits are the wider of Student's t and of Hall's t, which is corrected for skewness. p is the level at which
+    they reach 0, and never below the smallest p of a sign-flip test. Both are missing if fewer than :func:`min_units`
+    differences are not 0, or if all are the same. For several ``lists`` the mean of their means is tested, as if they
+    were fully dependent. A nominal 95 % interval of 6 to 62 differences covers 94.2–98 %, also of exponential ones.
 
     Source: Hall (1992), J. R. Stat. Soc. B 54, 221–228, the cubic transformation. Raises InputError: NaN, another
     number of axes, or a confidence that is not between 0 and 1.
     """
     lists = [checks.check_sample(values, "differences") for values in lists]
     alpha = 1 - checks.confidence_level(confidence)
-    n, moved = max(v.size for v in lists), max(np.count_nonzero(v) for v in lists)
+    n, n_nonzero = max(v.size for v in lists), max(np.count_nonzero(v) for v in lists)
     mean = float(np.mean([v.mean() for v in lists])) if all(v.size for v in lists) else np.nan
-    least, fewest = (2 * 0.5**moved if moved else np.nan), min_units(alpha)
+    min_p, n_required = (2 * 0.5**n_nonzero if n_nonzero else np.nan), min_units(alpha)
 
     def untested(reason: str) -> PairedDifference:
-        return PairedDifference(mean, np.nan, np.nan, np.nan, n, least, reason)
+        return PairedDifference(mean, np.nan, np.nan, np.nan, n, min_p, reason)
 
-    if n < fewest or any(v.size < 2 for v in lists):
-        return untested(f"n is {n}; a test takes {fewest} or more")
-    if moved < fewest:
-        return untested(f"{moved} of {n} units differ; a test takes {fewest} or more")
+    if n < n_required or any(v.size < 2 for v in lists):
+        return untested(f"n is {n}; a test takes {n_required} or more")
+    if n_nonzero < n_required:
+        return untested(f"{n_nonzero} of {n} units differ; a test takes {n_required} or more")
     if any(checks.constant(v) for v in lists):
         return untested("every unit differs by the same amount")
-    shapes = [(v.size, float(v.mean()), float(v.std(ddof=1)), float(stats.skew(v))) for v in lists]
+    summaries = [(v.size, float(v.mean()), float(v.std(ddof=1)), float(stats.skew(v))) for v in lists]
 
     def limit(level: float, side: float) -> float:
-        return sum(_limit(*shape, level, side) for shape in shapes) / len(shapes)
+        return sum(_limit(*summary, level, side) for summary in summaries) / len(summaries)
 
-    def off(log_level: float) -> float:
+    def distance(log_level: float) -> float:
         """Return the distance from 0 of the limit nearer to 0; positive on the side of the mean."""
         return np.sign(mean) * limit(np.exp(log_level), -np.sign(mean))
 
     log_p = 0.0
-    if off(0) > 0:
-        log_p = brentq(off, _LEAST_LOG, 0, xtol=1e-9) if off(_LEAST_LOG) < 0 else _LEAST_LOG
-    p = max(float(np.exp(log_p)), least)
-    return PairedDifference(mean, limit(alpha, -1), limit(alpha, 1), p, n, least, "")
+    if distance(0) > 0:
+        log_p = brentq(distance, _LEAST_LOG, 0, xtol=1e-9) if distance(_LEAST_LOG) < 0 else _LEAST_LOG
+    p = max(float(np.exp(log_p)), min_p)
+    return PairedDifference(mean, limit(alpha, -1), limit(alpha, 1), p, n, min_p, "")
 
 
 def _limit(n: int, mean: float, sd: float, gamma: float, level: float, side: float) -> float:
-    """Return the lower (``side`` -1) or upper (1) limit: the farther of both that miss with a chance of ``level``."""
+    """Return the lower (``side`` -1) or upper (1) limit at ``level``: Student's or Hall's, whichever is farther."""
     t = side * stdtrit(n - 1, level / 2) / np.sqrt(n)
     # Hall's T + γT²/3 + γ²T³/27 + γ/6n, solved for T.
-    bent = 3 * (np.cbrt(1 + gamma * (t - gamma / (6 * n))) - 1) / gamma if abs(gamma) > 1e-6 else t
-    return float(mean - sd * (min(t, bent) if side > 0 else max(t, bent)))
+    hall_t = 3 * (np.cbrt(1 + gamma * (t - gamma / (6 * n))) - 1) / gamma if abs(gamma) > 1e-6 else t
+    return float(mean - sd * (min(t, hall_t) if side > 0 else max(t, hall_t)))
 
 
 @checks.keep_labels
 def adjust(p_values: ArrayLike, method: str = "holm") -> np.ndarray:
-    """Return ``p_values`` (any shape) adjusted for being that many tests, in the same shape.
+    """Return ``p_values`` (any shape) adjusted for the number of tests, in the same shape.
 
     ``method``: ``holm`` (family-wise error; Holm 1979) or ``benjamini_hochberg`` (false discovery rate; 1995). NaN stay
-    NaN and are no tests. Raises InputError: A p outside 0–1. UnknownNameError: Another method.
+    NaN and do not count as tests. Raises InputError: A p outside 0–1. UnknownNameError: Another method.
     """
     checks.one_of(method, ADJUSTMENTS, "adjustment")
     adjusted = checks.check_shares(p_values, "p_values", allow_nan=True)
-    known = ~np.isnan(adjusted)
-    p = adjusted[known]
+    has_p = ~np.isnan(adjusted)
+    p = adjusted[has_p]
     if method == "holm":
-        # By hand: statsmodels collects garbage each time, a tenth of a second.
+        # Not from statsmodels, which runs the garbage collector in each call (0.1 s).
         order = np.argsort(p)
         steps = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-        adjusted[known] = np.minimum(steps, 1)[np.argsort(order)]
+        adjusted[has_p] = np.minimum(steps, 1)[np.argsort(order)]
     elif p.size:
-        adjusted[known] = stats.false_discovery_control(p)
+        adjusted[has_p] = stats.false_discovery_control(p)
     return adjusted
 
 
 def adjust_families(table: pd.DataFrame, family: list[str], p: str = "p") -> pd.DataFrame:
     """Return ``table`` with a column of p-values adjusted within each family of rows: ``p_holm`` and ``p_bh``.
 
-    A family is the rows that have the same values in the columns ``family``; both ways are those of :func:`adjust`.
+    A family is the rows that have the same values in the columns ``family``; both methods are those of :func:`adjust`.
     """
-    of_family = table.groupby(family)[p]
-    ways = {"holm": "holm", "bh": "benjamini_hochberg"}
-    return table.assign(**{f"{p}_{way}": of_family.transform(adjust, method) for way, method in ways.items()})
+    family_p = table.groupby(family)[p]
+    methods = {"holm": "holm", "bh": "benjamini_hochberg"}
+    return table.assign(**{f"{p}_{suffix}": family_p.transform(adjust, method) for suffix, method in methods.items()})
 
 
 @checks.keep_labels
 def min_binomial_p(n: ArrayLike) -> np.ndarray:
-    """Return the least p of an exact binomial test of one half with ``n`` (any shape) observations; NaN at 0.
+    """Return the smallest p of an exact binomial test of one half with ``n`` (any shape) observations; NaN at 0.
 
     Raises InputError: Fractions or negative numbers.
     """
@@ -216,37 +216,37 @@ def min_binomial_p(n: ArrayLike) -> np.ndarray:
 
 @checks.keep_labels
 def min_fisher_p(first: ArrayLike, second: ArrayLike) -> np.ndarray:
-    """Return the least two-sided p of Fisher's exact test of groups of these sizes, elementwise; NaN for an empty one.
+    """Return the smallest two-sided p of Fisher's exact test of groups of these sizes; NaN if one is empty.
 
-    The groups then have nothing in common: one over the number of ways to choose the first, or twice that where both
-    are as large. Raises InputError: Fractions or negative numbers.
+    Elementwise. It is that of groups without a common outcome: 1 / the number of ways to choose the first group, or
+    twice that if both are equally large. Raises InputError: Fractions or negative numbers.
     """
 
-    def least(a: int, b: int) -> float:
+    def min_p(a: int, b: int) -> float:
         return min(1.0, (2 if a == b else 1) / comb(a + b, a)) if a and b else np.nan
 
     sizes = checks.align(first=first, second=second)
-    return np.vectorize(least, otypes=[float])(*(checks.check_counts(0, n)[1] for n in sizes))[()]
+    return np.vectorize(min_p, otypes=[float])(*(checks.check_counts(0, n)[1] for n in sizes))[()]
 
 
 def min_units(level: float = 0.05, test: str = "sign") -> int:
-    """Return the fewest units (occupations, prompts, people, …) on which a test at a ``level`` (0–1) rests.
+    """Return the minimum number of units (occupations, prompts, people, …) for a test at a ``level`` (0–1).
 
     ``test`` is one of :data:`TESTS`. ``sign``: with fewer units no outcome of a sign-flip test reaches the level: 6 at
-    5 %, 8 at 1 %. ``t``: 5 at any level, as Student's t test can reach each; with fewer its assumption of normal means
-    carries the result. Raises UnknownNameError: Another test.
+    5 %, 8 at 1 %. ``t``: 5 at any level, which Student's t test can always reach; with fewer units the result depends
+    on its assumption of normal means. Raises UnknownNameError: Another test.
     """
     checks.one_of(test, TESTS, "test")
     return FEWEST_FOR_T if test == "t" else int(np.log2(2 / level)) + 1
 
 
-def can_be_significant(least_p: ArrayLike, level: float = 0.05) -> bool:
+def can_be_significant(min_p: ArrayLike, level: float = 0.05) -> bool:
     """Return whether any outcome of tests with these smallest attainable p-values can be significant by Holm's rule.
 
-    The p-values have any shape; NaN is no test.
+    The p-values have any shape; NaN does not count as a test.
 
     Raises InputError: A p outside 0–1, or a level that is not between 0 and 1.
     """
     if not 0 < level < 1:
         raise InputError(f"level must be between 0 and 1, for example 0.05, got {level!r}.")
-    return bool((adjust(least_p) < level).any())
+    return bool((adjust(min_p) < level).any())

@@ -21,7 +21,7 @@ class Interval(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """An estimate, its interval and the number of observations it rests on."""
+    """An estimate, its interval and the number of observations it is based on."""
 
     value: float
     ci_low: float
@@ -41,16 +41,16 @@ class Correlation(NamedTuple):
 
 def significance(confidence: float) -> float:
     """Return the level (0–1) of tests that agree with intervals of this ``confidence`` (0–1): 0.05 of 0.95."""
-    # Without the last digits of a difference of binary fractions, which would make 0.05 less than the level of 0.95.
+    # Rounded because the last digits of the binary difference would put 0.05 below the level of 0.95.
     return round(1 - confidence, 10)
 
 
 @checks.keep_labels
 def correction_dominates(uncorrected: ArrayLike, corrected: ArrayLike) -> np.ndarray | np.bool_:
-    """Return whether a correction is larger than the estimate that it leaves, elementwise; no verdict rests on such.
+    """Return whether a correction is larger than the corrected estimate, elementwise, which makes it inconclusive.
 
-    The arguments are estimates of one unit that broadcast; False where either is NaN. Raises InputError: What is no
-    number, or shapes that do not broadcast.
+    The arguments are estimates of one unit that broadcast; False where either is NaN. Raises InputError: Values that
+    are not numbers, or shapes that do not broadcast.
     """
     uncorrected, corrected = checks.broadcast(uncorrected=uncorrected, corrected=corrected)
     return (np.abs(uncorrected - corrected) > np.abs(corrected))[()]
@@ -70,7 +70,7 @@ def wilson_interval(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) ->
     share = count / size
     centre = (share + z**2 / (2 * size)) / (1 + z**2 / size)
     half = z * np.sqrt(share * (1 - share) / size + z**2 / (4 * size**2)) / (1 + z**2 / size)
-    # At 0 or n the limit is exactly 0 or 1; rounding would leave it a hair outside.
+    # At 0 or n the limit is exactly 0 or 1; rounding could move it slightly outside.
     return Interval(
         np.where(count == 0, 0 * size, centre - half)[()], np.where(count == n, 0 * size + 1, centre + half)[()]
     )
@@ -94,7 +94,7 @@ def percent_columns(
     confidence: float = 0.95,
     names: tuple[str, str, str] = ("percent", "ci_low", "ci_high"),
 ) -> dict[str, np.ndarray]:
-    """Return what :func:`percent` does, by the names of columns."""
+    """Return the result of :func:`percent` as a dict from column name to values."""
     return dict(zip(names, percent(count, n, confidence), strict=True))
 
 
@@ -102,7 +102,7 @@ def percent_columns(
 def exact_interval(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Interval:
     """Return the exact interval of each share ``count / n`` (Clopper & Pearson 1934, Biometrika 26, 404–413).
 
-    It holds the shares that an exact binomial test, whose p is twice the nearer tail, does not reject. Arguments and
+    It contains the shares that an exact binomial test, whose p is twice the nearer tail, does not reject. Arguments and
     results as in :func:`wilson_interval`. Raises InputError: As :func:`wilson_interval`.
     """
     count, n = checks.check_counts(count, n)
@@ -123,14 +123,14 @@ def difference_interval(
     second_high: ArrayLike,
     correlation: ArrayLike = 0.0,
 ) -> Interval:
-    """Return the limits of ``second - first`` from each one's estimate and limits, elementwise.
+    """Return the limits of ``second - first`` from the estimate and limits of each, elementwise.
 
-    The two are in one unit. ``correlation`` (-1 to 1) is that of the two estimates; for two means of the same units it
-    is that of the units' values. NaN stays NaN.
+    Both have the same unit. ``correlation`` (-1 to 1) is that of the two estimates; for two means over the same units,
+    it is that of the units' values. NaN stays NaN.
 
     Source: Newcombe (1998), Statistics in Medicine 17, 873–890, method 10; Zou & Donner (2008), ibid. 27, 1693;
-    correlated: Zou (2007), Psychological Methods 12, 399–413. Raises InputError: What is no number, or a correlation
-    outside -1 to 1.
+    correlated: Zou (2007), Psychological Methods 12, 399–413. Raises InputError: A value that is not a number, or a
+    correlation outside -1 to 1.
     """
     first, first_low, first_high, second, second_low, second_high, correlation = checks.align(
         first=first,
@@ -146,9 +146,9 @@ def difference_interval(
     correlation = checks.check_numbers(correlation, "correlation", -1, 1)
     change = second - first
 
-    def arm(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        # Rounding can take the square of two equal arms that cancel below 0.
-        return np.sqrt(np.maximum(one**2 + other**2 - 2 * correlation * one * other, 0))
+    def arm(second_width: np.ndarray, first_width: np.ndarray) -> np.ndarray:
+        # Rounding can make the square negative where two equal widths cancel.
+        return np.sqrt(np.maximum(second_width**2 + first_width**2 - 2 * correlation * second_width * first_width, 0))
 
     return Interval(
         change - arm(second - second_low, first_high - first), change + arm(second_high - second, first - first_low)
@@ -160,24 +160,25 @@ def mean_interval(
 ) -> Estimate:
     """Return the mean of ``values`` (one-dimensional, any unit) with its Student t interval.
 
-    One value gives NaN limits, none gives NaN throughout. ``skip_nan`` leaves out NaN. ``clusters`` are the images of
-    values that share them: the error is :func:`clustered_error`'s, with one degree of freedom less than images, and the
-    limits are NaN for a single image. A nominal 95 % interval of 5 to 62 values covers 93.3–95.1 %, and of exponential
-    ones only 88.4–93.2 %. Raises InputError: NaN without ``skip_nan``, or another number of axes.
+    One value gives NaN limits, no values give NaN throughout. ``skip_nan`` leaves out NaN. ``clusters`` is the image of
+    each value, if values share images. The error is then that of :func:`clustered_error`, with one degree of freedom
+    fewer than images, and the limits are NaN for a single image. A nominal 95 % interval of 5 to 62 values covers
+    93.3–95.1 %, and of exponential ones only 88.4–93.2 %. Raises InputError: NaN without ``skip_nan``, or another
+    number of axes.
     """
     values, clusters = checks.align((0,), values=values, clusters=clusters)
-    given = checks.check_numbers(values, "values")
-    values = checks.check_sample(given, "values", skip_nan)
+    all_values = checks.check_numbers(values, "values")
+    values = checks.check_sample(all_values, "values", skip_nan)
     confidence = checks.confidence_level(confidence)
     n = values.size
     mean = float(values.mean()) if n else np.nan
     if clusters is not None and n:
         clusters = np.asarray(clusters)
-        if clusters.shape != given.shape:
+        if clusters.shape != all_values.shape:
             raise InputError(
-                f"There are {given.size} values and clusters of shape {clusters.shape}; give one for each."
+                f"There are {all_values.size} values and clusters of shape {clusters.shape}; give one for each."
             )
-        codes = np.unique(clusters[~np.isnan(given)], return_inverse=True)[1]
+        codes = np.unique(clusters[~np.isnan(all_values)], return_inverse=True)[1]
         error = clustered_error(np.bincount(codes, values - mean) / n)
         half = stats.t.ppf((1 + confidence) / 2, error.df) * error.se
         return Estimate(mean, float(mean - half), float(mean + half), n)
@@ -190,8 +191,8 @@ def mean_interval(
 def pearson_r(x: ArrayLike, y: ArrayLike, confidence: float = 0.95, *, skip_nan: bool = False) -> Correlation:
     """Return Pearson's correlation of ``x`` and ``y`` (one-dimensional, equally long), Fisher's z interval and test.
 
-    p is that of the interval. ``skip_nan`` leaves out a pair with a NaN. A constant variable or fewer than 3 pairs
-    gives NaN, exactly 3 pairs NaN limits and p. Raises InputError: Shapes differ, another number of axes, or NaN
+    p is consistent with the interval. ``skip_nan`` leaves out a pair with a NaN. A constant variable or fewer than 3
+    pairs gives NaN, exactly 3 pairs NaN limits and p. Raises InputError: Shapes differ, another number of axes, or NaN
     without ``skip_nan``.
     """
     x, y = checks.align(x=x, y=y)
@@ -218,14 +219,14 @@ def pearson_r(x: ArrayLike, y: ArrayLike, confidence: float = 0.95, *, skip_nan:
 
 
 class StandardError(NamedTuple):
-    """Standard error of a mean, in its unit, and the degrees of freedom that Student's t has with it."""
+    """Standard error of a mean, in its unit, and its degrees of freedom for Student's t."""
 
     se: float
     df: float
 
 
 def clustered_error(effects: ArrayLike) -> StandardError:
-    """Return the standard error of a mean from what each of its n independent clusters adds to it, with n - 1 df.
+    """Return the standard error of a mean from the contributions of its n independent clusters, with n - 1 df.
 
     ``effects`` (one-dimensional) are the sums of each cluster's deviations from the mean, over the number of all
     observations. NaN for fewer than two clusters. Raises InputError: NaN or another shape.
@@ -238,7 +239,7 @@ def clustered_error(effects: ArrayLike) -> StandardError:
 
 
 def clustered_mean(values: ArrayLike, groups: ArrayLike, confidence: float = 0.95) -> Estimate:
-    """Return the mean of ``values`` (0–1, one-dimensional) that come in ``groups``, one for each value.
+    """Return the mean of ``values`` (0–1, one-dimensional) that are clustered in ``groups``, one label per value.
 
     Limits are those of :func:`clustered_share_interval`; ``n`` counts values. Raises InputError: Values outside 0–1,
     NaN, or another number of groups.
@@ -271,31 +272,31 @@ def crossed_error(rows: ArrayLike, columns: ArrayLike, cells: ArrayLike) -> Stan
     (``benchmarks/coverage_paired.py``). Raises InputError: Shapes do not fit, or a row or column is NaN.
     """
     rows, cells = checks.align((0,), rows=rows, cells=cells)
-    columns, turned = checks.align((0,), columns=columns, cells=np.transpose(cells))
-    cells = np.transpose(turned)
+    columns, transposed = checks.align((0,), columns=columns, cells=np.transpose(cells))
+    cells = np.transpose(transposed)
     rows, columns = checks.check_sample(rows, "rows"), checks.check_sample(columns, "columns")
     cells = checks.check_numbers(cells, "cells")
     if cells.shape != (rows.size, columns.size):
         raise InputError(f"cells must be (rows, columns) {(rows.size, columns.size)}, got {cells.shape}.")
     if min(cells.shape) < 2:
         return StandardError(np.nan, np.nan)
-    parts, known = [clustered_error(part) for part in (rows, columns)], np.isfinite(cells).sum()
-    left = known - sum(cells.shape) + 1
-    rest = float(np.nansum(_residual(cells) ** 2)) * known / left if left > 0 else 0.0
-    variance = rest + sum(max(part.se**2 - rest, 0) for part in parts)
+    parts, n_known = [clustered_error(part) for part in (rows, columns)], np.isfinite(cells).sum()
+    df_residual = n_known - sum(cells.shape) + 1
+    residual_variance = float(np.nansum(_residual(cells) ** 2)) * n_known / df_residual if df_residual > 0 else 0.0
+    variance = residual_variance + sum(max(part.se**2 - residual_variance, 0) for part in parts)
     if variance <= 1e-24:
         return StandardError(0.0, float(min(part.df for part in parts)))
-    squares = sum(part.se**4 / part.df for part in parts if part.se**2 > rest)
-    squares += rest**2 / left if left > 0 else 0
+    squares = sum(part.se**4 / part.df for part in parts if part.se**2 > residual_variance)
+    squares += residual_variance**2 / df_residual if df_residual > 0 else 0
     return StandardError(float(np.sqrt(variance)), float(variance**2 / squares))
 
 
 def _residual(cells: np.ndarray) -> np.ndarray:
-    """Return what the means of rows and columns leave of ``cells``, fitted by turns where some are NaN."""
+    """Return ``cells`` minus the effects of rows and columns, which are fitted in turn if some cells are NaN."""
     for _ in range(1 if np.isfinite(cells).all() else 50):
         for axis in (0, 1):
-            known = np.isfinite(cells).sum(axis=axis, keepdims=True)
-            cells = cells - np.nansum(cells, axis=axis, keepdims=True) / np.maximum(known, 1)
+            n_known = np.isfinite(cells).sum(axis=axis, keepdims=True)
+            cells = cells - np.nansum(cells, axis=axis, keepdims=True) / np.maximum(n_known, 1)
     return cells
 
 
@@ -311,16 +312,16 @@ def clustered_share_interval(share: float, error: StandardError, clusters: float
     confidence = checks.confidence_level(confidence)
     if not (np.isfinite(share) and np.isfinite(error.se)):
         return Interval(np.nan, np.nan)
-    even = share * (1 - share)
-    size = even / error.se**2 if error.se > 1e-12 and even > 0 else clusters
+    binomial_variance = share * (1 - share)
+    size = binomial_variance / error.se**2 if error.se > 1e-12 and binomial_variance > 0 else clusters
     q = float(stats.t.ppf((1 + confidence) / 2, error.df)) ** 2 / size
     centre = (share + q / 2) / (1 + q)
-    half = float(np.sqrt(q * even + q**2 / 4)) / (1 + q)
+    half = float(np.sqrt(q * binomial_variance + q**2 / 4)) / (1 + q)
     return Interval(max(0.0, centre - half), min(1.0, centre + half))
 
 
 def strata_mean(count: ArrayLike, n: ArrayLike, confidence: float = 0.95, *, effect: float = 1.0) -> Estimate:
-    """Return the mean over strata of each one's share ``count / n`` (whole numbers), with limits; shares 0–1.
+    """Return the mean over strata of the shares ``count / n`` (whole numbers), with limits; shares 0–1.
 
     Strata without images are left out. Limits are Wilson's at the effective sample size given by the variance. The
     variance of a stratum is evaluated at ``(count + 1) / (n + 2)``, so it is positive for one image, too. ``n`` of the
@@ -333,10 +334,10 @@ def strata_mean(count: ArrayLike, n: ArrayLike, confidence: float = 0.95, *, eff
     count, n = count[n > 0], n[n > 0]
     if not n.size:
         return Estimate(np.nan, np.nan, np.nan, 0)
-    found, size = count / effect, n / effect
-    likely = (found + 1) / (size + 2)
-    # Right on average where a stratum is even.
-    variance = likely * (1 - likely) / (1 - size / (size + 2) ** 2)
+    hits, size = count / effect, n / effect
+    smoothed_share = (hits + 1) / (size + 2)
+    # Unbiased for a stratum whose true share is one half.
+    variance = smoothed_share * (1 - smoothed_share) / (1 - size / (size + 2) ** 2)
     error = float(np.sqrt((variance / size).sum())) / n.size
     share = float(np.mean(count / n))
     low, high = clustered_share_interval(share, StandardError(error, np.inf), int(n.sum()), confidence)
@@ -366,24 +367,24 @@ def halves_interval(
     Args:
         samples: Arrays with one observation per row.
         groups: For each sample, the group of each row; groups may occur in several samples and are not split.
-        statistic: Takes as many arrays, rows left out, of two rows or more each.
+        statistic: Takes as many arrays as ``samples``, each with a subset of at least two rows.
         splits: Number of random halves.
         squared: Whether it estimates a squared distance, whose error grows with the distance. Where the lower limit is
             above 0, the upper one is that of the distance, squared.
         seed: One explicit seed.
         confidence: Level of the interval, 0–1.
 
-    ``n`` counts groups. Limits are NaN for fewer than two halves with two rows of each sample. Raises InputError:
-    Groups are not those of the rows.
+    ``n`` counts groups. Limits are NaN for fewer than two halves with two rows of each sample. Raises InputError: The
+    number of group labels is not that of the rows.
     """
-    rows, named = ([len(each) for each in side] for side in (samples, groups))
-    if rows != named:
-        raise InputError(f"The samples have {rows} rows, groups are {named}; give one for each row.")
-    pairs = [checks.align((0,), samples=each, groups=of) for each, of in zip(samples, groups, strict=True)]
-    samples, groups = [np.asarray(each) for each, _ in pairs], [np.asarray(of) for _, of in pairs]
+    n_rows, n_labels = ([len(array) for array in side] for side in (samples, groups))
+    if n_rows != n_labels:
+        raise InputError(f"The samples have {n_rows} rows, groups are {n_labels}; give one for each row.")
+    pairs = [checks.align((0,), samples=array, groups=labels) for array, labels in zip(samples, groups, strict=True)]
+    samples, groups = [np.asarray(array) for array, _ in pairs], [np.asarray(labels) for _, labels in pairs]
     rng, confidence = checks.generator(seed), checks.confidence_level(confidence)
     names, codes = np.unique(np.concatenate(groups), return_inverse=True)
-    codes = np.split(codes, np.cumsum(rows)[:-1])
+    codes = np.split(codes, np.cumsum(n_rows)[:-1])
     values = []
     for _ in range(splits):
         half = rng.permutation(names.size) < names.size // 2
@@ -393,11 +394,11 @@ def halves_interval(
     value = statistic(*samples)
     if len(values) < 2 or names.size < 2:
         return Estimate(value, np.nan, np.nan, names.size)
-    # The spread errs by the choice of halves and by that of groups: relative variances 2 / df that add up.
+    # The spread has errors from the choice of halves and from that of groups, whose relative variances 2 / df add up.
     df = 1 / (1 / (len(values) - 1) + 1 / (names.size - 1))
     spread = stats.t.ppf((1 + confidence) / 2, df) * np.std(values, ddof=1)
     high = value + spread
     if squared and value > spread:
-        # Of the root the half-width is spread / (2 root) by the delta method.
+        # The half-width of the root is spread / (2 root), by the delta method.
         high += spread**2 / (4 * value)
     return Estimate(value, float(value - spread), float(high), names.size)

@@ -1,7 +1,7 @@
-"""What |share - centre| shows by chance alone, and estimates of it without that null expectation.
+"""The null expectation of |share - centre|, due to sampling noise alone, and estimates corrected for it.
 
-Even a perfectly fair model shows an expected |p̂ - 0.5| of 0.25 at 3 images a prompt, 0.137 at 8 or 9, 0.040 at 100 and
-0.018 at 500. Everything here is in shares 0–1; ``n`` may differ from element to element.
+Even a perfectly fair model has an expected |p̂ - 0.5| of 0.25 at 3 images per prompt, 0.137 at 8 or 9, 0.040 at 100
+and 0.018 at 500. Everything here is in shares 0–1; ``n`` may differ from element to element.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from scipy.optimize import linprog
 from biaslab.errors import InputError
 from biaslab.stats import checks
 
-# The corrected estimate rises by LEAST to MOST of its own size with each image away from the centre. A larger MOST buys
-# less bias for more variance, and soon little.
-LEAST, MOST = 0.5, 3.0
-SOLVED_UP_TO = 200  # images; for more the table is scaled from this one
-REACH = 6  # standard errors around the centre beyond which the plain deviation has no bias to speak of
+# Each image further from the centre raises the corrected estimate by MIN_RISE to MAX_RISE images' worth. A larger
+# MAX_RISE reduces the bias, soon by little, and increases the variance.
+MIN_RISE, MAX_RISE = 0.5, 3.0
+SOLVED_UP_TO = 200  # images; for more images the table is scaled from this one
+REACH = 6  # standard errors around the centre beyond which the bias of the plain deviation is negligible
 
 
 @checks.keep_labels
@@ -36,9 +36,9 @@ def expected_absolute_deviation(share: ArrayLike, n: ArrayLike, center: float = 
     size = np.where(n > 0, n, np.nan)
     # E|X - a| = E(X - a) + 2 E(a - X)+, where the sum of x·P(X = x) up to m is n·share times a cdf of n - 1.
     m = np.floor(size * center)
-    below = center * stats.binom.cdf(m, size, share)
-    rest = np.where(size > 1, stats.binom.cdf(m - 1, np.maximum(size - 1, 1), share), m >= 1)
-    return (share - center + 2 * (below - share * rest))[()]
+    center_term = center * stats.binom.cdf(m, size, share)
+    reduced_cdf = np.where(size > 1, stats.binom.cdf(m - 1, np.maximum(size - 1, 1), share), m >= 1)
+    return (share - center + 2 * (center_term - share * reduced_cdf))[()]
 
 
 @checks.keep_labels
@@ -52,7 +52,7 @@ def absolute_deviation_null_mean(n: ArrayLike, center: float = 0.5) -> NDArray[n
 
 @checks.keep_labels
 def corrected_absolute_deviation(
-    count: ArrayLike, n: ArrayLike, center: float = 0.5, at: ArrayLike | None = None
+    count: ArrayLike, n: ArrayLike, center: float = 0.5, subset_size: ArrayLike | None = None
 ) -> NDArray[np.float64]:
     """Estimate |p - center| from ``count`` of ``n`` without the null expectation of |count / n - center|; elementwise.
 
@@ -64,62 +64,63 @@ def corrected_absolute_deviation(
     Near the centre the estimate is **negative**, by up to 0.10 at n = 100; otherwise it could not be unbiased for a
     deviation of 0. Average it over occupations and interpret the mean; clipping single values restores the bias.
 
-    ``at`` (whole numbers, at most n) reduces the number of images: the estimate is the mean over all subsets of that
-    size. The remaining bias depends on the number of images, so two shares are compared at the same ``at``.
+    ``subset_size`` (whole numbers, at most n) reduces the number of images: the estimate is the mean over all subsets
+    of that size. The remaining bias depends on the number of images, so two shares are compared at the same
+    ``subset_size``.
 
     Its worst bias over all p, centre 0.5, is 6.4, 2.9, 0.8 and 0.4 points at 3, 9, 100 and 500 images (plain deviation:
     25.0, 13.7, 4.0, 1.8). No estimate does much better (Cai & Low 2011, Ann. Statist. 39, 1012–1041).
 
     Raises InputError: Counts above n, fractions, shapes that do not broadcast, or a centre outside 0–1.
     """
-    count, n, at = checks.align(count=count, n=n, at=at)
+    count, n, subset_size = checks.align(count=count, n=n, subset_size=subset_size)
     count, n = checks.check_counts(count, n)
     center = _center(center)
-    if at is not None:
-        return _chosen(count, n, checks.check_counts(at, n)[0], center)
+    if subset_size is not None:
+        return _average_subsets(count, n, checks.check_counts(subset_size, n)[0], center)
     out = np.full(count.shape, np.nan)
     for size in np.unique(n[n > 0]):
-        here = n == size
-        out[here] = _table(int(size), center)[count[here]]
+        has_size = n == size
+        out[has_size] = _table(int(size), center)[count[has_size]]
     return out[()]
 
 
-def _chosen(count: np.ndarray, n: np.ndarray, at: np.ndarray, center: float) -> NDArray[np.float64]:
-    """Return the mean corrected deviation over all ways to choose ``at`` of the ``n`` images."""
-    cells = np.stack(np.broadcast_arrays(count, n, at), axis=-1)
-    known, place = np.unique(cells.reshape(-1, 3), axis=0, return_inverse=True)
+def _average_subsets(count: np.ndarray, n: np.ndarray, subset_size: np.ndarray, center: float) -> NDArray[np.float64]:
+    """Return the mean corrected deviation over all ways to choose ``subset_size`` of the ``n`` images."""
+    cells = np.stack(np.broadcast_arrays(count, n, subset_size), axis=-1)
+    unique_cells, place = np.unique(cells.reshape(-1, 3), axis=0, return_inverse=True)
     means = [
-        stats.hypergeom.pmf(np.arange(k + 1), size, female, k) @ _table(int(k), center) if k > 0 else np.nan
-        for female, size, k in known
+        stats.hypergeom.pmf(np.arange(k + 1), size, hits, k) @ _table(int(k), center) if k > 0 else np.nan
+        for hits, size, k in unique_cells
     ]
     return np.array(means, dtype=float)[place].reshape(cells.shape[:-1])[()]
 
 
 def mad_null_mean(n: int, bins: int) -> float:
-    """Return the mean absolute deviation from uniform to expect of ``n`` images over ``bins`` equal chances; exact.
+    """Return the expected mean absolute deviation from uniform of ``n`` images in ``bins`` equally likely bins; exact.
 
     A share 0–1: 0.078 at 9 and 0.086 at 8 images over 10 bins; n = 0 gives NaN. Raises InputError: Fractions, ``n``
     below 0 or ``bins`` below 2.
     """
-    return float(absolute_deviation_null_mean(n, 1 / int(checks.check_whole(bins, "bins", least=2))))
+    return float(absolute_deviation_null_mean(n, 1 / int(checks.check_whole(bins, "bins", minimum=2))))
 
 
 @checks.keep_labels
-def corrected_mad(counts: ArrayLike, at: ArrayLike | None = None) -> NDArray[np.float64]:
+def corrected_mad(counts: ArrayLike, subset_size: ArrayLike | None = None) -> NDArray[np.float64]:
     """Estimate the mean absolute deviation from uniform without its null expectation: a share, per row of ``counts``.
 
     ``counts``: images per bin along the last axis (at least 2 bins). The mean of :func:`corrected_absolute_deviation`
-    of each bin; it may be negative, and the mean over rows is what counts. A row without images gives NaN. ``at`` as
+    of each bin; it may be negative, so interpret the mean over rows. A row without images gives NaN. ``subset_size`` as
     there. Raises InputError: Negative counts, fractions, NaN or fewer than 2 bins.
     """
-    counts, at = checks.align((0,), counts=counts, at=at)
+    counts, subset_size = checks.align((0,), counts=counts, subset_size=subset_size)
     counts = np.atleast_1d(checks.check_whole(counts, "counts"))
     bins = counts.shape[-1]
     if bins < 2:
         raise InputError(f"counts must have at least 2 bins along the last axis, got {bins}.")
     n = counts.sum(axis=-1, keepdims=True)
-    at = None if at is None else np.expand_dims(at, -1)
-    return np.asarray(corrected_absolute_deviation(counts, n, 1 / bins, at)).mean(axis=-1)[()]
+    subset_size = None if subset_size is None else np.expand_dims(subset_size, -1)
+    return np.asarray(corrected_absolute_deviation(counts, n, 1 / bins, subset_size)).mean(axis=-1)[()]
 
 
 def _center(center: float) -> float:
@@ -131,43 +132,43 @@ def _center(center: float) -> float:
 @lru_cache(maxsize=1024)
 def _table(n: int, center: float) -> NDArray[np.float64]:
     """Return the estimates g(0), …, g(n)."""
-    plain = np.abs(np.arange(n + 1) / n - center)
+    deviations = np.abs(np.arange(n + 1) / n - center)
     error = np.sqrt(center * (1 - center) / n)
     if error == 0:
-        return plain  # at 0 or 1 there is no kink inside and the plain deviation has no bias
+        return deviations  # at 0 or 1 the plain deviation has no kink between 0 and 1, and no bias
     if n > SOLVED_UP_TO:
         # In units of the standard error the correction hardly changes: the worst bias stays within 7 % of the best.
-        known = np.arange(SOLVED_UP_TO + 1) / SOLVED_UP_TO - center
+        offsets = np.arange(SOLVED_UP_TO + 1) / SOLVED_UP_TO - center
         unit = np.sqrt(center * (1 - center) / SOLVED_UP_TO)
-        correction = (_table(SOLVED_UP_TO, center) - np.abs(known)) / unit
-        return plain + error * np.interp((np.arange(n + 1) / n - center) / error, known / unit, correction)
+        correction = (_table(SOLVED_UP_TO, center) - np.abs(offsets)) / unit
+        return deviations + error * np.interp((np.arange(n + 1) / n - center) / error, offsets / unit, correction)
     # Only counts within REACH standard errors of the centre are changed.
     low, high = max(0, int(n * (center - REACH * error))), min(n, int(n * (center + REACH * error)) + 1)
     k = np.arange(low, high + 1)
 
     p = np.unique(np.clip(center + error * np.r_[-REACH - 3 : REACH + 3 : 181j, 0], 0, 1))
     weights = stats.binom.pmf(k, n, p[:, None])
-    outside = expected_absolute_deviation(p, n, center) - weights @ plain[k]
-    target = np.abs(p - center) - outside
-    allowed = 1 / (1 + ((p - center) / error / 3) ** 4)
+    fixed_mean = expected_absolute_deviation(p, n, center) - weights @ deviations[k]
+    target = np.abs(p - center) - fixed_mean
+    bias_weights = 1 / (1 + ((p - center) / error / 3) ** 4)
 
     # Unknowns: g(low), …, g(high) and the worst bias t. |E g - target| <= t·allowed, and limits of the rise.
-    bias = np.block([[weights, -allowed[:, None]], [-weights, -allowed[:, None]]])
+    bias = np.block([[weights, -bias_weights[:, None]], [-weights, -bias_weights[:, None]]])
     rise = np.diff(np.eye(len(k) + 1)[:-1], axis=0)
     side = np.sign(k[1:] + k[:-1] - 2 * n * center)
-    steepest = np.where(side >= 0, MOST, -LEAST) / n, np.where(side <= 0, MOST, -LEAST) / n
+    steepest = np.where(side >= 0, MAX_RISE, -MIN_RISE) / n, np.where(side <= 0, MAX_RISE, -MIN_RISE) / n
     bounds = [(None, None)] * len(k) + [(0, None)]
-    bounds[0] = (plain[low],) * 2 if low > 0 else bounds[0]
-    bounds[-2] = (plain[high],) * 2 if high < n else bounds[-2]
-    solved = linprog(
+    bounds[0] = (deviations[low],) * 2 if low > 0 else bounds[0]
+    bounds[-2] = (deviations[high],) * 2 if high < n else bounds[-2]
+    solution = linprog(
         np.r_[np.zeros(len(k)), 1],
         A_ub=np.vstack([bias, rise, -rise]),
         b_ub=np.concatenate([target, -target, *steepest]),
         bounds=bounds,
         method="highs",
     )
-    assert solved.x is not None
-    table = plain.copy()
-    table[k] = solved.x[:-1]
+    assert solution.x is not None
+    table = deviations.copy()
+    table[k] = solution.x[:-1]
     # With centre one half the mirror image is as good, and so is their mean.
     return (table + table[::-1]) / 2 if center == 0.5 else table

@@ -20,8 +20,8 @@ from biaslab.stats.intervals import Estimate, StandardError, clustered_share_int
 
 MIN_ANNOTATIONS = 5
 """Minimum number of annotated images with a person labelled female or male, for an estimate by annotations."""
-# Errors that were not observed count as so many among all annotations: of 20 without one, up to 14 % may be wrong.
-_UNSEEN = 1.0
+# Number of errors added to the observed ones: of 20 annotations without any error, up to 14 % may be wrong.
+_PRIOR_ERRORS = 1.0
 
 
 class PPIResult(NamedTuple):
@@ -33,7 +33,7 @@ class PPIResult(NamedTuple):
     tuning: float
     """Weight of the judge's answers (lambda of PPI++), 0 (not used) to 1."""
     worth: float
-    """Annotations that alone would give an interval as narrow as that of ``both``; NaN where there is no estimate."""
+    """Number of annotations that alone would give an interval as narrow as ``both``; NaN without an estimate."""
 
 
 def prediction_powered(
@@ -41,8 +41,8 @@ def prediction_powered(
     n: ArrayLike,
     coefficients: ArrayLike,
     group: ArrayLike,
-    judged: ArrayLike,
-    rated: ArrayLike,
+    predictions: ArrayLike,
+    annotations: ArrayLike,
     weight: ArrayLike | None = None,
     *,
     people: ArrayLike | None = None,
@@ -77,8 +77,8 @@ def prediction_powered(
         count, n: By group: people judged female, and judged female or male (whole numbers).
         coefficients: By group, in the unit of the sum.
         group: Index of the group of each annotated person.
-        judged: The judge's label of each: 1 female, 0 male, NaN neither.
-        rated: The annotators' label of each, in the same form.
+        predictions: The judge's label of each: 1 female, 0 male, NaN neither.
+        annotations: The annotators' label of each, in the same form.
         weight: Sampling weight of each annotated person, in any unit, such as the inverse sampling probability; None
             for simple random sampling within groups.
         people: By group: people in the sampling frame, judged or not; ``n`` by default. Used with ``weight`` only.
@@ -100,14 +100,17 @@ def prediction_powered(
     count, n, coefficients, strata, clusters = checks.align(
         count=count, n=n, coefficients=coefficients, strata=strata, clusters=clusters
     )
-    group, judged, rated, weight = checks.align(group=group, judged=judged, rated=rated, weight=weight)
+    group, predictions, annotations, weight = checks.align(
+        group=group, predictions=predictions, annotations=annotations, weight=weight
+    )
     count, n = checks.check_counts(count, n)
     c = checks.check_numbers(coefficients, "coefficients")
     group = checks.check_whole(group, "group").astype(int)
-    f, y = (checks.check_shares(v, name, allow_nan=True) for v, name in ((judged, "judged"), (rated, "rated")))
+    f = checks.check_shares(predictions, "predictions", allow_nan=True)
+    y = checks.check_shares(annotations, "annotations", allow_nan=True)
     if not (c.shape == n.shape and group.shape == f.shape == y.shape) or (group.size and group.max() >= n.size):
         raise InputError(
-            "Give a count, n and coefficient by group, and of each annotated person a group, judged and rated."
+            "Give a count, n and coefficient by group, and a group, prediction and annotation for each annotated one."
         )
     confidence = checks.confidence_level(confidence)
     image = np.arange(group.size) if images is None else np.unique(np.asarray(images), return_inverse=True)[1]
@@ -115,122 +118,129 @@ def prediction_powered(
     stratum = np.zeros(n.size, int) if stratum is None else stratum
     has_judged = n > 0
     centre = np.where(has_judged, count / np.maximum(n, 1), 0.5)
-    likely = (count + 0.5) / (n + 1)
-    noise = design_effect * np.where(has_judged, c**2 * likely * (1 - likely) / np.maximum(n, 1), 0)
+    smoothed_share = (count + 0.5) / (n + 1)
+    noise = design_effect * np.where(has_judged, c**2 * smoothed_share * (1 - smoothed_share) / np.maximum(n, 1), 0)
     parts = c * (centre - 0.5)
-    seen = base + parts.sum()
+    judge_value = base + parts.sum()
     reach = np.abs(c).sum() / 2
-    between = _between(stratum if cluster is None else cluster, stratum, parts, group)
+    cluster_var = _variance_of(stratum if cluster is None else cluster, stratum, parts, group)
     if cluster is None:
-        by_judge = _share(seen, np.sqrt(noise.sum()), int(n.sum()), base, reach, confidence)
+        by_judge = _share(judge_value, np.sqrt(noise.sum()), int(n.sum()), base, reach, confidence)
     else:
-        error, degrees = np.sqrt(between(np.zeros(group.size))), cluster.max(initial=0) + 1 - between(None)
-        by_judge = _limits(seen, error, int(n.sum()), degrees, base, reach, confidence)
+        error, degrees = np.sqrt(cluster_var(np.zeros(group.size))), cluster.max(initial=0) + 1 - cluster_var(None)
+        by_judge = _limits(judge_value, error, int(n.sum()), degrees, base, reach, confidence)
 
-    clear, known = np.isfinite(y), np.isfinite(f)
-    pool = _pools(stratum, c, group[clear], image[clear])
-    stands = _stands(np.abs(c), group, weight, n if people is None else checks.check_whole(people, "people"))
-    whole, own = np.bincount(pool, np.abs(c)), pool[group]
-    scale = np.bincount(own, stands * clear, minlength=whole.size)
+    has_label, has_prediction = np.isfinite(y), np.isfinite(f)
+    pool = _pools(stratum, c, group[has_label], image[has_label])
+    people = n if people is None else checks.check_whole(people, "people")
+    fractions = _person_fractions(np.abs(c), group, weight, people)
+    weights, pools = np.bincount(pool, np.abs(c)), pool[group]
+    scale = np.bincount(pools, fractions * has_label, minlength=weights.size)
     # Images of each pool with a person that annotators label female or male.
-    units = np.bincount(np.unique(np.stack([own, image])[:, clear], axis=1)[0], minlength=whole.size)
-    k, total = int(clear.sum()), int(units.sum())
-    lacking = (whole > 0) & ((units < 2) | (scale == 0))
-    if total < MIN_ANNOTATIONS or lacking.any():
-        nothing = Estimate(np.nan, np.nan, np.nan, k)
-        return PPIResult(by_judge, nothing, nothing, np.nan, np.nan)
-    w = stands * np.sign(c[group]) * (whole / np.where(scale > 0, scale, 1))[own]
+    units = np.bincount(np.unique(np.stack([pools, image])[:, has_label], axis=1)[0], minlength=weights.size)
+    k, total = int(has_label.sum()), int(units.sum())
+    has_too_few = (weights > 0) & ((units < 2) | (scale == 0))
+    if total < MIN_ANNOTATIONS or has_too_few.any():
+        no_estimate = Estimate(np.nan, np.nan, np.nan, k)
+        return PPIResult(by_judge, no_estimate, no_estimate, np.nan, np.nan)
+    w = fractions * np.sign(c[group]) * (weights / np.where(scale > 0, scale, 1))[pools]
 
-    def centred(residual: np.ndarray, part: np.ndarray) -> np.ndarray:
+    def center(residual: np.ndarray, part: np.ndarray) -> np.ndarray:
         """Return the contribution of each annotated person to the sum, centred within its ``part`` of the groups."""
-        effect, within = w * residual, part[group]
+        effect, codes = w * residual, part[group]
         sums = np.bincount(part, np.abs(c))
-        mean = np.bincount(within, effect, minlength=sums.size) / np.where(sums > 0, sums, 1)
-        return effect - mean[within] * np.abs(w) * clear
+        mean = np.bincount(codes, effect, minlength=sums.size) / np.where(sums > 0, sums, 1)
+        return effect - mean[codes] * np.abs(w) * has_label
 
-    def by_image(effects: np.ndarray) -> np.ndarray:
-        return np.bincount(image, effects * np.sqrt(units / np.maximum(units - 1, 1))[own])
+    def sum_by_image(effects: np.ndarray) -> np.ndarray:
+        return np.bincount(image, effects * np.sqrt(units / np.maximum(units - 1, 1))[pools])
 
     df = total - int((units > 0).sum())
-    df, unseen = df if cluster is None else min(df, degrees), _UNSEEN * (whole.sum() / total) ** 2
+    df, prior_variance = df if cluster is None else min(df, degrees), _PRIOR_ERRORS * (weights.sum() / total) ** 2
 
-    def mean_of(part: np.ndarray) -> np.ndarray:
-        """Return by group the share that annotations give its ``part`` of the groups."""
-        female, sums = (np.bincount(part[group], v * np.abs(w), minlength=part.max() + 1) for v in (y_known, clear))
-        return np.divide(female, sums, out=np.zeros(sums.size), where=sums > 0)[part]
+    def group_means(part: np.ndarray) -> np.ndarray:
+        """Return for each group the share by annotations of its ``part`` of the groups."""
+        hits, sums = (np.bincount(part[group], v * np.abs(w), minlength=part.max() + 1) for v in (y_filled, has_label))
+        return np.divide(hits, sums, out=np.zeros(sums.size), where=sums > 0)[part]
 
-    # By annotations alone, about their own mean, so that nothing of the judge is in it.
-    y_known = np.nan_to_num(y)
-    middle, wide = mean_of(pool), mean_of(stratum)
-    variance = (by_image(centred(np.where(clear, y - middle[group], 0), pool)) ** 2).sum()
+    # From annotations alone, relative to their own mean, so that it does not depend on the judge.
+    y_filled = np.nan_to_num(y)
+    pool_mean, stratum_mean = group_means(pool), group_means(stratum)
+    variance = (sum_by_image(center(np.where(has_label, y - pool_mean[group], 0), pool)) ** 2).sum()
     if cluster is not None:
-        variance = max(variance, between(centred(np.where(clear, y - wide[group], 0), stratum), alone=True))
-    alone = base + c @ (middle - 0.5) + w @ np.where(clear, y - middle[group], 0)
-    by_ratings = _limits(alone, np.sqrt(variance + unseen / 2), k, df, base, reach, confidence)
-    # By both, about each group's share as judged.
-    z_y = np.where(clear, y_known - centre[group], 0)
-    z_f = np.where(known, np.nan_to_num(f) - centre[group], 0)
-    # Annotated people are among those judged, so that the weight depends on the covariance of both answers alone.
-    spread = w**2 @ ((centre * (1 - centre))[group] * known)
+        residual = np.where(has_label, y - stratum_mean[group], 0)
+        variance = max(variance, cluster_var(center(residual, stratum), no_judge=True))
+    annotation_value = base + c @ (pool_mean - 0.5) + w @ np.where(has_label, y - pool_mean[group], 0)
+    by_ratings = _limits(annotation_value, np.sqrt(variance + prior_variance / 2), k, df, base, reach, confidence)
+    # Combined, relative to the judge's share of each group.
+    z_y = np.where(has_label, y_filled - centre[group], 0)
+    z_f = np.where(has_prediction, np.nan_to_num(f) - centre[group], 0)
+    # Annotated people are a subset of those judged, so the weight depends only on the covariance of both labels.
+    spread = w**2 @ ((centre * (1 - centre))[group] * has_prediction)
     tuning = float(np.clip(w**2 @ (z_y * z_f) / spread, 0, 1)) if spread > 0 else 0.0
-    reached = np.bincount(group, w * (clear - tuning * known), minlength=n.size)
-    # How far the sum moves with each group's share as judged.
-    moves = 1 - np.divide(reached, c, out=np.zeros(n.size), where=c != 0)
+    annotated_weights = np.bincount(group, w * (has_label - tuning * has_prediction), minlength=n.size)
+    # Change of the sum with the judge's share of each group.
+    slopes = 1 - np.divide(annotated_weights, c, out=np.zeros(n.size), where=c != 0)
     residual = z_y - tuning * z_f
-    effects = by_image(centred(residual, pool))
-    each = np.where(has_judged, c / np.maximum(n, 1), 0) * moves
-    shared = 2 * np.bincount(image, each[group] * z_f) @ effects
-    variance = max((moves**2 * noise).sum() + shared, 0) + (effects**2).sum()
+    effects = sum_by_image(center(residual, pool))
+    judge_weights = np.where(has_judged, c / np.maximum(n, 1), 0) * slopes
+    covariance = 2 * np.bincount(image, judge_weights[group] * z_f) @ effects
+    variance = max((slopes**2 * noise).sum() + covariance, 0) + (effects**2).sum()
     if cluster is not None:
-        variance = np.fmax(variance, between(centred(residual, stratum)))
-    error = np.sqrt(variance + unseen)
-    by_both = _limits(seen + w @ residual, error, k, df, base, reach, confidence)
-    narrower = (by_ratings.ci_high - by_ratings.ci_low) / (by_both.ci_high - by_both.ci_low)
-    return PPIResult(by_judge, by_ratings, by_both, tuning, float(k * narrower**2))
+        variance = np.fmax(variance, cluster_var(center(residual, stratum)))
+    error = np.sqrt(variance + prior_variance)
+    by_both = _limits(judge_value + w @ residual, error, k, df, base, reach, confidence)
+    width_ratio = (by_ratings.ci_high - by_ratings.ci_low) / (by_both.ci_high - by_both.ci_low)
+    return PPIResult(by_judge, by_ratings, by_both, tuning, float(k * width_ratio**2))
 
 
 def _pools(stratum: np.ndarray, c: np.ndarray, group: np.ndarray, image: np.ndarray) -> np.ndarray:
-    """Return for each group its pool: its own, or one that the groups of few annotated images of a stratum share."""
+    """Return the pool of each group; the groups of a stratum with few annotated images share one pool."""
     images = np.bincount(np.unique(np.stack([group, image]), axis=1)[0], minlength=c.size)
     pool = np.arange(c.size)
-    for each in np.unique(stratum):
-        own = np.flatnonzero((stratum == each) & (c != 0))
-        own = own[np.argsort(images[own], kind="stable")]
-        few = int((images[own] < MIN_ANNOTATIONS).sum())
-        if few:
-            # Where these have too few together, the next larger groups join them.
-            few = max(few, 1 + int(np.searchsorted(images[own].cumsum(), MIN_ANNOTATIONS)))
-        pool[own[:few]] = own[0] if few else pool[own[:few]]
+    for stratum_code in np.unique(stratum):
+        group_indices = np.flatnonzero((stratum == stratum_code) & (c != 0))
+        group_indices = group_indices[np.argsort(images[group_indices], kind="stable")]
+        n_pooled = int((images[group_indices] < MIN_ANNOTATIONS).sum())
+        if n_pooled:
+            # If these have too few in total, the next larger groups join them.
+            n_pooled = max(n_pooled, 1 + int(np.searchsorted(images[group_indices].cumsum(), MIN_ANNOTATIONS)))
+        pool[group_indices[:n_pooled]] = group_indices[0] if n_pooled else pool[group_indices[:n_pooled]]
     return np.unique(pool, return_inverse=True)[1]
 
 
-def _stands(c: np.ndarray, group: np.ndarray, weight: ArrayLike | None, people: np.ndarray) -> np.ndarray:
-    """Return the share of the sum that each annotated person represents, from the numbers of people by group."""
+def _person_fractions(c: np.ndarray, group: np.ndarray, weight: ArrayLike | None, people: np.ndarray) -> np.ndarray:
+    """Return the fraction of the sum that each annotated person represents, from the number of people by group."""
     if weight is None:
         return (c / np.maximum(np.bincount(group, minlength=c.size), 1))[group]
     return (c / np.maximum(people, 1))[group] * checks.check_numbers(weight, "weight", low=0)
 
 
-def _between(cluster: np.ndarray, stratum: np.ndarray, parts: np.ndarray, group: np.ndarray) -> Callable[..., float]:
-    """Return the variance over clusters as a function of effects of annotated people; of None, the number of strata."""
+def _variance_of(
+    cluster: np.ndarray, stratum: np.ndarray, parts: np.ndarray, group: np.ndarray
+) -> Callable[..., float]:
+    """Return a function from the effects of annotated people to the variance over clusters.
+
+    For None it returns the number of classes of clusters.
+    """
     size = cluster.max(initial=-1) + 1
     # Clusters within one stratum are compared within it; clusters over several strata are one class.
     ends = [np.full(size, start) for start in (stratum.max(initial=0) + 1, -1)]
     np.minimum.at(ends[0], cluster, stratum)
     np.maximum.at(ends[1], cluster, stratum)
-    alike = np.unique(np.where(ends[0] == ends[1], ends[0], -1), return_inverse=True)[1]
-    n = np.bincount(alike)
+    class_codes = np.unique(np.where(ends[0] == ends[1], ends[0], -1), return_inverse=True)[1]
+    n = np.bincount(class_codes)
 
-    def variance(effects: np.ndarray | None, *, alone: bool = False) -> float:
+    def variance(effects: np.ndarray | None, *, no_judge: bool = False) -> float:
         if effects is None:
             return n.size
-        added = np.bincount(cluster[group], effects, minlength=size)
-        if not alone:
-            judged = np.bincount(cluster, parts, minlength=size)
-            added = added + judged - (np.bincount(alike, judged) / n)[alike]
+        cluster_sums = np.bincount(cluster[group], effects, minlength=size)
+        if not no_judge:
+            judge_sums = np.bincount(cluster, parts, minlength=size)
+            cluster_sums = cluster_sums + judge_sums - (np.bincount(class_codes, judge_sums) / n)[class_codes]
         if (n < 2).any():
             return np.nan
-        return float((np.bincount(alike, added**2) * n / (n - 1)).sum())
+        return float((np.bincount(class_codes, cluster_sums**2) * n / (n - 1)).sum())
 
     return variance
 
@@ -248,7 +258,7 @@ def _limits(
 
 
 def _share(value: float, error: float, n: int, base: float, reach: float, confidence: float) -> Estimate:
-    """Return a sum with Wilson-type limits, computed on the share of its range ``base ± reach`` below it."""
+    """Return a sum with Wilson-type limits, computed on its position (0–1) in the range ``base ± reach``."""
     if not reach or not n:
         return Estimate(float(value) if n else np.nan, np.nan, np.nan, n)
     share = float(np.clip(0.5 + (value - base) / 2 / reach, 0, 1))

@@ -15,7 +15,7 @@ from biaslab.stats.absolute_deviation import MAX_BIAS_SHARE, bias_aware_interval
 from biaslab.stats.null_expectation import corrected_absolute_deviation
 
 # Maximum of images per prompt, or of clusters, in a search; images beyond which a folded value gains no precision.
-_MOST, _TELLING = 10**7, 1000
+_MAX_SEARCHED, _MAX_FOLDED_IMAGES = 10**7, 1000
 
 
 def variance_within(values: ArrayLike, group: ArrayLike, template: ArrayLike) -> tuple[float, float]:
@@ -29,19 +29,19 @@ def variance_within(values: ArrayLike, group: ArrayLike, template: ArrayLike) ->
     """
     values, group, template = checks.align(values=values, group=group, template=template)
     rows = pd.DataFrame({"value": values, "group": group, "template": template})
-    n, by, cell = len(rows), rows.groupby("group")["value"], rows.groupby(["group", "template"])["value"]
-    n_i, n_ij = by.size(), cell.size()
+    n, by_group, by_template = len(rows), rows.groupby("group")["value"], rows.groupby(["group", "template"])["value"]
+    n_i, n_ij = by_group.size(), by_template.size()
     a, b = n_i.size, n_ij.size
     nested = a < b < n
-    means, inner = by.transform("mean"), (cell if nested else by).transform("mean")
-    wording, rest = (float((part**2).sum()) for part in (inner - means, rows["value"] - inner))
-    free = n - (b if nested else a)
-    seed = rest / free if free else np.nan
+    means, inner_means = by_group.transform("mean"), (by_template if nested else by_group).transform("mean")
+    ss_template, ss_residual = (float((part**2).sum()) for part in (inner_means - means, rows["value"] - inner_means))
+    df = n - (b if nested else a)
+    seed = ss_residual / df if df else np.nan
     if not nested:
         return np.nan, seed
-    # How often the variance of templates is expected in the sums of squares.
-    expected = n - ((n_ij**2).groupby("group").sum() / n_i).sum()
-    return max((wording - (b - a) * seed) / expected, 0.0), seed
+    # Coefficient of the variance of templates in the expected sum of squares.
+    coefficient = n - ((n_ij**2).groupby("group").sum() / n_i).sum()
+    return max((ss_template - (b - a) * seed) / coefficient, 0.0), seed
 
 
 @dataclass(frozen=True)
@@ -49,15 +49,15 @@ class Design:
     """Sample sizes, and variances of shares (0–1), of a value that is a mean over clusters."""
 
     clusters: int  # Groups, professions, identities, …: the value is their mean.
-    prompts: float  # Prompts of a cluster.
-    images: float  # Images of a prompt.
-    reach: float = 1.0  # What the value changes where all shares go from 0 to 1, in its unit.
-    clusters_random: bool = True  # Whether the interval is of other clusters, too; else of other images alone.
+    prompts: float  # Prompts per cluster.
+    images: float  # Images per prompt.
+    reach: float = 1.0  # Change of the value if all shares go from 0 to 1, in its unit.
+    clusters_random: bool = True  # Whether the interval is for a population of clusters, or for these clusters only.
     lists: int = 1  # Strata of the clusters, such as the lists of either stereotype.
-    group: float = 0.0  # Between clusters, with what images of training bring to each.
-    template: float = 0.0  # Of a prompt about its cluster.
-    seed: float = 0.25  # Of an image about its prompt: at most this, and twice that where two people move as one.
-    share: float = 0.5  # The mean share, for Wilson's interval; of what folds, 1/2 and the mean distance from it.
+    group: float = 0.0  # Variance between clusters, including that from training images.
+    template: float = 0.0  # Variance of prompts within a cluster.
+    seed: float = 0.25  # Variance of images within a prompt: at most 0.25, or 0.5 if two people are identical.
+    share: float = 0.5  # The mean share, for Wilson's interval; for an absolute value, 1/2 plus the mean distance.
     is_absolute: bool = False  # Whether it is a bias-corrected mean distance of shares from 1/2.
     youden: float = 1.0  # Sensitivity + specificity - 1 of the judge, for a value corrected for its errors.
 
@@ -83,15 +83,16 @@ class Design:
         if self.clusters_random and k <= self.lists:
             return float("inf")
         if self.clusters_random and self.is_absolute:
-            # Of shares about 1/2, beta distributed, and one cluster more at either end.
-            n, square = int(np.clip(n, 1, _TELLING)), self.group + (self.share - 0.5) ** 2
+            # For beta-distributed shares around 1/2, and one additional cluster at either end.
+            n, square = int(np.clip(n, 1, _MAX_FOLDED_IMAGES)), self.group + (self.share - 0.5) ** 2
             bias, *ends = deviation_limits(n, 2)
             if bias > MAX_BIAS_SHARE / 2:
                 return float("inf")
             shape = max(0.25 / max(square, 1e-4) - 1, 1e-3) / 2
-            likely = stats.betabinom.pmf(np.arange(n + 1), n, shape, shape)
-            each = corrected_absolute_deviation(np.arange(n + 1), n)
-            mean, variance = likely @ each, likely @ each**2 - (likely @ each) ** 2
+            probabilities = stats.betabinom.pmf(np.arange(n + 1), n, shape, shape)
+            values = corrected_absolute_deviation(np.arange(n + 1), n)
+            mean = probabilities @ values
+            variance = probabilities @ values**2 - (probabilities @ values) ** 2
             center = (k * mean + sum(ends)) / (k + 2)
             squares = (k - 1) * variance + k * mean**2 + np.square(ends).sum() - (k + 2) * center**2
             spread = np.sqrt(squares / (k + 1) / (k + 2))
@@ -99,17 +100,17 @@ class Design:
             return float(scale * (min(high, 0.5) - max(low, 0)) / 2)
         if self.clusters_random:
             return float(stats.t.ppf(tail, k - self.lists) * np.sqrt(sum(self.variances.values())))
-        even = max(self.share * (1 - self.share), 1e-9)
-        # What is expected of the variance that a stratum is given.
-        each = self.template + self.seed
-        # People who share images bring less than as many images; where all are alike each image counts as one.
-        single = each if each > 0 else even
-        variance = (n + 1 + n * (n - 1) * each) / ((n + 2) ** 2 - n) if k > 1 else single
-        q = stats.norm.ppf(tail) ** 2 * variance / (k * n * even)
-        return float(scale * np.sqrt(q * even + q**2 / 4) / (1 + q))
+        binomial_variance = max(self.share * (1 - self.share), 1e-9)
+        # The expected value of a stratum's estimated variance.
+        per_image = self.template + self.seed
+        # People who share images contribute less than as many images; identical people of an image count as one.
+        single_variance = per_image if per_image > 0 else binomial_variance
+        variance = (n + 1 + n * (n - 1) * per_image) / ((n + 2) ** 2 - n) if k > 1 else single_variance
+        q = stats.norm.ppf(tail) ** 2 * variance / (k * n * binomial_variance)
+        return float(scale * np.sqrt(q * binomial_variance + q**2 / 4) / (1 + q))
 
-    def minimum_images(self, half_width: float, confidence: float = 0.95, *, of: str = "images") -> int | None:
-        """Return the fewest ``images`` of a prompt, or ``clusters``, that give a half-width; None where none do.
+    def minimum_images(self, half_width: float, confidence: float = 0.95, *, unit: str = "images") -> int | None:
+        """Return the minimum ``images`` per prompt, or ``clusters``, for a half-width; None if no number suffices.
 
         Raises InputError: ``half_width`` is not above 0.
         """
@@ -117,13 +118,13 @@ class Design:
             raise InputError(f"half_width is {half_width!r}; it must be a number above 0.")
 
         def fits(n: int) -> bool:
-            sized = replace(self, images=n) if of == "images" else replace(self, clusters=n)
+            sized = replace(self, images=n) if unit == "images" else replace(self, clusters=n)
             return sized.half_width(confidence) <= half_width
 
         low, high = 0, 1
         while not fits(high):
             low, high = high, 2 * high
-            if low > _MOST:
+            if low > _MAX_SEARCHED:
                 return None
         while high - low > 1:
             middle = (low + high) // 2
@@ -131,9 +132,9 @@ class Design:
         return high
 
     def sizes(self, half_width: float, confidence: float = 0.95) -> tuple[int | None, int | None]:
-        """Return the fewest images of a prompt for a half-width, or None and the fewest clusters at these images."""
+        """Return the minimum images per prompt for a half-width, or None and the minimum clusters at ``images``."""
         images = self.minimum_images(half_width, confidence)
-        return images, None if images else self.minimum_images(half_width, confidence, of="clusters")
+        return images, None if images else self.minimum_images(half_width, confidence, unit="clusters")
 
 
 def design_from_pilot(
@@ -142,8 +143,8 @@ def design_from_pilot(
     """Return the design of a headline, with variances estimated from its images.
 
     ``cells``, ``people``, ``clusters_random`` and ``is_absolute`` are as of :class:`biaslab.metrics.headline.Headline`.
-    The variance of clusters is their dispersion minus that from images and templates. People of one image are
-    dependent, as in :func:`biaslab.stats.crossed_error`, where ``people`` lists all that ``cells`` count.
+    The variance of clusters is their dispersion minus that from images and templates. If ``people`` lists everyone whom
+    ``cells`` count, people of one image are dependent, as in :func:`biaslab.stats.crossed_error`.
 
     Raises:
         InputError: No person is classified.
@@ -152,46 +153,46 @@ def design_from_pilot(
     if cells.empty:
         raise InputError("No classified people, so the variance of shares cannot be estimated.")
     c, n, share = cells["coefficient"], cells["n"], cells["count"] / cells["n"]
-    each = np.concatenate([np.arange(k) < count for k, count in zip(n, cells["count"], strict=True)])
+    labels = np.concatenate([np.arange(k) < count for k, count in zip(n, cells["count"], strict=True)])
     rows = cells.loc[np.repeat(cells.index, n)]
-    template, seed = np.nan_to_num(variance_within(each, rows["source"] + " " + rows["cluster"], rows["template"]))
-    asked = people[people["cell"].isin(cells.index)]
-    seen = asked[asked["judged"].notna()]
-    known = len(seen) >= n.sum()
-    seen = seen if known else seen[:0]
-    # What each person adds to the value, and each image, whose people may move together.
-    added = seen["cell"].map(c / n) * (seen["judged"] - seen["cell"].map(share))
-    image = added.groupby(seen["image_id"]).transform("sum")
-    squares = float((added * image).sum())
-    together = squares / float((added**2).sum()) if squares > 1e-12 else 1.0
-    noise = c**2 * (seed / n * together + template)
-    # What each cluster adds: by its own share, and by that of others in its images.
+    template, seed = np.nan_to_num(variance_within(labels, rows["source"] + " " + rows["cluster"], rows["template"]))
+    all_people = people[people["cell"].isin(cells.index)]
+    persons = all_people[all_people["judged"].notna()]
+    is_complete = len(persons) >= n.sum()
+    persons = persons if is_complete else persons[:0]
+    # Contributions of each person to the value, and of each image, whose people may be dependent.
+    person_effects = persons["cell"].map(c / n) * (persons["judged"] - persons["cell"].map(share))
+    image_effects = person_effects.groupby(persons["image_id"]).transform("sum")
+    squares = float((person_effects * image_effects).sum())
+    cluster_factor = squares / float((person_effects**2).sum()) if squares > 1e-12 else 1.0
+    noise = c**2 * (seed / n * cluster_factor + template)
+    # Contributions of each cluster: by its own share, and by the shares of others in its images.
     key = cells["stratum"] + "/" + cells["cluster"]
-    partners = (image - added).groupby(seen["cell"].map(key)).sum()
+    partners = (image_effects - person_effects).groupby(persons["cell"].map(key)).sum()
     effects = (c * (share - 0.5)).groupby(key).sum().add(partners, fill_value=0.0)
-    between, lists = 0.0, cells["stratum"].groupby(key).first()
+    between_variance, lists = 0.0, cells["stratum"].groupby(key).first()
     for stratum, values in effects.groupby(lists):
-        inside = cells["stratum"] == stratum
-        part = noise[inside].sum()
+        in_stratum = cells["stratum"] == stratum
+        part = noise[in_stratum].sum()
         if squares > 1e-12:
-            images = seen["image_id"].isin(seen.loc[seen["cell"].map(inside), "image_id"])
-            part = noise.sum() * (added * image)[images].to_numpy(float).sum() / squares
-        between += max(len(values) * values.var(ddof=1) - part, 0.0) if len(values) > 1 else 0.0
-    made, k, reach = cells["source"] != "training", len(effects), float(c.abs().sum())
-    per = asked.groupby("cell")["image_id"].nunique()[cells.index[made]] if known else n[made]
-    prompts, images, unit = made.sum() / k, float(per.to_numpy(float).mean()), k / reach**2
-    group = float((between + noise[~made].sum()) * unit) if clusters_random else 0.0
+            images = persons["image_id"].isin(persons.loc[persons["cell"].map(in_stratum), "image_id"])
+            part = noise.sum() * (person_effects * image_effects)[images].to_numpy(float).sum() / squares
+        between_variance += max(len(values) * values.var(ddof=1) - part, 0.0) if len(values) > 1 else 0.0
+    is_new, k, reach = cells["source"] != "training", len(effects), float(c.abs().sum())
+    n_images = all_people.groupby("cell")["image_id"].nunique()[cells.index[is_new]] if is_complete else n[is_new]
+    prompts, images, unit = is_new.sum() / k, float(n_images.to_numpy(float).mean()), k / reach**2
+    group = float((between_variance + noise[~is_new].sum()) * unit) if clusters_random else 0.0
     mean = float(c.abs().to_numpy() @ ((cells["count"] + 1) / (n + 2)).to_numpy()) / reach
     if is_absolute:
         mean = 0.5 + np.sqrt(max(c.abs() @ ((share - 0.5) ** 2 - seed / n) / reach - group, 0))
-    # Of prompts that stay, what they differ by about the mean of just these.
+    # For fixed prompts, their variance about their own mean.
     wording = template if clusters_random else template * images / n * (1 - 1 / prompts)
-    wording = float((c**2 * wording)[made].sum() * unit * prompts)
-    each_image = float((c**2 / n)[made].sum() * seed * together * unit * prompts * images)
+    wording = float((c**2 * wording)[is_new].sum() * unit * prompts)
+    each_image = float((c**2 / n)[is_new].sum() * seed * cluster_factor * unit * prompts * images)
     if k == 1 and not clusters_random:
-        # The interval of a single share takes its variance as p (1 - p), without a degree of freedom.
+        # The interval of a single share uses the variance p (1 - p), without a correction of degrees of freedom.
         each_image *= float(1 - 1 / n.sum())
     return Design(
         k, float(prompts), float(images), reach, clusters_random, lists.nunique(), group, wording, each_image,
-        float(mean), is_absolute=is_absolute and bool(made.all()),
+        float(mean), is_absolute=is_absolute and bool(is_new.all()),
     )  # fmt: skip

@@ -42,7 +42,7 @@ def compute(root, days=0, **inputs):
 
 def computed(root):
     """Return whether each result holds nothing but what can be computed again."""
-    return {r.path: r.computed for r in results(root)}
+    return {r.path: r.is_computed for r in results(root)}
 
 
 def run(capsys, *arguments):

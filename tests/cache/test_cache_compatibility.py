@@ -115,7 +115,7 @@ def test_half_a_line_that_a_killed_process_left_stands_for_nothing(folder, told)
 def test_none_of_it_is_pruned(folder):
     found = pruning.results(folder / "store")
     assert sorted(result.stage for result in found) == ["answers", "answers", "bought_images", "downloads"]
-    assert not any(result.computed for result in found)
+    assert not any(result.is_computed for result in found)
     assert pruning.prune(folder / "store", delete=True) == ([], [])
 
 

@@ -25,7 +25,7 @@ HERE = Path(biaslab.__file__).parent
 
 
 def forget():
-    for cached in (plugins._all, code_digest._path, code_digest._source, code_digest._file_hash):
+    for cached in (plugins._find_entry_points, code_digest._path, code_digest._source, code_digest._file_hash):
         cached.cache_clear()
 
 
@@ -314,7 +314,7 @@ for notebook in params.find_notebooks(Path(sys.argv[1])):
         if "output_dir" in names and "study" not in names:
             names |= {"output_dir": tempfile.mkdtemp(dir=sys.argv[-1])}
             names |= {"bootstrap_replicates": 100} if "bootstrap_replicates" in names else {}
-    ours = {name for name in ran if name.split(".")[0] == "biaslab" and not code_digest._APART.fullmatch(name)}
+    ours = {name for name in ran if name.split(".")[0] == "biaslab" and not code_digest._NO_EFFECT.fullmatch(name)}
     told[notebook.id] = [sorted(ours - set(resume.notebook_code(notebook))), len(ours)]
 print(json.dumps(told))
 """

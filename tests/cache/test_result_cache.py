@@ -235,7 +235,7 @@ def test_other_errors_keep_their_words():
     assert explain_error(OSError(errno.EINVAL, "Invalid argument")) == "[Errno 22] Invalid argument"
     assert explain_error(ValueError("x is 3")) == "x is 3"
     # Without a name of its own.
-    assert explain_error(OSError(errno.ENOSPC, ""), kept="Do this: {fix}.") == (
+    assert explain_error(OSError(errno.ENOSPC, ""), hint="Do this: {fix}.") == (
         "No space left to write what it needs, perhaps where temporary files are. Do this: free some space."
     )
 

@@ -160,7 +160,7 @@ def test_models_that_are_more_go_through_the_library(library, monkeypatch, tmp_p
         str(tmp_path / "prompted"), prompts={"query": "query: "}, default_prompt_name="query", device="cpu"
     )
     prompted.save(str(tmp_path / "prompted"))
-    monkeypatch.setattr(embeddings, "_encoded", None)
+    monkeypatch.setattr(embeddings, "_encode_by_length", None)
     for name, width in (("dense", 8), ("prompted", 384)):
         own = SentenceTransformer(str(tmp_path / name), device="cpu")
         vectors = Encoder(str(tmp_path / name), device="cpu", dtype="bfloat16").encode(["a nurse", "a lamp"])
@@ -198,7 +198,7 @@ def test_what_is_stored_is_read_without_torch(tmp_path, monkeypatch):
 
 
 def test_vectors_that_are_no_numbers_are_refused(monkeypatch):
-    monkeypatch.setattr(embeddings, "_encoded", lambda model, texts: np.full((len(texts), 3), np.nan))
+    monkeypatch.setattr(embeddings, "_encode_by_length", lambda model, texts: np.full((len(texts), 3), np.nan))
     with pytest.raises(InputError, match=r"not finite in bfloat16\. Set captions\.encoder_dtype to float32"):
         Encoder(device="cpu", dtype="bfloat16").encode(["x"])
 

@@ -199,7 +199,7 @@ def test_parquet_is_searched_as_tables_are(tmp_path, seed):
 
     whole = pd.concat(list(corpus.batches()), ignore_index=True)
     matcher = Matcher(TERMS)
-    mentioned = [matcher._mentioned(text) for text in whole["text"]]
+    mentioned = [matcher._find_terms(text) for text in whole["text"]]
     counts = [sum(term in one for one in mentioned) for term in range(len(TERMS))]
     assert found.totals["n_captions"].tolist() == counts and min(counts) > 40
     assert found.totals["n_corpus"].tolist() == [n] * len(TERMS)

@@ -129,7 +129,7 @@ def test_a_kernel_that_failed_or_holds_much_memory_is_started_again(tmp_path, wr
     process = "import os; print(os.getpid())"
     (first, _), (second, _) = told(tmp_path, write_notebook, process, process)
     assert first == second
-    monkeypatch.setattr(kernels, "_MOST_MEMORY", 1)
+    monkeypatch.setattr(kernels, "_MAX_MEMORY", 1)
     (first, _), (second, _) = told(tmp_path, write_notebook, process, process)
     assert first != second
     with kernels.Kernels(1, {}) as one:

@@ -17,7 +17,7 @@ from clusters import cluster
 
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.execution import kernels
-from biaslab.execution.workers import THREADS, Memoized, Workers, _connected, start_scheduler
+from biaslab.execution.workers import THREADS, Memoized, Workers, _connect, start_scheduler
 from biaslab.settings import ComputeSettings, Settings
 
 needs_dask = pytest.mark.skipif(find_spec("dask_jobqueue") is None, reason="needs the extra 'dask'")
@@ -405,8 +405,8 @@ print(list(Workers("dask", 2, "slurm").run(abs, [-1, -2])))
         done = subprocess.run([sys.executable, "-c", script], env=os.environ | given, capture_output=True, text=True)
         assert done.stdout == "[1, 2]\n", done.stderr
     finally:
-        client = _connected(slurm.address, slurm.count)
-        _connected.cache_clear()
+        client = _connect(slurm.address, slurm.count)
+        _connect.cache_clear()
         client.close()
         client.cluster.close()
     assert start_scheduler(Workers()) == start_scheduler(Workers("dask", address="x:1")) == {}

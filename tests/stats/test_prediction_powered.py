@@ -155,9 +155,9 @@ def test_every_stratum_needs_ratings_of_its_own():
 def test_too_few_ratings_and_wrong_shapes():
     few = stats.prediction_powered([5], [10], [1.0], [0] * 4, [1, 0, 1, 0], [1, 0, 1, 0])
     assert np.isnan(few.both.value) and few.both.n == 4 and np.isnan(few.worth)
-    with pytest.raises(InputError, match="of each annotated person a group"):
+    with pytest.raises(InputError, match="a group, prediction and annotation"):
         stats.prediction_powered([5], [10], [1.0], [0, 0], [1], [1])
-    with pytest.raises(InputError, match="rated"):
+    with pytest.raises(InputError, match="annotation"):
         stats.prediction_powered([5], [10], [1.0], [0], [1], [2])
 
 

@@ -79,12 +79,12 @@ CALLS = {
         "n_specificity": [100, 90, 80, 70, 60, 50],
     },
     resampling.CaptionClusterSampling: (
-        {"group": [0, 0, 1, 1, 2, 2], "own": [1, 0, 1, 0, 1, 0], "female": COUNT, "judged": N, "captions": N[::-1]},
+        {"group": [0, 0, 1, 1, 2, 2], "own": [1, 0, 1, 0, 1, 0], "female": COUNT, "n_judged": N, "captions": N[::-1]},
         {"groups": 3},
     ),
     stats.expected_absolute_deviation: {"share": SHARE, "n": N},
-    stats.corrected_absolute_deviation: {"count": COUNT, "n": N, "at": [2, 3, 4, 2, 1, 5]},
-    stats.corrected_mad: {"counts": TABLE, "at": [2, 3, 4, 2, 1, 5]},
+    stats.corrected_absolute_deviation: {"count": COUNT, "n": N, "subset_size": [2, 3, 4, 2, 1, 5]},
+    stats.corrected_mad: {"counts": TABLE, "subset_size": [2, 3, 4, 2, 1, 5]},
     stats.min_fisher_p: {"first": COUNT, "second": N},
     stats.correction_dominates: {"uncorrected": SCORE, "corrected": PERCENT},
     stats.wilson_interval: {"count": COUNT, "n": N},
@@ -118,7 +118,7 @@ CALLS = {
     stats.mean_distance: ({"difference": np.divide(SCORE, 1000), "error": np.divide(N, 1000)}, {"largest": 0.5}),
     stats.prediction_powered: (
         {"count": COUNT, "n": N, "coefficients": SHARE, "strata": list("uuuvvv"), "clusters": [0, 0, 1, 1, 2, 2]},
-        {"group": np.arange(12) % 6, "judged": [0, 1] * 6, "rated": [0, 1, 1] * 4},
+        {"group": np.arange(12) % 6, "predictions": [0, 1] * 6, "annotations": [0, 1, 1] * 4},
     ),
 }
 # What is no pair of columns with a value for each unit, and why.
@@ -262,10 +262,11 @@ def test_columns_of_crossed_samples_are_matched_with_those_of_cells():
 
 def test_rated_people_are_matched_by_their_own_labels():
     groups = {"count": [3, 5, 4], "n": [8, 9, 7], "coefficients": [0.2, 0.3, 0.5]}
-    people = {"group": [0, 1, 2, 0, 1, 2, 1], "judged": [1, 0, 1, 0, 0, 1, 1], "rated": [1, 0, 0, 0, 1, 1, 1]}
+    people = {"group": [0, 1, 2, 0, 1, 2, 1], "predictions": [1, 0, 1, 0, 0, 1, 1]}
+    people["annotations"] = [1, 0, 0, 0, 1, 1, 1]
     expected = stats.prediction_powered(**groups, **people)
     people = {name: pd.Series(values, list("tuvwxyz")) for name, values in people.items()}
-    people["rated"] = people["rated"][::-1]
+    people["annotations"] = people["annotations"][::-1]
     assert stats.prediction_powered(**groups, **people) == expected
 
 

@@ -252,13 +252,14 @@ def test_corrected_deviations_at_fewer_images_are_means_over_all_choices():
     images = np.array([1] * 5 + [0] * 2)
     women = [sum(some) for some in combinations(images, 4)]
     expected = stats.corrected_absolute_deviation(women, 4).mean()
-    assert stats.corrected_absolute_deviation(5, 7, at=4) == pytest.approx(expected)
-    assert stats.corrected_absolute_deviation(5, 7, at=7) == pytest.approx(stats.corrected_absolute_deviation(5, 7))
-    assert np.isnan(stats.corrected_absolute_deviation(0, 0, at=0))
+    assert stats.corrected_absolute_deviation(5, 7, subset_size=4) == pytest.approx(expected)
+    full = stats.corrected_absolute_deviation(5, 7)
+    assert stats.corrected_absolute_deviation(5, 7, subset_size=7) == pytest.approx(full)
+    assert np.isnan(stats.corrected_absolute_deviation(0, 0, subset_size=0))
     # On average over 9 images that is what 4 images give, whatever the true share.
     for share in (0.5, 0.7, 0.95):
         k = np.arange(10)
-        nine = scipy_stats.binom.pmf(k, 9, share) @ stats.corrected_absolute_deviation(k, 9, at=4)
+        nine = scipy_stats.binom.pmf(k, 9, share) @ stats.corrected_absolute_deviation(k, 9, subset_size=4)
         four = scipy_stats.binom.pmf(k[:5], 4, share) @ stats.corrected_absolute_deviation(k[:5], 4)
         assert nine == pytest.approx(four)
 

@@ -134,7 +134,7 @@ def test_several_drawings_stand_side_by_side():
     ],
 )
 def test_what_is_no_caption_is_refused(change, message):
-    given = {"group": [0], "own": [1], "female": [1], "judged": [1], "captions": [1], "groups": 2}
+    given = {"group": [0], "own": [1], "female": [1], "n_judged": [1], "captions": [1], "groups": 2}
     with pytest.raises(InputError, match=message):
         stats.CaptionClusterSampling(**given | change)
 

@@ -69,7 +69,7 @@ def test_half_widths_by_hand_and_as_intervals_have_them():
 def test_the_fewest_images_give_the_half_width_and_one_less_does_not(design):
     wanted = 0.95 * design.half_width()
     for of in ("images", "clusters") if design.clusters > 1 else ("images",):
-        n = design.minimum_images(wanted, of=of)
+        n = design.minimum_images(wanted, unit=of)
         assert n > getattr(design, of) and replace(design, **{of: n}).half_width() <= wanted
         assert replace(design, **{of: n - 1}).half_width() > wanted
 
