@@ -134,7 +134,7 @@ def run(
             # It reads the pipeline, which printed numbers do without.
             from biaslab.runs import generated_images
 
-            drawn, notes = generated_images.written(folder, planned)
+            drawn, notes = generated_images.write_listing_and_images(folder, planned)
         record["notes"] = [*changed, *notes]
         record["notices"] = [*record["notices"], *notes]
         record = collect.gather(folder, record, [*kept, *done], public, drawn)
