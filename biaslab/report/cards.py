@@ -41,14 +41,14 @@ def entries(run: dict[str, Any], key: str) -> list[dict[str, Any]]:
     return [defaultdict(str, {k: v for k, v in entry.items() if v is not None}) for entry in records]
 
 
-def order_entries(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def order_entries(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Order entries: main ones first, then by their ``order``, then as they came."""
 
     def place(entry: dict[str, Any]) -> tuple[bool, float]:
         order = entry["order"]
         return not entry["main"], order if isinstance(order, int | float) else 0
 
-    return sorted(found, key=place)
+    return sorted(records, key=place)
 
 
 def by_question(run: dict[str, Any]) -> list[dict[str, Any]]:
@@ -58,71 +58,71 @@ def by_question(run: dict[str, Any]) -> list[dict[str, Any]]:
     without models of printed numbers where others were measured), ``marks`` (the small figure of all rows, or None) and
     ``paper``.
     """
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    by_key: dict[tuple[str, str], dict[str, Any]] = {}
     for entry in order_entries(entries(run, "findings")):
         key = str(entry["question"]), str(entry["notebook"])
-        card = found.setdefault(key, entry | {"paper": key[1].partition("/")[0], "rows": []})
+        card = by_key.setdefault(key, entry | {"paper": key[1].partition("/")[0], "rows": []})
         card["rows"].append(entry)
-    for card in found.values():
+    for card in by_key.values():
         card["answers"] = _answers(card["rows"])
         card["marks"] = _marks(card["rows"])
-    return list(found.values())
+    return list(by_key.values())
 
 
-def _who(entry: dict[str, Any]) -> str:
+def _name_models(entry: dict[str, Any]) -> str:
     return ", ".join(str(entry[key]) for key in ("model", "variant") if entry[key])
 
 
 def _answers(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
     measured = [row for row in rows if not row["printed"]]
-    said: dict[str, list[str]] = {}
+    models_by_answer: dict[str, list[str]] = {}
     for row in measured or rows:
-        said.setdefault(str(row["answer"]), []).append(_who(row))
-    shown = list(said.items())[:_ANSWERS]
-    several = len({str(row["answer"]) for row in rows}) > 1
-    return [{"who": ", ".join(filter(None, who)) if several else "", "text": text} for text, who in shown]
+        models_by_answer.setdefault(str(row["answer"]), []).append(_name_models(row))
+    pairs = list(models_by_answer.items())[:_ANSWERS]
+    has_several = len({str(row["answer"]) for row in rows}) > 1
+    return [{"who": ", ".join(filter(None, names)) if has_several else "", "text": text} for text, names in pairs]
 
 
 def _marks(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     """Return the small figure of findings: their marks, or their estimates; None where they have neither."""
-    each = [
+    pairs = [
         (row, mark)
         for row in rows
         for mark in [mark for mark in row["marks"] or [] if isinstance(mark, dict)] or [{**row, "name": ""}]
     ]
-    names, found = [str(mark.get("name") or "") for _, mark in each], []
+    names, marks = [str(mark.get("name") or "") for _, mark in pairs], []
     # Names that occur once, such as those of pairs of models, say whom they are of.
     repeated = len(rows) > 1 and len(set(names)) < len(names)
-    for (row, mark), name in zip(each, names, strict=True):
-        who = _who(row) if repeated or not name else ""
-        named = ", ".join(filter(None, (who, name))) or "estimate"
-        found.append({**mark, "name": named, "place": names.index(name)})
+    for (row, mark), name in zip(pairs, names, strict=True):
+        label = _name_models(row) if repeated or not name else ""
+        mark_name = ", ".join(filter(None, (label, name))) or "estimate"
+        marks.append({**mark, "name": mark_name, "place": names.index(name)})
     # Models next to each other in each group.
-    found.sort(key=lambda mark: mark["place"])
+    marks.sort(key=lambda mark: mark["place"])
     # Runs that are compared can have benchmarks of their own.
     references = dict.fromkeys(str(row["reference_name"]) for row in rows)
     options = {"unit": str(rows[0]["unit"]), "reference_name": " / ".join(filter(None, references))}
-    image = draw_rows(found[:_ROWS], reference=rows[0]["reference"], **options)
-    return image and image | {"left": max(len(found) - _ROWS, 0)}
+    image = draw_rows(marks[:_ROWS], reference=rows[0]["reference"], **options)
+    return image and image | {"left": max(len(marks) - _ROWS, 0)}
 
 
-def first(cards: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def opening_cards(cards: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the cards that a page opens with: those with a place, and main ones where they are too few.
 
     Cards that fill up come from papers that have none yet first, and those with a small figure before others.
     """
     cards = list(cards)
     placed = [card for card in cards if isinstance(card["card"], int | float) and card["card"] > 0]
-    chosen = sorted(placed, key=lambda card: card["card"])[:MOST]
-    others = [card for card in cards if card["main"] and card not in placed]
-    named = [card for card in cards if any(row["model"] for row in card["rows"])]
+    selection = sorted(placed, key=lambda card: card["card"])[:MOST]
+    candidates = [card for card in cards if card["main"] and card not in placed]
+    model_cards = [card for card in cards if any(row["model"] for row in card["rows"])]
     # What a run says of models is not filled up with what it says of none.
-    others = [card for card in others if card in named] if named else others
-    while len(chosen) < FEWEST and others:
-        papers = {card["paper"] for card in chosen}
-        others.sort(key=lambda card: (card["paper"] in papers, card["marks"] is None))
-        chosen.append(others.pop(0))
-    return chosen or cards[:FEWEST]
+    candidates = [card for card in candidates if card in model_cards] if model_cards else candidates
+    while len(selection) < FEWEST and candidates:
+        papers = {card["paper"] for card in selection}
+        candidates.sort(key=lambda card: (card["paper"] in papers, card["marks"] is None))
+        selection.append(candidates.pop(0))
+    return selection or cards[:FEWEST]
 
 
 def measures(run_dir: Path, run: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
@@ -146,24 +146,26 @@ def by_judge(run_dir: Path, run: dict[str, Any]) -> dict[tuple[str, str, str], l
     ``judge`` and ``reference`` are names, ``value`` is the headline by the judge, ``agreement`` that of both judges,
     and ``change`` states both verdicts where they differ. A sweep has none, as its variants share these names.
     """
-    found: dict[tuple[str, str, str], list[dict[str, str]]] = defaultdict(list)
+    by_headline: dict[tuple[str, str, str], list[dict[str, str]]] = defaultdict(list)
     if run.get("sweep"):
-        return found
+        return by_headline
     headlines, agreements = (_rows(run_dir, run, name) for name in _JUDGES_TABLES)
     overall = {(*_key(row), row["judge"]): row for row in headlines if row["group"] == "all"}
     agreement = {(*_key(row), row["judge"]): _agreement(row) for row in agreements if row["subset"] == "all"}
     for (*_, judge), row in overall.items():
-        first = overall.get((*_key(row), row["reference"]))
-        if first is None or judge == row["reference"]:
+        reference_row = overall.get((*_key(row), row["reference"]))
+        if reference_row is None or judge == row["reference"]:
             continue
         line = {"judge": judge, "reference": row["reference"], "value": _value(row), "change": ""}
         line["agreement"] = agreement.get((*_key(row), judge), "not estimated")
         if _float(row["changes_verdict"]) == 1:
             balanced = f"{float(row['balanced']):g}{' %' if row['unit'] == '%' else ''}"
-            verdicts = (f"{_VERDICTS[one['verdict']].format(balanced)} by {one['judge']}" for one in (first, row))
+            verdicts = (
+                f"{_VERDICTS[entry['verdict']].format(balanced)} by {entry['judge']}" for entry in (reference_row, row)
+            )
             line["change"] = " and ".join(verdicts)
-        found[_key(row)].append(line)
-    return found
+        by_headline[_key(row)].append(line)
+    return by_headline
 
 
 def _key(row: dict[str, str]) -> tuple[str, str, str]:
@@ -193,8 +195,8 @@ def _agreement(row: dict[str, str]) -> str:
 
 def _rows(run_dir: Path, run: dict[str, Any], name: str) -> list[dict[str, str]]:
     """Return the rows of a table of a run; none where it has no such table."""
-    named = [entry for entry in entries(run, "tables") if entry["name"] == name]
-    path = file_inside(run_dir, named[0]["file"]) if named else None
+    matches = [entry for entry in entries(run, "tables") if entry["name"] == name]
+    path = file_inside(run_dir, matches[0]["file"]) if matches else None
     if path is None:
         return []
     with path.open(encoding="utf-8", newline="") as file:
@@ -210,5 +212,5 @@ def _float(text: str | None) -> float | None:
 
 def introduce(names: Iterable[str]) -> dict[str, str]:
     """Return what a page says of models that packages bring, whose names do not say it themselves."""
-    told = {name: registry.describe(name, "glossary") for name in dict.fromkeys(names)}
-    return {name: text for name, text in told.items() if text}
+    texts = {name: registry.describe(name, "glossary") for name in dict.fromkeys(names)}
+    return {name: text for name, text in texts.items() if text}

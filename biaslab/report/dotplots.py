@@ -30,24 +30,24 @@ def draw_rows(
     if not rows:
         return None
     line = number(reference)
-    if own := {number(row.get("benchmark")) for row in rows} - {None, line}:
+    if benchmarks := {number(row.get("benchmark")) for row in rows} - {None, line}:
         line = None
-    keys = ("estimate", "ci_low", "ci_high", "null_mean", *(["benchmark"] if own else []))
+    keys = ("estimate", "ci_low", "ci_high", "null_mean", *(["benchmark"] if benchmarks else []))
     ends = [number(row.get(key)) for row in rows for key in keys]
     low, high = _scale([end for end in (line, *ends) if end is not None])
 
     def place(value: object) -> str | None:
-        found = number(value)
-        return None if found is None else f"{100 * (found - low) / (high - low):.2f}"
+        position = number(value)
+        return None if position is None else f"{100 * (position - low) / (high - low):.2f}"
 
-    named = ""
+    reference_text = ""
     if line is not None:
-        named = f"{_digits(line) if line else 0} = {reference_name}" if reference_name else f"{line:.3g}"
+        reference_text = f"{_digits(line) if line else 0} = {reference_name}" if reference_name else f"{line:.3g}"
     return {
         "rows": [_row(row, place, unit) for row in rows],
         "reference": place(line),
-        "reference_name": named or reference_name,
-        "has_benchmarks": bool(own),
+        "reference_name": reference_text or reference_name,
+        "has_benchmarks": bool(benchmarks),
         "least": f"{low:.3g}",
         "most": f"{high:.3g}",
         "unit": unit,
@@ -72,8 +72,8 @@ def _digits(value: float) -> str:
 
 def _row(row: Mapping[str, Any], place, unit: str) -> dict[str, Any]:
     low, high = number(row.get("ci_low")), number(row.get("ci_high"))
-    known = low is not None and high is not None
-    interval = f"{_digits(low)} to {_digits(high)}" if known else "no interval"
+    has_interval = low is not None and high is not None
+    interval = f"{_digits(low)} to {_digits(high)}" if has_interval else "no interval"
     value, null_mean = _digits(row["estimate"]), number(row.get("null_mean"))
     benchmark = number(row.get("benchmark"))
     comparisons = f"; null expectation {_digits(null_mean)}" if null_mean is not None else ""
@@ -81,8 +81,8 @@ def _row(row: Mapping[str, Any], place, unit: str) -> dict[str, Any]:
     return {
         "name": str(row.get("name") or ""),
         "x": place(row["estimate"]),
-        "low": place(low) if known else None,
-        "high": place(high) if known else None,
+        "low": place(low) if has_interval else None,
+        "high": place(high) if has_interval else None,
         "null_mean": place(null_mean),
         "benchmark": place(benchmark),
         "value": value,

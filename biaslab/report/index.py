@@ -95,10 +95,12 @@ def _content(run: dict[str, Any], run_dir: Path, layouts: Mapping[str, TableLayo
     first_cards = [
         card
         for paper in {card["paper"]: 0 for card in question_cards}
-        for card in cards.first(card for card in question_cards if card["paper"] == paper)
+        for card in cards.opening_cards(card for card in question_cards if card["paper"] == paper)
     ]
-    first = [str(card["figure"]) for card in (*cards.first(question_cards), *first_cards) if card["figure"]]
-    figures = _figures(run, run_dir, ids, page_of, first)
+    first_figures = [
+        str(card["figure"]) for card in (*cards.opening_cards(question_cards), *first_cards) if card["figure"]
+    ]
+    figures = _figures(run, run_dir, ids, page_of, first_figures)
     tables = _tables(run, run_dir, layouts, ids, page_of)
     failed = [notebook for notebook in notebooks if notebook["status"] not in ("ok", "skipped")]
     anchors = {name: item for item in [*tables, *figures] for name in item["names"]}
@@ -109,20 +111,22 @@ def _content(run: dict[str, Any], run_dir: Path, layouts: Mapping[str, TableLayo
             models = [row["model"] for row in rows if row["estimate"] is not None]
             measures.append({"name": measure, "marks": marks, "models": models})
     lists = {key: run.get(key) or [] for key in ("problems", "limits", "notes", "left_out", "notices")}
-    named = [str(row["model"]) for card in page_cards for row in card["rows"]]
-    introduced = cards.introduce([*named, *(name for measure in measures for name in measure["models"])])
+    model_names = [str(row["model"]) for card in page_cards for row in card["rows"]]
+    introduced = cards.introduce([*model_names, *(name for measure in measures for name in measure["models"])])
     strips = _strips(run, run_dir)
     papers = _papers(cards=page_cards, figures=figures, tables=tables, notebooks=notebooks, strips=strips)
     # The first paper's; of a few groups, such as three genders of prompts, none is left out.
     opening = [strip for strip in strips if strip["paper"] == strips[0]["paper"]][:_STRIPS]
-    most = max(_ROWS // max(len(opening), 1), 1)
-    opening = [s if len(s["rows"]) <= 3 else s | {"rows": evenly(s["rows"], most)} for s in opening]
+    limit = max(_ROWS // max(len(opening), 1), 1)
+    opening = [s if len(s["rows"]) <= 3 else s | {"rows": evenly(s["rows"], limit)} for s in opening]
     for paper in papers:
         # What the page opens with is not shown again, unless it was shortened.
         paper["strips"] = [strip for strip in paper["strips"] if strip not in opening]
-    opened = cards.first(page_cards)
+    opening_cards = cards.opening_cards(page_cards)
     glossary = cards.words("glossary")["terms"]
-    shown = json.dumps([[card[key] for key in ("question", "answers", "marks")] for card in opened], default=str)
+    page_text = json.dumps(
+        [[card[key] for key in ("question", "answers", "marks")] for card in opening_cards], default=str
+    )
     return lists | {
         "run": {key: run.get(key) for key in ("run", "status")},
         "title": str(run.get("title") or run.get("run") or "Report"),
@@ -134,9 +138,9 @@ def _content(run: dict[str, Any], run_dir: Path, layouts: Mapping[str, TableLayo
         "started": format_time(run.get("started")),
         "started_iso": run.get("started"),
         "seconds": run.get("seconds"),
-        "cards": opened,
+        "cards": opening_cards,
         "agreement": anchors.get("synthesis_judge_agreement"),
-        "words": [word for word in glossary if re.search(rf"\b{re.escape(word)}s?\b", shown) and len(word) > 1],
+        "words": [word for word in glossary if re.search(rf"\b{re.escape(word)}s?\b", page_text) and len(word) > 1],
         "verdicts": _verdicts(run),
         "models": introduced,
         "strips": opening,
@@ -157,8 +161,8 @@ def _content(run: dict[str, Any], run_dir: Path, layouts: Mapping[str, TableLayo
         "provenance": _provenance(run),
         "packages": run.get("packages", {}),
         "commits": run.get("commits", {}),
-        "parameters": _flat(run.get("parameters", {})),
-        "defaults": _flat(run.get("notebook_defaults", {})),
+        "parameters": _flatten(run.get("parameters", {})),
+        "defaults": _flatten(run.get("notebook_defaults", {})),
     }
 
 
@@ -173,8 +177,8 @@ def _verdicts(run: dict[str, Any]) -> dict[str, Any]:
 
 def _description(text: str) -> dict[str, Any]:
     """Return the first sentence of a run's description, and what follows, by paragraphs, which the page folds."""
-    first, *parts = [" ".join(part.split()) for part in re.split(r"\n\s*\n", text.strip())]
-    opening, *rest = re.split(r"(?<=[.!?])\s+", first, maxsplit=1)
+    first_part, *parts = [" ".join(part.split()) for part in re.split(r"\n\s*\n", text.strip())]
+    opening, *rest = re.split(r"(?<=[.!?])\s+", first_part, maxsplit=1)
     return {"opening": opening, "description": [*rest, *parts]}
 
 
@@ -184,39 +188,39 @@ def _papers(**items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for kind, entries in items.items():
         for item in entries:
             parts.setdefault(item["paper"], defaultdict(list))[kind].append(item)
-    whole = []
+    entries_by_paper = []
     for key, part in parts.items():
         if not part:
             continue
-        about = _PAPERS.get(key, {"name": key, "question": "", "bibtex": ""})
+        paper_texts = _PAPERS.get(key, {"name": key, "question": "", "bibtex": ""})
         main = [card for card in part["cards"] if card["main"]] or part["cards"][:1]
         main = sorted(main, key=lambda card: number(card["card"]) or math.inf)[:_MAIN]
-        more = [card for card in part["cards"] if card not in main]
+        more_cards = [card for card in part["cards"] if card not in main]
         # The image of what the page says of the paper first, of those whose words can be read where it stands.
-        figure_cards = [card for card in (*cards.first(part["cards"]), *main) if card["figure"]]
+        figure_cards = [card for card in (*cards.opening_cards(part["cards"]), *main) if card["figure"]]
         # What is said of models goes before what is said of none.
         figure_cards.sort(key=lambda card: not any(row["model"] for row in card["rows"]))
-        shown = [card["figure"] for card in figure_cards]
-        each = [f for f in [*shown, *part["figures"]] if f["source"]] or part["figures"]
-        lead = next(filter(_fits, each), None)
-        lead = lead or next((f for f in each if not f["size"] or f["size"][1] <= 1.2 * f["size"][0]), None)
+        card_figures = [card["figure"] for card in figure_cards]
+        candidates = [f for f in [*card_figures, *part["figures"]] if f["source"]] or part["figures"]
+        lead = next(filter(_fits, candidates), None)
+        lead = lead or next((f for f in candidates if not f["size"] or f["size"][1] <= 1.2 * f["size"][0]), None)
         pictures = sorted(part["figures"], key=lambda item: item is not lead)
-        entry = {"key": key, "anchor": "paper-" + (_plain(key) or "unnamed"), "main": main, "more": more}
+        entry = {"key": key, "anchor": "paper-" + (_plain(key) or "unnamed"), "main": main, "more": more_cards}
         entry["stacked"] = bool(pictures and not _fits(pictures[0], height=False))
         entry |= {"lead": pictures[:1], "figures": pictures[1:]}
         if pictures and (size := pictures[0]["size"]):
             # As small as its words can be read.
             entry["lead"] = [pictures[0] | {"size": tuple(round(pictures[0]["least"] * side) for side in size)}]
-        whole.append(about | entry | {key: part[key] for key in ("tables", "notebooks", "strips")})
-    return whole
+        entries_by_paper.append(paper_texts | entry | {key: part[key] for key in ("tables", "notebooks", "strips")})
+    return entries_by_paper
 
 
 def _fits(figure: dict[str, Any], *, height: bool = True) -> bool:
     """Return whether a figure may be so small that it fits next to findings, and its words are legible still."""
     if not figure["size"]:
         return True
-    wide, high = (figure["least"] * side for side in figure["size"])
-    return wide <= _WIDEST and (high <= _HIGHEST or not height)
+    figure_width, figure_height = (figure["least"] * side for side in figure["size"])
+    return figure_width <= _WIDEST and (figure_height <= _HIGHEST or not height)
 
 
 def _strips(run: dict[str, Any], run_dir: Path) -> list[dict[str, Any]]:
@@ -250,12 +254,12 @@ def _value(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _flat(mapping: dict[str, Any], prefix: str = "") -> dict[str, str]:
+def _flatten(mapping: dict[str, Any], prefix: str = "") -> dict[str, str]:
     """Return nested parameters as texts under dotted names."""
     flat: dict[str, str] = {}
     for key, value in mapping.items():
         name = f"{prefix}{key}"
-        flat |= _flat(value, f"{name}.") if isinstance(value, dict) and value else {name: _value(value)}
+        flat |= _flatten(value, f"{name}.") if isinstance(value, dict) and value else {name: _value(value)}
     return flat
 
 
@@ -283,17 +287,17 @@ def _notebook(entry: dict[str, Any], run_dir: Path) -> dict[str, Any]:
 
 
 def _figures(
-    run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any, first: Sequence[str]
+    run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any, first_figures: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Return the figures in the order in which they have room in the page: those named ``first`` are the first."""
     figures, bytes_left = [], FIGURES_BYTES
-    named = sorted(
-        cards.order_entries(cards.entries(run, "figures")), key=lambda entry: str(entry["name"]) not in first
+    ordered_entries = sorted(
+        cards.order_entries(cards.entries(run, "figures")), key=lambda entry: str(entry["name"]) not in first_figures
     )
-    for place, entry in enumerate(named, start=1):
+    for place, entry in enumerate(ordered_entries, start=1):
         name, title = str(entry["name"]), entry["title"] or entry["name"] or "Figure"
-        source, size, taken = _embedded(run_dir, entry, min(bytes_left, FIGURE_BYTES))
-        bytes_left -= taken
+        source, size, n_bytes = _embedded(run_dir, entry, min(bytes_left, FIGURE_BYTES))
+        bytes_left -= n_bytes
         figures.append(
             entry
             | {
@@ -329,7 +333,7 @@ def _embedded(run_dir: Path, entry: dict[str, Any], allowed: int) -> tuple[str, 
         data, size = path.read_bytes(), None
         if key == "png":
             try:
-                kind, data, size = _smaller(data)
+                kind, data, size = _compress(data)
             # What is no whole image is not shown.
             except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
                 continue
@@ -340,12 +344,12 @@ def _embedded(run_dir: Path, entry: dict[str, Any], allowed: int) -> tuple[str, 
     return "", None, 0
 
 
-def _smaller(png: bytes) -> tuple[str, bytes, tuple[int, int]]:
+def _compress(png: bytes) -> tuple[str, bytes, tuple[int, int]]:
     """Return an image's type and bytes, in fewer of them where that can be, and its size in CSS px (110 an inch)."""
     from PIL import Image
 
-    with Image.open(io.BytesIO(png)) as opened:
-        image, dpi = opened.convert("RGB"), opened.info.get("dpi", (0, 0))[0]
+    with Image.open(io.BytesIO(png)) as source:
+        image, dpi = source.convert("RGB"), source.info.get("dpi", (0, 0))[0]
     width, height = image.size
     if 50 <= dpi <= 1200:
         width, height = round(width * 110 / dpi), round(height * 110 / dpi)
@@ -356,7 +360,7 @@ def _smaller(png: bytes) -> tuple[str, bytes, tuple[int, int]]:
         smallest = "image/webp", file.getvalue()
         if len(smallest[1]) <= _PHOTOGRAPHS:
             break
-    return *min(smallest, ("image/png", png), key=lambda one: len(one[1])), (width, height)
+    return *min(smallest, ("image/png", png), key=lambda pair: len(pair[1])), (width, height)
 
 
 def _tables(
@@ -373,8 +377,8 @@ def _tables(
         path = file_inside(run_dir, file)
         meanings = {str(column["name"]): column for column in cards.entries(entry, "columns")}
         layout = layouts[name]
-        shown = layout.total if layout.total <= (ROWS_SHOWN if cells_left > 0 else ROWS_PREVIEW) else ROWS_PREVIEW
-        cells_left -= shown * len(layout.columns)
+        n_shown = layout.total if layout.total <= (ROWS_SHOWN if cells_left > 0 else ROWS_PREVIEW) else ROWS_PREVIEW
+        cells_left -= n_shown * len(layout.columns)
         packed = ""
         # For download without the folder.
         if path is not None and path.stat().st_size <= TABLE_FILE_BYTES:
@@ -396,9 +400,9 @@ def _tables(
                 "packed": packed,
                 "columns": columns,
                 "explained": any(column["unit"] or column["description"] for column in columns),
-                "shown": shown,
+                "shown": n_shown,
                 "total": layout.total,
-                "html": Markup(clean_text(layout.html(shown))),
+                "html": Markup(clean_text(layout.html(n_shown))),
             }
         )
     return tables

@@ -28,7 +28,7 @@ _DROPPED = _DROPPED_WORDS.split()
 _ATTRIBUTE_WORDS = "class id title lang dir colspan rowspan scope width height start"
 _ATTRIBUTES = frozenset(_ATTRIBUTE_WORDS.split())
 # A link that is not relative.
-_ELSEWHERE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")
+_ABSOLUTE_LINK = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")
 _NUMBER_CELL = re.compile(r"\s*(?:[-+−]?[\d.,]+(?:e[-+]?\d+)?\s*%?|nan|inf|-inf)\s*", re.IGNORECASE)
 _IMAGE_TYPES = ("image/svg+xml", "image/png", "image/jpeg")
 _IMAGE_FILES = {".png": "image/png", ".jpg": "image/jpeg", "jpeg": "image/jpeg", ".svg": "image/svg+xml"}
@@ -62,8 +62,8 @@ def render_notebook(
         notebook = nbformat.reader.reads(ipynb_path.read_text(encoding="utf-8"))
         # Only papermill's metadata are of use; nbconvert takes those of widgets to be whole.
         python = {"name": "python", "pygments_lexer": "ipython3"}
-        told = {"language_info": python, "papermill": notebook.metadata.get("papermill", {})}
-        notebook.metadata = nbformat.from_dict(told)
+        metadata = {"language_info": python, "papermill": notebook.metadata.get("papermill", {})}
+        notebook.metadata = nbformat.from_dict(metadata)
         notebook = nbformat.convert(notebook, 4)
         _prepare(notebook)
     except (OSError, ValueError, TypeError, AttributeError, KeyError, nbformat.ValidationError) as error:
@@ -74,8 +74,8 @@ def render_notebook(
     page = {
         "title": pages.clean_text(title or heading or ipynb_path.stem),
         "has_heading": bool(heading),
-        "index_href": index_href if index_href and not _ELSEWHERE.match(index_href) else None,
-        "ran": _when(notebook.metadata.get("papermill", {})),
+        "index_href": index_href if index_href and not _ABSOLUTE_LINK.match(index_href) else None,
+        "ran": _describe_time(notebook.metadata.get("papermill", {})),
         "style": (style := pages.asset("report.css")),
         "policy": pages.content_security_policy(style=style),
     }
@@ -129,12 +129,12 @@ def _exporter():
             return MarkdownWithMath(renderer=renderer).render(pages.clean_text(source))
 
     # The richest first; scripts and widgets are not in the list, so never chosen.
-    shown = ["text/html", "text/markdown", *_IMAGE_TYPES, "text/latex", "text/plain"]
+    mime_types = ["text/html", "text/markdown", *_IMAGE_TYPES, "text/latex", "text/plain"]
     return ReportExporter(
         extra_template_basedirs=[pages.TEMPLATES],
         template_name="biaslab_report",
         filters={"clean_html": sanitise},
-        config={"NbConvertBase": {"display_data_priority": shown}},
+        config={"NbConvertBase": {"display_data_priority": mime_types}},
     )
 
 
@@ -146,10 +146,10 @@ def sanitise(html: object) -> str:
     return _cleaner().clean(text)
 
 
-def _shortened(text: str) -> str:
+def _shorten_text(text: str) -> str:
     """Return a text cut to what a page shows; the notebook holds it whole. What was cut once stays as it is."""
-    more = len(text) - _LONGEST_TEXT
-    return f"{text[:_LONGEST_TEXT]} … ({more:,} more characters in the notebook)" if more > 100 else text
+    n_cut = len(text) - _LONGEST_TEXT
+    return f"{text[:_LONGEST_TEXT]} … ({n_cut:,} more characters in the notebook)" if n_cut > 100 else text
 
 
 def _lay_out(html: str) -> str:
@@ -161,11 +161,11 @@ def _lay_out(html: str) -> str:
         if not tag.decomposed:
             tag.decompose()
     for text in soup.find_all(string=lambda text: len(text) > _LONGEST_TEXT):
-        text.replace_with(soup.new_string(_shortened(str(text))))
+        text.replace_with(soup.new_string(_shorten_text(str(text))))
     for image in soup("img"):
         if not pages.EMBEDDED.fullmatch(str(image.get("src", ""))):
-            said = f"[image not embedded: {image.get('alt') or 'no description'}]"
-            image.replace_with(soup.new_string(said))
+            description = f"[image not embedded: {image.get('alt') or 'no description'}]"
+            image.replace_with(soup.new_string(description))
     for table in soup("table"):
         # A biaslab.schema.table_layout.TableLayout says itself which columns are numeric.
         if table.get("class") != ["data"]:
@@ -187,11 +187,11 @@ def _align_numbers(table: Any) -> None:
     """Give cells that hold a number, and the headings of columns that begin with one, the class of numbers."""
     for cell in table(["td", "th"]):
         cell.attrs.pop("class", None)
-        shown = cell.get_text()
-        if cell.name == "td" and len(shown) <= _LONGEST_NUMBER and _NUMBER_CELL.fullmatch(shown):
+        text = cell.get_text()
+        if cell.name == "td" and len(text) <= _LONGEST_NUMBER and _NUMBER_CELL.fullmatch(text):
             cell["class"] = "n"
-    first, head = table.select_one("tbody tr"), table.find("thead")
-    columns = [cell.get("class") == "n" for cell in first(["td", "th"])] if first else []
+    first_row, head = table.select_one("tbody tr"), table.find("thead")
+    columns = [cell.get("class") == "n" for cell in first_row(["td", "th"])] if first_row else []
     for row in head("tr") if head else ():
         names = row("th")
         for name, number in zip(names, columns, strict=True) if len(names) == len(columns) else ():
@@ -219,17 +219,17 @@ def _cleaner():
 
 def _prepare(notebook: Any) -> None:
     """Rewrite cells in place for the template: parameters as a table, images with alternative text."""
-    given = [cell for cell in notebook.cells if {"parameters", "injected-parameters"} & _tags(cell)]
+    parameter_cells = [cell for cell in notebook.cells if {"parameters", "injected-parameters"} & _tags(cell)]
     used: dict[str, dict[str, str]] = {}
-    for row in (row for cell in given for row in _assignments(cell.source)):
-        known = used.get(row["name"], row)
-        used[row["name"]] = row | {"note": row["note"] or known["note"]}
+    for row in (row for cell in parameter_cells for row in _assignments(cell.source)):
+        earlier = used.get(row["name"], row)
+        used[row["name"]] = row | {"note": row["note"] or earlier["note"]}
     used.pop("output_dir", None)  # where the run wrote, on a machine that is not the reader's
-    if given and used:
-        injected = [cell for cell in given if "parameters" not in _tags(cell)]
-        shown = next((cell for cell in given if cell not in injected), given[0])
-        shown.metadata["biaslab_parameters"] = list(used.values())
-        notebook.cells = [cell for cell in notebook.cells if cell is shown or cell not in injected]
+    if parameter_cells and used:
+        injected = [cell for cell in parameter_cells if "parameters" not in _tags(cell)]
+        shown_cell = next((cell for cell in parameter_cells if cell not in injected), parameter_cells[0])
+        shown_cell.metadata["biaslab_parameters"] = list(used.values())
+        notebook.cells = [cell for cell in notebook.cells if cell is shown_cell or cell not in injected]
     for number, cell in enumerate(notebook.cells):
         cell.metadata["biaslab_role"] = "banner" if _ERROR_TAG in _tags(cell) else ""
         cell.setdefault("id", f"cell-{number}")
@@ -246,11 +246,11 @@ def _prepare(notebook: Any) -> None:
 def _shorten(output: Any) -> None:
     """Cut the texts of an output in place."""
     if "text" in output:
-        output.text = _shortened(output.text)
+        output.text = _shorten_text(output.text)
     for kind in output.get("data", {}).keys() & _TEXT_TYPES:
-        output.data[kind] = _shortened(output.data[kind])
+        output.data[kind] = _shorten_text(output.data[kind])
     if "traceback" in output:
-        output.traceback = list(map(_shortened, output.traceback))
+        output.traceback = list(map(_shorten_text, output.traceback))
 
 
 def _tags(cell: Any) -> set[str]:
@@ -286,13 +286,13 @@ def _assignments(source: str) -> list[dict[str, str]]:
 def _first_heading(cells: list[Any]) -> str:
     for cell in cells:
         if cell.cell_type == "markdown" and _ERROR_TAG not in _tags(cell):
-            found = re.search(r"^#[ \t]+(.+)$", cell.source, re.MULTILINE)
-            if found and (heading := found.group(1).rstrip(" \t#")):
+            match = re.search(r"^#[ \t]+(.+)$", cell.source, re.MULTILINE)
+            if match and (heading := match.group(1).rstrip(" \t#")):
                 return re.sub(r"[*_`]", "", heading)
     return ""
 
 
-def _when(papermill: Any) -> str:
+def _describe_time(papermill: Any) -> str:
     """Say when papermill ran the notebook and for how long, or "" where it did not."""
     try:
         took = pages.format_seconds(papermill["duration"])

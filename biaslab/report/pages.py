@@ -39,7 +39,7 @@ def environment() -> Environment:
     """Return what renders the packaged templates: all text escaped and cleaned, undefined names refused."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    found = Environment(
+    jinja = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
@@ -47,14 +47,14 @@ def environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: value if isinstance(value, Markup) else clean_text(value),
     )
-    found.filters["seconds"] = format_seconds
+    jinja.filters["seconds"] = format_seconds
     # Names in backticks are set as code.
     code = re.compile(r"`([^`\n]{1,80})`")
-    found.filters["ticked"] = lambda text: Markup(code.sub(r"<code>\1</code>", str(escape(clean_text(text)))))
-    found.filters["thousands"] = "{:,}".format
-    found.filters["count"] = format_count
-    found.filters["rows"] = lambda n: format_count(n, "row", "rows")
-    return found
+    jinja.filters["ticked"] = lambda text: Markup(code.sub(r"<code>\1</code>", str(escape(clean_text(text)))))
+    jinja.filters["thousands"] = "{:,}".format
+    jinja.filters["count"] = format_count
+    jinja.filters["rows"] = lambda n: format_count(n, "row", "rows")
+    return jinja
 
 
 def content_security_policy(*, style: str, script: str | None = None) -> str:
@@ -85,12 +85,12 @@ def clean_text(value: object) -> str:
     text = _UNPRINTABLE.sub("\ufffd", str(value))
     if text.isascii():
         return text
-    shown, marks = [], 0
+    characters, marks = [], 0
     for sign in text:
         marks = marks + 1 if unicodedata.category(sign).startswith("M") else 0
         if marks <= 5:
-            shown.append(sign)
-    return _JOINED.sub("\\g<0>\u200b", "".join(shown))
+            characters.append(sign)
+    return _JOINED.sub("\\g<0>\u200b", "".join(characters))
 
 
 def file_inside(folder: Path, relative: object) -> Path | None:
@@ -98,17 +98,17 @@ def file_inside(folder: Path, relative: object) -> Path | None:
     if not isinstance(relative, str) or not relative:
         return None
     try:
-        found = (folder / relative).resolve()
-        inside = found.is_relative_to(folder.resolve()) and found.is_file()
+        path = (folder / relative).resolve()
+        inside = path.is_relative_to(folder.resolve()) and path.is_file()
     except (OSError, ValueError):  # a name too long, a null byte
         return None
-    return found if inside else None
+    return path if inside else None
 
 
 def href(folder: Path, relative: object) -> str | None:
     """Return the link from a page in ``folder`` to the file ``relative``, or None where there is no such file."""
-    found = file_inside(folder, relative)
-    return None if found is None else quote(found.relative_to(folder.resolve()).as_posix())
+    path = file_inside(folder, relative)
+    return None if path is None else quote(path.relative_to(folder.resolve()).as_posix())
 
 
 def format_seconds(value: object) -> str:
@@ -126,11 +126,11 @@ def format_seconds(value: object) -> str:
 def format_time(value: object) -> str:
     """Return an ISO 8601 time in UTC as ``21 November 2025, 02:48 UTC``; text that is no time as it is."""
     try:
-        when = datetime.fromisoformat(str(value))
+        time = datetime.fromisoformat(str(value))
     except ValueError:
         return clean_text(value)
-    when = when.astimezone(UTC) if when.tzinfo else when
-    return f"{when.day} {when:%B %Y, %H:%M} UTC"
+    time = time.astimezone(UTC) if time.tzinfo else time
+    return f"{time.day} {time:%B %Y, %H:%M} UTC"
 
 
 def is_page(path: Path, title: str) -> bool:

@@ -55,20 +55,20 @@ def read(
         record = json.loads(text)
     except (ValueError, RecursionError):
         raise RunError(f"{path} is {'cut off, or no JSON' if text.strip() else 'empty'}. {fix}") from None
-    problem = _misfit(record, _KINDS, needs)
+    problem = _find_misfit(record, _KINDS, needs)
     for name, kinds in _ENTRIES.items() if not problem else ():
-        found = (_misfit(entry, kinds, needs.get(name, ())) for entry in record.get(name, ()))
-        problem = problem or next((f"in {name}, {one}" for one in found if one), "")
+        misfits = (_find_misfit(entry, kinds, needs.get(name, ())) for entry in record.get(name, ()))
+        problem = problem or next((f"in {name}, {misfit}" for misfit in misfits if misfit), "")
     if problem:
         raise RunError(f"{path} is not the record of a run: {problem}. {fix}")
     return record
 
 
-def _misfit(values: Any, kinds: Mapping[str, type], needs: Collection[str]) -> str:
+def _find_misfit(values: Any, kinds: Mapping[str, type], needs: Collection[str]) -> str:
     """Return what is missing in a mapping, or of another kind; empty where nothing is."""
     if not isinstance(values, dict):
         return f"there is a {type(values).__name__} in place of a mapping"
     if missing := [name for name in needs if name not in values]:
         return f"there is no {missing[0]!r}"
-    other = [name for name, kind in kinds.items() if name in values and not isinstance(values[name], kind)]
-    return f"{other[0]!r} is {values[other[0]]!r:.40}" if other else ""
+    wrong_names = [name for name, kind in kinds.items() if name in values and not isinstance(values[name], kind)]
+    return f"{wrong_names[0]!r} is {values[wrong_names[0]]!r:.40}" if wrong_names else ""
