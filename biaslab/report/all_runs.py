@@ -1,4 +1,4 @@
-"""The page over all runs: ``outputs/index.html``, which fills in while runs continue."""
+"""The overview page of all runs: ``outputs/index.html``, which is updated while runs continue."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from biaslab.report import cards, records
 from biaslab.report.dotplots import draw_rows
 from biaslab.report.pages import asset, format_seconds, format_time, href, is_page, write_from
 
-# Runs that the page shows with their cards; of older ones it has the names.
+# Maximum number of runs that the page shows with their cards; older runs are listed by name.
 SHOWN = 20
-# Models of a measure that several runs hold.
+# Maximum number of models in the plot of a measure that several runs share.
 _MAX_MODELS = 14
-# Cards of a run, and seconds after which a page of a run that continues loads itself again.
+# Maximum number of cards per run, and seconds after which the page reloads while a run continues.
 _CARDS, _RELOAD_SECONDS = 3, 5
-# Seconds without a word from a run after which it counts as ended, whatever it says.
+# Seconds without an update after which a run counts as ended, regardless of its status.
 _SILENT_SECONDS = 3600
 
 
 def check_overview(outputs: str | Path) -> None:
-    """Check that the page over runs can be written: a ParameterError where someone else's page has its name."""
+    """Raise ParameterError if the overview page would replace a file that biaslab did not write."""
     ours = partial(is_page, title="biaslab: reports")
     check_target(Path(outputs) / "index.html", ours, "page over runs", "--outputs DIR")
 
 
 def overview(outputs: str | Path) -> Path:
-    """Write ``index.html`` over all runs of a folder and return its path; while one continues it loads itself again."""
+    """Write the overview page of a folder of runs and return its path; the page reloads while a run continues."""
     outputs = Path(outputs)
     paths = sorted(outputs.glob(f"*/{records.FILE}"), key=_modified_time, reverse=True)
     runs, broken = [], []
     for path in paths[:SHOWN]:
         try:
             runs.append(_run(path, outputs))
-        # Its entries may hold anything.
+        # The entries of a record may be invalid.
         except (RunError, OSError, ValueError, TypeError, AttributeError, LookupError):
             broken.append(path.parent.name)
     older = [path.parent.name for path in paths[SHOWN:]]
@@ -56,14 +56,14 @@ def overview(outputs: str | Path) -> Path:
 
 
 def _find_shared_measures(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the measures that several runs hold, each with the marks of their models next to one another."""
+    """Return the measures that several runs share, each with a plot of all their models."""
     rows: dict[str, dict[tuple, dict[str, Any]]] = {}
     runs_by_measure: dict[str, set[str]] = {}
     for run in runs:
         for measure, measure_rows in run["measures"].items():
             runs_by_measure.setdefault(measure, set()).add(run["name"])
             for row in measure_rows:
-                # What is printed, and stands in several runs, is one model.
+                # Equal rows of several runs, such as printed values, count once.
                 key = row["model"], *(str(row[name]) for name in ("estimate", "ci_low", "ci_high"))
                 if row["estimate"] is not None:
                     rows.setdefault(measure, {}).setdefault(key, row | {"run": run["name"]})
@@ -82,15 +82,15 @@ def _find_shared_measures(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _modified_time(path: Path) -> float:
     try:
         return path.stat().st_mtime
-    # A link to nothing.
+    # A broken link.
     except OSError:
         return 0.0
 
 
 def _run(path: Path, outputs: Path) -> dict[str, Any]:
-    """Return what the page says of a run."""
+    """Return the entry of a run on the overview page."""
     run = records.read(path.parent, needs={})
-    # Whatever the clock was set to since.
+    # The absolute value covers changes of the system clock.
     silent_seconds = abs(time.time() - _modified_time(path))
     notebooks = cards.entries(run, "notebooks")
     status = {name: sum(n["status"] == name for n in notebooks) for name in ("ok", "failed", "skipped")}

@@ -1,4 +1,4 @@
-"""What a report opens with: findings by question, each with its answers and a small figure."""
+"""The cards of a report: findings by question, each with its answers and a small figure."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from biaslab.schema import formatting
 from biaslab.schema.tables import load_yaml
 
 FEWEST, MOST = 3, 8
-"""Cards that a page opens with."""
+"""Minimum and maximum number of cards at the top of a page."""
 # The table of measures of models, and its columns of numbers.
 _MODELS_TABLE = "synthesis_models"
 _MODELS_NUMBERS = ("estimate", "estimate_corrected", "ci_low", "ci_high", "null_mean")
 _JUDGES_TABLES = "synthesis_judge_headlines", "synthesis_judge_agreement"
 _VERDICTS = {"above": "above {}", "below": "below {}", "not_significant": "not significantly different from {}"}
-# Rows that the small figure of a card has at most; the figure it links to has them all.
+# Maximum number of rows in the small figure of a card; the linked figure has all of them.
 _ROWS = 12
-# Different answers that a card gives at most.
+# Maximum number of different answers on a card.
 _ANSWERS = 6
 
 
@@ -36,13 +36,13 @@ def words(name: str) -> dict[str, Any]:
 
 
 def entries(run: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    """Return the records of a list in ``run.json``, each with "" for whatever it does not say."""
+    """Return the records of a list in ``run.json``; missing fields of a record are ``""``."""
     records = [entry for entry in run.get(key) or [] if isinstance(entry, dict)]
     return [defaultdict(str, {k: v for k, v in entry.items() if v is not None}) for entry in records]
 
 
 def order_entries(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Order entries: main ones first, then by their ``order``, then as they came."""
+    """Return entries with main ones first, then by their ``order``; ties keep their order."""
 
     def place(entry: dict[str, Any]) -> tuple[bool, float]:
         order = entry["order"]
@@ -54,9 +54,9 @@ def order_entries(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def by_question(run: dict[str, Any]) -> list[dict[str, Any]]:
     """Return findings as cards by question and notebook, main ones first.
 
-    A card has the fields of its first finding, ``rows`` (all of them), ``answers`` (models that say the same together,
-    without models of printed numbers where others were measured), ``marks`` (the small figure of all rows, or None) and
-    ``paper``.
+    A card has the fields of its first finding, ``rows`` (all findings), ``answers`` (one for all models with the same
+    answer, without models with printed values if others were measured), ``marks`` (the small figure of all rows, or
+    None) and ``paper``.
     """
     by_key: dict[tuple[str, str], dict[str, Any]] = {}
     for entry in order_entries(entries(run, "findings")):
@@ -84,22 +84,22 @@ def _answers(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
 
 
 def _marks(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the small figure of findings: their marks, or their estimates; None where they have neither."""
+    """Return the small figure of findings: their marks, or their estimates; None if they have neither."""
     pairs = [
         (row, mark)
         for row in rows
         for mark in [mark for mark in row["marks"] or [] if isinstance(mark, dict)] or [{**row, "name": ""}]
     ]
     names, marks = [str(mark.get("name") or "") for _, mark in pairs], []
-    # Names that occur once, such as those of pairs of models, say whom they are of.
+    # Names that occur once, such as those of pairs of models, need no model.
     repeated = len(rows) > 1 and len(set(names)) < len(names)
     for (row, mark), name in zip(pairs, names, strict=True):
         label = _name_models(row) if repeated or not name else ""
         mark_name = ", ".join(filter(None, (label, name))) or "estimate"
         marks.append({**mark, "name": mark_name, "place": names.index(name)})
-    # Models next to each other in each group.
+    # Models are adjacent in each group.
     marks.sort(key=lambda mark: mark["place"])
-    # Runs that are compared can have benchmarks of their own.
+    # Compared runs can have different benchmarks.
     references = dict.fromkeys(str(row["reference_name"]) for row in rows)
     options = {"unit": str(rows[0]["unit"]), "reference_name": " / ".join(filter(None, references))}
     image = draw_rows(marks[:_ROWS], reference=rows[0]["reference"], **options)
@@ -107,16 +107,16 @@ def _marks(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def opening_cards(cards: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the cards that a page opens with: those with a place, and main ones where they are too few.
+    """Return the cards at the top of a page: those with a position, and main ones if these are too few.
 
-    Cards that fill up come from papers that have none yet first, and those with a small figure before others.
+    Additional cards come first from papers that have no card yet, and those with a small figure come before others.
     """
     cards = list(cards)
     placed = [card for card in cards if isinstance(card["card"], int | float) and card["card"] > 0]
     selection = sorted(placed, key=lambda card: card["card"])[:MOST]
     candidates = [card for card in cards if card["main"] and card not in placed]
     model_cards = [card for card in cards if any(row["model"] for row in card["rows"])]
-    # What a run says of models is not filled up with what it says of none.
+    # If some cards are about models, only these are added.
     candidates = [card for card in candidates if card in model_cards] if model_cards else candidates
     while len(selection) < FEWEST and candidates:
         papers = {card["paper"] for card in selection}
@@ -126,25 +126,25 @@ def opening_cards(cards: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def measures(run_dir: Path, run: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Return what a run measured of models, from the table that holds it: by measure, one row per model."""
+    """Return the measures of models, from the run's table of them: by measure, one row per model."""
     groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in _rows(run_dir, run, _MODELS_TABLE):
         numbers = {key: _float(row.get(key)) for key in _MODELS_NUMBERS}
-        # The interval belongs to the corrected estimate; a printed one has neither.
+        # The interval belongs to the corrected estimate; printed values have neither.
         corrected = numbers.pop("estimate_corrected")
         if corrected is not None and isfinite(corrected):
             numbers["estimate"] = corrected
-        # Of a measure with a sign chance gives 0, where the line is.
+        # The null expectation of a signed measure is 0, the position of the reference line.
         numbers["null_mean"] = numbers["null_mean"] or None
         groups[row["measure"]].append(row | numbers | {"name": row["model"]})
     return groups
 
 
 def by_judge(run_dir: Path, run: dict[str, Any]) -> dict[tuple[str, str, str], list[dict[str, str]]]:
-    """Return what cards show of other judges, from the tables that hold it, by paper, model and headline.
+    """Return the results of other judges for cards, by paper, model and headline.
 
     ``judge`` and ``reference`` are names, ``value`` is the headline by the judge, ``agreement`` that of both judges,
-    and ``change`` states both verdicts where they differ. A sweep has none, as its variants share these names.
+    and ``change`` states both verdicts if they differ. A sweep has no such results, because its variants share names.
     """
     by_headline: dict[tuple[str, str, str], list[dict[str, str]]] = defaultdict(list)
     if run.get("sweep"):
@@ -160,9 +160,8 @@ def by_judge(run_dir: Path, run: dict[str, Any]) -> dict[tuple[str, str, str], l
         line["agreement"] = agreement.get((*_key(row), judge), "not estimated")
         if _float(row["changes_verdict"]) == 1:
             balanced = f"{float(row['balanced']):g}{' %' if row['unit'] == '%' else ''}"
-            verdicts = (
-                f"{_VERDICTS[entry['verdict']].format(balanced)} by {entry['judge']}" for entry in (reference_row, row)
-            )
+            both_rows = reference_row, row
+            verdicts = (f"{_VERDICTS[r['verdict']].format(balanced)} by {r['judge']}" for r in both_rows)
             line["change"] = " and ".join(verdicts)
         by_headline[_key(row)].append(line)
     return by_headline
@@ -194,7 +193,7 @@ def _agreement(row: dict[str, str]) -> str:
 
 
 def _rows(run_dir: Path, run: dict[str, Any], name: str) -> list[dict[str, str]]:
-    """Return the rows of a table of a run; none where it has no such table."""
+    """Return the rows of a table of a run; empty if it has no such table."""
     matches = [entry for entry in entries(run, "tables") if entry["name"] == name]
     path = file_inside(run_dir, matches[0]["file"]) if matches else None
     if path is None:
@@ -211,6 +210,6 @@ def _float(text: str | None) -> float | None:
 
 
 def introduce(names: Iterable[str]) -> dict[str, str]:
-    """Return what a page says of models that packages bring, whose names do not say it themselves."""
+    """Return descriptions of models that packages bring, by name; other models need none."""
     texts = {name: registry.describe(name, "glossary") for name in dict.fromkeys(names)}
     return {name: text for name, text in texts.items() if text}

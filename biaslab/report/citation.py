@@ -1,4 +1,4 @@
-"""How to cite: biaslab, a run of it, and the papers whose methods the run used."""
+"""Citations of biaslab, of a run, and of the papers whose methods the run used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _YEAR = "2026"
 
 @dataclass(frozen=True)
 class Citation:
-    """What is cited, in words and as BibTeX."""
+    """A citation, in words and as BibTeX."""
 
     what: str  # `run`, `biaslab` or a paper's short name.
     text: str
@@ -26,7 +26,7 @@ class Citation:
 
 
 def of_package(version: str = __version__, commit: str = "") -> Citation:
-    """Return the citation of biaslab, in the version and at the commit that were used."""
+    """Return the citation of biaslab, with the version and commit that were used."""
     version_text = f"version {version}" + (f", commit {commit[:12]}" if commit else "")
     fields = {"title": _TITLE, "author": f"{{{_MAKERS}}}", "year": _YEAR, "version": _tex(version)}
     bibtex = _entry("software", "biaslab", **fields, note=f"Commit {_tex(commit)}" if commit else "")
@@ -34,14 +34,14 @@ def of_package(version: str = __version__, commit: str = "") -> Citation:
 
 
 def of_run(record: Mapping[str, Any], url: str = "", author: str = "") -> list[Citation]:
-    """Return the citations of a run, of biaslab as it was used for it, and of the papers whose methods it used.
+    """Return the citations of a run, of the version of biaslab that it used, and of the papers whose methods it used.
 
     Args:
-        record: What ``run.json`` holds.
-        url: Where its report can be read.
-        author: Who made the run.
+        record: The contents of ``run.json``.
+        url: The address of the run's report.
+        author: The author of the run.
 
-    Raises ParameterError: The address is none.
+    Raises ParameterError: The address is invalid.
     """
     if url and not re.fullmatch(r"https?://[^\s{}]+|doi:[^\s{}]+", url):
         raise ParameterError(f"The address is {url!r}; give one such as https://example.org/report/index.html.")
@@ -52,11 +52,11 @@ def of_run(record: Mapping[str, Any], url: str = "", author: str = "") -> list[C
     match = re.match(r"(\d{4})-\d\d-\d\d", str(record.get("started") or ""))
     date, year = match.group(0, 1) if match else ("", "")
     changed = ", with changes that were not committed" if code.get("git_dirty") else ""
-    generator = " ".join(filter(None, ("biaslab", version, f"(commit {commit[:12]}{changed})" if commit else "")))
-    author_text = f"{author}{f' ({year})' if year else ''}. " if author else ""
-    text = f"{author_text}{title.rstrip('.')}. Run “{name}”{f' of {date}' if date else ''}, generated with {generator}. {url}"
+    tool = " ".join(filter(None, ("biaslab", version, f"(commit {commit[:12]}{changed})" if commit else "")))
+    prefix = f"{author}{f' ({year})' if year else ''}. " if author else ""
+    text = f"{prefix}{title.rstrip('.')}. Run “{name}”{f' of {date}' if date else ''}, generated with {tool}. {url}"
     fields = {"title": _tex(title), "author": _tex(author), "year": year, "url": url}
-    fields["howpublished"] = _tex(f"Run ``{name}'' generated with {generator}")
+    fields["howpublished"] = _tex(f"Run ``{name}'' generated with {tool}")
     key = "biaslab-run-" + re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
     run = Citation("run", text.rstrip(), _entry("misc", key, **fields, note=f"Generated on {date}" if date else ""))
     return [run, of_package(version or __version__, commit), *map(of_paper, papers(record))]
@@ -75,7 +75,7 @@ def of_paper(name: str) -> Citation:
 
 
 def papers(record: Mapping[str, Any]) -> list[str]:
-    """Return the papers whose methods a run used, by what it finished, in the order of reports."""
+    """Return the papers whose methods a run used, from its finished notebooks and tables, in the order of reports."""
     finished_papers = [
         entry["id"].partition("/")[0] for entry in cards.entries(record, "notebooks") if entry["status"] == "ok"
     ]
@@ -85,7 +85,7 @@ def papers(record: Mapping[str, Any]) -> list[str]:
 
 
 def format_citations(citations: list[Citation]) -> str:
-    """Return citations as a text: first in words, then all BibTeX."""
+    """Return citations as a text: first all in words, then all as BibTeX."""
     words = "\n".join(citation.text for citation in citations)
     return f"{words}\n\n" + "\n\n".join(citation.bibtex for citation in citations)
 
@@ -96,5 +96,5 @@ def _entry(kind: str, key: str, **fields: str) -> str:
 
 
 def _tex(text: str) -> str:
-    """Return a text as a field holds it: a text, and no part of the file."""
+    """Return a text with TeX's special characters escaped or removed."""
     return re.sub(r"([&%$#_])", r"\\\1", re.sub(r"[{}\\]", "", text))
