@@ -43,27 +43,27 @@ def measure_cost(request: ImageRequest, n_remaining: int = 10**9, ready: Ready |
     # Prompts that share noise are generated together.
     groups = request.prompts["noise_id" if "noise_id" in request.prompts else "prompt_id"]
     few_steps, many_steps = _STEPS
-    n, spent, rounds_measured = 1, 0.0, []
+    n, elapsed, rounds_measured = 1, 0.0, []
     while True:
         subset = request.prompts[groups.isin(groups.unique()[:n])].assign(n_images=1)
         if ready.set_steps is not None and ready.steps > many_steps:
             ready.set_steps(few_steps)
             seconds_few, _ = _time_images(request, ready, subset)
             ready.set_steps(many_steps)
-            took, n_bytes = _time_images(request, ready, subset)
-            step = max(took - seconds_few, 0.0) / (many_steps - few_steps)
-            seconds, took = took + (ready.steps - many_steps) * step, took + seconds_few
+            duration, n_bytes = _time_images(request, ready, subset)
+            step = max(duration - seconds_few, 0.0) / (many_steps - few_steps)
+            seconds, duration = duration + (ready.steps - many_steps) * step, duration + seconds_few
         else:
-            took, n_bytes = _time_images(request, ready, subset)
-            seconds = took
-        spent += took
+            duration, n_bytes = _time_images(request, ready, subset)
+            seconds = duration
+        elapsed += duration
         rounds_measured.append((len(subset), seconds / len(subset), n_bytes / len(subset)))
-        filled = n > 1 and (took > TIMING_SECONDS / 4 or len(subset) >= MAX_TIMED_IMAGES)
+        is_full = n > 1 and (duration > TIMING_SECONDS / 4 or len(subset) >= MAX_TIMED_IMAGES)
         rounds = sum(n_images == len(subset) for n_images, *_ in rounds_measured)
         is_sufficient = sum(n_images for n_images, *_ in rounds_measured) >= SUFFICIENT_SHARE * n_remaining
-        if (filled and rounds >= _ROUNDS) or spent > 4 * TIMING_SECONDS or n >= groups.nunique() or is_sufficient:
+        if (is_full and rounds >= _ROUNDS) or elapsed > 4 * TIMING_SECONDS or n >= groups.nunique() or is_sufficient:
             break
-        n *= 1 if filled else 4
+        n *= 1 if is_full else 4
     # Earlier rounds include one-time preparation, and small batches are slower per image.
     final_seconds = [seconds for n_images, seconds, _ in rounds_measured if n_images == rounds_measured[-1][0]]
     total = sum(n_images for n_images, *_ in rounds_measured)
@@ -73,12 +73,12 @@ def measure_cost(request: ImageRequest, n_remaining: int = 10**9, ready: Ready |
 def _time_images(request: ImageRequest, ready: Ready, prompts: pd.DataFrame) -> tuple[float, int]:
     """Return the seconds that the images of prompts took, and their bytes in a cache."""
     with tempfile.TemporaryDirectory() as folder:
-        began = time.perf_counter()
+        start = time.perf_counter()
         options = {"seed": request.pipeline.seed, "progress": False, "storage_class": request.storage_class}
         images = ready.generate(prompts, cache=ResultCache(folder), **options)
         images.read(list(images.table["image_id"]))
-        took = time.perf_counter() - began
-        return took, sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
+        duration = time.perf_counter() - start
+        return duration, sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
 
 
 def requests_to_time(requests: Iterable[ImageRequest]) -> dict[tuple, tuple[ImageRequest, int]]:

@@ -48,10 +48,7 @@ def measures() -> dict[str, Measure]:
 
 
 def table_of(measure: Callable | str) -> str:
-    """Return the table that a paper's function measures (a name is returned unchanged).
-
-    Raises ParameterError: It is not a function that measures a table.
-    """
+    """Return the table that a function measures (names are returned unchanged); raise ParameterError without one."""
     if isinstance(measure, str):
         return measure
     module, name = getattr(measure, "__module__", ""), getattr(measure, "__name__", "")
@@ -60,8 +57,8 @@ def table_of(measure: Callable | str) -> str:
         raise ParameterError(
             f"{measure!r} measures nothing; give what a paper measures, such as biaslab.papers.paradox.percent_female."
         )
-    declared = tables.schemas().items()
-    table_names = (table for table, schema in declared if (schema.paper, schema.function) == (parts[2], name))
+    schemas = tables.schemas().items()
+    table_names = (table for table, schema in schemas if (schema.paper, schema.function) == (parts[2], name))
     return next(table_names, f"{parts[2]}_{name}")
 
 

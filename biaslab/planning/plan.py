@@ -43,19 +43,19 @@ class Plan:
         """Return the joint requirements of measured tables; other tables are ignored."""
         papers = tables.measuring_papers()
         measured = measures().keys() & set(names)
-        ordered = sorted(measured, key=lambda name: (papers.index(tables.schema(name).paper), name))
-        return _join([self.table(name) for name in ordered])
+        ordered_names = sorted(measured, key=lambda name: (papers.index(tables.schema(name).paper), name))
+        return _join([self.table(name) for name in ordered_names])
 
     def run(self, measure: Callable[[Pipeline], Any], paper: str) -> TablePlan:
         """Return the requirements of a function of a pipeline."""
         self._recorder.paper = paper
         missing = None
-        with self._recorder.scope() as recorded:
+        with self._recorder.scope() as records:
             try:
                 measure(self._planning)
             except MissingInputError as error:
                 missing = error
-        return _table_plan(recorded, missing)
+        return _make_table_plan(records, missing)
 
 
 def plan_of(pipeline: Pipeline) -> Plan:
@@ -72,9 +72,9 @@ def _join(plans: list[TablePlan]) -> TablePlan:
     return TablePlan(list(requests.values()), list(uses.values()), tuple(omitted), reads)
 
 
-def _table_plan(recorded: Iterable[Hashable], missing: MissingInputError | None) -> TablePlan:
+def _make_table_plan(records: Iterable[Hashable], missing: MissingInputError | None) -> TablePlan:
     def select(kind: type) -> list:
-        return [item for item in recorded if type(item) is kind]
+        return [item for item in records if type(item) is kind]
 
     reads = frozenset(item.name for item in select(SettingRead))
     if missing is not None:
@@ -90,17 +90,17 @@ class Omissions(NamedTuple):
     in_part: dict[str, tuple[str, ...]]
     """Measured tables that lack values or take them from another judge, with the empty settings."""
     reason: str
-    """Why it cannot run; empty where it can."""
+    """Why it cannot run; empty if it can."""
     settings: tuple[str, ...]
     """The empty settings that prevent it from running."""
     on_purpose: bool
-    """Whether each of these settings was given as empty; also true where no setting is the reason."""
+    """Whether each of these settings was given as empty; also true if no setting is the reason."""
 
 
 def find_omissions(takes: Collection[str], needs: Collection[str], pipeline: Pipeline) -> Omissions:
     """Return the tables that a notebook ``takes`` and a pipeline does not measure; it cannot run without ``needs``.
 
-    A notebook that needs no table cannot run where all tables that judges fill are missing. Raises as
+    A notebook that needs no table cannot run if all tables that judges fill are missing. Raises as
     :meth:`Plan.table`.
     """
     plans = [plan_of(member) for member in (pipeline, *pipeline.baseline_pipelines)]

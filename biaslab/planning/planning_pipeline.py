@@ -57,7 +57,7 @@ class PlanningPipeline(Pipeline):
             super().__init__(pipeline.model, pipeline._given, seed=pipeline.seed, progress=False)
         self.headlines_only = pipeline.headlines_only
         self._run_pipeline, self._recorder = pipeline, recorder
-        # Kinds whose prompts depend on judgements or paid answers, and kinds of which there may be fewer images.
+        # Kinds whose prompts depend on judgements or paid answers, and kinds that may have fewer images.
         self._provisional: set[str] = set()
         self._at_most: set[str] = set()
 
@@ -66,13 +66,13 @@ class PlanningPipeline(Pipeline):
         return PlanningPipeline(self._run_pipeline.changed(model, **changes), self._recorder)
 
     def remember(self, key: Hashable, compute: Callable[[], Any]) -> Any:
-        """Return what ``compute`` returns, computed once; each call records the requests that it made."""
+        """Return the result of ``compute``, computed once; each call records the requests of that computation."""
         if key not in self._kept:
-            with self._recorder.scope() as recorded:
+            with self._recorder.scope() as records:
                 result = compute()
-            self._kept[key] = result, recorded
-        result, recorded = self._kept[key]
-        self._recorder.add(*recorded)
+            self._kept[key] = result, records
+        result, records = self._kept[key]
+        self._recorder.add(*records)
         return result
 
     # -- images ----------------------------------------------------------------------------------------------
@@ -176,9 +176,9 @@ class PlanningPipeline(Pipeline):
         self, kind: str, answered: Callable, placeholder: Callable[[], Any], *, is_free: bool = True
     ) -> Any:
         """Return prompts that depend on judgements where all judgements are cached, and placeholders elsewhere."""
-        with self._recorder.scope() as recorded:
+        with self._recorder.scope() as records:
             answered(self, kind)
-        requests = [item for item in recorded if isinstance(item, ImageRequest)]
+        requests = [item for item in records if isinstance(item, ImageRequest)]
         if is_free and all(request.n_remaining == 0 for request in requests):
             with suppress(UnfinishedError):
                 return answered(self._run_pipeline.cached_only(), kind)

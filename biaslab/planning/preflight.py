@@ -88,18 +88,18 @@ def run_preflight(
     # Report unsupported settings before the download of weights; requests that differ in guidance share a check.
     for request in {request.image_model.cost_key: request for request in remaining}.values():
         request.image_model.look_up()
-    timed = requests_to_time(requests)
+    timing_requests = requests_to_time(requests)
     if not time:
         # Test each model once, on one image.
         first_keys = {
             (request.model, request.prompt_set, request.storage_class): key
-            for key, (request, _) in reversed(timed.items())
+            for key, (request, _) in reversed(timing_requests.items())
         }
-        timed = {key: (timed[key][0], 1) for key in first_keys.values()}
+        timing_requests = {key: (timing_requests[key][0], 1) for key in first_keys.values()}
     trials = _judge_trials(uses)
     # Sort by model, so that each is loaded once for all of its kinds of images.
     model_trials = {}
-    for key, (request, n) in sorted(timed.items(), key=lambda item: item[1][0].image_model.cost_key):
+    for key, (request, n) in sorted(timing_requests.items(), key=lambda item: item[1][0].image_model.cost_key):
         model_trials[key] = replace(probes.make_trial(request, n), located=tuple(request.image_model.look_up()))
         trials.append(model_trials[key])
     purchases = {

@@ -126,8 +126,8 @@ def run_trials(
     for purchase in purchases:
         request = purchase.image_request
         options = {"seed": request.pipeline.seed, "cache": request.pipeline.cache, "progress": False}
-        generated = request.image_model.generate(request.prompts.iloc[:1].assign(n_images=1), **options)
-        (image,) = generated.read(list(generated.table["image_id"]))
+        images = request.image_model.generate(request.prompts.iloc[:1].assign(n_images=1), **options)
+        (image,) = images.read(list(images.table["image_id"]))
         for number, probe in probes.items() if not isinstance(image, UnreadableImage) else ():
             if problem := _problem(trials[number], lambda probe=probe, image=image: probe(image)):
                 results[number] = replace(results[number], problem=problem)
@@ -198,9 +198,7 @@ def _device_of(trial: Trial) -> str:
 
 
 def _memory_in_use(device: str, *, peak: bool = False) -> int:
-    """Return the bytes of memory that this process uses on a device; with ``peak``, a GPU's peak since the last call
-    without it.
-    """
+    """Return the memory of this process on a device in bytes; with ``peak``, a GPU's peak since the last other call."""
     if device.startswith("cuda"):
         import torch
 

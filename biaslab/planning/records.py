@@ -82,7 +82,7 @@ class ModelUse(NamedTuple):
     judge: Judge | None = None
 
     def check_domain(self) -> None:
-        """Raise ParameterError if the judge is made for another domain of images."""
+        """Raise ParameterError if the judge is for another domain of images."""
         if self.judge is not None and self.image_domain:
             judging.check_domain(self.judge, self.setting, self.image_domain, self.owner)
 
@@ -140,17 +140,17 @@ class Recorder:
     @contextmanager
     def scope(self) -> Iterator[dict[Hashable, None]]:
         """Yield the records of a scope, settings read included; the enclosing scope gets them, too."""
-        recorded: dict[Hashable, None] = {}
+        records: dict[Hashable, None] = {}
         reads: set[tuple[type[groups.Group], str]] = set()
-        self._scopes.append(recorded)
+        self._scopes.append(records)
         try:
             with groups.recorded_reads(reads):
-                yield recorded
+                yield records
         finally:
             self._scopes.pop()
             names = _dotted_names()
-            recorded |= dict.fromkeys(SettingRead(names[read]) for read in reads if read in names)
-            self.add(*recorded)
+            records |= dict.fromkeys(SettingRead(names[read]) for read in reads if read in names)
+            self.add(*records)
 
     def add_settings(self, *names: str) -> None:
         """Record that settings are read, by dotted names; the name of a group represents all settings in it."""

@@ -1,4 +1,4 @@
-"""Checks of settings, models and input files before a run, and a digest of what results depend on."""
+"""Checks of settings, models and input files before a run, and digests of the inputs of results."""
 
 from __future__ import annotations
 

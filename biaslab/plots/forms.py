@@ -144,8 +144,8 @@ def panels(
     for ax, (name, _) in zip(axes.flat, groups, strict=False):
         # About nine letters per inch, minus space for the names of rows; line breaks in a name stay.
         lines = names.get(str(name), str(name)).splitlines()
-        wrapped = "\n".join(textwrap.fill(line, int(8 * WIDTH / columns)) for line in lines)
-        ax.set_title(wrapped, fontsize=11)
+        title = "\n".join(textwrap.fill(line, int(8 * WIDTH / columns)) for line in lines)
+        ax.set_title(title, fontsize=11)
         ax.tick_params(labelbottom=True)
     return figure, ((ax, rows) for ax, (_, rows) in zip(axes.flat, groups, strict=False))
 
@@ -404,8 +404,8 @@ def heat_map(
         ax.spines[:].set_visible(False)
         _name_rows(ax, [str(name) for name in values.index], at=0.5)
         grid = ax.get_gridspec()
-        room = 0.6 * WIDTH / (grid.ncols if grid else 1) / values.shape[1]
-        if 0.085 * max(len(str(name)) for name in values.columns) > room:
+        cell_width = 0.6 * WIDTH / (grid.ncols if grid else 1) / values.shape[1]
+        if 0.085 * max(len(str(name)) for name in values.columns) > cell_width:
             ax.set_xticks(ax.get_xticks(), values.columns, rotation=40, ha="right", rotation_mode="anchor")
         drawn_axes.append(ax)
     figure.colorbar(drawn_axes[0].collections[0], ax=drawn_axes, label=label, aspect=30, shrink=0.7)
@@ -485,8 +485,8 @@ def name_axes(figure: Figure, x: str = "", y: str = "") -> None:
 
 def _words(table: pd.DataFrame, names: Mapping[str, str]) -> dict[str, str]:
     """Return values in words: ``names``, and the labels of the declared table."""
-    declared = tables.labels(table.attrs.get("table", ""))
-    return _LEGEND | {value: words for labels in declared.values() for value, words in labels.items()} | {**names}
+    by_column = tables.labels(table.attrs.get("table", ""))
+    return _LEGEND | {value: words for labels in by_column.values() for value, words in labels.items()} | {**names}
 
 
 def _limits(table: pd.DataFrame, value: str, limits: tuple[str, str] | str | None) -> tuple[str, str] | None:
@@ -497,8 +497,8 @@ def _limits(table: pd.DataFrame, value: str, limits: tuple[str, str] | str | Non
 
     Raises InputError: The table declares the limits for another estimate.
     """
-    declared = tables.schemas().get(table.attrs.get("table", ""))
-    intervals = [(estimate, (low, high)) for estimate, low, high in declared.intervals] if declared else []
+    schema = tables.schemas().get(table.attrs.get("table", ""))
+    intervals = [(estimate, (low, high)) for estimate, low, high in schema.intervals] if schema else []
     if limits is None or isinstance(limits, tuple):
         owners = [estimate for estimate, ends in intervals if limits and {*ends} & {*limits}]
         if owners and value not in owners:
@@ -506,7 +506,7 @@ def _limits(table: pd.DataFrame, value: str, limits: tuple[str, str] | str | Non
                 f"{', '.join(limits or ())} of {table.attrs['table']} are limits of {owners[0]!r}, not of {value!r}."
             )
         return limits
-    if not declared and f"{value}_corrected" not in table:
+    if not schema and f"{value}_corrected" not in table:
         intervals = [(value, ("ci_low", "ci_high"))]
     return next((ends for estimate, ends in intervals if estimate == value and {*ends} <= {*table}), None)
 

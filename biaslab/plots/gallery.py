@@ -132,11 +132,9 @@ def _draw(ax: Axes, image: object, people: list[pd.Series], lines: list[str], bl
     if isinstance(image, np.ndarray):
         if blur:
             # Faces that were not detected may be anywhere.
-            has_unknown_faces = not all(boxes) and people[0]["status"] != "no_face"
+            blur_all = not all(boxes) and people[0]["status"] != "no_face"
             full_box = (0.0, 0.0, float(image.shape[1]), float(image.shape[0]))
-            image = blur_faces(
-                image, [full_box] if has_unknown_faces else [box for face_boxes in boxes for box in face_boxes]
-            )
+            image = blur_faces(image, [full_box] if blur_all else [box for face_boxes in boxes for box in face_boxes])
         ax.imshow(image, interpolation="nearest" if max(image.shape) <= 128 else "antialiased")
         for person, face_boxes in zip(people, boxes, strict=True):
             line = "-" if person["gender"] in _COLORS or person["status"] in _RIGHT else (0, (3, 2))
@@ -169,9 +167,9 @@ def _verdicts(people: list[pd.Series]) -> list[tuple[str, str]]:
     if len(verdicts) == 2:
         return verdicts
     # Three labels have no space for probabilities; for more people, the label is their number.
-    short = [(person["gender"] or text, color) for person, (text, color) in zip(people, verdicts, strict=True)]
+    short_labels = [(person["gender"] or text, color) for person, (text, color) in zip(people, verdicts, strict=True)]
     n = len(verdicts)
-    return verdicts if n == 1 else short if n == 3 else [(f"{n} people", style.GREY)]
+    return verdicts if n == 1 else short_labels if n == 3 else [(f"{n} people", style.GREY)]
 
 
 def _lines(text: str, letters: int) -> list[str]:

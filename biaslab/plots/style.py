@@ -103,9 +103,9 @@ def _find_fonts(letters: frozenset[str]) -> tuple[list[str], list[str]]:
     # The font of last resort draws a box for each letter.
     fonts = [font for font in font_manager.fontManager.ttflist if not font.name.startswith("Last Resort")]
     for font in sorted(fonts, key=lambda font: (not font.name.startswith("Noto Sans"), font.name)):
-        if missing and font.style == "normal" and (added := missing & _letters_of(font.fname)):
+        if missing and font.style == "normal" and (new_letters := missing & _letters_of(font.fname)):
             families.append(font.name)
-            missing -= added
+            missing -= new_letters
     return families, sorted({_script(letter) for letter in missing | unshaped})
 
 
@@ -168,7 +168,7 @@ def label_points(
     scale = ax.figure.dpi / 72
     points = ax.transData.transform(np.column_stack([x, y])) if np.size(x) else np.empty((0, 2))
     obstacles = points if avoid is None else ax.transData.transform(np.column_stack(avoid))
-    inside = ax.get_window_extent().extents
+    axes_box = ax.get_window_extent().extents
     # Boxes of texts (x0, y0, x1, y1), and points along the lines to them, in pixels.
     boxes, lines, labels = np.empty((0, 4)), np.empty((0, 2)), []
     for point, text in zip(points, texts, strict=True):
@@ -179,15 +179,15 @@ def label_points(
         # The end of the step is at the nearest corner of the text, or at the middle of a side for straight steps.
         centres = ends + np.clip(2 * _STEPS / np.hypot(*_STEPS.T)[:, None], -1, 1) * half
         places = np.hstack([centres - half, centres + half])
-        padded = places + 1.5 * scale * _OUTWARDS
-        is_apart = (padded[:, None, :2] >= boxes[:, 2:]) | (padded[:, None, 2:] <= boxes[:, :2])
+        padded_boxes = places + 1.5 * scale * _OUTWARDS
+        is_apart = (padded_boxes[:, None, :2] >= boxes[:, 2:]) | (padded_boxes[:, None, 2:] <= boxes[:, :2])
         line_points = point + (ends - point)[:, None] * np.linspace(0, 1, 21)[:, None]
         is_free = (
-            (places[:, :2] >= inside[:2]).all(axis=1)
-            & (places[:, 2:] <= inside[2:]).all(axis=1)
+            (places[:, :2] >= axes_box[:2]).all(axis=1)
+            & (places[:, 2:] <= axes_box[2:]).all(axis=1)
             & np.all(np.any(is_apart, axis=2), axis=1)
             & ~_contains(places + 3.5 * scale * _OUTWARDS, obstacles).any(axis=1)
-            & ~_contains(padded, lines).any(axis=1)
+            & ~_contains(padded_boxes, lines).any(axis=1)
             & ~_contains(boxes, line_points.reshape(-1, 2)).reshape(len(boxes), len(ends), 21).any(axis=(0, 2))
         )
         if not is_free.any():

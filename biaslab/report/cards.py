@@ -112,9 +112,9 @@ def opening_cards(cards: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     Additional cards come first from papers that have no card yet, and those with a small figure come before others.
     """
     cards = list(cards)
-    placed = [card for card in cards if isinstance(card["card"], int | float) and card["card"] > 0]
-    selection = sorted(placed, key=lambda card: card["card"])[:MOST]
-    candidates = [card for card in cards if card["main"] and card not in placed]
+    placed_cards = [card for card in cards if isinstance(card["card"], int | float) and card["card"] > 0]
+    selection = sorted(placed_cards, key=lambda card: card["card"])[:MOST]
+    candidates = [card for card in cards if card["main"] and card not in placed_cards]
     model_cards = [card for card in cards if any(row["model"] for row in card["rows"])]
     # If some cards are about models, only these are added.
     candidates = [card for card in candidates if card in model_cards] if model_cards else candidates
@@ -131,9 +131,9 @@ def measures(run_dir: Path, run: dict[str, Any]) -> dict[str, list[dict[str, Any
     for row in _rows(run_dir, run, _MODELS_TABLE):
         numbers = {key: _float(row.get(key)) for key in _MODELS_NUMBERS}
         # The interval belongs to the corrected estimate; printed values have neither.
-        corrected = numbers.pop("estimate_corrected")
-        if corrected is not None and isfinite(corrected):
-            numbers["estimate"] = corrected
+        corrected_estimate = numbers.pop("estimate_corrected")
+        if corrected_estimate is not None and isfinite(corrected_estimate):
+            numbers["estimate"] = corrected_estimate
         # The null expectation of a signed measure is 0, the position of the reference line.
         numbers["null_mean"] = numbers["null_mean"] or None
         groups[row["measure"]].append(row | numbers | {"name": row["model"]})

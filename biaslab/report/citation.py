@@ -51,8 +51,8 @@ def of_run(record: Mapping[str, Any], url: str = "", author: str = "") -> list[C
     title = title or f"Report of the run {name}"
     match = re.match(r"(\d{4})-\d\d-\d\d", str(record.get("started") or ""))
     date, year = match.group(0, 1) if match else ("", "")
-    changed = ", with changes that were not committed" if code.get("git_dirty") else ""
-    tool = " ".join(filter(None, ("biaslab", version, f"(commit {commit[:12]}{changed})" if commit else "")))
+    dirty_note = ", with changes that were not committed" if code.get("git_dirty") else ""
+    tool = " ".join(filter(None, ("biaslab", version, f"(commit {commit[:12]}{dirty_note})" if commit else "")))
     prefix = f"{author}{f' ({year})' if year else ''}. " if author else ""
     text = f"{prefix}{title.rstrip('.')}. Run “{name}”{f' of {date}' if date else ''}, generated with {tool}. {url}"
     fields = {"title": _tex(title), "author": _tex(author), "year": year, "url": url}
@@ -67,21 +67,21 @@ def of_paper(name: str) -> Citation:
     bibtex = cards.words("papers")[name]["bibtex"].strip()
     fields = dict(re.findall(r"^\s*(\w+) = \{(.*)\},?$", bibtex, re.MULTILINE))
     people = fields["author"].replace(" and ", "; ")
-    where = fields.get("journal") or fields["booktitle"]
+    venue = fields.get("journal") or fields["booktitle"]
     issue = f" {fields['volume']}({fields['number']})" if "volume" in fields else ""
     doi = f" https://doi.org/{fields['doi']}" if "doi" in fields else ""
-    text = f"{people} ({fields['year']}). {fields['title']}. {where}{issue}.{doi}"
+    text = f"{people} ({fields['year']}). {fields['title']}. {venue}{issue}.{doi}"
     return Citation(name, re.sub("[{}]", "", text), bibtex)
 
 
 def papers(record: Mapping[str, Any]) -> list[str]:
     """Return the papers whose methods a run used, from its finished notebooks and tables, in the order of reports."""
-    finished_papers = [
+    run_papers = [
         entry["id"].partition("/")[0] for entry in cards.entries(record, "notebooks") if entry["status"] == "ok"
     ]
     table_papers = [str(entry["name"]).partition("_")[0] for entry in cards.entries(record, "tables") if entry["rows"]]
     paper_texts = cards.words("papers")
-    return [name for name in paper_texts if paper_texts[name]["bibtex"] and name in {*finished_papers, *table_papers}]
+    return [name for name in paper_texts if paper_texts[name]["bibtex"] and name in {*run_papers, *table_papers}]
 
 
 def format_citations(citations: list[Citation]) -> str:

@@ -121,8 +121,8 @@ def _rows(people: pd.DataFrame) -> list[dict[str, Any]]:
     by_image = people.assign(_lean=score).groupby(["group", "image_id"], sort=False)["_lean"].mean()
     # Prefer groups whose images fill a row, if enough groups have that many.
     images = by_image.groupby(level="group", sort=False).size()
-    full = images >= min(SIDE_BY_SIDE, images.nlargest(ROWS).min())
-    by_group = by_image.groupby(level="group", sort=False).mean()[full]
+    is_full = images >= min(SIDE_BY_SIDE, images.nlargest(ROWS).min())
+    by_group = by_image.groupby(level="group", sort=False).mean()[is_full]
     if by_group.notna().any():
         by_group = by_group.dropna().sort_values(ascending=False, kind="stable")
     rows = []
@@ -223,10 +223,10 @@ def _describe_reason(row: dict[str, Any]) -> str:
 
 def _filters(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     """Return the filter values of an image: groups, labels, reasons why a person was not judged, and skin tones."""
-    judged = {MARKS[_mark(row)] for row in rows}
+    labels = {MARKS[_mark(row)] for row in rows}
     reasons = {_describe_reason(row) for row in rows if row["status"] not in (JUDGED, UNCERTAIN, "correct")}
     tones = {f"{tone:g}" for row in rows if (tone := number(row.get("tone"))) is not None}
-    return {"groups": _groups(rows), "judged": sorted(judged), "statuses": sorted(reasons), "tones": sorted(tones)}
+    return {"groups": _groups(rows), "judged": sorted(labels), "statuses": sorted(reasons), "tones": sorted(tones)}
 
 
 # -- encoding ----------------------------------------------------------------------------------------------

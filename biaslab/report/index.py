@@ -97,12 +97,10 @@ def _content(run: dict[str, Any], run_dir: Path, layouts: Mapping[str, TableLayo
         for paper in {card["paper"]: 0 for card in question_cards}
         for card in cards.opening_cards(card for card in question_cards if card["paper"] == paper)
     ]
-    first_figures = [
-        str(card["figure"]) for card in (*cards.opening_cards(question_cards), *first_cards) if card["figure"]
-    ]
-    figures = _figures(run, run_dir, ids, page_of, first_figures)
+    order = [str(card["figure"]) for card in (*cards.opening_cards(question_cards), *first_cards) if card["figure"]]
+    figures = _figures(run, run_dir, ids, page_of, order)
     tables = _tables(run, run_dir, layouts, ids, page_of)
-    failed = [notebook for notebook in notebooks if notebook["status"] not in ("ok", "skipped")]
+    failed_notebooks = [notebook for notebook in notebooks if notebook["status"] not in ("ok", "skipped")]
     anchors = {name: item for item in [*tables, *figures] for name in item["names"]}
     page_cards = [card | {"page": page_of(card), "figure": anchors.get(str(card["figure"]))} for card in question_cards]
     measures = []
@@ -112,16 +110,16 @@ def _content(run: dict[str, Any], run_dir: Path, layouts: Mapping[str, TableLayo
             measures.append({"name": measure, "marks": marks, "models": models})
     lists = {key: run.get(key) or [] for key in ("problems", "limits", "notes", "left_out", "notices")}
     model_names = [str(row["model"]) for card in page_cards for row in card["rows"]]
-    introduced = cards.introduce([*model_names, *(name for measure in measures for name in measure["models"])])
+    model_texts = cards.introduce([*model_names, *(name for measure in measures for name in measure["models"])])
     strips = _strips(run, run_dir)
     papers = _papers(cards=page_cards, figures=figures, tables=tables, notebooks=notebooks, strips=strips)
     # The strips of the first paper; strips with at most three groups, such as genders of prompts, are not shortened.
-    opening = [strip for strip in strips if strip["paper"] == strips[0]["paper"]][:_STRIPS]
-    limit = max(_ROWS // max(len(opening), 1), 1)
-    opening = [s if len(s["rows"]) <= 3 else s | {"rows": evenly(s["rows"], limit)} for s in opening]
+    opening_strips = [strip for strip in strips if strip["paper"] == strips[0]["paper"]][:_STRIPS]
+    limit = max(_ROWS // max(len(opening_strips), 1), 1)
+    opening_strips = [s if len(s["rows"]) <= 3 else s | {"rows": evenly(s["rows"], limit)} for s in opening_strips]
     for paper in papers:
         # Strips at the top of the page are not repeated, unless they were shortened.
-        paper["strips"] = [strip for strip in paper["strips"] if strip not in opening]
+        paper["strips"] = [strip for strip in paper["strips"] if strip not in opening_strips]
     opening_cards = cards.opening_cards(page_cards)
     glossary = cards.words("glossary")["terms"]
     page_text = json.dumps(
@@ -142,8 +140,8 @@ def _content(run: dict[str, Any], run_dir: Path, layouts: Mapping[str, TableLayo
         "agreement": anchors.get("synthesis_judge_agreement"),
         "words": [word for word in glossary if re.search(rf"\b{re.escape(word)}s?\b", page_text) and len(word) > 1],
         "verdicts": _verdicts(run),
-        "models": introduced,
-        "strips": opening,
+        "models": model_texts,
+        "strips": opening_strips,
         "picture_marks": MARKS,
         "measures": measures,
         "papers": papers,
@@ -151,10 +149,10 @@ def _content(run: dict[str, Any], run_dir: Path, layouts: Mapping[str, TableLayo
         "notebooks": notebooks,
         "finished": sum(notebook["status"] == "ok" for notebook in notebooks),
         "skipped": [notebook for notebook in notebooks if notebook["status"] == "skipped"],
-        "failed": failed,
-        "stopped": sum(notebook["status"] == "stopped" for notebook in failed),
-        "incomplete": bool(failed or lists["problems"]) or run.get("status") not in ("ok", None),
-        "terms": introduced | glossary,
+        "failed": failed_notebooks,
+        "stopped": sum(notebook["status"] == "stopped" for notebook in failed_notebooks),
+        "incomplete": bool(failed_notebooks or lists["problems"]) or run.get("status") not in ("ok", None),
+        "terms": model_texts | glossary,
         "citations": citation.of_run(run),
         "coverage": _coverage(run, page_of, anchors),
         "coverage_status": COVERAGE_STATUS,
@@ -296,7 +294,7 @@ def _figures(
     )
     for place, entry in enumerate(ordered_entries, start=1):
         name, title = str(entry["name"]), entry["title"] or entry["name"] or "Figure"
-        source, size, n_bytes = _embedded(run_dir, entry, min(bytes_left, FIGURE_BYTES))
+        source, size, n_bytes = _embed_figure(run_dir, entry, min(bytes_left, FIGURE_BYTES))
         bytes_left -= n_bytes
         figures.append(
             entry
@@ -320,7 +318,7 @@ def _figures(
     return figures
 
 
-def _embedded(run_dir: Path, entry: dict[str, Any], allowed: int) -> tuple[str, tuple[int, int] | None, int]:
+def _embed_figure(run_dir: Path, entry: dict[str, Any], allowed: int) -> tuple[str, tuple[int, int] | None, int]:
     """Return a figure as a data URL, its width and height on the page, and its bytes; ``""`` if it is not embedded."""
     from PIL import Image
 
@@ -379,12 +377,12 @@ def _tables(
         layout = layouts[name]
         n_shown = layout.total if layout.total <= (ROWS_SHOWN if cells_left > 0 else ROWS_PREVIEW) else ROWS_PREVIEW
         cells_left -= n_shown * len(layout.columns)
-        packed = ""
+        payload = ""
         # For download without the folder.
         if path is not None and path.stat().st_size <= TABLE_FILE_BYTES:
-            packed = base64.b64encode(gzip.compress(path.read_bytes(), mtime=0)).decode()
-            packed = packed if len(packed) <= bytes_left else ""
-        bytes_left -= len(packed)
+            payload = base64.b64encode(gzip.compress(path.read_bytes(), mtime=0)).decode()
+            payload = payload if len(payload) <= bytes_left else ""
+        bytes_left -= len(payload)
         columns = [defaultdict(str, meanings.get(c.name, {}), name=c.name) for c in layout.columns]
         pages = [page for key in notebooks if (page := page_of(defaultdict(str, notebook=key)))]
         tables.append(
@@ -397,7 +395,7 @@ def _tables(
                 "pages": list({page["html"]: page for page in pages}.values()),
                 "href": href(run_dir, file),
                 "file_name": file.rpartition("/")[2] or "table.csv",
-                "packed": packed,
+                "packed": payload,
                 "columns": columns,
                 "explained": any(column["unit"] or column["description"] for column in columns),
                 "shown": n_shown,

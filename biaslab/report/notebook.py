@@ -220,16 +220,16 @@ def _cleaner():
 def _prepare(notebook: Any) -> None:
     """Rewrite cells in place for the template: parameters as a table, images with alternative text."""
     parameter_cells = [cell for cell in notebook.cells if {"parameters", "injected-parameters"} & _tags(cell)]
-    used: dict[str, dict[str, str]] = {}
+    parameters: dict[str, dict[str, str]] = {}
     for row in (row for cell in parameter_cells for row in _assignments(cell.source)):
-        earlier = used.get(row["name"], row)
-        used[row["name"]] = row | {"note": row["note"] or earlier["note"]}
-    used.pop("output_dir", None)  # a folder of the machine that executed the run
-    if parameter_cells and used:
-        injected = [cell for cell in parameter_cells if "parameters" not in _tags(cell)]
-        shown_cell = next((cell for cell in parameter_cells if cell not in injected), parameter_cells[0])
-        shown_cell.metadata["biaslab_parameters"] = list(used.values())
-        notebook.cells = [cell for cell in notebook.cells if cell is shown_cell or cell not in injected]
+        earlier = parameters.get(row["name"], row)
+        parameters[row["name"]] = row | {"note": row["note"] or earlier["note"]}
+    parameters.pop("output_dir", None)  # a folder of the machine that executed the run
+    if parameter_cells and parameters:
+        injected_cells = [cell for cell in parameter_cells if "parameters" not in _tags(cell)]
+        shown_cell = next((cell for cell in parameter_cells if cell not in injected_cells), parameter_cells[0])
+        shown_cell.metadata["biaslab_parameters"] = list(parameters.values())
+        notebook.cells = [cell for cell in notebook.cells if cell is shown_cell or cell not in injected_cells]
     for number, cell in enumerate(notebook.cells):
         cell.metadata["biaslab_role"] = "banner" if _ERROR_TAG in _tags(cell) else ""
         cell.setdefault("id", f"cell-{number}")
@@ -295,7 +295,7 @@ def _first_heading(cells: list[Any]) -> str:
 def _describe_time(papermill: Any) -> str:
     """Return the time and duration of papermill's execution in words; empty if papermill did not execute it."""
     try:
-        took = pages.format_seconds(papermill["duration"])
-        return f"Run on {pages.format_time(papermill['start_time'])}{f', in {took}' if took else ''}"
+        duration = pages.format_seconds(papermill["duration"])
+        return f"Run on {pages.format_time(papermill['start_time'])}{f', in {duration}' if duration else ''}"
     except (KeyError, TypeError):
         return ""

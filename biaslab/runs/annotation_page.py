@@ -116,8 +116,7 @@ def annotate(
         paper: The paper whose images of a run are annotated; by default the first paper of the run.
         subset: The subset of that paper's images, such as ``paired``; by default images of one person.
         show_faces: Whether to show training images, too, which show the faces of real people.
-        overrides: Parameters of the run to replace, such as ``compute.cache=FOLDER``: a run's parameters name no
-            folders.
+        overrides: Parameters of the run to replace, such as ``compute.cache=FOLDER``; saved ones name no folders.
         group_by: The grouping of ``images:FOLDER``, as the setting ``custom.group_by``.
         output: The file; by default ``annotate-<name>.html`` in ``outputs``.
 
@@ -130,36 +129,34 @@ def annotate(
         RunError: The disk is full.
     """
     check_draws(seed=seed)
-    chosen = find_questions(questions)
-    is_image_folder = str(images).startswith(IMAGES)
+    selected_questions = find_questions(questions)
+    is_pattern = str(images).startswith(IMAGES)
     try:
         folder, is_run = find_run(images, Path(outputs)), True
     except ParameterError:
-        name = str(images).removeprefix(IMAGES).partition(MIXED)[0] if is_image_folder else images
+        name = str(images).removeprefix(IMAGES).partition(MIXED)[0] if is_pattern else images
         folder, is_run = Path(name).expanduser(), False
-        if not (folder.is_dir() or is_image_folder):
+        if not (folder.is_dir() or is_pattern):
             raise
     if paper and not is_run:
         raise ParameterError(f"--paper is {paper!r}, and {folder} is no run; leave it out.")
-    if group_by and not is_image_folder:
+    if group_by and not is_pattern:
         raise ParameterError(f"--group-by is {group_by!r}, which groups existing images: name them as images:FOLDER.")
     target = Path(output) if output else Path(outputs) / f"annotate-{folder.resolve().name}.html"
     if is_run:
-        subset = subset or ("skills" if any(question.skills for question in chosen) else "")
+        subset = subset or ("skills" if any(question.skills for question in selected_questions) else "")
         table, sources, left_out, tagger = _read_run(folder, paper, subset, show_faces, overrides)
     else:
-        table, sources, left_out, tagger = _read_folder(
-            folder, show_faces, str(images) if is_image_folder else "", group_by
-        )
+        table, sources, left_out, tagger = _read_folder(folder, show_faces, str(images) if is_pattern else "", group_by)
     table = table.assign(_row=range(len(table)))
     sample_rows = sample.draw(table, n, seed)
     if (table["position"] > 1).any():
         # Questions cover each person in an image.
         sample_rows = sample_rows[[*IMAGE_KEYS, "probability"]].merge(table, on=IMAGE_KEYS)[[*table, "probability"]]
-    if any(question.placeholders & {"object", "noun"} for question in chosen) and "noun" not in sample_rows:
+    if any(question.placeholders & {"object", "noun"} for question in selected_questions) and "noun" not in sample_rows:
         sample_rows = annotation_questions.name_objects(sample_rows, nouns.load(tagger).of)
     private = redact.find_folders(None, folder.resolve(), Path(outputs).absolute())
-    page = write(sample_rows, sources, target, seed=seed, private=private, questions=chosen)
+    page = write(sample_rows, sources, target, seed=seed, private=private, questions=selected_questions)
     return page._replace(left_out={**left_out, **page.left_out})
 
 
@@ -299,23 +296,23 @@ def _read_run(folder: Path, paper: str, subset: str, show_faces: bool, overrides
     pairs = [(name, kind) for name, kind in of_paper if subset in ("", kind)]
     if not pairs:
         raise unknown_name("subset of images to annotate", subset, [kind for _, kind in of_paper])
-    loaded = params.load(folder / runner.PARAMS, overrides=overrides)
+    run_params = params.load(folder / runner.PARAMS, overrides=overrides)
     try:
-        planned = jobs.plan(loaded)
+        run_jobs = jobs.plan(run_params)
     except (InputError, ParameterError) as error:
-        if not str(loaded.default("model")).startswith(IMAGES):
+        if not str(run_params.default("model")).startswith(IMAGES):
             raise
         fix = "A run's parameters name folders of images without their place: give it with --set model=images:FOLDER"
         raise type(error)(
             f"{error} {fix}, and other folders with --set 'settings.baselines=[images:FOLDER]'."
         ) from None
-    requests = dry_run.image_requests(jobs.pipelines(planned))
+    requests = dry_run.image_requests(jobs.pipelines(run_jobs))
     by_pair = ([request for request in requests if (request.paper, request.kind) == pair] for pair in pairs)
-    if not (chosen := next(filter(None, by_pair), [])):
-        listed = ", ".join(dict.fromkeys(name for name, _ in pairs))
-        raise ParameterError(f"The run {folder.name} generates no images to annotate for {listed}.")
+    if not (pair_requests := next(filter(None, by_pair), [])):
+        paper_names = ", ".join(dict.fromkeys(name for name, _ in pairs))
+        raise ParameterError(f"The run {folder.name} generates no images to annotate for {paper_names}.")
     frames, sources = [], {}
-    for request in chosen:
+    for request in pair_requests:
         # No image is generated or bought for the page.
         dry_run.check_cached(request, folder.name)
         if ("generated", request.model) in sources:
@@ -326,9 +323,9 @@ def _read_run(folder: Path, paper: str, subset: str, show_faces: bool, overrides
         images, table = _read_generated(request)
         frames.append(table.assign(source="generated", model=request.model))
         sources["generated", request.model] = images
-    pipeline = chosen[0].pipeline
+    pipeline = pair_requests[0].pipeline
     may_be_shown = show_faces or pipeline.training_domain == DRAWINGS
-    if chosen[0].prompt_set == "captions" and pipeline.has_images and may_be_shown:
+    if pair_requests[0].prompt_set == "captions" and pipeline.has_images and may_be_shown:
         images = pipeline.images("training")
         texts = images.table[["image_id", "occupation", "text"]].rename(columns={"text": "prompt"})
         frames.append(texts.assign(source="training", model="", position=1, phrase=PERSON))
@@ -348,7 +345,7 @@ def _read_generated(request: ImageRequest) -> tuple[ImageSource, pd.DataFrame]:
     return images, people.loc[people["image_id"].isin(generated_ids), columns]
 
 
-# -- what the page holds -----------------------------------------------------------------------------------
+# -- contents of the page ----------------------------------------------------------------------------------
 
 
 def _encode_images(

@@ -145,8 +145,12 @@ def params_of(
 def describe_defaults(parameters: Mapping[str, Any]) -> list[str]:
     """Return sentences on the default judges of a parameters file of :func:`params_of`, and why they were chosen."""
     judging = parameters["settings"].get("judging", {})
-    chosen = defaults.choose_defaults(name for name in defaults.SETTINGS if name.removeprefix("judging.") in judging)
-    sentences = [f"{setting} is {default.name!r} by default: {default.reason}" for setting, default in chosen.items()]
+    by_setting = defaults.choose_defaults(
+        name for name in defaults.SETTINGS if name.removeprefix("judging.") in judging
+    )
+    sentences = [
+        f"{setting} is {default.name!r} by default: {default.reason}" for setting, default in by_setting.items()
+    ]
     if "extra_judges" in judging:
         sentences.append(f"judging.extra_judges is {judging['extra_judges']} by default: it compares images and texts.")
     return sentences
@@ -160,11 +164,9 @@ def models_of(names: Sequence[str], group_by: str = "") -> list[str]:
     for model in names:
         _check_model(model, group_by)
     # Different paths may name one model.
-    resolved = [
-        os.path.realpath(path) if os.path.exists(path := os.path.expanduser(model)) else model for model in names
-    ]
-    for model, resolved_name in zip(names, resolved, strict=True):
-        if resolved.count(resolved_name) > 1:
+    paths = [os.path.realpath(path) if os.path.exists(path := os.path.expanduser(model)) else model for model in names]
+    for model, path in zip(names, paths, strict=True):
+        if paths.count(path) > 1:
             raise ParameterError(f"The model {model!r} is named twice; name each once.")
     drawing_models = [model for model in names if _image_domain(model) == registry.DRAWINGS]
     if drawing_models and len(drawing_models) < len(names):

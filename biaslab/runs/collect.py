@@ -160,25 +160,25 @@ def _gather_tables(
     return entries
 
 
-def write_table(frame: pd.DataFrame, folder: Path, declared: tables.Schema) -> tuple[dict, TableLayout]:
+def write_table(frame: pd.DataFrame, folder: Path, schema: tables.Schema) -> tuple[dict, TableLayout]:
     """Write a table into a run's folder and return its record and the layout that the index page shows.
 
     Tables are laid out here and not in the notebooks, because only here one table has the rows of several notebooks
     and of all variants of a sweep.
     """
-    path = tables.write(frame, folder / "tables" / f"{declared.name}.csv")
-    columns_by_name = {column.name: column for column in declared.columns}
+    path = tables.write(frame, folder / "tables" / f"{schema.name}.csv")
+    columns_by_name = {column.name: column for column in schema.columns}
     columns = [columns_by_name.get(name, tables.Column(name, "")) for name in frame.columns]
     record = {
-        "name": declared.name,
-        "title": declared.title,
-        "description": declared.description,
+        "name": schema.name,
+        "title": schema.title,
+        "description": schema.description,
         "file": path.relative_to(folder).as_posix(),
         "rows": len(frame),
         "columns": [{"name": c.name, "unit": c.unit, "description": c.description} for c in columns],
         "notebooks": [],
     }
-    return record, lay_out(frame, declared, most=ROWS_SHOWN)
+    return record, lay_out(frame, schema, most=ROWS_SHOWN)
 
 
 def _merge(name: str, parts: list[tuple[dict, Path]], sweep_keys: list[str]) -> pd.DataFrame:

@@ -82,23 +82,23 @@ def side_by_side(
         and their limits for each estimate with an interval, after the uncorrected estimate if there is one. A table
         without such estimates has these columns for each number that is not a count.
     """
-    declared = tables.schema(name)
+    schema = tables.schema(name)
     first, second = _own_models(first, second, printed)
     units = _own_models(*units, printed) if units else ()
-    all_keys = list(dict.fromkeys([*declared.keys, *swept]))
+    all_keys = list(dict.fromkeys([*schema.keys, *swept]))
     identity = [k for k in all_keys if k in first and k in second]
     # Rows are matched on all keys, except keys with one value per run that differs between the runs.
     values_by_key = {k: (set(first[k].dropna()), set(second[k].dropna())) for k in identity}
     keys = [k for k, (a, b) in values_by_key.items() if a == b or not len(a) == len(b) == 1] or identity
     differing_keys = [k for k in identity if k not in keys]
-    declared_intervals = [i for i in declared.intervals if {*i} <= {*first} and {*i} <= {*second}]
-    estimates = [estimate for estimate, *_ in declared.intervals]
+    declared_intervals = [i for i in schema.intervals if {*i} <= {*first} and {*i} <= {*second}]
+    estimates = [estimate for estimate, *_ in schema.intervals]
     # A corrected estimate has the interval; the paper's own estimate is compared next to it.
     candidates = [name for column in estimates for name in (column.removesuffix("_corrected"), column)]
-    names = {c.name for c in declared.columns}
+    names = {c.name for c in schema.columns}
     values = [name for name in dict.fromkeys(candidates) if name in names] or [
         c.name
-        for c in declared.columns
+        for c in schema.columns
         if not (c.text or c.key or c.optional) and c.name not in ("n", "t", "p") and not c.name.startswith("n_")
     ]
     # A run may lack a column, such as one that only some models have.
@@ -136,7 +136,7 @@ def side_by_side(
 
 
 def _own_models(first: pd.DataFrame, second: pd.DataFrame, printed: Collection[str]) -> tuple[pd.DataFrame, ...]:
-    """Return the rows of the runs' own models where each has one, without those of ``printed`` models."""
+    """Return the rows of the two runs; if each has one model of its own, without those of ``printed`` models."""
     for key in (key for key in _MODELS if key in first and key in second):
         model_sets = [set(side[key].dropna()) - set(printed) for side in (first, second)]
         if model_sets[0] != model_sets[1] and len(model_sets[0]) == len(model_sets[1]) == 1:
@@ -283,22 +283,22 @@ class _Pair:
 def _pair(first: Path, second: Path, *runs: Mapping) -> _Pair:
     """Return the shared tables of two runs, compared; raise RunError if they share none."""
     names_by_run = [{path.stem for path in run.glob("tables/*.csv")} for run in (first, second)]
-    shared = sorted(names_by_run[0] & names_by_run[1] & set(tables.schemas()))
+    shared_tables = sorted(names_by_run[0] & names_by_run[1] & set(tables.schemas()))
     title = f"{first.name} and {second.name}"
-    if not shared:
+    if not shared_tables:
         papers = [", ".join(sorted({name.partition("_")[0] for name in names})) for names in names_by_run]
         paper_list = f"{first.name} has {papers[0]} and {second.name} has {papers[1]}"
         raise RunError(f"{title} share no table, so there is nothing to compare: of papers {paper_list}.")
     swept = sorted({key for run in runs for key in run.get("sweep", {})})
     notes, level = _confidence(first.name, second.name, runs)
     same_by_paper = _same_measurements(first, second)
-    frames, limits, reasons = {}, _unfinished((first.name, second.name), runs), {}
+    frames, limits, reasons = {}, _describe_unfinished((first.name, second.name), runs), {}
     printed = printed_models(first, second)
     for folder, own_names in ((first, names_by_run[0] - names_by_run[1]), (second, names_by_run[1] - names_by_run[0])):
         if table_names := sorted(own_names & set(tables.schemas())):
             suffix = f" and {len(table_names) - 8} more" if len(table_names) > 8 else ""
             limits.append(f"Not compared, as only {folder.name} has them: {', '.join(table_names[:8])}{suffix}.")
-    for table in shared:
+    for table in shared_tables:
         sides = [tables.read(f / "tables" / f"{table}.csv", table, more_keys=swept) for f in (first, second)]
         # Only one row can be the same by chance.
         is_equal = len(sides[0]) > 1 and sides[0].equals(sides[1])
@@ -379,11 +379,9 @@ def _describe_lone_questions(names: Sequence[str], runs: Sequence[Mapping]) -> l
     n_runs = Counter(question for of_run in questions for question in of_run)
     sentences = []
     for name, of_run in zip(names, questions, strict=True):
-        lone_questions = [question.replace("…", "each model") for question in sorted(of_run) if n_runs[question] == 1]
-        if lone_questions:
-            sentences.append(
-                f"Not shown together, as only the run {name} has the question: {' '.join(lone_questions[:4])}"
-            )
+        texts = [question.replace("…", "each model") for question in sorted(of_run) if n_runs[question] == 1]
+        if texts:
+            sentences.append(f"Not shown together, as only the run {name} has the question: {' '.join(texts[:4])}")
     return sentences
 
 
@@ -392,12 +390,12 @@ def _shorten(names: Sequence[str]) -> Sequence[str]:
     parts = [name.split("-") for name in names]
     columns = (zip(*(part[::step] for part in parts), strict=False) for step in (1, -1))
     start, end = (len([*takewhile(lambda words: len(set(words)) == 1, rows)]) for rows in columns)
-    short = ["-".join(part[start : len(part) - end]) for part in parts]
-    return short if all(short) and len(set(short)) == len(names) else names
+    short_names = ["-".join(part[start : len(part) - end]) for part in parts]
+    return short_names if all(short_names) and len(set(short_names)) == len(names) else names
 
 
 def find_run(run: str | Path, outputs: Path) -> Path:
-    """Return the folder of a run, given that folder or its name below ``outputs``; ParameterError if there is none."""
+    """Return the folder of a run, named as a folder or below ``outputs``; raise ParameterError if it does not exist."""
     for folder in (Path(run), outputs / run):
         if (folder / "run.json").is_file():
             return folder.resolve()
@@ -453,15 +451,15 @@ def _rows_by_model(path: Path) -> dict[str, set[frozenset]]:
     return rows.groupby(frame["model"] if "model" in frame else [""] * len(frame)).agg(set).to_dict()
 
 
-def _unfinished(names: Sequence[str], runs: Sequence[Mapping]) -> list[str]:
+def _describe_unfinished(names: Sequence[str], runs: Sequence[Mapping]) -> list[str]:
     """Return a sentence for each run that is not finished or did not execute all of its sections."""
     sentences = []
     for name, run in zip(names, runs, strict=True):
-        ended = Counter(n.get("status", "unknown") for n in run.get("notebooks", []))
-        statuses = ", ".join(f"{n} {status}" for status, n in sorted(ended.items()) if status != "ok")
+        counts = Counter(n.get("status", "unknown") for n in run.get("notebooks", []))
+        statuses = ", ".join(f"{n} {status}" for status, n in sorted(counts.items()) if status != "ok")
         status = run.get("status", "not recorded")
         if statuses or status != "ok":
-            sections = f"; of its {ended.total()} sections: {statuses}" if statuses else ""
+            sections = f"; of its {counts.total()} sections: {statuses}" if statuses else ""
             missing = "Tables or rows may be missing for that reason."
             sentences.append(f"The status of the run {name} is {status}{sections}. {missing}")
     return sentences
@@ -526,22 +524,22 @@ def _table_name(name: str, subtitle: str) -> str:
 def _write_table(name: str, frame: pd.DataFrame, pair: _Pair, folder: Path, subtitle: str) -> tuple[dict, TableLayout]:
     """Write a compared table, and return its record and layout."""
     first, second = pair.names
-    declared = tables.schema(name)
+    schema = tables.schema(name)
     sides = {"first": f"In {first}.", "second": f"In {second}.", "difference": "Second minus first."}
     texts = {}
-    for c in declared.columns:
+    for c in schema.columns:
         texts[c.name] = f"Limit of the difference of {c.of}." if c.of else c.description, c.unit
         for side, words in sides.items():
             unit = "points" if side == "difference" and c.unit == "%" else c.unit
             texts[f"{c.name}_{side}"] = f"{c.description} {words}", unit
     columns = (tables.Column(name, *texts.get(name, (_DESCRIPTIONS.get(name, _PARAMETER), ""))) for name in frame)
-    words = f"{declared.description} First: {first}; second: {second}. {_count_in_both([frame])}"
-    title = f"{declared.title}: {subtitle}" if subtitle else declared.title
+    words = f"{schema.description} First: {first}; second: {second}. {_count_in_both([frame])}"
+    title = f"{schema.title}: {subtitle}" if subtitle else schema.title
     record, _ = write_table(frame, folder, tables.Schema(_table_name(name, subtitle), title, words, tuple(columns)))
-    return record, _lay_out(frame, declared, pair)
+    return record, _lay_out(frame, schema, pair)
 
 
-def _lay_out(frame: pd.DataFrame, declared: tables.Schema, pair: _Pair) -> TableLayout:
+def _lay_out(frame: pd.DataFrame, schema: tables.Schema, pair: _Pair) -> TableLayout:
     """Return the layout of a compared table: for each estimate one column per run, and one of the difference.
 
     Columns are named after the models if each run has one model of its own, else after the runs.
@@ -550,14 +548,14 @@ def _lay_out(frame: pd.DataFrame, declared: tables.Schema, pair: _Pair) -> Table
     has_models = models[0] != models[1] and len(models[0]) == len(models[1]) == 1
     names = [name.rpartition("/")[2] for side in models for name in side] if has_models else _shorten(pair.names)
     sides = {"first": names[0], "second": names[1], "difference": "difference"}
-    limits = {estimate: (low, high) for estimate, low, high in reversed(declared.intervals)}
-    values = [c.name for c in declared.columns if f"{c.name}_difference" in frame]
+    limits = {estimate: (low, high) for estimate, low, high in reversed(schema.intervals)}
+    values = [c.name for c in schema.columns if f"{c.name}_difference" in frame]
     value_columns = {f"{name}_{side}" for name in (*values, *chain(*limits.values())) for side in sides} | {
         *chain(*limits.values())
     }
     comparison_columns = {"in_runs", "basis", *(f"{model}_{side}" for model in _MODELS for side in sides)}
     keys = [c for c in frame if c not in value_columns and not (c in comparison_columns and frame[c].nunique() <= 1)]
-    by_name = {c.name: c for c in declared.columns}
+    by_name = {c.name: c for c in schema.columns}
     data, originals = {c: frame[c] for c in keys}, {}
     columns = [tables.Column(c, "", labels=by_name[c].labels if c in by_name else {}) for c in keys]
     for value in values:
@@ -573,7 +571,7 @@ def _lay_out(frame: pd.DataFrame, declared: tables.Schema, pair: _Pair) -> Table
                 if (source := limit if side == "difference" else f"{limit}_{side}") in frame:
                     data[f"{heading}_{end}"] = frame[source]
                     columns.append(tables.Column(f"{heading}_{end}", "", of=heading))
-    view = tables.Schema(declared.name, declared.title, "", tuple(columns))
+    view = tables.Schema(schema.name, schema.title, "", tuple(columns))
     laid_out = lay_out(pd.DataFrame(data), view, most=ROWS_SHOWN)
     # Columns have the names of the file, which the page describes.
     return replace(laid_out, columns=[replace(c, name=originals.get(c.name, c.name)) for c in laid_out.columns])

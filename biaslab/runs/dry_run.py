@@ -33,14 +33,14 @@ from biaslab.schema import tables
 from biaslab.schema.formatting import format_bytes, format_durations, format_level, format_range
 
 
-def image_requests(opened: Iterable[jobs.OpenPipeline]) -> list[ImageRequest]:
+def image_requests(open_pipelines: Iterable[jobs.OpenPipeline]) -> list[ImageRequest]:
     """Return the images that the pipelines of a run request, by kind and model; nothing is generated.
 
     Raises:
         ParameterError, InputError: A parameter or an input cannot be used.
     """
     requests: dict[tuple, ImageRequest] = {}
-    for entry in opened:
+    for entry in open_pipelines:
         members = (entry.pipeline, *entry.pipeline.baseline_pipelines)
         plans = [plan_of(member).of_tables(entry.tables) for member in members]
         pipeline_requests = [request for plan in plans for request in plan.requests]
@@ -73,14 +73,14 @@ def check_cached(request: ImageRequest, run: str) -> None:
 
 def run_preflight(planned: list[jobs.Job], progress: bool = False, **options: Any) -> Preflight:
     """Run the preflight check of jobs (:func:`biaslab.planning.preflight.run_preflight`); report with ``progress``."""
-    opened = jobs.pipelines(planned)
+    open_pipelines = jobs.pipelines(planned)
     uses = [
         (member, plan_of(member).of_tables(entry.tables).uses)
-        for entry in opened
+        for entry in open_pipelines
         for member in (entry.pipeline, *entry.pipeline.baseline_pipelines)
     ]
     say = execute.print_aside if progress else None
-    return preflight.run_preflight(image_requests(opened), uses, say=say, **options)
+    return preflight.run_preflight(image_requests(open_pipelines), uses, say=say, **options)
 
 
 def describe_omissions(planned: list[jobs.Job]) -> list[str]:
@@ -88,8 +88,12 @@ def describe_omissions(planned: list[jobs.Job]) -> list[str]:
 
     Raises as :func:`check_ratings`.
     """
-    opened = jobs.pipelines(planned)
-    return [*jobs.describe_omissions(planned), *jobs.unmatched(opened), *check_ratings(image_requests(opened))]
+    pipelines = jobs.pipelines(planned)
+    return [
+        *jobs.describe_omissions(planned),
+        *jobs.unmatched(pipelines),
+        *check_ratings(image_requests(pipelines)),
+    ]
 
 
 def describe_assumptions(planned: list[jobs.Job]) -> list[str]:
@@ -122,8 +126,8 @@ def check_ratings(requests: Iterable[ImageRequest]) -> list[str]:
                 f"{cells.join_values(models)}. Name these in the column model, or leave out judging.annotations."
             )
         if other_models:
-            listed = custom_prompts.listed(other_models, models)
-            sentences.append(f"{name} annotates images of models that are not in this run: {listed}.")
+            model_list = custom_prompts.listed(other_models, models)
+            sentences.append(f"{name} annotates images of models that are not in this run: {model_list}.")
         ids_by_request = [_find_image_ids(request) for request in file_requests]
         if None in ids_by_request:
             continue

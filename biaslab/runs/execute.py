@@ -87,7 +87,7 @@ def execute_all(
     from tqdm import tqdm
 
     records_by_slug: dict[str, dict] = {}
-    began = time.monotonic()
+    start = time.monotonic()
 
     def record_end(job: Job, record: dict) -> None:
         records_by_slug[job.slug] = _move_results(job, record)
@@ -97,7 +97,7 @@ def execute_all(
 
     def show_progress(running: Iterable[Job]) -> None:
         if progress:
-            line = f"{', '.join(job.slug for job in running)}: {round(time.monotonic() - began)} s"
+            line = f"{', '.join(job.slug for job in running)}: {round(time.monotonic() - start)} s"
             bar.set_postfix_str(_progress_line(jobs[0].attempt) or line)
 
     stopped = False
@@ -183,7 +183,7 @@ def execute(job: Job, kernel_pool: kernels.Kernels) -> dict:
         return _make_record(job, "failed" if job.fails else "skipped", job.reason)
     from biaslab import report
 
-    began = time.monotonic()
+    start = time.monotonic()
     # The same relative paths as in the run's folder, to which finished files are moved.
     target, page = job.pages(job.attempt)
     # Redacts the notebook's parameters, its output, and errors.
@@ -200,7 +200,7 @@ def execute(job: Job, kernel_pool: kernels.Kernels) -> dict:
         target.unlink(missing_ok=True)
     failure = public(failure)
     if not target.exists():
-        return _make_record(job, "failed", failure, time.monotonic() - began)
+        return _make_record(job, "failed", failure, time.monotonic() - start)
     index = Path(os.path.relpath(job.attempt / "index.html", page.parent)).as_posix()
     title = job.notebook.title + (f" ({job.label})" if job.variant else "")
     files = {"notebook": target.relative_to(job.attempt).as_posix()}
@@ -210,9 +210,9 @@ def execute(job: Job, kernel_pool: kernels.Kernels) -> dict:
         files["html"] = page.relative_to(job.attempt).as_posix()
     except Exception as error:  # a page that cannot be created must not discard the results
         failure = failure or f"Its page could not be created: {_describe_error(error, job)}"
-    # A source without the notebook's input is no failure: the notebook does not apply.
+    # If the source lacks the notebook's input, the notebook does not apply, and has not failed.
     status = "ok" if not failure else "skipped" if failure.startswith("MissingInputError: ") else "failed"
-    return _make_record(job, status, failure, time.monotonic() - began) | files
+    return _make_record(job, status, failure, time.monotonic() - start) | files
 
 
 def _papermill(job: Job, target: Path, kernel_pool: kernels.Kernels) -> str:
@@ -286,10 +286,7 @@ def _make_record(job: Job, status: str, reason: str = "", seconds: float = 0.0) 
 
 
 def _move_results(job: Job, record: Mapping) -> dict:
-    """Move the results of a notebook from its attempt to the run's folder, and return the record with file digests.
-
-    The caller holds the run's lock.
-    """
+    """Move a notebook's results from its attempt to the run's folder, under the run's lock; return the full record."""
     _clear(job)
     folder, part = job.folder, job.folder / PARTS / job.slug
     moves = zip((job.attempt / job.slug, *job.pages(job.attempt)), (part, *job.pages(folder)), strict=True)

@@ -70,14 +70,14 @@ def export(
     ):
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as packed:
+            with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
                 roots = folder, folder.parent, Path(outputs).absolute(), project_root(), project_root(folder)
                 private = redact.find_folders(None, *roots, default_root().absolute())
                 keys = redact.find_keys(record.get("parameters"))
                 for name in _find_files(record, folder):
                     _check_private(name, data := (folder / name).read_bytes(), private, keys)
-                    packed.writestr(_entry(f"{folder.name}/{name}"), data)
-                packed.writestr(_entry(f"{folder.name}/README.txt"), _READ_ME)
+                    archive.writestr(_entry(f"{folder.name}/{name}"), data)
+                archive.writestr(_entry(f"{folder.name}/README.txt"), _READ_ME)
             os.replace(part, target)
         finally:
             part.unlink(missing_ok=True)
@@ -86,9 +86,9 @@ def export(
 
 def _is_export(path: Path) -> bool:
     try:
-        with zipfile.ZipFile(path) as packed:
-            small = (entry for entry in packed.infolist() if entry.file_size < 20_000)
-            texts = (packed.read(entry) for entry in small if entry.filename.endswith("/README.txt"))
+        with zipfile.ZipFile(path) as archive:
+            small = (entry for entry in archive.infolist() if entry.file_size < 20_000)
+            texts = (archive.read(entry) for entry in small if entry.filename.endswith("/README.txt"))
             return any(text.startswith(_TITLE.encode()) for text in texts)
     # A damaged zip file can raise many kinds of errors.
     except Exception:

@@ -90,12 +90,12 @@ def plan(params: RunParams) -> list[Job]:
         check_draws(**{k: values[k] for k in ("bootstrap_replicates", "confidence") if k in values})
         if run_request.makes_images:
             validation.check_settings(run_request.opened)
-        planned = []
+        variant_jobs = []
         for notebook in params.selected:
             if notebook.problem:
                 # Added once, not per variant. A notebook without a parameters cell is skipped, and does not fail.
                 problem_job = Job(notebook, {}, "", {}, notebook.problem, fails=notebook.is_tagged)
-                planned += [] if jobs else [problem_job]
+                variant_jobs += [] if jobs else [problem_job]
                 continue
             parameters = {k: v for k, v in values.items() if k in notebook.parameters}
             request = _request(notebook, parameters, run_request)
@@ -105,10 +105,10 @@ def plan(params: RunParams) -> list[Job]:
                 reason = omissions.reason if omissions.on_purpose else ""
                 if reason and notebook.id in params.notebooks:
                     raise ParameterError(f"The notebook {notebook.id} was selected and cannot run. {reason}")
-            planned.append(Job(notebook, words, suffix, parameters, reason, request=request, omissions=omissions))
-        active_jobs = [job for job in planned if not job.reason]
+            variant_jobs.append(Job(notebook, words, suffix, parameters, reason, request=request, omissions=omissions))
+        active_jobs = [job for job in variant_jobs if not job.reason]
         if not active_jobs:
-            raise ParameterError(planned[0].reason)
+            raise ParameterError(variant_jobs[0].reason)
         used_tables = set().union(*(job.used_tables for job in active_jobs))
         has_printed = any(sources.is_comparable(name, run_request.source) for name in used_tables)
         if "baselines" in params.set_here and "published" in run_request.baselines and not has_printed:
@@ -119,11 +119,11 @@ def plan(params: RunParams) -> list[Job]:
         if run_request.makes_images:
             _check_used(params.set_here, active_jobs, run_request)
             validation.check_plan(run_request.opened, used_tables)
-        jobs += planned
+        jobs += variant_jobs
     return jobs
 
 
-# Settings that have an effect on every run that generates images, whatever it measures.
+# Settings that affect every run that generates images, regardless of its measures.
 _ALWAYS_USED = ("baselines", "compute.", "models")
 _NO_CAPTIONS = (
     "no notebook that is executed takes captions, or none are given. Name them with captions.corpus, of an audit with "
@@ -177,10 +177,10 @@ def _suffixes(variants: list[dict[str, Any]]) -> list[str]:
         return [""]
     labels = [", ".join(f"{k}={v}" for k, v in variant.items()) for variant in variants]
     slugs = [re.sub(r"[^a-z0-9.]+", "-", label.lower()).strip("-.") or "x" for label in labels]
-    short = [slug[:60] for slug in slugs]
-    are_unique = [short.count(name) == 1 and name == slug for name, slug in zip(short, slugs, strict=True)]
+    stems = [slug[:60] for slug in slugs]
+    are_unique = [stems.count(name) == 1 and name == slug for name, slug in zip(stems, slugs, strict=True)]
     ends = [f"-{hashlib.sha256(label.encode()).hexdigest()[:8]}" for label in labels]
-    return [f"--{n}" if is_unique else f"--{n}{end}" for n, end, is_unique in zip(short, ends, are_unique, strict=True)]
+    return [f"--{n}" if unique else f"--{n}{end}" for n, end, unique in zip(stems, ends, are_unique, strict=True)]
 
 
 def _explain_skip(notebook: Notebook, parameters: Mapping[str, Any], request: Request | None) -> str:
@@ -221,15 +221,15 @@ def describe_omissions(jobs: Iterable[Job]) -> list[str]:
     sentences = []
     # First the settings for which notebooks are left out, then those for which tables are.
     for setting, kinds in sorted(names.items(), key=lambda item: [not kind for kind in item[1]]):
-        listed = "; ".join(w + ", ".join(sorted(k)) for w, k in zip(labels, kinds, strict=True) if k)
+        omitted_parts = "; ".join(w + ", ".join(sorted(k)) for w, k in zip(labels, kinds, strict=True) if k)
         empty = "is off" if setting == "triplets.attention" else "names nothing"
-        sentences.append(f"Left out, as {setting} {empty}: {listed}.")
+        sentences.append(f"Left out, as {setting} {empty}: {omitted_parts}.")
     return sentences
 
 
-def unmatched(opened: Iterable[OpenPipeline]) -> list[str]:
+def unmatched(open_pipelines: Iterable[OpenPipeline]) -> list[str]:
     """Return a sentence for each of a user's files with names that do not match those of a run."""
-    pipelines = [member for entry in opened for member in (entry.pipeline, *entry.pipeline.baseline_pipelines)]
+    pipelines = [member for entry in open_pipelines for member in (entry.pipeline, *entry.pipeline.baseline_pipelines)]
     if not pipelines:
         return []
     from biaslab.analyses.custom import matching
@@ -256,7 +256,7 @@ class Work(Protocol):
     """
 
     generators: Sequence[Pipeline]
-    """The pipelines whose images of the templates the notebook uses."""
+    """The pipelines that generate images of the templates for the notebook."""
 
     def stages(self) -> Sequence[Callable[[], object]]:
         """Return the long computations, in order; each may raise UnfinishedError if the pipeline computes a shard."""
@@ -277,15 +277,15 @@ def pipelines(jobs: Iterable[Job], *, fresh: bool = False) -> list[OpenPipeline]
 
     Each keeps its plan; with ``fresh``, new pipelines are planned from the current state of the cache.
     """
-    opened: dict[str, OpenPipeline] = {}
+    open_pipelines: dict[str, OpenPipeline] = {}
     for job in jobs:
         if job.makes_images:
             pipeline = job.request.pipeline(progress=False) if fresh else job.request.opened
             key = repr((pipeline.model, pipeline.settings, pipeline.seed))
-            entry = opened.setdefault(key, OpenPipeline(pipeline, set(), set()))
+            entry = open_pipelines.setdefault(key, OpenPipeline(pipeline, set(), set()))
             entry.tables.update(job.used_tables)
             entry.notebooks.add(job.notebook.id)
-    return list(opened.values())
+    return list(open_pipelines.values())
 
 
 # -- inputs ------------------------------------------------------------------------------------------------
@@ -320,8 +320,8 @@ def inputs(jobs: Sequence[Job], folder: Path) -> dict[str, str]:
         if not name or name in digests or job.reason:
             continue
         path = Path(name).resolve()
-        inside = path.is_relative_to(folder) or folder.is_relative_to(path)
-        if inside and not job.makes_images:
+        is_nested = path.is_relative_to(folder) or folder.is_relative_to(path)
+        if is_nested and not job.makes_images:
             raise RunError(
                 f"The input {name} and the run's folder {folder} contain one another, so the run would replace its "
                 "input. Choose another name with --set run=NAME."

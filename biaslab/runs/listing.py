@@ -29,13 +29,13 @@ def write(folder: Path, requests: Iterable[ImageRequest]) -> None:
         source = {"paper": request.paper, "kind": request.kind, "model": request.model}
         if tuple(source.values()) in keys_listed:
             continue
-        cached = cached_images(request)
-        if cached is None:
+        cached_source = cached_images(request)
+        if cached_source is None:
             is_complete = False
             continue
         keys_listed.add(tuple(source.values()))
         prompts.append(_prompts(request).assign(**source))
-        images.append(duplicates.all_images(cached).table.assign(**source))
+        images.append(duplicates.all_images(cached_source).table.assign(**source))
     if prompts and (is_complete or not (folder / PROMPTS).is_file()):
         rows = pd.concat(prompts, ignore_index=True)
         # The same prompts of several models are one row, so that the file can be given as custom.prompts_file.

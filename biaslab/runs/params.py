@@ -83,7 +83,7 @@ def run_name(name: str) -> str:
 
 
 class RunParams(Group):
-    """What to run, checked as :class:`~biaslab.schema.groups.Group` checks."""
+    """The parameters of a run, validated as every :class:`~biaslab.schema.groups.Group`."""
 
     run: Annotated[str, AfterValidator(run_name)] = field("mine", "Name of the run and of its folder below `outputs`.")
     title: str = field("", "Heading of the report.")
@@ -145,8 +145,8 @@ _RUN_KEYS = ("run", "title", "description", "notebooks", "jobs")
 def _describe_differences(mappings: list[dict]) -> list[str]:
     mappings = [dotted(mapping) for mapping in mappings]
     names = list(dict.fromkeys(name for mapping in mappings for name in mapping))
-    differ = [n for n in names if len({repr(mapping.get(n)) for mapping in mappings}) > 1]
-    words = ({n: mapping[n] for n in differ if n in mapping} for mapping in mappings)
+    differing_names = [n for n in names if len({repr(mapping.get(n)) for mapping in mappings}) > 1]
+    words = ({n: mapping[n] for n in differing_names if n in mapping} for mapping in mappings)
     return [", ".join(f"{n}={v}" for n, v in mapping.items()) or "defaults" for mapping in words]
 
 
@@ -175,8 +175,8 @@ def load(
     path = Path(path)
     if given is None:
         # The package's own parameters files can be named from any folder.
-        inside = is_packaged() / path
-        given = read_yaml(inside if inside.is_file() and not os.path.isfile(path) else path)
+        package_path = is_packaged() / path
+        given = read_yaml(package_path if package_path.is_file() and not os.path.isfile(path) else path)
     else:
         given = dict(given)
     package_folders = (folder / "notebooks" for folder in plugins.notebook_folders().values())
@@ -203,8 +203,8 @@ def load(
         raise ParameterError(" ".join(f"{n.path}: {n.problem}" for n in selected))
     details = {"title": run.title or run.run, "description": run.description.strip(), "file": str(path)}
     details["set_here"] = names
-    checked = _notebook_values(given, selected, available, str(path), strict=set_here)
-    return run.changed(**details, values=checked, selected=tuple(selected))
+    notebook_values = _notebook_values(given, selected, available, str(path), strict=set_here)
+    return run.changed(**details, values=notebook_values, selected=tuple(selected))
 
 
 def _matches(notebook: Notebook, pattern: str) -> bool:
@@ -336,8 +336,8 @@ def _parse(cell: str) -> ast.Module | None:
 def _find_tables(cells: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the tables that cells take from a study, and the subset that they require."""
     used_tables, optional = set(), set()
-    parsed = filter(None, map(_parse, cells))
-    for call in (node for tree in parsed for node in ast.walk(tree) if isinstance(node, ast.Call)):
+    trees = filter(None, map(_parse, cells))
+    for call in (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)):
         method = getattr(call.func, "attr", "")
         if method not in ("load", "has_table") or not call.args:
             continue
@@ -354,7 +354,7 @@ def _find_tables(cells: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]
 
 
 def _with_baseline(settings: Any, baseline: str) -> Any:
-    """Return settings, or each of several, with one more baseline."""
+    """Return settings, or each item of a list of settings, with one more baseline."""
     if isinstance(settings, list):
         return [_with_baseline(mapping, baseline) for mapping in settings]
     if not isinstance(settings, Mapping):
@@ -455,8 +455,8 @@ def _notebook_values(
                 problems.append(str(error))
         elif name == _RESERVED:
             problems.append(f"{name!r} is set by the run itself; choose the folder with --outputs and run.")
-        elif name not in other_names and (renamed := _renaming_error(name, "--set" if name in strict else file)):
-            problems.append(renamed)
+        elif name not in other_names and (message := _renaming_error(name, "--set" if name in strict else file)):
+            problems.append(message)
         elif name not in other_names:
             problems.append(f"{name!r} is not a parameter. {_parameter_help(name, [*_RUN_KEYS, *defaults])}")
         elif name in strict:
@@ -478,9 +478,9 @@ def _parameter_help(name: str, names: Sequence[str]) -> str:
     return unknown_help(Settings, [name]) if is_setting else name_help(name, names)
 
 
-def _renaming_error(name: str, where: str) -> str | None:
+def _renaming_error(name: str, source: str) -> str | None:
     """Return the error for an old name of a parameter, or of a setting outside ``settings``; None for other names."""
-    return old_names.message("parameters", name, where) or old_names.message("settings", name, where)
+    return old_names.message("parameters", name, source) or old_names.message("settings", name, source)
 
 
 def _typed(name: str, value: Any, default: Any) -> Any:
@@ -498,8 +498,8 @@ def _typed(name: str, value: Any, default: Any) -> Any:
     try:
         # Other literals have no counterpart in a parameters file.
         if kind in _KINDS:
-            checked = TypeAdapter(Integer if kind is int else kind, config=ConfigDict(strict=True))
-            return checked.validate_python(value)
+            adapter = TypeAdapter(Integer if kind is int else kind, config=ConfigDict(strict=True))
+            return adapter.validate_python(value)
     except ValidationError:
         pass
     words = _KINDS.get(kind, "left as it is")

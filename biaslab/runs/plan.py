@@ -78,7 +78,7 @@ def plan_designs(folder: Path, parameters: Mapping, confidence: float) -> tuple[
         key = headline.model, headline.measure, headline.group == MEAN
         if key not in widest or design.half_width() > widest[key][1].half_width():
             widest[key] = headline, design
-    planned = []
+    headline_plans = []
     for (_, measure, is_mean), (headline, design) in widest.items():
         cells = headline.cells[headline.cells["coefficient"] != 0]
         people = headline.people[headline.people["cell"].isin(cells.index)]
@@ -94,10 +94,10 @@ def plan_designs(folder: Path, parameters: Mapping, confidence: float) -> tuple[
         group = "" if is_mean else f", {headline.group} (widest interval),"
         name = f"{measure}{group} of {headline.model} ({headline.unit})"
         price = settings.get("endpoint.price") or 0.0
-        planned.append(Planned(name, headline.scale, design, headline.clusters, setting, size, n, price))
+        headline_plans.append(Planned(name, headline.scale, design, headline.clusters, setting, size, n, price))
     annotation_rows = read_table(folder, table_of(precision.ratings))
     estimates = precision.estimates(own_headlines, annotation_rows, confidence=confidence)
-    return planned, precision.components(own_headlines, estimates, confidence=confidence)
+    return headline_plans, precision.components(own_headlines, estimates, confidence=confidence)
 
 
 def plan(run: str, outputs: str, points: float) -> Iterator[str]:
@@ -113,8 +113,8 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
     check_tables(folder, record := records.read(folder))
     parameters = record.get("parameters", {})
     confidence = float(np.max(parameters.get("confidence", 0.95)))
-    planned, components = plan_designs(folder, parameters, confidence)
-    if not planned:
+    headline_plans, components = plan_designs(folder, parameters, confidence)
+    if not headline_plans:
         raise ParameterError(
             f"The run {record['run']!r} has no images of people that a headline rests on: it reads printed numbers, or "
             "its notebooks measure none. Plan from one of 'biaslab audit', such as of --preset quick."
@@ -124,13 +124,13 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
     words = _WORDS | ({"seed": "choice of images"} if from_folder else {})
     # The images per prompt by setting for the half-width, at least the current ones.
     sizes, problems = {}, []
-    for headline in planned:
+    for headline in headline_plans:
         n, reason = headline.choose_size(points, confidence)
         if n and headline.setting:
             sizes[headline.setting] = max(n, headline.size, sizes.get(headline.setting, 0))
         elif reason:
             problems.append(f"{headline.name}: {reason}.")
-    yield from _table(planned, confidence, sorted({*_POINTS, points}, reverse=True))
+    yield from _table(headline_plans, confidence, sorted({*_POINTS, points}, reverse=True))
     for (model, measure), parts in components.dropna(subset="percent").groupby(["model", "headline"], sort=False):
         percents = zip(parts["part"], parts["percent"], strict=True)
         shares = ", ".join(f"{words.get(part, part)} {percent:.0f} %" for part, percent in percents if percent > 0)
@@ -139,7 +139,7 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
         yield from problems
         if from_folder:
             yield "The images come from a folder: add images up to the numbers in the table, and run again."
-        elif not all(headline.setting for headline in planned):
+        elif not all(headline.setting for headline in headline_plans):
             yield "The file of prompts sets the number of images: increase its column n, and run again."
     else:
         options = [word for name, n in sizes.items() for word in ("--set", f"{name}={n}")]
@@ -147,10 +147,10 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
         yield shlex.join(["biaslab", "run", str(folder / PARAMS), *options, "--set", run])
 
 
-def _table(planned: Iterable[Planned], confidence: float, points: Iterable[float]) -> list[str]:
+def _table(headline_plans: Iterable[Planned], confidence: float, points: Iterable[float]) -> list[str]:
     """Return the lines of a table: half-widths at the current sample sizes, and the images for other half-widths."""
     rows = [(f"half-widths ({format_level(confidence)})", "±", "images per prompt or group", "images", "price")]
-    for headline in planned:
+    for headline in headline_plans:
         lines = [(headline.name, headline.design.half_width(confidence), headline.size, "")]
         lines += [("  to reach", p * headline.scale, *headline.choose_size(p, confidence)) for p in points]
         for name, half, n, note in lines:

@@ -34,8 +34,8 @@ def read(folder: Path, record: dict, overwrite: bool) -> tuple[list[dict], bool]
         fix = "Choose another name with --set run=NAME, or replace it with --overwrite."
         try:
             earlier = records.read(folder, needs=_NEEDS, fix=fix)
-            if changed := _difference(earlier, record):
-                raise RunError(f"{folder} holds another run ({changed}). {fix}")
+            if difference := _difference(earlier, record):
+                raise RunError(f"{folder} holds another run ({difference}). {fix}")
         except RunError:
             if not overwrite:
                 raise
@@ -56,7 +56,7 @@ def fingerprint(
 ) -> str:
     """Return a digest of all that a job's results depend on.
 
-    ``record`` is the run's, ``judges`` are the job's, ``guests`` are what :func:`plugin_digests` returns.
+    ``record`` is the run's, ``judges`` are the job's, and ``guests`` is the result of :func:`plugin_digests`.
     """
     problem = job.notebook.problem
     text = problem or hashlib.sha256(job.notebook.path.read_bytes()).hexdigest()
@@ -77,10 +77,10 @@ def notebook_code(notebook: Notebook) -> dict[str, str]:
     """
     from biaslab import report
 
-    declared = tables.schemas()
+    schemas = tables.schemas()
     # The generation settings are a table, too.
     used_tables = notebook.used_tables | {"pipeline_settings"}
-    papers = {declared[name].paper if name in declared else "" for name in used_tables}
+    papers = {schemas[name].paper if name in schemas else "" for name in used_tables}
     if not papers.issubset(tables.measuring_papers()):
         papers = set(tables.measuring_papers())
     modules = [module for module in sources.modules() if module.split(".")[2] in papers]
@@ -117,26 +117,28 @@ def select_jobs(
     """Return the records of up-to-date notebooks, the remaining jobs, and sentences on files that have changed."""
     selected = {job.notebook.id for job in jobs}
     other_records = [n for n in earlier if n["id"] not in selected]
-    unknown = {n["slug"]: _undeclared_table(folder, n["slug"]) for n in other_records}
-    kept_records = [n for n in other_records if not unknown[n["slug"]]]
+    lost_tables = {n["slug"]: _undeclared_table(folder, n["slug"]) for n in other_records}
+    kept_records = [n for n in other_records if not lost_tables[n["slug"]]]
     by_slug = {n["slug"]: n for n in earlier if not force}
     remaining_jobs, changes = [], _find_altered_tables(folder, earlier)
-    notes = [f"{slug} is left out: its table {name} is of another version." for slug, name in unknown.items() if name]
-    for name, changed in changes.items():
+    notes = [
+        f"{slug} is left out: its table {name} is of another version." for slug, name in lost_tables.items() if name
+    ]
+    for name, change in changes.items():
         # A changed table must not become a measurement of this run.
         (folder / name).unlink(missing_ok=True)
         if slugs := [n["slug"] for n in kept_records if name in n.get("measured", {})]:
-            notes.append(f"{changed}, so it is left out until {', '.join(slugs)} is executed again.")
+            notes.append(f"{change}, so it is left out until {', '.join(slugs)} is executed again.")
     for job in jobs:
         record = by_slug.get(job.slug, {})
-        finished = record.get("status") in ("ok", "skipped") and record.get("fingerprint") == job.fingerprint
-        if not finished or (record["reason"] != job.reason if job.reason else "files" not in record):
+        is_finished = record.get("status") in ("ok", "skipped") and record.get("fingerprint") == job.fingerprint
+        if not is_finished or (record["reason"] != job.reason if job.reason else "files" not in record):
             remaining_jobs.append(job)
-        elif changed := ", ".join(
+        elif change := ", ".join(
             filter(None, (altered(folder, record.get("files", {})), *map(changes.get, record.get("measured", ()))))
         ):
             remaining_jobs.append(job)
-            notes.append(f"{job.slug} is executed again, because {changed} since it finished.")
+            notes.append(f"{job.slug} is executed again, because {change} since it finished.")
         else:
             kept_records.append({**record, "kept": True})
     return kept_records, remaining_jobs, notes
@@ -145,8 +147,8 @@ def select_jobs(
 def _undeclared_table(folder: Path, slug: str) -> str:
     """Return a table that a notebook saved and no paper declares any more, after an update; empty if there is none."""
     path = folder / PARTS / slug / "records.json"
-    saved = json.loads(path.read_text(encoding="utf-8"))["tables"] if path.exists() else []
-    for table in saved:
+    saved_tables = json.loads(path.read_text(encoding="utf-8"))["tables"] if path.exists() else []
+    for table in saved_tables:
         try:
             tables.schema(table["name"])
         except UnknownNameError:
@@ -159,8 +161,8 @@ def _find_altered_tables(folder: Path, earlier: list[dict]) -> dict[str, str]:
     digests: dict[str, set[str]] = {}
     for name, digest in (item for notebook in earlier for item in notebook.get("measured", {}).items()):
         digests.setdefault(name, set()).add(digest)
-    changed = {name: [altered(folder, {name: digest}) for digest in values] for name, values in digests.items()}
-    return {name: changes[0] for name, changes in changed.items() if all(changes)}
+    changes_by_name = {name: [altered(folder, {name: digest}) for digest in values] for name, values in digests.items()}
+    return {name: changes[0] for name, changes in changes_by_name.items() if all(changes)}
 
 
 def unchanged_record(folder: Path, record: Mapping, kept_records: list[dict], messages: list[str]) -> dict | None:
@@ -171,8 +173,8 @@ def unchanged_record(folder: Path, record: Mapping, kept_records: list[dict], me
         return None
     if len(earlier["notebooks"]) != len(kept_records) or "files" not in earlier:
         return None
-    if changed := altered(folder, earlier["files"]):
-        messages.append(f"Tables, figures and pages are created again, because {changed} since the run ended.")
+    if change := altered(folder, earlier["files"]):
+        messages.append(f"Tables, figures and pages are created again, because {change} since the run ended.")
         return None
     return {**earlier, "up_to_date": True}
 
@@ -180,16 +182,16 @@ def unchanged_record(folder: Path, record: Mapping, kept_records: list[dict], me
 def check_tables(folder: Path, record: Mapping) -> None:
     """Raise RunError if a table of a run, results or measurements, has changed or is missing since the run ended."""
     digests = {name: digest for name, digest in record.get("files", {}).items() if name.startswith(_TABLES)}
-    if changed := altered(folder, digests):
+    if change := altered(folder, digests):
         fix = "Start the run again: it creates them again from the results of its notebooks."
-        raise RunError(f"In {folder}, {changed} since the run ended. {fix}")
+        raise RunError(f"In {folder}, {change} since the run ended. {fix}")
 
 
 def _difference(earlier: Mapping, record: Mapping) -> str:
     """Return a description of the parameters, inputs or judges in which two runs differ; empty if there are none."""
     old, new = earlier["parameters"], record["parameters"]
-    changed = [k for k in {**old, **new} if old.get(k) != new.get(k)]
-    messages = [f"{k}: {old.get(k, 'not set')!r} there, {new.get(k, 'not set')!r} here" for k in changed]
+    keys = [k for k in {**old, **new} if old.get(k) != new.get(k)]
+    messages = [f"{k}: {old.get(k, 'not set')!r} there, {new.get(k, 'not set')!r} here" for k in keys]
     old, new = earlier.get("inputs", {}), record["inputs"]
     if not messages and old != new:
         messages = [f"{path} has changed or is another" for path in new if old.get(path) != new[path]]

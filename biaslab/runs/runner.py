@@ -67,7 +67,7 @@ def run(
     planned = planned or jobs.plan(params)
     inputs, judges = jobs.inputs(planned, folder), jobs.judges(planned)
     with result_cache.explain_errors(folder, execute.KEPT), _only_one(folder):
-        began = time.monotonic()
+        start = time.monotonic()
         judge_digests = {name: digest for digests in judges.values() for name, digest in digests.items()}
         record = collect.provenance(params) | {"inputs": inputs, "judges": judge_digests, "problems": []}
         record["code"] = code_digest.digest(collect.gather) + resume.declared()
@@ -89,11 +89,11 @@ def run(
         ]
         record = public(record)
         earlier_records, replaces = resume.read(folder, record, overwrite)
-        kept_records, remaining_jobs, changed = resume.select_jobs(folder, earlier_records, planned, force)
+        kept_records, remaining_jobs, change_notes = resume.select_jobs(folder, earlier_records, planned, force)
         if not (remaining_jobs or replaces) and (
-            unchanged := resume.unchanged_record(folder, record, kept_records, changed)
+            earlier_record := resume.unchanged_record(folder, record, kept_records, change_notes)
         ):
-            return unchanged
+            return earlier_record
         if any(job.request is not None and job.request.makes_images for job in planned):
             # This detects faces in some images, so a run that is up to date skips it.
             record["notices"] = public(dry_run.describe_assumptions(planned))
@@ -130,14 +130,14 @@ def run(
         if stopped:
             # A second Ctrl-C may cut the report off.
             note(new_records, "stopped")
-        record |= {"ended": result_cache.cache_now(), "seconds": round(time.monotonic() - began, 1)}
+        record |= {"ended": result_cache.cache_now(), "seconds": round(time.monotonic() - start, 1)}
         model_images, notes = [], []
         if not stopped and any(job.makes_images for job in planned):
             # Imported here, because it imports the pipeline, which runs on printed values do not need.
             from biaslab.runs import generated_images
 
             model_images, notes = generated_images.write_listing_and_images(folder, planned)
-        record["notes"] = [*changed, *notes]
+        record["notes"] = [*change_notes, *notes]
         record["notices"] = [*record["notices"], *notes]
         record = collect.gather(folder, record, [*kept_records, *new_records], public, model_images)
         report.overview(folder.parent)

@@ -36,17 +36,17 @@ def compute(
     Raises:
         ParameterError: The shard is not one of (0, n) to (n - 1, n), or the run has no work to share.
     """
-    planned = jobs.plan(params)
-    opened = jobs.pipelines(planned)
+    run_jobs = jobs.plan(params)
+    open_pipelines = jobs.pipelines(run_jobs)
     if not os.environ.get(kernels.PREFLIGHT_DONE):
-        dry_run.run_preflight(planned, progress)
-    if not opened:
+        dry_run.run_preflight(run_jobs, progress)
+    if not open_pipelines:
         raise ParameterError("The notebooks of this run have no work to share; set source to 'pipeline'.")
     last_sentences: list[str] = []
     pause, longest = _WAITS
     while remaining := [
         text
-        for entry in opened
+        for entry in open_pipelines
         for text in compute_pipeline(entry.pipeline, entry.tables, shard, entry.notebooks, progress=progress)
     ]:
         if not wait:

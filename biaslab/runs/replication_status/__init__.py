@@ -27,9 +27,9 @@ def of_run(notebooks: Iterable[Mapping], tables: Iterable[Mapping], figures: Ite
     Items that this run only reprints are ``reprinted``, regardless of other runs. Items that it omits, or has no images
     for, are ``open``.
     """
-    executed = {n["id"] for n in notebooks if n["status"] != "skipped"}
+    executed_ids = {n["id"] for n in notebooks if n["status"] != "skipped"}
     output_names = {t["name"] for t in tables if t["rows"]} | {f["name"] for f in figures}
-    papers = {row["paper"] for row in entries() if row["notebook"] in executed}
+    papers = {row["paper"] for row in entries() if row["notebook"] in executed_ids}
     rows = []
     for row in entries():
         if row["paper"] not in papers:
