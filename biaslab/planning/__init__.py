@@ -1,1 +1,1 @@
-"""What a run takes and checks before its work: models, images, costs and inputs, for the tables of all papers."""
+"""Plans and checks of a run before its work: models, images, costs and inputs, for the tables of all papers."""

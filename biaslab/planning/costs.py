@@ -1,4 +1,4 @@
-"""What an image of a model costs here: seconds and bytes, measured on a few."""
+"""The cost of a model's image on this machine, in seconds and bytes, measured on a few images."""
 
 from __future__ import annotations
 
@@ -14,77 +14,77 @@ from biaslab.cache.result_cache import ResultCache
 from biaslab.generation.models import Ready
 from biaslab.planning.plan import ImageRequest
 
-# Seconds that images of one kind are timed for, about; images that are timed together at most; and the share of those
-# left to be made that is enough.
+# Approximate seconds for timing images of one kind, the maximum number of images to time together, and the share of the
+# remaining images that suffices.
 TIMING_SECONDS, MAX_TIMED_IMAGES, SUFFICIENT_SHARE = 1.5, 64, 0.1
-# Denoising steps that are made of an image, twice, to find out; and how often images of one number are.
+# Numbers of denoising steps of the two timed generations, and the number of rounds with one number of images.
 _STEPS, _ROUNDS = (2, 4), 3
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What an image of a model takes here."""
+    """The cost of a model's image on this machine."""
 
-    seconds: float  # At the quickest.
-    bytes: float  # In the store.
-    images: int  # How many were made to find out.
-    longest: float  # Seconds at the slowest; what else the machine does makes them longer.
+    seconds: float  # Seconds per image in the fastest round.
+    bytes: float  # Bytes per image in the cache.
+    images: int  # Number of images that were generated to measure the cost.
+    longest: float  # Seconds per image in the slowest round; other load on the machine increases them.
 
 
 def measure_cost(request: ImageRequest, n_remaining: int = 10**9, ready: Ready | None = None) -> Cost:
-    """Return what an image takes here, from some that are made for it and thrown away; of few ``n_remaining``, fewer
-    are made.
+    """Return the cost of an image, measured on images that are discarded; fewer are generated if ``n_remaining`` is
+    small.
 
-    Of a model that denoises, two numbers of a few steps tell what a step takes, and what is added. Noise that was
-    left in makes bytes rather too many. ``ready`` is the model, where it is loaded. Raises as
-    :meth:`biaslab.generation.models.ImageModel.generate`.
+    For a diffusion model, generations with two small numbers of steps give the time per step and the overhead.
+    Remaining noise in these images makes the estimate of bytes somewhat too large. ``ready`` is the model, if it is
+    loaded. Raises as :meth:`biaslab.generation.models.ImageModel.generate`.
     """
     ready = ready or request.image_model.ready()
-    # Prompts that share noise are asked together.
+    # Prompts that share noise are generated together.
     groups = request.prompts["noise_id" if "noise_id" in request.prompts else "prompt_id"]
-    few, many = _STEPS
-    n, spent, rounds_measured = 1, 0.0, []
+    few_steps, many_steps = _STEPS
+    n, elapsed, rounds_measured = 1, 0.0, []
     while True:
         subset = request.prompts[groups.isin(groups.unique()[:n])].assign(n_images=1)
-        if ready.set_steps is not None and ready.steps > many:
-            ready.set_steps(few)
-            first, _ = _time_images(request, ready, subset)
-            ready.set_steps(many)
-            took, kept = _time_images(request, ready, subset)
-            step = max(took - first, 0.0) / (many - few)
-            seconds, took = took + (ready.steps - many) * step, took + first
+        if ready.set_steps is not None and ready.steps > many_steps:
+            ready.set_steps(few_steps)
+            seconds_few, _ = _time_images(request, ready, subset)
+            ready.set_steps(many_steps)
+            duration, n_bytes = _time_images(request, ready, subset)
+            step = max(duration - seconds_few, 0.0) / (many_steps - few_steps)
+            seconds, duration = duration + (ready.steps - many_steps) * step, duration + seconds_few
         else:
-            took, kept = _time_images(request, ready, subset)
-            seconds = took
-        spent += took
-        rounds_measured.append((len(subset), seconds / len(subset), kept / len(subset)))
-        filled = n > 1 and (took > TIMING_SECONDS / 4 or len(subset) >= MAX_TIMED_IMAGES)
-        rounds = sum(made == len(subset) for made, *_ in rounds_measured)
-        enough = sum(made for made, *_ in rounds_measured) >= SUFFICIENT_SHARE * n_remaining
-        if (filled and rounds >= _ROUNDS) or spent > 4 * TIMING_SECONDS or n >= groups.nunique() or enough:
+            duration, n_bytes = _time_images(request, ready, subset)
+            seconds = duration
+        elapsed += duration
+        rounds_measured.append((len(subset), seconds / len(subset), n_bytes / len(subset)))
+        is_full = n > 1 and (duration > TIMING_SECONDS / 4 or len(subset) >= MAX_TIMED_IMAGES)
+        rounds = sum(n_images == len(subset) for n_images, *_ in rounds_measured)
+        is_sufficient = sum(n_images for n_images, *_ in rounds_measured) >= SUFFICIENT_SHARE * n_remaining
+        if (is_full and rounds >= _ROUNDS) or elapsed > 4 * TIMING_SECONDS or n >= groups.nunique() or is_sufficient:
             break
-        n *= 1 if filled else 4
+        n *= 1 if is_full else 4
     # Earlier rounds include one-time preparation, and small batches are slower per image.
-    last = [seconds for made, seconds, _ in rounds_measured if made == rounds_measured[-1][0]]
-    total = sum(made for made, *_ in rounds_measured)
-    return Cost(min(last), rounds_measured[-1][2], total, longest=max(last))
+    final_seconds = [seconds for n_images, seconds, _ in rounds_measured if n_images == rounds_measured[-1][0]]
+    total = sum(n_images for n_images, *_ in rounds_measured)
+    return Cost(min(final_seconds), rounds_measured[-1][2], total, longest=max(final_seconds))
 
 
 def _time_images(request: ImageRequest, ready: Ready, prompts: pd.DataFrame) -> tuple[float, int]:
-    """Return the seconds that images of prompts took, and their bytes in a store."""
+    """Return the seconds that the images of prompts took, and their bytes in a cache."""
     with tempfile.TemporaryDirectory() as folder:
-        began = time.perf_counter()
+        start = time.perf_counter()
         options = {"seed": request.pipeline.seed, "progress": False, "storage_class": request.storage_class}
-        made = ready.generate(prompts, cache=ResultCache(folder), **options)
-        made.read(list(made.table["image_id"]))
-        took = time.perf_counter() - began
-        return took, sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
+        images = ready.generate(prompts, cache=ResultCache(folder), **options)
+        images.read(list(images.table["image_id"]))
+        duration = time.perf_counter() - start
+        return duration, sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
 
 
 def requests_to_time(requests: Iterable[ImageRequest]) -> dict[tuple, tuple[ImageRequest, int]]:
     """Return by :attr:`ImageRequest.cost_key` one request to time, and the number of such images that remain."""
-    alike: dict[tuple, list[ImageRequest]] = {}
+    by_key: dict[tuple, list[ImageRequest]] = {}
     for request in requests:
         if request.n_remaining > 0 and request.price is None:
-            alike.setdefault(request.cost_key, []).append(request)
-    return {key: (similar[0], sum(request.n_remaining for request in similar)) for key, similar in alike.items()}
+            by_key.setdefault(request.cost_key, []).append(request)
+    return {key: (group[0], sum(request.n_remaining for request in group)) for key, group in by_key.items()}

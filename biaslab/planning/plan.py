@@ -43,27 +43,27 @@ class Plan:
         """Return the joint requirements of measured tables; other tables are ignored."""
         papers = tables.measuring_papers()
         measured = measures().keys() & set(names)
-        ordered = sorted(measured, key=lambda name: (papers.index(tables.schema(name).paper), name))
-        return _joined([self.table(name) for name in ordered])
+        ordered_names = sorted(measured, key=lambda name: (papers.index(tables.schema(name).paper), name))
+        return _join([self.table(name) for name in ordered_names])
 
     def run(self, measure: Callable[[Pipeline], Any], paper: str) -> TablePlan:
         """Return the requirements of a function of a pipeline."""
         self._recorder.paper = paper
         missing = None
-        with self._recorder.scope() as recorded:
+        with self._recorder.scope() as records:
             try:
                 measure(self._planning)
             except MissingInputError as error:
                 missing = error
-        return _table_plan(recorded, missing)
+        return _make_table_plan(records, missing)
 
 
 def plan_of(pipeline: Pipeline) -> Plan:
-    """Return the plan of a pipeline, made once."""
+    """Return the plan of a pipeline, created once."""
     return pipeline.remember(Plan, lambda: Plan(pipeline))
 
 
-def _joined(plans: list[TablePlan]) -> TablePlan:
+def _join(plans: list[TablePlan]) -> TablePlan:
     """Return the joint requirements of several tables, each once."""
     requests = {id(request): request for plan in plans for request in plan.requests}
     uses = {use[:4]: use for plan in plans for use in plan.uses}
@@ -72,14 +72,14 @@ def _joined(plans: list[TablePlan]) -> TablePlan:
     return TablePlan(list(requests.values()), list(uses.values()), tuple(omitted), reads)
 
 
-def _table_plan(recorded: Iterable[Hashable], missing: MissingInputError | None) -> TablePlan:
-    def of(kind: type) -> list:
-        return [item for item in recorded if type(item) is kind]
+def _make_table_plan(records: Iterable[Hashable], missing: MissingInputError | None) -> TablePlan:
+    def select(kind: type) -> list:
+        return [item for item in records if type(item) is kind]
 
-    reads = frozenset(item.name for item in of(SettingRead))
+    reads = frozenset(item.name for item in select(SettingRead))
     if missing is not None:
         return TablePlan(settings_read=reads, missing=missing)
-    return TablePlan(of(ImageRequest), of(ModelUse), tuple(item.setting for item in of(Omission)), reads)
+    return TablePlan(select(ImageRequest), select(ModelUse), tuple(item.setting for item in select(Omission)), reads)
 
 
 class Omissions(NamedTuple):
@@ -90,35 +90,36 @@ class Omissions(NamedTuple):
     in_part: dict[str, tuple[str, ...]]
     """Measured tables that lack values or take them from another judge, with the empty settings."""
     reason: str
-    """Why it cannot run; empty where it can."""
+    """Why it cannot run; empty if it can."""
     settings: tuple[str, ...]
     """The empty settings that prevent it from running."""
     on_purpose: bool
-    """Whether each of these settings was given as empty; also true where no setting is the reason."""
+    """Whether each of these settings was given as empty; also true if no setting is the reason."""
 
 
 def find_omissions(takes: Collection[str], needs: Collection[str], pipeline: Pipeline) -> Omissions:
     """Return the tables that a notebook ``takes`` and a pipeline does not measure; it cannot run without ``needs``.
 
-    A notebook that needs no table cannot run where all tables that judges fill are missing. Raises as
+    A notebook that needs no table cannot run if all tables that judges fill are missing. Raises as
     :meth:`Plan.table`.
     """
-    plans = [plan_of(one) for one in (pipeline, *pipeline.baseline_pipelines)]
+    plans = [plan_of(member) for member in (pipeline, *pipeline.baseline_pipelines)]
     names = sorted(measures().keys() & set(takes))
     missing = {}
     for name in names:
         errors = [plan.table(name).missing for plan in plans]
         if all(errors):
             missing[name] = errors[0]
-    needed = sorted(missing.keys() & set(needs))
-    rest = {name: plans[0].table(name) for name in names if name not in missing}
-    if not set(names) & set(needs) and not any(use.judge for table in rest.values() for use in table.uses):
-        needed = [name for name, error in missing.items() if error.settings]
-    reason = f"It takes {needed[0]}. {missing[needed[0]]}" if needed else ""
-    bare = tuple(dict.fromkeys(setting for name in needed for setting in missing[name].settings))
-    others = {name: error.settings for name, error in missing.items() if name not in needed}
-    in_part = {name: table.omitted_settings for name, table in rest.items() if table.omitted_settings}
-    return Omissions(others, in_part, reason, bare, all(is_disabled(pipeline, setting) for setting in bare))
+    blocking = sorted(missing.keys() & set(needs))
+    plans_by_table = {name: plans[0].table(name) for name in names if name not in missing}
+    if not set(names) & set(needs) and not any(use.judge for table in plans_by_table.values() for use in table.uses):
+        blocking = [name for name, error in missing.items() if error.settings]
+    reason = f"It takes {blocking[0]}. {missing[blocking[0]]}" if blocking else ""
+    empty_settings = tuple(dict.fromkeys(setting for name in blocking for setting in missing[name].settings))
+    omitted_tables = {name: error.settings for name, error in missing.items() if name not in blocking}
+    in_part = {name: table.omitted_settings for name, table in plans_by_table.items() if table.omitted_settings}
+    on_purpose = all(is_disabled(pipeline, setting) for setting in empty_settings)
+    return Omissions(omitted_tables, in_part, reason, empty_settings, on_purpose)
 
 
 def is_disabled(pipeline: Pipeline, setting: str) -> bool:

@@ -35,7 +35,7 @@ _UNREADABLE = {"status": "unreadable", "reason": REASON}
 
 
 class PlannedImages:
-    """Images of which only the table is known; each reads as unreadable."""
+    """Images with a table and no contents; each reads as unreadable."""
 
     digest = REASON
 
@@ -48,7 +48,7 @@ class PlannedImages:
 
 
 def generate(prompts: pd.DataFrame, model: ImageModel) -> PlannedImages:
-    """Return images of prompts that a model has not generated."""
+    """Return placeholders for the images of prompts that a model has not generated."""
     units = units_of(prompts)
     columns = {"image_id": image_ids_of(units), "prompt_id": units["prompt_id"], "index": units["index_"]}
     table = pd.DataFrame(columns).assign(seed=0, status="ok")
@@ -56,7 +56,7 @@ def generate(prompts: pd.DataFrame, model: ImageModel) -> PlannedImages:
 
 
 def fetch_images(captions: pd.DataFrame, folder: str, settings: Any) -> PlannedImages:
-    """Return images behind captions that are not fetched."""
+    """Return placeholders for the images of captions that are not downloaded."""
     ids = captions["caption_id"].drop_duplicates().to_numpy()
     table = pd.DataFrame({"image_id": ids, "caption_id": ids, "status": REASON})
     return PlannedImages(table, "fetched images", registry.PHOTOGRAPHS)
@@ -71,7 +71,7 @@ def find_indicators(captions: pd.DataFrame, name_recognizer: str, words: Any) ->
 
 
 def embed_texts(texts: Sequence[str], model: Any) -> np.ndarray:
-    """Return embeddings that are all alike, of one dimension."""
+    """Return identical embeddings with one dimension."""
     return np.ones((len(texts), 1), np.float32)
 
 
@@ -83,7 +83,7 @@ def paraphrases(
     endpoint: EndpointSettings | None = None,
     name_recognizer: str = "",
 ) -> pd.DataFrame:
-    """Return the paraphrases by rule; what an endpoint would answer is unknown."""
+    """Return the paraphrases by rule; the answers of an endpoint are unknown."""
     return paraphrase.paraphrases(captions, occupations, seed=seed)
 
 
@@ -116,8 +116,8 @@ def judge_people(
 
 def locate_people(images: ImageSource, requested: pd.DataFrame, detector: Judge | None) -> pd.DataFrame:
     """Return people without faces."""
-    whole = people.locate_people(images, requested, None, cache=None, progress=False)
-    return whole.assign(**_UNREADABLE)
+    frame = people.locate_people(images, requested, None, cache=None, progress=False)
+    return frame.assign(**_UNREADABLE)
 
 
 def ask_about(images: ImageSource, units: pd.DataFrame, judge: Judge, *, unit: str = "") -> pd.DataFrame:
@@ -133,7 +133,7 @@ def judge_skin_tones(images: ImageSource, people: pd.DataFrame, judge: Judge) ->
 
 
 def mean_skin_colours(images: ImageSource, image_ids: Sequence[str]) -> np.ndarray:
-    """Return no colour of any image."""
+    """Return missing colours for all images."""
     return np.full((len(image_ids), 3), np.nan)
 
 
@@ -141,20 +141,20 @@ def detect(images: ImageSource, detector: Judge) -> tuple[pd.DataFrame, pd.DataF
     """Return no detection in any image."""
     from biaslab.judges import objects
 
-    return objects.table([], [], list(detector.options.classes)), _looked(images)
+    return objects.table([], [], list(detector.options.classes)), _mark_unreadable(images)
 
 
 def find_instances(images: ImageSource, judge: Judge) -> Instances:
     """Return no instance in any image."""
-    return Instances(segmentation.typed_instances(pd.DataFrame(columns=list(COLUMNS))), _looked(images))
+    return Instances(segmentation.typed_instances(pd.DataFrame(columns=list(COLUMNS))), _mark_unreadable(images))
 
 
 def find_true_instances(images: ImageSource, instances: Callable) -> Instances:
     """Return no instance in any image."""
-    return Instances(segmentation.typed_instances(pd.DataFrame(columns=list(COLUMNS))), _looked(images))
+    return Instances(segmentation.typed_instances(pd.DataFrame(columns=list(COLUMNS))), _mark_unreadable(images))
 
 
-def _looked(images: ImageSource) -> pd.DataFrame:
+def _mark_unreadable(images: ImageSource) -> pd.DataFrame:
     return images.table[["image_id"]].astype(object).reset_index(drop=True).assign(**_UNREADABLE)
 
 

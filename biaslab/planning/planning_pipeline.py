@@ -57,7 +57,7 @@ class PlanningPipeline(Pipeline):
             super().__init__(pipeline.model, pipeline._given, seed=pipeline.seed, progress=False)
         self.headlines_only = pipeline.headlines_only
         self._run_pipeline, self._recorder = pipeline, recorder
-        # Kinds whose prompts depend on judgements or paid answers, and kinds of which there may be fewer images.
+        # Kinds whose prompts depend on judgements or paid answers, and kinds that may have fewer images.
         self._provisional: set[str] = set()
         self._at_most: set[str] = set()
 
@@ -66,13 +66,13 @@ class PlanningPipeline(Pipeline):
         return PlanningPipeline(self._run_pipeline.changed(model, **changes), self._recorder)
 
     def remember(self, key: Hashable, compute: Callable[[], Any]) -> Any:
-        """Return what ``compute`` returns, computed once; each call records the requests that it made."""
+        """Return the result of ``compute``, computed once; each call records the requests of that computation."""
         if key not in self._kept:
-            with self._recorder.scope() as recorded:
+            with self._recorder.scope() as records:
                 result = compute()
-            self._kept[key] = result, recorded
-        result, recorded = self._kept[key]
-        self._recorder.add(*recorded)
+            self._kept[key] = result, records
+        result, records = self._kept[key]
+        self._recorder.add(*records)
         return result
 
     # -- images ----------------------------------------------------------------------------------------------
@@ -96,16 +96,16 @@ class PlanningPipeline(Pipeline):
             options = {"seed": self.seed, "cache": pipeline.cache, "storage_class": storage_class}
             n_cached = model.n_cached(prompts, **options)
         folder = getattr(model, "folder", None)
-        n = n if folder is None else n_cached  # Nobody generates images that a folder lacks.
+        n = n if folder is None else n_cached  # No model generates the images that a folder lacks.
         counts = self.label, kind, n, n_cached, kind in self._at_most
-        how = prompts, model, storage_class, pipeline, prompt_set, several
-        request = ImageRequest(self._recorder.paper, *counts, *how)
+        origin = prompts, model, storage_class, pipeline, prompt_set, several
+        request = ImageRequest(self._recorder.paper, *counts, *origin)
         self._recorder.add(request)
         if folder is not None:
             return model.generate(prompts)
         # Few images of each prompt are passed on, so that plans of many images take no longer.
-        few = prompts.assign(n_images=prompts["n_images"].clip(upper=IMAGES_OF_PROMPT))
-        return planned.generate(few, model)
+        subset = prompts.assign(n_images=prompts["n_images"].clip(upper=IMAGES_OF_PROMPT))
+        return planned.generate(subset, model)
 
     def _check_texts(self, model: ImageModel, kind: str, prompts: pd.DataFrame) -> None:
         try:
@@ -113,9 +113,9 @@ class PlanningPipeline(Pipeline):
         except ParameterError as error:
             if kind not in ("caption_prompts", "paraphrased"):
                 raise
-            used = [a for a in self.settings.captions.approaches if a in CAPTIONS_AS_PROMPTS]
-            others = f"Set captions.approaches to others, such as {', '.join(SELECTED)}."
-            raise ParameterError(f"Captions cannot be prompts ({', '.join(used)}): {error} {others}") from None
+            approaches = [a for a in self.settings.captions.approaches if a in CAPTIONS_AS_PROMPTS]
+            advice = f"Set captions.approaches to others, such as {', '.join(SELECTED)}."
+            raise ParameterError(f"Captions cannot be prompts ({', '.join(approaches)}): {error} {advice}") from None
 
     def _check_model(self, model: ImageModel) -> None:
         """Check a model, and record the settings that decide how it generates images."""
@@ -123,7 +123,7 @@ class PlanningPipeline(Pipeline):
             # Whether a model knows the occupations does not depend on whether prompts name them.
             model.check(self._run_pipeline.occupations)
             s = self.settings
-            # What workers of a cluster have, this machine may not.
+            # The workers of a cluster may have hardware that this machine lacks.
             if model.sends_prompts and s.compute.engine == "local":
                 check_offload(s.compute.offload, s.compute.device)
         names = ["compute", "generation.image_domain"]
@@ -176,9 +176,9 @@ class PlanningPipeline(Pipeline):
         self, kind: str, answered: Callable, placeholder: Callable[[], Any], *, is_free: bool = True
     ) -> Any:
         """Return prompts that depend on judgements where all judgements are cached, and placeholders elsewhere."""
-        with self._recorder.scope() as recorded:
+        with self._recorder.scope() as records:
             answered(self, kind)
-        requests = [item for item in recorded if isinstance(item, ImageRequest)]
+        requests = [item for item in records if isinstance(item, ImageRequest)]
         if is_free and all(request.n_remaining == 0 for request in requests):
             with suppress(UnfinishedError):
                 return answered(self._run_pipeline.cached_only(), kind)
@@ -189,27 +189,27 @@ class PlanningPipeline(Pipeline):
         """Return the result of a search of a small corpus, and the assumed result for a large one."""
         pipeline = self._run_pipeline
         s = pipeline.settings.captions
-        # Generated captions cost next to nothing to read, however many there are.
+        # Generated captions are fast to read, regardless of their number.
         is_small = not pipeline.has_captions or 0 < s.max_captions <= MAX_SEARCHED_CAPTIONS or pipeline.corpus.written
         if is_small or assume is None:
             return find(pipeline)
-        most = MAX_SEARCHED_CAPTIONS if isinstance(pipeline.corpus, FileCorpus) else MAX_STREAMED_CAPTIONS
+        limit = MAX_SEARCHED_CAPTIONS if isinstance(pipeline.corpus, FileCorpus) else MAX_STREAMED_CAPTIONS
         with groups.recorded_reads(None):
-            head = pipeline.changed(captions={"max_captions": min(s.max_captions or most, most)})
-            is_whole = sum(map(len, head.corpus.batches())) < most
+            head = pipeline.changed(captions={"max_captions": min(s.max_captions or limit, limit)})
+            is_whole = sum(map(len, head.corpus.batches())) < limit
         if is_whole:
             return find(pipeline)
         self._at_most |= set(kinds)
         return assume(self, find(head))
 
-    def compute(self, work: Callable, *given, **more):
+    def compute(self, work: Callable, *args, **kwargs):
         """Return the planned result of a stage function."""
         name = work.__name__
-        endpoint = next((e for e in (*given, *more.values()) if isinstance(e, EndpointSettings)), None)
+        endpoint = next((e for e in (*args, *kwargs.values()) if isinstance(e, EndpointSettings)), None)
         if endpoint is not None:
             endpoint.check_key()
             self._recorder.add_settings("endpoint")
             self._provisional |= {"paraphrased"} if name == "paraphrases" else set()
         if name == "fetch_images":
             self._recorder.add_settings("captions.downloads")
-        return getattr(planned, name)(*given, **more)
+        return getattr(planned, name)(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""Each model and judge of a run tried on one image, before the first image is made or bought."""
+"""Trials of each model and judge of a run on one image, before the first image is generated or bought."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from biaslab.planning.costs import Cost, measure_cost
 from biaslab.planning.records import ImageRequest, ModelUse
 from biaslab.request import Request
 
-# Asks a judge about an image.
+# A function that classifies an image with a judge.
 Probe = Callable[[np.ndarray], object]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A model that a run uses, to be tried once, as another process can have it."""
+    """A model of a run that is tested once; it can be sent to another process."""
 
     use: ModelUse
     request: Request
-    image_request: ImageRequest | None = None  # Of an image model; None for a judge or an encoder.
-    n_remaining: int = 0  # Images that are left to generate, over all requests with the same cost key.
-    located: tuple[ModelFiles, ...] = ()  # Its files.
-    result: TrialResult | None = None  # None where its weights are not here, and not to be fetched.
+    image_request: ImageRequest | None = None  # The request of an image model; None for a judge or an encoder.
+    n_remaining: int = 0  # Images that remain to be generated, over all requests with the same cost key.
+    located: tuple[ModelFiles, ...] = ()  # The files of the model.
+    result: TrialResult | None = None  # None if its weights are missing and are not downloaded.
 
     @property
     def pipeline(self) -> Pipeline:
-        """The pipeline that it is of."""
+        """The pipeline that uses the model."""
         return self.image_request.pipeline if self.image_request else self.request.opened
 
     @property
@@ -51,7 +51,7 @@ class Trial:
     @property
     def is_local(self) -> bool:
         """Whether all files are on this machine."""
-        return not any(located.missing for located in self.located)
+        return not any(files.missing for files in self.located)
 
     @property
     def key(self) -> str:
@@ -66,32 +66,32 @@ class Trial:
             return repr((use.name, settings.vision, settings.endpoint))
         judging = settings.judging.changed(gender="", extra_judges=())
         finder = settings.triplets.thresholds, settings.triplets.object_vocabulary_file
-        who = (
+        identity = (
             (type(judge).__name__, judge.argument, getattr(judge, "places", False))
             if judge
             else (use.setting, use.name)
         )
-        return repr((*who, judging, settings.compute.device, finder))
+        return repr((*identity, judging, settings.compute.device, finder))
 
 
 def make_trial(request: ImageRequest, n_remaining: int = 0) -> Trial:
-    """Return the trial of a model by images that are asked of it."""
+    """Return the trial of an image model, with a request for its images."""
     use = ModelUse("model", request.pipeline.model)
     return Trial(use, Request.from_pipeline(request.pipeline), request, n_remaining or request.n_remaining)
 
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What became of a trial."""
+    """The result of a trial."""
 
-    problem: str = ""  # What is wrong, and what to do; empty where it has answered.
-    cost: Cost | None = None  # What an image takes, of what generates images.
-    memory: int = 0  # Bytes that it took of this machine's memory, or of the GPU's, as long as it was there.
-    device: str = ""  # Where it ran.
+    problem: str = ""  # The error, and what to do about it; empty if the model succeeded.
+    cost: Cost | None = None  # Cost of an image, for an image model.
+    memory: int = 0  # Bytes of this machine's memory, or of the GPU's, that the model used.
+    device: str = ""  # The device of the model.
 
 
 def test_image(side: int = 256) -> np.ndarray:
-    """Return what judges are tried on: ``uint8 (side, side, 3)``, an oval of a skin's colour before a gradient."""
+    """Return the test image for judges: ``uint8 (side, side, 3)``, a skin-coloured oval on a gradient."""
     rows, columns = np.mgrid[:side, :side] / side
     image = np.stack([90 + 60 * rows, 130 + 50 * columns, 170 - 40 * rows], axis=-1)
     image[((rows - 0.42) / 0.24) ** 2 + ((columns - 0.5) / 0.18) ** 2 <= 1] = (205, 160, 130)
@@ -101,115 +101,116 @@ def test_image(side: int = 256) -> np.ndarray:
 def run_trials(
     trials: Sequence[Trial], purchases: Sequence[Trial], number_file: Path, threads: int
 ) -> list[TrialResult]:
-    """Return the results of trials, in order; where all have succeeded, buy images, which the judges then classify.
+    """Return the results of trials, in order; if all succeeded, buy images, which the judges then classify.
 
-    ``purchases`` are models at endpoints; the first image of each is bought. Only for purchases, judges stay loaded
-    after their trial. ``number_file`` holds the number of the current trial, which is read where this process was
-    killed. ``threads`` are torch's.
+    ``purchases`` are models at endpoints; the first image of each is bought. Judges stay loaded after their trial only
+    if there are purchases. ``number_file`` contains the number of the current trial, which is read if this process is
+    killed. ``threads`` is the number of torch's threads.
     """
-    # Judges at endpoints do without.
+    # Judges at endpoints do not need torch.
     with contextlib.suppress(ImportError):
         import torch
 
         torch.set_num_threads(threads)
-    results, looks, held = [], {}, None
+    results, probes, ready = [], {}, None
     for number, trial in enumerate(trials):
         number_file.write_text(str(number), encoding="ascii")
         notice(trial.use.name)
-        tried, look, held = _run_trial(trial, held)
-        results.append(tried)
-        if look and purchases:
-            looks[number] = look
+        result, probe, ready = _run_trial(trial, ready)
+        results.append(result)
+        if probe and purchases:
+            probes[number] = probe
         gc.collect()
-    if any(tried.problem for tried in results):
+    if any(result.problem for result in results):
         return results
     for purchase in purchases:
         request = purchase.image_request
         options = {"seed": request.pipeline.seed, "cache": request.pipeline.cache, "progress": False}
-        made = request.image_model.generate(request.prompts.iloc[:1].assign(n_images=1), **options)
-        (image,) = made.read(list(made.table["image_id"]))
-        for number, look in looks.items() if not isinstance(image, UnreadableImage) else ():
-            if problem := _problem(trials[number], lambda look=look, image=image: look(image)):
+        images = request.image_model.generate(request.prompts.iloc[:1].assign(n_images=1), **options)
+        (image,) = images.read(list(images.table["image_id"]))
+        for number, probe in probes.items() if not isinstance(image, UnreadableImage) else ():
+            if problem := _problem(trials[number], lambda probe=probe, image=image: probe(image)):
                 results[number] = replace(results[number], problem=problem)
     return results
 
 
-def _run_trial(trial: Trial, held: Ready | None) -> tuple[TrialResult, Probe | None, Ready | None]:
+def _run_trial(trial: Trial, ready: Ready | None) -> tuple[TrialResult, Probe | None, Ready | None]:
     """Run a trial; return its result, and the probe of the judge or the loaded image model, for reuse."""
-    made: dict = {}
+    outputs: dict = {}
 
     def work() -> None:
         if trial.image_request:
-            made["ready"] = trial.image_request.image_model.ready(held)
-            made["cost"] = measure_cost(trial.image_request, trial.n_remaining, made["ready"])
-        elif look := _load_probe(trial):
-            look(test_image())
-            made["look"] = look
+            outputs["ready"] = trial.image_request.image_model.ready(ready)
+            outputs["cost"] = measure_cost(trial.image_request, trial.n_remaining, outputs["ready"])
+        elif probe := _load_probe(trial):
+            probe(test_image())
+            outputs["probe"] = probe
 
-    where = _where(trial)
-    before = _memory_in_use(where)
+    device = _device_of(trial)
+    memory_before = _memory_in_use(device)
     problem = _problem(trial, work)
-    tried = TrialResult(problem, made.get("cost"), max(_memory_in_use(where, peak=True) - before, 0), where)
-    return tried, made.get("look"), made.get("ready")
+    memory = max(_memory_in_use(device, peak=True) - memory_before, 0)
+    result = TrialResult(problem, outputs.get("cost"), memory, device)
+    return result, outputs.get("probe"), outputs.get("ready")
 
 
 def _problem(trial: Trial, work: Callable[[], object]) -> str:
     """Run ``work`` and return the message of the error that it raises; empty if it succeeds."""
-    what = f"{trial.use.setting} is {trial.use.name!r}"
+    subject = f"{trial.use.setting} is {trial.use.name!r}"
     try:
         work()
     except BiaslabError as error:
         return trial.use.describe_problem(error)
-    # A judge of another package may raise anything, and end the program.
+    # A judge of another package may raise any error, and exit.
     except (Exception, SystemExit) as error:
         kind, message = type(error).__name__, " ".join(str(error).split())
         # torch has an error of its own.
         is_memory = isinstance(error, MemoryError) or kind == "OutOfMemoryError"
-        return f"{what}: {too_large(trial)}" if is_memory else f"{what}, which fails: {kind}: {message:.400}"
+        return f"{subject}: {too_large(trial)}" if is_memory else f"{subject}, which fails: {kind}: {message:.400}"
     return ""
 
 
 def too_large(trial: Trial) -> str:
-    """Return what to say of a model that does not fit in memory: what it needs, what there is, and what would fit."""
+    """Return a sentence on a model that does not fit in memory: required memory, free memory, and remedies."""
     try:
-        size = sum(located.size for located in trial.use.files(trial.pipeline))
+        size = sum(files.size for files in trial.use.files(trial.pipeline))
     except BiaslabError:
         size = 0
-    where = _where(trial)
-    free, whole = processor.memory(where)
-    memory_name = "the GPU's memory" if where != "cpu" else "memory"
+    device = _device_of(trial)
+    free, total = processor.memory(device)
+    memory_name = "the GPU's memory" if device != "cpu" else "memory"
     needs = f" Its weights alone are {size / 1e9:.1f} GB." if size else ""
-    fits = ["close what else uses it", "choose a smaller model"]
-    if where != "cpu" and size < processor.memory("cpu")[0]:
-        fits.append("set compute.device to cpu, where it fits and is slow")
+    options = ["close what else uses it", "choose a smaller model"]
+    if device != "cpu" and size < processor.memory("cpu")[0]:
+        options.append("set compute.device to cpu, where it fits and is slow")
     if trial.use.setting == "model" and size / 2 < free:
-        fits.insert(0, "set generation.dtype to bfloat16, which takes half of float32")
+        options.insert(0, "set generation.dtype to bfloat16, which takes half of float32")
     return (
-        f"it does not fit in {memory_name} ({free / 1e9:.1f} of {whole / 1e9:.1f} GB are free).{needs} "
+        f"it does not fit in {memory_name} ({free / 1e9:.1f} of {total / 1e9:.1f} GB are free).{needs} "
         "To make it fit, "
-        f"{', or '.join(fits)}."
+        f"{', or '.join(options)}."
     )
 
 
-def _where(trial: Trial) -> str:
+def _device_of(trial: Trial) -> str:
     device = trial.request.settings.compute.device
     return processor.accelerator() if device == "auto" else device
 
 
-def _memory_in_use(where: str, *, peak: bool = False) -> int:
-    """Return how many bytes of memory this process has taken on a device: now, or on a GPU at most since then."""
-    if where.startswith("cuda"):
+def _memory_in_use(device: str, *, peak: bool = False) -> int:
+    """Return the memory of this process on a device in bytes; with ``peak``, a GPU's peak since the last other call."""
+    if device.startswith("cuda"):
         import torch
 
         if peak:
-            return torch.cuda.max_memory_allocated(where)
-        torch.cuda.reset_peak_memory_stats(where)
-        return torch.cuda.memory_allocated(where)
+            return torch.cuda.max_memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        return torch.cuda.memory_allocated(device)
     return psutil.Process().memory_info().rss
 
 
 def _load_probe(trial: Trial) -> Probe | None:
-    """Return the judge of a trial as a function of an image; None where it uses no images."""
+    """Return the judge of a trial as a function of an image; None if it uses no images."""
     use, pipeline = trial.use, trial.pipeline
     if use.judge is not None:
         return use.judge.fresh().probe if use.judge.needs_images else None

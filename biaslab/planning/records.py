@@ -29,21 +29,21 @@ class ImageRequest:
     """A request for images of one kind from one model."""
 
     paper: str  # The first paper that requests them.
-    model: str  # What tables call the model.
-    kind: str  # What the stages call the images.
+    model: str  # The model's name in tables.
+    kind: str  # The name of the images' kind in stages.
     n_images: int
     n_cached: int  # How many of them are in the cache.
     at_most: bool  # Whether a search of all captions may find prompts for fewer images.
     prompts: pd.DataFrame  # The prompts, or others like them.
     image_model: ImageModel  # The model with the settings for this kind.
-    storage_class: type[GeneratedImages] | None  # The class that keeps the images.
+    storage_class: type[GeneratedImages] | None  # The class that stores the images.
     pipeline: Pipeline  # The pipeline whose cache and seed are used.
     prompt_set: str = "captions"  # As for :meth:`Pipeline.image_model`.
     several_people: bool = False  # Whether prompts ask for several people.
 
     @property
     def n_remaining(self) -> int:
-        """How many are not in the cache."""
+        """Number of images that are not in the cache."""
         return self.n_images - self.n_cached
 
     @property
@@ -53,12 +53,12 @@ class ImageRequest:
 
     @property
     def price(self) -> float | None:
-        """What an image costs at an endpoint; None for a model that runs here."""
+        """The price of an image at an endpoint; None for a local model."""
         return getattr(self.image_model, "price", None)
 
     @property
     def cost_key(self) -> tuple:
-        """Equal for requests whose images take equally long: the model, its settings and how images are kept."""
+        """Key that requests whose images take equally long share: the model, its settings and the storage class."""
         return self.image_model.cost_key, self.storage_class
 
     def __reduce__(self) -> tuple:
@@ -77,12 +77,12 @@ class ModelUse(NamedTuple):
 
     setting: str  # The setting that names it; ``model`` for the image model.
     name: str
-    image_domain: str = ""  # The images that it classifies: ``drawings`` or ``photographs``; empty where it has none.
+    image_domain: str = ""  # The images that it classifies: ``drawings`` or ``photographs``; empty without images.
     owner: str = ""  # The source of these images, for messages.
     judge: Judge | None = None
 
     def check_domain(self) -> None:
-        """Raise ParameterError if the judge is made for another domain of images."""
+        """Raise ParameterError if the judge is for another domain of images."""
         if self.judge is not None and self.image_domain:
             judging.check_domain(self.judge, self.setting, self.image_domain, self.owner)
 
@@ -93,8 +93,8 @@ class ModelUse(NamedTuple):
         """
         if self.setting == "model":
             # A name that a package brings may represent a model for each kind of images.
-            each = [pipeline.image_model(prompt_set).look_up() for prompt_set in PROMPT_SETS]
-            return list({files.name: files for several in each for files in several}.values())
+            looked_up = [pipeline.image_model(prompt_set).look_up() for prompt_set in PROMPT_SETS]
+            return list({files.name: files for group in looked_up for files in group}.values())
         if self.judge is None:
             return embeddings.look_up(self.name)
         self.judge.check()
@@ -140,24 +140,23 @@ class Recorder:
     @contextmanager
     def scope(self) -> Iterator[dict[Hashable, None]]:
         """Yield the records of a scope, settings read included; the enclosing scope gets them, too."""
-        recorded: dict[Hashable, None] = {}
+        records: dict[Hashable, None] = {}
         reads: set[tuple[type[groups.Group], str]] = set()
-        self._scopes.append(recorded)
+        self._scopes.append(records)
         try:
             with groups.recorded_reads(reads):
-                yield recorded
+                yield records
         finally:
             self._scopes.pop()
             names = _dotted_names()
-            recorded |= dict.fromkeys(SettingRead(names[read]) for read in reads if read in names)
-            self.add(*recorded)
+            records |= dict.fromkeys(SettingRead(names[read]) for read in reads if read in names)
+            self.add(*records)
 
     def add_settings(self, *names: str) -> None:
-        """Record that settings are read, by dotted names; of a group's name all settings in it."""
+        """Record that settings are read, by dotted names; the name of a group represents all settings in it."""
         all_names = _dotted_names().values()
-        self.add(
-            *(SettingRead(one) for one in all_names if one in names or one.startswith(tuple(f"{n}." for n in names)))
-        )
+        prefixes = tuple(f"{name}." for name in names)
+        self.add(*(SettingRead(name) for name in all_names if name in names or name.startswith(prefixes)))
 
 
 @cache

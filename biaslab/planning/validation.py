@@ -1,4 +1,4 @@
-"""Checks of settings, models and input files before a run, and a digest of what results depend on."""
+"""Checks of settings, models and input files before a run, and digests of the inputs of results."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from biaslab.planning.records import ModelUse
 
 
 def check_settings(pipeline: Pipeline) -> None:
-    """Look up the names in a pipeline's settings, and the corpus, which no measured table has to be planned for.
+    """Look up the names in a pipeline's settings, and the corpus; this needs no plan of a measured table.
 
-    Raises ParameterError, InputError, UnknownNameError: A name is unknown or a file is not there.
+    Raises ParameterError, InputError, UnknownNameError: A name is unknown or a file is missing.
     """
     s = pipeline.settings
-    here = (pipeline.model, *s.baseline_models)
+    run_models = (pipeline.model, *s.baseline_models)
     for name in s.models:
-        if name not in here:
-            raise ParameterError(f"models sets {name!r}, which is no model of this run. {name_help(name, here)}")
-    labels = [one.label for one in (pipeline, *pipeline.baseline_pipelines)]
-    if twice := [label for label in labels if labels.count(label) > 1]:
+        if name not in run_models:
+            raise ParameterError(f"models sets {name!r}, which is no model of this run. {name_help(name, run_models)}")
+    labels = [member.label for member in (pipeline, *pipeline.baseline_pipelines)]
+    if repeated := [label for label in labels if labels.count(label) > 1]:
         raise ParameterError(
-            f"Two models are called {twice[0]!r} in tables. Name each once; give a copy a folder of another name."
+            f"Two models are called {repeated[0]!r} in tables. Name each once; give a copy a folder of another name."
         )
     _ = pipeline.workers, s.captions.corpus and pipeline.corpus.digest
     if pipeline.fetches_images:
@@ -55,14 +55,14 @@ def check_models(pipeline: Pipeline, uses: Iterable[ModelUse]) -> list[str]:
             is_default = isinstance(error, UnreachableHubError) and use.setting in defaults.SETTINGS
             advice = f" {defaults.offline_advice()}" if is_default else ""
             problems.append(use.describe_problem(error) + advice)
-    # One judge may look at several kinds of images.
+    # One judge may classify several kinds of images.
     return list(dict.fromkeys(problems))
 
 
 def check_plan(pipeline: Pipeline, names: Iterable[str]) -> None:
-    """Check what measured tables take of a pipeline and its baselines: judges, captions, prompts, files.
+    """Check the inputs of measured tables in a pipeline and its baselines: judges, captions, prompts, files.
 
-    Raises ParameterError: Models or judges cannot be used: all of them in one message. Else as the measures raise.
+    Raises ParameterError: Models or judges cannot be used; one message lists all. Otherwise raises as the measures.
     """
     names = sorted(measures().keys() & set(names))
     members = (pipeline, *pipeline.baseline_pipelines)
@@ -79,16 +79,16 @@ def check_plan(pipeline: Pipeline, names: Iterable[str]) -> None:
 
 
 def combine_problems(problems: Collection[str]) -> ParameterError:
-    """Return one error for all that is wrong."""
-    each = list(dict.fromkeys(problems))
-    if len(each) == 1:
-        return ParameterError(each[0])
-    listed = "\n".join(f"  - {message}" for message in each)
-    return ParameterError(f"{len(each)} things are missing, and nothing was started:\n{listed}")
+    """Return one error with all problems."""
+    messages = list(dict.fromkeys(problems))
+    if len(messages) == 1:
+        return ParameterError(messages[0])
+    lines = "\n".join(f"  - {message}" for message in messages)
+    return ParameterError(f"{len(messages)} things are missing, and nothing was started:\n{lines}")
 
 
 def judge_digests(pipeline: Pipeline, names: Collection[str], cache: dict[str, str]) -> dict[str, str]:
-    """Return digests of the judges that measured tables take, by setting and name; ``cache`` holds those computed."""
+    """Return digests of the judges that measured tables use, by setting and name; ``cache`` keeps computed digests."""
     judges = {
         f"{use.setting} {use.name}": use
         for member in (pipeline, *pipeline.baseline_pipelines)
@@ -108,16 +108,16 @@ def digest(pipeline: Pipeline) -> str:
     folders = ("" if pipeline.fetches_images else folder, design.paintskills, design.image_folder)
     digests += [fetched.digest_of(folder)] if folder != DOWNLOAD and pipeline.fetches_images else []
     digests += [FolderImages(path).digest for path in folders if path]
-    for one in (pipeline, *pipeline.baseline_pipelines):
-        for asked in PROMPT_SETS:
+    for member in (pipeline, *pipeline.baseline_pipelines):
+        for prompt_set in PROMPT_SETS:
             # An absent model generates no images; the checks of models report it to users of its tables.
             with contextlib.suppress(MissingInputError):
-                digests.append(one.image_model(asked).digest)
+                digests.append(member.image_model(prompt_set).digest)
     if design.paintskills:
         digests.append(paintskills.digest(design.paintskills))
     if design.captions:
         digests.append(open_corpus(design.captions).digest)
-    whole = hashlib.sha256(repr(digests).encode())
+    state = hashlib.sha256(repr(digests).encode())
     custom = settings.custom
     files = (
         triplets.object_vocabulary_file,
@@ -135,5 +135,5 @@ def digest(pipeline: Pipeline) -> str:
     if settings.judging.annotations:
         files += tuple(cells.files(settings.judging.annotations))
     for path in filter(None, files):
-        whole.update(reading.content(os.path.expanduser(path)))
-    return whole.hexdigest()
+        state.update(reading.content(os.path.expanduser(path)))
+    return state.hexdigest()

@@ -1,1 +1,1 @@
-"""What figures of all papers are drawn with: one look, the forms that several of them take, galleries of images."""
+"""Figures of all papers: one style, plot types that several papers share, and galleries of images."""

@@ -1,4 +1,4 @@
-"""One look for every figure: sizes, fonts, colours that colour-blind readers can tell apart, intervals."""
+"""One style for all figures: sizes, fonts, colours that colour-blind readers can distinguish, labels of points."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ PURPLE, SKY, YELLOW, BLACK = "#CC79A7", "#56B4E9", "#F0E442", "#222222"
 PALETTE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 GREY = "#6B6B6B"
 LIGHT = "#E4E4E4"
-# Perceived gender, wherever it has a colour.
+# Colours of perceived gender.
 FEMALE, MALE = PURPLE, BLUE
 # The two regions of an amplification plot.
 AMPLIFIED, DEAMPLIFIED = VERMILION, SKY
-# Marker shapes go with colours, so that colour never carries a meaning alone.
+# Each colour has a marker shape, so that figures can be read without colour.
 MARKERS = ("o", "s", "D", "^", "v", "P", "X")
 _FONT = "DejaVu Sans"
 
 
 def use() -> None:
-    """Set the look of all figures made from here on in this process.
+    """Set the style of all figures that this process creates from now on.
 
-    Dollar signs in texts are dollar signs: a text with a formula is made with ``parse_math=True``.
+    Dollar signs in texts are literal; a text with a formula needs ``parse_math=True``.
     """
-    # What no font has is named once, by choose_fonts.
+    # choose_fonts reports missing glyphs once.
     warnings.filterwarnings("ignore", r"Glyph .* missing from font")
     sns.set_theme(style="ticks", context="notebook", palette=list(PALETTE))
     mpl.rcParams.update(
@@ -67,16 +67,16 @@ def use() -> None:
 
 
 def subplots(*args: Any, **options: Any) -> tuple[Figure, Any]:
-    """Return a figure and its axes in this look, as ``matplotlib.pyplot.subplots``."""
+    """Return a figure and its axes in this style, as ``matplotlib.pyplot.subplots``."""
     use()
     return plt.subplots(*args, **options)
 
 
 def choose_fonts(figure: Figure) -> list[str]:
-    """Give the texts of a figure fonts of this machine for letters that the usual font lacks.
+    """Set fonts of this machine for letters in a figure that the default font lacks.
 
-    Returns the scripts, such as ``Devanagari``, of which no font has all letters, or that this matplotlib does not
-    shape: PNG files show boxes in their place, SVG files do not.
+    Return the scripts, such as ``Devanagari``, for which no font has all letters, or that this matplotlib does not
+    shape. PNG files show boxes in place of these letters, SVG files do not.
     """
     texts = figure.findobj(Text)
     families, missing = _find_fonts(frozenset("".join(text.get_text() for text in texts)))
@@ -90,33 +90,33 @@ def choose_fonts(figure: Figure) -> list[str]:
 
 @cache
 def _find_fonts(letters: frozenset[str]) -> tuple[list[str], list[str]]:
-    """Return the families in which letters are looked for, and the scripts of those that remain."""
+    """Return the font families to search for letters, and the scripts of letters that no font has."""
     kinds = {letter: unicodedata.category(letter) for letter in letters}
-    # Joiners and variation selectors are no glyphs.
-    seen = {letter for letter, kind in kinds.items() if kind not in _UNSEEN and not "\ufe00" <= letter <= "\ufe0f"}
+    # Joiners and variation selectors have no glyphs.
+    visible = {letter for letter, kind in kinds.items() if kind not in _HIDDEN and not "\ufe00" <= letter <= "\ufe0f"}
     unshaped: set[str] = set()
     if not hasattr(ft2font, "__libraqm_version__"):
-        # Without libraqm, letters from right to left and signs that join others stand in the wrong places.
-        unshaped = {one for one in seen if unicodedata.bidirectional(one) in ("R", "AL") or kinds[one] in ("Mn", "Mc")}
-    lacking = seen - unshaped - _letters_of(font_manager.findfont(_FONT))
+        # Without libraqm, right-to-left letters and combining marks are misplaced.
+        unshaped = {c for c in visible if unicodedata.bidirectional(c) in ("R", "AL") or kinds[c] in ("Mn", "Mc")}
+    missing = visible - unshaped - _letters_of(font_manager.findfont(_FONT))
     families = [_FONT]
     # The font of last resort draws a box for each letter.
     fonts = [font for font in font_manager.fontManager.ttflist if not font.name.startswith("Last Resort")]
     for font in sorted(fonts, key=lambda font: (not font.name.startswith("Noto Sans"), font.name)):
-        if lacking and font.style == "normal" and (added := lacking & _letters_of(font.fname)):
+        if missing and font.style == "normal" and (new_letters := missing & _letters_of(font.fname)):
             families.append(font.name)
-            lacking -= added
-    return families, sorted({_script(one) for one in lacking | unshaped})
+            missing -= new_letters
+    return families, sorted({_script(letter) for letter in missing | unshaped})
 
 
-_UNSEEN = ("Cc", "Cf", "Zs")
+_HIDDEN = ("Cc", "Cf", "Zs")
 
 
 @cache
 def _letters_of(font: str) -> frozenset[str]:
     try:
         return frozenset(map(chr, font_manager.get_font(font).get_charmap()))
-    # Fonts of coloured images cannot be drawn.
+    # Fonts of coloured images cannot be rendered.
     except (RuntimeError, OSError):
         return frozenset()
 
@@ -129,7 +129,7 @@ def _script(letter: str) -> str:
 
 
 def empty_without_rows(draw: Callable[..., Figure]) -> Callable[..., Figure]:
-    """Let ``draw`` return a figure that says so when its first table has no rows."""
+    """Make ``draw`` return a figure with a message if its first table has no rows."""
 
     @wraps(draw)
     def figure(table: pd.DataFrame, *args: Any, **options: Any) -> Figure:
@@ -138,11 +138,13 @@ def empty_without_rows(draw: Callable[..., Figure]) -> Callable[..., Figure]:
     return figure
 
 
-def nothing(why: str = "The source has no measurements for this figure, or no person could be classified.") -> Figure:
-    """Return a figure that says why there is nothing to draw; a study prints that and saves no figure."""
+def nothing(
+    text: str = "The source has no measurements for this figure, or no person could be classified.",
+) -> Figure:
+    """Return a figure with a message instead of data; a study prints the message and saves no figure."""
     empty, ax = subplots(figsize=(8.2, 0.8))
     ax.set_axis_off()
-    ax.text(0.5, 0.5, why, ha="center", va="center")
+    ax.text(0.5, 0.5, text, ha="center", va="center")
     return empty
 
 
@@ -155,55 +157,55 @@ def label_points(
     avoid: tuple[ArrayLike, ArrayLike] | None = None,
     laid_out: bool = False,
 ) -> list[Text]:
-    """Write texts next to points, so that none covers another text, a point or a line to a point; return those written.
+    """Label points with texts that cover no other text, point or connecting line, and return the texts that fit.
 
-    Set the axis limits first: places are found in the layout that the figure has by now (``laid_out``: it has one).
-    Each text takes the nearest free place around its point, most important first; one that finds none within 34 points
-    is left out. ``avoid`` are all points (x, y) that no text may cover.
+    Set the axis limits first, because positions depend on the current layout (``laid_out``: the layout is computed
+    already). Each text is at the nearest free position around its point, in order of importance. A text without a free
+    position within 34 points is left out. ``avoid`` are all points (x, y) that no text may cover.
     """
     if not laid_out and (figure := ax.get_figure(root=True)):
         figure.draw_without_rendering()
     scale = ax.figure.dpi / 72
     points = ax.transData.transform(np.column_stack([x, y])) if np.size(x) else np.empty((0, 2))
     obstacles = points if avoid is None else ax.transData.transform(np.column_stack(avoid))
-    inside = ax.get_window_extent().extents
+    axes_box = ax.get_window_extent().extents
     # Boxes of texts (x0, y0, x1, y1), and points along the lines to them, in pixels.
-    boxes, lines, written = np.empty((0, 4)), np.empty((0, 2)), []
+    boxes, lines, labels = np.empty((0, 4)), np.empty((0, 2)), []
     for point, text in zip(points, texts, strict=True):
         label = ax.text(0, 0, text, fontsize=8, color=BLACK, transform=None, zorder=4)
         extent = label.get_window_extent()
         half = np.array([extent.width, extent.height]) / 2
         ends = point + _STEPS * scale
-        # The nearest corner of the text is at the end of the way, or the middle of a side where it is straight.
+        # The end of the step is at the nearest corner of the text, or at the middle of a side for straight steps.
         centres = ends + np.clip(2 * _STEPS / np.hypot(*_STEPS.T)[:, None], -1, 1) * half
         places = np.hstack([centres - half, centres + half])
-        padded = places + 1.5 * scale * _OUTWARDS
-        apart = (padded[:, None, :2] >= boxes[:, 2:]) | (padded[:, None, 2:] <= boxes[:, :2])
-        along = point + (ends - point)[:, None] * np.linspace(0, 1, 21)[:, None]
-        free = (
-            (places[:, :2] >= inside[:2]).all(axis=1)
-            & (places[:, 2:] <= inside[2:]).all(axis=1)
-            & np.all(np.any(apart, axis=2), axis=1)
-            & ~_hold(places + 3.5 * scale * _OUTWARDS, obstacles).any(axis=1)
-            & ~_hold(padded, lines).any(axis=1)
-            & ~_hold(boxes, along.reshape(-1, 2)).reshape(len(boxes), len(ends), 21).any(axis=(0, 2))
+        padded_boxes = places + 1.5 * scale * _OUTWARDS
+        is_apart = (padded_boxes[:, None, :2] >= boxes[:, 2:]) | (padded_boxes[:, None, 2:] <= boxes[:, :2])
+        line_points = point + (ends - point)[:, None] * np.linspace(0, 1, 21)[:, None]
+        is_free = (
+            (places[:, :2] >= axes_box[:2]).all(axis=1)
+            & (places[:, 2:] <= axes_box[2:]).all(axis=1)
+            & np.all(np.any(is_apart, axis=2), axis=1)
+            & ~_contains(places + 3.5 * scale * _OUTWARDS, obstacles).any(axis=1)
+            & ~_contains(padded_boxes, lines).any(axis=1)
+            & ~_contains(boxes, line_points.reshape(-1, 2)).reshape(len(boxes), len(ends), 21).any(axis=(0, 2))
         )
-        if not free.any():
+        if not is_free.any():
             label.remove()
             continue
-        first = np.argmax(free)
-        boxes = np.vstack([boxes, places[first]])
-        corner = ax.transData.inverted().transform(places[first, :2])
+        nearest = np.argmax(is_free)
+        boxes = np.vstack([boxes, places[nearest]])
+        corner = ax.transData.inverted().transform(places[nearest, :2])
         label.set(transform=ax.transData, position=corner, va="bottom", ha="left")
-        written.append(label)
-        if np.hypot(*(ends[first] - point)) > 7 * scale:
-            lines = np.vstack([lines, along[first]])
-            way = ax.transData.inverted().transform([point, ends[first]]).T
-            ax.plot(*way, color=GREY, lw=0.6, zorder=2, scalex=False, scaley=False)
-    return written
+        labels.append(label)
+        if np.hypot(*(ends[nearest] - point)) > 7 * scale:
+            lines = np.vstack([lines, line_points[nearest]])
+            connector = ax.transData.inverted().transform([point, ends[nearest]]).T
+            ax.plot(*connector, color=GREY, lw=0.6, zorder=2, scalex=False, scaley=False)
+    return labels
 
 
-# Ways from a point to places for its text, in points: the nearest first, and of those the ones to the corners.
+# Steps from a point to positions for its text, in typographic points: the nearest first, diagonal ones before others.
 _STEPS = np.array(
     [
         [distance * np.cos(angle), distance * np.sin(angle)]
@@ -214,12 +216,12 @@ _STEPS = np.array(
 _OUTWARDS = np.array([-1, -1, 1, 1])
 
 
-def _hold(boxes: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Tell for each box (x0, y0, x1, y1) whether it holds each point."""
+def _contains(boxes: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Return whether each box (x0, y0, x1, y1) contains each point, ``bool (boxes, points)``."""
     return np.all((points >= boxes[:, None, :2]) & (points <= boxes[:, None, 2:]), axis=2)
 
 
 def zero_line(ax: Axes, at: float = 0.0, *, axis: str = "x") -> None:
-    """Plot a thin line at the value that means no bias or no change."""
+    """Plot a thin line at the value that represents no bias or no change."""
     draw = ax.axvline if axis == "x" else ax.axhline
     draw(at, color=GREY, linewidth=1, zorder=1)

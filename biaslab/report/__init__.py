@@ -1,7 +1,7 @@
-"""The pages: a run's ``index.html``, one per executed notebook, one over all runs, one on which people rate images.
+"""HTML pages: a run's ``index.html``, one page per executed notebook, an overview of all runs, and annotation pages.
 
-They open from a file URL without network or server. All text from a run is hostile: it is escaped or reduced to an
-allowlist, and a Content-Security-Policy stands behind both.
+They open from a file URL without network or server. All text from a run is treated as hostile: it is escaped or reduced
+to an allowlist, and a content security policy restricts the pages in addition.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a report opens with: findings by question, each with its answers and a small figure."""
+"""The cards of a report: findings by question, each with its answers and a small figure."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from biaslab.schema import formatting
 from biaslab.schema.tables import load_yaml
 
 FEWEST, MOST = 3, 8
-"""Cards that a page opens with."""
+"""Minimum and maximum number of cards at the top of a page."""
 # The table of measures of models, and its columns of numbers.
 _MODELS_TABLE = "synthesis_models"
 _MODELS_NUMBERS = ("estimate", "estimate_corrected", "ci_low", "ci_high", "null_mean")
 _JUDGES_TABLES = "synthesis_judge_headlines", "synthesis_judge_agreement"
 _VERDICTS = {"above": "above {}", "below": "below {}", "not_significant": "not significantly different from {}"}
-# Rows that the small figure of a card has at most; the figure it links to has them all.
+# Maximum number of rows in the small figure of a card; the linked figure has all of them.
 _ROWS = 12
-# Different answers that a card gives at most.
+# Maximum number of different answers on a card.
 _ANSWERS = 6
 
 
@@ -36,134 +36,135 @@ def words(name: str) -> dict[str, Any]:
 
 
 def entries(run: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    """Return the records of a list in ``run.json``, each with "" for whatever it does not say."""
+    """Return the records of a list in ``run.json``; missing fields of a record are ``""``."""
     records = [entry for entry in run.get(key) or [] if isinstance(entry, dict)]
     return [defaultdict(str, {k: v for k, v in entry.items() if v is not None}) for entry in records]
 
 
-def order_entries(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Order entries: main ones first, then by their ``order``, then as they came."""
+def order_entries(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return entries with main ones first, then by their ``order``; ties keep their order."""
 
     def place(entry: dict[str, Any]) -> tuple[bool, float]:
         order = entry["order"]
         return not entry["main"], order if isinstance(order, int | float) else 0
 
-    return sorted(found, key=place)
+    return sorted(records, key=place)
 
 
 def by_question(run: dict[str, Any]) -> list[dict[str, Any]]:
     """Return findings as cards by question and notebook, main ones first.
 
-    A card has the fields of its first finding, ``rows`` (all of them), ``answers`` (models that say the same together,
-    without models of printed numbers where others were measured), ``marks`` (the small figure of all rows, or None) and
-    ``paper``.
+    A card has the fields of its first finding, ``rows`` (all findings), ``answers`` (one for all models with the same
+    answer, without models with printed values if others were measured), ``marks`` (the small figure of all rows, or
+    None) and ``paper``.
     """
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    by_key: dict[tuple[str, str], dict[str, Any]] = {}
     for entry in order_entries(entries(run, "findings")):
         key = str(entry["question"]), str(entry["notebook"])
-        card = found.setdefault(key, entry | {"paper": key[1].partition("/")[0], "rows": []})
+        card = by_key.setdefault(key, entry | {"paper": key[1].partition("/")[0], "rows": []})
         card["rows"].append(entry)
-    for card in found.values():
+    for card in by_key.values():
         card["answers"] = _answers(card["rows"])
         card["marks"] = _marks(card["rows"])
-    return list(found.values())
+    return list(by_key.values())
 
 
-def _who(entry: dict[str, Any]) -> str:
+def _name_models(entry: dict[str, Any]) -> str:
     return ", ".join(str(entry[key]) for key in ("model", "variant") if entry[key])
 
 
 def _answers(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
     measured = [row for row in rows if not row["printed"]]
-    said: dict[str, list[str]] = {}
+    models_by_answer: dict[str, list[str]] = {}
     for row in measured or rows:
-        said.setdefault(str(row["answer"]), []).append(_who(row))
-    shown = list(said.items())[:_ANSWERS]
-    several = len({str(row["answer"]) for row in rows}) > 1
-    return [{"who": ", ".join(filter(None, who)) if several else "", "text": text} for text, who in shown]
+        models_by_answer.setdefault(str(row["answer"]), []).append(_name_models(row))
+    pairs = list(models_by_answer.items())[:_ANSWERS]
+    has_several = len({str(row["answer"]) for row in rows}) > 1
+    return [{"who": ", ".join(filter(None, names)) if has_several else "", "text": text} for text, names in pairs]
 
 
 def _marks(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the small figure of findings: their marks, or their estimates; None where they have neither."""
-    each = [
+    """Return the small figure of findings: their marks, or their estimates; None if they have neither."""
+    pairs = [
         (row, mark)
         for row in rows
         for mark in [mark for mark in row["marks"] or [] if isinstance(mark, dict)] or [{**row, "name": ""}]
     ]
-    names, found = [str(mark.get("name") or "") for _, mark in each], []
-    # Names that occur once, such as those of pairs of models, say whom they are of.
+    names, marks = [str(mark.get("name") or "") for _, mark in pairs], []
+    # Names that occur once, such as those of pairs of models, need no model.
     repeated = len(rows) > 1 and len(set(names)) < len(names)
-    for (row, mark), name in zip(each, names, strict=True):
-        who = _who(row) if repeated or not name else ""
-        named = ", ".join(filter(None, (who, name))) or "estimate"
-        found.append({**mark, "name": named, "place": names.index(name)})
-    # Models next to each other in each group.
-    found.sort(key=lambda mark: mark["place"])
-    # Runs that are compared can have benchmarks of their own.
+    for (row, mark), name in zip(pairs, names, strict=True):
+        label = _name_models(row) if repeated or not name else ""
+        mark_name = ", ".join(filter(None, (label, name))) or "estimate"
+        marks.append({**mark, "name": mark_name, "place": names.index(name)})
+    # Models are adjacent in each group.
+    marks.sort(key=lambda mark: mark["place"])
+    # Compared runs can have different benchmarks.
     references = dict.fromkeys(str(row["reference_name"]) for row in rows)
     options = {"unit": str(rows[0]["unit"]), "reference_name": " / ".join(filter(None, references))}
-    image = draw_rows(found[:_ROWS], reference=rows[0]["reference"], **options)
-    return image and image | {"left": max(len(found) - _ROWS, 0)}
+    image = draw_rows(marks[:_ROWS], reference=rows[0]["reference"], **options)
+    return image and image | {"left": max(len(marks) - _ROWS, 0)}
 
 
-def first(cards: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the cards that a page opens with: those with a place, and main ones where they are too few.
+def opening_cards(cards: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the cards at the top of a page: those with a position, and main ones if these are too few.
 
-    Cards that fill up come from papers that have none yet first, and those with a small figure before others.
+    Additional cards come first from papers that have no card yet, and those with a small figure come before others.
     """
     cards = list(cards)
-    placed = [card for card in cards if isinstance(card["card"], int | float) and card["card"] > 0]
-    chosen = sorted(placed, key=lambda card: card["card"])[:MOST]
-    others = [card for card in cards if card["main"] and card not in placed]
-    named = [card for card in cards if any(row["model"] for row in card["rows"])]
-    # What a run says of models is not filled up with what it says of none.
-    others = [card for card in others if card in named] if named else others
-    while len(chosen) < FEWEST and others:
-        papers = {card["paper"] for card in chosen}
-        others.sort(key=lambda card: (card["paper"] in papers, card["marks"] is None))
-        chosen.append(others.pop(0))
-    return chosen or cards[:FEWEST]
+    placed_cards = [card for card in cards if isinstance(card["card"], int | float) and card["card"] > 0]
+    selection = sorted(placed_cards, key=lambda card: card["card"])[:MOST]
+    candidates = [card for card in cards if card["main"] and card not in placed_cards]
+    model_cards = [card for card in cards if any(row["model"] for row in card["rows"])]
+    # If some cards are about models, only these are added.
+    candidates = [card for card in candidates if card in model_cards] if model_cards else candidates
+    while len(selection) < FEWEST and candidates:
+        papers = {card["paper"] for card in selection}
+        candidates.sort(key=lambda card: (card["paper"] in papers, card["marks"] is None))
+        selection.append(candidates.pop(0))
+    return selection or cards[:FEWEST]
 
 
 def measures(run_dir: Path, run: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Return what a run measured of models, from the table that holds it: by measure, one row per model."""
+    """Return the measures of models, from the run's table of them: by measure, one row per model."""
     groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in _rows(run_dir, run, _MODELS_TABLE):
         numbers = {key: _float(row.get(key)) for key in _MODELS_NUMBERS}
-        # The interval belongs to the corrected estimate; a printed one has neither.
-        corrected = numbers.pop("estimate_corrected")
-        if corrected is not None and isfinite(corrected):
-            numbers["estimate"] = corrected
-        # Of a measure with a sign chance gives 0, where the line is.
+        # The interval belongs to the corrected estimate; printed values have neither.
+        corrected_estimate = numbers.pop("estimate_corrected")
+        if corrected_estimate is not None and isfinite(corrected_estimate):
+            numbers["estimate"] = corrected_estimate
+        # The null expectation of a signed measure is 0, the position of the reference line.
         numbers["null_mean"] = numbers["null_mean"] or None
         groups[row["measure"]].append(row | numbers | {"name": row["model"]})
     return groups
 
 
 def by_judge(run_dir: Path, run: dict[str, Any]) -> dict[tuple[str, str, str], list[dict[str, str]]]:
-    """Return what cards show of other judges, from the tables that hold it, by paper, model and headline.
+    """Return the results of other judges for cards, by paper, model and headline.
 
     ``judge`` and ``reference`` are names, ``value`` is the headline by the judge, ``agreement`` that of both judges,
-    and ``change`` states both verdicts where they differ. A sweep has none, as its variants share these names.
+    and ``change`` states both verdicts if they differ. A sweep has no such results, because its variants share names.
     """
-    found: dict[tuple[str, str, str], list[dict[str, str]]] = defaultdict(list)
+    by_headline: dict[tuple[str, str, str], list[dict[str, str]]] = defaultdict(list)
     if run.get("sweep"):
-        return found
+        return by_headline
     headlines, agreements = (_rows(run_dir, run, name) for name in _JUDGES_TABLES)
     overall = {(*_key(row), row["judge"]): row for row in headlines if row["group"] == "all"}
     agreement = {(*_key(row), row["judge"]): _agreement(row) for row in agreements if row["subset"] == "all"}
     for (*_, judge), row in overall.items():
-        first = overall.get((*_key(row), row["reference"]))
-        if first is None or judge == row["reference"]:
+        reference_row = overall.get((*_key(row), row["reference"]))
+        if reference_row is None or judge == row["reference"]:
             continue
         line = {"judge": judge, "reference": row["reference"], "value": _value(row), "change": ""}
         line["agreement"] = agreement.get((*_key(row), judge), "not estimated")
         if _float(row["changes_verdict"]) == 1:
             balanced = f"{float(row['balanced']):g}{' %' if row['unit'] == '%' else ''}"
-            verdicts = (f"{_VERDICTS[one['verdict']].format(balanced)} by {one['judge']}" for one in (first, row))
+            both_rows = reference_row, row
+            verdicts = (f"{_VERDICTS[r['verdict']].format(balanced)} by {r['judge']}" for r in both_rows)
             line["change"] = " and ".join(verdicts)
-        found[_key(row)].append(line)
-    return found
+        by_headline[_key(row)].append(line)
+    return by_headline
 
 
 def _key(row: dict[str, str]) -> tuple[str, str, str]:
@@ -192,9 +193,9 @@ def _agreement(row: dict[str, str]) -> str:
 
 
 def _rows(run_dir: Path, run: dict[str, Any], name: str) -> list[dict[str, str]]:
-    """Return the rows of a table of a run; none where it has no such table."""
-    named = [entry for entry in entries(run, "tables") if entry["name"] == name]
-    path = file_inside(run_dir, named[0]["file"]) if named else None
+    """Return the rows of a table of a run; empty if it has no such table."""
+    matches = [entry for entry in entries(run, "tables") if entry["name"] == name]
+    path = file_inside(run_dir, matches[0]["file"]) if matches else None
     if path is None:
         return []
     with path.open(encoding="utf-8", newline="") as file:
@@ -209,6 +210,6 @@ def _float(text: str | None) -> float | None:
 
 
 def introduce(names: Iterable[str]) -> dict[str, str]:
-    """Return what a page says of models that packages bring, whose names do not say it themselves."""
-    told = {name: registry.describe(name, "glossary") for name in dict.fromkeys(names)}
-    return {name: text for name, text in told.items() if text}
+    """Return descriptions of models that packages bring, by name; other models need none."""
+    texts = {name: registry.describe(name, "glossary") for name in dict.fromkeys(names)}
+    return {name: text for name, text in texts.items() if text}

@@ -1,4 +1,4 @@
-"""Estimates as marks: a dot with its interval on one scale, drawn by the page itself and legible on a phone."""
+"""Dot plots of estimates: dots with intervals on one scale, rendered by the page itself and legible on a phone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from biaslab.schema.formatting import format_number
 
 
 def number(value: object) -> float | None:
-    """Return a finite number, or None for anything else that a record may hold."""
+    """Return a finite number as a float, or None for other values."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) else None
@@ -19,35 +19,35 @@ def number(value: object) -> float | None:
 def draw_rows(
     rows: Iterable[Mapping[str, Any]], *, unit: str = "", reference: object = 0.0, reference_name: str = ""
 ) -> dict[str, Any] | None:
-    """Return where marks stand on a scale that they share, in percent of its width; None where there are none.
+    """Return the positions of marks on a common scale, in percent of its width; None without estimates.
 
-    Rows have ``name``, ``estimate``, ``ci_low`` and ``ci_high``, and perhaps ``null_mean``, in ``unit``; one without an
-    estimate is left out, limits and null expectation may be None. A line stands across all rows at ``reference``, and
-    ``reference_name`` says what it means; without a ``reference`` there is none. Where rows have a ``benchmark`` of
-    their own other than ``reference``, each has a mark there instead, and ``reference_name`` is what that is.
+    Rows have ``name``, ``estimate``, ``ci_low``, ``ci_high`` and optionally ``null_mean``, in ``unit``. Rows without an
+    estimate are left out; limits and null expectation may be None. A line across all rows marks ``reference``, if it is
+    given, and ``reference_name`` explains it. If rows have a ``benchmark`` that differs from ``reference``, each row
+    has a mark at its benchmark instead, and ``reference_name`` explains that.
     """
     rows = [row for row in rows if number(row.get("estimate")) is not None]
     if not rows:
         return None
     line = number(reference)
-    if own := {number(row.get("benchmark")) for row in rows} - {None, line}:
+    if benchmarks := {number(row.get("benchmark")) for row in rows} - {None, line}:
         line = None
-    keys = ("estimate", "ci_low", "ci_high", "null_mean", *(["benchmark"] if own else []))
+    keys = ("estimate", "ci_low", "ci_high", "null_mean", *(["benchmark"] if benchmarks else []))
     ends = [number(row.get(key)) for row in rows for key in keys]
     low, high = _scale([end for end in (line, *ends) if end is not None])
 
     def place(value: object) -> str | None:
-        found = number(value)
-        return None if found is None else f"{100 * (found - low) / (high - low):.2f}"
+        position = number(value)
+        return None if position is None else f"{100 * (position - low) / (high - low):.2f}"
 
-    named = ""
+    reference_text = ""
     if line is not None:
-        named = f"{_digits(line) if line else 0} = {reference_name}" if reference_name else f"{line:.3g}"
+        reference_text = f"{_digits(line) if line else 0} = {reference_name}" if reference_name else f"{line:.3g}"
     return {
         "rows": [_row(row, place, unit) for row in rows],
         "reference": place(line),
-        "reference_name": named or reference_name,
-        "has_benchmarks": bool(own),
+        "reference_name": reference_text or reference_name,
+        "has_benchmarks": bool(benchmarks),
         "least": f"{low:.3g}",
         "most": f"{high:.3g}",
         "unit": unit,
@@ -56,7 +56,7 @@ def draw_rows(
 
 
 def _scale(values: list[float]) -> tuple[float, float]:
-    """Return round numbers that hold all values: multiples of 1, 2 or 5 in some power of ten."""
+    """Return round limits that include all values: multiples of 1, 2 or 5 times a power of ten."""
     low, high = min(values), max(values)
     rough = ((high - low) or abs(high) or 1.0) / 4
     power = 10 ** math.floor(math.log10(rough))
@@ -66,14 +66,14 @@ def _scale(values: list[float]) -> tuple[float, float]:
 
 
 def _digits(value: float) -> str:
-    """Return a number with two digits that count, also where it is small."""
+    """Return a number as a text, with two significant digits if it is small."""
     return f"{value:.2g}" if 0 < abs(value) < 0.095 else format_number(value)
 
 
 def _row(row: Mapping[str, Any], place, unit: str) -> dict[str, Any]:
     low, high = number(row.get("ci_low")), number(row.get("ci_high"))
-    known = low is not None and high is not None
-    interval = f"{_digits(low)} to {_digits(high)}" if known else "no interval"
+    has_interval = low is not None and high is not None
+    interval = f"{_digits(low)} to {_digits(high)}" if has_interval else "no interval"
     value, null_mean = _digits(row["estimate"]), number(row.get("null_mean"))
     benchmark = number(row.get("benchmark"))
     comparisons = f"; null expectation {_digits(null_mean)}" if null_mean is not None else ""
@@ -81,8 +81,8 @@ def _row(row: Mapping[str, Any], place, unit: str) -> dict[str, Any]:
     return {
         "name": str(row.get("name") or ""),
         "x": place(row["estimate"]),
-        "low": place(low) if known else None,
-        "high": place(high) if known else None,
+        "low": place(low) if has_interval else None,
+        "high": place(high) if has_interval else None,
         "null_mean": place(null_mean),
         "benchmark": place(benchmark),
         "value": value,

@@ -15,7 +15,7 @@ _AXIS = 0.25  # height of the mathematical axis above the baseline, in em
 def formula_html(tex: str, size: float = 17.0, display: bool = False) -> str:
     r"""Return ``tex`` (without dollar signs) as an ``<img>`` of ``size`` px type.
 
-    By matplotlib's mathtext; what that does not know is shown as its TeX source in ``<code>``.
+    matplotlib's mathtext renders it; unsupported TeX is shown as source in ``<code>``.
     """
     try:
         svg, width, height = _svg(tex.replace(r"\frac", r"\dfrac") if display else tex, size)
@@ -30,11 +30,11 @@ def formula_html(tex: str, size: float = 17.0, display: bool = False) -> str:
 
 
 def _svg(tex: str, size: float) -> tuple[str, float, float]:
-    """Return the SVG of ``tex``, its width and height in px, symmetric about the axis that stands on the line."""
+    """Return the SVG of ``tex``, its width and height in px, vertically symmetric about the mathematical axis."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import TextPath
 
-    # A glyph that no font has is logged by matplotlib; the page would show a box, the log adds nothing.
+    # matplotlib logs glyphs that no font has; the page shows a box for them, so the log is redundant.
     logger = logging.getLogger("matplotlib.mathtext")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -23,17 +23,17 @@ from biaslab.report.pages import EMBEDDED, asset, clean_text, file_inside, forma
 from biaslab.schema.formatting import format_level
 from biaslab.schema.table_layout import TableLayout
 
-# Rows of a table that the page holds; of a longer table it holds a preview and links to the file.
+# Maximum number of table rows on the page; of a longer table it has a preview and a link to the file.
 ROWS_SHOWN = 400
 ROWS_PREVIEW = 50
-# Cells of all tables together: past this, tables are previewed too, so that the page opens quickly.
+# Maximum number of cells in all tables together; further tables have a preview only, so that the page opens quickly.
 CELLS_SHOWN = 40_000
-# Bytes embedded so that the page can be mailed alone, and has 6 MB at most: one figure, all figures, one file, all
+# Maximum embedded bytes, so that the page is self-contained with at most 6 MB: one figure, all figures, one file, all
 # table files.
 FIGURE_BYTES, FIGURES_BYTES = 700_000, 2_300_000
 TABLE_FILE_BYTES, TABLES_BYTES = 30_000_000, 500_000
 _FIGURE_FILE_BYTES = 20_000_000
-# A figure that takes more bytes without loss holds photographs, which lose nothing that one sees.
+# A figure that takes more bytes with lossless compression contains photographs, for which lossy compression suffices.
 _PHOTOGRAPHS, _QUALITY = 150_000, 85
 
 COVERAGE_STATUS = {
@@ -43,22 +43,22 @@ COVERAGE_STATUS = {
     "illustrative": "a diagram or a comparison in words: nothing to compute or show",
 }
 _PAPERS: dict[str, dict[str, str]] = cards.words("papers")
-# Groups that the strips hold together with which a page opens, and models that have one.
+# Maximum number of groups in all strips at the top of the page, and of models with a strip.
 _ROWS, _STRIPS = 4, 4
-# Pixels that the smallest words of a figure have as it is shown, and that a paper's first figure is wide and high at
-# most, which is next to findings.
+# Size in pixels of the smallest text in a figure, and maximum width and height of a paper's first figure, which is next
+# to findings.
 _SMALLEST, _WIDEST, _HIGHEST = 11.2, 775, 540
 # Counts of a page's tests, as `findings.adjust_across_report` returns them.
 _COUNTS = "alpha", "headlines", "significant", "untested", "withdrawn", "printed", "others", "others_significant"
-# Findings of a paper that the page shows unfolded, at most.
+# Maximum number of findings of a paper that the page shows unfolded.
 _MAIN = 2
 
 
 def build(run_dir: str | Path, layouts: Mapping[str, TableLayout]) -> Path:
     """Write ``index.html`` into the folder of a run and return its path.
 
-    The page is one file, with style, script, figures and the tables' files (compressed) inside, and loads nothing from
-    a network. Of tables longer than ``ROWS_SHOWN`` it shows a preview. It names figures that are missing or unreadable.
+    The page is one file that contains style, script, figures and the compressed files of tables, and needs no network.
+    It shows a preview of tables longer than ``ROWS_SHOWN``, and names figures that are missing or unreadable.
 
     Args:
         run_dir: The folder of the run.
@@ -74,7 +74,7 @@ def build(run_dir: str | Path, layouts: Mapping[str, TableLayout]) -> Path:
 
 
 def _content(run: dict[str, Any], run_dir: Path, layouts: Mapping[str, TableLayout]) -> dict[str, Any]:
-    """Return everything the template shows, in the shape in which it shows it."""
+    """Return the variables of the template."""
     notebooks = [_notebook(entry, run_dir) for entry in cards.entries(run, "notebooks")]
     pages: dict[tuple[str, str | None], dict[str, Any]] = {}
     for notebook in notebooks:
@@ -91,16 +91,16 @@ def _content(run: dict[str, Any], run_dir: Path, layouts: Mapping[str, TableLayo
     for card in question_cards:
         for row in card["rows"]:
             row["judges"] = by_judge.get((card["paper"], row["model"], row["headline"]), [])
-    # First what is left out last: the figures behind what a page and each of its papers open with.
+    # Figures of the cards at the top of the page and of each paper are embedded first.
     first_cards = [
         card
         for paper in {card["paper"]: 0 for card in question_cards}
-        for card in cards.first(card for card in question_cards if card["paper"] == paper)
+        for card in cards.opening_cards(card for card in question_cards if card["paper"] == paper)
     ]
-    first = [str(card["figure"]) for card in (*cards.first(question_cards), *first_cards) if card["figure"]]
-    figures = _figures(run, run_dir, ids, page_of, first)
+    order = [str(card["figure"]) for card in (*cards.opening_cards(question_cards), *first_cards) if card["figure"]]
+    figures = _figures(run, run_dir, ids, page_of, order)
     tables = _tables(run, run_dir, layouts, ids, page_of)
-    failed = [notebook for notebook in notebooks if notebook["status"] not in ("ok", "skipped")]
+    failed_notebooks = [notebook for notebook in notebooks if notebook["status"] not in ("ok", "skipped")]
     anchors = {name: item for item in [*tables, *figures] for name in item["names"]}
     page_cards = [card | {"page": page_of(card), "figure": anchors.get(str(card["figure"]))} for card in question_cards]
     measures = []
@@ -109,20 +109,22 @@ def _content(run: dict[str, Any], run_dir: Path, layouts: Mapping[str, TableLayo
             models = [row["model"] for row in rows if row["estimate"] is not None]
             measures.append({"name": measure, "marks": marks, "models": models})
     lists = {key: run.get(key) or [] for key in ("problems", "limits", "notes", "left_out", "notices")}
-    named = [str(row["model"]) for card in page_cards for row in card["rows"]]
-    introduced = cards.introduce([*named, *(name for measure in measures for name in measure["models"])])
+    model_names = [str(row["model"]) for card in page_cards for row in card["rows"]]
+    model_texts = cards.introduce([*model_names, *(name for measure in measures for name in measure["models"])])
     strips = _strips(run, run_dir)
     papers = _papers(cards=page_cards, figures=figures, tables=tables, notebooks=notebooks, strips=strips)
-    # The first paper's; of a few groups, such as three genders of prompts, none is left out.
-    opening = [strip for strip in strips if strip["paper"] == strips[0]["paper"]][:_STRIPS]
-    most = max(_ROWS // max(len(opening), 1), 1)
-    opening = [s if len(s["rows"]) <= 3 else s | {"rows": evenly(s["rows"], most)} for s in opening]
+    # The strips of the first paper; strips with at most three groups, such as genders of prompts, are not shortened.
+    opening_strips = [strip for strip in strips if strip["paper"] == strips[0]["paper"]][:_STRIPS]
+    limit = max(_ROWS // max(len(opening_strips), 1), 1)
+    opening_strips = [s if len(s["rows"]) <= 3 else s | {"rows": evenly(s["rows"], limit)} for s in opening_strips]
     for paper in papers:
-        # What the page opens with is not shown again, unless it was shortened.
-        paper["strips"] = [strip for strip in paper["strips"] if strip not in opening]
-    opened = cards.first(page_cards)
+        # Strips at the top of the page are not repeated, unless they were shortened.
+        paper["strips"] = [strip for strip in paper["strips"] if strip not in opening_strips]
+    opening_cards = cards.opening_cards(page_cards)
     glossary = cards.words("glossary")["terms"]
-    shown = json.dumps([[card[key] for key in ("question", "answers", "marks")] for card in opened], default=str)
+    page_text = json.dumps(
+        [[card[key] for key in ("question", "answers", "marks")] for card in opening_cards], default=str
+    )
     return lists | {
         "run": {key: run.get(key) for key in ("run", "status")},
         "title": str(run.get("title") or run.get("run") or "Report"),
@@ -134,12 +136,12 @@ def _content(run: dict[str, Any], run_dir: Path, layouts: Mapping[str, TableLayo
         "started": format_time(run.get("started")),
         "started_iso": run.get("started"),
         "seconds": run.get("seconds"),
-        "cards": opened,
+        "cards": opening_cards,
         "agreement": anchors.get("synthesis_judge_agreement"),
-        "words": [word for word in glossary if re.search(rf"\b{re.escape(word)}s?\b", shown) and len(word) > 1],
+        "words": [word for word in glossary if re.search(rf"\b{re.escape(word)}s?\b", page_text) and len(word) > 1],
         "verdicts": _verdicts(run),
-        "models": introduced,
-        "strips": opening,
+        "models": model_texts,
+        "strips": opening_strips,
         "picture_marks": MARKS,
         "measures": measures,
         "papers": papers,
@@ -147,23 +149,23 @@ def _content(run: dict[str, Any], run_dir: Path, layouts: Mapping[str, TableLayo
         "notebooks": notebooks,
         "finished": sum(notebook["status"] == "ok" for notebook in notebooks),
         "skipped": [notebook for notebook in notebooks if notebook["status"] == "skipped"],
-        "failed": failed,
-        "stopped": sum(notebook["status"] == "stopped" for notebook in failed),
-        "incomplete": bool(failed or lists["problems"]) or run.get("status") not in ("ok", None),
-        "terms": introduced | glossary,
+        "failed": failed_notebooks,
+        "stopped": sum(notebook["status"] == "stopped" for notebook in failed_notebooks),
+        "incomplete": bool(failed_notebooks or lists["problems"]) or run.get("status") not in ("ok", None),
+        "terms": model_texts | glossary,
         "citations": citation.of_run(run),
         "coverage": _coverage(run, page_of, anchors),
         "coverage_status": COVERAGE_STATUS,
         "provenance": _provenance(run),
         "packages": run.get("packages", {}),
         "commits": run.get("commits", {}),
-        "parameters": _flat(run.get("parameters", {})),
-        "defaults": _flat(run.get("notebook_defaults", {})),
+        "parameters": _flatten(run.get("parameters", {})),
+        "defaults": _flatten(run.get("notebook_defaults", {})),
     }
 
 
 def _verdicts(run: dict[str, Any]) -> dict[str, Any]:
-    """Return how a page's headlines were adjusted together; empty where the run does not say."""
+    """Return the counts of the joint adjustment of a page's headlines; ``any`` is false if the run has none."""
     counts = {key: number(value) for key, value in run.get("verdicts", {}).items()}
     if any(counts.get(key) is None for key in _COUNTS):
         return {"any": False}
@@ -172,55 +174,55 @@ def _verdicts(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def _description(text: str) -> dict[str, Any]:
-    """Return the first sentence of a run's description, and what follows, by paragraphs, which the page folds."""
-    first, *parts = [" ".join(part.split()) for part in re.split(r"\n\s*\n", text.strip())]
-    opening, *rest = re.split(r"(?<=[.!?])\s+", first, maxsplit=1)
+    """Return the first sentence of a run's description, and the other paragraphs, which the page folds."""
+    first_part, *parts = [" ".join(part.split()) for part in re.split(r"\n\s*\n", text.strip())]
+    opening, *rest = re.split(r"(?<=[.!?])\s+", first_part, maxsplit=1)
     return {"opening": opening, "description": [*rest, *parts]}
 
 
 def _papers(**items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what the page has of each paper: the papers in their usual order, then others as they come."""
+    """Return the contents of the page for each paper: papers in their usual order, then others as they occur."""
     parts: dict[str, dict[str, list]] = {key: defaultdict(list) for key in _PAPERS}
     for kind, entries in items.items():
         for item in entries:
             parts.setdefault(item["paper"], defaultdict(list))[kind].append(item)
-    whole = []
+    entries_by_paper = []
     for key, part in parts.items():
         if not part:
             continue
-        about = _PAPERS.get(key, {"name": key, "question": "", "bibtex": ""})
+        paper_texts = _PAPERS.get(key, {"name": key, "question": "", "bibtex": ""})
         main = [card for card in part["cards"] if card["main"]] or part["cards"][:1]
         main = sorted(main, key=lambda card: number(card["card"]) or math.inf)[:_MAIN]
-        more = [card for card in part["cards"] if card not in main]
-        # The image of what the page says of the paper first, of those whose words can be read where it stands.
-        figure_cards = [card for card in (*cards.first(part["cards"]), *main) if card["figure"]]
-        # What is said of models goes before what is said of none.
+        more_cards = [card for card in part["cards"] if card not in main]
+        # The lead figure belongs to the paper's first cards, and its text must be legible next to findings.
+        figure_cards = [card for card in (*cards.opening_cards(part["cards"]), *main) if card["figure"]]
+        # Findings on models come before other findings.
         figure_cards.sort(key=lambda card: not any(row["model"] for row in card["rows"]))
-        shown = [card["figure"] for card in figure_cards]
-        each = [f for f in [*shown, *part["figures"]] if f["source"]] or part["figures"]
-        lead = next(filter(_fits, each), None)
-        lead = lead or next((f for f in each if not f["size"] or f["size"][1] <= 1.2 * f["size"][0]), None)
+        card_figures = [card["figure"] for card in figure_cards]
+        candidates = [f for f in [*card_figures, *part["figures"]] if f["source"]] or part["figures"]
+        lead = next(filter(_fits, candidates), None)
+        lead = lead or next((f for f in candidates if not f["size"] or f["size"][1] <= 1.2 * f["size"][0]), None)
         pictures = sorted(part["figures"], key=lambda item: item is not lead)
-        entry = {"key": key, "anchor": "paper-" + (_plain(key) or "unnamed"), "main": main, "more": more}
+        entry = {"key": key, "anchor": "paper-" + (_plain(key) or "unnamed"), "main": main, "more": more_cards}
         entry["stacked"] = bool(pictures and not _fits(pictures[0], height=False))
         entry |= {"lead": pictures[:1], "figures": pictures[1:]}
         if pictures and (size := pictures[0]["size"]):
-            # As small as its words can be read.
+            # The smallest size at which its text is legible.
             entry["lead"] = [pictures[0] | {"size": tuple(round(pictures[0]["least"] * side) for side in size)}]
-        whole.append(about | entry | {key: part[key] for key in ("tables", "notebooks", "strips")})
-    return whole
+        entries_by_paper.append(paper_texts | entry | {key: part[key] for key in ("tables", "notebooks", "strips")})
+    return entries_by_paper
 
 
 def _fits(figure: dict[str, Any], *, height: bool = True) -> bool:
-    """Return whether a figure may be so small that it fits next to findings, and its words are legible still."""
+    """Return whether a figure with legible text fits next to findings."""
     if not figure["size"]:
         return True
-    wide, high = (figure["least"] * side for side in figure["size"])
-    return wide <= _WIDEST and (high <= _HIGHEST or not height)
+    figure_width, figure_height = (figure["least"] * side for side in figure["size"])
+    return figure_width <= _WIDEST and (figure_height <= _HIGHEST or not height)
 
 
 def _strips(run: dict[str, Any], run_dir: Path) -> list[dict[str, Any]]:
-    """Return the strips of images that a run left, each with the page of its model; none that cannot be read."""
+    """Return the strips of a run's images, each with the page of its model; empty if they cannot be read."""
     path = file_inside(run_dir, run.get("pictures", {}).get("strips"))
     if path is None:
         return []
@@ -237,7 +239,7 @@ def _strips(run: dict[str, Any], run_dir: Path) -> list[dict[str, Any]]:
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a group of a strip; an error of some kind where it is none."""
+    """Return a group of a strip; raise ValueError, TypeError or LookupError if it is invalid."""
     share = (
         {key: float(row["share"][key]) for key in ("percent", "low", "high", "n", "unclear")} if row["share"] else {}
     )
@@ -250,12 +252,12 @@ def _value(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _flat(mapping: dict[str, Any], prefix: str = "") -> dict[str, str]:
+def _flatten(mapping: dict[str, Any], prefix: str = "") -> dict[str, str]:
     """Return nested parameters as texts under dotted names."""
     flat: dict[str, str] = {}
     for key, value in mapping.items():
         name = f"{prefix}{key}"
-        flat |= _flat(value, f"{name}.") if isinstance(value, dict) and value else {name: _value(value)}
+        flat |= _flatten(value, f"{name}.") if isinstance(value, dict) and value else {name: _value(value)}
     return flat
 
 
@@ -283,17 +285,17 @@ def _notebook(entry: dict[str, Any], run_dir: Path) -> dict[str, Any]:
 
 
 def _figures(
-    run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any, first: Sequence[str]
+    run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any, first_figures: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return the figures in the order in which they have room in the page: those named ``first`` are the first."""
+    """Return the figures in the order in which they are embedded: ``first_figures`` (names) come first."""
     figures, bytes_left = [], FIGURES_BYTES
-    named = sorted(
-        cards.order_entries(cards.entries(run, "figures")), key=lambda entry: str(entry["name"]) not in first
+    ordered_entries = sorted(
+        cards.order_entries(cards.entries(run, "figures")), key=lambda entry: str(entry["name"]) not in first_figures
     )
-    for place, entry in enumerate(named, start=1):
+    for place, entry in enumerate(ordered_entries, start=1):
         name, title = str(entry["name"]), entry["title"] or entry["name"] or "Figure"
-        source, size, taken = _embedded(run_dir, entry, min(bytes_left, FIGURE_BYTES))
-        bytes_left -= taken
+        source, size, n_bytes = _embed_figure(run_dir, entry, min(bytes_left, FIGURE_BYTES))
+        bytes_left -= n_bytes
         figures.append(
             entry
             | {
@@ -302,26 +304,26 @@ def _figures(
                 "number": place,
                 "title": title,
                 "alt": entry["alt"] or entry["caption"] or title,
-                # Named, or read off its notebook or the front of its name.
+                # Stated, or derived from its notebook or the beginning of its name.
                 "paper": str(entry["paper"] or str(entry["notebook"]).partition("/")[0] or name.partition("_")[0]),
                 "page": page_of(entry),
                 "png": href(run_dir, entry["png"]),
                 "svg": href(run_dir, entry["svg"]),
                 "source": source,
                 "size": size,
-                # How much smaller it may be shown: words of a figure that does not say their size may be small ones.
+                # The smallest legible scale; the text of a figure without a stated size may be small.
                 "least": min(_SMALLEST * 72 / 110 / (number(entry["smallest"]) or 8.0), 1.0),
             }
         )  # fmt: skip
     return figures
 
 
-def _embedded(run_dir: Path, entry: dict[str, Any], allowed: int) -> tuple[str, tuple[int, int] | None, int]:
-    """Return a figure as a data URL, its shown width and height, and its bytes; "" if it cannot be."""
+def _embed_figure(run_dir: Path, entry: dict[str, Any], allowed: int) -> tuple[str, tuple[int, int] | None, int]:
+    """Return a figure as a data URL, its width and height on the page, and its bytes; ``""`` if it is not embedded."""
     from PIL import Image
 
     kinds = {"png": "image/png", "svg": "image/svg+xml"}
-    # A machine without a script's font has boxes in the PNG.
+    # On a machine without a script's font, the PNG shows boxes.
     for key, kind in sorted(kinds.items(), key=lambda item: (item[0] == "svg") != bool(entry["svg_first"])):
         path = file_inside(run_dir, entry[key])
         if path is None or path.stat().st_size > _FIGURE_FILE_BYTES:
@@ -329,8 +331,8 @@ def _embedded(run_dir: Path, entry: dict[str, Any], allowed: int) -> tuple[str, 
         data, size = path.read_bytes(), None
         if key == "png":
             try:
-                kind, data, size = _smaller(data)
-            # What is no whole image is not shown.
+                kind, data, size = _compress(data)
+            # Damaged images are not shown.
             except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
                 continue
         elif sides := re.search(rb'<svg[^>]{1,300}? width="([\d.]+)pt" height="([\d.]+)pt"', data[:2000]):
@@ -340,23 +342,23 @@ def _embedded(run_dir: Path, entry: dict[str, Any], allowed: int) -> tuple[str, 
     return "", None, 0
 
 
-def _smaller(png: bytes) -> tuple[str, bytes, tuple[int, int]]:
-    """Return an image's type and bytes, in fewer of them where that can be, and its size in CSS px (110 an inch)."""
+def _compress(png: bytes) -> tuple[str, bytes, tuple[int, int]]:
+    """Return an image's type, its bytes, compressed if that makes them fewer, and its size in CSS px (110 per inch)."""
     from PIL import Image
 
-    with Image.open(io.BytesIO(png)) as opened:
-        image, dpi = opened.convert("RGB"), opened.info.get("dpi", (0, 0))[0]
+    with Image.open(io.BytesIO(png)) as source:
+        image, dpi = source.convert("RGB"), source.info.get("dpi", (0, 0))[0]
     width, height = image.size
     if 50 <= dpi <= 1200:
         width, height = round(width * 110 / dpi), round(height * 110 / dpi)
     smallest = "image/png", png
-    # The format allows no longer sides.
+    # WebP does not support longer sides.
     for options in ({"lossless": True, "quality": 20}, {"quality": _QUALITY}) if max(image.size) < 2**14 else ():
         image.save(file := io.BytesIO(), "WEBP", method=1, **options)
         smallest = "image/webp", file.getvalue()
         if len(smallest[1]) <= _PHOTOGRAPHS:
             break
-    return *min(smallest, ("image/png", png), key=lambda one: len(one[1])), (width, height)
+    return *min(smallest, ("image/png", png), key=lambda pair: len(pair[1])), (width, height)
 
 
 def _tables(
@@ -365,7 +367,7 @@ def _tables(
     tables, cells_left, bytes_left = [], CELLS_SHOWN, TABLES_BYTES
     for entry in cards.order_entries(cards.entries(run, "tables")):
         if entry["rows"] == 0:
-            # Nothing was measured for it; ``run.json`` says so.
+            # The table has no measurements, as ``run.json`` states.
             continue
         name, file = str(entry["name"]), str(entry["file"])
         notebooks = entry["notebooks"] or entry["notebook"] or [""]
@@ -373,14 +375,14 @@ def _tables(
         path = file_inside(run_dir, file)
         meanings = {str(column["name"]): column for column in cards.entries(entry, "columns")}
         layout = layouts[name]
-        shown = layout.total if layout.total <= (ROWS_SHOWN if cells_left > 0 else ROWS_PREVIEW) else ROWS_PREVIEW
-        cells_left -= shown * len(layout.columns)
-        packed = ""
+        n_shown = layout.total if layout.total <= (ROWS_SHOWN if cells_left > 0 else ROWS_PREVIEW) else ROWS_PREVIEW
+        cells_left -= n_shown * len(layout.columns)
+        payload = ""
         # For download without the folder.
         if path is not None and path.stat().st_size <= TABLE_FILE_BYTES:
-            packed = base64.b64encode(gzip.compress(path.read_bytes(), mtime=0)).decode()
-            packed = packed if len(packed) <= bytes_left else ""
-        bytes_left -= len(packed)
+            payload = base64.b64encode(gzip.compress(path.read_bytes(), mtime=0)).decode()
+            payload = payload if len(payload) <= bytes_left else ""
+        bytes_left -= len(payload)
         columns = [defaultdict(str, meanings.get(c.name, {}), name=c.name) for c in layout.columns]
         pages = [page for key in notebooks if (page := page_of(defaultdict(str, notebook=key)))]
         tables.append(
@@ -393,12 +395,12 @@ def _tables(
                 "pages": list({page["html"]: page for page in pages}.values()),
                 "href": href(run_dir, file),
                 "file_name": file.rpartition("/")[2] or "table.csv",
-                "packed": packed,
+                "packed": payload,
                 "columns": columns,
                 "explained": any(column["unit"] or column["description"] for column in columns),
-                "shown": shown,
+                "shown": n_shown,
                 "total": layout.total,
-                "html": Markup(clean_text(layout.html(shown))),
+                "html": Markup(clean_text(layout.html(n_shown))),
             }
         )
     return tables

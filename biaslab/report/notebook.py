@@ -1,4 +1,4 @@
-"""An executed notebook as one HTML file that reads as a report: no network, no script, nothing hostile."""
+"""An executed notebook as one HTML file in the form of a report: without network, scripts or hostile content."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _WORDS = """a abbr b blockquote br caption code col colgroup dd del details div 
     h4 h5 h6 hr i img kbd li mark ol p pre s small span strong sub summary sup table tbody td tfoot th thead tr u
     ul var"""
 _TAGS = frozenset(_WORDS.split())
-# Dropped with their content; any other unknown tag loses only itself.
+# Dropped with their content; other unknown tags are removed, and their content stays.
 _DROPPED_WORDS = """script style iframe object embed applet template noscript svg math form input button select
     textarea link meta base audio video title"""
 _DROPPED = _DROPPED_WORDS.split()
 _ATTRIBUTE_WORDS = "class id title lang dir colspan rowspan scope width height start"
 _ATTRIBUTES = frozenset(_ATTRIBUTE_WORDS.split())
 # A link that is not relative.
-_ELSEWHERE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")
+_ABSOLUTE_LINK = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")
 _NUMBER_CELL = re.compile(r"\s*(?:[-+−]?[\d.,]+(?:e[-+]?\d+)?\s*%?|nan|inf|-inf)\s*", re.IGNORECASE)
 _IMAGE_TYPES = ("image/svg+xml", "image/png", "image/jpeg")
 _IMAGE_FILES = {".png": "image/png", ".jpg": "image/jpeg", "jpeg": "image/jpeg", ".svg": "image/svg+xml"}
 _ACTIVE_TYPES = {"application/vnd.jupyter.widget-view+json", "application/javascript"}
 _ERROR_TAG = "papermill-error-cell-tag"
-# Characters of one text that a page shows. Cleaning takes time that grows with the square of a text's length.
+# Maximum characters of one text on a page. The time for cleaning grows with the square of a text's length.
 _LONGEST_TEXT, _LONGEST_NUMBER = 20_000, 40
-# Rows of a table that a page shows unfolded.
+# Maximum number of table rows that a page shows unfolded.
 _ROWS = 10
 _TEXT_TYPES = {"text/plain", "text/markdown", "text/latex"}
 
@@ -58,12 +58,12 @@ def render_notebook(
 
     ipynb_path, html_path = Path(ipynb_path), Path(html_path)
     try:
-        # reader.reads rather than nbformat.read: it repairs and warns about nothing, and a page needs no ids.
+        # reader.reads, unlike nbformat.read, neither repairs nor warns, and a page needs no ids.
         notebook = nbformat.reader.reads(ipynb_path.read_text(encoding="utf-8"))
-        # Only papermill's metadata are of use; nbconvert takes those of widgets to be whole.
+        # Only papermill's metadata are needed; nbconvert fails on incomplete metadata of widgets.
         python = {"name": "python", "pygments_lexer": "ipython3"}
-        told = {"language_info": python, "papermill": notebook.metadata.get("papermill", {})}
-        notebook.metadata = nbformat.from_dict(told)
+        metadata = {"language_info": python, "papermill": notebook.metadata.get("papermill", {})}
+        notebook.metadata = nbformat.from_dict(metadata)
         notebook = nbformat.convert(notebook, 4)
         _prepare(notebook)
     except (OSError, ValueError, TypeError, AttributeError, KeyError, nbformat.ValidationError) as error:
@@ -74,8 +74,8 @@ def render_notebook(
     page = {
         "title": pages.clean_text(title or heading or ipynb_path.stem),
         "has_heading": bool(heading),
-        "index_href": index_href if index_href and not _ELSEWHERE.match(index_href) else None,
-        "ran": _when(notebook.metadata.get("papermill", {})),
+        "index_href": index_href if index_href and not _ABSOLUTE_LINK.match(index_href) else None,
+        "ran": _describe_time(notebook.metadata.get("papermill", {})),
         "style": (style := pages.asset("report.css")),
         "policy": pages.content_security_policy(style=style),
     }
@@ -85,13 +85,13 @@ def render_notebook(
 
 @cache
 def _exporter():
-    """Return the process's exporter: nbconvert with filters that sanitise; not for several threads at once."""
+    """Return the process's exporter: nbconvert with filters that sanitise. It is not thread-safe."""
     from jinja2 import pass_context
     from nbconvert.exporters import HTMLExporter
     from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
     class Renderer(IPythonRenderer):
-        # IPythonRenderer leaves formulas for MathJax; here they are set at once.
+        # IPythonRenderer leaves formulas to MathJax; here they are rendered immediately.
         def inline_math(self, body: str) -> str:
             return formula_html(unescape(body))
 
@@ -100,17 +100,17 @@ def _exporter():
 
         def image(self, text: str, url: str, title: str | None = None) -> str:
             if url.startswith("attachment:") and url.partition(":")[2] not in self.attachments:
-                url = "lost"  # shown as its description; nbconvert would give up the whole page
+                url = "lost"  # shown as its description; nbconvert would fail for the whole page
             return super().image(text, url, title)
 
         def _src_to_base64(self, src: str) -> str | None:
-            # Only images, and only from the notebook's own folder, links followed.
+            # Only images, and only from the notebook's own folder, after links are resolved.
             kind = _IMAGE_FILES.get(src[-4:].lower())
             path = pages.file_inside(Path(self.path), unquote(src)) if kind else None
             return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}" if path else None
 
         def _html_embed_images(self, html: str) -> str:
-            # Inline HTML arrives tag by tag; parsing "<b>" alone would close it at once and lose its content.
+            # Inline HTML arrives tag by tag; parsing "<b>" alone would close it immediately and lose its content.
             return super()._html_embed_images(html) if "<img" in html.lower() else html
 
         def latex_environment(self, name: str, body: str) -> str:
@@ -128,28 +128,28 @@ def _exporter():
             )
             return MarkdownWithMath(renderer=renderer).render(pages.clean_text(source))
 
-    # The richest first; scripts and widgets are not in the list, so never chosen.
-    shown = ["text/html", "text/markdown", *_IMAGE_TYPES, "text/latex", "text/plain"]
+    # The richest types come first; scripts and widgets are not in the list, so they are never chosen.
+    mime_types = ["text/html", "text/markdown", *_IMAGE_TYPES, "text/latex", "text/plain"]
     return ReportExporter(
         extra_template_basedirs=[pages.TEMPLATES],
         template_name="biaslab_report",
         filters={"clean_html": sanitise},
-        config={"NbConvertBase": {"display_data_priority": shown}},
+        config={"NbConvertBase": {"display_data_priority": mime_types}},
     )
 
 
 def sanitise(html: object) -> str:
-    """Reduce HTML to what a report needs, and lay its tables out; bleach has the last word."""
+    """Return HTML with allowed tags and attributes only, and with its tables laid out; bleach cleans the result."""
     text = pages.clean_text(html)
     if "<" in text or len(text) > _LONGEST_TEXT:
         text = _lay_out(text)
     return _cleaner().clean(text)
 
 
-def _shortened(text: str) -> str:
-    """Return a text cut to what a page shows; the notebook holds it whole. What was cut once stays as it is."""
-    more = len(text) - _LONGEST_TEXT
-    return f"{text[:_LONGEST_TEXT]} … ({more:,} more characters in the notebook)" if more > 100 else text
+def _shorten_text(text: str) -> str:
+    """Return a text truncated for a page; the notebook has the full text. A truncated text stays unchanged."""
+    n_cut = len(text) - _LONGEST_TEXT
+    return f"{text[:_LONGEST_TEXT]} … ({n_cut:,} more characters in the notebook)" if n_cut > 100 else text
 
 
 def _lay_out(html: str) -> str:
@@ -161,37 +161,37 @@ def _lay_out(html: str) -> str:
         if not tag.decomposed:
             tag.decompose()
     for text in soup.find_all(string=lambda text: len(text) > _LONGEST_TEXT):
-        text.replace_with(soup.new_string(_shortened(str(text))))
+        text.replace_with(soup.new_string(_shorten_text(str(text))))
     for image in soup("img"):
         if not pages.EMBEDDED.fullmatch(str(image.get("src", ""))):
-            said = f"[image not embedded: {image.get('alt') or 'no description'}]"
-            image.replace_with(soup.new_string(said))
+            description = f"[image not embedded: {image.get('alt') or 'no description'}]"
+            image.replace_with(soup.new_string(description))
     for table in soup("table"):
-        # A biaslab.schema.table_layout.TableLayout says itself which columns are numeric.
+        # A biaslab.schema.table_layout.TableLayout marks its numeric columns itself.
         if table.get("class") != ["data"]:
             _align_numbers(table)
         table["class"] = "data"
         if (rows := len(table.select("tbody > tr"))) > _ROWS and table.find_parent("table") is None:
-            # Without a script: rows beyond are shown where this stands open.
+            # Works without a script: the style sheet shows further rows if this element is open.
             fold = soup.new_tag("details", attrs={"class": "rest"})
             fold.append(soup.new_tag("summary", string=f"All {rows:,} rows"))
             table.insert_before(fold)
         if table.find_parent("table") is None:
             table.wrap(soup.new_tag("div", attrs={"class": "scroll", "tabindex": "0", "role": "region"}))
             table.parent["aria-label"] = "Table"
-    # Quotes as entities, so that attributes stand in double quotes: bleach escapes single-quoted ones twice.
+    # Quotes become entities, so that attributes are in double quotes: bleach escapes single-quoted ones twice.
     return soup.decode(formatter=HTMLFormatter(entity_substitution=escape))
 
 
 def _align_numbers(table: Any) -> None:
-    """Give cells that hold a number, and the headings of columns that begin with one, the class of numbers."""
+    """Set the class of numbers for cells with a number, and for headings of columns whose first cell is a number."""
     for cell in table(["td", "th"]):
         cell.attrs.pop("class", None)
-        shown = cell.get_text()
-        if cell.name == "td" and len(shown) <= _LONGEST_NUMBER and _NUMBER_CELL.fullmatch(shown):
+        text = cell.get_text()
+        if cell.name == "td" and len(text) <= _LONGEST_NUMBER and _NUMBER_CELL.fullmatch(text):
             cell["class"] = "n"
-    first, head = table.select_one("tbody tr"), table.find("thead")
-    columns = [cell.get("class") == "n" for cell in first(["td", "th"])] if first else []
+    first_row, head = table.select_one("tbody tr"), table.find("thead")
+    columns = [cell.get("class") == "n" for cell in first_row(["td", "th"])] if first_row else []
     for row in head("tr") if head else ():
         names = row("th")
         for name, number in zip(names, columns, strict=True) if len(names) == len(columns) else ():
@@ -212,29 +212,29 @@ def _cleaner():
             return (name, value) in {("tabindex", "0"), ("role", "region"), ("aria-label", "Table")}
         return name in _ATTRIBUTES
 
-    # "data" is let through here for images; links with it are refused above.
+    # "data" is allowed here for images; links with it are refused above.
     protocols = {"http", "https", "mailto", "data"}
     return Cleaner(_TAGS, allowed, protocols, strip=True, strip_comments=True)
 
 
 def _prepare(notebook: Any) -> None:
     """Rewrite cells in place for the template: parameters as a table, images with alternative text."""
-    given = [cell for cell in notebook.cells if {"parameters", "injected-parameters"} & _tags(cell)]
-    used: dict[str, dict[str, str]] = {}
-    for row in (row for cell in given for row in _assignments(cell.source)):
-        known = used.get(row["name"], row)
-        used[row["name"]] = row | {"note": row["note"] or known["note"]}
-    used.pop("output_dir", None)  # where the run wrote, on a machine that is not the reader's
-    if given and used:
-        injected = [cell for cell in given if "parameters" not in _tags(cell)]
-        shown = next((cell for cell in given if cell not in injected), given[0])
-        shown.metadata["biaslab_parameters"] = list(used.values())
-        notebook.cells = [cell for cell in notebook.cells if cell is shown or cell not in injected]
+    parameter_cells = [cell for cell in notebook.cells if {"parameters", "injected-parameters"} & _tags(cell)]
+    parameters: dict[str, dict[str, str]] = {}
+    for row in (row for cell in parameter_cells for row in _assignments(cell.source)):
+        earlier = parameters.get(row["name"], row)
+        parameters[row["name"]] = row | {"note": row["note"] or earlier["note"]}
+    parameters.pop("output_dir", None)  # a folder of the machine that executed the run
+    if parameter_cells and parameters:
+        injected_cells = [cell for cell in parameter_cells if "parameters" not in _tags(cell)]
+        shown_cell = next((cell for cell in parameter_cells if cell not in injected_cells), parameter_cells[0])
+        shown_cell.metadata["biaslab_parameters"] = list(parameters.values())
+        notebook.cells = [cell for cell in notebook.cells if cell is shown_cell or cell not in injected_cells]
     for number, cell in enumerate(notebook.cells):
         cell.metadata["biaslab_role"] = "banner" if _ERROR_TAG in _tags(cell) else ""
         cell.setdefault("id", f"cell-{number}")
         if cell.cell_type == "code":
-            # What lives by scripts goes: its text form is only the name of a Python class.
+            # Drop outputs that need scripts: their text form is only the name of a Python class.
             outputs = cell.get("outputs", [])
             cell.outputs = [o for o in outputs if _ACTIVE_TYPES.isdisjoint(o.get("data", {}))]
             for output in cell.outputs:
@@ -244,13 +244,13 @@ def _prepare(notebook: Any) -> None:
 
 
 def _shorten(output: Any) -> None:
-    """Cut the texts of an output in place."""
+    """Truncate the texts of an output in place."""
     if "text" in output:
-        output.text = _shortened(output.text)
+        output.text = _shorten_text(output.text)
     for kind in output.get("data", {}).keys() & _TEXT_TYPES:
-        output.data[kind] = _shortened(output.data[kind])
+        output.data[kind] = _shorten_text(output.data[kind])
     if "traceback" in output:
-        output.traceback = list(map(_shortened, output.traceback))
+        output.traceback = list(map(_shorten_text, output.traceback))
 
 
 def _tags(cell: Any) -> set[str]:
@@ -258,7 +258,7 @@ def _tags(cell: Any) -> set[str]:
 
 
 def _image(output: Any, cell: Any) -> dict[str, Any]:
-    """Return an image's alternative text, and how wide it says it is to be shown, in pixels; 0 where it does not."""
+    """Return an image's alternative text, and its stated width in pixels; 0 if it states none."""
     places = [place for kind in _IMAGE_TYPES if isinstance(place := output.metadata.get(kind), dict)]
     texts = (place.get("alt") for place in (output.metadata, *places, cell.metadata))
     alt = next(filter(None, texts), "Figure, described in the text around it.")
@@ -286,16 +286,16 @@ def _assignments(source: str) -> list[dict[str, str]]:
 def _first_heading(cells: list[Any]) -> str:
     for cell in cells:
         if cell.cell_type == "markdown" and _ERROR_TAG not in _tags(cell):
-            found = re.search(r"^#[ \t]+(.+)$", cell.source, re.MULTILINE)
-            if found and (heading := found.group(1).rstrip(" \t#")):
+            match = re.search(r"^#[ \t]+(.+)$", cell.source, re.MULTILINE)
+            if match and (heading := match.group(1).rstrip(" \t#")):
                 return re.sub(r"[*_`]", "", heading)
     return ""
 
 
-def _when(papermill: Any) -> str:
-    """Say when papermill ran the notebook and for how long, or "" where it did not."""
+def _describe_time(papermill: Any) -> str:
+    """Return the time and duration of papermill's execution in words; empty if papermill did not execute it."""
     try:
-        took = pages.format_seconds(papermill["duration"])
-        return f"Run on {pages.format_time(papermill['start_time'])}{f', in {took}' if took else ''}"
+        duration = pages.format_seconds(papermill["duration"])
+        return f"Run on {pages.format_time(papermill['start_time'])}{f', in {duration}' if duration else ''}"
     except (KeyError, TypeError):
         return ""

@@ -1,4 +1,4 @@
-"""What the index page and the notebook pages share: assets, policy, safe text, safe links, writing."""
+"""Functions that all pages share: assets, content security policy, safe text, safe links, writing."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from biaslab.schema.formatting import format_count
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-# C0 and C1 controls (tab and line ends aside) and lone surrogates have no place in HTML. Bidirectional marks
-# stay: right-to-left names need them, and the templates isolate every inserted text.
+# C0 and C1 controls (except tab and line ends) and lone surrogates are invalid in HTML. Bidirectional marks stay:
+# right-to-left names need them, and the templates isolate every inserted text.
 _JOINED = re.compile(r"(?:[^\u200d\s]{1,4}\u200d){8}")
 EMBEDDED = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]*")
-"""The address of an image that stands in the page itself."""
+"""The address of an image that is embedded in the page."""
 TEMPLATES = str(Path(__file__).with_name("templates"))
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -36,10 +36,10 @@ def asset(name: str) -> str:
 
 @cache
 def environment() -> Environment:
-    """Return what renders the packaged templates: all text escaped and cleaned, undefined names refused."""
+    """Return the environment of the packaged templates: it escapes and cleans texts, and refuses undefined names."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    found = Environment(
+    jinja = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
@@ -47,21 +47,20 @@ def environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: value if isinstance(value, Markup) else clean_text(value),
     )
-    found.filters["seconds"] = format_seconds
+    jinja.filters["seconds"] = format_seconds
     # Names in backticks are set as code.
     code = re.compile(r"`([^`\n]{1,80})`")
-    found.filters["ticked"] = lambda text: Markup(code.sub(r"<code>\1</code>", str(escape(clean_text(text)))))
-    found.filters["thousands"] = "{:,}".format
-    found.filters["count"] = format_count
-    found.filters["rows"] = lambda n: format_count(n, "row", "rows")
-    return found
+    jinja.filters["ticked"] = lambda text: Markup(code.sub(r"<code>\1</code>", str(escape(clean_text(text)))))
+    jinja.filters["thousands"] = "{:,}".format
+    jinja.filters["count"] = format_count
+    jinja.filters["rows"] = lambda n: format_count(n, "row", "rows")
+    return jinja
 
 
 def content_security_policy(*, style: str, script: str | None = None) -> str:
-    """Return a policy that lets a page load nothing from anywhere.
+    """Return a content security policy that forbids a page to load external resources.
 
-    Images come from ``data:`` URLs only; the one inline style sheet and the one inline script are admitted by their
-    hash.
+    Images are allowed as ``data:`` URLs only, and the inline style sheet and the inline script by their hashes.
     """
 
     def source(text: str | None) -> str:
@@ -75,22 +74,22 @@ def content_security_policy(*, style: str, script: str | None = None) -> str:
 
 
 def clean_text(value: object) -> str:
-    """Return ``value`` as text that any HTML file can hold and that stays in its place.
+    """Return ``value`` as text that is valid in HTML and does not overflow its line.
 
-    Control characters and lone surrogates become U+FFFD. Of marks piled up on a letter the first five stay, which is
-    more than scripts pile up; a chain of joined signs may break after eight, more than an emoji has.
+    Control characters and lone surrogates become U+FFFD. At most five combining marks per letter stay, more than any
+    script uses. A chain of joined characters may break after eight, more than an emoji has.
     """
     if value is None:
         return ""
     text = _UNPRINTABLE.sub("\ufffd", str(value))
     if text.isascii():
         return text
-    shown, marks = [], 0
+    characters, marks = [], 0
     for sign in text:
         marks = marks + 1 if unicodedata.category(sign).startswith("M") else 0
         if marks <= 5:
-            shown.append(sign)
-    return _JOINED.sub("\\g<0>\u200b", "".join(shown))
+            characters.append(sign)
+    return _JOINED.sub("\\g<0>\u200b", "".join(characters))
 
 
 def file_inside(folder: Path, relative: object) -> Path | None:
@@ -98,21 +97,21 @@ def file_inside(folder: Path, relative: object) -> Path | None:
     if not isinstance(relative, str) or not relative:
         return None
     try:
-        found = (folder / relative).resolve()
-        inside = found.is_relative_to(folder.resolve()) and found.is_file()
+        path = (folder / relative).resolve()
+        inside = path.is_relative_to(folder.resolve()) and path.is_file()
     except (OSError, ValueError):  # a name too long, a null byte
         return None
-    return found if inside else None
+    return path if inside else None
 
 
 def href(folder: Path, relative: object) -> str | None:
-    """Return the link from a page in ``folder`` to the file ``relative``, or None where there is no such file."""
-    found = file_inside(folder, relative)
-    return None if found is None else quote(found.relative_to(folder.resolve()).as_posix())
+    """Return the link from a page in ``folder`` to the file ``relative``, or None if there is no such file."""
+    path = file_inside(folder, relative)
+    return None if path is None else quote(path.relative_to(folder.resolve()).as_posix())
 
 
 def format_seconds(value: object) -> str:
-    """Return a duration as a reader says it: ``3.2 s``, ``1 min 42 s``, ``2 h 5 min``; "" for no number."""
+    """Return a duration in words: ``3.2 s``, ``1 min 42 s``, ``2 h 5 min``; ``""`` if it is not a number."""
     if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
         return ""
     if value < 59.95:
@@ -124,31 +123,31 @@ def format_seconds(value: object) -> str:
 
 
 def format_time(value: object) -> str:
-    """Return an ISO 8601 time in UTC as ``21 November 2025, 02:48 UTC``; text that is no time as it is."""
+    """Return an ISO 8601 time in UTC as ``21 November 2025, 02:48 UTC``; other text unchanged."""
     try:
-        when = datetime.fromisoformat(str(value))
+        time = datetime.fromisoformat(str(value))
     except ValueError:
         return clean_text(value)
-    when = when.astimezone(UTC) if when.tzinfo else when
-    return f"{when.day} {when:%B %Y, %H:%M} UTC"
+    time = time.astimezone(UTC) if time.tzinfo else time
+    return f"{time.day} {time:%B %Y, %H:%M} UTC"
 
 
 def is_page(path: Path, title: str) -> bool:
-    """Return whether a file is a page that was written here under this title."""
+    """Return whether a file is a page of biaslab with this title."""
     with path.open("rb") as file:
         head = file.read(8000)
     return head.startswith(b"<!DOCTYPE html>") and f"<title>{title}</title>".encode() in head
 
 
 def write_page(path: Path, html: str) -> Path:
-    """Write ``html`` as UTF-8, to a temporary name first: a reader never sees half a page."""
+    """Write ``html`` as UTF-8 to a temporary file, and rename it, so that a reader never sees half a page."""
     path.parent.mkdir(parents=True, exist_ok=True)
     replace(path, html.encode("utf-8", errors="replace"))
     return path
 
 
 def write_from(path: Path, template: str, *, style: str, script: str | None = None, **content: Any) -> Path:
-    """Write a page from a packaged template, with its style, its script and the policy that admits only them."""
+    """Write a page from a packaged template, with its style, its script and a policy that allows only these."""
     policy = content_security_policy(style=style, script=script)
     about = {"style": Markup(style), "policy": policy} | ({} if script is None else {"script": Markup(script)})
     return write_page(path, environment().get_template(template).render(**content, **about))

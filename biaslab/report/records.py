@@ -1,4 +1,4 @@
-"""The record of a run, ``run.json``, as every command reads it: of its kind, or named as what it is."""
+"""The record of a run, ``run.json``, read and checked for all commands."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from biaslab.errors import InputError, RunError
 from biaslab.io import reading
 
 FILE = "run.json"
-"""Its name in a run's folder."""
-# The kinds of what it holds, and of what the entries of its lists hold.
+"""Name of the record in a run's folder."""
+# The types of its fields, and of the fields of entries in its lists.
 _KINDS = {
     **dict.fromkeys(("run", "title", "description", "status", "kind", "started", "ended"), str),
     **dict.fromkeys(("parameters", "sweep", "seeds", "inputs", "notebook_defaults", "files"), dict),
@@ -34,15 +34,15 @@ _NEEDS = {"run": ()}
 def read(
     folder: Path, *, needs: Mapping[str, Collection[str]] = _NEEDS, fix: str = "Start that run again with --overwrite."
 ) -> dict[str, Any]:
-    """Return what the ``run.json`` of a folder holds.
+    """Return the contents of the ``run.json`` in a folder.
 
     Args:
-        folder: That of a run, or of a comparison.
-        needs: What it must have, and for lists, what each of their entries must have.
-        fix: What to do about a record that cannot be used, in a sentence.
+        folder: The folder of a run, or of a comparison.
+        needs: The required fields, and for lists, the required fields of each entry.
+        fix: Advice for a record that cannot be used, in a sentence.
 
     Raises:
-        RunError: It cannot be read, is empty or cut off, or holds something else than a record does.
+        RunError: The record cannot be read, is empty or truncated, or has a missing or invalid field.
     """
     path = folder / FILE
     try:
@@ -55,20 +55,20 @@ def read(
         record = json.loads(text)
     except (ValueError, RecursionError):
         raise RunError(f"{path} is {'cut off, or no JSON' if text.strip() else 'empty'}. {fix}") from None
-    problem = _misfit(record, _KINDS, needs)
+    problem = _find_misfit(record, _KINDS, needs)
     for name, kinds in _ENTRIES.items() if not problem else ():
-        found = (_misfit(entry, kinds, needs.get(name, ())) for entry in record.get(name, ()))
-        problem = problem or next((f"in {name}, {one}" for one in found if one), "")
+        misfits = (_find_misfit(entry, kinds, needs.get(name, ())) for entry in record.get(name, ()))
+        problem = problem or next((f"in {name}, {misfit}" for misfit in misfits if misfit), "")
     if problem:
         raise RunError(f"{path} is not the record of a run: {problem}. {fix}")
     return record
 
 
-def _misfit(values: Any, kinds: Mapping[str, type], needs: Collection[str]) -> str:
-    """Return what is missing in a mapping, or of another kind; empty where nothing is."""
+def _find_misfit(values: Any, kinds: Mapping[str, type], needs: Collection[str]) -> str:
+    """Return a description of the first missing or invalid field of a mapping; empty if there is none."""
     if not isinstance(values, dict):
         return f"there is a {type(values).__name__} in place of a mapping"
     if missing := [name for name in needs if name not in values]:
         return f"there is no {missing[0]!r}"
-    other = [name for name, kind in kinds.items() if name in values and not isinstance(values[name], kind)]
-    return f"{other[0]!r} is {values[other[0]]!r:.40}" if other else ""
+    wrong_names = [name for name, kind in kinds.items() if name in values and not isinstance(values[name], kind)]
+    return f"{wrong_names[0]!r} is {values[wrong_names[0]]!r:.40}" if wrong_names else ""

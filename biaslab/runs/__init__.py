@@ -1,1 +1,1 @@
-"""Notebooks run headless: what a run takes and costs, its parts, and what is done with runs afterwards."""
+"""Headless runs of notebooks: parameters, plans, costs, execution and results, and commands on finished runs."""

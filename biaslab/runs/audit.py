@@ -1,4 +1,4 @@
-"""A params file from a command's arguments: which models are audited, and how much is asked of each."""
+"""The contents of a parameters file from a command's arguments: the models to audit, and the size of the audit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from biaslab import plugins
-from biaslab.analyses.custom import prompts as asking
+from biaslab.analyses.custom import prompts as custom_prompts
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import ParameterError, correct_prefix, name_help
 from biaslab.hub import checkpoints, registry
@@ -26,7 +26,7 @@ from biaslab.schema import tables
 _FOLDER = Path(__file__).with_name("presets")
 PRESETS = ("quick", "standard", "paper")
 """How many images a run generates: the names of presets, each merged into ``presets/all.yaml``."""
-# What the name of a model may be made of.
+# Allowed names of models.
 _NAME = re.compile(r"[\w.+@:/(),;'&=!\[\]~#%$ -]{1,120}")
 
 
@@ -44,18 +44,17 @@ def params_of(
     group_by: str = "",
     set_here: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return what a parameters file holds that audits models side by side: all else is the same for each.
+    """Return the contents of a parameters file that audits several models with the same settings.
 
-    Existing images (``images:FOLDER``), and models that generate images of the file ``prompts``, have the
-    notebooks of these alone, unless ``papers`` are named; ``benchmark`` is a file of shares to hold them against.
-    ``annotations`` and ``corpus`` are the settings ``judging.annotations`` and ``captions.corpus``; without captions
-    there is no paradox. ``group_by`` is the setting ``custom.group_by``. An empty ``name`` is made of models and
-    preset, and an empty ``title`` of models. ``set_here`` are names of settings that a command sets, of which no
-    default is looked up.
+    For existing images (``images:FOLDER``) and for images of the file ``prompts``, only the notebooks on these are
+    selected, unless ``papers`` are named. ``benchmark`` is a file of shares to compare them with.
+    ``annotations``, ``corpus`` and ``group_by`` are the settings ``judging.annotations``, ``captions.corpus`` and
+    ``custom.group_by``. The paradox paper needs captions. By default, ``name`` consists of models and preset, and
+    ``title`` of models. ``set_here`` are names of settings that a command sets; they get no default.
 
     Raises:
-        ParameterError: A model cannot be one, is named twice, draws where others make photographs, or a name, the
-            preset or a paper does not exist.
+        ParameterError: A model is invalid or named twice, some models generate drawings and others photographs, or a
+            name, the preset or a paper does not exist.
     """
     if preset not in PRESETS:
         raise ParameterError(f"--preset is {preset!r}. {name_help(preset, PRESETS)}")
@@ -68,71 +67,71 @@ def params_of(
         )
     if group_by and not folders:
         raise ParameterError(f"--group-by is {group_by!r}, which groups existing images: name them as images:FOLDER.")
-    drawn = _image_domain(names[0]) == registry.DRAWINGS
+    are_drawings = _image_domain(names[0]) == registry.DRAWINGS
     files = (_FOLDER / f"{n}.yaml" for n in ("all", preset))
-    content = _merged(*(yaml.safe_load(file.read_text(encoding="utf-8")) for file in files))
+    content = _merge(*(yaml.safe_load(file.read_text(encoding="utf-8")) for file in files))
     parts = ("photographs", "custom", "corpus", "no_corpus", "asked")
-    photographs, alone, with_corpus, without, requested = (content.pop(key) for key in parts)
+    photographs, custom, with_corpus, without_corpus, paper_texts = (content.pop(key) for key in parts)
     notebooks = [*content["notebooks"], *(with_corpus["notebooks"] if corpus else ())]
     papers_used = dict.fromkeys(
         pattern.split("/")[0] for pattern in notebooks if pattern.split("/")[0] in tables.measuring_papers()
     )
     is_custom = bool(prompts or folders) and not papers
     if is_custom:
-        in_conditions = bool(prompts) and "base_id" in asking.prompts(prompts, 1)
-        notebooks = [*alone["notebooks"], *(alone["conditions"] if in_conditions else ())]
+        in_conditions = bool(prompts) and "base_id" in custom_prompts.prompts(prompts, 1)
+        notebooks = [*custom["notebooks"], *(custom["conditions"] if in_conditions else ())]
     for paper in papers:
         if paper not in papers_used:
-            needs = any(pattern.startswith(f"{paper}/") for pattern in with_corpus["notebooks"])
-            more = " It needs captions: name them with --corpus." if needs else ""
-            raise ParameterError(f"--paper is {paper!r}. {name_help(paper, papers_used)}{more}")
-    chosen = (with_corpus if corpus else without)["settings"]
+            needs_captions = any(pattern.startswith(f"{paper}/") for pattern in with_corpus["notebooks"])
+            hint = " It needs captions: name them with --corpus." if needs_captions else ""
+            raise ParameterError(f"--paper is {paper!r}. {name_help(paper, papers_used)}{hint}")
+    corpus_settings = (with_corpus if corpus else without_corpus)["settings"]
     if is_custom:
-        # What the papers ask is not asked.
+        # The requests of the papers do not apply.
         content["settings"] = photographs = {}
-    settings = _merged(content["settings"], chosen, {} if drawn else photographs)
-    if not drawn:
-        unset = [setting for setting in defaults.SETTINGS if setting not in set_here]
-        by_setting = defaults.choose_defaults(unset)
-        judges: dict[str, Any] = {setting.removeprefix("judging."): one.name for setting, one in by_setting.items()}
+    settings = _merge(content["settings"], corpus_settings, {} if are_drawings else photographs)
+    if not are_drawings:
+        unset_names = [setting for setting in defaults.SETTINGS if setting not in set_here]
+        by_setting = defaults.choose_defaults(unset_names)
+        judges: dict[str, Any] = {setting.removeprefix("judging."): judge.name for setting, judge in by_setting.items()}
         settings["judging"] = judges
-        # Where images and texts are compared, an open_clip model is one of the judges if it is available.
+        # If images and texts are compared, an open_clip model is one of the judges if it is available.
         if not is_custom and judges.get("gender", defaults.CLIP) != defaults.CLIP:
             judges |= {"extra_judges": [defaults.CLIP]} if not defaults.find_problem(defaults.CLIP) else {}
     if is_custom and folders:
-        of_pictures = (open_folder(pattern.removeprefix(IMAGES), group_by).people["prompt"] for pattern in folders)
-        for paper in asking.papers_of(chain.from_iterable(of_pictures)):
-            notebooks += alone["papers"][paper]["notebooks"]
-            settings = _merged(settings, alone["papers"][paper]["settings"])
-    given = {"prompts_file": prompts, "benchmark_file": benchmark, "group_by": group_by}
-    if given := {name: value for name, value in given.items() if value}:
-        settings["custom"] = given
+        prompt_columns = (open_folder(pattern.removeprefix(IMAGES), group_by).people["prompt"] for pattern in folders)
+        for paper in custom_prompts.papers_of(chain.from_iterable(prompt_columns)):
+            notebooks += custom["papers"][paper]["notebooks"]
+            settings = _merge(settings, custom["papers"][paper]["settings"])
+    custom_settings = {"prompts_file": prompts, "benchmark_file": benchmark, "group_by": group_by}
+    if custom_settings := {name: value for name, value in custom_settings.items() if value}:
+        settings["custom"] = custom_settings
     if annotations:
-        settings = _merged(settings, {"judging": {"annotations": annotations}})
+        settings = _merge(settings, {"judging": {"annotations": annotations}})
     if corpus:
-        # Captions that a package brings have their images; those behind others are fetched.
-        brought = corpus in plugins.entry_points(plugins.CORPORA)
-        of_corpus = {"corpus": corpus} | ({} if brought else {"training_images": "download"})
-        settings["captions"] = of_corpus | settings["captions"]
+        # The images of a package's captions come with the package; for other captions they are downloaded.
+        is_plugin = corpus in plugins.entry_points(plugins.CORPORA)
+        caption_settings = {"corpus": corpus} | ({} if is_plugin else {"training_images": "download"})
+        settings["captions"] = caption_settings | settings["captions"]
     notebooks = [pattern for pattern in notebooks if not papers or pattern.split("/")[0] in papers]
-    named = list(map(display_name, names))
-    listed, joined = ", ".join(named), "-".join(["audit", *named, *papers, preset])
+    labels = list(map(display_name, names))
+    label_list, run_base = ", ".join(labels), "-".join(["audit", *labels, *papers, preset])
     if is_custom and folders:
-        description = f"Images of {listed}, classified by the same models, by group and over all groups."
+        description = f"Images of {label_list}, classified by the same models, by group and over all groups."
     elif is_custom:
-        description = f"Images of {listed} from custom prompts, classified by the same models."
+        description = f"Images of {label_list} from custom prompts, classified by the same models."
     else:
         words = [
-            text for paper, text in requested.items() if any(pattern.startswith(f"{paper}/") for pattern in notebooks)
+            text for paper, text in paper_texts.items() if any(pattern.startswith(f"{paper}/") for pattern in notebooks)
         ]
-        description = f"Images of {listed} from the same prompts, classified by the same models: "
+        description = f"Images of {label_list} from the same prompts, classified by the same models: "
         description += f"{'; '.join(words)}."
-    # A digest distinguishes names in letters that a run's name may not have.
-    digest = "" if joined.isascii() else "-" + hashlib.sha256(joined.encode()).hexdigest()[:6]
-    run = re.sub(r"[^A-Za-z0-9._]+", "-", joined).strip("-.")[: 80 - len(digest)] + digest
+    # A digest distinguishes names in characters that the name of a run may not contain.
+    digest = "" if run_base.isascii() else "-" + hashlib.sha256(run_base.encode()).hexdigest()[:6]
+    run = re.sub(r"[^A-Za-z0-9._]+", "-", run_base).strip("-.")[: 80 - len(digest)] + digest
     return {
         "run": run_name(name or run),
-        "title": title or f"Audit of {listed}",
+        "title": title or f"Audit of {label_list}",
         "description": description,
         "source": "pipeline",
         "model": names[0],
@@ -146,69 +145,70 @@ def params_of(
 def describe_defaults(parameters: Mapping[str, Any]) -> list[str]:
     """Return sentences on the default judges of a parameters file of :func:`params_of`, and why they were chosen."""
     judging = parameters["settings"].get("judging", {})
-    chosen = defaults.choose_defaults(name for name in defaults.SETTINGS if name.removeprefix("judging.") in judging)
-    sentences = [f"{setting} is {default.name!r} by default: {default.reason}" for setting, default in chosen.items()]
+    by_setting = defaults.choose_defaults(
+        name for name in defaults.SETTINGS if name.removeprefix("judging.") in judging
+    )
+    sentences = [
+        f"{setting} is {default.name!r} by default: {default.reason}" for setting, default in by_setting.items()
+    ]
     if "extra_judges" in judging:
         sentences.append(f"judging.extra_judges is {judging['extra_judges']} by default: it compares images and texts.")
     return sentences
 
 
 def models_of(names: Sequence[str], group_by: str = "") -> list[str]:
-    """Return the models to audit side by side, each of a folder that holds images of several; errors as above."""
+    """Return the names of the models to audit: one for each model of a folder; raise as :func:`params_of`."""
     if not names:
         raise ParameterError("Name a model to audit: a folder, a hub name or 'endpoint:NAME'.")
-    names = [name_given for name in names for name_given in each_model(name)]
-    for name_given in names:
-        _check_model(name_given, group_by)
-    # All names of one model are alike.
-    resolved = [
-        os.path.realpath(path) if os.path.exists(path := os.path.expanduser(name_given)) else name_given
-        for name_given in names
-    ]
-    for name_given, same in zip(names, resolved, strict=True):
-        if resolved.count(same) > 1:
-            raise ParameterError(f"The model {name_given!r} is named twice; name each once.")
-    drawn = [name_given for name_given in names if _image_domain(name_given) == registry.DRAWINGS]
-    if drawn and len(drawn) < len(names):
-        other = next(name_given for name_given in names if name_given not in drawn)
+    names = [model for name in names for model in each_model(name)]
+    for model in names:
+        _check_model(model, group_by)
+    # Different paths may name one model.
+    paths = [os.path.realpath(path) if os.path.exists(path := os.path.expanduser(model)) else model for model in names]
+    for model, path in zip(names, paths, strict=True):
+        if paths.count(path) > 1:
+            raise ParameterError(f"The model {model!r} is named twice; name each once.")
+    drawing_models = [model for model in names if _image_domain(model) == registry.DRAWINGS]
+    if drawing_models and len(drawing_models) < len(names):
+        photograph_model = next(model for model in names if model not in drawing_models)
         raise ParameterError(
-            f"{drawn[0]!r} generates drawings and {other!r} photographs: no judge covers both. Audit them "
-            "separately, and compare the runs with 'biaslab compare'."
+            f"{drawing_models[0]!r} generates drawings and {photograph_model!r} photographs: no judge covers both. "
+            "Audit them separately, and compare the runs with 'biaslab compare'."
         )
     return names
 
 
 def each_model(name: str) -> list[str]:
-    """Return the names of the models that a name represents: of a folder with images of several, each."""
+    """Return the names of the models that a name represents: several for a folder with images of several models."""
     if not name.startswith(IMAGES) or MIXED in name:
         return [name]
-    several = open_folder(name.removeprefix(IMAGES)).models
-    return [f"{name}{MIXED}{model}" for model in several] or [name]
+    models = open_folder(name.removeprefix(IMAGES)).models
+    return [f"{name}{MIXED}{model}" for model in models] or [name]
 
 
-def _merged(first: dict, *others: dict) -> dict:
-    """Return mappings over one another, at any depth; lists follow one another."""
-    whole = dict(first)
+def _merge(first: dict, *others: dict) -> dict:
+    """Return mappings merged at any depth; later values replace earlier ones, and lists are concatenated."""
+    merged = dict(first)
     for other in others:
         for key, value in other.items():
-            current = whole.get(key)
+            current = merged.get(key)
             if isinstance(current, dict):
-                whole[key] = _merged(current, value)
+                merged[key] = _merge(current, value)
             else:
-                whole[key] = current + value if isinstance(current, list) else value
-    return whole
+                merged[key] = current + value if isinstance(current, list) else value
+    return merged
 
 
 def _check_model(name: str, group_by: str) -> None:
-    """Refuse a name that cannot be a model's, before anything is written under it."""
+    """Raise ParameterError if a name cannot be a model's, before anything is written under it."""
     if name.startswith(IMAGES):
-        # Its images are told apart before anything is written.
+        # The images are identified before anything is written.
         _ = open_folder(name.removeprefix(IMAGES), group_by).people
         return
-    near = correct_prefix(name, (IMAGES, ENDPOINT)) if ":" in name and not name.startswith(ENDPOINT) else ""
-    if near and not os.path.exists(name):
-        raise ParameterError(f"There is no model {name!r}. Did you mean {near!r}?")
-    # Of a folder what tables call it counts, wherever it lies.
+    suggestion = correct_prefix(name, (IMAGES, ENDPOINT)) if ":" in name and not name.startswith(ENDPOINT) else ""
+    if suggestion and not os.path.exists(name):
+        raise ParameterError(f"There is no model {name!r}. Did you mean {suggestion!r}?")
+    # For a folder, the name in tables counts, not the path.
     label = display_name(name)
     if not _NAME.fullmatch(label) or not label.strip(" ."):
         raise ParameterError(
@@ -221,7 +221,7 @@ def _check_model(name: str, group_by: str) -> None:
 
 
 def _image_domain(name: str) -> str:
-    """Return what a model's images are, as far as it says so."""
+    """Return the domain of a model's images, drawings or photographs, if the model states it."""
     if name.startswith(IMAGES):
         return open_folder(name.removeprefix(IMAGES)).image_domain
     entry = registry.find_plugin(name, "text-to-image")
@@ -231,7 +231,7 @@ def _image_domain(name: str) -> str:
 
 
 def display_name(name: str) -> str:
-    """Return a model's name as tables have it: of a folder its own name."""
+    """Return a model's name in tables; for a folder of images, the folder's name."""
     if name.startswith(IMAGES):
         return open_folder(name.removeprefix(IMAGES)).name
     return checkpoints.label(name).removeprefix(ENDPOINT)

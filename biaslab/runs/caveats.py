@@ -1,4 +1,4 @@
-"""What a run's numbers do not say: limits of all of them, and those of what this run holds."""
+"""The limitations of a run's results: those of all runs, and those of this run's models, judges and papers."""
 
 from __future__ import annotations
 
@@ -34,65 +34,66 @@ def limits_of_run(
     source: object,
     printed: Mapping[str, Collection[str]],
 ) -> list[str]:
-    """Return the limits of a run: those of all runs first, then those of the models and papers that it holds.
+    """Return the limits of a run: those of all runs first, then those of its models and papers.
 
     Args:
-        measured: The folder of the run's inputs, a CSV file each.
+        measured: The folder of the run's inputs, one CSV file each.
         results: The run's tables as ``run.json`` lists them: ``name`` and ``models`` of each.
-        source: Its source, for runs whose notebooks ask for no settings.
-        printed: By input, its models whose rows are what a paper prints.
+        source: The source of the run, for runs whose notebooks take no settings.
+        printed: By input, the models whose rows are the values that a paper prints.
     """
     inputs = {path.stem: tables.read(path, path.stem) for path in sorted(measured.glob("*.csv"))}
     settings = inputs.pop("pipeline_settings", None)
-    found = [*LIMITS]
+    limits = [*LIMITS]
     if settings is not None:
-        found += _of_settings(settings)
+        limits += _describe_settings(settings)
     elif isinstance(source, str):
-        found += filter(None, [registry.describe(source, "limits")])
-    shown: dict[str, set[str]] = {}
+        limits += filter(None, [registry.describe(source, "limits")])
+    by_paper: dict[str, set[str]] = {}
     for table in results:
-        shown.setdefault(_paper(table["name"]), set()).update(table["models"])
-    # The models shown whose measurements are printed ones, by paper; and whether there are others.
+        by_paper.setdefault(_paper(table["name"]), set()).update(table["models"])
+    # The models in the results whose measurements are printed values, by paper; and whether results have other models.
     as_printed: dict[str, list[str]] = {}
-    others = False
+    has_measured_models = False
     for name, frame in inputs.items():
-        held = [model for model in dict.fromkeys(frame.get("model", ())) if model in shown.get(_paper(name), ())]
-        as_printed.setdefault(_paper(name), []).extend(model for model in held if model in printed.get(name, ()))
-        others |= any(model not in printed.get(name, ()) for model in held)
-    of = "; ".join(
+        models = [model for model in dict.fromkeys(frame.get("model", ())) if model in by_paper.get(_paper(name), ())]
+        as_printed.setdefault(_paper(name), []).extend(model for model in models if model in printed.get(name, ()))
+        has_measured_models |= any(model not in printed.get(name, ()) for model in models)
+    printed_list = "; ".join(
         f"{paper.title}: {', '.join(dict.fromkeys(as_printed[name]))}"
         for name, paper in tables.papers().items()
         if paper.title and as_printed.get(name)
     )
-    if of and others:
-        found.append(
+    if printed_list and has_measured_models:
+        limits.append(
             "Rows of models that a paper reports on are the rounded values that it prints, with the number of "
-            f"images that it states. They are of {of}. No image of these models was generated or judged for this run."
+            f"images that it states. They are of {printed_list}. No image of these models was generated or judged "
+            "for this run."
         )
-    elif of:
-        found.append(
+    elif printed_list:
+        limits.append(
             "The inputs of this run are the rounded values that the papers print, with the number of images that "
-            f"they state. They are of {of}. The number of images excluded by the inclusion criteria is unknown, so "
-            "the true n can be smaller."
+            f"they state. They are of {printed_list}. The number of images excluded by the inclusion criteria is "
+            "unknown, so the true n can be smaller."
         )
-    return found
+    return limits
 
 
-def _of_settings(settings: pd.DataFrame) -> list[str]:
-    """Return what is to be said of those that make the images and judge them, as the pipeline's settings name them."""
+def _describe_settings(settings: pd.DataFrame) -> list[str]:
+    """Return the limits of the image models and judges that the pipeline's settings name."""
     value = settings.groupby("setting")["set_to"].agg(set).to_dict()
-    made = [registry.describe(name, "limits") for name in sorted(value.get("model", ()))]
+    model_limits = [registry.describe(name, "limits") for name in sorted(value.get("model", ()))]
     value["judging.extra_judges"] = set().union(*map(json.loads, value.get("judging.extra_judges", ())))
     judges = {key: [parse(name, key) for name in sorted(filter(None, value.get(key, ())))] for key in _JUDGES}
     genders, faces = judges["judging.gender"], judges["judging.faces"]
-    # A package states the limits of its judges in words of its own, and of both together.
-    described = [*genders, *([] if any(judge.is_charged for judge in genders) else faces)]
-    judged = [registry.describe(judge.name, "limits", judge.kind) for judge in described]
+    # A package states the limits of its judges; for a charged gender judge, its statement covers the face detector.
+    described_judges = [*genders, *([] if any(judge.is_charged for judge in genders) else faces)]
+    judge_limits = [registry.describe(judge.name, "limits", judge.kind) for judge in described_judges]
     genders = [*genders, *judges["judging.extra_judges"]]
     faces = faces if any(judge.needs_faces for judge in genders) else []
     roles = {"faces": faces, "gender": [*genders, *judges["dalleval.vqa"]], "skin_tone": judges["judging.skin_tone"]}
-    erred = [photographs.describe_error(role, judge.name) for role, named in roles.items() for judge in named]
-    return list(dict.fromkeys(filter(None, [*made, *judged, *erred])))
+    error_notes = [photographs.describe_error(role, judge.name) for role, members in roles.items() for judge in members]
+    return list(dict.fromkeys(filter(None, [*model_limits, *judge_limits, *error_notes])))
 
 
 def _paper(table: str) -> str:

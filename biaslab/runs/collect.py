@@ -1,4 +1,4 @@
-"""What the notebooks of a run left, brought together: tables, figures, findings, the record and the index page."""
+"""The results of a run's notebooks, collected: tables, figures, findings, the record and the index page."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from biaslab.study.study import PARTS
 if TYPE_CHECKING:
     import pandas as pd
 
-# The folder of a run with a page a model, and the strips of its first page.
+# The folder of a run with one page per model, and the image strips of its index page.
 IMAGE_PAGES = "pictures"
 STRIPS = f"{IMAGE_PAGES}/strips.json"
-# The files that list what was asked of models, and their images.
+# The files that list the prompts and the images.
 PROMPTS, IMAGES = "prompts.csv", "images.csv"
-# Folders of a run that are made again from its parts.
+# Folders of a run that are created again from its parts.
 _GATHERED = ("tables", "figures", sources.MEASURED)
 _PACKAGES = (
     *("numpy", "pandas", "scipy", "statsmodels", "seaborn", "matplotlib"),
@@ -51,61 +51,61 @@ _PACKAGES = (
 def gather(
     folder: Path, record: dict, notebooks: list[dict], public: Callable[[Any], Any], models: list[dict] | None = None
 ) -> dict:
-    """Bring the notebooks' tables, figures and findings together, write ``run.json`` and the index page.
+    """Collect the notebooks' tables, figures and findings, and write ``run.json`` and the index page.
 
-    ``models`` are those whose images are there, as :func:`biaslab.runs.generated_images.write` returns them.
+    ``models`` are the models with images, as :func:`biaslab.runs.generated_images.write` returns them.
     """
     from biaslab import report
 
-    swept = list(record["sweep"])
+    sweep_keys = list(record["sweep"])
     notebooks = sorted(notebooks, key=lambda n: (tables.place(n["id"]), n["id"], n["variant"]))
     for name in _GATHERED:
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / name).mkdir(parents=True)
     problems: list[str] = []
     source = record["parameters"].get("source", "published")
-    of_source = {"source", "annotations"} | ({"model", "seed", "settings"} if makes_images(source) else set())
-    if not of_source.intersection(swept):
-        # Variants that read different sources have no one set of inputs.
+    source_parameters = {"source", "annotations"} | ({"model", "seed", "settings"} if makes_images(source) else set())
+    if not source_parameters.intersection(sweep_keys):
+        # Variants that read different sources do not share one set of inputs.
         copy(folder / PARTS / sources.MEASURED, folder / sources.MEASURED)
     figures = _gather_figures(folder, notebooks)
-    written = _gather_tables(folder, notebooks, swept, problems)
-    gathered = [entry for entry, _ in written]
-    # What notebooks found out as they read their inputs: to compare them takes libraries that this process lacks.
+    entries = _gather_tables(folder, notebooks, sweep_keys, problems)
+    table_records = [entry for entry, _ in entries]
+    # Notebooks record their printed models; to find them here would take libraries that this process does not import.
     printed: dict[str, list[str]] = {}
     for notebook in notebooks:
-        for name, of in notes(folder, notebook)["printed"].items():
-            # Variants of other sources have other models of the same table.
-            printed[name] = [m for m in of if m in printed.get(name, of)]
-    ended = {n["status"] for n in notebooks}
-    finished = "stopped" if "stopped" in ended else "ok"
-    as_printed = source == "published" and not record["inputs"]
+        for name, table_models in notes(folder, notebook)["printed"].items():
+            # Variants with other sources have other models in the same table.
+            printed[name] = [m for m in table_models if m in printed.get(name, table_models)]
+    statuses = {n["status"] for n in notebooks}
+    end_status = "stopped" if "stopped" in statuses else "ok"
+    is_published = source == "published" and not record["inputs"]
     findings, verdicts = gather_findings(folder, notebooks)
     record |= {
-        "status": "failed" if "failed" in ended or problems else finished,
+        "status": "failed" if "failed" in statuses or problems else end_status,
         "problems": problems,
         "notebooks": notebooks,
         "findings": findings,
         "verdicts": verdicts,
         "figures": figures,
-        "tables": gathered,
-        "limits": caveats.limits_of_run(folder / PARTS / sources.MEASURED, gathered, source, printed),
+        "tables": table_records,
+        "limits": caveats.limits_of_run(folder / PARTS / sources.MEASURED, table_records, source, printed),
         "pictures": {"strips": STRIPS, "models": models} if models else {},
-        "coverage": replication_status.of_run(notebooks, gathered, figures) if as_printed else [],
+        "coverage": replication_status.of_run(notebooks, table_records, figures) if is_published else [],
     }
     record = public(record)
     write_json(folder / records.FILE, record)
-    page = report.build(folder, {entry["name"]: layout for entry, layout in written})
-    # Digests come last: without them, a run whose report was cut off is not whole.
-    left = [path for name in (*_GATHERED, IMAGE_PAGES) for path in (folder / name).rglob("*") if path.is_file()]
+    page = report.build(folder, {entry["name"]: layout for entry, layout in entries})
+    # Digests come last: a record without them identifies a run whose report is incomplete.
+    result_files = [path for name in (*_GATHERED, IMAGE_PAGES) for path in (folder / name).rglob("*") if path.is_file()]
     lists = [path for path in (folder / PROMPTS, folder / IMAGES) if path.is_file()]
-    record["files"] = digests(folder, [page, *left, *lists])
+    record["files"] = digests(folder, [page, *result_files, *lists])
     write_json(folder / records.FILE, record)
     return record
 
 
 def notes(folder: Path, notebook: dict) -> dict[str, list]:
-    """Return what a notebook noted of its figures, tables, findings and printed models."""
+    """Return a notebook's records of its figures, tables, findings and printed models."""
     path = folder / PARTS / notebook["slug"] / "records.json"
     if not path.exists():
         return {"figures": [], "tables": [], "findings": [], "printed": {}}
@@ -113,17 +113,17 @@ def notes(folder: Path, notebook: dict) -> dict[str, list]:
 
 
 def gather_findings(folder: Path, notebooks: list[dict]) -> tuple[list[dict], dict]:
-    """Return the notebooks' findings in order, adjusted over the report, and the counts of that."""
-    found = [
+    """Return the notebooks' findings in order, adjusted over the report, and the counts of the adjustment."""
+    findings = [
         {**note, "notebook": notebook["id"], "variant": notebook["variant"]}
         for notebook in notebooks
         for note in notes(folder, notebook)["findings"]
     ]
-    return adjust_across_report([{**note, "order": i} for i, note in enumerate(found)])
+    return adjust_across_report([{**note, "order": i} for i, note in enumerate(findings)])
 
 
 def _gather_figures(folder: Path, notebooks: list[dict]) -> list[dict]:
-    found = []
+    figures = []
     for notebook in notebooks:
         for note in notes(folder, notebook)["figures"]:
             files = {}
@@ -132,23 +132,23 @@ def _gather_figures(folder: Path, notebooks: list[dict]) -> list[dict]:
                 target = folder / "figures" / f"{note['name']}{notebook['suffix']}.{kind}"
                 shutil.copy2(folder / PARTS / notebook["slug"] / "figures" / f"{note['name']}.{kind}", target)
                 files[kind] = target.relative_to(folder).as_posix()
-            order = {"order": len(found), "notebook": notebook["id"], "variant": notebook["variant"]}
-            found.append({**note, **files, **order})
-    return found
+            order = {"order": len(figures), "notebook": notebook["id"], "variant": notebook["variant"]}
+            figures.append({**note, **files, **order})
+    return figures
 
 
 def _gather_tables(
-    folder: Path, notebooks: list[dict], swept: list[str], problems: list[str]
+    folder: Path, notebooks: list[dict], sweep_keys: list[str], problems: list[str]
 ) -> list[tuple[dict, TableLayout]]:
-    found: dict[str, list[tuple[dict, Path]]] = {}
+    parts_by_name: dict[str, list[tuple[dict, Path]]] = {}
     for notebook in notebooks:
         for note in notes(folder, notebook)["tables"]:
             path = folder / PARTS / notebook["slug"] / "tables" / f"{note['name']}.csv"
-            found.setdefault(note["name"], []).append((notebook, path))
-    written = []
-    for name, parts in sorted(found.items(), key=lambda item: (tables.place(item[0]), item[0])):
+            parts_by_name.setdefault(note["name"], []).append((notebook, path))
+    entries = []
+    for name, parts in sorted(parts_by_name.items(), key=lambda item: (tables.place(item[0]), item[0])):
         try:
-            frame = _merge(name, parts, swept)
+            frame = _merge(name, parts, sweep_keys)
         except InputError as error:
             problems.append(f"Table {name}: {error}")
             continue
@@ -156,53 +156,53 @@ def _gather_tables(
         record["reason"] = "" if len(frame) else "The source has no measurements for it."
         record["models"] = list(dict.fromkeys(frame["model"])) if "model" in frame else []
         record["notebooks"] = list(dict.fromkeys(n["id"] for n, _ in parts))
-        written.append((record, layout))
-    return written
+        entries.append((record, layout))
+    return entries
 
 
-def write_table(frame: pd.DataFrame, folder: Path, declared: tables.Schema) -> tuple[dict, TableLayout]:
+def write_table(frame: pd.DataFrame, folder: Path, schema: tables.Schema) -> tuple[dict, TableLayout]:
     """Write a table into a run's folder and return its record and the layout that the index page shows.
 
-    Tables are laid out here and not where notebooks save theirs: only here are the rows of several notebooks, and of a
-    sweep's variants, one table.
+    Tables are laid out here and not in the notebooks, because only here one table has the rows of several notebooks
+    and of all variants of a sweep.
     """
-    path = tables.write(frame, folder / "tables" / f"{declared.name}.csv")
-    columns_by_name = {column.name: column for column in declared.columns}
+    path = tables.write(frame, folder / "tables" / f"{schema.name}.csv")
+    columns_by_name = {column.name: column for column in schema.columns}
     columns = [columns_by_name.get(name, tables.Column(name, "")) for name in frame.columns]
     record = {
-        "name": declared.name,
-        "title": declared.title,
-        "description": declared.description,
+        "name": schema.name,
+        "title": schema.title,
+        "description": schema.description,
         "file": path.relative_to(folder).as_posix(),
         "rows": len(frame),
         "columns": [{"name": c.name, "unit": c.unit, "description": c.description} for c in columns],
         "notebooks": [],
     }
-    return record, lay_out(frame, declared, most=ROWS_SHOWN)
+    return record, lay_out(frame, schema, most=ROWS_SHOWN)
 
 
-def _merge(name: str, parts: list[tuple[dict, Path]], swept: list[str]) -> pd.DataFrame:
-    """Put the rows of one table together; rows that several notebooks wrote alike count once."""
+def _merge(name: str, parts: list[tuple[dict, Path]], sweep_keys: list[str]) -> pd.DataFrame:
+    """Return the rows of one table from several notebooks; identical rows count once."""
     import pandas as pd
 
     frames = []
     for notebook, path in parts:
         frame = tables.read(path, name)
-        for key in swept:
+        for key in sweep_keys:
             if key in notebook["values"] and key not in frame.columns:
                 frame[key] = notebook["values"][key]
         frames.append(frame)
-    whole = pd.concat(frames, ignore_index=True).drop_duplicates(ignore_index=True)
-    keys = tables.schema(name).keys + [k for k in swept if k in whole.columns]
-    # A table of a reader's own has none.
-    if keys and (twice := whole.duplicated(list(dict.fromkeys(keys)), keep=False)).any():
-        row = whole.loc[twice, keys].iloc[0].to_dict()
+    rows = pd.concat(frames, ignore_index=True).drop_duplicates(ignore_index=True)
+    keys = tables.schema(name).keys + [k for k in sweep_keys if k in rows.columns]
+    # A user's own table has no keys.
+    if keys and (is_duplicate := rows.duplicated(list(dict.fromkeys(keys)), keep=False)).any():
+        row = rows.loc[is_duplicate, keys].iloc[0].to_dict()
         raise InputError(f"the notebooks do not agree. Different values for {row}.")
-    return whole
+    return rows
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a folder's files, where there is one, next to those that are there."""
+    """Copy the files of a folder, if it exists, to ``target``, and leave the other files there."""
     for path in sorted(source.glob("*")) if source.is_dir() else ():
         target.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, target / path.name)
@@ -212,11 +212,11 @@ def copy(source: Path, target: Path) -> None:
 
 
 def provenance(params: RunParams) -> dict:
-    """Return what a run's record says of its parameters, versions and machine before it starts."""
-    found = {}
+    """Return the part of a run's record that describes its parameters, versions and machine."""
+    versions = {}
     for name in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
     return {
         "run": params.run,
         "title": params.title,
@@ -226,10 +226,10 @@ def provenance(params: RunParams) -> dict:
         "notebook_defaults": {n.id: dict(n.parameters) for n in params.selected},
         "sweep": params.sweep,
         "seeds": {"seed": params.default("seed")},
-        # Asked for as the inputs were examined.
+        # The commits of models that the check of inputs looked up.
         "commits": huggingface.commits(),
         "biaslab": {"version": __version__, **git_state(Path(__file__).parents[1])},
-        "packages": {"python": platform.python_version(), **found},
+        "packages": {"python": platform.python_version(), **versions},
         "platform": {
             "python": platform.python_version(),
             "system": f"{platform.system()} {platform.release()}",
@@ -241,27 +241,27 @@ def provenance(params: RunParams) -> dict:
 
 
 def describe(params: RunParams) -> str:
-    """Return what is run and on what: the file's own words only for the source that they are about."""
+    """Return a description of a run and its source: the file's own text only for the source that it describes."""
     papers = ", ".join(dict.fromkeys(n.id.split("/")[0] for n in params.selected))
-    done = f"Executed: {format_count(len(params.selected), 'notebook', 'notebooks')} of {papers}."
+    summary = f"Executed: {format_count(len(params.selected), 'notebook', 'notebooks')} of {papers}."
     source, annotations = params.default("source"), params.values.get("annotations", "")
     if source not in (None, *names()):
-        return f"Measurements: the tables in {', '.join(source if isinstance(source, list) else [source])}. {done}"
+        return f"Measurements: the tables in {', '.join(source if isinstance(source, list) else [source])}. {summary}"
     if source == "annotations":
         files = annotations if isinstance(annotations, list) else [annotations]
-        done = f"Measurements: {', '.join(Path(file).name for file in files)}. {done}"
-    return f"{params.description}\n\n{done}".strip()
+        summary = f"Measurements: {', '.join(Path(file).name for file in files)}. {summary}"
+    return f"{params.description}\n\n{summary}".strip()
 
 
 def git_state(folder: Path) -> dict:
-    """Return the commit that ``folder`` is at and whether files differ from it; ``None`` outside of git."""
+    """Return the commit of ``folder`` and whether files differ from it; ``None`` outside of git."""
 
     def git(*words: str) -> str | None:
         try:
-            done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10)
+            process = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10)
         except (OSError, subprocess.TimeoutExpired):
             return None
-        return done.stdout.strip() if done.returncode == 0 else None
+        return process.stdout.strip() if process.returncode == 0 else None
 
     # Installed below someone else's repository, the package has no commit of its own.
     commit = git("rev-parse", "HEAD") if git("ls-files", "--error-unmatch", "__init__.py") else None
@@ -270,6 +270,6 @@ def git_state(folder: Path) -> dict:
 
 
 def write_json(path: Path, record: dict) -> None:
-    """Write a record to a temporary name first, and then rename it; half characters, as errors may quote, as "?"."""
+    """Write a record to a temporary file, and rename it; lone surrogates, as in quoted errors, are written as "?"."""
     text = json.dumps(record, ensure_ascii=False, indent=1, default=str)
     result_cache.replace(path, f"{text}\n".encode(errors="replace"))

@@ -1,4 +1,4 @@
-"""A run as one file: what a colleague needs to read it, and no path or key of the machine that made it."""
+"""A run as one zip file: all that a reader needs, without paths or keys of the machine that created it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from biaslab.runs.collect import IMAGE_PAGES, IMAGES, PROMPTS
 from biaslab.runs.compare import find_run, make_record
 from biaslab.study import sources
 
-# What a run leaves for readers, and what its record names in these; its parts, stages and images stay behind.
+# The files of a run for readers, and the folders and files whose entries its record names; its parts, stages and images
+# are not exported.
 FILES = ("index.html", "run.json", "params.yaml")
 NAMED = ("notebooks", "tables", "figures", IMAGE_PAGES, sources.MEASURED, PROMPTS, IMAGES)
-# The same run gives the same bytes, whenever it is packed.
+# A constant time, so that exports of one run are identical.
 _TIME = (1980, 1, 1, 0, 0, 0)
 _TITLE = "This is a report of biaslab, an audit of text-to-image models for social bias."
 _READ_ME = f"""{_TITLE}
@@ -49,15 +50,15 @@ def export(
     outputs: str | Path = "outputs",
     output: str | Path | None = None,
 ) -> Path:
-    """Write one zip file with what a run's record names, a reader needs and repeats the run, and return its path.
+    """Write one zip file with the files that a reader needs and that repeat the run, and return its path.
 
     ``run`` is a folder, or a name below ``outputs``; ``output``, by default ``<run>.zip`` there, replaces an
     earlier export.
 
     Raises:
-        ParameterError: There is no such run, or something else has the file's name.
-        RunError: The run's record cannot be read, a table is not the one that the run left, a file names a folder of
-            a machine or holds a key of the environment, or the disk is full.
+        ParameterError: The run does not exist, or the target is not an export.
+        RunError: The run's record cannot be read, a table has changed since the run ended, a file names a folder of
+            a machine or contains a key of the environment, or the disk is full.
     """
     folder = find_run(run, Path(outputs))
     record = make_record(folder, comparisons=True)
@@ -69,14 +70,14 @@ def export(
     ):
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as packed:
+            with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
                 roots = folder, folder.parent, Path(outputs).absolute(), project_root(), project_root(folder)
                 private = redact.find_folders(None, *roots, default_root().absolute())
                 keys = redact.find_keys(record.get("parameters"))
-                for name in _named(record, folder):
-                    _check(name, data := (folder / name).read_bytes(), private, keys)
-                    packed.writestr(_entry(f"{folder.name}/{name}"), data)
-                packed.writestr(_entry(f"{folder.name}/README.txt"), _READ_ME)
+                for name in _find_files(record, folder):
+                    _check_private(name, data := (folder / name).read_bytes(), private, keys)
+                    archive.writestr(_entry(f"{folder.name}/{name}"), data)
+                archive.writestr(_entry(f"{folder.name}/README.txt"), _READ_ME)
             os.replace(part, target)
         finally:
             part.unlink(missing_ok=True)
@@ -85,11 +86,11 @@ def export(
 
 def _is_export(path: Path) -> bool:
     try:
-        with zipfile.ZipFile(path) as packed:
-            small = (entry for entry in packed.infolist() if entry.file_size < 20_000)
-            texts = (packed.read(entry) for entry in small if entry.filename.endswith("/README.txt"))
+        with zipfile.ZipFile(path) as archive:
+            small = (entry for entry in archive.infolist() if entry.file_size < 20_000)
+            texts = (archive.read(entry) for entry in small if entry.filename.endswith("/README.txt"))
             return any(text.startswith(_TITLE.encode()) for text in texts)
-    # Not only what is no zip: what is one may be damaged in many ways.
+    # A damaged zip file can raise many kinds of errors.
     except Exception:
         return False
 
@@ -101,12 +102,12 @@ def _entry(name: str) -> zipfile.ZipInfo:
     return entry
 
 
-def _named(record: Mapping, folder: Path) -> list[str]:
-    """Return the files that a record names, of those that are sent, on any system; a link may lead anywhere."""
+def _find_files(record: Mapping, folder: Path) -> list[str]:
+    """Return the files of a record to export, with paths that are valid on any system; links are left out."""
     entries = [*record.get("notebooks", []), *record.get("tables", [])]
-    named = (entry.get(k) for entry in entries for k in ("notebook", "html", "file"))
+    entry_names = (entry.get(k) for entry in entries for k in ("notebook", "html", "file"))
     names = set(FILES)
-    for name in (name for name in (*record.get("files", {}), *named) if isinstance(name, str)):
+    for name in (name for name in (*record.get("files", {}), *entry_names) if isinstance(name, str)):
         parts = PurePosixPath(name).parts
         if parts and parts[0] in NAMED and not any(part.startswith(".") or "\\" in part for part in parts):
             names.add(name)
@@ -114,22 +115,22 @@ def _named(record: Mapping, folder: Path) -> list[str]:
     return [n for n, p in paths if p.is_file() and not p.is_symlink() and p.resolve().is_relative_to(folder)]
 
 
-def _check(name: str, data: bytes, folders: Iterable[str], keys: Mapping[str, str]) -> None:
-    """Refuse to send what names a folder or holds a key: a run's own texts do not, what notebooks write may."""
+def _check_private(name: str, data: bytes, folders: Iterable[str], keys: Mapping[str, str]) -> None:
+    """Raise RunError if a file names a private folder or contains a key, as the output of notebooks may."""
     for key, variable in keys.items():
-        if _holds(data, key):
+        if _contains(data, key):
             raise RunError(
                 f"{name} holds the key in the environment variable {variable}. Take it out of what its notebook "
                 "shows or saves, and run that with --force."
             )
-    if found := max((folder for folder in folders if _holds(data, folder)), key=len, default=""):
+    if private_folder := max((folder for folder in folders if _contains(data, folder)), key=len, default=""):
         raise RunError(
-            f"{name} names {found}, a folder of this machine. Let its notebook show and save names without folders, "
-            "such as biaslab.redact.basename gives, and run it with --force."
+            f"{name} names {private_folder}, a folder of this machine. Let its notebook show and save names without "
+            "folders, such as biaslab.redact.basename gives, and run it with --force."
         )
 
 
-def _holds(data: bytes, text: str) -> bool:
-    """Return whether data hold a text, as it is or as HTML, JSON and URLs write it."""
+def _contains(data: bytes, text: str) -> bool:
+    """Return whether data contain a text, unchanged or as HTML, JSON and URLs encode it."""
     forms = {text, html.escape(text), json.dumps(text)[1:-1], quote(text)}
     return any(form.encode() in data for form in forms)

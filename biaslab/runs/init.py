@@ -1,4 +1,4 @@
-"""A folder to work in: the notebooks and parameters files that come with the package, and a README on how to begin."""
+"""A working folder: the notebooks and parameters files that come with the package, and a README on how to begin."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ jupyter lab notebooks                      # explore: change a notebook's parame
 
 
 def init(folder: str | Path) -> list[Path]:
-    """Write notebooks, parameters files and a README into a new or empty folder, and return what was written.
+    """Write notebooks, parameters files and a README into a new or empty folder, and return the paths of its files.
 
-    Packages that bring notebooks (entry point ``biaslab.notebooks``) keep these, and add their parameters files.
+    Packages that bring notebooks (entry point ``biaslab.notebooks``) add only their parameters files.
 
     Raises:
-        ParameterError: The folder holds something, or is a file.
+        ParameterError: The folder is not empty, or is a file.
     """
     folder = Path(folder).expanduser()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -42,12 +42,11 @@ def init(folder: str | Path) -> list[Path]:
     source = places.is_packaged()
     for part in ("notebooks", "params"):
         shutil.copytree(source / part, folder / part, ignore=shutil.ignore_patterns(".*", "__pycache__"))
-    brought = [
-        path for inner in plugins.notebook_folders().values() for path in sorted((inner / "params").glob("*.yaml"))
-    ]
-    for path in brought:
-        if not (to := folder / "params" / path.name).exists():
-            shutil.copyfile(path, to)
+    roots = plugins.notebook_folders().values()
+    package_params = [path for root in roots for path in sorted((root / "params").glob("*.yaml"))]
+    for path in package_params:
+        if not (target := folder / "params" / path.name).exists():
+            shutil.copyfile(path, target)
     (folder / "README.md").write_text(_README.format(version=__version__), encoding="utf-8", newline="\n")
     (folder / ".gitignore").write_text("outputs/\n", encoding="utf-8", newline="\n")
     return sorted(path for path in folder.rglob("*") if path.is_file())

@@ -1,4 +1,4 @@
-"""What a run asked of its models, as two files of its folder: its prompts, and its images with their seeds."""
+"""The prompts of a run, and its images with their seeds, as two files in its folder."""
 
 from __future__ import annotations
 
@@ -18,56 +18,57 @@ from biaslab.runs.collect import IMAGES, PROMPTS
 from biaslab.schema import tables
 
 
-def write(folder: Path, asked: Iterable[ImageRequest]) -> None:
-    """Write the prompts and images that the store has complete; nothing is computed for it.
+def write(folder: Path, requests: Iterable[ImageRequest]) -> None:
+    """Write the prompts and images of requests whose images are all cached; nothing is computed.
 
-    Of several settings of one model the first are listed. What an earlier start listed stays where the store has not
-    all images any more.
+    For several settings of one model, the first are listed. The prompts and images that an earlier start listed stay
+    if the cache no longer has all images.
     """
-    prompts, images, whole, listed = [], [], True, set()
-    for one in asked:
-        source = {"paper": one.paper, "kind": one.kind, "model": one.model}
-        if tuple(source.values()) in listed:
+    prompts, images, is_complete, keys_listed = [], [], True, set()
+    for request in requests:
+        source = {"paper": request.paper, "kind": request.kind, "model": request.model}
+        if tuple(source.values()) in keys_listed:
             continue
-        made = cached_images(one)
-        if made is None:
-            whole = False
+        cached_source = cached_images(request)
+        if cached_source is None:
+            is_complete = False
             continue
-        listed.add(tuple(source.values()))
-        prompts.append(_prompts(one).assign(**source))
-        images.append(duplicates.all_images(made).table.assign(**source))
-    if prompts and (whole or not (folder / PROMPTS).is_file()):
-        found = pd.concat(prompts, ignore_index=True)
+        keys_listed.add(tuple(source.values()))
+        prompts.append(_prompts(request).assign(**source))
+        images.append(duplicates.all_images(cached_source).table.assign(**source))
+    if prompts and (is_complete or not (folder / PROMPTS).is_file()):
+        rows = pd.concat(prompts, ignore_index=True)
         # The same prompts of several models are one row, so that the file can be given as custom.prompts_file.
-        by = [name for name in found if name != "model"]
-        found = found.groupby(by, sort=False, dropna=False)["model"].agg(", ".join).reset_index()
-        # Without the guard against formulas, which would be part of the prompts of a run that is given the file.
-        text = found.to_csv(index=False, lineterminator="\n")
+        keys = [name for name in rows if name != "model"]
+        rows = rows.groupby(keys, sort=False, dropna=False)["model"].agg(", ".join).reset_index()
+        # Without protection against spreadsheet formulas, which would change the prompts of a run on this file.
+        text = rows.to_csv(index=False, lineterminator="\n")
         result_cache.replace(folder / PROMPTS, text.encode(errors="replace"))
         tables.write(pd.concat(images, ignore_index=True), folder / IMAGES)
 
 
-def cached_images(one: ImageRequest) -> ImageSource | None:
-    """Return the images of a request where the cache has all of them; None elsewhere. None is generated."""
-    if not (one.image_model.truthful or one.n_cached == one.n_images > 0):
+def cached_images(request: ImageRequest) -> ImageSource | None:
+    """Return the images of a request if all of them are cached, else None; no image is generated."""
+    if not (request.image_model.truthful or request.n_cached == request.n_images > 0):
         return None
-    pipeline, options = one.pipeline.cached_only(), {"several": one.several_people}
-    # What is wrong with its images, notebooks have said.
+    pipeline, options = request.pipeline.cached_only(), {"several": request.several_people}
+    # Notebooks have reported the problems of these images.
     with contextlib.suppress(BiaslabError):
         return pipeline.generate_images(
-            one.prompts, one.kind, one.prompt_set, storage_class=one.storage_class, **options
+            request.prompts, request.kind, request.prompt_set, storage_class=request.storage_class, **options
         )
     return None
 
 
-def _prompts(one: ImageRequest) -> pd.DataFrame:
-    """Return prompts with the columns of ``custom.prompts_file``; captions are others', unless a package
-    brings them.
+def _prompts(request: ImageRequest) -> pd.DataFrame:
+    """Return prompts with the columns of ``custom.prompts_file``; texts of captions only if a package brings these,
+    because other captions are third-party data.
     """
-    rows = one.prompts.drop_duplicates("prompt_id")
+    rows = request.prompts.drop_duplicates("prompt_id")
     group = next((name for name in ("group", "occupation", "profession") if name in rows), "text")
-    if one.is_from_captions and one.pipeline.settings.captions.corpus not in plugins.entry_points(plugins.CORPORA):
+    corpus = request.pipeline.settings.captions.corpus
+    if request.is_from_captions and corpus not in plugins.entry_points(plugins.CORPORA):
         rows = rows.assign(text="", **{group: ""})
     columns = {"prompt": rows["text"], "group": rows[group], "n": rows["n_images"]}
     columns |= {name: rows[name] for name in ("condition",) if name in rows}
-    return rows[["prompt_id"]].assign(**columns, people=rows.get("people", 1 + one.several_people))
+    return rows[["prompt_id"]].assign(**columns, people=rows.get("people", 1 + request.several_people))

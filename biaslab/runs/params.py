@@ -1,7 +1,7 @@
 """The parameters of a run: read from YAML, checked before anything starts, expanded into variants.
 
-A run has a few keys of its own (:class:`RunParams`); every other key is a parameter of the notebooks,
-whose ``parameters`` cells say which exist, of which type, and with which default.
+A run has a few keys of its own (:class:`RunParams`); every other key is a parameter of the notebooks. The
+``parameters`` cells of notebooks define these parameters with their types and defaults.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from biaslab.schema.values import dotted
 _RESERVED = "output_dir"
 _ALL = "*"
 MOST_VARIANTS = 1_000
-"""Variants of a run, each of which executes every notebook."""
-# Bytes of a file of parameters, of which YAML's reader takes a second for each million.
+"""Maximum number of variants of a run, each of which executes every notebook."""
+# Maximum size of a parameters file in bytes; YAML's reader takes about a second per million.
 _MOST_BYTES = 5_000_000
-# What lays the measures of all papers side by side comes when they are there: a report fills in from the papers on.
+# Notebooks that compare the measures of all papers are executed last, so that a report shows the papers first.
 _LAST = ("synthesis/models",)
 _KINDS = {
     str: "a text",
@@ -50,31 +50,31 @@ _KINDS = {
     list: "a list",
     dict: "a mapping of names to values",
 }
-# The tag of the cell that papermill puts a run's values below.
+# The tag of the cell below which papermill injects a run's values.
 _TAG = "parameters"
 _UNTAGGED = "It has no cell tagged 'parameters', so a run cannot set what it computes with. Tag that cell."
-# What Python raises for code that is none, or lies too deep in itself.
+# Errors that Python raises for invalid or too deeply nested code.
 _NO_CODE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError)
 
 
 @dataclass(frozen=True)
 class Notebook:
-    """A notebook as a run sees it."""
+    """A notebook that a run can execute."""
 
-    id: str  # ``<paper>/<section>``: its path below the notebooks folder, without the ending.
+    id: str  # ``<paper>/<section>``: its path below the notebooks folder, without file extension.
     path: Path  # The file.
     title: str  # Its first heading.
     parameters: Mapping[str, Any]  # Names and defaults in its cell tagged ``parameters``.
     cells: tuple[str, ...] = ()  # The code of its cells.
     used_tables: frozenset[str] = frozenset()  # The measured tables that it takes.
     required_tables: frozenset[str] = frozenset()  # The tables among them that it cannot do without.
-    folder: Path | None = None  # Of one that another package brings: the folder that it is executed in.
+    folder: Path | None = None  # The folder in which it is executed, for a notebook of another package.
     problem: str = ""  # Why it cannot be executed, in a sentence; such a notebook has no parameters.
-    is_tagged: bool = True  # Whether it has a cell of parameters; one that is just begun has none.
+    is_tagged: bool = True  # Whether it has a parameters cell; a new, unfinished notebook has none.
 
 
 def run_name(name: str) -> str:
-    """Return the name of a run or a comparison, and of its folder; a ParameterError where it cannot be one."""
+    """Return the name of a run or a comparison, and of its folder; raise ParameterError if it is invalid."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", name):
         raise ParameterError(
             f"{name!r} is not a name; use letters, digits, '.', '_' and '-', at most 80, with a letter or digit first."
@@ -83,7 +83,7 @@ def run_name(name: str) -> str:
 
 
 class RunParams(Group):
-    """What to run, checked as :class:`~biaslab.schema.groups.Group` checks."""
+    """The parameters of a run, validated as every :class:`~biaslab.schema.groups.Group`."""
 
     run: Annotated[str, AfterValidator(run_name)] = field("mine", "Name of the run and of its folder below `outputs`.")
     title: str = field("", "Heading of the report.")
@@ -109,30 +109,31 @@ class RunParams(Group):
         return {k: list(v) for k, v in self.values.items() if isinstance(v, list)}
 
     def default(self, name: str) -> Any:
-        """Return the value of a parameter, or where it has none, its default in the first notebook that has it."""
+        """Return the value of a parameter, or its default in the first notebook that has it."""
         defaults = (n.parameters[name] for n in self.selected if name in n.parameters)
         return self.values.get(name, next(defaults, None))
 
     @property
     def confidence(self) -> float:
-        """The level of its intervals, 0–1; of several, the highest."""
-        given = self.default("confidence") or 0.95
-        return max(given) if isinstance(given, list) else given
+        """The confidence level of intervals, 0–1; the highest of several."""
+        level = self.default("confidence") or 0.95
+        return max(level) if isinstance(level, list) else level
 
     def variants(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """Return the swept parameters per combination of their values, as they are and in words.
+        """Return the swept parameters per combination of their values, unchanged and in words.
 
-        Without a list there is one, which is empty. In words, a mapping is a text of what differs from the others.
-        Raises ParameterError where there are more than :data:`MOST_VARIANTS`.
+        Without a sweep, there is one empty combination. In words, a mapping is a text of its differences from the
+        other mappings. Raises ParameterError: There are more than :data:`MOST_VARIANTS` combinations.
         """
         if (n := math.prod(map(len, self.sweep.values()))) > MOST_VARIANTS:
             lists = " times ".join(f"{len(v):,} of {k}" for k, v in self.sweep.items())
             raise ParameterError(
                 f"The lists of values make {n:,} variants ({lists}); at most {MOST_VARIANTS:,}. Give shorter lists."
             )
-        words = {k: _distinct(v) if isinstance(v[0], dict) else v for k, v in self.sweep.items()}
+        words = {k: _describe_differences(v) if isinstance(v[0], dict) else v for k, v in self.sweep.items()}
         values, in_words = (
-            [dict(zip(of, some, strict=True)) for some in itertools.product(*of.values())] for of in (self.sweep, words)
+            [dict(zip(sweep, row, strict=True)) for row in itertools.product(*sweep.values())]
+            for sweep in (self.sweep, words)
         )
         return list(zip(values, in_words, strict=True))
 
@@ -141,12 +142,12 @@ class RunParams(Group):
 _RUN_KEYS = ("run", "title", "description", "notebooks", "jobs")
 
 
-def _distinct(mappings: list[dict]) -> list[str]:
-    mappings = [dotted(some) for some in mappings]
-    names = list(dict.fromkeys(name for some in mappings for name in some))
-    differ = [n for n in names if len({repr(some.get(n)) for some in mappings}) > 1]
-    words = ({n: some[n] for n in differ if n in some} for some in mappings)
-    return [", ".join(f"{n}={v}" for n, v in some.items()) or "defaults" for some in words]
+def _describe_differences(mappings: list[dict]) -> list[str]:
+    mappings = [dotted(mapping) for mapping in mappings]
+    names = list(dict.fromkeys(name for mapping in mappings for name in mapping))
+    differing_names = [n for n in names if len({repr(mapping.get(n)) for mapping in mappings}) > 1]
+    words = ({n: mapping[n] for n in differing_names if n in mapping} for mapping in mappings)
+    return [", ".join(f"{n}={v}" for n, v in mapping.items()) or "defaults" for mapping in words]
 
 
 def load(
@@ -158,13 +159,13 @@ def load(
     notebooks_dir: str | Path | None = None,
     baselines: str = "",
 ) -> RunParams:
-    """Read and check a parameters file, or what one would hold (``given``).
+    """Read and check a parameters file, or the contents of one (``given``).
 
     Args:
         overrides: ``key=value`` texts that replace the file's values; values are read as YAML.
         notebooks: Patterns of notebook ids that replace the file's.
-        notebooks_dir: Where the notebooks are, next to those that installed packages bring; by default the folder
-            ``notebooks`` at or above the parameters file, else at or above the working folder.
+        notebooks_dir: The folder of notebooks, in addition to those that installed packages bring; by default the
+            folder ``notebooks`` at or above the parameters file, else at or above the working folder.
         baselines: Additional baseline next to the results: ``published``.
 
     Raises:
@@ -173,13 +174,13 @@ def load(
     """
     path = Path(path)
     if given is None:
-        # What comes with the package is there from any folder.
-        inside = is_packaged() / path
-        given = read_yaml(inside if inside.is_file() and not os.path.isfile(path) else path)
+        # The package's own parameters files can be named from any folder.
+        package_path = is_packaged() / path
+        given = read_yaml(package_path if package_path.is_file() and not os.path.isfile(path) else path)
     else:
         given = dict(given)
-    brought = (folder / "notebooks" for folder in plugins.notebook_folders().values())
-    available = find_notebooks(notebooks_dir or _notebooks_dir(path), *brought)
+    package_folders = (folder / "notebooks" for folder in plugins.notebook_folders().values())
+    available = find_notebooks(notebooks_dir or _notebooks_dir(path), *package_folders)
     names = setting_names(overrides)
     old_names.check("settings", names, "--set")
     set_here = _overrides(overrides, given, available)
@@ -200,33 +201,33 @@ def load(
     selected = [n for n in available if any(_matches(n, pattern) for pattern in run.notebooks)]
     if all(notebook.problem for notebook in selected):
         raise ParameterError(" ".join(f"{n.path}: {n.problem}" for n in selected))
-    more = {"title": run.title or run.run, "description": run.description.strip(), "file": str(path)}
-    more["set_here"] = names
-    checked = _notebook_values(given, selected, available, str(path), strict=set_here)
-    return run.changed(**more, values=checked, selected=tuple(selected))
+    details = {"title": run.title or run.run, "description": run.description.strip(), "file": str(path)}
+    details["set_here"] = names
+    notebook_values = _notebook_values(given, selected, available, str(path), strict=set_here)
+    return run.changed(**details, values=notebook_values, selected=tuple(selected))
 
 
 def _matches(notebook: Notebook, pattern: str) -> bool:
-    # What other packages bring, or is just begun, is executed where a pattern asks for it, and not by default.
+    # Notebooks of other packages, and those without a parameters cell, are executed only if a pattern names them.
     passed_over = pattern == _ALL and (notebook.folder or not notebook.is_tagged)
     return fnmatch(notebook.id, pattern) and not passed_over
 
 
 def as_yaml(params: RunParams) -> str:
-    """Return parameters as a file that gives them again."""
+    """Return the contents of a parameters file with these parameters."""
     import yaml
 
     keys = {key: getattr(params, key) for key in _RUN_KEYS}
-    whole = {**keys, "notebooks": list(params.notebooks), **params.values}
-    # In plain values: settings may hold tuples.
-    return yaml.safe_dump(json.loads(json.dumps(whole)), sort_keys=False, allow_unicode=True, width=110)
+    content = {**keys, "notebooks": list(params.notebooks), **params.values}
+    # JSON converts tuples in settings to lists.
+    return yaml.safe_dump(json.loads(json.dumps(content)), sort_keys=False, allow_unicode=True, width=110)
 
 
-def find_notebooks(folder: str | Path, *brought: Path) -> list[Notebook]:
-    """Return the notebooks below ``folder``, and below those ``brought`` by packages, ordered by paper and section.
+def find_notebooks(folder: str | Path, *package_folders: Path) -> list[Notebook]:
+    """Return the notebooks below ``folder`` and ``package_folders``, ordered by paper and section.
 
-    Of several with one id the first folder's counts. Those of packages are executed in ``folder``, so that they keep
-    results where the others do. What cannot be executed is among them and says why, so that the others are not lost.
+    If several have the same id, the first folder's counts. Notebooks of packages are executed in ``folder``, so that
+    they share its cache. Notebooks that cannot be executed are included, with the ``problem``.
 
     Raises:
         ParameterError: The folder is missing.
@@ -234,76 +235,76 @@ def find_notebooks(folder: str | Path, *brought: Path) -> list[Notebook]:
     folder = Path(folder)
     if not folder.is_dir():
         raise ParameterError(f"There is no folder of notebooks at {folder}; name one with --notebooks-dir.")
-    found: dict[str, Notebook] = {}
-    for root in (folder, *brought):
+    notebooks: dict[str, Notebook] = {}
+    for root in (folder, *package_folders):
         for path in root.rglob("*.ipynb"):
             place = path.relative_to(root)
             name = place.with_suffix("").as_posix()
-            if name in found or any(part.startswith(".") for part in place.parts):
+            if name in notebooks or any(part.startswith(".") for part in place.parts):
                 continue
             notebook = _read_notebook(path, name)
-            found[name] = notebook if root == folder else replace(notebook, folder=folder)
-    return sorted(found.values(), key=lambda n: (n.id in _LAST, tables.place(n.id), n.id))
+            notebooks[name] = notebook if root == folder else replace(notebook, folder=folder)
+    return sorted(notebooks.values(), key=lambda n: (n.id in _LAST, tables.place(n.id), n.id))
 
 
 def _read_notebook(path: Path, notebook_id: str) -> Notebook:
-    """Return the notebook at ``path``; what keeps it from being executed is its ``problem``."""
+    """Return the notebook at ``path``; its ``problem`` states why it cannot be executed."""
 
-    def cannot(problem: str, is_tagged: bool = True) -> Notebook:
+    def make_unusable(problem: str, is_tagged: bool = True) -> Notebook:
         return Notebook(notebook_id, path, notebook_id, {}, problem=problem, is_tagged=is_tagged)
 
     try:
         if not (text := reading.text(path)).strip():
-            return cannot(_UNTAGGED, False)
+            return make_unusable(_UNTAGGED, False)
         cells = [
             ("".join(cell["source"]), cell["cell_type"], set(cell["metadata"].get("tags") or ()))
             for cell in json.loads(text)["cells"]
         ]
     except OSError as error:
-        return cannot(f"It cannot be read ({error.strerror}). Mend or remove it.")
+        return make_unusable(f"It cannot be read ({error.strerror}). Mend or remove it.")
     except InputError as error:
-        return cannot(f"It {str(error).removeprefix(f'{path} ')}")
+        return make_unusable(f"It {str(error).removeprefix(f'{path} ')}")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return cannot("It is not a whole notebook of format 4. Save it again in JupyterLab, or remove it.")
+        return make_unusable("It is not a whole notebook of format 4. Save it again in JupyterLab, or remove it.")
     if not any(_TAG in tags for _, _, tags in cells):
-        return cannot(_UNTAGGED, False)
+        return make_unusable(_UNTAGGED, False)
     try:
         parameters = _defaults(cells)
     except ParameterError as error:
-        return cannot(str(error))
+        return make_unusable(str(error))
     prose = "\n".join(source for source, kind, _ in cells if kind == "markdown")
     heading = re.search("^# (.*)", prose, re.MULTILINE)
     code = tuple(source for source, kind, _ in cells if kind == "code")
     title = heading[1].strip() if heading else notebook_id
-    return Notebook(notebook_id, path, title, parameters, code, *_measured(code))
+    return Notebook(notebook_id, path, title, parameters, code, *_find_tables(code))
 
 
 def _defaults(cells: Sequence[tuple[str, str, set[str]]]) -> dict[str, Any]:
-    """Return the literals that the tagged cell sets; a ParameterError where what a run sets would have no effect."""
-    at = next(i for i, (_, _, tags) in enumerate(cells) if _TAG in tags)
-    if any("injected-parameters" in tags for _, _, tags in cells[:at]):
+    """Return the literals that the tagged cell sets; raise ParameterError if a run's values would have no effect."""
+    index = next(i for i, (_, _, tags) in enumerate(cells) if _TAG in tags)
+    if any("injected-parameters" in tags for _, _, tags in cells[:index]):
         raise ParameterError("Values of an earlier run are above the cell tagged 'parameters'. Delete that cell.")
     defaults, line = {}, 1
     try:
-        for node in ast.parse(cells[at][0]).body:
+        for node in ast.parse(cells[index][0]).body:
             line = node.lineno
             if not isinstance(node, ast.Import | ast.ImportFrom | ast.Expr | ast.Pass):
-                defaults |= [_assigned(node)]
+                defaults |= [_read_assignment(node)]
     except _NO_CODE as error:
         raise ParameterError(
             "The cell tagged 'parameters' must set literals only, one name each, such as `seed = 1`; its line "
             f"{getattr(error, 'lineno', None) or line} does not."
         ) from None
-    for i, (source, kind, _) in enumerate(cells[at + 1 :], start=at + 2):
-        if kind == "code" and (again := _literals(source) & defaults.keys()):
+    for i, (source, kind, _) in enumerate(cells[index + 1 :], start=index + 2):
+        if kind == "code" and (repeated := _literals(source) & defaults.keys()):
             raise ParameterError(
-                f"Cell {i} sets {min(again)} again, so what a run sets would have no effect. Give it another name."
+                f"Cell {i} sets {min(repeated)} again, so what a run sets would have no effect. Give it another name."
             )
     return defaults
 
 
-def _assigned(node: ast.stmt) -> tuple[str, Any]:
-    """Return name and value of an assignment of a literal to one name; a ValueError for all else."""
+def _read_assignment(node: ast.stmt) -> tuple[str, Any]:
+    """Return name and value of an assignment of a literal to one name; raise ValueError for other statements."""
     if not isinstance(node, ast.Assign | ast.AnnAssign):
         raise ValueError
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -315,70 +316,70 @@ def _assigned(node: ast.stmt) -> tuple[str, Any]:
 def _literals(cell: str) -> set[str]:
     """Return the names that a cell sets to literals."""
     names = set()
-    for node in getattr(_parsed(cell), "body", ()):
+    for node in getattr(_parse(cell), "body", ()):
         with contextlib.suppress(*_NO_CODE):
-            names.add(_assigned(node)[0])
+            names.add(_read_assignment(node)[0])
     return names
 
 
 @lru_cache(maxsize=2048)
-def _parsed(cell: str) -> ast.Module | None:
-    """Return a cell's code; None where it is a magic, or a mistake that the notebook itself will tell of."""
+def _parse(cell: str) -> ast.Module | None:
+    """Return the syntax tree of a cell; None for magics and invalid code, which fails when the notebook is executed."""
     try:
         return ast.parse(cell)
     except _NO_CODE:
         return None
 
 
-# A file of parameters is read several times on its way, and notebooks with it.
+# One command reads parameters files, and with them notebooks, several times.
 @lru_cache(maxsize=512)
-def _measured(cells: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the tables that cells take from a study, and those of them that they need."""
-    taken, optional = set(), set()
-    parsed = filter(None, map(_parsed, cells))
-    for call in (node for tree in parsed for node in ast.walk(tree) if isinstance(node, ast.Call)):
-        asked = getattr(call.func, "attr", "")
-        if asked not in ("load", "has_table") or not call.args:
+def _find_tables(cells: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the tables that cells take from a study, and the subset that they require."""
+    used_tables, optional = set(), set()
+    trees = filter(None, map(_parse, cells))
+    for call in (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        method = getattr(call.func, "attr", "")
+        if method not in ("load", "has_table") or not call.args:
             continue
-        what = call.args[0]
+        argument = call.args[0]
         try:
-            names = ast.unparse(what).split(".")
+            names = ast.unparse(argument).split(".")
         except RecursionError:
             continue
-        name = what.value if isinstance(what, ast.Constant) else f"{names[0]}_{names[-1]}"
-        taken.add(name)
-        if asked == "has_table" or any(k.arg == "optional" for k in call.keywords):
+        name = argument.value if isinstance(argument, ast.Constant) else f"{names[0]}_{names[-1]}"
+        used_tables.add(name)
+        if method == "has_table" or any(k.arg == "optional" for k in call.keywords):
             optional.add(name)
-    return frozenset(taken), frozenset(taken - optional)
+    return frozenset(used_tables), frozenset(used_tables - optional)
 
 
 def _with_baseline(settings: Any, baseline: str) -> Any:
-    """Return settings, or each of several, with one more baseline."""
+    """Return settings, or each item of a list of settings, with one more baseline."""
     if isinstance(settings, list):
-        return [_with_baseline(one, baseline) for one in settings]
+        return [_with_baseline(mapping, baseline) for mapping in settings]
     if not isinstance(settings, Mapping):
         return settings
-    asked = settings.get("baselines", ())
-    own = asked if isinstance(asked, list | tuple) else [asked]
-    return {**settings, "baselines": [*(one for one in own if one not in ("none", baseline)), baseline]}
+    baselines = settings.get("baselines", ())
+    names = baselines if isinstance(baselines, list | tuple) else [baselines]
+    return {**settings, "baselines": [*(name for name in names if name not in ("none", baseline)), baseline]}
 
 
 def read_yaml(path: Path) -> dict:
-    """Return the keys and values of a parameters file; a ParameterError where it cannot be used."""
+    """Return the keys and values of a parameters file; raise ParameterError if it cannot be used."""
     if not os.path.isfile(path):
-        near = [p.as_posix() for p in sorted(path.parent.glob("*.y*ml"))] if path.parent.is_dir() else []
+        candidates = [p.as_posix() for p in sorted(path.parent.glob("*.y*ml"))] if path.parent.is_dir() else []
         raise ParameterError(
-            f"There is no parameters file {path}. {name_help(path.as_posix(), near)} A model is named with "
+            f"There is no parameters file {path}. {name_help(path.as_posix(), candidates)} A model is named with "
             "--set model=NAME."
         )
-    given = plainyaml.read(path, most=_MOST_BYTES, error=ParameterError)
-    if not isinstance(given, dict):
-        held = "is empty" if given is None else f"holds {type(given).__name__}"
-        raise ParameterError(f"{path} {held}; a parameters file holds keys and values, such as 'run: mine'.")
-    return given
+    content = plainyaml.read(path, most=_MOST_BYTES, error=ParameterError)
+    if not isinstance(content, dict):
+        problem = "is empty" if content is None else f"holds {type(content).__name__}"
+        raise ParameterError(f"{path} {problem}; a parameters file holds keys and values, such as 'run: mine'.")
+    return content
 
 
-_OF_A_MODEL = re.compile(r"(?:settings\.)?models\.(.+)\.(\w+)\.(\w+)")
+_MODEL_SETTING = re.compile(r"(?:settings\.)?models\.(.+)\.(\w+)\.(\w+)")
 
 
 def setting_names(overrides: Sequence[str]) -> list[str]:
@@ -386,34 +387,34 @@ def setting_names(overrides: Sequence[str]) -> list[str]:
     return [text.partition("=")[0].strip().removeprefix("settings.") for text in overrides]
 
 
-def _overrides(texts: Sequence[str], given: dict, available: list[Notebook]) -> dict[str, Any]:
+def _overrides(texts: Sequence[str], parameters: dict, available: list[Notebook]) -> dict[str, Any]:
     """Return the values that ``--set`` gives; ``generation.steps=20`` changes one of the settings."""
-    found: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     mappings = {k for n in available for k, v in n.parameters.items() if isinstance(v, dict)}
     for text in texts:
         key, value = _override(text, available)
         # Names of models have dots in them.
-        of_a_model = _OF_A_MODEL.fullmatch(key)
-        name, *path = ("models", *of_a_model.groups()) if of_a_model else key.split(".")
+        match = _MODEL_SETTING.fullmatch(key)
+        name, *path = ("models", *match.groups()) if match else key.split(".")
         if path and name not in mappings and "settings" in mappings and not get_close_matches(name, mappings):
             name, path = "settings", [name, *path]
         if not path or name not in mappings:
-            found[name if path else key] = value
+            changes[name if path else key] = value
             continue
-        inner = found
-        found.setdefault(name, deepcopy(given.get(name)))
+        inner = changes
+        changes.setdefault(name, deepcopy(parameters.get(name)))
         for part in path:
             inner[name] = {} if inner.get(name) is None else inner[name]
             if not isinstance(inner[name], dict):
-                said = f"{name} is {inner[name]!r}, which has no values to set by name."
-                raise ParameterError(f"--set {text!r}: {said}")
+                message = f"{name} is {inner[name]!r}, which has no values to set by name."
+                raise ParameterError(f"--set {text!r}: {message}")
             inner, name = inner[name], part
         inner[name] = value
-    return found
+    return changes
 
 
 def _override(text: str, available: list[Notebook]) -> tuple[str, Any]:
-    """Return key and value of ``key=value``; a text parameter's value is taken as it stands, unless it is a list."""
+    """Return key and value of ``key=value``; the value of a text parameter is not read as YAML, unless it is a list."""
     import yaml
 
     key, equals, value = text.partition("=")
@@ -426,27 +427,27 @@ def _override(text: str, available: list[Notebook]) -> tuple[str, Any]:
     try:
         return key, plainyaml.load(value) if value.strip() else ""
     except yaml.YAMLError as error:
-        said = f"the value cannot be used as YAML ({plainyaml.problem(error)})"
-        raise ParameterError(f"--set {text[:200]!r}: {said}.") from None
+        message = f"the value cannot be used as YAML ({plainyaml.problem(error)})"
+        raise ParameterError(f"--set {text[:200]!r}: {message}.") from None
 
 
 def _notebooks_dir(path: Path) -> Path:
-    """Return the notebooks next to ``params`` at or above the file or the working folder, else the package's own."""
+    """Return the folder of notebooks at or above the file or the working folder, else the package's own."""
     for root in (project_root(path.parent), project_root(), is_packaged()):
-        # Those of a run were executed, with its parameters in them.
+        # The notebooks in a run's folder were executed, and contain its parameters.
         if (root / "notebooks").is_dir() and not (root / records.FILE).is_file():
             return root / "notebooks"
     raise ParameterError(f"There is no folder 'notebooks' at or above {path}; name one with --notebooks-dir.")
 
 
 def _notebook_values(
-    given: dict, selected: list[Notebook], available: list[Notebook], file: str, *, strict: Collection[str]
+    parameters: dict, selected: list[Notebook], available: list[Notebook], file: str, *, strict: Collection[str]
 ) -> dict[str, Any]:
-    """Return the values in their types; a file's key of other notebooks is passed over, one in ``strict`` is not."""
+    """Return the values in their types; ignore keys of notebooks that are not selected, unless they are ``strict``."""
     defaults = {k: v for n in selected for k, v in n.parameters.items() if k != _RESERVED}
-    elsewhere = {k for n in available for k in n.parameters} - set(defaults) - {_RESERVED}
+    other_names = {k for n in available for k in n.parameters} - set(defaults) - {_RESERVED}
     problems, typed = [], {}
-    for name, value in given.items():
+    for name, value in parameters.items():
         if name in defaults:
             try:
                 typed[name] = _typed(name, value, defaults[name])
@@ -454,36 +455,36 @@ def _notebook_values(
                 problems.append(str(error))
         elif name == _RESERVED:
             problems.append(f"{name!r} is set by the run itself; choose the folder with --outputs and run.")
-        elif name not in elsewhere and (renamed := _renamed(name, "--set" if name in strict else file)):
-            problems.append(renamed)
-        elif name not in elsewhere:
+        elif name not in other_names and (message := _renaming_error(name, "--set" if name in strict else file)):
+            problems.append(message)
+        elif name not in other_names:
             problems.append(f"{name!r} is not a parameter. {_parameter_help(name, [*_RUN_KEYS, *defaults])}")
         elif name in strict:
             problems.append(f"{name!r} is a parameter of other notebooks, of none that this run selects.")
     if problems:
-        # What cannot be read may have had them.
+        # Notebooks that cannot be read may define these parameters.
         problems += [f"{n.path}: {n.problem}" for n in selected if n.problem]
         raise ParameterError(" ".join(problems))
     return typed
 
 
-def _parameter_help(name: str, known: Sequence[str]) -> str:
-    """Return the parameters that are near an unknown one; where none is, the settings, named without their group."""
+def _parameter_help(name: str, names: Sequence[str]) -> str:
+    """Return advice on an unknown parameter: similar parameters, or else settings with this name in a group."""
     from biaslab.settings import Settings
 
-    if "settings" in known and name in Settings.model_fields:
+    if "settings" in names and name in Settings.model_fields:
         return f"It is a setting: name it settings.{name}."
-    is_setting = "settings" in known and not near_matches(name, known)
-    return unknown_help(Settings, [name]) if is_setting else name_help(name, known)
+    is_setting = "settings" in names and not near_matches(name, names)
+    return unknown_help(Settings, [name]) if is_setting else name_help(name, names)
 
 
-def _renamed(name: str, where: str) -> str | None:
-    """Return the error for an old name of a parameter, or of a setting outside ``settings``; None for another name."""
-    return old_names.message("parameters", name, where) or old_names.message("settings", name, where)
+def _renaming_error(name: str, source: str) -> str | None:
+    """Return the error for an old name of a parameter, or of a setting outside ``settings``; None for other names."""
+    return old_names.message("parameters", name, source) or old_names.message("settings", name, source)
 
 
 def _typed(name: str, value: Any, default: Any) -> Any:
-    """Return ``value`` in the kind of its default, in any where that is None; of a list, each."""
+    """Return ``value`` in the type of its default, or any type if that is None; convert each item of a list."""
     kind = list if isinstance(default, tuple) else type(default)
     if isinstance(value, list) and kind is not list:
         typed = [_typed(name, v, default) for v in value]
@@ -495,10 +496,10 @@ def _typed(name: str, value: Any, default: Any) -> Any:
     if kind is dict and value is None:
         return {}
     try:
-        # Anything else that is a literal has no words in a file.
+        # Other literals have no counterpart in a parameters file.
         if kind in _KINDS:
-            checked = TypeAdapter(Integer if kind is int else kind, config=ConfigDict(strict=True))
-            return checked.validate_python(value)
+            adapter = TypeAdapter(Integer if kind is int else kind, config=ConfigDict(strict=True))
+            return adapter.validate_python(value)
     except ValidationError:
         pass
     words = _KINDS.get(kind, "left as it is")

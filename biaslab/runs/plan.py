@@ -1,4 +1,4 @@
-"""The numbers that a run leads with, and how many images narrower intervals take by what its own tell."""
+"""The headline estimates of a run, and the number of images for narrower intervals, with the run as a pilot study."""
 
 from __future__ import annotations
 
@@ -33,74 +33,77 @@ _POINTS = (10, 5, 2)
 
 @dataclass(frozen=True)
 class Planned:
-    """A headline, its design, and the number and the price of its images."""
+    """A headline, its design, and the number and price of its images."""
 
     name: str
     scale: float  # Change of the headline per percentage point of a share.
     design: stats.Design
-    clusters: str  # What its clusters are called.
-    setting: str  # The setting that holds the images per prompt; empty where none does.
+    clusters: str  # The name of its clusters.
+    setting: str  # The setting of the images per prompt; empty if there is none.
     size: int  # Images per prompt.
     images: int  # Images of all prompts.
-    price: float = 0.0  # Of one image.
+    price: float = 0.0  # Price of one image.
 
     def choose_size(self, points: float, confidence: float) -> tuple[int, str]:
-        """Return images per prompt for a half-width in points, or 0 and the reason why no number gives it."""
-        n, more = self.design.sizes(points * self.scale, confidence)
+        """Return images per prompt for a half-width in points, or 0 and the reason why no number suffices."""
+        n, n_clusters = self.design.sizes(points * self.scale, confidence)
         if n:
             return max(ceil(self.size * n / self.design.images - 1e-9), 1), ""
-        takes = f"; {more:,} {self.clusters} at {self.size:,} images do" if more else ""
-        return 0, f"no number at {self.design.clusters:,} {self.clusters}{takes}"
+        hint = f"; {n_clusters:,} {self.clusters} at {self.size:,} images do" if n_clusters else ""
+        return 0, f"no number at {self.design.clusters:,} {self.clusters}{hint}"
 
 
 def headlines(folder: Path) -> Iterator[Headline]:
-    """Yield the headlines of a run's folder, of papers whose measured tables it has, in the papers' order."""
+    """Yield the headlines of a run's folder in the papers' order, for papers whose measured tables it has."""
     for module in paper_modules("estimands"):
         if hasattr(module, "headlines") and sources.table_path(folder, module.TABLES[0]):
             yield from module.headlines(*(read_table(folder, name) for name in module.TABLES))
 
 
-def plan_designs(folder: Path, given: Mapping, confidence: float) -> tuple[list[Planned], pd.DataFrame]:
-    """Return the headlines of a run with parameters ``given``, by its own images, and what their variance is made of.
+def plan_designs(folder: Path, parameters: Mapping, confidence: float) -> tuple[list[Planned], pd.DataFrame]:
+    """Return the headlines of a run with these ``parameters``, from its own images, and their variance components.
 
-    Of single groups the widest represents all. The second is ``precision_components``, with the annotations that it
-    read.
+    Among single groups, the one with the widest interval represents all. The components are the table
+    ``precision_components``, which uses the annotations that the run read.
     """
-    settings = dotted(Settings().model_dump()) | dotted(given.get("settings") or {})
+    settings = dotted(Settings().model_dump()) | dotted(parameters.get("settings") or {})
     printed = printed_models(folder)
-    own = [one for one in headlines(folder) if one.model not in printed]
-    own = [one for one in own if (one.cells["coefficient"] * one.cells["n"]).any()]
+    own_headlines = [headline for headline in headlines(folder) if headline.model not in printed]
+    own_headlines = [item for item in own_headlines if (item.cells["coefficient"] * item.cells["n"]).any()]
     widest: dict[tuple, tuple[Headline, stats.Design]] = {}
-    for one in own:
+    for headline in own_headlines:
         design = stats.design_from_pilot(
-            one.cells, one.people, clusters_random=one.clusters_random, is_absolute=one.is_absolute
+            headline.cells, headline.people, clusters_random=headline.clusters_random, is_absolute=headline.is_absolute
         )
-        key = one.model, one.measure, one.group == MEAN
+        key = headline.model, headline.measure, headline.group == MEAN
         if key not in widest or design.half_width() > widest[key][1].half_width():
-            widest[key] = one, design
-    planned = []
-    for (_, measure, whole), (one, design) in widest.items():
-        cells = one.cells[one.cells["coefficient"] != 0]
-        people = one.people[one.people["cell"].isin(cells.index)]
-        setting, n = one.setting, people["image_id"].nunique()
+            widest[key] = headline, design
+    headline_plans = []
+    for (_, measure, is_mean), (headline, design) in widest.items():
+        cells = headline.cells[headline.cells["coefficient"] != 0]
+        people = headline.people[headline.people["cell"].isin(cells.index)]
+        setting, n = headline.setting, people["image_id"].nunique()
         size = settings.get(setting) or max(round(design.images), 1)
-        # Of images that are there, and where a file says how many, no setting decides.
-        if str(given.get("model")).startswith(IMAGES) or (not one.clusters_random and abs(design.images - size) > 0.5):
+        # No setting decides the number of existing images, or of images whose number a file states.
+        if str(parameters.get("model")).startswith(IMAGES) or (
+            not headline.clusters_random and abs(design.images - size) > 0.5
+        ):
             setting, size = "", max(round(design.images), 1)
         if len(people) < cells["n"].sum():
-            n = size * int((one.cells["source"] != "training").sum())
-        name = f"{measure}{'' if whole else f', {one.group} (widest interval),'} of {one.model} ({one.unit})"
+            n = size * int((headline.cells["source"] != "training").sum())
+        group = "" if is_mean else f", {headline.group} (widest interval),"
+        name = f"{measure}{group} of {headline.model} ({headline.unit})"
         price = settings.get("endpoint.price") or 0.0
-        planned.append(Planned(name, one.scale, design, one.clusters, setting, size, n, price))
-    rated = read_table(folder, table_of(precision.ratings))
-    estimates = precision.estimates(own, rated, confidence=confidence)
-    return planned, precision.components(own, estimates, confidence=confidence)
+        headline_plans.append(Planned(name, headline.scale, design, headline.clusters, setting, size, n, price))
+    annotation_rows = read_table(folder, table_of(precision.ratings))
+    estimates = precision.estimates(own_headlines, annotation_rows, confidence=confidence)
+    return headline_plans, precision.components(own_headlines, estimates, confidence=confidence)
 
 
 def plan(run: str, outputs: str, points: float) -> Iterator[str]:
-    """Yield lines that say what a run's headlines are made of, the sizes for narrower ones, and the command.
+    """Yield lines with a run's headlines, sample sizes for narrower intervals, variance components, and the command.
 
-    Raises ParameterError: There is no such run, it has no images that a headline rests on, or a number cannot be one.
+    Raises ParameterError: The run does not exist, it has no images for a headline, or a number is out of range.
     """
     if not 0 < points < 50:
         raise ParameterError(
@@ -108,52 +111,54 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
         )
     folder = find_run(run, Path(outputs))
     check_tables(folder, record := records.read(folder))
-    given = record.get("parameters", {})
-    confidence = float(np.max(given.get("confidence", 0.95)))
-    planned, components = plan_designs(folder, given, confidence)
-    if not planned:
+    parameters = record.get("parameters", {})
+    confidence = float(np.max(parameters.get("confidence", 0.95)))
+    headline_plans, components = plan_designs(folder, parameters, confidence)
+    if not headline_plans:
         raise ParameterError(
             f"The run {record['run']!r} has no images of people that a headline rests on: it reads printed numbers, or "
             "its notebooks measure none. Plan from one of 'biaslab audit', such as of --preset quick."
         )
-    from_folder = str(given.get("model")).startswith(IMAGES)
+    from_folder = str(parameters.get("model")).startswith(IMAGES)
     # Existing images have no seed.
     words = _WORDS | ({"seed": "choice of images"} if from_folder else {})
     # The images per prompt by setting for the half-width, at least the current ones.
-    chosen, cannot = {}, []
-    for one in planned:
-        n, why = one.choose_size(points, confidence)
-        if n and one.setting:
-            chosen[one.setting] = max(n, one.size, chosen.get(one.setting, 0))
-        elif why:
-            cannot.append(f"{one.name}: {why}.")
-    yield from _table(planned, confidence, sorted({*_POINTS, points}, reverse=True))
+    sizes, problems = {}, []
+    for headline in headline_plans:
+        n, reason = headline.choose_size(points, confidence)
+        if n and headline.setting:
+            sizes[headline.setting] = max(n, headline.size, sizes.get(headline.setting, 0))
+        elif reason:
+            problems.append(f"{headline.name}: {reason}.")
+    yield from _table(headline_plans, confidence, sorted({*_POINTS, points}, reverse=True))
     for (model, measure), parts in components.dropna(subset="percent").groupby(["model", "headline"], sort=False):
-        each = zip(parts["part"], parts["percent"], strict=True)
-        told = ", ".join(f"{words.get(part, part)} {percent:.0f} %" for part, percent in each if percent > 0)
-        yield f"Variance of {measure} of {model}: {told or 'none'}."
-    if not chosen:
-        yield from cannot
+        percents = zip(parts["part"], parts["percent"], strict=True)
+        shares = ", ".join(f"{words.get(part, part)} {percent:.0f} %" for part, percent in percents if percent > 0)
+        yield f"Variance of {measure} of {model}: {shares or 'none'}."
+    if not sizes:
+        yield from problems
         if from_folder:
             yield "The images come from a folder: add images up to the numbers in the table, and run again."
-        elif not all(one.setting for one in planned):
+        elif not all(headline.setting for headline in headline_plans):
             yield "The file of prompts sets the number of images: increase its column n, and run again."
     else:
-        sets = [word for name, n in chosen.items() for word in ("--set", f"{name}={n}")]
+        options = [word for name, n in sizes.items() for word in ("--set", f"{name}={n}")]
         run = f"run={record['run']}-{points:g}"
-        yield shlex.join(["biaslab", "run", str(folder / PARAMS), *sets, "--set", run])
+        yield shlex.join(["biaslab", "run", str(folder / PARAMS), *options, "--set", run])
 
 
-def _table(planned: Iterable[Planned], confidence: float, points: Iterable[float]) -> list[str]:
-    """Return the lines of a table: half-widths at the current sizes, and the images for others."""
+def _table(headline_plans: Iterable[Planned], confidence: float, points: Iterable[float]) -> list[str]:
+    """Return the lines of a table: half-widths at the current sample sizes, and the images for other half-widths."""
     rows = [(f"half-widths ({format_level(confidence)})", "±", "images per prompt or group", "images", "price")]
-    for one in planned:
-        each = [(one.name, one.design.half_width(confidence), one.size, "")]
-        each += [("  to reach", p * one.scale, *one.choose_size(p, confidence)) for p in points]
-        for name, half, n, why in each:
-            images = ceil(one.images * n / one.size)
-            taken = f"{n:,}", f"{images:,}", f"{images * one.price:,.2f}" if one.price else "-"
-            rows.append((name, format_digits(half) if half < float("inf") else "-", *((why, "", "") if why else taken)))
+    for headline in headline_plans:
+        lines = [(headline.name, headline.design.half_width(confidence), headline.size, "")]
+        lines += [("  to reach", p * headline.scale, *headline.choose_size(p, confidence)) for p in points]
+        for name, half, n, note in lines:
+            images = ceil(headline.images * n / headline.size)
+            sizes = f"{n:,}", f"{images:,}", f"{images * headline.price:,.2f}" if headline.price else "-"
+            rows.append(
+                (name, format_digits(half) if half < float("inf") else "-", *((note, "", "") if note else sizes))
+            )
     # A reason may be wider than its column.
     widths = [max(len(row[k]) for row in rows if k != 2 or row[3]) for k in range(5)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

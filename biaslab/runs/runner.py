@@ -1,7 +1,7 @@
-"""Run notebooks headless, into one folder with a report: planned, compared with an earlier start, executed, gathered.
+"""Run notebooks headless, into one folder with a report: plan, compare with an earlier start, execute, collect.
 
-Nothing here knows what a notebook computes: it writes its tables, figures and findings below the ``output_dir`` that it
-is given.
+This module does not depend on what a notebook computes. A notebook writes its tables, figures and findings below the
+``output_dir`` that it is given.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from biaslab.runs import collect, execute, jobs, resume
 from biaslab.runs.params import RunParams, as_yaml
 from biaslab.study.study import PARTS
 
-# The file of a run's folder with its parameters, which gives it again.
+# The file in a run's folder with its parameters, which repeats the run.
 PARAMS = "params.yaml"
-# Where, among the parts, each start of a run has a folder of its own: what an earlier one left alive writes there, and
-# finds it gone.
+# The folder, among the parts, with one folder per start of a run. A process of an earlier start writes to its own, and
+# fails once that is deleted.
 _ATTEMPTS = ".attempts"
 
 
@@ -42,21 +42,21 @@ def run(
 ) -> dict:
     """Execute the selected notebooks, build the report, and return its record.
 
-    A notebook of the same run that finished earlier, and of which nothing has changed since (notebook, parameters,
-    inputs, code, packages, and the files that it left), keeps its results. Where that holds for all, nothing is
-    written, and the record has ``up_to_date``.
+    A notebook that finished in an earlier start keeps its results if nothing has changed since: the notebook, its
+    parameters, inputs, code, packages, and output files. If that applies to all notebooks, nothing is written, and the
+    record has ``up_to_date``.
 
     Args:
-        planned: What :func:`biaslab.runs.jobs.plan` returned for ``params``, where that was asked already.
-        overwrite: Whether a folder that holds another run may be replaced.
+        planned: The result of :func:`biaslab.runs.jobs.plan` for ``params``, if it was called already.
+        overwrite: Whether a folder that contains another run may be replaced.
         force: Whether to execute also notebooks that are up to date.
-        preflight: What tries the models and judges of the run before it starts, given sentences on what is left out;
-            it is called where a notebook that makes or judges images is executed.
+        preflight: Function that tests the models and judges of the run before it starts, called with sentences on
+            omitted results. It is called if a notebook that generates or judges images is executed.
 
     Raises:
         ParameterError, InputError: A parameter or an input cannot be used; nothing was started.
-        RunError: The folder holds another run, another process is writing to it, or the disk is full.
-        KeyboardInterrupt: The user stopped it; what had finished is in the report.
+        RunError: The folder contains another run, another process is writing to it, or the disk is full.
+        KeyboardInterrupt: The user stopped the run; finished notebooks are in the report.
     """
     folder = Path(outputs).resolve() / params.run
     if folder.exists() and not folder.is_dir():
@@ -67,77 +67,79 @@ def run(
     planned = planned or jobs.plan(params)
     inputs, judges = jobs.inputs(planned, folder), jobs.judges(planned)
     with result_cache.explain_errors(folder, execute.KEPT), _only_one(folder):
-        began = time.monotonic()
-        each = {name: digest for digests in judges.values() for name, digest in digests.items()}
-        record = collect.provenance(params) | {"inputs": inputs, "judges": each, "problems": []}
+        start = time.monotonic()
+        judge_digests = {name: digest for digests in judges.values() for name, digest in digests.items()}
+        record = collect.provenance(params) | {"inputs": inputs, "judges": judge_digests, "problems": []}
         record["code"] = code_digest.digest(collect.gather) + resume.declared()
         record["left_out"], record["notices"] = [], []
         if any(job.request is not None and job.request.makes_images for job in planned):
-            # Printed numbers need none of what it reads.
+            # Imported here, because runs on printed values do not need its dependencies.
             from biaslab.runs import dry_run
 
             record["left_out"] = dry_run.describe_omissions(planned)
-        # What is shared names no folder of this machine, and holds none of its keys.
-        private = _private(params, planned, folder)
+        # Shared files must not contain folders or keys of this machine.
+        private = _private_texts(params, planned, folder)
         public = partial(redact.redact, texts=private)
         attempts = folder / PARTS / _ATTEMPTS
-        same = {"folder": folder, "private": private, "attempt": attempts / uuid.uuid4().hex[:12]}
+        job_fields = {"folder": folder, "private": private, "attempt": attempts / uuid.uuid4().hex[:12]}
         guests = resume.plugin_digests(any(job.request is None or job.request.makes_images for job in planned))
         planned = [
-            replace(job, fingerprint=resume.fingerprint(job, record, judges.get(job.slug), guests), **same)
+            replace(job, fingerprint=resume.fingerprint(job, record, judges.get(job.slug), guests), **job_fields)
             for job in planned
         ]
         record = public(record)
-        before, replaces = resume.read(folder, record, overwrite)
-        kept, left, changed = resume.select_jobs(folder, before, planned, force)
-        if not (left or replaces) and (unchanged := resume.unchanged_record(folder, record, kept, changed)):
-            return unchanged
+        earlier_records, replaces = resume.read(folder, record, overwrite)
+        kept_records, remaining_jobs, change_notes = resume.select_jobs(folder, earlier_records, planned, force)
+        if not (remaining_jobs or replaces) and (
+            earlier_record := resume.unchanged_record(folder, record, kept_records, change_notes)
+        ):
+            return earlier_record
         if any(job.request is not None and job.request.makes_images for job in planned):
-            # It detects faces in some images, which a run that is up to date does without.
+            # This detects faces in some images, so a run that is up to date skips it.
             record["notices"] = public(dry_run.describe_assumptions(planned))
-        if any(job.makes_images for job in left):
-            # Said here, and not by each notebook.
-            for root in sorted({job.request.opened.cache.root for job in left if job.makes_images}):
+        if any(job.makes_images for job in remaining_jobs):
+            # An error is reported here once, and not by each notebook.
+            for root in sorted({job.request.opened.cache.root for job in remaining_jobs if job.makes_images}):
                 with result_cache.explain_errors(root):
                     root.mkdir(parents=True, exist_ok=True)
-        if preflight and any(job.makes_images for job in left):
+        if preflight and any(job.makes_images for job in remaining_jobs):
             preflight([*record["notices"], *record["left_out"]])
-        # What an earlier run has found stays until this one can begin.
+        # The results of an earlier run stay until this run can begin.
         if replaces:
             shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)
         # A process of an earlier start that still writes to its folder fails.
         shutil.rmtree(attempts, ignore_errors=True)
-        same["attempt"].mkdir(parents=True)
+        job_fields["attempt"].mkdir(parents=True)
 
-        def note(done: list[dict], status: str = "running") -> None:
-            """Return how far the run is, with what it has found, in its record and on the page over all runs."""
-            notebooks = [*kept, *done]
-            found = {"findings": collect.gather_findings(folder, notebooks)[0]}
-            found["planned"] = len(kept) + len(left)
-            whole = {**record, "status": status, "notebooks": notebooks, **found}
-            collect.write_json(folder / records.FILE, public(whole))
+        def note(notebook_records: list[dict], status: str = "running") -> None:
+            """Write the progress and findings of the run to its record and to the overview page of all runs."""
+            notebooks = [*kept_records, *notebook_records]
+            results = {"findings": collect.gather_findings(folder, notebooks)[0]}
+            results["planned"] = len(kept_records) + len(remaining_jobs)
+            content = {**record, "status": status, "notebooks": notebooks, **results}
+            collect.write_json(folder / records.FILE, public(content))
             report.overview(folder.parent)
 
         note([])
         result_cache.replace(folder / PARAMS, as_yaml(params.changed(values=public(dict(params.values)))).encode())
-        done, stopped = [], False
-        if left:
-            done, stopped = execute.execute_all(left, execute.count_parallel(params), progress, note)
+        new_records, stopped = [], False
+        if remaining_jobs:
+            new_records, stopped = execute.execute_all(remaining_jobs, execute.count_parallel(params), progress, note)
         shutil.rmtree(attempts, ignore_errors=True)
         if stopped:
             # A second Ctrl-C may cut the report off.
-            note(done, "stopped")
-        record |= {"ended": result_cache.cache_now(), "seconds": round(time.monotonic() - began, 1)}
-        drawn, notes = [], []
+            note(new_records, "stopped")
+        record |= {"ended": result_cache.cache_now(), "seconds": round(time.monotonic() - start, 1)}
+        model_images, notes = [], []
         if not stopped and any(job.makes_images for job in planned):
-            # It reads the pipeline, which printed numbers do without.
+            # Imported here, because it imports the pipeline, which runs on printed values do not need.
             from biaslab.runs import generated_images
 
-            drawn, notes = generated_images.written(folder, planned)
-        record["notes"] = [*changed, *notes]
+            model_images, notes = generated_images.write_listing_and_images(folder, planned)
+        record["notes"] = [*change_notes, *notes]
         record["notices"] = [*record["notices"], *notes]
-        record = collect.gather(folder, record, [*kept, *done], public, drawn)
+        record = collect.gather(folder, record, [*kept_records, *new_records], public, model_images)
         report.overview(folder.parent)
     if stopped:
         raise KeyboardInterrupt
@@ -157,12 +159,12 @@ def _only_one(folder: Path) -> Iterator[None]:
         raise RunError(message) from None
 
 
-def _private(params: RunParams, planned: list[jobs.Job], folder: Path) -> dict[str, str]:
-    """Return keys and folders of this machine that nothing holds that a run shares, and what replaces each."""
-    # Where other packages lie that bring notebooks, and what lies around the run's notebooks.
+def _private_texts(params: RunParams, planned: list[jobs.Job], folder: Path) -> dict[str, str]:
+    """Return keys and folders of this machine that shared files must not contain, and the replacement of each."""
+    # The locations of packages that bring notebooks, and the folders that contain the run's notebooks.
     roots = {place.parents[package.count(".")] for package, place in plugins.notebook_folders().items()}
-    for one in (job.notebook for job in planned):
-        roots.add((one.folder or one.path.parents[one.id.count("/")]).resolve().parent)
+    for notebook in (job.notebook for job in planned):
+        roots.add((notebook.folder or notebook.path.parents[notebook.id.count("/")]).resolve().parent)
     defaults = [dict(notebook.parameters) for notebook in params.selected]
     values = [dict(params.values), params.file, *defaults, *(job.parameters_given for job in planned)]
     return redact.sensitive_texts(values, folder, folder.parent, result_cache.default_root().absolute(), *roots)

@@ -1,4 +1,4 @@
-"""All that can be set, as it is declared: for ``biaslab settings``, and the site's page of settings."""
+"""The declarations of all settings, for ``biaslab settings`` and the documentation page of settings."""
 
 from __future__ import annotations
 
@@ -25,64 +25,64 @@ _TYPES = {str: "text", int: "whole number", float: "number", bool: "true or fals
 
 @dataclass(frozen=True)
 class Declared:
-    """A setting as it is declared."""
+    """The declaration of a setting."""
 
     name: str  # Dotted, as on the command line.
-    kind: str  # What its values are, in words.
-    default: str  # As YAML has it.
-    limits: str  # Which numbers are allowed, with their unit, or the unit alone; may be empty.
-    meaning: str  # What it decides, in a sentence.
-    package_default: tuple[str, ...] = ()  # What installed packages give it, in words.
+    kind: str  # The type of its values, in words.
+    default: str  # As in YAML.
+    limits: str  # The allowed range with its unit, or the unit alone; may be empty.
+    meaning: str  # Its description, in a sentence.
+    package_default: tuple[str, ...] = ()  # Values that installed packages give it, in words.
 
     @property
     def facts(self) -> str:
-        """Kind, limits and default, in a line."""
+        """Kind, limits and default, in one line."""
         return "; ".join(filter(None, (self.kind, self.limits, f"default {self.default}")))
 
 
 def find_declared(word: str = "") -> list[Declared]:
-    """Return all settings in the order of their groups, or those that a ``word`` finds.
+    """Return all settings in the order of their groups, or those that match ``word``.
 
-    It is a setting's or a group's name; else it stands in the names or in the sentences. An UnknownNameError names
-    near matches where it finds nothing.
+    ``word`` is the name of a setting or group, or else a part of names or descriptions. Without a match, raise
+    UnknownNameError with similar names.
     """
-    known = list(_all())
-    wanted = word.strip().lower().removeprefix("settings.")
-    if named := [one for one in known if f"{one.name}.".startswith(f"{wanted}.") or not wanted]:
-        return named
-    if found := [one for one in known if wanted in f"{one.name} {one.meaning}".lower()]:
-        return found
-    if new := old_names.replacement("settings", wanted):
-        raise UnknownNameError(f"The setting {wanted} is now {new}.")
-    near = name_help(wanted, [one.name.rpartition(".")[2] for one in known])
-    raise UnknownNameError(f"No setting has {word!r} in its name or its sentence. {near}")
+    settings = list(_all())
+    query = word.strip().lower().removeprefix("settings.")
+    if by_name := [setting for setting in settings if f"{setting.name}.".startswith(f"{query}.") or not query]:
+        return by_name
+    if by_text := [setting for setting in settings if query in f"{setting.name} {setting.meaning}".lower()]:
+        return by_text
+    if new := old_names.replacement("settings", query):
+        raise UnknownNameError(f"The setting {query} is now {new}.")
+    hint = name_help(query, [setting.name.rpartition(".")[2] for setting in settings])
+    raise UnknownNameError(f"No setting has {word!r} in its name or its sentence. {hint}")
 
 
 def groups() -> dict[str, str]:
-    """Return what each group of settings decides, by its dotted name; the settings next to all groups under ''."""
+    """Return descriptions of the groups of settings by dotted name; ``''`` represents the settings without a group."""
     return dict(_groups(Settings)) | {"": "Baselines, and settings of single models."}
 
 
-def lines(found: list[Declared]) -> Iterator[str]:
+def lines(settings: list[Declared]) -> Iterator[str]:
     """Yield lines that list settings, as wide as the terminal."""
     width = min(shutil.get_terminal_size((100, 24)).columns, 110)
     wrap = {"width": width, "initial_indent": "    ", "subsequent_indent": "    ", "break_on_hyphens": False}
-    for one in found:
-        yield f"{one.name}  ({one.facts})"
-        yield from textwrap.wrap(one.meaning, **wrap)
-        yield from (f"    {text}" for text in one.package_default)
+    for setting in settings:
+        yield f"{setting.name}  ({setting.facts})"
+        yield from textwrap.wrap(setting.meaning, **wrap)
+        yield from (f"    {text}" for text in setting.package_default)
 
 
 def _all() -> Iterator[Declared]:
-    brought = _brought()
-    for name, known in fields(Settings):
-        limits = allowed_range(known) or (known.json_schema_extra or {}).get("unit", "")
-        default = json.dumps(known.default, ensure_ascii=False) if known.default != "" else "empty"
-        place = next((m for m in known.metadata if isinstance(m, Place)), None)
-        what = _kind(known.annotation)
+    package_defaults = _find_package_defaults()
+    for name, info in fields(Settings):
+        limits = allowed_range(info) or (info.json_schema_extra or {}).get("unit", "")
+        default = json.dumps(info.default, ensure_ascii=False) if info.default != "" else "empty"
+        place = next((m for m in info.metadata if isinstance(m, Place)), None)
+        kind = _kind(info.annotation)
         if place:
-            what = what.replace("text", "path" if place.always and not place.words else "name or path")
-        yield Declared(name, what, default, limits, known.description or "", tuple(brought.get(name, ())))
+            kind = kind.replace("text", "path" if place.always and not place.words else "name or path")
+        yield Declared(name, kind, default, limits, info.description or "", tuple(package_defaults.get(name, ())))
 
 
 def _kind(annotation: Any) -> str:
@@ -92,26 +92,26 @@ def _kind(annotation: Any) -> str:
     if origin is tuple:
         return f"list of {_kind(inner[0]).removeprefix('one of ')}" + "s" * (inner[0] in (str, float))
     if origin in (Union, types.UnionType):
-        return " or ".join("null" if one is type(None) else _kind(one) for one in inner)
+        return " or ".join("null" if member is type(None) else _kind(member) for member in inner)
     if hasattr(annotation, "__metadata__"):
         return _kind(inner[0])
     return _TYPES[origin or annotation]
 
 
-def _brought() -> dict[str, list[str]]:
-    """Return what installed packages give settings, in words: values that go with their models, and names."""
-    found: dict[str, list[str]] = {}
+def _find_package_defaults() -> dict[str, list[str]]:
+    """Return the values that installed packages give settings, in words: defaults of their models, and names."""
+    texts_by_setting: dict[str, list[str]] = {}
     values: dict[tuple[str, str], list[str]] = {}
     for model in registry.names("text-to-image"):
         for name, value in dotted(registry.settings(model)).items():
             text = value if isinstance(value, str) else json.dumps(value)
             values.setdefault((name, text), []).append(_package(plugins.entry_points(plugins.MODELS)[model]))
-    for (name, text), of in values.items():
-        found.setdefault(name, []).append(f"with models of {', '.join(dict.fromkeys(of))}: {text}")
+    for (name, text), packages in values.items():
+        texts_by_setting.setdefault(name, []).append(f"with models of {', '.join(dict.fromkeys(packages))}: {text}")
     if points := plugins.entry_points(plugins.CORPORA):
-        named = ", ".join(f"{one} ({_package(point)})" for one, point in points.items())
-        found.setdefault("captions.corpus", []).append(f"packages bring: {named}")
-    return found
+        corpora = ", ".join(f"{corpus} ({_package(point)})" for corpus, point in points.items())
+        texts_by_setting.setdefault("captions.corpus", []).append(f"packages bring: {corpora}")
+    return texts_by_setting
 
 
 def _package(point: EntryPoint) -> str:
@@ -119,8 +119,8 @@ def _package(point: EntryPoint) -> str:
 
 
 def _groups(group: type[Group], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for name, known in group.model_fields.items():
-        if isinstance(known.annotation, type) and issubclass(known.annotation, Group):
-            text = known.description or (getdoc(known.annotation) or "").split(" Raises ")[0].split("\n\n")[0]
+    for name, info in group.model_fields.items():
+        if isinstance(info.annotation, type) and issubclass(info.annotation, Group):
+            text = info.description or (getdoc(info.annotation) or "").split(" Raises ")[0].split("\n\n")[0]
             yield f"{prefix}{name}", " ".join(text.split())
-            yield from _groups(known.annotation, f"{prefix}{name}.")
+            yield from _groups(info.annotation, f"{prefix}{name}.")

@@ -33,7 +33,7 @@ def amplification(model, values, arm=1, prompts=("1", "2")):
 
 def test_runs_of_one_model_each_are_matched_across_models():
     first, second = amplification("SD 1.4", [10, 20]), amplification("SD 1.5", [13, 20])
-    got = compare.side_by_side(first, second, "paradox_amplification", same=True)
+    got = compare.side_by_side(first, second, "paradox_amplification", same_models=True)
     assert got["amplification_corrected_difference"].tolist() == [3, 0]
     # The paper's own estimate is compared next to the corrected one, which alone has an interval.
     assert got["amplification_difference"].tolist() == [3, 0]
@@ -41,7 +41,7 @@ def test_runs_of_one_model_each_are_matched_across_models():
     # By sqrt(1 + 1) to either side. Told apart, they are not the same measurements.
     assert got["ci_low"].tolist() == pytest.approx([3 - 2**0.5, -(2**0.5)])
     assert set(got["basis"]) == {"different inputs"} and got["ci_low"].notna().all()
-    got = compare.side_by_side(first, second.assign(model="SD 1.4"), "paradox_amplification", same=True)
+    got = compare.side_by_side(first, second.assign(model="SD 1.4"), "paradox_amplification", same_models=True)
     assert got["basis"].tolist() == ["same inputs", "identical"]
 
 
@@ -417,7 +417,7 @@ def test_units_of_printed_models_are_no_part_of_a_run_s_own():
         units.append(average_units(pd.concat(frames), "gender"))
 
     def met(over):
-        return compare.side_by_side(*sides, "dalleval_overall_average", over=over, printed={"printed"})
+        return compare.side_by_side(*sides, "dalleval_overall_average", units=over, printed={"printed"})
 
     measured = [rows[rows["model"] != "printed"] for rows in units]
     r = np.corrcoef(*(rows["value"] for rows in measured))[0, 1]

@@ -234,14 +234,14 @@ def test_margins_of_error_are_of_a_share_of_one_half_by_wilson(tmp_path):
     asks = pipeline(tmp_path, custom={"prompts_file": str(own)}, dalleval={"n_scenes": 1, "social_images": 1})
     found = plan_of(asks).of_tables(["custom_people", "dalleval_social_images", "dalleval_skill_verdicts"]).requests
     assert {"custom", "social", "skills"} == {one.kind for one in found}
-    head, custom, dalleval, _ = dry_run._margins(found, 0.95)
+    head, custom, dalleval, _ = dry_run._describe_margins(found, 0.95)
     low, high = stats.wilson_interval([20, 5], [40, 10])
     assert head == "Expected margin of error (95 %) of a share of 50 % over the images of one prompt:"
     each = " to ".join(f"{50 * width:.1f}" for width in high - low)
     assert custom.split() == f"custom prompts 10 to 40 images ±{each} points".split()
     # Of one image, 1.96 / 2 / sqrt(1 + 3.84) = 0.445; scenes show no person.
     assert "people by profession" in dalleval and dalleval.endswith(" 1 image  ±44.5 points")
-    assert dry_run._margins([], 0.95) == []
+    assert dry_run._describe_margins([], 0.95) == []
 
 
 def test_a_large_corpus_is_not_searched_for_a_plan(tmp_path, monkeypatch):

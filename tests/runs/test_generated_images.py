@@ -47,7 +47,7 @@ def test_pictures_are_written_once_and_stay_where_the_store_has_them_no_more(tmp
 def test_pictures_that_are_not_there_or_cannot_be_shown_take_no_result_along(tmp_path, monkeypatch, error):
     monkeypatch.setattr(generated_images, "draw_images", Mock(return_value=iter(()), side_effect=error))
     notes = ["No images are shown: ValueError: no picture"] if error else []
-    assert generated_images.written(tmp_path, []) == ([], notes) and not list(tmp_path.iterdir())
+    assert generated_images.write_listing_and_images(tmp_path, []) == ([], notes) and not list(tmp_path.iterdir())
 
 
 @pytest.mark.long

@@ -98,7 +98,7 @@ def test_they_are_executed_where_a_pattern_asks_for_them(install, project, tmp_p
     assert ids(loaded) == ["guest/1_first"]
     # So that `biaslab.io.places.project_root` is the user's project in its kernel as well; neither is told.
     assert loaded.selected[0].folder == project / "notebooks"
-    private = runner._private(loaded, jobs.plan(loaded), tmp_path / "outputs/mine")
+    private = runner._private_texts(loaded, jobs.plan(loaded), tmp_path / "outputs/mine")
     assert {str(project), str(folder.parents[1])} <= set(private)
 
 

@@ -1,10 +1,10 @@
 """The replication status of every numbered table and figure of the four papers, by run (``ledger.csv``).
 
-``runs`` are the parameters files, by name, that compute an item; the run on published values does so from the tables in
-``inputs``. ``status`` is ``regenerated`` where there are such runs, ``reprinted`` where runs only show what the paper
-prints (``reprinted_by``), ``open`` where none shows it yet, with the reason in ``note``, and ``illustrative`` of a
-diagram or comparison in words. Tests in the paradox paper's text are of kind ``test``, numbers that the text of a paper
-states of kind ``text``.
+``runs`` are the names of the parameters files that compute an item; the run on published values computes it from the
+tables in ``inputs``. ``status`` is ``regenerated`` if such runs exist, ``reprinted`` if runs only show the values that
+the paper prints (``reprinted_by``), ``open`` if no run shows it yet, with the reason in ``note``, and ``illustrative``
+for a diagram or comparison in words. Tests in the paradox paper's text are of kind ``test``, numbers in the text of a
+paper of kind ``text``.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ def entries() -> list[dict[str, str]]:
 
 
 def of_run(notebooks: Iterable[Mapping], tables: Iterable[Mapping], figures: Iterable[Mapping]) -> list[dict[str, str]]:
-    """Return the ledger's rows of the papers that a run on published numbers reports on, with their status in it.
+    """Return the ledger's rows of the papers that a run on published values reports on, with their status in this run.
 
-    What it only reprints is ``reprinted`` whatever other runs do, and what it left out, or has no images for, is
-    ``open``.
+    Items that this run only reprints are ``reprinted``, regardless of other runs. Items that it omits, or has no images
+    for, are ``open``.
     """
-    executed = {n["id"] for n in notebooks if n["status"] != "skipped"}
-    made = {t["name"] for t in tables if t["rows"]} | {f["name"] for f in figures}
-    papers = {row["paper"] for row in entries() if row["notebook"] in executed}
-    found = []
+    executed_ids = {n["id"] for n in notebooks if n["status"] != "skipped"}
+    output_names = {t["name"] for t in tables if t["rows"]} | {f["name"] for f in figures}
+    papers = {row["paper"] for row in entries() if row["notebook"] in executed_ids}
+    rows = []
     for row in entries():
         if row["paper"] not in papers:
             continue
-        if row["output"] and row["output"] in made and "published" in row["reprinted_by"].split():
+        if row["output"] and row["output"] in output_names and "published" in row["reprinted_by"].split():
             row = {**row, "status": "reprinted"}
-        elif row["output"] and not (row["output"] in made and "published" in row["runs"].split()):
-            others = ", ".join(row["runs"].split()) or "none"
-            row = {**row, "status": "open", "note": f"Not part of this run. Parameters files with it: {others}."}
-        found.append(row)
-    return found
+        elif row["output"] and not (row["output"] in output_names and "published" in row["runs"].split()):
+            other_runs = ", ".join(row["runs"].split()) or "none"
+            row = {**row, "status": "open", "note": f"Not part of this run. Parameters files with it: {other_runs}."}
+        rows.append(row)
+    return rows
