@@ -178,7 +178,7 @@ def write_table(frame: pd.DataFrame, folder: Path, declared: tables.Schema) -> t
         "columns": [{"name": c.name, "unit": c.unit, "description": c.description} for c in columns],
         "notebooks": [],
     }
-    return record, lay_out(frame, declared, most=ROWS_SHOWN)
+    return record, lay_out(frame, declared, max_rows=ROWS_SHOWN)
 
 
 def _merge(name: str, parts: list[tuple[dict, Path]], swept: list[str]) -> pd.DataFrame:

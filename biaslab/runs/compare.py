@@ -572,7 +572,7 @@ def _lay_out(frame: pd.DataFrame, declared: tables.Schema, pair: _Pair) -> Table
                     shown[f"{heading}_{end}"] = frame[source]
                     columns.append(tables.Column(f"{heading}_{end}", "", of=heading))
     view = tables.Schema(declared.name, declared.title, "", tuple(columns))
-    laid_out = lay_out(pd.DataFrame(shown), view, most=ROWS_SHOWN)
+    laid_out = lay_out(pd.DataFrame(shown), view, max_rows=ROWS_SHOWN)
     # As in the file, whose columns the page describes.
     return replace(laid_out, columns=[replace(c, name=originals.get(c.name, c.name)) for c in laid_out.columns])
 

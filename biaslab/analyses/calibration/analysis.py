@@ -256,7 +256,7 @@ def corrected(
     rates, rows = _rates(errors), []
     for row in estimates.assign(paper=paper).to_dict("records"):
         model_rates = rates.get((row["model"], row["quantity"]))
-        rows.append(row | dict.fromkeys(("ci_low", "ci_high"), np.nan) | _corrected(row, model_rates, pool, confidence))
+        rows.append(row | dict.fromkeys(("ci_low", "ci_high"), np.nan) | _correct(row, model_rates, pool, confidence))
     return tables.make_table(rows, "calibration_corrected")
 
 
@@ -289,7 +289,7 @@ def _rates(errors: pd.DataFrame) -> dict[tuple[str, str], _Rates]:
     return rates_by_quantity
 
 
-def _corrected(row: dict, rates: _Rates | None, pool: bool, confidence: float) -> dict:
+def _correct(row: dict, rates: _Rates | None, pool: bool, confidence: float) -> dict:
     if rates is None:
         return {"reason": UNKNOWN}
     subject = row["subject"] or ALL
@@ -306,13 +306,13 @@ def _corrected(row: dict, rates: _Rates | None, pool: bool, confidence: float) -
     if rates_and_sizes[:2].sum() - 1 < stats.MIN_YOUDEN:
         return columns | {"reason": UNRELIABLE}
     if "ci_low" in row:
-        return columns | _corrected_difference(row, rates_and_sizes, confidence)
+        return columns | _correct_difference(row, rates_and_sizes, confidence)
     is_pooled = pool and subject == ALL and row["subject"] not in ("", ALL)
     spread = _variance_between(rates) if is_pooled else np.zeros(2)
-    return columns | _corrected_share(row, rates.by_condition(subject), spread, confidence)
+    return columns | _correct_share(row, rates.by_condition(subject), spread, confidence)
 
 
-def _corrected_share(row: dict, rates: dict[str, np.ndarray], spread: np.ndarray, confidence: float) -> dict:
+def _correct_share(row: dict, rates: dict[str, np.ndarray], spread: np.ndarray, confidence: float) -> dict:
     """Return a corrected share; ``spread`` is the variance of sensitivity and specificity between subjects."""
     sensitivity, specificity, n_sensitivity, _ = rates[ALL]
     conditions = [cell for name, cell in rates.items() if name != ALL and not np.isnan(cell[1])]
@@ -339,7 +339,7 @@ def _corrected_share(row: dict, rates: dict[str, np.ndarray], spread: np.ndarray
     return {name: 100 * value for name, value in shares.items()} | {"reason": reason}
 
 
-def _corrected_difference(row: dict, rates_and_sizes: np.ndarray, confidence: float) -> dict:
+def _correct_difference(row: dict, rates_and_sizes: np.ndarray, confidence: float) -> dict:
     rates, sizes = rates_and_sizes[:2], rates_and_sizes[2:]
     youden = rates.sum() - 1
     value, quantile = row["estimate"] / youden, t.ppf((1 + confidence) / 2, max(row["n"] - 1, 1))

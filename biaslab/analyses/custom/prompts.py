@@ -64,7 +64,7 @@ def prompts(path: str, images: int) -> pd.DataFrame:
         frame = pd.DataFrame({"prompt": [line for line in lines if line]}, dtype=object)
     else:
         frame, _ = cells.load(file, {*COLUMNS, *_GROUPS})
-        frame = _by_condition(frame)
+        frame = _to_condition_rows(frame)
         cells.require(frame, ("prompt",), file, _NEEDS, set(COLUMNS))
     if frame.empty:
         raise InputError(f"{path} holds no prompt. {_NEEDS}")
@@ -83,10 +83,10 @@ def prompts(path: str, images: int) -> pd.DataFrame:
     rows["n_images"] = _integer_column(frame, "n", images, _MOST_IMAGES, file)
     rows["people"] = _integer_column(frame, "people", 1, _MOST_PEOPLE, file)
     rows["prompt_id"] = [f"custom-{k:05d}" for k in range(len(rows))]
-    return rows if "condition" not in frame else _with_base(rows, frame, file)
+    return rows if "condition" not in frame else _add_base(rows, frame, file)
 
 
-def _by_condition(frame: pd.DataFrame) -> pd.DataFrame:
+def _to_condition_rows(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a file's cells with the usual columns: its group, and one row per prompt and language."""
     groups = [name for name in _GROUPS if name in frame and "group" not in frame]
     frame = frame.rename(columns=dict(zip(groups[:1], ["group"], strict=False)))
@@ -100,7 +100,7 @@ def _by_condition(frame: pd.DataFrame) -> pd.DataFrame:
     return long if len(languages) > 1 else long.drop(columns="condition")
 
 
-def _with_base(rows: pd.DataFrame, frame: pd.DataFrame, file: Path) -> pd.DataFrame:
+def _add_base(rows: pd.DataFrame, frame: pd.DataFrame, file: Path) -> pd.DataFrame:
     """Return prompts with their condition, and the prompt_id of the same prompt in the condition to compare with."""
     if "group" not in frame:
         raise InputError(

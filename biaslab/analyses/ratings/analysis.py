@@ -217,13 +217,13 @@ def sensitivity(
         weights = (labels == "female").astype(float), (labels == "male").astype(float)
         weightings.append((f"annotator {annotator}", "annotator", annotator_meaning, weights))
     frames = [
-        _amplified(images, weights, draws).assign(rule=rule, kind=kind, meaning=meaning)
+        _compute_amplification(images, weights, draws).assign(rule=rule, kind=kind, meaning=meaning)
         for rule, kind, meaning, weights in weightings
     ]
     return tables.join_tables(frames, "ratings_sensitivity")
 
 
-def _amplified(images: pd.DataFrame, weights: Weights, draws: dict) -> pd.DataFrame:
+def _compute_amplification(images: pd.DataFrame, weights: Weights, draws: dict) -> pd.DataFrame:
     """Return amplification of weighed images, computed as in table ``paradox_amplification``."""
     female, male = weights
     keys = ["model", "occupation", "source"]

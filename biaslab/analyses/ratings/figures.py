@@ -38,10 +38,10 @@ def percent_female(outcomes: pd.DataFrame) -> Figure:
     prompts = outcomes.groupby("source")["prompt"].transform("nunique") > 1
     hue = outcomes["source"] + " images" + (", " + outcomes["prompt"].map(plain)).where(prompts, "")
     plain_rows = outcomes.assign(hue=hue, model=outcomes["model"].map(lambda model: plain(model, 60)))
-    table, panel = forms.panel_by_model(_by_training_share(plain_rows))
+    table, panel = forms.panel_by_model(_sort_by_training_share(plain_rows))
     n = table.groupby(["model", "occupation", "source"])["n"].sum()
     keys = zip(table["model"], table["occupation"], strict=True)
-    rows = [_with_n(name, (n.get((model, name, source), 0) for source in SOURCES)) for model, name in keys]
+    rows = [_label_with_n(name, (n.get((model, name, source), 0) for source in SOURCES)) for model, name in keys]
     return forms.estimates(
         table.assign(row=rows), "percent_female", row="row", color="hue", styles=_SOURCES, panel=panel, reference=50,
         label="Perceived as female among decided images (%)", xlim=(-2, 102),
@@ -56,11 +56,11 @@ def outcomes(table: pd.DataFrame) -> Figure:
     statuses = [name for name in _OUTCOMES.names if name != "other" or table[name].any()]
     # The same training images are listed for every model that shares them.
     is_repeated = (table["source"] == "training") & table.duplicated(["source", "occupation", *statuses])
-    ordered = _by_training_share(table.assign(twice=is_repeated)).query("not twice")
+    ordered = _sort_by_training_share(table.assign(twice=is_repeated)).query("not twice")
     counts = ordered.melt(["source", "occupation"], statuses, "status", "count")
     counts = counts.groupby(["source", "occupation", "status"], sort=False)["count"].sum().reset_index()
     totals = counts.groupby(["source", "occupation"])["count"].transform("sum")
-    rows = [_with_n(name, [n]) for name, n in zip(counts["occupation"], totals, strict=True)]
+    rows = [_label_with_n(name, [n]) for name, n in zip(counts["occupation"], totals, strict=True)]
     counts = counts.assign(percent=100 * counts["count"] / totals, row=rows).fillna({"percent": 0})
     return forms.stacked(
         counts, "percent", row="row", part="status", styles=_OUTCOMES, label="Images (%)", counts="count",
@@ -89,11 +89,11 @@ def plain(text: str, max_length: int = 48) -> str:
     return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
-def _with_n(name: str, n: Iterable[float]) -> str:
+def _label_with_n(name: str, n: Iterable[float]) -> str:
     return f"{plain(name)}  ({' / '.join(f'{count:,.0f}' for count in n)})"
 
 
-def _by_training_share(outcomes: pd.DataFrame) -> pd.DataFrame:
+def _sort_by_training_share(outcomes: pd.DataFrame) -> pd.DataFrame:
     """Sort rows by occupation, from the most female in training to those without training images, then by source."""
     training = outcomes[outcomes["source"] == "training"].groupby("occupation")["percent_female"].mean()
     means = training.reindex(sorted(set(outcomes["occupation"])))
