@@ -18,13 +18,13 @@ from biaslab.settings import Settings
 
 # Settings that may be paths; and the groups or settings that name other inputs than the model.
 PLACES = groups.places(Settings)
-_READ = (".".join(name.split(".")[:2]) for name in PLACES if not name.startswith("compute."))
-_MORE = ("captions.max_captions", "captions.columns", "captions.synthetic_bias")
-INPUTS = tuple(dict.fromkeys((*_READ, *_MORE)))
+_PATH_GROUPS = (".".join(name.split(".")[:2]) for name in PLACES if not name.startswith("compute."))
+_OTHER_INPUTS = ("captions.max_captions", "captions.columns", "captions.synthetic_bias")
+INPUTS = tuple(dict.fromkeys((*_PATH_GROUPS, *_OTHER_INPUTS)))
 
 
 def resolve_paths(model: str, settings: Mapping[str, Any], start: Path | None = None) -> tuple[str, dict[str, Any]]:
-    """Return model and settings with the paths in them made absolute, counted from ``start`` (the working folder)."""
+    """Return model and settings with absolute paths; relative ones start from ``start`` (default: working folder)."""
     absolute_name = partial(_absolute, start=start or Path.cwd())
 
     def absolute(name: str, value: Any) -> Any:

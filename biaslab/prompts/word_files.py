@@ -50,7 +50,7 @@ _LISTS = {"roles": ("high", "low"), "indicators": GENDERS}
 _PLACE = re.compile(r"\[([^\[\]]+)\]|\{(\d)(?:\.([^{}]+))?\}")
 _YAML = (".yaml", ".yml")
 ENDINGS = (*cells.ENDINGS, *_YAML)
-_MOST_BYTES = 20_000_000
+_MAX_BYTES = 20_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,7 @@ def read(path: str, setting: str) -> Words:
     file, paper = cells.file_setting(path, setting, ENDINGS), SETTINGS[setting]
     parts: Mapping[str, Any] = {}
     if file.suffix.lower() in _YAML:
-        parts = plainyaml.read(file, most=_MOST_BYTES)
+        parts = plainyaml.read(file, most=_MAX_BYTES)
         check(str(file), parts)
         _check_keys(file, parts, ("occupations", *_LISTS, *TEMPLATES))
         listed = parts.get("occupations") or []

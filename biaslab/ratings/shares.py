@@ -25,12 +25,12 @@ UNNAMED = "unnamed"
 """The model's name for files without one."""
 
 _COLUMNS = ("occupation", "source", "percent_female", "n")
-_OPTIONAL = ("model", "prompt")
+_OPTIONAL_COLUMNS = ("model", "prompt")
 _NEEDS = f"Shares need: {', '.join(_COLUMNS)}."
 # Prompts of training shares that serve all prompts.
-_SHARED = ("annotations", "captions")
+_COMMON_PROMPTS = ("annotations", "captions")
 _CELL = ["model", "occupation", "source", "prompt"]
-_MOST_IMAGES = 1_000_000_000
+_MAX_IMAGES = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def read(path: str | Path) -> AnnotatedImages:
     outside 0–100, occurs twice, or has no counterpart.
     """
     path = cells.file_path(path)
-    table, left_out = cells.load(path, {*_COLUMNS, *_OPTIONAL})
+    table, left_out = cells.load(path, {*_COLUMNS, *_OPTIONAL_COLUMNS})
     if not {"annotator", "label"} & {*table} and difflib.get_close_matches("percent_female", map(str, table)):
         images = _read_shares(table, left_out, path)
     else:
@@ -147,16 +147,16 @@ def for_each_model(shares: pd.DataFrame) -> pd.DataFrame:
 
 def _read_shares(frame: pd.DataFrame, left_out: dict[str, str], path: Path) -> AnnotatedImages:
     old_names.check_columns(map(str, frame), _COLUMNS, str(path))
-    cells.require(frame, _COLUMNS, path, _NEEDS, {*_COLUMNS, *_OPTIONAL})
-    unused = [name for name in frame if name not in {*_COLUMNS, *_OPTIONAL}]
+    cells.require(frame, _COLUMNS, path, _NEEDS, {*_COLUMNS, *_OPTIONAL_COLUMNS})
+    unused = [name for name in frame if name not in {*_COLUMNS, *_OPTIONAL_COLUMNS}]
     for name in unused:
-        if matches := difflib.get_close_matches(name.lower(), _OPTIONAL, n=1, cutoff=0.75):
+        if matches := difflib.get_close_matches(name.lower(), _OPTIONAL_COLUMNS, n=1, cutoff=0.75):
             raise InputError(f"{path} has a column {name!r}. Did you mean {matches[0]!r}? Rename or remove it.")
     unused += left_out
     notes: list[tuple[str, float, str]] = [("rows read", len(frame), f"shares from {cells.shorten(path.name)}")]
     notes += [("columns not used", len(unused), ", ".join(name or "without a name" for name in unused))]
-    frame = frame.assign(**{name: "" for name in _OPTIONAL if name not in frame})
-    for name in ("occupation", *_OPTIONAL):
+    frame = frame.assign(**{name: "" for name in _OPTIONAL_COLUMNS if name not in frame})
+    for name in ("occupation", *_OPTIONAL_COLUMNS):
         frame[name] = cells.names(frame[name], path, empty=name != "occupation").astype(object)
     source = frame["source"].str.strip().str.lower()
     cells.refuse(~source.isin(SOURCES), path, "source is {}", f"give {' or '.join(SOURCES)}", frame["source"])
@@ -166,7 +166,7 @@ def _read_shares(frame: pd.DataFrame, left_out: dict[str, str], path: Path) -> A
     is_percent, fix = percent.between(0, 100), "give a number from 0 to 100, such as 37.5, or leave the row out"
     cells.refuse(~is_percent, path, "percent_female is {}", fix, frame["percent_female"])
     n = cells.numbers(frame["n"], path, whole=True)
-    is_whole = n.between(1, _MOST_IMAGES) & (n == n.round())
+    is_whole = n.between(1, _MAX_IMAGES) & (n == n.round())
     fix = "give the number of images behind the share, at least 1"
     cells.refuse(~is_whole, path, "n is {}", fix, frame["n"])
     if 0 < percent.max() <= 1:
@@ -181,8 +181,8 @@ def _read_shares(frame: pd.DataFrame, left_out: dict[str, str], path: Path) -> A
     cells.refuse(twice, path, "{occupation} ({source}) has two shares, the second", fix, frame)
     # Generated and training shares are matched by prompt.
     generated, training = (set(frame.loc[frame["source"] == s, "prompt"]) for s in ("generated", "training"))
-    unpaired = sorted(training - generated - set(_SHARED)) if generated else []
-    if training and not training & set(_SHARED):
+    unpaired = sorted(training - generated - set(_COMMON_PROMPTS)) if generated else []
+    if training and not training & set(_COMMON_PROMPTS):
         unpaired += sorted(generated - training)
     if unpaired:
         raise InputError(

@@ -24,7 +24,7 @@ from biaslab.errors import ParameterError, name_help, near_matches
 from biaslab.schema import old_names
 
 Integer = Annotated[int, BeforeValidator(lambda v: int(v) if isinstance(v, float) and v.is_integer() else v)]
-"""A whole number; 3.0 is one."""
+"""A whole number; 3.0 is accepted as 3."""
 
 
 def _as_unique_tuple(value: Any) -> Any:
@@ -33,9 +33,9 @@ def _as_unique_tuple(value: Any) -> Any:
 
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(_as_unique_tuple)]
-"""Texts, each once; one text alone is a list of one."""
+"""Distinct texts; a single text is accepted as a list."""
 Numbers = Annotated[tuple[float, ...], BeforeValidator(_as_unique_tuple)]
-"""Numbers likewise."""
+"""Distinct numbers; a single number is accepted as a list."""
 Listed = BeforeValidator(_as_unique_tuple)
 """The same validator for other values, as in ``Annotated[tuple[Literal["a", "b"], ...], Listed]``."""
 OffText = BeforeValidator(lambda v: "off" if v is False else v)

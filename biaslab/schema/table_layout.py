@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # Maximum characters shown of a cell; the table's file has the full text.
-_LONGEST_CELL = 400
+_MAX_CELL_LENGTH = 400
 MISSING = "–"
 """Text for a missing number."""
 
@@ -132,4 +132,4 @@ def _lay_out_column(values: pd.Series, declared: Column | None, limits: Sequence
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_CELL else text[:_LONGEST_CELL] + " …"
+    return text if len(text) <= _MAX_CELL_LENGTH else text[:_MAX_CELL_LENGTH] + " …"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _PACKAGE = Path(__file__).parents[1]
 _PARENTS = ("papers", "analyses")
 # The columns that tables of several papers share.
-_SHARED = Path(__file__).with_name("columns.yaml")
+_SHARED_COLUMNS = Path(__file__).with_name("columns.yaml")
 # Characters that make a spreadsheet run a text cell as a formula; East Asian spreadsheets accept the wide forms.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -147,7 +147,7 @@ def files() -> dict[Path, str]:
 @cache
 def _declaration_files() -> tuple[Path, ...]:
     # Cached, because each table that is created or read needs them.
-    return _SHARED, *package_files("tables.yaml")
+    return _SHARED_COLUMNS, *package_files("tables.yaml")
 
 
 @cache

@@ -33,8 +33,8 @@ def load_measured(
     """Return the measured table ``name`` from ``source``, checked against its declaration.
 
     Args:
-        source: As of :class:`biaslab.request.Request`; a folder has ``<name>.csv`` in its ``load_measured`` (a run's
-            inputs), in its ``tables``, or in itself.
+        source: As of :class:`biaslab.request.Request`; a folder has ``<name>.csv`` in its subfolder ``measured`` (a
+            run's inputs) or ``tables``, or directly.
         pipeline: The pipeline that measures, for sources that generate images; its settings name its baselines.
         baselines: For other sources, ``published`` to add printed numbers of other models.
 

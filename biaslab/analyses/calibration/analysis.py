@@ -23,7 +23,7 @@ from biaslab.schema.genders import GENDERS
 
 ALL = "all"
 NEITHER = "neither"
-"""Outcome of an image whose reference is not one woman or man: no person, several people, or annotators unsure."""
+"""Label of an image whose reference is not one woman or man: no person, several people, or unsure annotators."""
 SIMULATED = "simulated"
 """Name of the simulated reference, which corrects no results."""
 MIN_IMAGES = 30
@@ -36,7 +36,7 @@ DOMINATES = "the correction exceeds the corrected estimate"
 
 _JUDGEMENT = ["model", "judge", "reference", "quantity"]
 _RATES = ["sensitivity", "specificity"]
-_NOTHING = np.full(4, np.nan)
+_UNKNOWN_RATES = np.full(4, np.nan)
 _ENDS = ["value", "ci_low", "ci_high"]
 
 
@@ -293,9 +293,9 @@ def _correct(row: dict, rates: _Rates | None, pool: bool, confidence: float) -> 
     if rates is None:
         return {"reason": UNKNOWN}
     subject = row["subject"] or ALL
-    rates_and_sizes = rates.by_cell.get((subject, ALL), _NOTHING)
+    rates_and_sizes = rates.by_cell.get((subject, ALL), _UNKNOWN_RATES)
     if pool and not (rates_and_sizes[2:] >= MIN_IMAGES).all():
-        subject, rates_and_sizes = ALL, rates.by_cell.get((ALL, ALL), _NOTHING)
+        subject, rates_and_sizes = ALL, rates.by_cell.get((ALL, ALL), _UNKNOWN_RATES)
     if np.isnan(rates_and_sizes).any():
         return {"reason": UNKNOWN}
     columns = {"judge": rates.judge, "reference": rates.reference, "subject_of_error": subject}

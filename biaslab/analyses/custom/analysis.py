@@ -41,7 +41,7 @@ NO_ANSWER = "there is no such answer to count"
 NO_BENCHMARK = "the benchmark has no share of this group"
 """Reasons for a missing share or difference."""
 # Shares are clipped to this distance from 0 and 1, beyond which sampling noise adds almost nothing.
-_LEAST = 0.001
+_MIN_SHARE = 0.001
 
 
 def shares(people: pd.DataFrame, *, seed: int = 0, replicates: int = 2_000, confidence: float = 0.95) -> pd.DataFrame:
@@ -269,7 +269,7 @@ def _mean_distance(
     images = images[images["group"].isin(groups["group"])]
     count, n, center, size = (groups[name].to_numpy(float) for name in ("count", "n", "center", "size"))
     if _is_binomial(images) and not np.isfinite(size).any():
-        centers = np.clip(center, _LEAST, 1 - _LEAST)
+        centers = np.clip(center, _MIN_SHARE, 1 - _MIN_SHARE)
         null_mean = [float(stats.absolute_deviation_null_mean(int(k), p)) for k, p in zip(n, centers, strict=True)]
         return _corrected_columns(stats.mean_deviation(count, n, centers, confidence)), 100 * np.array(null_mean)
     effect = image_effect(images)
@@ -278,7 +278,7 @@ def _mean_distance(
     safe_size = np.where(is_sampled, size, 1)
     total = n / effect + safe_size
     pooled = (count / effect + center * safe_size + 0.5) / (total + 1)
-    common = np.clip(np.where(is_sampled, pooled, center), _LEAST, 1 - _LEAST)
+    common = np.clip(np.where(is_sampled, pooled, center), _MIN_SHARE, 1 - _MIN_SHARE)
     # A variance around an estimated share is too small by the factor (total − 1) / total.
     free = np.where(is_sampled, total / (total - 1), 1)
     error = np.sqrt(common * (1 - common) * free * (effect / n + np.where(is_sampled, 1 / safe_size, 0)))

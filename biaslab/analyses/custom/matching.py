@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
 
 # Maximum number of images of a folder in which faces are counted before a run.
-_TRIED = 24
+_MAX_SAMPLE = 24
 
 
 def unmatched(pipelines: Iterable[Pipeline]) -> list[str]:
@@ -51,12 +51,12 @@ def describe_scenes(pipelines: Iterable[Pipeline]) -> list[str]:
     sentences = []
     for pipeline in pipelines:
         folder, detector = pipeline.image_folder, pipeline.judge("judging.faces")
-        # Larger detectors are loaded by the preflight check alone, in a process of its own.
+        # Only the preflight check loads larger detectors, in a separate process.
         if folder is None or not isinstance(detector, PinnedJudge) or pipeline.settings.custom.all_faces:
             continue
         if not pipeline.gender_judge or not pipeline.gender_judge.needs_faces or (folder.people["position"] > 1).any():
             continue
-        sample = folder.table["image_id"].iloc[:: -(-len(folder.table) // _TRIED)].tolist()
+        sample = folder.table["image_id"].iloc[:: -(-len(folder.table) // _MAX_SAMPLE)].tolist()
         images = [image for image in folder.read(sample) if not isinstance(image, UnreadableImage)]
         n_several = sum(len(faces) > 1 for faces in detector.faces(images)) if images else 0
         if n_several > len(images) / 2:

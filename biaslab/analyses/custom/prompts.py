@@ -23,7 +23,7 @@ NEUTRAL = "neutral"
 # Other files have their groups in these columns, and a column of prompts for each language: ``name,prompt`` of the
 # repository felifri/MAGBIG, ``prompts/occ_german.csv``; ``adjective,en,de,…`` of its dataset on the hub; and
 # ``occupation,en,de`` of fbiying87/BAFIS-…, ``prompts/bafis_occupations_direct.csv`` (both looked up in 2026).
-_GROUPS = ("occupation", "adjective", "name")
+_GROUP_COLUMNS = ("occupation", "adjective", "name")
 _LANGUAGE = re.compile(r"[a-z]{2}([-_][a-z]{2,4})?", re.IGNORECASE)
 ALL = "all"
 """Name of the mean over groups; no group may have it."""
@@ -34,10 +34,10 @@ SHARED = 10
 _NEEDS = (
     "A file of custom prompts needs prompt; it may have group, condition, n (images of a prompt) and people (1 or 2)."
 )
-_SHARES = ("group", "percent_female", "n")
+_SHARE_COLUMNS = ("group", "percent_female", "n")
 _NEEDS_SHARES = "Shares to compare with need group and percent_female; they may have n, what the share was counted in."
-_MOST_PEOPLE, _MOST_IMAGES = 2, 10_000
-_MOST_BYTES = 100_000_000
+_MAX_PEOPLE, _MAX_IMAGES = 2, 10_000
+_MAX_BYTES = 100_000_000
 
 
 def papers_of(texts: Iterable[str]) -> list[str]:
@@ -59,11 +59,11 @@ def prompts(path: str, images: int) -> pd.DataFrame:
     """
     file = cells.file_setting(path, "custom.prompts_file", (*cells.ENDINGS, ".txt"))
     if file.suffix.lower() == ".txt":
-        reading.check(file, most=_MOST_BYTES)
+        reading.check(file, most=_MAX_BYTES)
         lines = [line.strip() for line in delimited.lines(file, ends="", strict=True)]
         frame = pd.DataFrame({"prompt": [line for line in lines if line]}, dtype=object)
     else:
-        frame, _ = cells.load(file, {*COLUMNS, *_GROUPS})
+        frame, _ = cells.load(file, {*COLUMNS, *_GROUP_COLUMNS})
         frame = _to_condition_rows(frame)
         cells.require(frame, ("prompt",), file, _NEEDS, set(COLUMNS))
     if frame.empty:
@@ -80,15 +80,15 @@ def prompts(path: str, images: int) -> pd.DataFrame:
     groups = cells.names(frame["group"], file, empty=True).astype(object) if "group" in frame else ""
     rows = pd.DataFrame({"text": texts, "group": groups})
     rows["group"] = rows["group"].where(rows["group"] != "", rows["text"])
-    rows["n_images"] = _integer_column(frame, "n", images, _MOST_IMAGES, file)
-    rows["people"] = _integer_column(frame, "people", 1, _MOST_PEOPLE, file)
+    rows["n_images"] = _integer_column(frame, "n", images, _MAX_IMAGES, file)
+    rows["people"] = _integer_column(frame, "people", 1, _MAX_PEOPLE, file)
     rows["prompt_id"] = [f"custom-{k:05d}" for k in range(len(rows))]
     return rows if "condition" not in frame else _add_base(rows, frame, file)
 
 
 def _to_condition_rows(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a file's cells with the usual columns: its group, and one row per prompt and language."""
-    groups = [name for name in _GROUPS if name in frame and "group" not in frame]
+    groups = [name for name in _GROUP_COLUMNS if name in frame and "group" not in frame]
     frame = frame.rename(columns=dict(zip(groups[:1], ["group"], strict=False)))
     languages = [name for name in frame if _LANGUAGE.fullmatch(name) and not frame[name].str.isdigit().all()]
     if "prompt" in frame or not languages:
@@ -125,8 +125,8 @@ def benchmark(path: str) -> pd.DataFrame:
     Raises InputError: It cannot be read; a share is missing, given as 0–1 or outside 0–100; a group occurs twice.
     """
     file = cells.file_setting(path, "custom.benchmark_file")
-    frame, _ = cells.load(file, set(_SHARES))
-    cells.require(frame, _SHARES[:2], file, _NEEDS_SHARES, set(_SHARES))
+    frame, _ = cells.load(file, set(_SHARE_COLUMNS))
+    cells.require(frame, _SHARE_COLUMNS[:2], file, _NEEDS_SHARES, set(_SHARE_COLUMNS))
     groups = pd.Series(cells.names(frame["group"], file), frame.index).astype(object)
     cells.refuse(groups.duplicated(), file, "group {} occurs twice", "keep one row", frame["group"])
     missing, fix = frame["percent_female"].str.strip() == "", "give a number from 0 to 100, or leave the row out"

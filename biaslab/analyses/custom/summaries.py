@@ -10,9 +10,9 @@ import pandas as pd
 from biaslab.judges.judge_labels import ADVICE, JUDGED, UNCERTAIN, UNCLEAR
 
 # Maximum words of a list of statuses, and of a list of answers, on a card.
-_WORDS, _ANSWER_WORDS = 10, 14
+_MAX_STATUS_WORDS, _MAX_ANSWER_WORDS = 10, 14
 # Below this share of people judged, in percent, a card gives advice.
-_FEW = 50.0
+_ADVICE_BELOW = 50.0
 
 
 def judged_shares(outcomes: pd.DataFrame) -> pd.DataFrame:
@@ -34,7 +34,7 @@ def judged_shares(outcomes: pd.DataFrame) -> pd.DataFrame:
             }
             judged_rows = group.head(1).assign(**missing)
         counts = group[group["status"] != JUDGED].set_index("status")["n"].astype(int).sort_values(ascending=False)
-        advice = ADVICE.get(counts.index[0], "") if judged_rows["percent"].iloc[0] < _FEW else ""
+        advice = ADVICE.get(counts.index[0], "") if judged_rows["percent"].iloc[0] < _ADVICE_BELOW else ""
         rows.append(judged_rows.assign(others=count_statuses(counts) or "none", advice=advice))
     return pd.concat(rows, ignore_index=True)
 
@@ -52,7 +52,7 @@ def listed_answers(answered: pd.DataFrame) -> pd.DataFrame:
         rows = rows.dropna(subset="percent").sort_values("percent", ascending=False, kind="stable")
         rows = pd.concat([rows[rows["answer"] != UNCLEAR], rows[rows["answer"] == UNCLEAR]])
         percents = zip(rows["answer"], rows["percent"], strict=True)
-        listed[key] = _join([f"{_shorten(answer)} {percent:.0f} %" for answer, percent in percents], _ANSWER_WORDS)
+        listed[key] = _join([f"{_shorten(answer)} {percent:.0f} %" for answer, percent in percents], _MAX_ANSWER_WORDS)
     keys = pd.MultiIndex.from_frame(answered[["model", "question"]])
     return answered.assign(listed=pd.Series(listed, dtype=object).reindex(keys).to_numpy() if listed else "")
 
@@ -70,7 +70,7 @@ def _shorten(text: str, max_words: int = 3) -> str:
     return " ".join(words[:max_words]) + ("…" if len(words) > max_words else "")
 
 
-def _join(texts: Iterable[str], max_words: int = _WORDS) -> str:
+def _join(texts: Iterable[str], max_words: int = _MAX_STATUS_WORDS) -> str:
     """Join texts by commas up to ``max_words`` words, and add the number of further texts."""
     texts = list(texts)
     ends = [sum(len(text.split()) for text in texts[: k + 1]) for k in range(len(texts))]

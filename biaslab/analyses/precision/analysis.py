@@ -18,8 +18,8 @@ from biaslab.schema import tables
 JUDGE, ANNOTATIONS, BOTH = "judge", "annotations", "both"
 LEAST_WORTH = 1.1
 """Minimum effective number of annotations per annotation (with the judge) for a useful judge."""
-_MEANT = {"female": 1.0, "male": 0.0, "yes": 1.0, "no": 0.0}
-_ABSOLUTE = "whether a share is above or below one half is the judge's label"
+_CODES = {"female": 1.0, "male": 0.0, "yes": 1.0, "no": 0.0}
+_ABSOLUTE_REASON = "whether a share is above or below one half is the judge's label"
 
 
 def estimates(headlines: Iterable[Headline], ratings: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -43,7 +43,7 @@ def annotated(headline: Headline, ratings: pd.DataFrame) -> pd.DataFrame:
     model_ratings = model_ratings.sort_values("image_model", ascending=False, kind="stable").drop_duplicates(PERSON)
     annotated_people = people.merge(model_ratings[[*PERSON, "label", "probability"]], on=PERSON)
     annotated_people = annotated_people[annotated_people["label"] != "unannotated"]
-    return annotated_people.assign(rated=annotated_people["label"].map(_MEANT).astype(float)).reset_index(drop=True)
+    return annotated_people.assign(rated=annotated_people["label"].map(_CODES).astype(float)).reset_index(drop=True)
 
 
 def _estimates(headline: Headline, ratings: pd.DataFrame, confidence: float) -> list[dict]:
@@ -72,7 +72,7 @@ def _estimates(headline: Headline, ratings: pd.DataFrame, confidence: float) -> 
     rows = []
     for name, value in zip((JUDGE, ANNOTATIONS, BOTH), combination[:3], strict=True):
         row_reason = reason if name != JUDGE else "" if value.n else "no person is judged female or male"
-        row_reason = row_reason or (_ABSOLUTE if headline.is_absolute and name != JUDGE else "")
+        row_reason = row_reason or (_ABSOLUTE_REASON if headline.is_absolute and name != JUDGE else "")
         row = {**columns, "estimator": name, "estimate": value.value, **(combined_columns if name == BOTH else {})}
         rows.append(row | {"ci_low": value.ci_low, "ci_high": value.ci_high, "n": value.n, "reason": row_reason})
     return rows

@@ -33,7 +33,7 @@ JUDGE_ACCURACY = 0.98
 AS_JUDGED, PAPER, ANNOTATED = "as_judged", "paper", "annotated"
 """How shares are corrected: not at all, for the errors that the paper prints, or for those found by annotations."""
 # Minimum images that annotators label by either gender, and minimum Youden index (sum of both rates − 1).
-_FEWEST, _LEAST_YOUDEN = 5, 0.1
+_MIN_IMAGES, _MIN_YOUDEN = 5, 0.1
 
 
 def judge_errors(annotations: pd.DataFrame, ratings: pd.DataFrame) -> dict[str, tuple[float, float]]:
@@ -49,7 +49,7 @@ def judge_errors(annotations: pd.DataFrame, ratings: pd.DataFrame) -> dict[str, 
         accuracy = (pairs["is_female"] == (pairs["label"] == "female")).groupby(pairs["label"]).agg(["mean", "size"])
         accuracy = accuracy.reindex(list(GENDERS))
         rates = tuple(accuracy["mean"])
-        if (accuracy["size"] >= _FEWEST).all() and sum(rates) - 1 >= _LEAST_YOUDEN:
+        if (accuracy["size"] >= _MIN_IMAGES).all() and sum(rates) - 1 >= _MIN_YOUDEN:
             rates_by_model[str(model)] = rates
     return rates_by_model
 
