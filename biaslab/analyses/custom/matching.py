@@ -86,9 +86,9 @@ def _benchmarks(pipelines: Sequence[Pipeline]) -> Iterator[str]:
             by_file.setdefault(file, []).extend(pipeline.part(Custom).groups())
     for file, names in by_file.items():
         name, groups, shares = Path(file).name, list(dict.fromkeys(names)), asking.benchmark(file)
-        rows = asking.matched(groups, shares)
+        rows = asking.match_groups(groups, shares)
         missing = rows.loc[rows["percent_female"].isna(), "group"].tolist()
-        unused = asking.unused(groups, shares)
+        unused = asking.unmatched_groups(groups, shares)
         if missing:
             yield (
                 f"{name} has no share for {len(missing)} of {len(groups)} groups: {asking.listed(missing, unused)}. "

@@ -145,7 +145,7 @@ def benchmark(path: str) -> pd.DataFrame:
     return pd.DataFrame({"group": groups, "percent_female": shares, "n": n})
 
 
-def matched(groups: Sequence[str], shares: pd.DataFrame) -> pd.DataFrame:
+def match_groups(groups: Sequence[str], shares: pd.DataFrame) -> pd.DataFrame:
     """Return a benchmark's share for each group of a run, in the order of ``groups``.
 
     Names match without regard to case, to blanks around them, and to repeated blanks inside.
@@ -163,8 +163,8 @@ def matched(groups: Sequence[str], shares: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def unused(groups: Iterable[str], shares: pd.DataFrame) -> list[str]:
-    """Return the groups of a benchmark that match none of a run's ``groups``, as :func:`matched` matches them."""
+def unmatched_groups(groups: Iterable[str], shares: pd.DataFrame) -> list[str]:
+    """Return the groups of a benchmark that match none of a run's ``groups``, as :func:`match_groups` matches them."""
     run_names = set(map(same_name, groups))
     return [group for group in shares["group"] if same_name(group) not in run_names]
 

@@ -119,7 +119,7 @@ class Custom(Part):
         if not s.benchmark_file:
             return pd.DataFrame({"group": groups, "percent_female": EVEN, "n": np.nan, "name": asking.EVEN})
         shares = asking.benchmark(s.benchmark_file)
-        rows = asking.matched(groups, shares)
+        rows = asking.match_groups(groups, shares)
         missing = rows.loc[rows["percent_female"].isna(), "group"].tolist()
         if len(missing) == len(groups):
             lists = (cells.join_values(names) for names in (shares["group"], groups))
@@ -129,8 +129,8 @@ class Custom(Part):
         if not s.partial_benchmark and missing:
             raise InputError(
                 f"{s.benchmark_file} has no share for {len(missing)} of {len(groups)} groups of "
-                f"{self._pipeline.label}: {asking.listed(missing, asking.unused(groups, shares))}. Add a row for "
-                "each, or set custom.partial_benchmark to true to compare the other groups only."
+                f"{self._pipeline.label}: {asking.listed(missing, asking.unmatched_groups(groups, shares))}. Add a row "
+                "for each, or set custom.partial_benchmark to true to compare the other groups only."
             )
         return rows.assign(name=f"the benchmark {Path(s.benchmark_file).name}")
 
