@@ -1,1 +1,1 @@
-"""Analyses that are no paper's own: own prompts and images, annotations, precision, and all papers together."""
+"""Analyses beyond those of the papers: custom prompts and images, annotations, precision, and all papers together."""

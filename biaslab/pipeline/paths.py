@@ -16,15 +16,15 @@ from biaslab.judges import registry as judging
 from biaslab.schema import groups
 from biaslab.settings import Settings
 
-# Settings that may be paths; and, in groups or by themselves, those that say what is read next to the model.
+# Settings that may be paths; and the groups or settings that name other inputs than the model.
 PLACES = groups.places(Settings)
-_READ = (".".join(name.split(".")[:2]) for name in PLACES if not name.startswith("compute."))
-_MORE = ("captions.max_captions", "captions.columns", "captions.synthetic_bias")
-INPUTS = tuple(dict.fromkeys((*_READ, *_MORE)))
+_PATH_GROUPS = (".".join(name.split(".")[:2]) for name in PLACES if not name.startswith("compute."))
+_OTHER_INPUTS = ("captions.max_captions", "captions.columns", "captions.synthetic_bias")
+INPUTS = tuple(dict.fromkeys((*_PATH_GROUPS, *_OTHER_INPUTS)))
 
 
-def resolve_paths(model: str, given: Mapping[str, Any], start: Path | None = None) -> tuple[str, dict[str, Any]]:
-    """Return model and settings with the paths in them made absolute, counted from ``start`` (the working folder)."""
+def resolve_paths(model: str, settings: Mapping[str, Any], start: Path | None = None) -> tuple[str, dict[str, Any]]:
+    """Return model and settings with absolute paths; relative ones start from ``start`` (default: working folder)."""
     absolute_name = partial(_absolute, start=start or Path.cwd())
 
     def absolute(name: str, value: Any) -> Any:
@@ -37,11 +37,11 @@ def resolve_paths(model: str, given: Mapping[str, Any], start: Path | None = Non
             return value
         return absolute_name(value, always=place.always)
 
-    whole = absolute("", given)
-    # What is no mapping of groups is refused when it is read.
-    if isinstance(whole, Mapping) and isinstance(whole.get("models"), Mapping):
-        whole["models"] = {absolute_name(name): changes for name, changes in whole["models"].items()}
-    return absolute_name(model), whole
+    values = absolute("", settings)
+    # A value that is not a mapping of groups is refused when the settings are read.
+    if isinstance(values, Mapping) and isinstance(values.get("models"), Mapping):
+        values["models"] = {absolute_name(name): changes for name, changes in values["models"].items()}
+    return absolute_name(model), values
 
 
 def _absolute(name: str, *, start: Path, always: bool = False) -> str:
@@ -49,14 +49,14 @@ def _absolute(name: str, *, start: Path, always: bool = False) -> str:
     if name.startswith(IMAGES):
         folder, mixed, model = name.removeprefix(IMAGES).partition(MIXED)
         return IMAGES + str((start / os.path.expanduser(folder)).absolute()) + mixed + model
-    named = model_names.split(name)
-    if named.adapters or named.removes_adapters:
-        return str(named.map_names(part))
-    # What is known, or a package brings, goes before a folder that happens to have its name.
+    name_parts = model_names.split(name)
+    if name_parts.adapters or name_parts.removes_adapters:
+        return str(name_parts.map_names(part))
+    # Known names and those of installed packages take precedence over a folder of the same name.
     if not always and any(name in plugins.entry_points(group) for group in plugins.GROUPS):
         return name
     if not always and (mapped := judging.map_paths(name, part, start)):
         return mapped
-    given = os.path.expanduser(name)
-    there = (start / given).exists() or (not os.path.isabs(given) and glob.glob(given, root_dir=start, recursive=True))
-    return str((start / given).absolute()) if always or there else name
+    path = os.path.expanduser(name)
+    exists = (start / path).exists() or (not os.path.isabs(path) and glob.glob(path, root_dir=start, recursive=True))
+    return str((start / path).absolute()) if always or exists else name

@@ -1,6 +1,6 @@
-"""The stages connected: captions → selections → prompts → images → judgements, each computed once and when asked.
+"""The connected stages: captions → selections → prompts → images → judgements, each computed once, on demand.
 
-Every result is a table keyed by stable ids, kept in the store by what it depends on: a stopped run continues.
+Every result is a table with stable ids, cached under the digest of its inputs, so that a stopped run can resume.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from biaslab.prompts import word_files
 from biaslab.prompts.word_files import Words, slug
 from biaslab.settings import Settings
 
-# What prompts may ask for: a name that a package brings may represent a model for each.
+# Sets of prompts; a model name of an installed package may represent a different model for each.
 PROMPT_SETS = ("captions", "paired", "dalleval", "triplets")
 # Kinds of images: those behind captions, and those generated from templates, captions and paraphrases.
 KINDS = ("training", "generated", "caption_prompts", "paraphrased")
@@ -61,12 +61,12 @@ def cached_method(method: Callable) -> Callable:
     """
 
     @wraps(method)
-    def once(owner, *args):
+    def wrapper(owner, *args):
         pipeline = getattr(owner, "_pipeline", owner)
         result = pipeline.remember((method, *args), partial(method, owner, *args))
         return result.copy() if hasattr(result, "iloc") else result
 
-    return once
+    return wrapper
 
 
 def cached_value(method: Callable) -> property:
@@ -75,9 +75,9 @@ def cached_value(method: Callable) -> property:
 
 
 class Part:
-    """The stages of one paper, by a pipeline's model, settings, store and seed."""
+    """The stages of one paper, with a pipeline's model, settings, cache and seed."""
 
-    prompt_set: ClassVar[str] = ""  # What its prompts ask for, one of :data:`PROMPT_SETS`.
+    prompt_set: ClassVar[str] = ""  # The set of its prompts, one of :data:`PROMPT_SETS`.
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
@@ -91,42 +91,42 @@ class Pipeline:
 
     Args:
         model: The text-to-image model, as :func:`biaslab.generation.models.open_model` takes it.
-        settings: What the stages do; what is not given is as the model brings it.
+        settings: Settings of the stages; the model's own settings are used for those not given.
         seed: Seed of samples of captions and of images' noise.
-        progress: Whether bars on standard error show how far stages are.
-        progress_file: A file that holds the latest bar instead.
+        progress: Whether to show progress bars of stages on standard error.
+        progress_file: A file for the latest bar, in place of standard error.
     """
 
     def __init__(
         self, model: str, settings: Settings, *, seed: int = 0, progress: bool = True, progress_file: Path | None = None
     ) -> None:
         self.model = model
-        # Other models have, and bring, other settings.
-        self._given = settings
+        # Other models have other settings of their own.
+        self._user_settings = settings
         filled = settings.for_model(model).with_defaults(registry.settings(model))
         if not filled.captions.encoder:
-            # Nobody says which captions are the nearest.
+            # Without an encoder there are no nearest captions.
             unsupported = [name for name in filled.captions.approaches if name not in NEAREST]
             filled = filled.changed(captions={"approaches": unsupported})
         self.settings = filled
         self.seed = seed
         self.progress = progress
         self.progress_file = progress_file
-        # Which share of the work is this pipeline's, as in biaslab.cache.result_cache.ResultCache.
+        # The shard of the work for this pipeline, as in biaslab.cache.result_cache.ResultCache.
         self.share: tuple[int, int] | None = None
-        # Whether only the images that headlines rest on are judged.
+        # Whether only the images that headlines are computed from are judged.
         self.headlines_only = False
-        self._kept: dict[Any, Any] = {}
+        self._results: dict[Any, Any] = {}
 
     def part(self, kind: type[P]) -> P:
-        """Return the stages of one paper, by the class that has them; made once for each pipeline."""
-        if kind not in self._kept:
-            self._kept[kind] = kind(self)
-        return self._kept[kind]
+        """Return the stages of one paper, given their class; created once for each pipeline."""
+        if kind not in self._results:
+            self._results[kind] = kind(self)
+        return self._results[kind]
 
     @property
     def label(self) -> str:
-        """What tables call the model."""
+        """The model's name in tables."""
         return self.image_model().label
 
     @property
@@ -135,27 +135,29 @@ class Pipeline:
         return getattr(self.image_model(), "folder", None)
 
     def changed(self, model: str = "", **changes: Any) -> Self:
-        """Return one with another model (empty: the same) or other settings by group (``generation={"steps": 20}``)."""
+        """Return a pipeline with another model (empty: the same) or changed settings by group
+        (``generation={"steps": 20}``).
+        """
         progress = {"progress": self.progress, "progress_file": self.progress_file}
-        made = type(self)(model or self.model, self._given.changed(**changes), seed=self.seed, **progress)
-        made.share, made.headlines_only = self.share, self.headlines_only
-        return made
+        pipeline = type(self)(model or self.model, self._user_settings.changed(**changes), seed=self.seed, **progress)
+        pipeline.share, pipeline.headlines_only = self.share, self.headlines_only
+        return pipeline
 
     @cached_property
     def baseline_pipelines(self) -> tuple[Self, ...]:
-        """Pipelines of the models that are next to this one's."""
+        """Pipelines of the baseline models."""
         return tuple(self.changed(name, baselines="none") for name in self.settings.baseline_models)
 
     def find_ground_truth(self, prompt_set: str = "captions") -> GroundTruth | None:
-        """Return images with ground truth, if any, of the kind that :meth:`image_model` makes of ``prompt_set``."""
+        """Return images with ground truth, if any, of the domain that :meth:`image_model` has for ``prompt_set``."""
         return ground_truth.for_domain(self.image_model(prompt_set).image_domain)
 
-    def require_ground_truth(self, what: str, prompt_set: str = "captions") -> GroundTruth:
-        """Return the same; ``what``, for messages, is measured on them. Raises MissingInputError: There are none."""
+    def require_ground_truth(self, quantity: str, prompt_set: str = "captions") -> GroundTruth:
+        """Return :meth:`find_ground_truth`, on which ``quantity`` is measured. Raises MissingInputError: It is None."""
         if (ground_truth_provider := self.find_ground_truth(prompt_set)) is None:
             image_domain = self.image_model(prompt_set).image_domain
             raise MissingInputError(
-                f"No installed package provides {image_domain} with ground truth, on which to measure {what}."
+                f"No installed package provides {image_domain} with ground truth, on which to measure {quantity}."
             )
         return ground_truth_provider
 
@@ -173,10 +175,10 @@ class Pipeline:
         ``network`` is the key of a network in ``triplets.similarity``.
         """
         name = name or ("" if network else attrgetter(setting)(self.settings))
-        return self._parsed(setting, name, network) if name or network else None
+        return self._parse_judge(setting, name, network) if name or network else None
 
     @cached_method
-    def _parsed(self, setting: str, name: str, network: str) -> Judge:
+    def _parse_judge(self, setting: str, name: str, network: str) -> Judge:
         if network:
             return similarity.embedding(network, name, self.judge_options)
         return judging.parse(name, setting, self.judge_options)
@@ -198,7 +200,7 @@ class Pipeline:
     def check_judge(self, setting: str, images: ImageSource, judge: Judge | None = None) -> Judge:
         """Return a judge of images, by default the one that a setting names.
 
-        Raises MissingInputError: The setting is empty. ParameterError: The judge is made for other images.
+        Raises MissingInputError: The setting is empty. ParameterError: The judge is for images of another domain.
         """
         if (judge := judge or self.judge(setting)) is None:
             raise judging.missing_judges([setting], domain_of(images), images.name)
@@ -215,7 +217,7 @@ class Pipeline:
         return self.check_judge(setting, images, judge)
 
     def unset_settings(self, *settings: str) -> tuple[str, ...]:
-        """Return which of some settings, by their dotted names, name nothing."""
+        """Return the empty ones of some settings, by their dotted names."""
         return tuple(name for name in settings if not attrgetter(name)(self.settings))
 
     def omits(self, *settings: str) -> bool:
@@ -256,13 +258,13 @@ class Pipeline:
 
     @property
     def has_images(self) -> bool:
-        """Whether there are images behind the captions, or URLs of them that are to be fetched."""
+        """Whether the captions have images, or URLs from which they are fetched."""
         fetched = bool(self.settings.captions.training_images)
         return self.has_captions and (fetched or self.corpus.images is not None)
 
     @property
     def no_images(self) -> str:
-        """What to do where the corpus has captions only."""
+        """The error message for a corpus of captions without images."""
         fix = "a folder with the images, each named by its caption's id, or to 'download' where it has their URLs."
         return f"The corpus {self.corpus.name!r} has captions and no images. Set captions.training_images to {fix}"
 
@@ -270,7 +272,7 @@ class Pipeline:
 
     @cached_property
     def cache(self):
-        """The store of stages' results."""
+        """The cache of the stages' results."""
         return ResultCache(self.settings.compute.cache, share=self.share, workers=self.workers)
 
     @cached_value
@@ -282,8 +284,8 @@ class Pipeline:
     @cached_value
     def occupations(self) -> tuple[str, ...]:
         """The occupations: those of the settings, of their file, or the paper's."""
-        named = word_files.chosen(self.words, self.settings.captions.occupations, "captions.occupations")
-        return named or tuple(lexicons.load("paradox_occupations"))
+        names = word_files.chosen(self.words, self.settings.captions.occupations, "captions.occupations")
+        return names or tuple(lexicons.load("paradox_occupations"))
 
     @cached_value
     def templates(self) -> Mapping[str, str]:
@@ -300,9 +302,9 @@ class Pipeline:
 
     @cached_method
     def captions(self) -> pd.DataFrame:
-        """Return the captions found that name an occupation, with their gender indicators.
+        """Return the captions that name an occupation, with their gender indicators.
 
-        Columns caption_id, occupation, text, rank (from 1, in random order), indicator, spans, and the corpus's own.
+        Columns caption_id, occupation, text, rank (from 1, in random order), indicator, spans, and those of the corpus.
         """
         captions = self._search_result.captions.rename(columns={"term": "occupation"})
         check_search_result(self, captions, int(self._search_result.totals["n_corpus"].max()))
@@ -311,52 +313,52 @@ class Pipeline:
         return pd.concat([captions.reset_index(drop=True), mentions], axis=1)
 
     def totals(self) -> pd.DataFrame:
-        """Return how many captions name each occupation: occupation, n_captions, n_corpus."""
+        """Return the number of captions that name each occupation: occupation, n_captions, n_corpus."""
         return self._search_result.totals.rename(columns={"term": "occupation"})
 
     @cached_value
     def _search_result(self) -> SearchResult:
-        return self.search_corpus(KINDS[2:], Pipeline._found_captions, Pipeline._assumed_captions)
+        return self.search_corpus(KINDS[2:], Pipeline._search_captions, Pipeline._assume_captions)
 
-    def _found_captions(self) -> SearchResult:
+    def _search_captions(self) -> SearchResult:
         s = self.settings.captions
-        # More captions than the sample are kept only where the nearest are asked for.
+        # Captions beyond the sample are needed only if nearest captions are selected.
         pool = (s.candidates_per_occupation or _ALL) if self.asks_for_nearest else 0
         options = {"per_term": s.per_occupation, "pool": pool, "seed": self.seed, "forms": self.words.forms}
         return self.compute(search, self.corpus, list(self.occupations), **options)
 
-    def _assumed_captions(self, head: SearchResult) -> SearchResult:
-        """Return as many captions as can become prompts, after a check of the result for the first captions."""
+    def _assume_captions(self, head: SearchResult) -> SearchResult:
+        """Return placeholders for the captions that can become prompts, after a check of the first captions."""
         captions = head.captions.rename(columns={"term": "occupation"})
         if len(captions):
             check_search_result(self, captions, int(head.totals["n_corpus"].max()))
         n = max(1, min(self.settings.captions.per_occupation, self.settings.generation.caption_prompts_per_occupation))
         texts = dict(self.filled_templates().drop_duplicates("occupation")[["occupation", "text"]].to_numpy())
         rows = [(f"{term}/{k}", term, texts[term], k) for term in self.occupations for k in range(1, n + 1)]
-        likely = pd.DataFrame(rows, columns=["caption_id", "term", "text", "rank"])
-        totals = pd.DataFrame({"term": list(self.occupations), "n_captions": n, "n_corpus": len(likely)})
-        others = [name for name in head.captions if name not in likely]
-        return SearchResult(totals, likely.assign(**dict.fromkeys(others, "")))
+        placeholders = pd.DataFrame(rows, columns=["caption_id", "term", "text", "rank"])
+        totals = pd.DataFrame({"term": list(self.occupations), "n_captions": n, "n_corpus": len(placeholders)})
+        other_columns = [name for name in head.captions if name not in placeholders]
+        return SearchResult(totals, placeholders.assign(**dict.fromkeys(other_columns, "")))
 
     def shard(self, i: int, n: int) -> Self:
-        """Return a pipeline like this one that computes share ``i`` (0 to ``n`` - 1) of ``n`` of each stage.
+        """Return a pipeline like this one that computes shard ``i`` (0 to ``n`` - 1) of ``n`` of each stage.
 
-        A stage of which other shares are missing raises :class:`~biaslab.cache.result_cache.UnfinishedError` when its
-        own is done; else ParameterError as :class:`~biaslab.cache.result_cache.ResultCache`.
+        If other shards of a stage are missing, :class:`~biaslab.cache.result_cache.UnfinishedError` is raised after its
+        own. Raises ParameterError as :class:`~biaslab.cache.result_cache.ResultCache`.
         """
-        mine = self.changed()
-        mine.share = (i, n)
-        _ = mine.cache
-        return mine
+        pipeline = self.changed()
+        pipeline.share = (i, n)
+        _ = pipeline.cache
+        return pipeline
 
     def cached_only(self) -> Self:
-        """Return a pipeline that has what the cache has; an UnfinishedError is raised for anything else."""
-        looks = self.changed()
-        looks.cache = ResultCache(self.cache.root, share=_NO_SHARE)
-        return looks
+        """Return a pipeline that only reads the cache; it raises UnfinishedError for missing results."""
+        pipeline = self.changed()
+        pipeline.cache = ResultCache(self.cache.root, share=_NO_SHARE)
+        return pipeline
 
     def on_captions(self) -> list[Callable[[], object]]:
-        """Return the stages on captions that the settings ask for."""
+        """Return the stages on captions that the settings require."""
         return [self.captions, *([self._vectors] if self.asks_for_nearest else [])]
 
     # -- selections and prompts ----------------------------------------------------------------------
@@ -368,21 +370,21 @@ class Pipeline:
 
     @cached_method
     def selections(self) -> pd.DataFrame:
-        """Return which captions each approach takes for each occupation and prompt (sections 4 and 5).
+        """Return the captions that each approach selects for each occupation and prompt (sections 4 and 5).
 
         Columns approach, prompt (``captions``: one selection for all prompts), occupation, caption_id, rank and cosine
         (with the prompt, or NaN).
         """
         s, sample = self.settings.captions, self.sample()
         sample = sample.assign(approach="naive", prompt="captions", cosine=float("nan"))
-        free = sample[sample["indicator"] == "none"].assign(approach="no_indicators")
-        free["rank"] = free.groupby("occupation").cumcount() + 1
-        selected = pd.concat([sample, free], ignore_index=True)[COLUMNS]
+        without_indicators = sample[sample["indicator"] == "none"].assign(approach="no_indicators")
+        without_indicators["rank"] = without_indicators.groupby("occupation").cumcount() + 1
+        selected = pd.concat([sample, without_indicators], ignore_index=True)[COLUMNS]
         if self.asks_for_nearest:
             mean = self.cosines().groupby(["caption_id", "occupation"], as_index=False)["cosine"].mean()
             selected = selected.drop(columns="cosine").merge(mean, on=["caption_id", "occupation"], how="left")
-            near = nearest_captions(self.captions(), self.filled_templates(), self._vectors(), k=s.nearest_per_prompt)
-            selected = pd.concat([selected, near], ignore_index=True)[COLUMNS]
+            rows = nearest_captions(self.captions(), self.filled_templates(), self._vectors(), k=s.nearest_per_prompt)
+            selected = pd.concat([selected, rows], ignore_index=True)[COLUMNS]
         return selected[selected["approach"].isin(s.approaches)].reset_index(drop=True)
 
     @cached_method
@@ -394,15 +396,15 @@ class Pipeline:
         vector_of = {(row.prompt, row.occupation): vectors[i] for i, row in rows}
         frames = []
         for occupation, rows in captions.groupby("occupation", sort=False):
-            mine = vectors[rows.index]
+            occupation_vectors = vectors[rows.index]
             for prompt in self.templates:
-                cosine = (mine @ vector_of[prompt, occupation]).astype(float)
+                cosine = (occupation_vectors @ vector_of[prompt, occupation]).astype(float)
                 frames.append(rows[["caption_id", "occupation"]].assign(prompt=prompt, cosine=cosine))
         columns = ["caption_id", "occupation", "prompt", "cosine"]
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
 
     def _vectors(self) -> np.ndarray:
-        """Return the embeddings of the captions found and, after them, of the filled templates."""
+        """Return the embeddings of the captions, followed by those of the filled templates."""
         if not self.settings.captions.encoder:
             raise MissingInputError(
                 "captions.encoder is empty, but embeddings of captions are needed: name a sentence-transformers model, "
@@ -420,12 +422,12 @@ class Pipeline:
 
     @property
     def asks_for_nearest(self) -> bool:
-        """Whether approaches take the captions that are nearest to prompts."""
+        """Whether any approach selects the captions nearest to prompts."""
         return bool(set(NEAREST).intersection(self.settings.captions.approaches))
 
     @property
     def fetches_images(self) -> bool:
-        """Whether the images behind captions are fetched by URL, or were by img2dataset."""
+        """Whether the images of captions are fetched by URL, or were downloaded by img2dataset."""
         folder = self.settings.captions.training_images
         return folder == DOWNLOAD or bool(fetched.shards(folder))
 
@@ -440,47 +442,48 @@ class Pipeline:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of prompts that the settings ask for, in order."""
+        """The kinds of prompts that the settings require, in order."""
         approaches = set(self.settings.captions.approaches)
         as_prompts = (k for k in KINDS[2:] if approaches & {k, f"{k}_no_indicators"})
         return (*(KINDS[1:2] if approaches.intersection(SELECTED) else ()), *as_prompts)
 
     @cached_method
     def prompts(self, kind: str = "generated") -> pd.DataFrame:
-        """Return what images of a kind are generated from: templates (``generated``), captions, or paraphrases.
+        """Return the prompts for images of a kind: templates (``generated``), captions, or paraphrases.
 
-        Columns prompt_id, approach, occupation, prompt, text, n_images; of captions also caption_id and indicator, with
-        a row for each occupation that one names; of paraphrases paraphrase_status and unsupported_fields as of
-        :func:`biaslab.captions.paraphrase.paraphrases`. Raises UnknownNameError: There is no such kind.
+        Columns prompt_id, approach, occupation, prompt, text, n_images. Captions also have caption_id and indicator,
+        with a row for each occupation that a caption names; paraphrases also have paraphrase_status and
+        unsupported_fields as of :func:`biaslab.captions.paraphrase.paraphrases`. Raises UnknownNameError: There is no
+        such kind.
         """
         _check_kind(kind, KINDS[1:])
         s = self.settings.generation
         if kind == "generated":
             filled = self.filled_templates()
             ids = "p" + filled["prompt"] + "-" + filled["occupation"].map(slug)
-            made = filled.assign(prompt_id=ids, approach="naive", n_images=s.images_per_prompt)
-            return made[_PROMPT_COLUMNS]
+            rows = filled.assign(prompt_id=ids, approach="naive", n_images=s.images_per_prompt)
+            return rows[_PROMPT_COLUMNS]
         captions = self.sample()
         captions = captions[captions["rank"] <= s.caption_prompts_per_occupation]
-        both = list(zip(captions["caption_id"], captions["occupation"], strict=True))
+        pairs = list(zip(captions["caption_id"], captions["occupation"], strict=True))
         if kind == "caption_prompts":
-            ids, more = [f"c-{caption}" for caption, _ in both], {}
+            ids, extra_columns = [f"c-{caption}" for caption, _ in pairs], {}
         else:
-            # What may change depends on the occupation, so a caption that names two has two paraphrases.
-            ids = [f"x-{caption}-{slug(occupation)}" for caption, occupation in both]
-            texts, by = captions["text"].tolist(), self.settings.captions
-            endpoint = self.endpoint("paraphraser") if by.paraphraser == "endpoint" else None
-            options = {"seed": self.seed, "endpoint": endpoint, "name_recognizer": by.name_recognizer}
-            made = self.compute(paraphrases, texts, captions["occupation"].tolist(), **options)
-            made = made.rename(columns={"status": "paraphrase_status"})
-            more = {name: made[name].tolist() for name in ("text", "paraphrase_status", "unsupported_fields")}
-        same = {"prompt_id": ids, "approach": kind, "prompt": "captions"}
-        made = captions.assign(**same, **more, n_images=s.images_per_caption)
-        columns = [*_PROMPT_COLUMNS, "caption_id", "indicator", *(c for c in more if c != "text")]
-        return made[columns].reset_index(drop=True)
+            # Permitted changes depend on the occupation, so a caption that names two has two paraphrases.
+            ids = [f"x-{caption}-{slug(occupation)}" for caption, occupation in pairs]
+            texts, caption_settings = captions["text"].tolist(), self.settings.captions
+            endpoint = self.endpoint("paraphraser") if caption_settings.paraphraser == "endpoint" else None
+            options = {"seed": self.seed, "endpoint": endpoint, "name_recognizer": caption_settings.name_recognizer}
+            rows = self.compute(paraphrases, texts, captions["occupation"].tolist(), **options)
+            rows = rows.rename(columns={"status": "paraphrase_status"})
+            extra_columns = {name: rows[name].tolist() for name in ("text", "paraphrase_status", "unsupported_fields")}
+        shared_columns = {"prompt_id": ids, "approach": kind, "prompt": "captions"}
+        rows = captions.assign(**shared_columns, **extra_columns, n_images=s.images_per_caption)
+        columns = [*_PROMPT_COLUMNS, "caption_id", "indicator", *(c for c in extra_columns if c != "text")]
+        return rows[columns].reset_index(drop=True)
 
     def texts(self, kind: str = "generated") -> pd.DataFrame:
-        """Return the prompts of a kind as the model is asked, each once."""
+        """Return the prompts of a kind as sent to the model, each once."""
         return self.prompts(kind).drop_duplicates("prompt_id").reset_index(drop=True)
 
     def endpoint(self, use: str) -> EndpointSettings:
@@ -489,8 +492,8 @@ class Pipeline:
         setting, model, urls = "captions.paraphraser", "endpoint.model", "endpoint.url"
         if use == "critic":
             setting, model, urls = "critic.kind", "critic.model", "endpoint.url or critic.url"
-            elsewhere = {name: value for name in ("url", "api_key_env") if (value := getattr(critic, name))}
-            shared = shared.changed(model=critic.model, **elsewhere)
+            critic_fields = {name: value for name in ("url", "api_key_env") if (value := getattr(critic, name))}
+            shared = shared.changed(model=critic.model, **critic_fields)
         if not shared.url or not shared.model:
             raise ParameterError(
                 f"{setting} is 'endpoint', which needs {urls} (such as 'http://localhost:8000/v1') and {model}."
@@ -501,11 +504,11 @@ class Pipeline:
 
     @cached_method
     def images(self, kind: str) -> ImageSource:
-        """Return images of one of :data:`KINDS`, with a table that says what each belongs to.
+        """Return images of one of :data:`KINDS`, with a table that describes them.
 
-        It has image_id, occupation, prompt, text and, of generated images, prompt_id, index, seed and outcome; of
-        captions caption_id and indicator, with a row for each occupation that one names. Raises MissingInputError: The
-        corpus has no images. UnknownNameError: There is no such kind.
+        Columns image_id, occupation, prompt, text; for generated images also prompt_id, index, seed and status; for
+        captions also caption_id and indicator, with a row for each occupation that a caption names. Raises
+        MissingInputError: The corpus has no images. UnknownNameError: There is no such kind.
         """
         _check_kind(kind)
         if kind == "training":
@@ -526,41 +529,41 @@ class Pipeline:
     ) -> ImageSource:
         """Return images of prompts, by :meth:`image_model`; copies and black images read as unreadable.
 
-        ``kind`` is what a plan, reports and annotation pages call the images. Copies count once in a group: an
-        occupation, or a prompt where prompts have no occupation. Images that draw a ground truth are independent by
-        construction and are not searched. Raises InputError: The table of a folder says different things of copies;
-        else as ``generate`` of the model.
+        ``kind`` is the name of the images in plans, reports and annotation pages. Copies count once in a group: an
+        occupation, or a prompt where prompts have no occupation. Images rendered from a ground truth are independent by
+        construction and are not searched for copies. Raises InputError: The table of a folder describes copies
+        differently; else as ``generate`` of the model.
         """
         model = self.image_model(prompt_set, several=several)
-        more = {"storage_class": storage_class} if storage_class else {}
-        made = self.compute(model.generate, prompts, seed=self.seed, **more)
+        options = {"storage_class": storage_class} if storage_class else {}
+        images = self.compute(model.generate, prompts, seed=self.seed, **options)
         if model.truthful:
-            return made
+            return images
         name = "occupation" if "occupation" in prompts else "prompt_id"
-        once = prompts.drop_duplicates("prompt_id")
-        groups = made.table["prompt_id"].map(dict(zip(once["prompt_id"], once[name], strict=True)))
-        duplicates_found = self.compute(duplicates.find_duplicates, made, groups)
+        rows = prompts.drop_duplicates("prompt_id")
+        groups = images.table["prompt_id"].map(dict(zip(rows["prompt_id"], rows[name], strict=True)))
+        duplicates_found = self.compute(duplicates.find_duplicates, images, groups)
         folder = getattr(model, "folder", None)
         if folder is not None and folder.description_files:
             duplicates.check_descriptions(duplicates_found, folder.people, folder.description_files)
-        return duplicates.DistinctImages(made, duplicates_found)
+        return duplicates.DistinctImages(images, duplicates_found)
 
-    def image_remarks(self, made: ImageSource) -> list[str]:
-        """Return sentences on images of :meth:`made`: copies, black images, and files of a folder that are left out."""
-        left_out = self.describe_left_out(made)
-        return [*([f"Left out: {left_out}."] if left_out else []), *duplicates.remarks(made)]
+    def image_remarks(self, images: ImageSource) -> list[str]:
+        """Return sentences on images: copies, black images, and files of a folder that are left out."""
+        left_out = self.describe_left_out(images)
+        return [*([f"Left out: {left_out}."] if left_out else []), *duplicates.remarks(images)]
 
-    def describe_left_out(self, made: ImageSource) -> str:
-        """Return how many images and files of a folder are left out, by reason and group; empty where none is."""
+    def describe_left_out(self, images: ImageSource) -> str:
+        """Return the numbers of images and files of a folder that are left out, by reason and group, as text."""
         skipped = self.image_folder.left_out if self.image_folder else {}
-        return duplicates.describe_left_out(made, skipped)
+        return duplicates.describe_left_out(images, skipped)
 
     def image_model(self, prompt_set: str = "captions", *, several: bool = False) -> ImageModel:
         """Return the model that generates images, opened once for each pipeline; nothing is loaded.
 
         Args:
-            prompt_set: What prompts ask for, one of :data:`PROMPT_SETS`.
-            several: Whether they ask for several people, who need a wider image.
+            prompt_set: The set of prompts, one of :data:`PROMPT_SETS`.
+            several: Whether they are for several people, who need a wider image.
         """
         return self._image_model(prompt_set, several)
 
@@ -568,7 +571,7 @@ class Pipeline:
     def _image_model(self, prompt_set: str, several: bool) -> ImageModel:
         s = self.settings
         generation, endpoint = s.generation, s.endpoint
-        # The group of the settings that is of these prompts may have a guidance of its own.
+        # The settings group of these prompts may have its own guidance scale.
         guidance = getattr(getattr(s, prompt_set, None), "guidance_scale", None)
         if guidance is not None:
             generation = generation.changed(guidance_scale=guidance)
@@ -576,9 +579,9 @@ class Pipeline:
             wide = {"aspect": s.paired.aspect} | ({"width": 0} if s.paired.aspect != 1 else {})
             generation = generation.changed(**wide)
             endpoint = endpoint.changed(size=s.paired.image_size or endpoint.size)
-        more = {"endpoint": endpoint, "corpus": lambda: self.corpus}
-        more |= {"device": s.compute.device, "offload": s.compute.offload, "group_by": s.custom.group_by}
-        return open_model(self.model, generation, of=prompt_set, design=s.dalleval, **more)
+        options = {"endpoint": endpoint, "corpus": lambda: self.corpus}
+        options |= {"device": s.compute.device, "offload": s.compute.offload, "group_by": s.custom.group_by}
+        return open_model(self.model, generation, of=prompt_set, design=s.dalleval, **options)
 
     @cached_method
     def judgements(self, kind: str) -> pd.DataFrame:
@@ -589,20 +592,20 @@ class Pipeline:
         if kind != "training" or self.has_images:
             self.require(*self.gate)
         images = self.images(kind)
-        judged = self.judge_images(images.source)
+        judgements = self.judge_images(images.source)
         table = images.table.drop(columns="status", errors="ignore")
-        return table.merge(judged, on="image_id", how="left", validate="many_to_one")
+        return table.merge(judgements, on="image_id", how="left", validate="many_to_one")
 
     def judge_images(self, images: ImageSource) -> pd.DataFrame:
         """Return judgements of images that show one person each, as :func:`biaslab.judges.people.judge_people`."""
         requested = images.table[["image_id"]].drop_duplicates().assign(position=1)
-        judged = self.judge_people(images, requested, self.gender_judge)
-        return judged.drop(columns=["position", "answer", "role", "role_p"])
+        judgements = self.judge_people(images, requested, self.gender_judge)
+        return judgements.drop(columns=["position", "answer", "role", "role_p"])
 
     def judge_people(
         self, images: ImageSource, requested: pd.DataFrame, judge: Judge, *, every_face: bool = False
     ) -> pd.DataFrame:
-        """Return judgements of people of any images, ``requested`` by image_id, position and phrase.
+        """Return judgements of people in any images, ``requested`` by image_id, position and phrase.
 
         Rows are as of :func:`biaslab.judges.people.judge_people`: one per row of ``requested``, or per face.
         """
@@ -628,26 +631,26 @@ class Pipeline:
 
     @property
     def training_domain(self) -> str:
-        """What images behind captions are: drawings or photographs."""
+        """The domain of the images of captions: drawings or photographs."""
         if folder := self.settings.captions.training_images:
             return registry.PHOTOGRAPHS if folder == DOWNLOAD else registry.image_domain(folder)
         return domain_of(self.corpus.images) if self.has_captions else registry.PHOTOGRAPHS
 
     def _training_captions(self) -> pd.DataFrame:
-        """Return the captions whose images are judged: the sample, and the nearest where they are asked for."""
+        """Return the captions whose images are judged: the sample, and the nearest ones if they are selected."""
         captions = self.captions()
-        wanted = captions["rank"] <= self.settings.captions.per_occupation
+        is_selected = captions["rank"] <= self.settings.captions.per_occupation
         if self.asks_for_nearest:
-            both = ["caption_id", "occupation"]
-            chosen = pd.MultiIndex.from_frame(self.selections()[both])
-            wanted |= pd.MultiIndex.from_frame(captions[both]).isin(chosen)
-        return captions[wanted].reset_index(drop=True)
+            keys = ["caption_id", "occupation"]
+            chosen = pd.MultiIndex.from_frame(self.selections()[keys])
+            is_selected |= pd.MultiIndex.from_frame(captions[keys]).isin(chosen)
+        return captions[is_selected].reset_index(drop=True)
 
     def _training_source(self, caption_ids: Iterable[str]) -> ImageSource:
         ids = list(dict.fromkeys(caption_ids))
         folder = self.settings.captions.training_images
         if self.fetches_images:
-            return Subset(self._fetched(), ids)
+            return Subset(self._fetch_training_images(), ids)
         if folder:
             return CaptionImages(folder, ids)
         if self.corpus.images is None:
@@ -655,14 +658,14 @@ class Pipeline:
         return Subset(self.corpus.images, ids)
 
     def downloads(self) -> pd.DataFrame:
-        """Return what became of the URLs behind training images, a table of :mod:`biaslab.captions.fetched`.
+        """Return the status of the URLs of training images, as a table of :mod:`biaslab.captions.fetched`.
 
         Raises MissingInputError: The settings, or the corpus, name no URLs.
         """
-        return self._fetched().table.copy()
+        return self._fetch_training_images().table.copy()
 
     @cached_method
-    def _fetched(self) -> FetchedImages:
+    def _fetch_training_images(self) -> FetchedImages:
         folder = self.settings.captions.training_images
         if not self.fetches_images:
             raise MissingInputError(
@@ -672,14 +675,14 @@ class Pipeline:
         captions = self._training_captions()
         if "url" not in captions.columns:
             self.check_urls()
-            captions["url"] = ""  # None names an occupation.
+            captions["url"] = ""  # No caption names an occupation.
         return self.compute(fetch_images, captions, folder, self.settings.captions.downloads)
 
     def check_urls(self) -> None:
-        """Look whether the corpus has URLs; none is fetched. Raises MissingInputError: It has none."""
+        """Check that the corpus has URLs, without fetching any. Raises MissingInputError: It has none."""
         with contextlib.closing(self.corpus.batches(1)) as batches:
-            first = next(batches, None)
-        if first is not None and "url" not in first.columns:
+            batch = next(batches, None)
+        if batch is not None and "url" not in batch.columns:
             fix = "Name it with captions.columns, for example {'url': 'LINK'}."
             raise MissingInputError(f"The corpus {self.corpus.name!r} has no recognized column of URLs. {fix}")
 
@@ -707,7 +710,7 @@ class Pipeline:
         return self.compute(similarity.embed_texts, list(texts), judge or self.require_clip())
 
     def require_clip(self) -> Judge:
-        """Return :attr:`clip_judge`; MissingInputError where there is none."""
+        """Return :attr:`clip_judge`. Raises MissingInputError: No judge of gender is an open_clip model."""
         if self.clip_judge is None:
             raise MissingInputError(
                 "Similarity takes an open_clip model, which neither judging.gender nor judging.extra_judges names.",
@@ -719,20 +722,20 @@ class Pipeline:
 
     @property
     def device(self) -> str:
-        """Where models run."""
+        """The device on which models run."""
         return self.settings.compute.device
 
     @property
     def workers(self) -> Workers:
-        """What computes shards."""
+        """The workers that compute shards."""
         compute = self.settings.compute
         return Workers(compute.engine, compute.workers, compute.address)
 
     def remember(self, key: Hashable, compute: Callable[[], Any]) -> Any:
         """Return what ``compute`` returns, computed once for each key."""
-        if key not in self._kept:
-            self._kept[key] = compute()
-        return self._kept[key]
+        if key not in self._results:
+            self._results[key] = compute()
+        return self._results[key]
 
     def prompts_from_judgements(
         self, kind: str, answered: Callable[[Self, str], T], placeholder: Callable[[], T], *, is_free: bool = True
@@ -754,14 +757,14 @@ class Pipeline:
         """
         return find(self)
 
-    def compute(self, work: Callable, *given, **more):
+    def compute(self, work: Callable, *args, **options):
         """Return what a stage function returns, with this pipeline's cache and progress."""
-        with self.progress_shown() as shown:
-            return work(*given, cache=self.cache, progress=shown, **more)
+        with self.progress_shown() as show_bars:
+            return work(*args, cache=self.cache, progress=show_bars, **options)
 
     @contextlib.contextmanager
     def progress_shown(self) -> Iterator[bool]:
-        """Send progress bars to the file that a run watches, where there is one; say whether to show any."""
+        """Send progress bars to the file that a run watches, if any; yield whether to show bars."""
         if self.progress_file is None:
             yield self.progress
             return
@@ -772,26 +775,26 @@ class Pipeline:
             self.progress_file.unlink(missing_ok=True)
 
 
-def with_prompt_columns(made: ImageSource, prompts: pd.DataFrame) -> DescribedImages:
+def with_prompt_columns(images: ImageSource, prompts: pd.DataFrame) -> DescribedImages:
     """Return images with the columns of their prompts in the table."""
-    return DescribedImages(made, made.table.merge(prompts.drop(columns="n_images"), on="prompt_id"))
+    return DescribedImages(images, images.table.merge(prompts.drop(columns="n_images"), on="prompt_id"))
 
 
 def image_ids(prompts: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of prompts once for each image of theirs, made or not, with its ``image_id``."""
-    each = prompts.loc[prompts.index.repeat(prompts["n_images"])].reset_index(drop=True)
-    return each.assign(image_id=each["prompt_id"] + "/" + each.groupby("prompt_id").cumcount().astype(str))
+    """Return the rows of prompts once for each of their images, generated or not, with its ``image_id``."""
+    rows = prompts.loc[prompts.index.repeat(prompts["n_images"])].reset_index(drop=True)
+    return rows.assign(image_id=rows["prompt_id"] + "/" + rows.groupby("prompt_id").cumcount().astype(str))
 
 
 _PROMPT_COLUMNS = ["prompt_id", "approach", "occupation", "prompt", "text", "n_images"]
-# A share of the cache's work that has none of it.
+# An empty shard of the work.
 _NO_SHARE = (10**9 - 1, 10**9)
-# More captions than any occupation has.
+# A number greater than the captions of any occupation.
 _ALL = 10**12
 
 
 def check_search_result(pipeline: Pipeline, captions: pd.DataFrame, n_corpus: int) -> None:
-    """Look at captions found. Raises InputError: The corpus has none, none names an occupation, or two have one id."""
+    """Check captions. Raises InputError: The corpus has none, none names an occupation, or two have the same id."""
     where, names = f"The corpus {pipeline.corpus.name!r}", pipeline.occupations
     if not n_corpus:
         raise InputError(f"{where} holds no captions; set captions.corpus to one that does.")
@@ -801,7 +804,7 @@ def check_search_result(pipeline: Pipeline, captions: pd.DataFrame, n_corpus: in
             f"occupations, such as {names[0]!r}. Set captions.occupations to words that its captions use, or "
             "captions.columns to where its captions are, for example {'text': 'TEXT'}."
         )
-    # Whose image an id of two captions names would be anybody's guess.
+    # An id of two captions would make their images ambiguous.
     ids = captions["caption_id"]
     texts = captions.groupby("caption_id")["text"].nunique()
     twice = [*texts.index[texts > 1], *ids[captions.duplicated(["caption_id", "occupation"])]]

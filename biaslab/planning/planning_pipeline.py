@@ -54,7 +54,7 @@ class PlanningPipeline(Pipeline):
 
     def __init__(self, pipeline: Pipeline, recorder: Recorder) -> None:
         with groups.recorded_reads(None):
-            super().__init__(pipeline.model, pipeline._given, seed=pipeline.seed, progress=False)
+            super().__init__(pipeline.model, pipeline._user_settings, seed=pipeline.seed, progress=False)
         self.headlines_only = pipeline.headlines_only
         self._run_pipeline, self._recorder = pipeline, recorder
         # Kinds whose prompts depend on judgements or paid answers, and kinds that may have fewer images.
@@ -67,11 +67,11 @@ class PlanningPipeline(Pipeline):
 
     def remember(self, key: Hashable, compute: Callable[[], Any]) -> Any:
         """Return the result of ``compute``, computed once; each call records the requests of that computation."""
-        if key not in self._kept:
+        if key not in self._results:
             with self._recorder.scope() as records:
                 result = compute()
-            self._kept[key] = result, records
-        result, records = self._kept[key]
+            self._results[key] = result, records
+        result, records = self._results[key]
         self._recorder.add(*records)
         return result
 

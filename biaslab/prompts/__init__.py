@@ -1,1 +1,1 @@
-"""Prompts of the papers as tables: what is asked of a model, and whom each text names."""
+"""Prompts of the papers as tables, their settings, and custom vocabulary."""

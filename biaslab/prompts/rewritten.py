@@ -1,6 +1,6 @@
-"""What a service adds to a prompt that it rewrites: words for the gender, skin tone or age of people.
+"""Words for the gender, skin tone or age of people that a service adds to prompts.
 
-Skin tones include words of descent, such as "South Asian", by which services state them. Only English words count.
+Skin tones include words of descent, such as "South Asian", with which services state them. Only English words count.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from biaslab import lexicons
 from biaslab.io.plaintext import normalize
 
 KINDS = ("gender", "skin tone", "age")
-"""What words may state of people."""
+"""Attributes of people that words may state."""
 
 
 def added_kinds(prompt: str, rewritten: str) -> list[str]:
-    """Return which of :data:`KINDS` a rewritten prompt has a word for that the prompt has not; in that order."""
-    before, after = _described(prompt), _described(rewritten)
+    """Return the :data:`KINDS` for which a rewritten prompt has a word that the prompt lacks; in that order."""
+    before, after = _find_words(prompt), _find_words(rewritten)
     return [kind for kind in KINDS if after[kind] - before[kind]]
 
 
-def _described(text: str) -> dict[str, set[str]]:
+def _find_words(text: str) -> dict[str, set[str]]:
     """Return the words of each kind in a text, in lower case."""
     plain = re.sub(r"\d", "0", normalize(text).lower())
     return {kind: set(pattern.findall(plain)) for kind, pattern in _patterns().items()}
@@ -32,15 +32,15 @@ def _described(text: str) -> dict[str, set[str]]:
 def _patterns() -> dict[str, re.Pattern[str]]:
     lists = lexicons.load("described_people")
     gendered = [
-        word for name in ("gender_words", "gender_pronouns") for some in lexicons.load(name).values() for word in some
+        word for name in ("gender_words", "gender_pronouns") for group in lexicons.load(name).values() for word in group
     ]
     words = dict(
         zip(KINDS, ([*gendered, *lexicons.load("gendered_nouns")], lists["skin tone"], lists["age"]), strict=True)
     )
     people = _either([*lists["people"], *words["gender"], *lists["age"]])
     patterns = {}
-    for kind, some in words.items():
-        either = _either(some)
+    for kind, group in words.items():
+        either = _either(group)
         if ambiguous := lists.get(f"{kind} before people"):
             either += rf"|(?:{_either(ambiguous)})(?=[ -](?:[\w-]+ )?(?:{people})(?![\w-]))"
         patterns[kind] = re.compile(rf"(?<![\w-])(?:{either})(?![\w-])")

@@ -1,4 +1,4 @@
-"""Settings of your own prompts, the Paired Stereotype Test with FairCritic, DALL-Eval and the gender triplets."""
+"""Settings of custom prompts, the Paired Stereotype Test with FairCritic, DALL-Eval and the gender triplets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from biaslab.schema.groups import Folder, Group, Integer, NameOrPath, Place, Tex
 
 
 class CustomDesign(Group):
-    """Your own prompts, and the benchmark for their shares."""
+    """Custom prompts, and the benchmark for their shares."""
 
     prompts_file: Folder = field(
         "",

@@ -1,17 +1,17 @@
 """Custom vocabulary for the papers' prompts: occupations with their forms, roles, and templates in any language.
 
-A file is a table of occupations (CSV, TSV, Parquet), or YAML, of which every part may be missing::
+A file is a table of occupations (CSV, TSV, Parquet), or YAML in which every part is optional::
 
     occupations:                   # names, or mappings with the columns of the table
       - {occupation: Koch, stereotype: male, captions: Koch|Köchin|Köche, dative: einem Koch, feminine: Köchin}
     roles: {high: [Chef], low: [Lehrling]}
-    indicators: {female: [Frau, sie], male: [Mann, er]}   # instead of English words that say a gender in captions
+    indicators: {female: [Frau, sie], male: [Mann, er]}   # replace English words that state a gender in captions
     paradox: ["Ein Foto von [dative]"]
     paired: {single: "Ein Bild: {1}.", paired: "Links {1}, rechts {2}.", …}
     dalleval: {woman: "eine Frau", woman at work: "eine Frau, die als [feminine] arbeitet", …}
 
-Columns of other names are forms of a word: ``[dative]`` in a template, or ``{1.dative}`` of the first person, stands
-for what that column says of the occupation. Templates are told as a whole for a paper, or not at all.
+Columns of other names are forms of a word: ``[dative]`` in a template, or ``{1.dative}`` for the first person, is
+replaced by that column's value for the occupation. Give all templates of a paper, or none.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ SETTINGS = {
     "paired.vocabulary_file": "paired",
     "dalleval.vocabulary_file": "dalleval",
 }
-"""The settings that name a file, and whose prompts each is for."""
-_WHO = ("person", "woman", "man")
+"""The settings that name a file, with the paper of each."""
+_PEOPLE = ("person", "woman", "man")
 TEMPLATES = {
     "paradox": {},
     "paired": {"single": 1, "paired": 2, "intervention": 2, "three": 3, "female": 1, "male": 1},
-    "dalleval": dict.fromkeys((*_WHO, *(f"{who} at work" for who in _WHO)), 0),
+    "dalleval": dict.fromkeys((*_PEOPLE, *(f"{person} at work" for person in _PEOPLE)), 0),
 }
-"""The templates that a file has of a paper where it has any, and of how many people: of the paradox a list of any
-length. Of ``paired``, ``female`` and ``male`` tell the gender of ``{1}``, and ``role`` (optional) holds ``[ROLE]``."""
+"""The templates of each paper with their number of people; those of the paradox are a list of any length. Those of
+``paired`` named ``female`` and ``male`` state the gender of ``{1}``, and ``role`` (optional) contains ``[ROLE]``."""
 _LISTS = {"roles": ("high", "low"), "indicators": GENDERS}
 _PLACE = re.compile(r"\[([^\[\]]+)\]|\{(\d)(?:\.([^{}]+))?\}")
 _YAML = (".yaml", ".yml")
 ENDINGS = (*cells.ENDINGS, *_YAML)
-_MOST_BYTES = 20_000_000
+_MAX_BYTES = 20_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class Words:
-    """What prompts are made of; what a file does not say is empty, and then as the papers have it."""
+    """The vocabulary of prompts; parts that a file lacks are empty, and those of the papers are used."""
 
     occupations: Mapping[str, Mapping[str, str]]  # By name, their cells by column.
     roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # ``high`` and ``low``.
@@ -63,14 +63,14 @@ class Words:
     templates: Mapping[str, str] = field(default_factory=dict)  # By name, those of one paper.
 
     def of(self, column: str) -> dict[str, str]:
-        """Return what a column says of each occupation, where it says something."""
+        """Return the value of a column for each occupation that has one."""
         return {name: row[column] for name, row in self.occupations.items() if row.get(column)}
 
     @property
     def forms(self) -> dict[str, tuple[str, ...]]:
-        """The words that captions name an occupation by, where the file says them; others are searched by name."""
-        said = self.of("captions").items()
-        return {name: tuple(filter(None, map(str.strip, cell.split("|")))) for name, cell in said}
+        """The words for an occupation in captions, where the file gives them; others are searched by name."""
+        entries = self.of("captions").items()
+        return {name: tuple(filter(None, map(str.strip, cell.split("|")))) for name, cell in entries}
 
     def fill(self, template: str, occupation: str, role: str = "") -> str:
         """Return a template with the forms of an occupation, and a role, in their places."""
@@ -80,20 +80,20 @@ class Words:
 
 
 def slug(name: str) -> str:
-    """Return a name as ids of prompts have it: small letters and digits of any script, joined by hyphens."""
+    """Return a name for ids of prompts: lower-case letters and digits of any script, joined by hyphens."""
     return re.sub(r"[\W_]+", "-", name.lower()).strip("-")
 
 
 def read(path: str, setting: str) -> Words:
     """Return the words of a file that a setting (one of :data:`SETTINGS`) names, for its paper's prompts.
 
-    Raises InputError: It cannot be read; an occupation or template is missing, empty, given twice, or has a form that
-    no occupation has; of ``paired``, occupations lack a stereotype or one has less than two.
+    Raises InputError: The file cannot be read; an occupation or template is missing, empty or repeated, or has a form
+    that no occupation has; for ``paired``, an occupation lacks a stereotype, or a stereotype has fewer than two.
     """
     file, paper = cells.file_setting(path, setting, ENDINGS), SETTINGS[setting]
     parts: Mapping[str, Any] = {}
     if file.suffix.lower() in _YAML:
-        parts = plainyaml.read(file, most=_MOST_BYTES)
+        parts = plainyaml.read(file, most=_MAX_BYTES)
         check(str(file), parts)
         _check_keys(file, parts, ("occupations", *_LISTS, *TEMPLATES))
         listed = parts.get("occupations") or []
@@ -108,25 +108,25 @@ def read(path: str, setting: str) -> Words:
         **{name: _lists(file, name, parts[name]) for name in _LISTS if parts.get(name)},
         templates=_templates(file, paper, parts[paper]) if parts.get(paper) else {},
     )
-    if problem := _lacking(words, paper):
+    if problem := _missing_words(words, paper):
         raise InputError(f"{file} {problem}.")
     return words
 
 
 def _text(cell: Any) -> str:
-    """Return a cell of YAML as a table has it: `yes` is true there."""
+    """Return a cell of YAML as text; YAML reads `yes` as true."""
     if isinstance(cell, bool):
         return "yes" if cell else "no"
     return "|".join(map(str, cell)) if isinstance(cell, list) else str(cell)
 
 
-def _check_keys(file: Path, given: Any, known: Iterable[str], needed: Iterable[str] = (), of: str = "") -> None:
-    if not isinstance(given, Mapping):
-        raise InputError(f"{file}: {of or 'it'} must be a mapping of {', '.join(known)}.")
-    for key in (str(key) for key in given if key not in known):
-        raise InputError(f"{file} has no use for {f'{of}: ' if of else ''}{key!r}. {name_help(key, known)}")
-    if missing := [name for name in needed if not given.get(name)]:
-        raise InputError(f"{file}: {of} lacks {', '.join(missing)}; give all of {', '.join(needed)}.")
+def _check_keys(file: Path, value: Any, allowed: Iterable[str], required: Iterable[str] = (), label: str = "") -> None:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{file}: {label or 'it'} must be a mapping of {', '.join(allowed)}.")
+    for key in (str(key) for key in value if key not in allowed):
+        raise InputError(f"{file} has no use for {f'{label}: ' if label else ''}{key!r}. {name_help(key, allowed)}")
+    if missing := [name for name in required if not value.get(name)]:
+        raise InputError(f"{file}: {label} lacks {', '.join(missing)}; give all of {', '.join(required)}.")
 
 
 def _occupations(frame: pd.DataFrame, file: Path) -> dict[str, dict[str, str]]:
@@ -139,36 +139,36 @@ def _occupations(frame: pd.DataFrame, file: Path) -> dict[str, dict[str, str]]:
     for name, column in texts.items():
         odd = ~column.map(plaintext.is_printable)
         cells.refuse(odd, file, f"{name} is {{}}", "use printable characters", column)
-        if some := allowed.get(name):
-            fix = f"give {' or '.join(some)}, or leave it empty"
-            cells.refuse(~column.isin(["", *some]), file, f"{name} is {{}}", fix, column)
+        if choices := allowed.get(name):
+            fix = f"give {' or '.join(choices)}, or leave it empty"
+            cells.refuse(~column.isin(["", *choices]), file, f"{name} is {{}}", fix, column)
     return dict(zip(names, texts.to_dict("records"), strict=True))
 
 
-def _lists(file: Path, part: str, given: Any) -> dict[str, tuple[str, ...]]:
-    _check_keys(file, given, _LISTS[part], _LISTS[part], part)
-    each = {name: [words] if isinstance(words, str) else words for name, words in given.items()}
-    found: dict[str, tuple[str, ...]] = {}
-    for name, words in each.items():
+def _lists(file: Path, part: str, mapping: Any) -> dict[str, tuple[str, ...]]:
+    _check_keys(file, mapping, _LISTS[part], _LISTS[part], part)
+    lists = {name: [words] if isinstance(words, str) else words for name, words in mapping.items()}
+    words_by_name: dict[str, tuple[str, ...]] = {}
+    for name, words in lists.items():
         if not isinstance(words, list) or not all(isinstance(word, str) and word.strip() for word in words):
             raise InputError(f"{file}: {part}: {name} is {words!r:.100}; give a list of words.")
-        found[name] = tuple(map(plaintext.name, words))
-    listed = Counter(word.casefold() for words in found.values() for word in words)
-    if twice := [word for words in found.values() for word in words if listed[word.casefold()] > 1]:
+        words_by_name[name] = tuple(map(plaintext.name, words))
+    listed = Counter(word.casefold() for words in words_by_name.values() for word in words)
+    if twice := [word for words in words_by_name.values() for word in words if listed[word.casefold()] > 1]:
         raise InputError(f"{file}: {part}: {twice[0]!r} occurs twice; keep it in one place.")
-    return found
+    return words_by_name
 
 
-def _templates(file: Path, paper: str, given: Any) -> dict[str, str]:
+def _templates(file: Path, paper: str, templates: Any) -> dict[str, str]:
     if paper == "paradox":
-        if not isinstance(given, list):
+        if not isinstance(templates, list):
             raise InputError(f"{file}: paradox must be a list of templates.")
-        given = dict(enumerate(given, 1))
+        templates = dict(enumerate(templates, 1))
     else:
-        known = (*TEMPLATES[paper], *(["role"] if paper == "paired" else []))
-        _check_keys(file, given, known, TEMPLATES[paper], paper)
-    found = {str(name): " ".join(str(text).split()) for name, text in given.items()}
-    for name, text in found.items():
+        allowed = (*TEMPLATES[paper], *(["role"] if paper == "paired" else []))
+        _check_keys(file, templates, allowed, TEMPLATES[paper], paper)
+    texts = {str(name): " ".join(str(text).split()) for name, text in templates.items()}
+    for name, text in texts.items():
         n, places = TEMPLATES[paper].get(name, 0), _PLACE.findall(text)
         needs = " and ".join(f"{{{k}}}" for k in range(1, n + 1))
         fits = {int(k) for _, k, _ in places if k} == set(range(1, n + 1))
@@ -179,25 +179,25 @@ def _templates(file: Path, paper: str, given: Any) -> dict[str, str]:
         if not fits or not plaintext.is_printable(text):
             fix = f"give a line of text with {needs or 'words'}"
             raise InputError(f"{file}: {paper}: {name} is {text!r}; {fix}.")
-    return found
+    return texts
 
 
-def _lacking(words: Words, paper: str) -> str:
-    """Return what words do not say that a paper's prompts need; empty where they say all."""
+def _missing_words(words: Words, paper: str) -> str:
+    """Return a text on the parts that a paper's prompts need and ``words`` lack; empty if they are complete."""
     if words.templates and not words.occupations:
         return f"has templates for {paper} and no occupations in their language; give occupations"
     for name, text in words.templates.items():
         for form in {word or form for word, _, form in _PLACE.findall(text)} - {"", "OCCUPATION"}:
-            said = words.of(form)
-            lacks = [one for one in words.occupations if one not in said]
+            forms = words.of(form)
+            lacks = [occupation for occupation in words.occupations if occupation not in forms]
             if lacks and (form, name) != ("ROLE", "role"):
                 return f"lacks {form!r} for {lacks[0]!r}, which the template {paper}: {name} needs; add that column"
     if paper == "paired" and words.occupations:
-        found = words.of("stereotype")
-        if lacks := [name for name in words.occupations if name not in found]:
+        stereotypes = words.of("stereotype")
+        if lacks := [name for name in words.occupations if name not in stereotypes]:
             return f"lacks the stereotype of {cells.join_values(lacks)}; give female or male for each"
         for gender in GENDERS:
-            if (n := list(found.values()).count(gender)) < 2:
+            if (n := list(stereotypes.values()).count(gender)) < 2:
                 return f"has {n} occupations whose stereotype is {gender}; pairs take 2 or more of each"
         if words.templates and not words.roles:
             return "has templates for paired and no roles in their language; give roles: high and low"
@@ -205,7 +205,7 @@ def _lacking(words: Words, paper: str) -> str:
 
 
 def chosen(words: Words, names: tuple[str, ...], setting: str) -> tuple[str, ...]:
-    """Return the occupations of a file that are named, all where none is; a ParameterError where it lacks one."""
+    """Return the occupations ``names`` of a file, or all without names. Raises ParameterError: It lacks one."""
     if files := [name for name in names if name.lower().endswith(ENDINGS)]:
         raise ParameterError(f"{setting} is {files[0]!r}, a file; set captions.vocabulary_file to it.")
     if lost := [name for name in names if words.occupations and name not in words.occupations]:

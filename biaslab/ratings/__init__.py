@@ -1,1 +1,1 @@
-"""What people say of images: files of theirs, the sample that they are asked about, and how far they agree."""
+"""Human annotations of images: readers of files, votes, and shares of images perceived as female."""

@@ -1,4 +1,4 @@
-"""Shares of images perceived as female, by model, occupation and source: of annotated images, or counted by the user.
+"""Shares of images perceived as female by model, occupation and source: from annotations, or counted by the user.
 
 A table of counted shares has the columns ``occupation``, ``source`` (``training`` or ``generated``),
 ``percent_female`` (0–100) and ``n``, and may have ``model`` and ``prompt``. Training images without a model are
@@ -22,15 +22,15 @@ from biaslab.schema import old_names
 
 OUTCOMES = ("female", "male", OTHER, "tie", "unsure", "unannotated")
 UNNAMED = "unnamed"
-"""The model's name where the file gives none."""
+"""The model's name for files without one."""
 
 _COLUMNS = ("occupation", "source", "percent_female", "n")
-_OPTIONAL = ("model", "prompt")
+_OPTIONAL_COLUMNS = ("model", "prompt")
 _NEEDS = f"Shares need: {', '.join(_COLUMNS)}."
 # Prompts of training shares that serve all prompts.
-_SHARED = ("annotations", "captions")
+_COMMON_PROMPTS = ("annotations", "captions")
 _CELL = ["model", "occupation", "source", "prompt"]
-_MOST_IMAGES = 1_000_000_000
+_MAX_IMAGES = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class AnnotatedImages:
     shares: pd.DataFrame
     """Model (empty: of all), occupation, source, prompt, n_images, images by :data:`OUTCOMES` (NaN for counted shares),
     n, percent_female."""
-    notes: pd.DataFrame  # Table ``ratings_input``: what was read, how it was understood and what was left out.
+    notes: pd.DataFrame  # Table ``ratings_input``: what was read, how it was interpreted and what was left out.
 
     @property
     def percent_female(self) -> pd.DataFrame:
@@ -51,7 +51,7 @@ class AnnotatedImages:
 
     @property
     def outcomes(self) -> pd.DataFrame:
-        """The shares of each model with ``reason``: why the row cannot count for amplification, or empty."""
+        """The shares of each model with ``reason``: why amplification excludes the row, or empty."""
         table = for_each_model(self.shares).drop(columns="approach")
         decided = table.groupby(["model", "occupation", "source"])["n"].sum().unstack().reindex(columns=list(SOURCES))
         pair = decided.reindex(pd.MultiIndex.from_frame(table[["model", "occupation"]]))
@@ -62,7 +62,10 @@ class AnnotatedImages:
         return table.assign(reason=reason)
 
     def of_model(self, model: str) -> AnnotatedImages:
-        """Return what belongs to a model and what all share; all of it for ``all``. UnknownNameError for others."""
+        """Return the rows of a model and those shared by all models; everything for ``all``.
+
+        Raises UnknownNameError: There is no such model.
+        """
         models = sorted(set(self.percent_female["model"]))
         if model not in ("all", *models):
             raise unknown_name("model in the annotations", model, models)
@@ -76,29 +79,29 @@ class AnnotatedImages:
 def read(path: str | Path) -> AnnotatedImages:
     """Read annotations of images with source and occupation, or counted shares.
 
-    A share is female / (female + male) over images with these labels, its n.
+    A share is female / (female + male) over the n images with these labels.
 
     Raises InputError as :func:`biaslab.ratings.annotations.read`; where no image is annotated; or where a share is
-    outside 0–100, stands there twice, or has no counterpart.
+    outside 0–100, occurs twice, or has no counterpart.
     """
     path = cells.file_path(path)
-    table, left_out = cells.load(path, {*_COLUMNS, *_OPTIONAL})
+    table, left_out = cells.load(path, {*_COLUMNS, *_OPTIONAL_COLUMNS})
     if not {"annotator", "label"} & {*table} and difflib.get_close_matches("percent_female", map(str, table)):
-        images = _counted(table, left_out, path)
+        images = _read_shares(table, left_out, path)
     else:
-        images = _annotated(path)
+        images = _read_annotations(path)
     sources = images.shares.groupby("occupation")["source"].nunique()
-    alone = sorted(sources.index[sources < len(SOURCES)])
-    more = [("occupations", len(sources), ""), ("occupations with one source only", len(alone), "; ".join(alone))]
-    notes = pd.concat([images.notes, pd.DataFrame(more)]).set_axis(["item", "n", "detail"], axis=1)
+    single = sorted(sources.index[sources < len(SOURCES)])
+    rows = [("occupations", len(sources), ""), ("occupations with one source only", len(single), "; ".join(single))]
+    notes = pd.concat([images.notes, pd.DataFrame(rows)]).set_axis(["item", "n", "detail"], axis=1)
     return replace(images, notes=notes[notes["n"] > 0].reset_index(drop=True))
 
 
-def _annotated(path: Path) -> AnnotatedImages:
-    frame = annotated.read(path, {"": GENDER_LABELS}, needed=("source", "occupation"))
+def _read_annotations(path: Path) -> AnnotatedImages:
+    frame = annotated.read(path, {"": GENDER_LABELS}, required_columns=("source", "occupation"))
     frame["model"] = _models(frame, path)
-    given, names = frame["label"] != "", annotators(frame)
-    if not given.any():
+    mask, names = frame["label"] != "", annotators(frame)
+    if not mask.any():
         raise InputError(
             f"{path} contains no annotation of perceived gender. Allowed are {', '.join(GENDER_LABELS)}, in rows "
             "without a question. biaslab.analyses.ratings.question_shares summarizes the answers to other questions."
@@ -108,21 +111,21 @@ def _annotated(path: Path) -> AnnotatedImages:
     counts = counts.groupby([images[name] for name in _CELL[:3]]).sum().reset_index()
     decided = counts["female"] + counts["male"]
     percent = 100 * counts["female"] / decided.where(decided > 0)
-    labels, n = frame["label"][given].value_counts(), images["label"].value_counts().reindex(OUTCOMES, fill_value=0)
+    labels, n = frame["label"][mask].value_counts(), images["label"].value_counts().reindex(OUTCOMES, fill_value=0)
     empty = sorted(set(frame["annotator"]) - {"", *names})
-    few = len(names) <= MOST_COLUMNS
+    has_few_annotators = len(names) <= MOST_COLUMNS
     partial = images["n_annotators"].between(1, len(names) - 1).sum()
     places = images[["image_id", "source", "occupation"]].drop_duplicates()
     ids = places.loc[places["image_id"].duplicated(), "image_id"].drop_duplicates()
     detail = f"counted as another image in each; if it is one image, correct the file: {cells.join_values(ids)}"
     notes = [
         *frame.attrs["notes"],
-        ("annotators", len(names), ", ".join(names) if few else "too many to name"),
+        ("annotators", len(names), ", ".join(names) if has_few_annotators else "too many to name"),
         ("annotators without a rating", len(empty), ", ".join(empty)),
-        ("ratings", given.sum(), ", ".join(f"{labels[label]} {label}" for label in GENDER_LABELS if label in labels)),
+        ("ratings", mask.sum(), ", ".join(f"{labels[label]} {label}" for label in GENDER_LABELS if label in labels)),
         ("images", len(images), ""),
         ("images under several sources or occupations", len(ids), detail),
-        ("images with a rating missing", partial if few else 0, ""),
+        ("images with a rating missing", partial if has_few_annotators else 0, ""),
         ("images decided female or male", n["female"] + n["male"], "they make the shares"),
         ("images of the class other", n[OTHER], "in addition to the shares"),
         ("images left out: unsure", n["unsure"], "unsure has more ratings than any other"),
@@ -138,33 +141,34 @@ def for_each_model(shares: pd.DataFrame) -> pd.DataFrame:
     models = sorted(set(shares["model"]) - {""}) or [UNNAMED]
     common = shares["model"] == ""
     repeated = [shares[common].assign(model=model) for model in models]
-    whole = pd.concat([shares[~common], *repeated], ignore_index=True)
-    return whole.assign(approach="naive").sort_values(_CELL, ignore_index=True)
+    rows = pd.concat([shares[~common], *repeated], ignore_index=True)
+    return rows.assign(approach="naive").sort_values(_CELL, ignore_index=True)
 
 
-def _counted(frame: pd.DataFrame, left_out: dict[str, str], path: Path) -> AnnotatedImages:
+def _read_shares(frame: pd.DataFrame, left_out: dict[str, str], path: Path) -> AnnotatedImages:
     old_names.check_columns(map(str, frame), _COLUMNS, str(path))
-    cells.require(frame, _COLUMNS, path, _NEEDS, {*_COLUMNS, *_OPTIONAL})
-    unused = [name for name in frame if name not in {*_COLUMNS, *_OPTIONAL}]
+    cells.require(frame, _COLUMNS, path, _NEEDS, {*_COLUMNS, *_OPTIONAL_COLUMNS})
+    unused = [name for name in frame if name not in {*_COLUMNS, *_OPTIONAL_COLUMNS}]
     for name in unused:
-        if meant := difflib.get_close_matches(name.lower(), _OPTIONAL, n=1, cutoff=0.75):
-            raise InputError(f"{path} has a column {name!r}. Did you mean {meant[0]!r}? Rename or remove it.")
+        if matches := difflib.get_close_matches(name.lower(), _OPTIONAL_COLUMNS, n=1, cutoff=0.75):
+            raise InputError(f"{path} has a column {name!r}. Did you mean {matches[0]!r}? Rename or remove it.")
     unused += left_out
     notes: list[tuple[str, float, str]] = [("rows read", len(frame), f"shares from {cells.shorten(path.name)}")]
     notes += [("columns not used", len(unused), ", ".join(name or "without a name" for name in unused))]
-    frame = frame.assign(**{name: "" for name in _OPTIONAL if name not in frame})
-    for name in ("occupation", *_OPTIONAL):
+    frame = frame.assign(**{name: "" for name in _OPTIONAL_COLUMNS if name not in frame})
+    for name in ("occupation", *_OPTIONAL_COLUMNS):
         frame[name] = cells.names(frame[name], path, empty=name != "occupation").astype(object)
     source = frame["source"].str.strip().str.lower()
     cells.refuse(~source.isin(SOURCES), path, "source is {}", f"give {' or '.join(SOURCES)}", frame["source"])
     frame["source"] = source
     frame["model"] = _models(frame, path)
     percent = cells.numbers(frame["percent_female"], path)
-    inside, fix = percent.between(0, 100), "give a number from 0 to 100, such as 37.5, or leave the row out"
-    cells.refuse(~inside, path, "percent_female is {}", fix, frame["percent_female"])
+    is_percent, fix = percent.between(0, 100), "give a number from 0 to 100, such as 37.5, or leave the row out"
+    cells.refuse(~is_percent, path, "percent_female is {}", fix, frame["percent_female"])
     n = cells.numbers(frame["n"], path, whole=True)
-    whole, fix = n.between(1, _MOST_IMAGES) & (n == n.round()), "give the number of images behind the share, at least 1"
-    cells.refuse(~whole, path, "n is {}", fix, frame["n"])
+    is_whole = n.between(1, _MAX_IMAGES) & (n == n.round())
+    fix = "give the number of images behind the share, at least 1"
+    cells.refuse(~is_whole, path, "n is {}", fix, frame["n"])
     if 0 < percent.max() <= 1:
         raise InputError(
             f"{path}: no percent_female is above 1, so the shares seem to be given as 0 to 1; "
@@ -175,14 +179,14 @@ def _counted(frame: pd.DataFrame, left_out: dict[str, str], path: Path) -> Annot
     fix = "give one, or distinguish them by the columns model or prompt"
     twice = frame.duplicated(_CELL)
     cells.refuse(twice, path, "{occupation} ({source}) has two shares, the second", fix, frame)
-    # The prompts say which generated and training shares belong together.
+    # Generated and training shares are matched by prompt.
     generated, training = (set(frame.loc[frame["source"] == s, "prompt"]) for s in ("generated", "training"))
-    lone = sorted(training - generated - set(_SHARED)) if generated else []
-    if training and not training & set(_SHARED):
-        lone += sorted(generated - training)
-    if lone:
+    unpaired = sorted(training - generated - set(_COMMON_PROMPTS)) if generated else []
+    if training and not training & set(_COMMON_PROMPTS):
+        unpaired += sorted(generated - training)
+    if unpaired:
         raise InputError(
-            f"{path}: prompt {cells.shorten(lone[0])} has shares of one source only. Leave prompt empty for "
+            f"{path}: prompt {cells.shorten(unpaired[0])} has shares of one source only. Leave prompt empty for "
             "training shares that serve all prompts."
         )
     notes += [("images decided female or male", n.sum(), "they make the shares")]
@@ -192,7 +196,7 @@ def _counted(frame: pd.DataFrame, left_out: dict[str, str], path: Path) -> Annot
 
 
 def _models(frame: pd.DataFrame, path: Path) -> pd.Series:
-    """Return the models, all empty where the file names none; check that training images' models are compared."""
+    """Return the models, all empty if the file names none; check that models of training images have generated ones."""
     model, generated = frame["model"], frame["source"] == "generated"
     fix = "name the model; only training images may have none"
     cells.refuse(generated & (model == "") & (model != "").any(), path, "model is empty for generated images", fix)

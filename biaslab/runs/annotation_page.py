@@ -393,7 +393,7 @@ def _file_rows(items: pd.DataFrame) -> list[list[str]]:
         path = tables.write(items[[*BEFORE, *columns]].assign(annotator="1", label=label), Path(folder) / "file.csv")
         try:
             labels = {name: ("yes",) if name else ("female",) for name in items["question"].unique()}
-            annotated.read(path, labels, needed=("source", "occupation"))
+            annotated.read(path, labels, required_columns=("source", "occupation"))
         except InputError as error:
             raise InputError(
                 f"Annotations of these images could not be read: {str(error).replace(str(path), 'the file')} Rename "

@@ -178,7 +178,7 @@ def write_table(frame: pd.DataFrame, folder: Path, schema: tables.Schema) -> tup
         "columns": [{"name": c.name, "unit": c.unit, "description": c.description} for c in columns],
         "notebooks": [],
     }
-    return record, lay_out(frame, schema, most=ROWS_SHOWN)
+    return record, lay_out(frame, schema, max_rows=ROWS_SHOWN)
 
 
 def _merge(name: str, parts: list[tuple[dict, Path]], sweep_keys: list[str]) -> pd.DataFrame:

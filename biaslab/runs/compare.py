@@ -572,7 +572,7 @@ def _lay_out(frame: pd.DataFrame, schema: tables.Schema, pair: _Pair) -> TableLa
                     data[f"{heading}_{end}"] = frame[source]
                     columns.append(tables.Column(f"{heading}_{end}", "", of=heading))
     view = tables.Schema(schema.name, schema.title, "", tuple(columns))
-    laid_out = lay_out(pd.DataFrame(data), view, most=ROWS_SHOWN)
+    laid_out = lay_out(pd.DataFrame(data), view, max_rows=ROWS_SHOWN)
     # Columns have the names of the file, which the page describes.
     return replace(laid_out, columns=[replace(c, name=originals.get(c.name, c.name)) for c in laid_out.columns])
 

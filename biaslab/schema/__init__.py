@@ -1,1 +1,1 @@
-"""Declared tables and settings: columns, values and their bounds, checks, and how they are written."""
+"""Declared tables and settings: columns, values and their bounds, checks, and output formats."""

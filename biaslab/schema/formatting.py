@@ -1,4 +1,4 @@
-"""Numbers in words, as answers and messages have them."""
+"""Formats of numbers in answers, tables and messages."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from math import isfinite
 
 
 def format_number(value: float) -> str:
-    """Return a number with as many digits as a sentence needs: three that count, at most two after the point."""
+    """Return a number for a sentence, with three significant digits and at most two decimal places."""
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
     # A number below 0 that rounds to 0 has no sign.
     return f"{round(float(value), digits) + 0.0:,.{digits}f}"
 
 
 def format_digits(value: float) -> str:
-    """Return a number as a table has it: with three digits that count, and at most two after the point from 1 on."""
+    """Return a number for a table, with three significant digits, and at most two decimal places from 1 on."""
     return format_number(value) if abs(value) >= 1 or value == 0 else f"{value:.3g}"
 
 
 def format_cells(values: Sequence[float], column: str = "") -> list[str]:
-    """Return a column's numbers as a table has them: p-values as ``<0.001``, whole ones without places."""
+    """Return a column's numbers for a table: p-values as ``<0.001``, whole numbers without decimal places."""
     finite = [value for value in values if isfinite(value)]
     form: Callable[[float], str] = format_digits
     if column == "p" or column.startswith("p_") or column.endswith("_p"):
@@ -35,14 +35,14 @@ def _format_whole(value: float) -> str:
 
 
 def column_header(column: str, unit: str = "") -> str:
-    """Return what a table calls a column: ``amplification (points)``."""
+    """Return the header of a column: ``amplification (points)``."""
     words = column.replace("_", " ")
     words = words.removeprefix("percent ") if unit == "%" else words
     return f"{words} ({unit})" if unit and unit not in words else words
 
 
 def format_with_ci(text: str, low: float, high: float) -> str:
-    """Return a number's text with its limits next to it, where it has both."""
+    """Return a number's text followed by its limits, if it has both."""
     return f"{text} ({format_digits(low)} to {format_digits(high)})" if isfinite(low + high) else text
 
 
@@ -54,8 +54,8 @@ def format_interval(row: Mapping[str, float], low: str = "ci_low", high: str = "
 
 
 def direction(low: float, high: float, up: str, down: str, neither: str) -> str:
-    """Return the word for an interval above 0, below 0, or holding 0 (or none)."""
-    # What is 0 but for the rounding of a computer is on neither side.
+    """Return ``up`` for an interval above 0, ``down`` for one below 0, and ``neither`` for others or none."""
+    # A limit that differs from 0 only by rounding is on neither side.
     return up if low > 1e-9 else down if high < -1e-9 else neither
 
 
@@ -64,42 +64,42 @@ def format_level(confidence: float) -> str:
     return f"{100 * confidence:g} %"
 
 
-def format_count(n: float, one: str, many: str) -> str:
+def format_count(n: float, singular: str, plural: str) -> str:
     """Return a number with its noun: ``1 image``, ``1,200 images``."""
-    return f"{n:,.0f} {one if n == 1 else many}"
+    return f"{n:,.0f} {singular if n == 1 else plural}"
 
 
 def format_p(p: float) -> str:
-    """Return a p-value as a table has it: ``<0.001`` or ``0.031``."""
+    """Return a p-value for a table: ``<0.001`` or ``0.031``."""
     return "<0.001" if p < 0.001 else f"{p:.2g}"
 
 
 def format_p_equation(p: float) -> str:
-    """Say a p-value: ``p < 0.001`` or ``p = 0.031``; ``no test`` where there is none."""
+    """Return a p-value as an equation: ``p < 0.001`` or ``p = 0.031``; ``no test`` for a missing one."""
     return "no test" if not isfinite(p) else "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
 
 
-def explain_unattainable(each: str, smallest: float, level: float) -> str:
-    """Say that no outcome could have been significant at a ``level`` (0–1), as each test has so many observations.
+def explain_unattainable(sample: str, smallest: float, level: float) -> str:
+    """Return a text that no test could be significant at a ``level`` (0–1), given its number of observations.
 
-    ``each`` is how many, such as ``6 people``; ``smallest`` the smallest corrected p that any outcome could have given.
+    ``sample`` is this number, such as ``6 people``; ``smallest`` is the smallest corrected p of any possible outcome.
     """
-    text = f"with {each} each no test could be significant: corrected, p is {min(smallest, 1):.2g} at least"
+    text = f"with {sample} each no test could be significant: corrected, p is {min(smallest, 1):.2g} at least"
     return f"{text}, not below {level:.2g}"
 
 
 def format_range(low: float, high: float, options: str | Callable[[float], str]) -> str:
-    """Return two numbers in words, one where they are told alike."""
-    each = [options.format(v) if isinstance(options, str) else options(v) for v in (low, high)]
-    return " to ".join(dict.fromkeys(each))
+    """Return a range of two numbers as text, or one number if both have the same text."""
+    texts = [options.format(v) if isinstance(options, str) else options(v) for v in (low, high)]
+    return " to ".join(dict.fromkeys(texts))
 
 
 def format_durations(low: float, high: float) -> str:
-    """Return the time between two times in words."""
+    """Return a range of durations (seconds) as text, in a suitable unit."""
     unit, length = ("hours", 3600) if high > 7200 else ("minutes", 60) if high > 120 else ("seconds", 1)
     return f"{format_range(low / length, high / length, '{:.2g}')} {unit}"
 
 
 def format_bytes(n: float) -> str:
-    """Return a size (bytes) in words."""
+    """Return a size (bytes) as text."""
     return f"{n / 1e9:,.1f} GB" if n >= 1e8 else f"{n / 1e6:.1f} MB"

@@ -1,4 +1,4 @@
 """The two categories of perceived gender that the papers study."""
 
 GENDERS = ("female", "male")
-"""In the order in which tables list them. What draws in another order says so."""
+"""In the order of tables; figures with another order state it."""

@@ -1,6 +1,6 @@
-"""Names of earlier versions: each is an error that gives the name that replaces it, until version 0.2.
+"""Names of earlier versions: until version 0.2, each raises an error with the name that replaces it.
 
-``old_names.toml`` is the one table of them.
+``old_names.toml`` is the only table of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SECTIONS = ("commands", "options", "settings", "parameters", "values", "columns"
 
 @cache
 def table(section: str) -> Mapping[str, str]:
-    """Return the new names of one of :data:`SECTIONS` by the old ones."""
+    """Return the new names by old name for one of :data:`SECTIONS`."""
     text = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
     return MappingProxyType(tomllib.loads(text)[section])
 
@@ -49,13 +49,13 @@ def check(section: str, names: Iterable[str], where: str = "", *, text: str = "{
         raise ParameterError(" ".join(dict.fromkeys(messages)))
 
 
-def check_columns(names: Iterable[str], known: Collection[str], where: str) -> None:
-    """Refuse old names of the ``known`` columns of a file, where it lacks the new one.
+def check_columns(names: Iterable[str], columns: Collection[str], where: str) -> None:
+    """Refuse old names of ``columns`` in a file that lacks the new names.
 
     Args:
         names: Names of the file's columns; other names pass.
-        known: The columns that are read.
-        where: What an error calls the file.
+        columns: The columns that are read.
+        where: Name of the file in errors.
 
     Raises:
         InputError: A column has its old name; the error names the new one.
@@ -63,12 +63,12 @@ def check_columns(names: Iterable[str], known: Collection[str], where: str) -> N
     names = list(names)
     for name in names:
         new = table("columns").get(name, "")
-        if name not in known and new in known and new not in names:
+        if name not in columns and new in columns and new not in names:
             raise InputError(f"{where}: the column {name} is now {new}; rename it.")
 
 
 def setting_names(settings: Any) -> Iterator[str]:
-    """Yield the dotted names of settings in a mapping of groups, in each of a list of them, and of single models."""
+    """Yield the dotted names of settings in a mapping of groups, or in a list of such mappings, also for models."""
     if isinstance(settings, list | tuple):
         for variant in settings:
             yield from setting_names(variant)

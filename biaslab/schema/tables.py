@@ -1,8 +1,8 @@
-"""The tables that stages, notebooks and reports share: names, columns, order, and how they are written.
+"""The tables that stages, notebooks and reports share: names, columns, order and file format.
 
 A table is long ("tidy"): identity columns first, then values. Each is declared once, in the ``tables.yaml`` of a paper
-or of a package that brings notebooks (:mod:`biaslab.plugins`); saving checks the declaration. Of tables that
-no notebook saves, ``unsaved`` lists the columns of texts and of numbers, without identity and limits.
+or of a package with notebooks (:mod:`biaslab.plugins`); saving checks the declaration. For tables that no notebook
+saves, ``unsaved`` lists the columns of texts and of numbers, without identity and limits.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 # The packages whose subpackages declare tables.
 _PACKAGE = Path(__file__).parents[1]
 _PARENTS = ("papers", "analyses")
-# What tables of several papers have in common.
-_SHARED = Path(__file__).with_name("columns.yaml")
-# What a spreadsheet would run as a formula when a text cell starts with it; the wide forms count in East Asian ones.
+# The columns that tables of several papers share.
+_SHARED_COLUMNS = Path(__file__).with_name("columns.yaml")
+# Characters that make a spreadsheet run a text cell as a formula; East Asian spreadsheets accept the wide forms.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 FLOAT_FORMAT = "%.10g"
-"""How a number is written: with up to 10 significant digits, so that reading and writing again changes nothing."""
+"""Format of numbers in files: up to 10 significant digits, so that reading and rewriting changes nothing."""
 MOST_BYTES = 4_000_000_000
-"""Bytes of a table's file."""
+"""Maximum bytes of a table's file."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +43,16 @@ class Column:
     """One column of a table."""
 
     name: str  # Column name, as in the file's header.
-    description: str  # What the values mean, in one sentence.
+    description: str  # The meaning of the values, in one sentence.
     unit: str = ""  # ``%`` (0–100 points), ``points``, ``images``, … or empty.
     key: bool = False  # Whether the column is part of a row's identity: no two rows share all key values.
     text: bool = False  # Whether the values are text; else they are numbers and NaN means missing.
     low: float = float("-inf")  # Smallest value allowed.
     high: float = float("inf")  # Largest value allowed.
-    allowed: tuple[str, ...] = ()  # The texts that may occur; any where it is empty.
-    optional: bool = False  # Whether a table may come without it, for example measurements without intervals.
-    of: str = ""  # Of a limit of an interval: the estimate's column; the lower limit stands first.
-    # Values in words, as answers have them.
+    allowed: tuple[str, ...] = ()  # The texts that may occur; empty for any.
+    optional: bool = False  # Whether a table may lack it, for example measurements without intervals.
+    of: str = ""  # For a limit of an interval: the estimate's column; the lower limit comes first.
+    # Words for values, as in answers.
     labels: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
@@ -64,15 +64,15 @@ _BY_JUDGE = (
 
 @dataclass(frozen=True)
 class Paper:
-    """What a room of papers says of itself, at the head of its ``tables.yaml``."""
+    """The head ``paper`` of a package's ``tables.yaml``."""
 
     order: int = 99  # Its place in reports.
-    title: str = ""  # What limits of a run call it; empty for what is no paper.
-    rated: str = ""  # The kinds of its images that people may annotate, one person at an occupation first.
-    # The kinds of its images that reports show, with what they are called: of the first that a run has, strips of
-    # images by group. Its ``measure.people_in_images(pipeline, kind)`` says who is in them.
+    title: str = ""  # Its name in the limits of a run; empty for analyses that are not a paper's.
+    rated: str = ""  # The kinds of its images that people may annotate, those of one person at an occupation first.
+    # The kinds of its images that reports show, with their names: strips by group, of the first kind that a run has.
+    # The function ``measure.people_in_images(pipeline, kind)`` returns the people in them.
     drawn: Mapping[str, str] = field(default_factory=dict, compare=False)
-    rests_on: str = ""  # The paper on whose measurements it rests.
+    rests_on: str = ""  # The paper whose measurements it uses.
 
 
 @dataclass(frozen=True)
@@ -81,13 +81,13 @@ class Schema:
 
     name: str  # File name without ``.csv``: ``<paper>_<name>``.
     title: str  # A few words for a heading.
-    description: str  # What a row is and where the numbers come from.
+    description: str  # The meaning of a row and the source of the numbers.
     columns: tuple[Column, ...]  # Columns in order; a table has all that are not optional.
-    rests_on: str = ""  # The paper on whose measurements it rests, where it is none of that paper's own.
-    paper: str = ""  # Whose function measures it, where it is a measured table.
-    function: str = ""  # The function's name, where it is not the table's.
-    rated: bool = False  # Whether a file of annotations gives it.
-    by_judge_of: str = ""  # The table that it has once for each of ``judging.extra_judges``, with two columns more.
+    rests_on: str = ""  # The paper whose measurements it uses, if another paper's.
+    paper: str = ""  # For a measured table: the paper whose function measures it.
+    function: str = ""  # The function's name, if it differs from the table's.
+    rated: bool = False  # Whether it can be computed from a file of annotations.
+    by_judge_of: str = ""  # The table that it repeats for each of ``judging.extra_judges``, with two more columns.
 
     @property
     def keys(self) -> list[str]:
@@ -96,7 +96,7 @@ class Schema:
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns that every such table has, in order."""
+        """Names of the required columns, in order."""
         return [c.name for c in self.columns if not c.optional]
 
     @property
@@ -106,7 +106,7 @@ class Schema:
         return [(low.of, low.name, high.name) for low, high in zip(limits[::2], limits[1::2], strict=True)]
 
     def __post_init__(self) -> None:
-        """Give limits the unit of their estimate; an InputError where an interval is not one column's."""
+        """Give limits the unit of their estimate. Raises InputError: The limits of an interval have different ones."""
         units = {c.name: c.unit for c in self.columns if not (c.text or c.key or c.of)}
         limits = [c for c in self.columns if c.of]
         pairs = [(low.of, low.name.removesuffix("low") + "high") for low in limits[::2]]
@@ -137,21 +137,23 @@ def module(paper: str, name: str) -> str:
 
 
 def files() -> dict[Path, str]:
-    """Return the YAML files that declare tables, the columns that papers share first, with the package of each."""
-    brought = {folder / "tables.yaml": package for package, folder in plugins.notebook_folders().items()}
-    return dict.fromkeys(_own(), "biaslab") | {path: by for path, by in brought.items() if path.is_file()}
+    """Return the YAML files that declare tables with the package of each; that of shared columns comes first."""
+    plugin_files = {folder / "tables.yaml": package for package, folder in plugins.notebook_folders().items()}
+    return dict.fromkeys(_declaration_files(), "biaslab") | {
+        path: package for path, package in plugin_files.items() if path.is_file()
+    }
 
 
 @cache
-def _own() -> tuple[Path, ...]:
-    # Each table that is made or read asks for them.
-    return _SHARED, *package_files("tables.yaml")
+def _declaration_files() -> tuple[Path, ...]:
+    # Cached, because each table that is created or read needs them.
+    return _SHARED_COLUMNS, *package_files("tables.yaml")
 
 
 @cache
 def papers() -> dict[str, Paper]:
-    """Return the papers that measure tables, and what looks across them, by their names in their order on the page."""
-    heads = {path.parent.name: load_yaml(path).get("paper") for path in _own()}
+    """Return the papers that measure tables, and analyses across them, by name, in their order in reports."""
+    heads = {path.parent.name: load_yaml(path).get("paper") for path in _declaration_files()}
     papers = {name: Paper(**head) for name, head in heads.items() if head}
     return dict(sorted(papers.items(), key=lambda item: item[1].order))
 
@@ -167,42 +169,42 @@ def place(name: str) -> int:
 
 
 def schemas() -> dict[str, Schema]:
-    """Return every declared table by name; an InputError where two packages declare one."""
+    """Return every declared table by name. Raises InputError: Two packages declare the same table."""
     return _schemas(tuple(files().items()))
 
 
 @cache
-def _schemas(declared_in: tuple[tuple[Path, str], ...]) -> dict[str, Schema]:
-    (shared_columns, _), *rooms = declared_in
+def _schemas(declaration_files: tuple[tuple[Path, str], ...]) -> dict[str, Schema]:
+    (shared_columns, _), *other_files = declaration_files
     shared = load_yaml(shared_columns)["columns"]
-    schemas_found: dict[str, Schema] = {}
-    by: dict[str, str] = {}
-    for path, package in rooms:
-        room = load_yaml(path)
-        columns_by_name = shared | room.get("columns", {})
+    schemas_by_name: dict[str, Schema] = {}
+    package_of: dict[str, str] = {}
+    for path, package in other_files:
+        declarations = load_yaml(path)
+        columns_by_name = shared | declarations.get("columns", {})
         paper = path.parent.name if package == "biaslab" else ""
-        for name, declared in room["tables"].items():
-            if name in schemas_found:
+        for name, declared in declarations["tables"].items():
+            if name in schemas_by_name:
                 raise InputError(
-                    f"{by[name]} and {package} both declare the table {name!r}; one has to call it otherwise, or to be "
-                    "uninstalled."
+                    f"{package_of[name]} and {package} both declare the table {name!r}; one has to call it otherwise, "
+                    "or to be uninstalled."
                 )
-            if of := declared.get("by_judge_of"):
-                schemas_found[name] = _by_judge(name, schemas_found[of])
+            if table := declared.get("by_judge_of"):
+                schemas_by_name[name] = _repeat_by_judge(name, schemas_by_name[table])
             else:
                 columns = tuple(column for entry in declared["columns"] for column in _columns(entry, columns_by_name))
-                schemas_found[name] = Schema(name, **{"paper": paper} | declared | {"columns": columns})
-            by[name] = package
-        for name, names in room.get("unsaved", {}).items():
-            schemas_found[name], by[name] = (
-                Schema(name, name, "", _unsaved(names, columns_by_name), paper=paper),
+                schemas_by_name[name] = Schema(name, **{"paper": paper} | declared | {"columns": columns})
+            package_of[name] = package
+        for name, names in declarations.get("unsaved", {}).items():
+            schemas_by_name[name], package_of[name] = (
+                Schema(name, name, "", _unsaved_columns(names, columns_by_name), paper=paper),
                 package,
             )
-    return schemas_found
+    return schemas_by_name
 
 
-def _unsaved(names: Mapping[str, Any], shared: Mapping[str, dict]) -> tuple[Column, ...]:
-    """Return the columns of a table that no notebook saves: texts, numbers, and the limits of one of these."""
+def _unsaved_columns(names: Mapping[str, Any], shared: Mapping[str, dict]) -> tuple[Column, ...]:
+    """Return the columns of a table that no notebook saves: texts, numbers, and the limits of one number."""
     kinds = (("text", True), ("numbers", False))
     columns = [
         Column(name, "", text=text, labels=shared.get(name, {}).get("labels", {}))
@@ -213,46 +215,46 @@ def _unsaved(names: Mapping[str, Any], shared: Mapping[str, dict]) -> tuple[Colu
     return (*columns, *(Column(name, "", of=names["interval"]) for name in limits))
 
 
-def _by_judge(name: str, of: Schema) -> Schema:
-    """Return the table that has another once for each of ``judging.extra_judges``, with two columns more."""
+def _repeat_by_judge(name: str, base: Schema) -> Schema:
+    """Return the table that repeats another for each of ``judging.extra_judges``, with two more columns."""
     text = "The same once for each judge that `judging.extra_judges` names."
-    columns = tuple({c.name: c for c in (*of.columns, *_BY_JUDGE)}.values())
-    return Schema(name, f"{of.title}, by judge", text, columns, paper=of.paper, by_judge_of=of.name)
+    columns = tuple({c.name: c for c in (*base.columns, *_BY_JUDGE)}.values())
+    return Schema(name, f"{base.title}, by judge", text, columns, paper=base.paper, by_judge_of=base.name)
 
 
 def labels(name: str) -> dict[str, Mapping[str, str]]:
-    """Return values in words, by column, of the table ``name``; none where there is no such table."""
+    """Return the labels of values by column for the table ``name``; empty if there is no such table."""
     declared = schemas().get(name)
     return {c.name: c.labels for c in declared.columns if c.labels} if declared else {}
 
 
 @cache
 def load_yaml(path: Path) -> dict:
-    """Return what a declaration in YAML holds."""
+    """Return the content of a declaration in YAML."""
     import yaml
 
-    # The loader in C, where PyYAML has it: the declarations are needed by every notebook.
+    # The loader in C, where PyYAML has it, because every notebook needs the declarations.
     return yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 def _columns(entry: str | dict, shared: Mapping[str, dict | list]) -> list[Column]:
-    """Return the columns that an entry of a declaration represents: one, several, or both limits of an ``interval``."""
+    """Return the columns of an entry of a declaration: one, several, or both limits of an ``interval``."""
     ((name, facts),) = ({entry: shared[entry]} if isinstance(entry, str) else entry).items()
     if isinstance(facts, list):
         return [column for part in facts for column in _columns(part, shared)]
     if name == "interval":
-        what, more = facts["what"], {k: v for k, v in facts.items() if k != "what"}
+        estimate, options = facts["what"], {k: v for k, v in facts.items() if k != "what"}
         ends = (("ci_low", "Lower"), ("ci_high", "Upper"))
-        return [Column(n, f"{end} limit of the confidence interval of {what}.", **more) for n, end in ends]
-    more = {k: v for k, v in facts.items() if k != "is"}
-    more |= {"text": more.get("text", more.get("key", False)), "allowed": tuple(more.get("allowed", ()))}
-    return [Column(name, facts["is"], **more)]
+        return [Column(n, f"{end} limit of the confidence interval of {estimate}.", **options) for n, end in ends]
+    options = {k: v for k, v in facts.items() if k != "is"}
+    options |= {"text": options.get("text", options.get("key", False)), "allowed": tuple(options.get("allowed", ()))}
+    return [Column(name, facts["is"], **options)]
 
 
 def schema(name: str) -> Schema:
-    """Return the declaration of the table ``name``; one without columns of a reader's own table, such as ``my_table``.
+    """Return the declaration of the table ``name``; for a table of your own, such as ``my_table``, one without columns.
 
-    Raises UnknownNameError: It is named as tables of a paper are, and there is no such table.
+    Raises UnknownNameError: The name begins like a paper's tables, and there is no such table.
     """
     declared = schemas()
     if name in declared:
@@ -267,10 +269,10 @@ def check(
 ) -> pd.DataFrame:
     """Return ``frame`` with the columns of table ``name``: checked, typed, in declared order.
 
-    Columns beyond the declared ones are kept, after them. ``where`` is what an error calls the data, ``more_keys`` are
-    further columns that tell rows apart, and numbers must be ``finite`` if it says so.
+    Further columns follow the declared ones. ``where`` is the name of the data in errors, ``more_keys`` are further
+    columns of a row's identity, and ``finite`` states whether numbers must be finite.
 
-    Raises InputError: A column is missing, a number is not one or is out of its range, or two rows have the same
+    Raises InputError: A column is missing, a number is invalid or out of its range, or two rows have the same
     identity. UnknownNameError: There is no table ``name``.
     """
     import pandas as pd
@@ -285,8 +287,8 @@ def check(
         if column.text:
             texts = ["" if v is None or v is pd.NA or v != v else str(v) for v in out[column.name].tolist()]
             out[column.name] = pd.Series(texts, out.index, dtype=object)
-            for other in sorted(set(texts).difference(column.allowed)) if column.allowed else ():
-                raise InputError(f"{where}: {column.name} is {other!r}. {name_help(other, column.allowed)}")
+            for value in sorted(set(texts).difference(column.allowed)) if column.allowed else ():
+                raise InputError(f"{where}: {column.name} is {value!r}. {name_help(value, column.allowed)}")
         else:
             out[column.name] = _numbers(out[column.name], column, where, finite)
     keys = [k for k in dict.fromkeys([*declared.keys, *more_keys]) if k in out.columns]
@@ -297,42 +299,42 @@ def check(
     return out[columns_present + [c for c in out.columns if c not in columns_present]].reset_index(drop=True)
 
 
-def _numbers(given: pd.Series, column: Column, where: str, finite: bool) -> pd.Series:
-    """Return a column's values as numbers within its range; an InputError for what is none."""
+def _numbers(series: pd.Series, column: Column, where: str, finite: bool) -> pd.Series:
+    """Return a column's values as numbers within its range. Raises InputError for invalid values."""
     import numpy as np
     import pandas as pd
 
-    values = pd.to_numeric(given, errors="coerce")
+    values = pd.to_numeric(series, errors="coerce")
     plain = values.to_numpy(dtype=float, na_value=np.nan)
-    # Each pass over a column is a good part of what a small table takes: most need no more than this one.
+    # Passes over columns dominate the time for small tables; most columns need only this one.
     unknown = np.isnan(plain)
     if unknown.any():
-        unknown &= given.notna().to_numpy() & (given.astype(str).str.strip().to_numpy() != "")
+        unknown &= series.notna().to_numpy() & (series.astype(str).str.strip().to_numpy() != "")
     wrong = unknown | (np.isinf(plain) & finite)
     if wrong.any():
         raise InputError(
-            f"{where}: {column.name} is {str(given[wrong].iloc[0])[:60]!r} in row {int(wrong.argmax()) + 1}; give a "
+            f"{where}: {column.name} is {str(series[wrong].iloc[0])[:60]!r} in row {int(wrong.argmax()) + 1}; give a "
             "finite number, or leave the cell empty where there is none."
         )
-    # Floats pass a limit by their last digits (100 * x / x can be 100.00000000000001): those are at the limit.
-    past = (plain < column.low) | (plain > column.high)
-    if not past.any():
+    # Floats can exceed a limit by rounding (100 * x / x can be 100.00000000000001); they are set to the limit.
+    is_beyond = (plain < column.low) | (plain > column.high)
+    if not is_beyond.any():
         return values
-    within = values.clip(column.low, column.high)
-    outside = past & ~np.isclose(values, within, rtol=1e-10, atol=1e-10)
+    clipped = values.clip(column.low, column.high)
+    outside = is_beyond & ~np.isclose(values, clipped, rtol=1e-10, atol=1e-10)
     if outside.any():
         allowed = f"{column.low:g} to {column.high:g} {column.unit}".rstrip()
         raise InputError(
             f"{where}: {column.name} is {plain[outside][0]:.10g} in row {int(outside.argmax()) + 1}; allowed is "
             f"{allowed}."
         )
-    return within
+    return clipped
 
 
 def make_table(rows: Sequence[Mapping] | Sequence[Sequence] | pd.DataFrame, name: str) -> pd.DataFrame:
-    """Return rows as the table ``name``: what they do not give is missing, what is not declared is left out.
+    """Return rows as the table ``name``: absent columns are filled with missing values, undeclared ones are left out.
 
-    Rows that are lists have a value for each column that every such table has, in order.
+    Rows that are lists have a value for each required column, in order.
 
     Raises InputError: A value does not fit its column, or two rows have the same identity. UnknownNameError: There is
     no table ``name``.
@@ -342,14 +344,12 @@ def make_table(rows: Sequence[Mapping] | Sequence[Sequence] | pd.DataFrame, name
     columns = [c.name for c in schema(name).columns]
     lists = isinstance(rows, list) and rows and isinstance(rows[0], list | tuple)
     frame = pd.DataFrame(rows, columns=schema(name).names if lists else None)
-    needed = [c for c in columns if c in frame.columns or c in schema(name).names]
-    return check(frame.reindex(columns=needed), name)
+    names = [c for c in columns if c in frame.columns or c in schema(name).names]
+    return check(frame.reindex(columns=names), name)
 
 
 def join_tables(frames: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:
-    """Return concatenated frames as the table ``name`` (:func:`make_table`); without frames it has no
-    rows.
-    """
+    """Return concatenated frames as the table ``name`` (:func:`make_table`); without frames it has no rows."""
     import pandas as pd
 
     return make_table(pd.concat(frames, ignore_index=True) if frames else [], name)
@@ -358,8 +358,8 @@ def join_tables(frames: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:
 def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.DataFrame:
     """Read the CSV file of table ``name`` and check it against its declaration, as :func:`check` does.
 
-    It may be written as spreadsheets do (:mod:`biaslab.io.delimited`). Columns that are not declared become numbers
-    where all of their cells are.
+    Formats of spreadsheets are accepted (:mod:`biaslab.io.delimited`). Columns that are not declared become numbers
+    if all of their cells are numbers.
 
     Raises InputError: The file is missing, empty, not UTF-8, or does not fit the declaration.
     """
@@ -368,7 +368,7 @@ def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.Da
         raise InputError(f"{path} does not exist; it should hold the table {name}.")
     reading.check(path, most=MOST_BYTES)
     frame = delimited.table(Path(path))
-    names = [_without_guard(column).strip() for column in frame.columns]
+    names = [_remove_guard(column).strip() for column in frame.columns]
     twice = [column for column in declared if names.count(column) > 1]
     if twice:
         raise InputError(f"{path} has two columns named {twice[0]!r}; keep one.")
@@ -376,32 +376,32 @@ def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.Da
     for column in frame.columns:
         column_declared = declared.get(column)
         if column_declared is None:
-            frame[column] = _inferred(frame[column])
+            frame[column] = _infer_type(frame[column])
         elif column_declared.text:
-            frame[column] = frame[column].map(_without_guard).astype(object)
+            frame[column] = frame[column].map(_remove_guard).astype(object)
         else:
             frame[column] = cells.decimals(frame[column], path, whole=column == "n" or column.startswith("n_"))
     return check(frame, name, where=str(path), more_keys=more_keys, finite=True)
 
 
-def _inferred(column: pd.Series) -> pd.Series:
-    """Return texts as numbers, or as truth, where all of them are such; empty ones are missing."""
+def _infer_type(column: pd.Series) -> pd.Series:
+    """Return texts as numbers, or as booleans, if all of them can be parsed; empty ones are missing."""
     import pandas as pd
 
-    given = column.astype(object).where(column != "")
-    numbers = pd.to_numeric(given, errors="coerce")
-    # Whole numbers beyond those of NumPy stay legible.
-    if numbers.notna().equals(given.notna()) and not column.str.fullmatch(r"[+-]?\d{19,}").any():
+    values = column.astype(object).where(column != "")
+    numbers = pd.to_numeric(values, errors="coerce")
+    # Whole numbers beyond NumPy's range stay texts.
+    if numbers.notna().equals(values.notna()) and not column.str.fullmatch(r"[+-]?\d{19,}").any():
         return numbers
-    return column == "True" if len(column) and column.isin(["True", "False"]).all() else given
+    return column == "True" if len(column) and column.isin(["True", "False"]).all() else values
 
 
 def write(frame: pd.DataFrame, path: Path | str) -> Path:
     """Write ``frame`` as UTF-8 CSV with a header, to a temporary name first and then renamed.
 
-    A leading apostrophe, which :func:`read` takes off again, guards text cells and names of columns that a spreadsheet
-    would run as a formula, and those that begin with one. A lone surrogate, which UTF-8 has no bytes for, becomes
-    U+FFFD. Numbers have up to 10 significant digits (:data:`FLOAT_FORMAT`), also in a column that holds texts as well.
+    A leading apostrophe, which :func:`read` removes, guards texts and column names that a spreadsheet would run as a
+    formula, and those that begin with an apostrophe. A lone surrogate, which UTF-8 cannot encode, becomes U+FFFD.
+    Numbers have up to 10 significant digits (:data:`FLOAT_FORMAT`), also in a column with texts.
     """
     import pandas as pd
 
@@ -411,7 +411,7 @@ def write(frame: pd.DataFrame, path: Path | str) -> Path:
     texts = [c for c in safe.columns if not pd.api.types.is_numeric_dtype(safe[c])]
     for column in texts:
         safe[column] = safe[column].map(_guard, na_action="ignore")
-    # A carriage return ends a row for whoever reads, but is no reason to quote for who writes.
+    # Readers end a row at a carriage return, but the writer does not quote it.
     returns = any("\r" in v for column in texts for v in safe[column] if isinstance(v, str))
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     safe.to_csv(
@@ -429,7 +429,7 @@ def write(frame: pd.DataFrame, path: Path | str) -> Path:
 
 def _guard(value: object) -> object:
     if isinstance(value, float):
-        # In a column of numbers and texts, which pandas writes as they are.
+        # In a column of numbers and texts, pandas ignores float_format.
         return float(FLOAT_FORMAT % value)
     if not isinstance(value, str):
         return value
@@ -437,5 +437,5 @@ def _guard(value: object) -> object:
     return "'" + value if value.startswith((*_FORMULA_STARTS, "'")) else value
 
 
-def _without_guard(value: str) -> str:
+def _remove_guard(value: str) -> str:
     return value[1:] if value.startswith("'") and value[1:].startswith((*_FORMULA_STARTS, "'")) else value

@@ -1,4 +1,4 @@
-"""Plain values from outside, such as those of a parameters file: what may be in them, whoever reads them."""
+"""Checks of plain values from outside, such as those of a parameters file, for all readers."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 
 from biaslab.errors import ParameterError
 
-# Mappings and lists within one another, and values in all: far more than any parameter has.
+# Maximum nesting of mappings and lists, and number of values: far more than any parameter has.
 DEEPEST, MOST = 20, 100_000
 # Whole numbers that every library and file format here can hold.
 LARGEST = 2**63 - 1
-# Null bytes and halves of characters, which no path and no file can hold.
+# Null bytes and surrogates (halves of characters), which no path or file can contain.
 _UNUSABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def check(name: str, value: Any) -> None:
-    """Check that a value, which an error calls ``name``, is made of what parameters may hold, at any depth.
+    """Check that a value, which an error calls ``name``, has only types that parameters may have, at any depth.
 
-    Allowed are texts, true and false, nothing, whole numbers of up to 64 bits, finite numbers, and lists and mappings
-    of these whose keys are texts. Raises ParameterError for anything else in it; the message says where.
+    Allowed are texts, true and false, null, whole numbers of up to 64 bits, finite numbers, and lists and mappings of
+    these whose keys are texts. Raises ParameterError for anything else; the message gives its location.
     """
     todo = [(name, value, 0)]
     for n in itertools.count():
@@ -45,30 +45,30 @@ def check(name: str, value: Any) -> None:
         elif isinstance(value, str) and _UNUSABLE.search(value):
             raise ParameterError(f"{name} is {value[:60]!a}, which holds a null byte or half a character; take it out.")
         elif isinstance(value, int) and abs(value) > LARGEST:
-            # Python writes out no number of more than 4,300 digits.
+            # Python cannot format integers of more than 4,300 digits.
             raise ParameterError(f"{name} is a whole number beyond what is allowed: {-LARGEST} to {LARGEST}.")
         elif isinstance(value, float) and not math.isfinite(value):
             raise ParameterError(f"{name} is {value}; a number must be finite, such as 0.5.")
 
 
 def check_key(name: str, key: Any) -> None:
-    """Check that a key of a mapping, which an error calls ``name``, is a text; a ParameterError where it is none."""
+    """Check that a key of a mapping, which an error calls ``name``, is a text. Raises ParameterError for others."""
     if not isinstance(key, str):
-        # Python writes out no number of more than 4,300 digits.
-        shown = "a whole number" if isinstance(key, int) and abs(key) > LARGEST else f"{key!r:.60}"
-        raise ParameterError(f"{name} has the key {shown}, which must be a string; put it in quotation marks.")
+        # Python cannot format integers of more than 4,300 digits.
+        key_text = "a whole number" if isinstance(key, int) and abs(key) > LARGEST else f"{key!r:.60}"
+        raise ParameterError(f"{name} has the key {key_text}, which must be a string; put it in quotation marks.")
 
 
-def dotted(given: Mapping[str, Any]) -> dict[str, Any]:
+def dotted(groups: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a mapping of groups under dotted names: ``{"a": {"b": 1}}`` is ``{"a.b": 1}``."""
-    found: dict[str, Any] = {}
-    for name, value in given.items():
-        found |= {f"{name}.{k}": v for k, v in value.items()} if isinstance(value, Mapping) else {name: value}
-    return found
+    values: dict[str, Any] = {}
+    for name, value in groups.items():
+        values |= {f"{name}.{k}": v for k, v in value.items()} if isinstance(value, Mapping) else {name: value}
+    return values
 
 
 def check_draws(*, seed: Any = 0, bootstrap_replicates: Any = 10_000, confidence: Any = 0.95) -> None:
-    """Check what decides random draws and intervals; a ParameterError for another kind, or what is not allowed."""
+    """Check the parameters of random draws and intervals. Raises ParameterError for wrong types or values."""
     for name, value, low, high, usual in (
         ("seed", seed, 0, LARGEST, 20231),
         ("bootstrap_replicates", bootstrap_replicates, 100, 1_000_000, 10_000),

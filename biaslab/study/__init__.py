@@ -1,3 +1,3 @@
-"""What a notebook holds: where its inputs come from, and where its results go."""
+"""The inputs and outputs of a notebook: :class:`Study` loads its tables and saves its results."""
 
 from biaslab.study.study import Study as Study

@@ -1,4 +1,4 @@
-"""Where measured tables come from: printed numbers, annotations, a folder of tables, or the pipeline itself."""
+"""Sources of measured tables: printed numbers, annotations, a folder of tables, or a pipeline."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from biaslab.pipeline import Pipeline
 
-# Where a run keeps the measured tables that it read.
+# The folder of a run with the measured tables that it read.
 MEASURED = "measured"
-# Columns of names, which mean one thing however a letter is written.
-_NAMED = ("occupation", "profession", "model")
+# Columns of names, which are compared in a normalized form.
+_NAME_COLUMNS = ("occupation", "profession", "model")
 
 
 def load_measured(
@@ -33,37 +33,37 @@ def load_measured(
     """Return the measured table ``name`` from ``source``, checked against its declaration.
 
     Args:
-        source: As of :class:`biaslab.request.Request`; a folder has ``<name>.csv`` in its ``load_measured`` (a run's
-            inputs), in its ``tables``, or in itself.
-        pipeline: What measures, for sources that generate images; what its settings ask to ``baselines`` follows.
-        baselines: For sources that make none, ``published`` where printed numbers of other models are to follow.
+        source: As of :class:`biaslab.request.Request`; a folder has ``<name>.csv`` in its subfolder ``measured`` (a
+            run's inputs) or ``tables``, or directly.
+        pipeline: The pipeline that measures, for sources that generate images; its settings name its baselines.
+        baselines: For other sources, ``published`` to add printed numbers of other models.
 
     Raises:
         InputError: The data are missing or do not fit.
         UnknownNameError: There is no such table in this source.
     """
     if "published" in baselines and not makes_images(source) and is_comparable(name, source):
-        return _with_printed(name, source, annotations)
+        return _add_printed(name, source, annotations)
     if source == "published":
-        if name not in _published():
-            raise _not_held("published", name, _published())
-        return tables.check(_published()[name](), name)
+        if name not in _printed_tables():
+            raise _missing_table_error("published", name, _printed_tables())
+        return tables.check(_printed_tables()[name](), name)
     if makes_images(source):
         assert pipeline is not None, "what makes images is a pipeline"
-        return tables.check(_by_pipeline(name, pipeline), name)
+        return tables.check(_measure_with_pipeline(name, pipeline), name)
     if source == "annotations":
         from biaslab.ratings import shares
 
         if not _is_rated(name):
-            raise _not_held("annotations", name, filter(_is_rated, _readable()))
+            raise _missing_table_error("annotations", name, filter(_is_rated, _list_tables()))
         return tables.check(shares.read(annotations).percent_female, name)
     folder = Path(source)
     tables.schema(name)
     if path := table_path(folder, name):
         _check_unchanged(folder, path)
-        return _plausible(_in_one_form(tables.read(path, name), name, path), name, path)
-    there = sorted({p.stem for p in [*folder.glob("*.csv"), *folder.glob("*/*.csv")]})
-    raise MissingInputError(f"{source} holds no {name}.csv. {name_help(name, there)}")
+        return _check_plausible(_normalize_names(tables.read(path, name), name, path), name, path)
+    table_names = sorted({p.stem for p in [*folder.glob("*.csv"), *folder.glob("*/*.csv")]})
+    raise MissingInputError(f"{source} holds no {name}.csv. {name_help(name, table_names)}")
 
 
 def _check_unchanged(folder: Path, path: Path) -> None:
@@ -83,98 +83,98 @@ def _check_unchanged(folder: Path, path: Path) -> None:
 
 
 def is_comparable(name: str, source: str) -> bool:
-    """Return whether what is printed of a table can be next to a source: one that measures, or holds its paper's."""
-    if source == "published" or name not in _published():
+    """Return whether printed rows of a table can be added to a source: one that measures, or has the paper's tables."""
+    if source == "published" or name not in _printed_tables():
         return False
     if makes_images(source):
         return True
     paper = name.partition("_")[0]
-    return any(has_table(one, source=source) for one in _readable() if one.partition("_")[0] == paper)
+    return any(has_table(table, source=source) for table in _list_tables() if table.partition("_")[0] == paper)
 
 
-def _with_printed(name: str, source: str, annotations: str) -> pd.DataFrame:
-    """Return a source's rows, where it holds a table, and those of other models that are printed."""
+def _add_printed(name: str, source: str, annotations: str) -> pd.DataFrame:
+    """Return a source's rows of a table, if any, followed by printed rows of other models."""
     import pandas as pd
 
     printed = load_measured(name, source="published")
     if not has_table(name, source=source):
         return printed
-    own = load_measured(name, source=source, annotations=annotations)
-    if "model" not in own:
-        return own
-    others = printed[~printed["model"].isin(own["model"])]
-    return tables.check(pd.concat([own, others], ignore_index=True), name)
+    rows = load_measured(name, source=source, annotations=annotations)
+    if "model" not in rows:
+        return rows
+    printed_rows = printed[~printed["model"].isin(rows["model"])]
+    return tables.check(pd.concat([rows, printed_rows], ignore_index=True), name)
 
 
 def printed_models(name: str, frame: pd.DataFrame) -> list[str]:
-    """Return the models whose rows of the measured table ``name`` are what papers print, in the order of ``frame``.
+    """Return the models whose rows of the measured table ``name`` are printed by papers, in the order of ``frame``.
 
-    Rows are compared as tables are written, that is to 10 digits.
+    Rows are compared in their written form, with 10 digits.
     """
-    if name not in _published() or "model" not in frame or frame.empty:
+    if name not in _printed_tables() or "model" not in frame or frame.empty:
         return []
 
     def lines(rows: pd.DataFrame) -> set[str]:
         return set(rows.to_csv(index=False, header=False, float_format=tables.FLOAT_FORMAT).splitlines())
 
-    printed = tables.check(_published()[name](), name)
-    # Next to measured rows, printed ones have columns of which papers print nothing.
-    known, frame = lines(printed), tables.check(frame, name).reindex(columns=printed.columns)
-    return [str(model) for model, rows in frame.groupby("model", sort=False) if lines(rows) <= known]
+    printed = tables.check(_printed_tables()[name](), name)
+    # Printed rows that follow measured ones also have columns without printed values.
+    printed_lines, frame = lines(printed), tables.check(frame, name).reindex(columns=printed.columns)
+    return [str(model) for model, rows in frame.groupby("model", sort=False) if lines(rows) <= printed_lines]
 
 
-def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
+def _measure_with_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
     import pandas as pd
 
     from biaslab.planning import preflight
 
-    own, baselines = measures().get(name), None
+    measure, baselines = measures().get(name), None
     if "published" in pipeline.settings.baselines:
-        baselines = _published().get(name)
-    if not own and not baselines:
-        raise _not_held("the pipeline", name, _readable())
+        baselines = _printed_tables().get(name)
+    if not measure and not baselines:
+        raise _missing_table_error("the pipeline", name, _list_tables())
     frames, missing = [], []
-    for one in (pipeline, *pipeline.baseline_pipelines) if own else ():
+    for model_pipeline in (pipeline, *pipeline.baseline_pipelines) if measure else ():
         try:
-            preflight.check_table(one, name)
-            frames.append(measures()[name](one))
+            preflight.check_table(model_pipeline, name)
+            frames.append(measures()[name](model_pipeline))
         except MissingInputError as error:
             missing.append(error)
     if missing and not frames:
         raise missing[0]
-    whole = pd.concat([*frames, *([baselines()] if baselines else [])], ignore_index=True)
-    # What says nothing of a model, such as what captions hold, every model's pipeline says alike.
-    return whole if "model" in whole else whole.drop_duplicates(ignore_index=True)
+    table = pd.concat([*frames, *([baselines()] if baselines else [])], ignore_index=True)
+    # Tables without a model, such as those on captions, are the same for the pipeline of every model.
+    return table if "model" in table else table.drop_duplicates(ignore_index=True)
 
 
 def _is_rated(name: str) -> bool:
-    """Return whether a file of annotations gives a table."""
+    """Return whether a table can be computed from a file of annotations."""
     return name in tables.schemas() and tables.schema(name).rated
 
 
-def _not_held(source: str, name: str, held: Iterable[str]) -> Exception:
-    """Return the error for a table that ``source`` lacks: no failure where another source can have it."""
-    if name not in _readable():
-        return unknown_name(f"table of measurements in {source}", name, held)
+def _missing_table_error(source: str, name: str, table_names: Iterable[str]) -> Exception:
+    """Return the error for a table that ``source`` lacks: a MissingInputError where another source can have it."""
+    if name not in _list_tables():
+        return unknown_name(f"table of measurements in {source}", name, table_names)
     options = "set source to 'published', or to a folder with this table"
-    if name not in _published():
+    if name not in _printed_tables():
         options = "it takes images. Set source to 'pipeline', or to a folder with this table"
     return MissingInputError(f"{source[0].upper()}{source[1:]} has no {name}: {options}.")
 
 
-def _in_one_form(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:
-    """Return a user's table with names in the form of :mod:`biaslab.io.plaintext`, by which tables are joined."""
+def _normalize_names(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:
+    """Return a user's table with names in the form of :mod:`biaslab.io.plaintext`, in which tables are joined."""
     texts = [c.name for c in tables.schema(name).columns if c.key and c.text and c.name in frame]
-    same = frame.assign(**{c: frame[c].map(lambda text: plaintext.normalize(text).strip()) for c in texts})
-    named = [c for c in texts if c in _NAMED]
-    same = same.assign(**{c: cells.names(same[c], path, empty=True).astype(object) for c in named})
-    # Two rows may be of one name now.
-    return frame if same.equals(frame) else tables.check(same, name, where=str(path), finite=True)
+    table = frame.assign(**{c: frame[c].map(lambda text: plaintext.normalize(text).strip()) for c in texts})
+    name_columns = [c for c in texts if c in _NAME_COLUMNS]
+    table = table.assign(**{c: cells.names(table[c], path, empty=True).astype(object) for c in name_columns})
+    # Normalization can give two rows the same name.
+    return frame if table.equals(frame) else tables.check(table, name, where=str(path), finite=True)
 
 
-def _plausible(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:
-    """Refuse a model's shares that are likely given in other units, and numbers of images that are none."""
-    # A benchmark has no model, and its shares may be of no sample.
+def _check_plausible(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:
+    """Refuse a model's shares that are likely given in other units, and invalid numbers of images."""
+    # A benchmark has no model, and its shares need no sample size.
     if not {"model", "percent_female", "n"}.issubset(frame.columns):
         return frame
     share, n = frame["percent_female"], frame["n"]
@@ -195,9 +195,9 @@ def _plausible(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:
 
 
 def read_tables(request: Request) -> None:
-    """Read what a file or a folder holds: errors come before work.
+    """Read the tables of a file or a folder, to find errors before any work.
 
-    Raises InputError: A table does not fit its declaration, or the folder holds none.
+    Raises InputError: A table does not fit its declaration, or the folder has none.
     """
     source, model = request.source, request.model
     if source == "annotations":
@@ -205,17 +205,17 @@ def read_tables(request: Request) -> None:
 
         shares.read(request.annotations).of_model(model)
     elif source not in names():
-        held = [name for name in _readable() if has_table(name, source=source)]
-        if not held:
-            raise InputError(f"{source} holds none of the tables that notebooks read: {', '.join(_readable())}.")
-        for name in held:
+        table_names = [name for name in _list_tables() if has_table(name, source=source)]
+        if not table_names:
+            raise InputError(f"{source} holds none of the tables that notebooks read: {', '.join(_list_tables())}.")
+        for name in table_names:
             load_measured(name, source=source)
 
 
 def has_table(name: str, *, source: str, baselines: Iterable[str] = ()) -> bool:
-    """Return whether ``source`` holds the measured table ``name``; ``baselines`` as the setting."""
+    """Return whether ``source`` has the measured table ``name``; ``baselines`` is the setting."""
     if source == "published":
-        return name in _published()
+        return name in _printed_tables()
     if "published" in baselines and is_comparable(name, source):
         return True
     if makes_images(source):
@@ -226,23 +226,23 @@ def has_table(name: str, *, source: str, baselines: Iterable[str] = ()) -> bool:
 
 
 def table_path(folder: Path, name: str) -> Path | None:
-    """Return the file of a table in a folder (:func:`load_measured`); None where there is none."""
+    """Return the file of a table in a folder (:func:`load_measured`); None if it is missing."""
     paths = (folder / place / f"{name}.csv" for place in (MEASURED, "tables", "."))
     return next((path for path in paths if path.exists()), None)
 
 
 def models(paper: str, *, source: str, annotations: str = "") -> list[str] | None:
-    """Return the models of which ``source`` has measurements for ``paper``; None where it has none, or measures any."""
+    """Return the models with measurements for ``paper`` in ``source``; None if it has none, or can measure any."""
     if makes_images(source):
         return None
-    held = [n for n in _readable() if n.startswith(f"{paper}_") and has_table(n, source=source)]
-    frames = [load_measured(name, source=source, annotations=annotations) for name in held]
-    of = [set(frame["model"]) for frame in frames if "model" in frame]
-    return sorted(set().union(*of)) if of else None
+    table_names = [n for n in _list_tables() if n.startswith(f"{paper}_") and has_table(n, source=source)]
+    frames = [load_measured(name, source=source, annotations=annotations) for name in table_names]
+    model_sets = [set(frame["model"]) for frame in frames if "model" in frame]
+    return sorted(set().union(*model_sets)) if model_sets else None
 
 
 def digest(request: Request) -> str:
-    """Return a digest of a source's files, for a pipeline of weights and captions; printed numbers count as code."""
+    """Return a digest of a source's files; for a pipeline, of weights and captions. Printed numbers count as code."""
     source = request.source
     if source == "published":
         return "published"
@@ -253,23 +253,23 @@ def digest(request: Request) -> str:
     if source == "annotations":
         paths = cells.files(cells.file_path(request.annotations))
     else:
-        paths = [path for name in _readable() if (path := table_path(Path(source), name))]
-    whole = hashlib.sha256()
+        paths = [path for name in _list_tables() if (path := table_path(Path(source), name))]
+    hasher = hashlib.sha256()
     for path in paths:
-        whole.update(path.name.encode())
-        whole.update(reading.content(path, most=tables.MOST_BYTES))
-    return whole.hexdigest()
+        hasher.update(path.name.encode())
+        hasher.update(reading.content(path, most=tables.MOST_BYTES))
+    return hasher.hexdigest()
 
 
-# What is printed, and what measures with a pipeline, by table.
-_published = partial(measuring.table_functions, "printed")
+# The functions that return printed tables, by table.
+_printed_tables = partial(measuring.table_functions, "printed")
 
 
 def modules() -> list[str]:
-    """Return the names of the modules that measured tables come from, whichever of them a notebook names."""
+    """Return the names of all modules that provide measured tables."""
     return [module.__name__ for name in ("printed", "measure") for module in measuring.paper_modules(name)]
 
 
-def _readable() -> list[str]:
-    """Return the names of all tables that a source can hold."""
-    return sorted({*_published(), *measures()})
+def _list_tables() -> list[str]:
+    """Return the names of all tables that a source can have."""
+    return sorted({*_printed_tables(), *measures()})

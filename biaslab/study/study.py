@@ -1,4 +1,4 @@
-"""What a notebook holds: where its inputs come from, and where its tables, figures and findings go."""
+"""The inputs and outputs of a notebook: :class:`Study` loads tables, and saves tables, figures and findings."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ if TYPE_CHECKING:
 
 # The folder of a run below which each notebook has its own.
 PARTS = ".parts"
-# The file there that says how far a notebook's stages are.
+# The file in it with the progress of a notebook's stages.
 PROGRESS = "progress.log"
 _NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
-_KEPT = "Finished results are cached: {fix} and run it again."
+_CACHED_HINT = "Finished results are cached: {fix} and run it again."
 # A dict, as notebooks have it; never written to.
 _NO_SETTINGS: dict = {}
 
 
 def _describe_setting(value: str, words: str) -> str:
-    """Return a setting of images in words, such as ``guidance 7.5``, by words for a value."""
+    """Return a setting of images in words, such as ``guidance 7.5``; ``words`` is a template for the value."""
     if value in ("null", "none"):
-        what = words.replace("{}", "").strip()
-        return f"no {what}" if value == "none" else f"{what} of its own"
+        noun = words.replace("{}", "").strip()
+        return f"no {noun}" if value == "none" else f"{noun} of its own"
     return words.format(f"{float(value):g}")
 
 
@@ -65,20 +65,20 @@ class Study:
     """The inputs, tables and results of one notebook.
 
     Args:
-        output_dir: Where tables, figures and findings go; empty for ``outputs/explore``. Paths count from the
-            project's folder, wherever in it the notebook stands.
+        output_dir: Folder for tables, figures and findings; empty for ``outputs/explore``. Paths are relative to the
+            project's folder, not to the notebook's.
         source: ``published`` (the papers' printed numbers), ``annotations`` (the file ``annotations``), ``pipeline``
             (images are generated and judged here, with the models and captions that ``model`` and ``settings`` name),
-            the name of a model that an installed package brings (the same with that model and its own settings), or a
+            the name of a model from an installed package (the same with that model and its own settings), or a
             folder with measured tables, such as another run's.
-        model: The model to look at, or ``all`` that the source has; where images are generated the one that makes them:
-            a folder or a hub name, ``all`` being the model that the source names.
+        model: The model to analyze, or ``all`` models of the source. Where images are generated, the model that
+            generates them: a folder or a hub name, or ``all`` for the model that the source names.
         annotations: A file of annotations or shares, for ``source="annotations"``.
         seed: The seed of images' noise, of samples of captions and of every other random draw.
         replicates: Replicates of each bootstrap and of each test by simulation.
-        confidence: The level of intervals, 0–1; one less it is the level of tests.
-        settings: What the pipeline does, where images are generated: values by group, as
-            :class:`biaslab.settings.Settings` has them.
+        confidence: The level of intervals, 0–1; the significance level of tests is 1 − ``confidence``.
+        settings: Settings of the pipeline, where images are generated: values by group, as in
+            :class:`biaslab.settings.Settings`.
 
     Raises:
         ParameterError: A parameter is out of its range, or a name is unknown.
@@ -98,45 +98,45 @@ class Study:
     ) -> None:
         check_draws(seed=seed, bootstrap_replicates=replicates, confidence=confidence)
         root = project_root()
-        given = {"source": source, "model": model, "annotations": annotations, "seed": seed, "settings": settings}
-        asked = resolve_parameters(given, root)
-        self._request = Request.from_parameters(asked)
+        parameters = {"source": source, "model": model, "annotations": annotations, "seed": seed, "settings": settings}
+        values = resolve_parameters(parameters, root)
+        self._request = Request.from_parameters(values)
         self.draws = {"seed": int(seed), "replicates": int(replicates), "confidence": float(confidence)}
         self.output_dir = root / Path(output_dir or "outputs/explore").expanduser()
-        # The folder of the start of a run that this process works for, where the study is a part of that run.
-        attempt = Path(named) if (named := os.environ.get(ATTEMPT)) else None
+        # The folder of the attempt at a run that this process works for, if the study belongs to that run.
+        attempt = Path(attempt_folder) if (attempt_folder := os.environ.get(ATTEMPT)) else None
         self._attempt = attempt if attempt and self.output_dir.is_relative_to(attempt.parents[1]) else None
         if self._attempt:
-            # A part becomes whole under another name, and nothing that an ended run left alive can reach it.
+            # Finished parts are renamed, so that processes left by an ended run cannot reach them.
             self.output_dir = self._attempt / self.output_dir.relative_to(self._attempt.parents[1])
-        self.source, self.model, self.annotations = asked["source"], asked["model"], str(asked["annotations"])
+        self.source, self.model, self.annotations = values["source"], values["model"], str(values["annotations"])
         self.seed, self.confidence = self.draws["seed"], self.draws["confidence"]
         self._inputs: dict[str, pd.DataFrame] = {}
         self._records: dict[str, list] = {"figures": [], "tables": [], "findings": []}
-        # By measured table: its models whose rows are what a paper prints.
+        # By measured table: its models whose rows are printed by a paper.
         self._printed: dict[str, list[str]] = {}
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Study:
         """Return the study with a notebook's parameters: the ``globals()`` of its parameters cell.
 
-        ``bootstrap_replicates`` is the argument ``replicates``. Names that are no argument of :class:`Study` are
+        ``bootstrap_replicates`` is the argument ``replicates``. Names that are not arguments of :class:`Study` are
         ignored. Raises ParameterError: A parameter is out of its range, or a name is unknown.
         """
-        named = {**parameters, "replicates": parameters.get("bootstrap_replicates", 10_000)}
-        return cls(**{name: named[name] for name in signature(cls).parameters if name in named})
+        arguments = {**parameters, "replicates": parameters.get("bootstrap_replicates", 10_000)}
+        return cls(**{name: arguments[name] for name in signature(cls).parameters if name in arguments})
 
     # -- inputs and tables ---------------------------------------------------------------------------
 
-    def load(self, what: Callable | str, *, optional: bool = False) -> pd.DataFrame:
-        """Return measurements from this study's source, for this study's model and what is next to it.
+    def load(self, measure: Callable | str, *, optional: bool = False) -> pd.DataFrame:
+        """Return measurements from this study's source, for this study's model and its baselines.
 
-        Of a model that the source knows from other tables of the paper only there are no rows.
+        The result has no rows if the source has the model only in other tables of the paper.
 
         Args:
-            what: What measures them, such as ``paradox.percent_female``: called here where the source is a pipeline,
-                and looked up under its paper and name in any other source.
-            optional: Whether a source without these measurements gives a table without rows.
+            measure: The function that measures them, such as ``paradox.percent_female``. It is called for sources with
+                a pipeline; other sources are searched for its paper and name.
+            optional: Whether to return a table without rows if the source has no such measurements.
 
         Raises:
             InputError: The source's data do not fit the table.
@@ -145,11 +145,11 @@ class Study:
         """
         import pandas as pd
 
-        name = table_of(what)
-        if optional and (why := self._why_missing(name)) is not None:
-            print(f"The source {self.source!r} has no {name}. {why}".strip())
+        name = table_of(measure)
+        if optional and (reason := self._missing_reason(name)) is not None:
+            print(f"The source {self.source!r} has no {name}. {reason}".strip())
             return tables.check(pd.DataFrame(columns=tables.schema(name).names), name)
-        frame = self._read(name)
+        frame = self._read_table(name)
         if self._takes_all(frame):
             return frame
         if self.model not in set(frame["model"]):
@@ -162,16 +162,16 @@ class Study:
         baselines = self._printed[name] if self._request.baselines else ()
         return frame[frame["model"].isin([self.model, *baselines])].reset_index(drop=True)
 
-    def has_table(self, what: Callable | str) -> bool:
-        """Return whether the source holds what ``what`` measures, with rows of this study's model."""
-        return self._why_missing(table_of(what)) is None
+    def has_table(self, measure: Callable | str) -> bool:
+        """Return whether the source has the table that ``measure`` measures, with rows of this study's model."""
+        return self._missing_reason(table_of(measure)) is None
 
-    def _why_missing(self, name: str) -> str | None:
-        """Return why the source does not hold a table with rows of this study's model; None where it does."""
+    def _missing_reason(self, name: str) -> str | None:
+        """Return why the source lacks a table with rows of this study's model; None where it has one."""
         if not sources.has_table(name, source=self.source, baselines=self._request.baselines):
             return ""
         try:
-            frame = self._read(name)
+            frame = self._read_table(name)
         except MissingInputError as error:
             return str(error)
         return None if self._takes_all(frame) or self.model in set(frame["model"]) else ""
@@ -179,8 +179,8 @@ class Study:
     def _takes_all(self, frame: pd.DataFrame) -> bool:
         return self.model == "all" or sources.makes_images(self.source) or "model" not in frame.columns
 
-    def _read(self, name: str) -> pd.DataFrame:
-        """Return a measured table whole, and write it next to the results: a run's folder is a source, too."""
+    def _read_table(self, name: str) -> pd.DataFrame:
+        """Return a measured table for all models, and write it next to the results: a run's folder is also a source."""
         if name not in self._inputs:
             options: dict[str, Any] = {
                 "source": self.source,
@@ -190,8 +190,8 @@ class Study:
             options["pipeline"] = self.pipeline if sources.makes_images(self.source) else None
             with working(f"measuring {name}", self._progress_file):
                 self._inputs[name] = sources.load_measured(name, **options)
-            folder = (self._attempt or self._common) / sources.MEASURED
-            with self._writing(path := folder / f"{name}.csv"):
+            folder = (self._attempt or self._shared_folder) / sources.MEASURED
+            with self._guard_write(path := folder / f"{name}.csv"):
                 tables.write(self._inputs[name], path)
             self._printed[name] = sources.printed_models(name, self._inputs[name])
             self._write_records()
@@ -201,12 +201,12 @@ class Study:
 
     @cached_property
     def settings(self) -> Settings:
-        """What the pipeline does: the settings given, what the model brings for others, and defaults."""
+        """The settings of the pipeline: those given, then those of the model, then defaults."""
         return self._request.filled_settings
 
     @cached_property
     def pipeline(self) -> Pipeline:
-        """The pipeline that makes and judges images here; a MissingInputError where the source has tables only."""
+        """The pipeline that generates and judges images; a MissingInputError where the source has tables only."""
         if not sources.makes_images(self.source):
             raise MissingInputError(
                 f"This needs images, and source {self.source!r} has tables only: set source to 'pipeline' with a model "
@@ -216,24 +216,24 @@ class Study:
 
     @property
     def real_faces(self) -> bool:
-        """Whether images behind captions may show real people: all but drawings do."""
+        """Whether images behind captions may show real people: true for all but drawings."""
         return not sources.makes_images(self.source) or self.pipeline.training_domain != registry.DRAWINGS
 
     @property
     def pipelines(self) -> dict[str, Pipeline]:
-        """The pipelines of this study's model and of those next to it, by what tables call the model; else none."""
+        """The pipelines of this study's model and its baselines by model label; empty for sources of tables."""
         images = sources.makes_images(self.source)
-        return {one.label: one for one in (self.pipeline, *self.pipeline.baseline_pipelines)} if images else {}
+        return {p.label: p for p in (self.pipeline, *self.pipeline.baseline_pipelines)} if images else {}
 
     def images(self, kind: str) -> ImageSource:
         """Return images of one of :data:`biaslab.pipeline.KINDS`, as :meth:`biaslab.pipeline.Pipeline.images`."""
         return self.pipeline.images(kind)
 
     def judgements(self, kind: str, *, model: str = "", optional: bool = False) -> pd.DataFrame:
-        """Return what gate and judge made of images of a kind, as :meth:`biaslab.pipeline.Pipeline.judgements`.
+        """Return judgements of images of a kind, as :meth:`biaslab.pipeline.Pipeline.judgements`.
 
-        ``model`` is one of :attr:`pipelines`, empty the study's own. With ``optional`` a source without these images
-        gives a table without rows, and says why.
+        ``model`` is one of :attr:`pipelines`; empty for the study's model. With ``optional``, a source without these
+        images gives a table without rows, and the reason is printed.
 
         Raises:
             UnknownNameError: The study has no such model.
@@ -248,84 +248,84 @@ class Study:
             import pandas as pd
 
             print(f"No images: {missing}")
-            of = ("prompt", "occupation", "text", "caption_id", "indicator", "rank")
-            return pd.DataFrame(columns=["image_id", *of, "status", "gender", "probability_female"])
+            columns = ("prompt", "occupation", "text", "caption_id", "indicator", "rank")
+            return pd.DataFrame(columns=["image_id", *columns, "status", "gender", "probability_female"])
 
     # -- analyses that take long -------------------------------------------------------------------------
 
     def memoize(self, analysis: Callable[..., pd.DataFrame], *frames: pd.DataFrame, **options: object) -> pd.DataFrame:
         """Return ``analysis(*frames, **options)``, a pure function such as ``paradox.amplification``, computed once.
 
-        Seed, replicates and confidence are the study's, where the analysis takes them. The result is kept on disk,
-        keyed by the frames, the options and the code of the analysis. RunError: The disk is full.
+        Seed, replicates and confidence are the study's, where the analysis takes them. The result is cached on disk
+        under the frames, the options and the code of the analysis. RunError: The disk is full.
         """
-        taken = signature(analysis).parameters
-        options = {name: value for name, value in self.draws.items() if name in taken} | options
+        accepted = signature(analysis).parameters
+        options = {name: value for name, value in self.draws.items() if name in accepted} | options
         key = hashlib.sha256(f"{code_digest.digest(analysis)} {sorted(options.items())}".encode())
         for frame in frames:
             key.update(frame.to_csv(index=False, float_format="%.17g").encode())
-        path = self._common / ".cache" / f"{analysis.__name__}-{key.hexdigest()[:24]}.parquet"
-        with self._writing(path):
+        path = self._shared_folder / ".cache" / f"{analysis.__name__}-{key.hexdigest()[:24]}.parquet"
+        with self._guard_write(path):
             frame = result_cache.compute_or_load(path, lambda: analysis(*frames, **options))
-        # Texts are objects, as the analysis gives them.
+        # Texts have the dtype object, as the analysis returns them.
         return frame.astype(dict.fromkeys(frame.select_dtypes("string").columns, object))
 
     @contextmanager
-    def _writing(self, path: Path) -> Iterator[None]:
-        """Write something at ``path``, unless the disk is full, or the run that this notebook is part of has ended."""
+    def _guard_write(self, path: Path) -> Iterator[None]:
+        """Guard a write to ``path``: raise RunError if the disk is full, or if this notebook's run has ended."""
         if self._attempt is not None and not self._attempt.is_dir():
             raise RunError(
                 f"The run that this notebook is part of has ended, so {path.name} is not written: its folder "
-                f"{self._common.parent} may be another run's by now. Start the run again."
+                f"{self._shared_folder.parent} may be another run's by now. Start the run again."
             )
-        with result_cache.explain_errors(path, _KEPT):
+        with result_cache.explain_errors(path, _CACHED_HINT):
             yield
 
     @cached_property
-    def _common(self) -> Path:
-        """What the notebooks of a run share: the folder of its parts; alone, a notebook has its own."""
+    def _shared_folder(self) -> Path:
+        """The folder that the notebooks of a run share, with its parts; :attr:`output_dir` outside a run."""
         parts = [folder for folder in self.output_dir.parents if folder.name == PARTS]
         return parts[0] if parts else self.output_dir
 
     @property
     def _progress_file(self) -> Path | None:
-        """Where stages show progress in a run; alone, a notebook shows it below the cell."""
-        return None if self._common == self.output_dir else self.output_dir / PROGRESS
+        """The file for the progress of stages in a run; None outside a run, where the cell's output shows it."""
+        return None if self._shared_folder == self.output_dir else self.output_dir / PROGRESS
 
     # -- results -------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        """Return where inputs come from and where results go."""
+        """Return a text with the source of inputs, the model, the seed and the folder of results."""
         model = redact.basename(self.model)
         if sources.makes_images(self.source):
             model = redact.basename(self._request.generating_model)
-            come = f"images generated and judged here, by {model}"
+            origin = f"images generated and judged here, by {model}"
         elif self.source == "published":
-            come = "numbers as the papers print them"
+            origin = "numbers as the papers print them"
         else:
-            what = {"annotations": f"annotations in {redact.basename(self.annotations)}"}
-            come = what.get(self.source, f"measured tables in {redact.basename(self.source)}")
-        folder, root = self._common, project_root()
+            names = {"annotations": f"annotations in {redact.basename(self.annotations)}"}
+            origin = names.get(self.source, f"measured tables in {redact.basename(self.source)}")
+        folder, root = self._shared_folder, project_root()
         folder = folder.parent if folder.name == PARTS else folder
-        go = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else folder.name
-        return f"Study: {come}\n  model   {model}\n  seed    {self.seed}\n  results {go}"
+        destination = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else folder.name
+        return f"Study: {origin}\n  model   {model}\n  seed    {self.seed}\n  results {destination}"
 
     def save(self, name: str, frame: pd.DataFrame) -> pd.DataFrame:
         """Write a table for the report and return it as written: checked, with its columns in declared order, others
         after them.
 
-        ``name`` is ``<paper>_<what>``, as declared in the paper's ``tables.yaml``, or a reader's own, such as
-        ``my_table``, which is written as it is. Without rows it is written as well, so that its columns can be read;
-        the report does not list it.
+        ``name`` is ``<paper>_<name>``, as declared in the paper's ``tables.yaml``, or a name of your own, such as
+        ``my_table``, which is written unchanged. A table without rows is written with its columns; the report does not
+        list it.
 
         Raises:
-            InputError: It does not fit its declaration.
+            InputError: The table does not fit its declaration.
             ParameterError: The name has other characters than lower-case letters, digits and underscores.
-            UnknownNameError: It is named as tables of a paper are, and no such table is declared.
+            UnknownNameError: The name begins like a paper's tables, and no such table is declared.
         """
         _check_name(name)
         frame = tables.check(frame, name)
-        with self._writing(path := self.output_dir / "tables" / f"{name}.csv"):
+        with self._guard_write(path := self.output_dir / "tables" / f"{name}.csv"):
             tables.write(frame, path)
         self._record("tables", {"name": name})
         if frame.empty:
@@ -334,16 +334,15 @@ class Study:
         return frame
 
     def table(self, frame: pd.DataFrame, *columns: str, name: str = "") -> TableLayout:
-        """Return rows of a table in words, for a notebook: as :func:`biaslab.schema.table_layout.lay_out`, by the
-        table's name.
+        """Return rows of a table laid out for a notebook, as :func:`biaslab.schema.table_layout.lay_out`.
 
         Args:
-            frame: What :meth:`save` returned, or a part of it.
-            columns: Which columns are shown, in order; all where none is named.
-            name: The table that declares the columns, of rows that come from elsewhere.
+            frame: What :meth:`save` returned, or a subset of it.
+            columns: The columns to show, in order; all by default.
+            name: The table that declares the columns, for rows not from :meth:`save`.
 
         Raises:
-            ParameterError: It is not known which table the rows are of.
+            ParameterError: The rows have no table name.
             UnknownNameError: There is no such column.
         """
         name = name or frame.attrs.get("table", "")
@@ -356,20 +355,20 @@ class Study:
     ) -> None:
         """Show a figure with its title and caption, write it for the report, and close it.
 
-        A figure that draws nothing is no result: what it says instead is printed, and nothing is written.
+        A figure without data is not written; its text is printed instead.
 
         Args:
-            name: ``<paper>_<what>``: lower-case words joined by underscores.
+            name: ``<paper>_<name>``: lower-case words joined by underscores.
             figure: The figure.
             text: Name of its text in the paper's ``texts.yaml``; its own name where empty.
-            model_shown: One of :attr:`pipelines`, whose images it shows; where there are several, titles name it.
+            model_shown: One of :attr:`pipelines`, whose images it shows; with several pipelines, titles name it.
             main: Whether the report's first page shows it.
-            facts: What the text names in braces, next to ``level``, that of intervals such as ``95 %``; ``title`` and
-                ``caption`` of a reader's own figure.
+            facts: Values for the names in braces in the text, in addition to ``level`` (that of intervals, such as
+                ``95 %``); ``title`` and ``caption`` of a figure of your own.
 
         Raises:
-            ParameterError: The name has other characters, or the text names what is not given.
-            UnknownNameError: It is named as figures of a paper are, and there is no such text.
+            ParameterError: The name has other characters, or a value for the text is missing.
+            UnknownNameError: The name begins like a paper's figures, and there is no such text.
         """
         import matplotlib as mpl
         import matplotlib.pyplot as plt
@@ -378,27 +377,27 @@ class Study:
         from biaslab.plots import style
 
         text = text or name
-        several = list(self.pipelines) if model_shown else []
-        if model_shown in several[1:]:
+        model_names = list(self.pipelines) if model_shown else []
+        if model_shown in model_names[1:]:
             name = f"{name}_{texts.as_name(model_shown)}"
         _check_name(name)
         png, svg = (self.output_dir / "figures" / f"{name}.{kind}" for kind in ("png", "svg"))
         if not any(_is_data(artist, ax) for ax in figure.axes for artist in ax.get_children()):
-            # What an earlier call with other data left of it goes.
+            # Remove the files of an earlier call with other data.
             for path in (png, svg):
                 path.unlink(missing_ok=True)
             self._records["figures"] = [r for r in self._records["figures"] if r["name"] != name]
             self._write_records()
-            said = " ".join(text.get_text() for ax in figure.axes for text in ax.texts)
-            print(said or f"The figure {name} is empty: every value is missing, for the reasons in its table.")
+            message = " ".join(text.get_text() for ax in figure.axes for text in ax.texts)
+            print(message or f"The figure {name} is empty: every value is missing, for the reasons in its table.")
             plt.close(figure)
             return
         facts["level"] = format_level(facts.get("confidence", self.confidence))
         title, caption = texts.of_figure(text, facts)
-        title = f"{title}: {model_shown}" if len(several) > 1 else title
-        made = self.describe_generation if self._inputs or "pipeline" in vars(self) else ""
-        caption = f"{caption} {made}".strip()
-        # A fixed salt and no date make the same figure the same bytes; images in it stay as they are.
+        title = f"{title}: {model_shown}" if len(model_names) > 1 else title
+        generation = self.describe_generation if self._inputs or "pipeline" in vars(self) else ""
+        caption = f"{caption} {generation}".strip()
+        # With a fixed salt and no date, equal figures have equal bytes; images in them stay unchanged.
         options: Any = {"svg.hashsalt": name, "svg.fonttype": "none", "image.composite_image": False}
         if lacking := style.choose_fonts(figure):
             warnings.warn(
@@ -406,12 +405,12 @@ class Study:
                 f"place; {svg.name} is shown instead. Install a font, such as Noto Sans.",
                 stacklevel=2,
             )
-        with self._writing(png), mpl.rc_context(options | _NO_LAYOUT):
+        with self._guard_write(png), mpl.rc_context(options | _NO_LAYOUT):
             png.parent.mkdir(parents=True, exist_ok=True)
             page = _lay_out(figure)
-            words = (said for said in figure.findobj(Text) if said.get_visible() and said.get_text().strip())
+            labels = (label for label in figure.findobj(Text) if label.get_visible() and label.get_text().strip())
             # In points.
-            smallest = min((float(said.get_fontsize()) for said in words), default=11.0)
+            smallest = min((float(label.get_fontsize()) for label in labels), default=11.0)
             _save_png(figure, png, page)
             figure.savefig(svg, bbox_inches=page, facecolor="white", metadata={"Date": None})
         record = {"name": name, "title": title, "caption": caption, "alt": caption, "main": bool(main)}
@@ -422,85 +421,85 @@ class Study:
         plt.close(figure)
 
     def answer(self, answer: Answer, frame: pd.DataFrame) -> None:
-        """Show what rows of a table answer, such as ``paradox.answers.baseline``, and record it for the report.
+        """Show an answer for rows of a table, such as ``paradox.answers.baseline``, and record it for the report.
 
-        Where they say nothing, that is said. InputError: The rows have not the columns that it reads.
+        Without a result, a message is printed. InputError: The rows lack columns that the answer reads.
         """
-        found = answer.findings(frame, confidence=self.confidence)
-        self.report_findings(found, main=answer.main, card=answer.card, card_printed=answer.card_printed)
+        findings = answer.findings(frame, confidence=self.confidence)
+        self.report_findings(findings, main=answer.main, card=answer.card, card_printed=answer.card_printed)
 
     def report_findings(
         self, *findings: Finding | Iterable[Finding], main: bool = False, card: int = 0, card_printed: int = 0
     ) -> None:
-        """Show findings, or lists of them, and record them for the report; where there are none, that is said.
+        """Show findings, or lists of them, and record them for the report; without findings, a message is printed.
 
-        ``main`` ones are among the first that the report says of their paper. ``card`` is their place among the cards
-        that it opens with, from 1; ``card_printed`` where all their models are printed ones.
+        The report shows ``main`` findings first in their paper. ``card`` is their place among the cards at its top,
+        from 1; ``card_printed`` replaces it if the numbers of all their models are printed by papers.
         """
         from IPython import get_ipython
         from IPython.display import display
 
-        each = [f for given in findings for f in ([given] if isinstance(given, Finding) else given)]
-        printed = self.printed_models if each else set()
-        known = [set(frame["model"]) for frame in self._inputs.values() if "model" in frame]
-        for finding in each:
-            # One about several models names them: "A and B", or "A, B, C"; one about none is about all.
-            named = {finding.model} & printed or set(re.split(", | and ", finding.model))
-            about = named if finding.model else set().union(*known)
-            alone = bool(about) and about <= printed
-            place = (alone and card_printed) or card
-            record = {"main": bool(main or place), "card": int(place), "printed": alone}
+        all_findings = [f for item in findings for f in ([item] if isinstance(item, Finding) else item)]
+        printed = self.printed_models if all_findings else set()
+        model_sets = [set(frame["model"]) for frame in self._inputs.values() if "model" in frame]
+        for finding in all_findings:
+            # A finding about several models names them: "A and B", or "A, B, C"; without a model it is about all.
+            names = {finding.model} & printed or set(re.split(", | and ", finding.model))
+            models = names if finding.model else set().union(*model_sets)
+            is_printed = bool(models) and models <= printed
+            place = (is_printed and card_printed) or card
+            record = {"main": bool(main or place), "card": int(place), "printed": is_printed}
             self._record("findings", finding.as_record() | record)
-            # As text where nothing shows more.
+            # Outside IPython it is printed as text.
             (print if get_ipython() is None else display)(finding)
-        if not each:
+        if not all_findings:
             print("The source has no measurements for this answer, or no person could be classified.")
 
     @property
     def printed_models(self) -> set[str]:
-        """Models of which every measurement read so far is what a paper prints."""
+        """Models for which every measurement read so far is printed by a paper."""
         by_table = {
             name: set(frame["model"])
             for name, frame in self._inputs.items()
             if "model" in frame.columns and name != "pipeline_settings"
         }
         models = set().union(*by_table.values())
-        return models.difference(*(of.difference(self._printed[name]) for name, of in by_table.items()))
+        return models.difference(*(names.difference(self._printed[name]) for name, names in by_table.items()))
 
     @cached_property
     def describe_generation(self) -> str:
-        """How the images behind this study's numbers were made, a sentence a model; empty for printed numbers."""
+        """How the images of this study were generated, in one sentence per model; empty for printed numbers."""
         name = "pipeline_settings"
         if not self.has_table(name):
             return ""
-        said = []
+        sentences = []
         for model, rows in self.load(name).groupby("model", sort=False):
             model, value = str(model), rows.set_index("setting")["set_to"]
-            brought, told = registry.find_plugin(model, "text-to-image"), registry.describe(model, "made")
-            if brought and brought.factory:
-                said.append(f"{model}: {told}.")
+            plugin, description = registry.find_plugin(model, "text-to-image"), registry.describe(model, "made")
+            if plugin and plugin.factory:
+                sentences.append(f"{model}: {description}.")
             elif {"generation.guidance_scale", "generation.steps"} <= set(value.index):
                 guidance = _describe_setting(value["generation.guidance_scale"], "guidance {}")
                 steps = _describe_setting(value["generation.steps"], "{} steps")
-                # Images of people whom prompts place may have a guidance of their own.
-                own = value.get("paired.guidance_scale", "null")
-                pairs = "" if own == "null" else f" ({float(own):g} of people in pairs)"
-                named = f"{model} ({told})" if told else model
-                said.append(f"{named}: {guidance}{pairs}, {steps}.")
-        return " ".join(said)
+                # Images of several people may have another guidance scale.
+                pair_guidance = value.get("paired.guidance_scale", "null")
+                pairs = "" if pair_guidance == "null" else f" ({float(pair_guidance):g} of people in pairs)"
+                subject = f"{model} ({description})" if description else model
+                sentences.append(f"{subject}: {guidance}{pairs}, {steps}.")
+        return " ".join(sentences)
 
     def _record(self, kind: str, record: dict) -> None:
-        """Add a record, in place of an earlier one of the same."""
-        same = ("model", "question", "answer", "numbers") if kind == "findings" else ("name",)
-        others = [r for r in self._records[kind] if any(r[k] != record[k] for k in same)]
-        self._records[kind] = [*others, record]
+        """Add a record; it replaces an earlier one with the same keys."""
+        keys = ("model", "question", "answer", "numbers") if kind == "findings" else ("name",)
+        other_records = [r for r in self._records[kind] if any(r[k] != record[k] for k in keys)]
+        self._records[kind] = [*other_records, record]
         self._write_records()
 
     def _write_records(self) -> None:
-        whole = json.dumps({**self._records, "printed": self._printed}, ensure_ascii=False, indent=1)
-        with self._writing(path := self.output_dir / "records.json"):
+        content = json.dumps({**self._records, "printed": self._printed}, ensure_ascii=False, indent=1)
+        with self._guard_write(path := self.output_dir / "records.json"):
             self.output_dir.mkdir(parents=True, exist_ok=True)
-            result_cache.replace(path, whole.encode(errors="replace"))
+            result_cache.replace(path, content.encode(errors="replace"))
 
 
 def _check_name(name: str) -> None:
@@ -509,7 +508,7 @@ def _check_name(name: str) -> None:
 
 
 def _is_data(artist: Artist, ax: Axes) -> bool:
-    """Return whether an artist stands at finite places in both of its axes' data coordinates, or is an image."""
+    """Return whether an artist has finite positions in data coordinates of both axes, or is an image."""
     import numpy as np
     from matplotlib.collections import Collection
     from matplotlib.image import AxesImage
@@ -520,7 +519,7 @@ def _is_data(artist: Artist, ax: Axes) -> bool:
         return True
     if isinstance(artist, Collection):
         return bool(np.isfinite(artist.get_datalim(ax.transData).get_points()).all())
-    # The background is a patch in axes' coordinates, a line across at one value in blended ones.
+    # The background is a patch in axes coordinates; a reference line has blended ones.
     if not all(artist.get_transform().contains_branch_seperately(ax.transData)):
         return False
     if isinstance(artist, Line2D):
@@ -529,16 +528,16 @@ def _is_data(artist: Artist, ax: Axes) -> bool:
 
 
 _DPI = 170
-# Once it is laid out a figure has no engine: with one, each saving draws all of it again. After saving, matplotlib
-# gives a figure without an engine the one that these name.
+# The layout engine is removed after layout: with one, each save would draw the figure again. After saving, matplotlib
+# gives a figure without an engine the one that these options name.
 _NO_LAYOUT = {"figure.autolayout": False, "figure.constrained_layout.use": False}
 
 
 def _lay_out(figure: Figure) -> Bbox:
-    """Place what is in a figure, once for all formats, under :data:`_NO_LAYOUT`; return what it takes up, in inches."""
+    """Lay out a figure once for all formats, under :data:`_NO_LAYOUT`; return its bounding box in inches."""
     import matplotlib as mpl
 
-    # At the PNG's resolution: glyphs are as wide as whole pixels, so at another one texts are longer or shorter.
+    # The layout uses the PNG's resolution: glyph widths are whole pixels, so text lengths depend on it.
     figure.set_dpi(_DPI)
     if (engine := figure.get_layout_engine()) is not None:
         engine.execute(figure)
@@ -547,26 +546,26 @@ def _lay_out(figure: Figure) -> Bbox:
 
 
 def _save_png(figure: Figure, path: Path, page: Bbox) -> None:
-    """Write a figure as PNG of 256 colours: charts need no more, and reports that embed them stay small."""
+    """Write a figure as PNG of 256 colours, which suffice for charts and keep reports small."""
     import numpy as np
     from PIL import Image
 
-    drawn = BytesIO()
-    # Not compressed: it is read at once.
-    quick = {"compress_level": 0}
-    figure.savefig(drawn, format="png", dpi=_DPI, bbox_inches=page, facecolor="white", pil_kwargs=quick)
-    image = Image.open(drawn).convert("RGB")
-    # A median cut takes six times as long for colours that are nearer by about one level of 255.
-    few = image.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-    # It takes the background together with what is nearly as light.
-    colours, corner, shade = few.getpalette() or [], np.asarray(few)[0, 0], np.asarray(image)[0, 0]
+    buffer = BytesIO()
+    # Without compression, because it is read immediately.
+    png_options = {"compress_level": 0}
+    figure.savefig(buffer, format="png", dpi=_DPI, bbox_inches=page, facecolor="white", pil_kwargs=png_options)
+    image = Image.open(buffer).convert("RGB")
+    # A median cut takes six times as long, for colours that are closer by about one level of 255.
+    palette_image = image.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    # The quantization merges the background with colours that are nearly as light; restore it.
+    colours, corner, shade = palette_image.getpalette() or [], np.asarray(palette_image)[0, 0], np.asarray(image)[0, 0]
     colours[3 * corner : 3 * corner + 3] = shade.tolist()
-    few.putpalette(colours)
-    few.save(path, dpi=(_DPI, _DPI))
+    palette_image.putpalette(colours)
+    palette_image.save(path, dpi=(_DPI, _DPI))
 
 
-def _display(png: Path, shown: Path, alt: str) -> None:
-    """Show a saved figure in a notebook, in the size of its PNG, with a description for those who cannot see it."""
+def _display(png: Path, file: Path, alt: str) -> None:
+    """Show a saved figure in a notebook, in the size of its PNG, with a text alternative."""
     from IPython import get_ipython
     from IPython.display import SVG, Image, display
     from matplotlib import rcParams
@@ -577,7 +576,7 @@ def _display(png: Path, shown: Path, alt: str) -> None:
     with Opened.open(png) as opened:
         width, height = (round(pixels * rcParams["figure.dpi"] / _DPI) for pixels in opened.size)
     about = {"alt": alt, "width": width, "height": height}
-    if shown == png:
+    if file == png:
         display(Image(data=png.read_bytes(), format="png"), metadata={"image/png": about})
     else:
-        display(SVG(shown.read_text(encoding="utf-8")), metadata={"image/svg+xml": about})
+        display(SVG(file.read_text(encoding="utf-8")), metadata={"image/svg+xml": about})

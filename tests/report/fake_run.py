@@ -239,5 +239,5 @@ def layouts(run: Path, entries: list[dict]) -> dict:
     for entry in entries:
         columns = tuple(Column(**column) for column in entry.get("columns", ()))
         frame = pd.read_csv(run / entry["file"])
-        found[entry["name"]] = lay_out(frame, Schema(entry["name"], "", "", columns), most=ROWS_SHOWN)
+        found[entry["name"]] = lay_out(frame, Schema(entry["name"], "", "", columns), max_rows=ROWS_SHOWN)
     return found

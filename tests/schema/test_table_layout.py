@@ -75,7 +75,7 @@ def test_html_marks_numbers_and_gives_missing_ones_the_reason():
 
 def test_html_has_as_many_rows_as_are_wanted_of_those_laid_out():
     frame = pd.DataFrame({"x": range(9)})
-    layout = lay_out(frame, PLAIN, most=5)
+    layout = lay_out(frame, PLAIN, max_rows=5)
     assert (len(layout.columns[0].cells), len(layout.reasons), layout.total) == (5, 5, 9)
     rows = BeautifulSoup(layout.html(2), "html.parser").tbody("tr")
     assert [row.get_text() for row in rows] == ["0", "1"]
@@ -84,7 +84,7 @@ def test_html_has_as_many_rows_as_are_wanted_of_those_laid_out():
 def test_columns_without_any_value_are_left_out_unless_they_are_named():
     # The last row is not laid out, but has a value.
     frame = pd.DataFrame({"a": [1, 2], "gap": [math.nan] * 2, "empty": [""] * 2, "late": [math.nan, 3]})
-    assert [column.name for column in lay_out(frame, PLAIN, most=1).columns] == ["a", "late"]
+    assert [column.name for column in lay_out(frame, PLAIN, max_rows=1).columns] == ["a", "late"]
     named = lay_out(frame, PLAIN, ["empty", "gap"]).columns
     assert [column.cells for column in named] == [["", ""], [None, None]]
 

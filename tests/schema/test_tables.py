@@ -163,7 +163,7 @@ def columns_by_name():
     return found
 
 
-SHARED = tables.load_yaml(tables._SHARED)
+SHARED = tables.load_yaml(tables._SHARED_COLUMNS)
 
 
 def test_a_name_is_of_one_kind_and_one_unit():

@@ -23,11 +23,11 @@ from biaslab.schema.genders import GENDERS
 
 ALL = "all"
 NEITHER = "neither"
-"""Outcome of an image whose reference is not one woman or man: no person, several people, or annotators unsure."""
+"""Label of an image whose reference is not one woman or man: no person, several people, or unsure annotators."""
 SIMULATED = "simulated"
-"""The reference that corrects nothing."""
+"""Name of the simulated reference, which corrects no results."""
 MIN_IMAGES = 30
-"""Reference images of each class on which a subject's own sensitivity and specificity must rest."""
+"""Minimum reference images of each class for a subject's own sensitivity and specificity."""
 MALE_MINUS_FEMALE = " - ".join(reversed(GENDERS))
 UNKNOWN = "the judge's error is unknown for lack of reference images"
 NOT_JUDGED = "no image was judged"
@@ -36,7 +36,7 @@ DOMINATES = "the correction exceeds the corrected estimate"
 
 _JUDGEMENT = ["model", "judge", "reference", "quantity"]
 _RATES = ["sensitivity", "specificity"]
-_NOTHING = np.full(4, np.nan)
+_UNKNOWN_RATES = np.full(4, np.nan)
 _ENDS = ["value", "ci_low", "ci_high"]
 
 
@@ -63,12 +63,12 @@ def gender_confusion(
     """
     frames = [pd.DataFrame(columns=["image_id", "subject", "truth", "answer"], dtype=object)]
     for (reference, truth), (source, rows) in product(references.items(), judgements.items()):
-        known = truth.dropna().astype(str)
-        shown = rows["image_id"].map(known.where(known.isin(GENDERS), NEITHER).to_dict())
+        labels = truth.dropna().astype(str)
+        true_labels = rows["image_id"].map(labels.where(labels.isin(GENDERS), NEITHER).to_dict())
         answer = rows["gender"].where(rows["status"] == JUDGED, rows["status"])
-        judged = rows[["image_id"]].assign(subject=rows["occupation"].astype(str), truth=shown, answer=answer)
-        judged = judged.dropna(subset="truth").assign(reference=reference, quantity=f"gender: {source}")
-        frames += [judged.drop_duplicates("image_id").assign(subject=""), judged]
+        table = rows[["image_id"]].assign(subject=rows["occupation"].astype(str), truth=true_labels, answer=answer)
+        table = table.dropna(subset="truth").assign(reference=reference, quantity=f"gender: {source}")
+        frames += [table.drop_duplicates("image_id").assign(subject=""), table]
     return pd.concat(frames, ignore_index=True).assign(model=model, judge=judge, condition="", n=1)
 
 
@@ -82,61 +82,64 @@ def error(answers: pd.DataFrame, *, paper: str, confidence: float = 0.95) -> pd.
     """Return ``calibration_error`` of a confusion: how often answers are right, by quantity, subject and condition.
 
     Images are the sampling unit: intervals of shares are :func:`biaslab.stats.clustered_share`'s, which are Wilson's
-    where each image has one answer, those of means over images Student's t. F1 has the limits of the share of both
-    among what is shown or detected; its mean over dependency groups has limits as if these were independent (Zou and
-    Donner 2008, https://doi.org/10.1002/sim.3095). Of objects there is also the recall in images of men minus that in
-    images of women, with Newcombe's limits (1998) of two independent shares, and the p of this interval, adjusted over
-    single objects (Holm). A measure of no answer has no row.
+    where each image has one answer, those of means over images Student's t. The limits of F1 are transformed from those
+    of the share shown and detected among those shown or detected. Limits of its mean over dependency groups assume that
+    these are independent (Zou and Donner 2008, https://doi.org/10.1002/sim.3095). Objects also have the recall in
+    images of men minus that in images of women, with Newcombe's limits (1998) of two independent shares, and the p of
+    this interval, adjusted over single objects (Holm). A measure without answers has no row.
     """
     rows: list[dict] = []
-    for key, judged in answers.groupby(_JUDGEMENT, sort=False):
+    for key, judge_rows in answers.groupby(_JUDGEMENT, sort=False):
         about = dict(zip(_JUDGEMENT, key, strict=True)) | {"paper": paper}
         kind = str(about["quantity"]).partition(":")[0]
-        found = []
-        for subject, condition, cell in _cells(judged, kind):
+        records = []
+        for subject, condition, cell in _cells(judge_rows, kind):
             measures = _measures(cell, kind, confidence)
-            found += [{"subject": subject, "condition": condition, "measure": name} | row for name, row in measures]
-        if kind == "dependency group" and found:
-            found.append(_mean_f1(found, judged))
-        rows += [about | row for row in found]
+            records += [{"subject": subject, "condition": condition, "measure": name} | row for name, row in measures]
+        if kind == "dependency group" and records:
+            records.append(_mean_f1(records, judge_rows))
+        rows += [about | row for row in records]
     errors = tables.make_table(rows, "calibration_error")
     return tables.join_tables([errors, _recall_differences(errors, confidence)], "calibration_error")
 
 
-def _cells(judged: pd.DataFrame, kind: str) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Yield subject, condition and rows, of all together and of each; of dependency groups each against the others."""
+def _cells(judge_rows: pd.DataFrame, kind: str) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Yield subject, condition and rows: of all rows, and of each subject and condition.
+
+    Each dependency group is a subject, with ``yes`` in place of its name and ``no`` in place of all others.
+    """
     if kind == "dependency group":
         for group in DEPENDENCY_GROUPS:
-            sides = {side: np.where(judged[side] == group, "yes", "no") for side in ("truth", "answer")}
-            yield group, ALL, judged.assign(**sides)
+            sides = {side: np.where(judge_rows[side] == group, "yes", "no") for side in ("truth", "answer")}
+            yield group, ALL, judge_rows.assign(**sides)
         return
     # Where an image can have several subjects, rows without a subject count each image once.
-    once = judged[judged["subject"] == ""]
-    named = judged[judged["subject"] != ""].groupby("subject", sort=False)
-    for subject, rows in ((ALL, once if len(once) else judged), *named):
+    image_rows = judge_rows[judge_rows["subject"] == ""]
+    subject_groups = judge_rows[judge_rows["subject"] != ""].groupby("subject", sort=False)
+    for subject, rows in ((ALL, image_rows if len(image_rows) else judge_rows), *subject_groups):
         yield str(subject), ALL, rows
         for condition, cell in rows[rows["condition"] != ""].groupby("condition", sort=False):
             yield str(subject), str(condition), cell
 
 
 def _measures(cell: pd.DataFrame, kind: str, confidence: float) -> Iterator[tuple[str, dict]]:
-    """Yield the measures of a cell that have an answer, by name."""
+    """Yield the name and columns of each measure of a cell that has answers."""
     truth, answer, means = cell["truth"], cell["answer"], {}
     if kind in ("number", "skin tone"):
-        answered = answer.str.isdecimal()
-        off = answer[answered].astype(float) - truth[answered].astype(float)
-        masks: Masks = {f"within_{most}": (answered, off.abs() <= most) for most in range(4)}
-        masks["classified"] = (answered | True, answered)
-        means = {"mean_difference": off.abs(), "mean_error": off}
+        has_answer = answer.str.isdecimal()
+        errors = answer[has_answer].astype(float) - truth[has_answer].astype(float)
+        masks: Masks = {f"within_{max_error}": (has_answer, errors.abs() <= max_error) for max_error in range(4)}
+        masks["classified"] = (has_answer | True, has_answer)
+        means = {"mean_difference": errors.abs(), "mean_error": errors}
     elif kind in ("objects", "people", "dependency group"):
-        # What is neither shown nor detected is not counted.
-        shown, detected = truth == "yes", answer == "yes"
-        masks = {"precision": (detected, shown), "recall": (shown, detected)}
-        masks["f1"] = (shown | detected, shown & detected)
+        # Objects that are neither shown nor detected do not count.
+        is_shown, is_detected = truth == "yes", answer == "yes"
+        masks = {"precision": (is_detected, is_shown), "recall": (is_shown, is_detected)}
+        masks["f1"] = (is_shown | is_detected, is_shown & is_detected)
         means = {"mask_iou": 100 * cell["iou"].dropna()}
     else:
         masks = _class_masks(truth, answer, GENDERS if kind == "gender" else ("yes", "no"))
-    shares = {name: _share(cell[of], hits, confidence) for name, (of, hits) in masks.items() if of.any()}
+    shares = {name: _share(cell[base], hits, confidence) for name, (base, hits) in masks.items() if base.any()}
     if "f1" in shares:
         shares["f1"] |= {end: 2 * shares["f1"][end] / (1 + shares["f1"][end] / 100) for end in _ENDS}
     if {"sensitivity", "specificity"} <= shares.keys():
@@ -150,16 +153,16 @@ def _measures(cell: pd.DataFrame, kind: str, confidence: float) -> Iterator[tupl
 
 
 def _class_masks(truth: pd.Series, answer: pd.Series, classes: tuple[str, str]) -> Masks:
-    first, second = classes
-    answered, shown = answer.isin(classes), truth.isin(classes)
+    positive, negative = classes
+    has_answer, has_truth = answer.isin(classes), truth.isin(classes)
     masks = {
-        "sensitivity": (answered & (truth == first), answer == first),
-        "specificity": (answered & (truth == second), answer == second),
-        "classified": (shown, answered),
+        "sensitivity": (has_answer & (truth == positive), answer == positive),
+        "specificity": (has_answer & (truth == negative), answer == negative),
+        "classified": (has_truth, has_answer),
     }
     if classes == GENDERS:
-        masks["accuracy"] = (answered & shown, answer == truth)
-        masks |= {f"classified_{name}": (truth == name, answered) for name in (*GENDERS, NEITHER)}
+        masks["accuracy"] = (has_answer & has_truth, answer == truth)
+        masks |= {f"classified_{name}": (truth == name, has_answer) for name in (*GENDERS, NEITHER)}
     return masks
 
 
@@ -187,20 +190,20 @@ def _youden(sensitivity: dict, specificity: dict) -> dict:
     return row | {"reliable": "yes" if value >= 100 * stats.MIN_YOUDEN else "no"}
 
 
-def _mean_f1(rows: list[dict], judged: pd.DataFrame) -> dict:
+def _mean_f1(rows: list[dict], judge_rows: pd.DataFrame) -> dict:
     value, low, high = np.array([[row[end] for end in _ENDS] for row in rows if row["measure"] == "f1"]).T
     below, above = (np.sqrt(((end - value) ** 2).sum()) / len(value) for end in (low, high))
     row = {"value": value.mean(), "ci_low": value.mean() - below, "ci_high": min(100, value.mean() + above)}
     row |= {"subject": ALL, "condition": ALL, "measure": "f1"}
-    return row | {"n": int(judged["n"].sum()), "n_images": judged["image_id"].nunique()}
+    return row | {"n": int(judge_rows["n"].sum()), "n_images": judge_rows["image_id"].nunique()}
 
 
 def _recall_differences(errors: pd.DataFrame, confidence: float) -> pd.DataFrame:
     """Return the rows of recall in images of men minus that in images of women."""
     recall, keys = errors[errors["measure"] == "recall"], ["paper", *_JUDGEMENT, "subject"]
     female, male = (recall[recall["condition"] == gender].set_index(keys) for gender in GENDERS)
-    both = female.index.intersection(male.index, sort=False)
-    female, male = female.loc[both], male.loc[both]
+    shared_keys = female.index.intersection(male.index, sort=False)
+    female, male = female.loc[shared_keys], male.loc[shared_keys]
     ends = (side[end].to_numpy() for side in (female, male) for end in _ENDS)
     low, high = map(np.asarray, stats.difference_interval(*ends))
     rows = (female[["n", "n_images"]] + male[["n", "n_images"]]).assign(
@@ -216,9 +219,9 @@ def _recall_differences(errors: pd.DataFrame, confidence: float) -> pd.DataFrame
 
 
 def _p_of_interval(value: np.ndarray, low: np.ndarray, high: np.ndarray, confidence: float) -> np.ndarray:
-    """Return the two-sided p that an interval about 0 has, below 1 - confidence exactly where it excludes 0.
+    """Return the two-sided p implied by an interval, below 1 - confidence exactly where the interval excludes 0.
 
-    As if the half of it towards 0 were that of a normal distribution: for intervals that no test goes with.
+    The half-width towards 0 is taken as that of a normal distribution: for intervals without a test of their own.
     """
     half = np.where(value > 0, value - low, high - value)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -244,7 +247,7 @@ def corrected(
     Args:
         estimates: model, quantity, subject (empty: none), condition, estimate (share in percent, or difference in
             points) and n; ci_low and ci_high of differences; estimate_true and reason where available.
-        errors: What :func:`error` returns. Of several references the first corrects, but never simulated annotators.
+        errors: What :func:`error` returns. The first of several references is used, but never simulated annotators.
         paper: The paper of the estimates.
         pool: Whether a subject of fewer than :data:`MIN_IMAGES` reference images of a class takes the errors of all
             subjects. Its interval then includes the variance of errors between subjects.
@@ -252,8 +255,8 @@ def corrected(
     """
     rates, rows = _rates(errors), []
     for row in estimates.assign(paper=paper).to_dict("records"):
-        known = rates.get((row["model"], row["quantity"]))
-        rows.append(row | dict.fromkeys(("ci_low", "ci_high"), np.nan) | _corrected(row, known, pool, confidence))
+        model_rates = rates.get((row["model"], row["quantity"]))
+        rows.append(row | dict.fromkeys(("ci_low", "ci_high"), np.nan) | _correct(row, model_rates, pool, confidence))
     return tables.make_table(rows, "calibration_corrected")
 
 
@@ -262,18 +265,18 @@ class _Rates(NamedTuple):
 
     judge: str
     reference: str
-    # Sensitivity, specificity (0–1) and the n of both, NaN where unknown, by subject and condition.
-    known: dict[tuple[str, str], np.ndarray]
+    # Sensitivity, specificity (0–1) and the n of each, NaN where unknown, by subject and condition.
+    by_cell: dict[tuple[str, str], np.ndarray]
 
     def by_condition(self, subject: str) -> dict[str, np.ndarray]:
         """Return the errors of a subject by condition."""
-        return {condition: rates for (name, condition), rates in self.known.items() if name == subject}
+        return {condition: rates for (name, condition), rates in self.by_cell.items() if name == subject}
 
 
 def _rates(errors: pd.DataFrame) -> dict[tuple[str, str], _Rates]:
     """Return the errors that correct a quantity of a model."""
     usable = errors[(errors["reference"] != SIMULATED) & errors["measure"].isin(_RATES)]
-    found = {}
+    rates_by_quantity = {}
     for (model, quantity), rows in usable.groupby(["model", "quantity"], sort=False):
         judge, reference = rows[["judge", "reference"]].iloc[0]
         rows = rows[(rows["judge"] == judge) & (rows["reference"] == reference)]
@@ -281,82 +284,92 @@ def _rates(errors: pd.DataFrame) -> dict[tuple[str, str], _Rates]:
             index=["subject", "condition"], columns="measure", values=["value", "n"]
         )
         wide = wide.reindex(columns=pd.MultiIndex.from_product([["value", "n"], _RATES]))
-        known = dict(zip(wide.index, wide.to_numpy(float), strict=True))
-        found[str(model), str(quantity)] = _Rates(judge, reference, known)
-    return found
+        by_cell = dict(zip(wide.index, wide.to_numpy(float), strict=True))
+        rates_by_quantity[str(model), str(quantity)] = _Rates(judge, reference, by_cell)
+    return rates_by_quantity
 
 
-def _corrected(row: dict, rates: _Rates | None, pool: bool, confidence: float) -> dict:
+def _correct(row: dict, rates: _Rates | None, pool: bool, confidence: float) -> dict:
     if rates is None:
         return {"reason": UNKNOWN}
     subject = row["subject"] or ALL
-    known = rates.known.get((subject, ALL), _NOTHING)
-    if pool and not (known[2:] >= MIN_IMAGES).all():
-        subject, known = ALL, rates.known.get((ALL, ALL), _NOTHING)
-    if np.isnan(known).any():
+    rates_and_sizes = rates.by_cell.get((subject, ALL), _UNKNOWN_RATES)
+    if pool and not (rates_and_sizes[2:] >= MIN_IMAGES).all():
+        subject, rates_and_sizes = ALL, rates.by_cell.get((ALL, ALL), _UNKNOWN_RATES)
+    if np.isnan(rates_and_sizes).any():
         return {"reason": UNKNOWN}
-    used = {"judge": rates.judge, "reference": rates.reference, "subject_of_error": subject}
-    columns = ("sensitivity", "specificity", "n_sensitivity", "n_specificity")
-    used |= dict(zip(columns, [*(100 * known[:2]), *known[2:]], strict=True))
+    columns = {"judge": rates.judge, "reference": rates.reference, "subject_of_error": subject}
+    names = ("sensitivity", "specificity", "n_sensitivity", "n_specificity")
+    columns |= dict(zip(names, [*(100 * rates_and_sizes[:2]), *rates_and_sizes[2:]], strict=True))
     if not row["n"] > 0 or np.isnan(row["estimate"]):
-        return used | {"reason": NOT_JUDGED}
-    if known[:2].sum() - 1 < stats.MIN_YOUDEN:
-        return used | {"reason": UNRELIABLE}
+        return columns | {"reason": NOT_JUDGED}
+    if rates_and_sizes[:2].sum() - 1 < stats.MIN_YOUDEN:
+        return columns | {"reason": UNRELIABLE}
     if "ci_low" in row:
-        return used | _corrected_difference(row, known, confidence)
+        return columns | _correct_difference(row, rates_and_sizes, confidence)
     is_pooled = pool and subject == ALL and row["subject"] not in ("", ALL)
     spread = _variance_between(rates) if is_pooled else np.zeros(2)
-    return used | _corrected_share(row, rates.by_condition(subject), spread, confidence)
+    return columns | _correct_share(row, rates.by_condition(subject), spread, confidence)
 
 
-def _corrected_share(row: dict, rates: dict[str, np.ndarray], spread: np.ndarray, confidence: float) -> dict:
+def _correct_share(row: dict, rates: dict[str, np.ndarray], spread: np.ndarray, confidence: float) -> dict:
     """Return a corrected share; ``spread`` is the variance of sensitivity and specificity between subjects."""
     sensitivity, specificity, n_sensitivity, _ = rates[ALL]
-    conditions = [known for name, known in rates.items() if name != ALL and not np.isnan(known[1])]
-    visible = np.array([rates[ALL], *(known for known in conditions if sensitivity + known[1] > 1)])
+    conditions = [cell for name, cell in rates.items() if name != ALL and not np.isnan(cell[1])]
+    visible = np.array([rates[ALL], *(cell for cell in conditions if sensitivity + cell[1] > 1)])
     count = round(row["estimate"] * row["n"] / 100)
-    found = stats.corrected_shares(
+    estimate = stats.corrected_shares(
         count, row["n"], sensitivity, visible[:, 1], n_sensitivity, visible[:, 3], confidence
     )
-    # Images that fail under a condition that is not discriminated may be all of them.
+    # All images may have failed under a condition that the judge does not discriminate from success.
     invisible = [0.0] * (len(visible) <= len(conditions))
-    share, alone = found.share[0], [*found.share[1:], *invisible]
-    # Of a share at an end the limits are off it by their shift.
-    low, high = min(*found.ci_low, *found.share, *invisible), max(*found.ci_high, *found.share)
+    share, condition_shares = estimate.share[0], [*estimate.share[1:], *invisible]
+    # The shifted limits of a share at 0 or 1 may exclude it.
+    low, high = min(*estimate.ci_low, *estimate.share, *invisible), max(*estimate.ci_high, *estimate.share)
     variance = share**2 * spread[0] + (1 - share) ** 2 * spread[1]
-    more = norm.ppf((1 + confidence) / 2) * np.sqrt(variance) / (sensitivity + specificity - 1)
+    extra_half_width = norm.ppf((1 + confidence) / 2) * np.sqrt(variance) / (sensitivity + specificity - 1)
     shares = {
         "estimate_corrected": share,
-        "ci_low": max(share - np.hypot(share - low, more), 0),
-        "ci_high": min(share + np.hypot(high - share, more), 1),
+        "ci_low": max(share - np.hypot(share - low, extra_half_width), 0),
+        "ci_high": min(share + np.hypot(high - share, extra_half_width), 1),
     }
-    if alone:
-        shares |= {"estimate_lower_bound": min(alone), "estimate_upper_bound": max(alone)}
+    if condition_shares:
+        shares |= {"estimate_lower_bound": min(condition_shares), "estimate_upper_bound": max(condition_shares)}
     reason = DOMINATES if stats.correction_dominates(row["estimate"] / 100, share) else ""
     return {name: 100 * value for name, value in shares.items()} | {"reason": reason}
 
 
-def _corrected_difference(row: dict, known: np.ndarray, confidence: float) -> dict:
-    rates, sizes = known[:2], known[2:]
+def _correct_difference(row: dict, rates_and_sizes: np.ndarray, confidence: float) -> dict:
+    rates, sizes = rates_and_sizes[:2], rates_and_sizes[2:]
     youden = rates.sum() - 1
     value, quantile = row["estimate"] / youden, t.ppf((1 + confidence) / 2, max(row["n"] - 1, 1))
-    # One right and one wrong image more (as Lang & Reiczigel): a judge that never erred may yet.
-    likely = (rates * sizes + 1) / (sizes + 2)
-    of_judge = value / youden * np.sqrt((likely * (1 - likely) / sizes).sum())
+    # One correct and one wrong image are added (as Lang & Reiczigel): a judge without observed errors may still err.
+    shrunken_rates = (rates * sizes + 1) / (sizes + 2)
+    judge_error = value / youden * np.sqrt((shrunken_rates * (1 - shrunken_rates) / sizes).sum())
     ends = (row[end] - row["estimate"] for end in ("ci_low", "ci_high"))
-    below, above = (np.hypot(end / youden, quantile * of_judge) for end in ends)
+    below, above = (np.hypot(end / youden, quantile * judge_error) for end in ends)
     return {"estimate_corrected": value, "ci_low": value - below, "ci_high": value + above}
 
 
 def _variance_between(rates: _Rates) -> np.ndarray:
-    """Return the variance (0–1) that sensitivity and specificity of all subjects have for a single one, beyond chance.
+    """Return the variance of a single subject's sensitivity and specificity (0–1) around those of all, beyond sampling.
 
     The variance between subjects is estimated by moments (Cochran 1954, Biometrics 10, 101–129).
     """
-    each = [known for (subject, condition), known in rates.known.items() if condition == ALL != subject]
+    subject_rates = [
+        rates_and_sizes
+        for (subject, condition), rates_and_sizes in rates.by_cell.items()
+        if condition == ALL != subject
+    ]
     variances = np.zeros(2)
-    for k, mean in enumerate(rates.known[ALL, ALL][:2]):
-        value, n = np.array([known[[k, k + 2]] for known in each if not np.isnan(known[k])]).reshape(-1, 2).T
+    for k, mean in enumerate(rates.by_cell[ALL, ALL][:2]):
+        value, n = (
+            np.array(
+                [rates_and_sizes[[k, k + 2]] for rates_and_sizes in subject_rates if not np.isnan(rates_and_sizes[k])]
+            )
+            .reshape(-1, 2)
+            .T
+        )
         if len(n) > 1:
             square, even = (n**2).sum() / n.sum(), mean * (1 - mean)
             between = (n @ (value - mean) ** 2 - even * (len(n) - 1)) / (n.sum() - square)

@@ -29,33 +29,33 @@ def conditions(
 ) -> pd.DataFrame:
     """Return the change of the share perceived as female by condition and group, as ``custom_conditions``.
 
-    Compared are people in images from the same noise that are judged female or male in both conditions: those of
-    ``custom_people`` and of ``custom_condition_people``. The image is the unit; the mean over groups weights groups
-    equally. p is from a sign-flip test over images. Intervals are those of Bonett and Price (2012, J. Educ. Behav.
-    Stat. 37, 479–488): two images are added, one that changes to each side. A group is overcorrected where Wilson's
-    interval of its share is entirely on the other side of ``custom_benchmark`` than the share before.
+    People of ``custom_people`` and ``custom_condition_people`` are compared if they are in images from the same noise
+    and judged female or male in both conditions. The image is the unit; the mean over groups weights groups equally.
+    p is from a sign-flip test over images. Intervals are those of Bonett and Price (2012, J. Educ. Behav. Stat. 37,
+    479–488), which add two images, one that changes in each direction. A group is overcorrected if Wilson's interval of
+    its share and the share before are on opposite sides of ``custom_benchmark``.
     """
-    both = people[["model", "image_id", "position", "status", "gender"]]
-    both = condition_people.merge(both, on=["model", "image_id", "position"], suffixes=("", "_before"))
-    both = both[(both["status"] == JUDGED) & (both["status_before"] == JUDGED)]
-    both = both.assign(before=both["gender_before"] == GENDERS[0], after=both["gender"] == GENDERS[0])
+    pairs = people[["model", "image_id", "position", "status", "gender"]]
+    pairs = condition_people.merge(pairs, on=["model", "image_id", "position"], suffixes=("", "_before"))
+    pairs = pairs[(pairs["status"] == JUDGED) & (pairs["status_before"] == JUDGED)]
+    pairs = pairs.assign(before=pairs["gender_before"] == GENDERS[0], after=pairs["gender"] == GENDERS[0])
     centers = benchmark.set_index("group")["percent_female"] / 100
     rows, keys = [], ["model", "condition", "other"]
     for names, prompted in condition_people.groupby(keys, sort=False):
-        own = both[both[keys].eq(list(names)).all(axis=1)]
-        by_image = own.groupby(["group", "image_id"], sort=False)
+        condition_pairs = pairs[pairs[keys].eq(list(names)).all(axis=1)]
+        by_image = condition_pairs.groupby(["group", "image_id"], sort=False)
         images = by_image[["before", "after"]].mean().assign(n=by_image.size()).reset_index()
         sizes = images.groupby("group").size()
         weights, center = images["group"].map(len(images) / max(len(sizes), 1) / sizes), centers.reindex(sizes.index)
         draws = seed, replicates, confidence
         mean = {"group": ALL} | _change(images, weights, center.mean(skipna=False), *draws)
-        each = []
+        group_rows = []
         for group in dict.fromkeys(prompted["group"]):
             subset = images[images["group"] == group]
             change = _change(subset, pd.Series(1.0, subset.index), centers.get(group, np.nan), *draws)
-            each.append({"group": group} | change)
-        mean["n_overcorrected"] = sum(row["overcorrected"] == "yes" for row in each)
-        rows += [dict(zip(keys, names, strict=True)) | row for row in (mean, *each)]
+            group_rows.append({"group": group} | change)
+        mean["n_overcorrected"] = sum(row["overcorrected"] == "yes" for row in group_rows)
+        rows += [dict(zip(keys, names, strict=True)) | row for row in (mean, *group_rows)]
     frame = pd.DataFrame(rows, columns=[c.name for c in tables.schema("custom_conditions").columns])
     for subset in (frame["group"] == ALL, frame["group"] != ALL):
         frame.loc[subset, "p_holm"] = stats.adjust(frame.loc[subset, "p"].astype(float))
@@ -76,8 +76,8 @@ def _change(
     error = stats.StandardError(after.std() / np.sqrt(m) if m > 1 else 0.0, np.inf)
     low, high = stats.clustered_share_interval(min(share, 1.0), error, m, confidence)
     side = np.sign(before.mean() - center)
-    crossed, beyond = side * (share - center) < 0, (high < center if side > 0 else low > center)
-    overcorrected = "" if np.isnan(center) else "yes" if side and beyond else "unclear" if crossed else "no"
+    is_crossed, is_beyond = side * (share - center) < 0, (high < center if side > 0 else low > center)
+    overcorrected = "" if np.isnan(center) else "yes" if side and is_beyond else "unclear" if is_crossed else "no"
     return sizes | {
         "percent_before": 100 * before.mean(), "percent_female": 100 * share, "difference": 100 * change.mean(),
         "ci_low": 100 * max(-1.0, middle - half), "ci_high": 100 * min(1.0, middle + half), "benchmark": 100 * center,

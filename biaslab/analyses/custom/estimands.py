@@ -15,19 +15,21 @@ TABLES = ("custom_people",)
 
 
 def headlines(people: pd.DataFrame) -> Iterator[Headline]:
-    """Yield each model's mean share of women over groups, and each group's; of people judged female or male."""
+    """Yield the share perceived as female, among people judged female or male: each model's mean, and each group's."""
     people = people[people["status"] != DUPLICATE]
     people = people.assign(gender=people["gender"].where(people["status"] == JUDGED))
-    named = people.rename(columns={"group": "cluster", "prompt": "template"})
-    for model, of_model in named.groupby("model", sort=False):
-        cells, whom = cells_and_people(of_model)
-        there = cells.groupby("cluster")["n"].transform("sum") > 0
-        groups = list(dict.fromkeys(cells["cluster"][there]))
+    rows = people.rename(columns={"group": "cluster", "prompt": "template"})
+    for model, model_rows in rows.groupby("model", sort=False):
+        cells, cell_people = cells_and_people(model_rows)
+        has_people = cells.groupby("cluster")["n"].transform("sum") > 0
+        groups = list(dict.fromkeys(cells["cluster"][has_people]))
         for group in (MEAN, *groups):
-            parts = (
-                np.where(there, 100 / max(len(groups), 1), 0) if group == MEAN else 100.0 * (cells["cluster"] == group)
+            weights = (
+                np.where(has_people, 100 / max(len(groups), 1), 0)
+                if group == MEAN
+                else 100.0 * (cells["cluster"] == group)
             )
             yield Headline(
-                "custom", str(model), "share perceived as female", group, "%", 1, 50, pool_cells(cells, parts), whom,
-                clusters="groups", setting="custom.images_per_prompt",
+                "custom", str(model), "share perceived as female", group, "%", 1, 50, pool_cells(cells, weights),
+                cell_people, clusters="groups", setting="custom.images_per_prompt",
             )  # fmt: skip

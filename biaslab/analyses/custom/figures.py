@@ -19,5 +19,5 @@ ANSWERS = forms.series_style(
 
 def image_grid(images: list, people: list[pd.DataFrame]) -> Figure:
     """Plot images of a model by group, with the detected people (``custom_people``)."""
-    named = [dict.fromkeys([rows["group"].iloc[0], rows["prompt"].iloc[0]]) for rows in people]
-    return gallery(images, people, [": ".join(names) for names in named])
+    titles = [dict.fromkeys([rows["group"].iloc[0], rows["prompt"].iloc[0]]) for rows in people]
+    return gallery(images, people, [": ".join(parts) for parts in titles])

@@ -1,4 +1,4 @@
-"""Names in a user's files that match nothing in a run, and what in a run these files do not name."""
+"""Names in a user's files that match nothing in a run, and names in a run that these files lack."""
 
 from __future__ import annotations
 
@@ -19,43 +19,45 @@ from biaslab.schema import formatting
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
 
-# Images of a folder in which faces are counted before a run, at most.
-_TRIED = 24
+# Maximum number of images of a folder in which faces are counted before a run.
+_MAX_SAMPLE = 24
 
 
 def unmatched(pipelines: Iterable[Pipeline]) -> list[str]:
     """Return a sentence for each file with rows that a run does not use, or without entries that the run needs.
 
-    Compared are the groups of ``custom.benchmark_file``, the prompts of ``custom.prompts_file`` and the table of a
-    folder with its images, and the people in files of annotations that serve as judges. A row counts as unused where no
-    model of the run uses it. For folders, sentences also name excluded files and texts without a prompt.
+    The files are ``custom.benchmark_file`` (its groups), ``custom.prompts_file`` (its prompts), the table of a folder
+    of images, and annotations that serve as judges (their people). A row counts as unused where no model of the run
+    uses it. For folders, sentences also name excluded files and texts without a prompt.
 
     Raises InputError: A file cannot be read.
     """
-    own = [one for one in pipelines if one.image_folder is not None or one.settings.custom.prompts_file]
-    found = [*_benchmarks(own), *_annotations(own)]
-    for one in own:
-        found += _prompts(one)
-        folder = one.image_folder
-        found += [f"{folder.name}: {text}" for text in folder.remarks] if folder is not None else []
-        if folder is not None and (left := folder.undescribed_images):
-            images = formatting.format_count(len(left), "image, which is", "images, which are")
-            found.append(f"The table of {folder.name} does not name {images} left out: {cells.join_values(left)}.")
-    return list(dict.fromkeys(found))
+    custom_pipelines = [p for p in pipelines if p.image_folder is not None or p.settings.custom.prompts_file]
+    sentences = [*_benchmarks(custom_pipelines), *_annotations(custom_pipelines)]
+    for pipeline in custom_pipelines:
+        sentences += _prompts(pipeline)
+        folder = pipeline.image_folder
+        sentences += [f"{folder.name}: {text}" for text in folder.remarks] if folder is not None else []
+        if folder is not None and (undescribed := folder.undescribed_images):
+            images = formatting.format_count(len(undescribed), "image, which is", "images, which are")
+            sentences.append(
+                f"The table of {folder.name} does not name {images} left out: {cells.join_values(undescribed)}."
+            )
+    return list(dict.fromkeys(sentences))
 
 
 def describe_scenes(pipelines: Iterable[Pipeline]) -> list[str]:
-    """Return a sentence for each folder whose images show several faces in most images tried, and are judged as one."""
+    """Return a sentence for each folder where most sampled images show several faces, and therefore are not judged."""
     sentences = []
-    for one in pipelines:
-        folder, detector = one.image_folder, one.judge("judging.faces")
-        # Larger detectors are loaded by the preflight check alone, in a process of its own.
-        if folder is None or not isinstance(detector, PinnedJudge) or one.settings.custom.all_faces:
+    for pipeline in pipelines:
+        folder, detector = pipeline.image_folder, pipeline.judge("judging.faces")
+        # Only the preflight check loads larger detectors, in a separate process.
+        if folder is None or not isinstance(detector, PinnedJudge) or pipeline.settings.custom.all_faces:
             continue
-        if not one.gender_judge or not one.gender_judge.needs_faces or (folder.people["position"] > 1).any():
+        if not pipeline.gender_judge or not pipeline.gender_judge.needs_faces or (folder.people["position"] > 1).any():
             continue
-        tried = folder.table["image_id"].iloc[:: -(-len(folder.table) // _TRIED)].tolist()
-        images = [image for image in folder.read(tried) if not isinstance(image, UnreadableImage)]
+        sample = folder.table["image_id"].iloc[:: -(-len(folder.table) // _MAX_SAMPLE)].tolist()
+        images = [image for image in folder.read(sample) if not isinstance(image, UnreadableImage)]
         n_several = sum(len(faces) > 1 for faces in detector.faces(images)) if images else 0
         if n_several > len(images) / 2:
             sentences.append(
@@ -67,7 +69,7 @@ def describe_scenes(pipelines: Iterable[Pipeline]) -> list[str]:
 
 def describe_assumptions(pipelines: Iterable[Pipeline]) -> list[str]:
     """Return a sentence on folders of images without a declared domain (photographs or drawings), if any."""
-    folders = [one.image_folder for one in pipelines if one.image_folder is not None]
+    folders = [pipeline.image_folder for pipeline in pipelines if pipeline.image_folder is not None]
     if not (names := dict.fromkeys(folder.name for folder in folders if not folder.states_domain)):
         return []
     return [
@@ -79,14 +81,14 @@ def describe_assumptions(pipelines: Iterable[Pipeline]) -> list[str]:
 
 def _benchmarks(pipelines: Sequence[Pipeline]) -> Iterator[str]:
     by_file: dict[str, list[str]] = {}
-    for one in pipelines:
-        if file := one.settings.custom.benchmark_file:
-            by_file.setdefault(file, []).extend(one.part(Custom).groups())
+    for pipeline in pipelines:
+        if file := pipeline.settings.custom.benchmark_file:
+            by_file.setdefault(file, []).extend(pipeline.part(Custom).groups())
     for file, names in by_file.items():
         name, groups, shares = Path(file).name, list(dict.fromkeys(names)), asking.benchmark(file)
-        rows = asking.matched(groups, shares)
+        rows = asking.match_groups(groups, shares)
         missing = rows.loc[rows["percent_female"].isna(), "group"].tolist()
-        unused = asking.unused(groups, shares)
+        unused = asking.unmatched_groups(groups, shares)
         if missing:
             yield (
                 f"{name} has no share for {len(missing)} of {len(groups)} groups: {asking.listed(missing, unused)}. "
@@ -100,36 +102,39 @@ def _benchmarks(pipelines: Sequence[Pipeline]) -> Iterator[str]:
 
 
 def _prompts(pipeline: Pipeline) -> Iterator[str]:
-    """Yield what a file of prompts and a folder of images do not have in common."""
+    """Yield a sentence on prompts that only the file of prompts has, and one on those that only the folder has."""
     s, folder = pipeline.settings.custom, pipeline.image_folder
     if folder is None or not s.prompts_file:
         return
     name, texts = Path(s.prompts_file).name, asking.prompts(s.prompts_file, s.images_per_prompt)["text"].tolist()
     of_images = folder.described_images["prompt"]
-    shown, wanted = set(of_images.map(same_text)), set(map(same_text, texts))
-    missing = [text for text in texts if same_text(text) not in shown]
-    others = of_images[~of_images.map(same_text).isin(wanted)]
+    folder_keys, file_keys = set(of_images.map(same_text)), set(map(same_text, texts))
+    missing = [text for text in texts if same_text(text) not in folder_keys]
+    unlisted = of_images[~of_images.map(same_text).isin(file_keys)]
     if missing:
-        near = asking.listed(missing, dict.fromkeys(others))
-        yield f"{folder.name} has no image for {len(missing)} of {len(texts)} prompts in {name}: {near}."
-    if len(others):
+        examples = asking.listed(missing, dict.fromkeys(unlisted))
+        yield f"{folder.name} has no image for {len(missing)} of {len(texts)} prompts in {name}: {examples}."
+    if len(unlisted):
         yield (
-            f"{len(others):,} of {len(of_images):,} images in {folder.name} have prompts that are not in {name}, and "
-            f"are left out: {asking.listed(dict.fromkeys(others), missing)}."
+            f"{len(unlisted):,} of {len(of_images):,} images in {folder.name} have prompts that are not in {name}, and "
+            f"are left out: {asking.listed(dict.fromkeys(unlisted), missing)}."
         )
 
 
 def _annotations(pipelines: Sequence[Pipeline]) -> Iterator[str]:
     by_file: dict[str, list[Pipeline]] = {}
-    for one in pipelines:
-        for judge in one.gender_judges:
+    for pipeline in pipelines:
+        for judge in pipeline.gender_judges:
             if not judge.needs_images:
-                by_file.setdefault(judge.argument, []).append(one)
-    for file, of in by_file.items():
+                by_file.setdefault(judge.argument, []).append(pipeline)
+    for file, file_pipelines in by_file.items():
         labels = {"": annotated.GENDER_LABELS}
-        each = [annotated.read(file, labels, people=one.part(Custom).expected_people()).attrs["others"] for one in of]
-        left = [person for person in each[0] if all(person in others for others in each[1:])]
-        if left:
-            people = formatting.format_count(len(left), "person who is", "people who are")
-            images = dict.fromkeys(image_id for image_id, _ in left)
+        lists = [
+            annotated.read(file, labels, people=p.part(Custom).expected_people()).attrs["others"]
+            for p in file_pipelines
+        ]
+        unused = [person for person in lists[0] if all(person in people for people in lists[1:])]
+        if unused:
+            people = formatting.format_count(len(unused), "person who is", "people who are")
+            images = dict.fromkeys(image_id for image_id, _ in unused)
             yield f"{Path(file).name} annotates {people} not in this run, in the images {cells.join_values(images)}."

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
 
 DELIVERED, FILTERED = "delivered", "filtered"
-"""Statuses of requests to a service: an image came, or a placeholder in its place that the reply names as one."""
+"""Statuses of requests to a service: it sent an image, or a placeholder that the reply marks as filtered."""
 _TONES = {"skin_tone": "tone", "tone_reason": "reason", "tone_judge": "judge"}
 
 
@@ -33,9 +33,9 @@ def people(pipeline: Pipeline) -> pd.DataFrame:
     tones = pipeline.skin_tones(source, rows)
     tones = {name: tones[column].to_numpy() for name, column in _TONES.items()}
     if domain_of(source) == registry.PHOTOGRAPHS:
-        # The light of a photograph is an error of its own, which tables and cards state.
-        named = pd.Series(tones["tone_judge"], dtype=object)
-        tones["tone_judge"] = named.replace(TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS).to_numpy()
+        # The light in a photograph is an additional source of error, which tables and cards state.
+        judges = pd.Series(tones["tone_judge"], dtype=object)
+        tones["tone_judge"] = judges.replace(TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS).to_numpy()
     return tables.make_table(rows.assign(prompt=rows["text"], model=pipeline.label, **tones), "custom_people")
 
 
@@ -60,7 +60,7 @@ def service_images(pipeline: Pipeline) -> pd.DataFrame:
     if "revised_prompt" not in rows:
         return tables.make_table(pd.DataFrame(), "custom_service_images")
     rows = rows[~rows["status"].isin(NO_IMAGE_OUTCOMES)]
-    # Of a refusal that came with a placeholder, the detail is the field that says so.
+    # For a refusal with a placeholder image, the detail starts with the field of the reply that marks it.
     filtered = (rows["status"] == REFUSED) & rows["detail"].str.startswith(FILTER_FIELDS)
     status = rows["status"].replace([OK, DUPLICATE], DELIVERED).mask(filtered, FILTERED)
     added = [", ".join(added_kinds(*texts)) for texts in zip(rows["text"], rows["revised_prompt"], strict=True)]
@@ -88,11 +88,11 @@ def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, Image
     """Return the people in images of custom prompts, and the images (as ``paradox.measure.people_in_images``)."""
     images = pipeline.part(Custom).images()
     if pipeline.unset_settings(*pipeline.gate):
-        seen = images.table.assign(position=1)
+        people = images.table.assign(position=1)
     else:
-        seen = pipeline.part(Custom).people()
-        seen["tone"] = pipeline.skin_tones(images.source, seen)["tone"].to_numpy()
-    return seen.assign(who=seen["group"], prompt=seen["text"]), images
+        people = pipeline.part(Custom).people()
+        people["tone"] = pipeline.skin_tones(images.source, people)["tone"].to_numpy()
+    return people.assign(who=people["group"], prompt=people["text"]), images
 
 
 def people_to_annotate(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
@@ -103,14 +103,14 @@ def people_to_annotate(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, Ima
     return people.assign(occupation=people["group"]), images
 
 
-def example_images(pipeline: Pipeline, people: pd.DataFrame, most: int, seed: int) -> tuple[list, list[pd.DataFrame]]:
-    """Return up to ``most`` images of each group of a pipeline's model, at random, and the rows of the people in each.
+def example_images(pipeline: Pipeline, people: pd.DataFrame, n: int, seed: int) -> tuple[list, list[pd.DataFrame]]:
+    """Return up to ``n`` random images of each group of a pipeline's model, and the rows of the people in each.
 
-    Of ``people``, rows of ``custom_people``, those of its model count, without copies; ``seed`` is that of the choice.
+    Only rows of ``people`` (``custom_people``) of this model count, without copies. ``seed`` is that of the sample.
     """
-    own = people[(people["model"] == pipeline.label) & (people["status"] != DUPLICATE)]
-    images = own.drop_duplicates("image_id")
-    drawn = images.sample(frac=1, random_state=seed).groupby("group", sort=False).head(most)
-    chosen = drawn.sort_values(["group", "image_id"])["image_id"].tolist()
-    by_image = dict(tuple(own.groupby("image_id", sort=False)))
-    return pipeline.part(Custom).images().read(chosen), [by_image[one] for one in chosen]
+    model_people = people[(people["model"] == pipeline.label) & (people["status"] != DUPLICATE)]
+    images = model_people.drop_duplicates("image_id")
+    sample = images.sample(frac=1, random_state=seed).groupby("group", sort=False).head(n)
+    chosen = sample.sort_values(["group", "image_id"])["image_id"].tolist()
+    by_image = dict(tuple(model_people.groupby("image_id", sort=False)))
+    return pipeline.part(Custom).images().read(chosen), [by_image[image_id] for image_id in chosen]

@@ -18,7 +18,7 @@ from biaslab.prompts.rewritten import KINDS
 from biaslab.schema import tables
 
 WITHHELD, REWRITTEN = "withheld", "rewritten"
-"""Any reason not to send an image of the prompt; and a prompt that the service reports otherwise than it was sent."""
+"""Events: an image was not sent, for any reason; and the reported prompt differs from the one that was sent."""
 _STATUSES = (REFUSED, FILTERED, BLACK, PLACEHOLDER)
 
 
@@ -27,16 +27,16 @@ def service_changes(
 ) -> pd.DataFrame:
     """Return how often a service withheld images or rewrote prompts, by group, as ``custom_service_changes``.
 
-    ``service_images`` is ``custom_service_images``, one row per request. Images are withheld of all requests, prompts
-    rewritten of those whose reply had an image, and words added of the rewritten ones; a service that reports no
-    rewritten prompt has none of these rows. Intervals are Wilson's. ``p`` is of equal shares in all groups, permuting
-    requests.
+    ``service_images`` is ``custom_service_images``, one row per request. Shares of withheld images are of all requests,
+    those of rewritten prompts are of replies with an image, and those of added words are of rewritten prompts. A
+    service that reports no rewritten prompt has only the first. Intervals are Wilson's. ``p`` tests equal shares in all
+    groups by permuting requests.
     """
     rows = []
     for model, requests in service_images.groupby("model", sort=False):
         for change, base, hits in _changes(requests):
-            counted = base.assign(hit=hits)
-            table = stats.by_group(counted, "group", stats.share("hit", True, confidence), overall=ALL)
+            with_hits = base.assign(hit=hits)
+            table = stats.by_group(with_hits, "group", stats.share("hit", True, confidence), overall=ALL)
             n = np.ones(len(base), int)
             p = stats.clustered_homogeneity(hits.astype(int), n, base["group"], replicates, seed=seed)
             p = np.where(table["group"] == ALL, p, np.nan)
@@ -46,7 +46,7 @@ def service_changes(
 
 
 def _changes(requests: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, Any]]:
-    """Yield each change with the requests that its share is of, and which of these it happened to."""
+    """Yield each change with the requests in the denominator of its share, and a mask of those in the numerator."""
     status = requests["status"]
     yield WITHHELD, requests, status.isin(_STATUSES)
     for reason in _STATUSES:
@@ -54,9 +54,9 @@ def _changes(requests: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, Any]]:
     answered = requests[status.isin([DELIVERED, BLACK, PLACEHOLDER])]
     if (answered["revised_prompt"] == "").all():
         return
-    both = answered[["prompt", "revised_prompt"]].map(same_text)
-    changed = (both["revised_prompt"] != "") & (both["prompt"] != both["revised_prompt"])
-    yield REWRITTEN, answered, changed
-    rewritten = answered[changed]
-    for kind in KINDS if changed.any() else ():
+    texts = answered[["prompt", "revised_prompt"]].map(same_text)
+    is_changed = (texts["revised_prompt"] != "") & (texts["prompt"] != texts["revised_prompt"])
+    yield REWRITTEN, answered, is_changed
+    rewritten = answered[is_changed]
+    for kind in KINDS if is_changed.any() else ():
         yield f"adds {kind}", rewritten, rewritten["adds"].str.split(", ").map(lambda kinds, kind=kind: kind in kinds)

@@ -47,7 +47,7 @@ class Custom(Part):
     def condition_prompts(self) -> pd.DataFrame:
         """Return the prompts of the other conditions, with ``other``, the condition of :meth:`prompts`.
 
-        Their prompt_id is that of the same prompt there, so that their images have the same noise and image_id.
+        Their prompt_id is that of the same prompt in ``other``, so that their images have the same noise and image_id.
         """
         prompts = self._all_prompts()
         if "base_id" not in prompts:
@@ -88,17 +88,17 @@ class Custom(Part):
         return rows
 
     def groups(self) -> list[str]:
-        """Return the groups that people belong to, in order. Raises InputError: One is called as their mean is."""
+        """Return the groups that people belong to, in order. Raises InputError: A group has the name of their mean."""
         if self._pipeline.image_folder is None:
             group_names = self.prompts()["group"]
         elif not self._pipeline.settings.custom.prompts_file:
             group_names = self._pipeline.image_folder.people["group"]
         else:
             prompts = self.prompts()
-            # As in `people`: a file names the group of an image, its folder those of several people in one.
-            several = set(prompts.loc[prompts["people"] > 1, "text"].map(same_text))
+            # As in `people`: the file gives the group of a single person, the folder those of several in an image.
+            texts_of_several = set(prompts.loc[prompts["people"] > 1, "text"].map(same_text))
             of_people = self._pipeline.image_folder.people.groupby("image_id").filter(lambda rows: len(rows) > 1)
-            of_people = of_people.loc[of_people["prompt"].map(same_text).isin(several), "group"]
+            of_people = of_people.loc[of_people["prompt"].map(same_text).isin(texts_of_several), "group"]
             group_names = [*prompts.loc[prompts["people"] == 1, "group"], *of_people]
         groups = list(dict.fromkeys(group_names))
         if asking.ALL in groups:
@@ -110,7 +110,7 @@ class Custom(Part):
         """Return the share that each group is compared with: the file's, or an even split.
 
         A row for each group: group, percent_female (0–100; NaN where the file has no such group and
-        ``custom.partial_benchmark`` is true), n (NaN where the share is not of a sample) and named (what it is called).
+        ``custom.partial_benchmark`` is true), n (NaN where the share is not of a sample) and name (of the benchmark).
 
         Raises InputError: The prompts or the file cannot be used; it has none of the groups, or not all of them where
         ``custom.partial_benchmark`` is false.
@@ -119,24 +119,24 @@ class Custom(Part):
         if not s.benchmark_file:
             return pd.DataFrame({"group": groups, "percent_female": EVEN, "n": np.nan, "name": asking.EVEN})
         shares = asking.benchmark(s.benchmark_file)
-        rows = asking.matched(groups, shares)
+        rows = asking.match_groups(groups, shares)
         missing = rows.loc[rows["percent_female"].isna(), "group"].tolist()
         if len(missing) == len(groups):
-            both = (cells.join_values(names) for names in (shares["group"], groups))
+            lists = (cells.join_values(names) for names in (shares["group"], groups))
             raise InputError(
-                f"{s.benchmark_file} has shares of {next(both)}, and none of the groups here: {next(both)}."
+                f"{s.benchmark_file} has shares of {next(lists)}, and none of the groups here: {next(lists)}."
             )
         if not s.partial_benchmark and missing:
             raise InputError(
                 f"{s.benchmark_file} has no share for {len(missing)} of {len(groups)} groups of "
-                f"{self._pipeline.label}: {asking.listed(missing, asking.unused(groups, shares))}. Add a row for "
-                "each, or set custom.partial_benchmark to true to compare the other groups only."
+                f"{self._pipeline.label}: {asking.listed(missing, asking.unmatched_groups(groups, shares))}. Add a row "
+                "for each, or set custom.partial_benchmark to true to compare the other groups only."
             )
         return rows.assign(name=f"the benchmark {Path(s.benchmark_file).name}")
 
     def check_ratings(self, judge: Judge) -> None:
-        """Raise InputError where annotators annotated none of the people here."""
-        judge.files()  # Whether its file is there.
+        """Raise InputError where the annotations include none of the expected people."""
+        judge.files()  # Raises an error without its file.
         people = self.expected_people()
         if all(answer.status == "unannotated" for answer in judge.answers(People(people))):
             raise InputError(
@@ -148,8 +148,8 @@ class Custom(Part):
         """Return the prompted people: image_id and position (1 is the leftmost)."""
         if self._pipeline.image_folder is not None:
             return self._pipeline.image_folder.people[["image_id", "position"]].reset_index(drop=True)
-        each = image_ids(self.prompts())
-        people = each.loc[each.index.repeat(each["people"]), ["image_id"]]
+        images = image_ids(self.prompts())
+        people = images.loc[images.index.repeat(images["people"]), ["image_id"]]
         return people.assign(position=people.groupby("image_id").cumcount() + 1).reset_index(drop=True)
 
     @cached_method
@@ -161,13 +161,13 @@ class Custom(Part):
     def condition_images(self, condition: str) -> ImageSource:
         """Return the images of another condition."""
         prompts = self.condition_prompts()
-        own = prompts[prompts["condition"] == condition].reset_index(drop=True)
-        return self._images(own, f"custom ({condition})")
+        rows = prompts[prompts["condition"] == condition].reset_index(drop=True)
+        return self._images(rows, f"custom ({condition})")
 
     def _images(self, prompts: pd.DataFrame, kind: str) -> ImageSource:
-        several = bool((self._all_prompts()["people"] > 1).any())
-        named = prompts.assign(occupation=prompts["group"])
-        return with_prompt_columns(self._pipeline.generate_images(named, kind, several=several), prompts)
+        has_several_people = bool((self._all_prompts()["people"] > 1).any())
+        rows = prompts.assign(occupation=prompts["group"])
+        return with_prompt_columns(self._pipeline.generate_images(rows, kind, several=has_several_people), prompts)
 
     def requested_people(self, images: ImageSource) -> pd.DataFrame:
         """Return one row per prompted person: the columns of ``images``, position and group."""
@@ -175,10 +175,10 @@ class Custom(Part):
         requested = table.loc[table.index.repeat(table["people"])].reset_index(drop=True)
         requested["position"] = requested.groupby("image_id").cumcount() + 1
         if self._pipeline.image_folder is not None:
-            # Whom an image shows may be of several groups.
+            # People in one image may belong to several groups.
             group = self._pipeline.image_folder.people.set_index(["image_id", "position"])["group"]
-            at = pd.MultiIndex.from_frame(requested[["image_id", "position"]])
-            requested["group"] = requested["group"].where(requested["people"] == 1, group.reindex(at).to_numpy())
+            keys = pd.MultiIndex.from_frame(requested[["image_id", "position"]])
+            requested["group"] = requested["group"].where(requested["people"] == 1, group.reindex(keys).to_numpy())
         return requested
 
     @cached_method
@@ -209,12 +209,12 @@ class Custom(Part):
                 f"detector, such as {judge.name!r}, cannot name. Set it to false, or use a judge such as 'dlib' alone."
             )
         people = requested[keys].assign(phrase="person")
-        judged = self._pipeline.judge_people(images.source, people, judge, every_face=every_face)
-        # A face beyond those asked for belongs to what its image was to show.
+        judgements = self._pipeline.judge_people(images.source, people, judge, every_face=every_face)
+        # A face beyond the prompted people takes the row of the last of them in its image.
         rows = pd.Series(range(len(requested)), pd.MultiIndex.from_frame(requested[keys]))
-        rows = rows.reindex(pd.MultiIndex.from_frame(judged[keys])).ffill().astype(int)
-        requested = requested.iloc[rows].reset_index(drop=True).assign(position=judged["position"].to_numpy())
-        return requested.join(judged[[c for c in judged if c not in requested]].set_axis(requested.index))
+        rows = rows.reindex(pd.MultiIndex.from_frame(judgements[keys])).ffill().astype(int)
+        requested = requested.iloc[rows].reset_index(drop=True).assign(position=judgements["position"].to_numpy())
+        return requested.join(judgements[[c for c in judgements if c not in requested]].set_axis(requested.index))
 
     @property
     def question_setting(self) -> str:
@@ -232,10 +232,10 @@ class Custom(Part):
             return []
         judge = self._pipeline.judge(setting)
         if not hasattr(judge, "ask"):
-            who = "set judging.question_model to 'endpoint:NAME' of a vision model, or to 'vqa:NAME'; or let people "
-            who += "answer, with 'biaslab annotate RUN --questions FILE'."
+            fix = "set judging.question_model to 'endpoint:NAME' of a vision model, or to 'vqa:NAME'; or let people "
+            fix += "answer, with 'biaslab annotate RUN --questions FILE'."
             name = judge.name if judge else ""
-            raise ParameterError(f"judging.questions_file is answered by {setting}, which is {name!r}: {who}")
+            raise ParameterError(f"judging.questions_file is answered by {setting}, which is {name!r}: {fix}")
         questions = read_questions(file)
         if any(question.of == PERSON for question in questions):
             self._pipeline.check_person_view(setting)
@@ -245,8 +245,8 @@ class Custom(Part):
     def answers(self) -> pd.DataFrame:
         """Return the answers to custom questions (``judging.questions_file``), one per person or image.
 
-        A row for each: image_id, group, text, position, question, choices (its answers, in one text), answer (one of
-        them or ``unclear``, or empty) and reason (why there is none).
+        Columns: image_id, group, text, position, question, choices (its answers, in one text), answer (one of them,
+        ``unclear``, or empty) and reason (for an empty answer).
         """
         columns = ["image_id", "group", "text", "position", "question", "choices", "answer", "reason"]
         if not self.questions():
@@ -267,17 +267,17 @@ class Custom(Part):
             replies["answer"] = [vision.chosen(text, allowed) for text in replies["answer"]]
             replies = replies.set_index(units.index)
             answer = replies["answer"].where(replies["answer"] != NO_PERSON, "")
-            why = replies["reason"].where(replies["reason"] != "", replies["status"])
-            why = why.where(replies["answer"] != NO_PERSON, "the judge detects no person")
-            why = why.where((why != "") | (answer != ""), "no answer of the list").where(answer == "", "")
-            none = people_asked["status"].where(people_asked["status"] != "judged", "no face")
+            reasons = replies["reason"].where(replies["reason"] != "", replies["status"])
+            reasons = reasons.where(replies["answer"] != NO_PERSON, "the judge detects no person")
+            reasons = reasons.where((reasons != "") | (answer != ""), "no answer of the list").where(answer == "", "")
+            person_status = people_asked["status"].where(people_asked["status"] != "judged", "no face")
             rows.append(
                 people_asked[["image_id", "group", "text", "position"]].assign(
                     question=question.name,
                     choices=CHOICES.join(a for a in question.answers if a != UNCLEAR),
                     position=people_asked["position"] if question.of == PERSON else 0,
                     answer=answer.reindex(people_asked.index, fill_value=""),
-                    reason=why.reindex(people_asked.index).fillna(none),
+                    reason=reasons.reindex(people_asked.index).fillna(person_status),
                 )
             )
         return pd.concat(rows, ignore_index=True)[columns]
@@ -286,11 +286,11 @@ class Custom(Part):
 def prompts_of(folder: ImageFolder) -> pd.DataFrame:
     """Return the prompts of a folder's images, as :func:`.prompts.prompts`, with :data:`TABLE_COLUMNS`.
 
-    Prompts that differ in case, blanks or a last point alone are one prompt, in the spelling that comes first.
+    Prompts that differ only in case, blanks or a final full stop are one prompt, in the first spelling.
     """
     images = folder.described_images.assign(same=lambda rows: rows["prompt"].map(same_text))
     prompts = images.groupby(["same", *TABLE_COLUMNS], sort=False)["prompt"]
     table = prompts.agg(n_images="size", prompt="first").reset_index()
     ids = [f"custom-{k:05d}" for k in range(len(table))]
-    more = {"text": table["prompt"], "group": table["told_group"], "people": table["told_people"]}
-    return table.assign(prompt_id=ids, **more).drop(columns=["same", "prompt"])
+    columns = {"text": table["prompt"], "group": table["told_group"], "people": table["told_people"]}
+    return table.assign(prompt_id=ids, **columns).drop(columns=["same", "prompt"])

@@ -9,10 +9,10 @@ import pandas as pd
 
 from biaslab.judges.judge_labels import ADVICE, JUDGED, UNCERTAIN, UNCLEAR
 
-# Words of a list of statuses, and of a list of answers, in what a card says, which is short.
-_WORDS, _ANSWER_WORDS = 10, 14
-# Below this share of people judged, in percent, a card says what to do.
-_FEW = 50.0
+# Maximum words of a list of statuses, and of a list of answers, on a card.
+_MAX_STATUS_WORDS, _MAX_ANSWER_WORDS = 10, 14
+# Below this share of people judged, in percent, a card gives advice.
+_ADVICE_BELOW = 50.0
 
 
 def judged_shares(outcomes: pd.DataFrame) -> pd.DataFrame:
@@ -22,9 +22,9 @@ def judged_shares(outcomes: pd.DataFrame) -> pd.DataFrame:
     the people are judged.
     """
     rows = []
-    for _, of in outcomes.groupby(["model", "group"], sort=False):
-        judged = of[of["status"] == JUDGED]
-        if judged.empty:
+    for _, group in outcomes.groupby(["model", "group"], sort=False):
+        judged_rows = group[group["status"] == JUDGED]
+        if judged_rows.empty:
             missing: dict[str, Any] = {
                 "status": JUDGED,
                 "n": 0,
@@ -32,10 +32,10 @@ def judged_shares(outcomes: pd.DataFrame) -> pd.DataFrame:
                 "ci_low": float("nan"),
                 "ci_high": float("nan"),
             }
-            judged = of.head(1).assign(**missing)
-        others = of[of["status"] != JUDGED].set_index("status")["n"].astype(int).sort_values(ascending=False)
-        advice = ADVICE.get(others.index[0], "") if judged["percent"].iloc[0] < _FEW else ""
-        rows.append(judged.assign(others=count_statuses(others) or "none", advice=advice))
+            judged_rows = group.head(1).assign(**missing)
+        counts = group[group["status"] != JUDGED].set_index("status")["n"].astype(int).sort_values(ascending=False)
+        advice = ADVICE.get(counts.index[0], "") if judged_rows["percent"].iloc[0] < _ADVICE_BELOW else ""
+        rows.append(judged_rows.assign(others=count_statuses(counts) or "none", advice=advice))
     return pd.concat(rows, ignore_index=True)
 
 
@@ -52,27 +52,27 @@ def listed_answers(answered: pd.DataFrame) -> pd.DataFrame:
         rows = rows.dropna(subset="percent").sort_values("percent", ascending=False, kind="stable")
         rows = pd.concat([rows[rows["answer"] != UNCLEAR], rows[rows["answer"] == UNCLEAR]])
         percents = zip(rows["answer"], rows["percent"], strict=True)
-        listed[key] = _join([f"{_shorten(answer)} {percent:.0f} %" for answer, percent in percents], _ANSWER_WORDS)
+        listed[key] = _join([f"{_shorten(answer)} {percent:.0f} %" for answer, percent in percents], _MAX_ANSWER_WORDS)
     keys = pd.MultiIndex.from_frame(answered[["model", "question"]])
     return answered.assign(listed=pd.Series(listed, dtype=object).reindex(keys).to_numpy() if listed else "")
 
 
 def name_pairs(differences: pd.DataFrame) -> pd.DataFrame:
-    """Return rows that compare a model with an ``other``, for answers: ``model`` names both, ``first`` and ``second``
-    each, in few words.
+    """Return rows that compare a model with an ``other``: ``model`` becomes both names, ``first`` and ``second`` are
+    short forms of each.
     """
     first, second = (differences[name].astype(str).map(_shorten) for name in ("model", "other"))
     return differences.assign(model=differences["model"] + " and " + differences["other"], first=first, second=second)
 
 
-def _shorten(text: str, most: int = 3) -> str:
+def _shorten(text: str, max_words: int = 3) -> str:
     words = text.split()
-    return " ".join(words[:most]) + ("…" if len(words) > most else "")
+    return " ".join(words[:max_words]) + ("…" if len(words) > max_words else "")
 
 
-def _join(texts: Iterable[str], most: int = _WORDS) -> str:
-    """Return texts with commas, and how many more there are past ``most`` words."""
+def _join(texts: Iterable[str], max_words: int = _MAX_STATUS_WORDS) -> str:
+    """Join texts by commas up to ``max_words`` words, and add the number of further texts."""
     texts = list(texts)
     ends = [sum(len(text.split()) for text in texts[: k + 1]) for k in range(len(texts))]
-    shown = max(sum(end <= most for end in ends), 1)
-    return ", ".join(texts[:shown]) + (f" and {len(texts) - shown} more" if len(texts) > shown else "")
+    n_shown = max(sum(end <= max_words for end in ends), 1)
+    return ", ".join(texts[:n_shown]) + (f" and {len(texts) - n_shown} more" if len(texts) > n_shown else "")

@@ -29,8 +29,8 @@ PARTS = forms.series_style(
 def components(table: pd.DataFrame) -> Figure:
     """Plot components of variances, one row per headline and model (``precision_components``)."""
     rows = table.dropna(subset="percent")
-    several = rows["model"].nunique() > 1
-    rows = rows.assign(row=rows["model"] + ": " + rows["headline"] if several else rows["headline"])
+    has_several_models = rows["model"].nunique() > 1
+    rows = rows.assign(row=rows["model"] + ": " + rows["headline"] if has_several_models else rows["headline"])
     return forms.stacked(rows, "percent", row="row", part="part", styles=PARTS, label="Part of the variance (%)")
 
 
@@ -41,9 +41,9 @@ def estimates(table: pd.DataFrame, by: str = "estimator") -> Figure:
     ``judge``.
     """
     rows = table.assign(panel=table["headline"] + " (" + table["unit"] + ")")
-    several = rows["model"].nunique() > 1
-    named = rows["group"].where(rows["group"] != MEAN, "over all")
-    rows["row"] = rows["model"] + ": " + named if several else named
+    has_several_models = rows["model"].nunique() > 1
+    group_names = rows["group"].where(rows["group"] != MEAN, "over all")
+    rows["row"] = rows["model"] + ": " + group_names if has_several_models else group_names
     return forms.estimates(
         rows, "estimate", row="row", color=by, panel="panel", styles=ESTIMATORS if by == "estimator" else forms.PLAIN,
         reference=None, label="Estimate, in the unit of its panel", columns=2,

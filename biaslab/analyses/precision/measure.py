@@ -23,10 +23,10 @@ def ratings(pipeline: Pipeline) -> pd.DataFrame:
     if not file:
         return tables.make_table([], "precision_ratings")
     frame = annotated.read(file, {**annotated.LABELS, **dict.fromkeys(ATTRIBUTES, annotated.YES_NO)})
-    # Estimates are of perceived gender and of attributes, whose answers are yes and no.
+    # Estimates exist for perceived gender, and for attributes with the answers yes and no.
     frame = frame[(frame["question"] == "") | frame["label"].isin(("", *annotated.YES_NO))]
     if pipeline.image_folder is not None:
-        # Annotations of copies are of the image that counts.
+        # Annotations of copies belong to the original image.
         copies = duplicates.originals(pipeline.part(Custom).images().source)
         names = {normalize(copy): normalize(image_id) for copy, image_id in copies.items()}
         frame = frame.assign(image_id=frame["image_id"].replace(names)).drop_duplicates()

@@ -1,4 +1,4 @@
-"""A user's own annotations of images: shares from votes, amplification, agreement, and what choices change."""
+"""A user's own annotations of images: shares from votes, amplification, agreement, and sensitivity to choices."""
 
 # ruff: noqa: F401
 from biaslab.analyses.ratings import figures

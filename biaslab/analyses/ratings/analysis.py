@@ -1,6 +1,6 @@
-"""Tables of a user's own ratings: outcomes of the vote, agreement of annotators, what choices change.
+"""Tables of a user's own annotations: results of the vote, agreement of annotators, sensitivity to choices.
 
-Every function takes what :func:`biaslab.ratings.shares.read` found in a file. ``confidence`` is the level of
+Every function takes what :func:`biaslab.ratings.shares.read` returns for a file. ``confidence`` is the level of
 intervals, 0–1; ``seed`` and ``replicates`` are those of the bootstraps over images.
 """
 
@@ -36,11 +36,11 @@ PUBLISHED = {
     ("krippendorff_alpha", "female/male/unsure", ALL): 0.948,
     ("judge_agreement", "female/male", ALL): 98.0,
 }
-"""What A.4 of the paradox paper prints, for all its images."""
+"""Values that A.4 of the paradox paper prints, for all its images."""
 NO_RATINGS = "the file contains shares, not annotations"
 NOT_ANNOTATED = "no image has been annotated yet"
 MEAN = "mean"
-"""The row of a scale, where other questions have a row for each label."""
+"""The answer in the one row of a scale; other questions have a row for each label."""
 answers = read("ratings")
 
 # -- rules -----------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ def _majority(votes: np.ndarray, images: pd.DataFrame) -> Weights:
 
 
 def _ties_split(votes: np.ndarray, images: pd.DataFrame) -> Weights:
-    # What falls to unsure does not count.
+    # The part of a tie that unsure gets does not count.
     return _fractions((votes == votes.max(axis=1, keepdims=True)) & (votes > 0), images)
 
 
@@ -80,8 +80,8 @@ def _undecided(votes: np.ndarray, images: pd.DataFrame, *, female: Collection[st
     return women + (none & as_female), men + (none & ~as_female)
 
 
-# What each is called in tables, and what takes votes (images, labels) and the images, and returns how much each image
-# counts as female and male.
+# The kind and meaning of each rule in tables, and its function: it takes votes (images, labels) and the images, and
+# returns the weights of each image as female and as male.
 RULES: dict[str, tuple[str, str, Callable]] = {
     "majority": ("rule", "most frequent annotation; ties and unsure images are excluded", _majority),
     "ties_split": ("rule", "a tie is divided equally among the most frequent labels", _ties_split),
@@ -121,7 +121,7 @@ def shares(annotations: AnnotatedImages, *, confidence: float = 0.95) -> pd.Data
         female = cell["female"].fillna((cell["percent_female"] * cell["n"] / 100).round())
         counts = {"female": female, "male": cell["n"] - female, OTHER: cell[OTHER]}
         counts = pd.DataFrame(counts | {"undecided": cell["tie"] + cell["unsure"]})
-        # Of shares alone nobody knows who was undecided.
+        # Files of shares do not contain undecided images.
         unknown = ["undecided"] if cell["tie"].isna().all() else []
         counts = counts.fillna(0)
         for answer in counts.drop(columns=[*unknown, *([] if counts[OTHER].any() else [OTHER])]):
@@ -138,14 +138,14 @@ def headline(
     Rows are those of ``paradox_amplification`` by definition; or one row per model with the share perceived as
     female, the name of the images (``whose``), and the other shares (``other_shares``).
     """
-    found = shares(annotations, confidence=confidence)
-    if set(found["source"]) != {"generated"}:
+    table = shares(annotations, confidence=confidence)
+    if set(table["source"]) != {"generated"}:
         return answers.amplification, by_definition(amplified)
-    others = found[found["answer"] != "female"]
-    said = others["answer"] + " " + others["percent"].map("{:.1f} %".format)
-    rows = found[found["answer"] == "female"].rename(columns={"percent": "percent_female"})
+    other_rows = table[table["answer"] != "female"]
+    other_texts = other_rows["answer"] + " " + other_rows["percent"].map("{:.1f} %".format)
+    rows = table[table["answer"] == "female"].rename(columns={"percent": "percent_female"})
     whose = rows["model"].map(lambda model: "" if model == UNNAMED else f" of {model}")
-    other_shares = rows["model"].map(said.groupby(others["model"]).agg(", ".join))
+    other_shares = rows["model"].map(other_texts.groupby(other_rows["model"]).agg(", ".join))
     return answers.shares, rows.assign(whose=whose, other_shares=other_shares)
 
 
@@ -160,9 +160,9 @@ def agreement(
 ) -> pd.DataFrame:
     """Return the agreement of annotators, and of a judge with their majority, as ``ratings_agreement``.
 
-    ``table`` has annotations, ``images`` the votes (:class:`biaslab.ratings.shares.AnnotatedImages`). With
-    ``judgements`` of images (with source) there are rows for each source, and what A.4 of the paradox paper prints.
-    Intervals are of a bootstrap over images, Wilson's for the judge.
+    ``table`` has annotations, ``images`` the votes (:class:`biaslab.ratings.shares.AnnotatedImages`). ``judgements`` of
+    images (with source) add rows for each source, and the values that A.4 of the paradox paper prints. Intervals are
+    from a bootstrap over images, Wilson's for the judge.
     """
     draws: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
     sets, ratings, n_annotators = LABEL_SETS, label_matrix(table, images), len(annotators(table))
@@ -173,29 +173,29 @@ def agreement(
     for subset in (ALL,) if pairs is None else (ALL, *SOURCES):
         about = {"subset": subset, "n_annotators": n_annotators}
         matrix = ratings[(images["source"] == subset) | (subset == ALL)].to_numpy(object)
-        for (statistic, measure), (labels, used) in product(STATISTICS.items(), sets.items()):
-            row = about | measure(matrix, used, **draws)._asdict() | {"statistic": statistic, "labels": labels}
-            # Where the columns are not annotators, there are more of these.
+        for (statistic, measure), (labels, label_set) in product(STATISTICS.items(), sets.items()):
+            row = about | measure(matrix, label_set, **draws)._asdict() | {"statistic": statistic, "labels": labels}
+            # Where matrix columns are not annotators, the number of annotators is larger.
             rows.append(row | (about if n_annotators > ratings.shape[1] else {}))
         if pairs is not None:
             of_subset = pairs[(pairs["source"] == subset) | (subset == ALL)]
             rows += [about | _judge_agreement(of_subset, labels, confidence) for labels in LABEL_SETS]
-    found = pd.DataFrame(rows)
+    agreements = pd.DataFrame(rows)
     if pairs is not None:
-        keys = zip(found["statistic"], found["labels"], found["subset"], strict=True)
-        found["paper_text_value"] = [PUBLISHED.get(key, np.nan) for key in keys]
+        keys = zip(agreements["statistic"], agreements["labels"], agreements["subset"], strict=True)
+        agreements["paper_text_value"] = [PUBLISHED.get(key, np.nan) for key in keys]
     if table.empty:
-        found["reason"] = NO_RATINGS if pairs is None else NOT_ANNOTATED
-    return tables.make_table(found, "ratings_agreement")
+        agreements["reason"] = NO_RATINGS if pairs is None else NOT_ANNOTATED
+    return tables.make_table(agreements, "ratings_agreement")
 
 
 def _judge_agreement(pairs: pd.DataFrame, labels: str, confidence: float) -> dict:
-    """Return how often a judge's answer is the majority's, where both are among a set of labels."""
-    both = pairs[pairs[["gender", "vote"]].isin(LABEL_SETS[labels]).all(axis=1)]
-    same, names = (both["gender"] == both["vote"]).sum(), ("value", "ci_low", "ci_high")
-    row = {"statistic": "judge_agreement", "labels": labels, "n_items": len(both)}
-    row["reason"] = "" if len(both) else "no image has both a judgement and a majority"
-    return row | stats.percent_columns(same, len(both), confidence, names)
+    """Return how often a judge's answer equals the majority vote, where both are in a set of labels."""
+    decided = pairs[pairs[["gender", "vote"]].isin(LABEL_SETS[labels]).all(axis=1)]
+    n_equal, names = (decided["gender"] == decided["vote"]).sum(), ("value", "ci_low", "ci_high")
+    row = {"statistic": "judge_agreement", "labels": labels, "n_items": len(decided)}
+    row["reason"] = "" if len(decided) else "no image has both a judgement and a majority"
+    return row | stats.percent_columns(n_equal, len(decided), confidence, names)
 
 
 def sensitivity(
@@ -210,37 +210,37 @@ def sensitivity(
         return tables.make_table([], "ratings_sensitivity")
     images, ratings = annotations.images, label_matrix(annotations.table, annotations.images)
     votes = np.stack([(ratings == label).sum(axis=1) for label in GENDER_LABELS], axis=1)
-    ways = [(name, kind, meaning, rule(votes, images)) for name, (kind, meaning, rule) in RULES.items()]
-    alone = "this annotator's annotations alone; unsure images are excluded"
+    weightings = [(name, kind, meaning, rule(votes, images)) for name, (kind, meaning, rule) in RULES.items()]
+    annotator_meaning = "this annotator's annotations alone; unsure images are excluded"
     for annotator in ratings if len(annotators(annotations.table)) == ratings.shape[1] else ():
-        own = ratings[annotator].to_numpy(object)
-        weights = (own == "female").astype(float), (own == "male").astype(float)
-        ways.append((f"annotator {annotator}", "annotator", alone, weights))
+        labels = ratings[annotator].to_numpy(object)
+        weights = (labels == "female").astype(float), (labels == "male").astype(float)
+        weightings.append((f"annotator {annotator}", "annotator", annotator_meaning, weights))
     frames = [
-        _amplified(images, weights, draws).assign(rule=rule, kind=kind, meaning=meaning)
-        for rule, kind, meaning, weights in ways
+        _compute_amplification(images, weights, draws).assign(rule=rule, kind=kind, meaning=meaning)
+        for rule, kind, meaning, weights in weightings
     ]
     return tables.join_tables(frames, "ratings_sensitivity")
 
 
-def _amplified(images: pd.DataFrame, weights: Weights, draws: dict) -> pd.DataFrame:
+def _compute_amplification(images: pd.DataFrame, weights: Weights, draws: dict) -> pd.DataFrame:
     """Return amplification of weighed images, computed as in table ``paradox_amplification``."""
     female, male = weights
     keys = ["model", "occupation", "source"]
-    counted = images[keys].assign(female=female, n=female + male).groupby(keys, as_index=False).sum()
-    percent = 100 * counted["female"] / counted["n"].where(counted["n"] > 0)
-    shares = for_each_model(counted.assign(prompt="annotations", percent_female=percent))
+    counts = images[keys].assign(female=female, n=female + male).groupby(keys, as_index=False).sum()
+    percent = 100 * counts["female"] / counts["n"].where(counts["n"] > 0)
+    shares = for_each_model(counts.assign(prompt="annotations", percent_female=percent))
     n_images = shares.groupby("model")["n"].sum()
     frame = amplification(shares, **draws)
-    # Models of which no image counts have rows without a value, but for those without one of the sources.
-    by = shares[~shares["model"].isin(frame["model"])].groupby("model").nunique()
-    none = {"n_occupations": 0.0, "reason": "No image counts."}
-    without = [
-        {"model": model, "definition": definition, "n_excluded": float(n)} | none
-        for model, n in by.loc[by["source"] == len(SOURCES), "occupation"].items()
+    # Models with both sources but no image that counts have rows without a value.
+    n_unique = shares[~shares["model"].isin(frame["model"])].groupby("model").nunique()
+    empty_columns = {"n_occupations": 0.0, "reason": "No image counts."}
+    empty_rows = [
+        {"model": model, "definition": definition, "n_excluded": float(n)} | empty_columns
+        for model, n in n_unique.loc[n_unique["source"] == len(SOURCES), "occupation"].items()
         for definition in DEFINITIONS
     ]
-    frame = pd.concat([frame, pd.DataFrame(without)], ignore_index=True) if without else frame
+    frame = pd.concat([frame, pd.DataFrame(empty_rows)], ignore_index=True) if empty_rows else frame
     return frame.assign(n_images=frame["model"].map(n_images))
 
 
@@ -252,23 +252,23 @@ def by_definition(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe_file(annotations: AnnotatedImages, file: str) -> pd.DataFrame:
-    """Return what the file of this name holds in one row: file, words, and more (a sentence, or empty)."""
+    """Return a summary of the annotations in one row: file (its name), words, and more (sentences, or empty)."""
 
-    def counted(n: float, noun: str) -> str:
+    def count_text(n: float, noun: str) -> str:
         return format_count(n, noun, f"{noun}s")
 
     rows = annotations.shares if annotations.table.empty else annotations.images
-    occupations = counted(rows["occupation"].nunique(), "occupation")
+    occupations = count_text(rows["occupation"].nunique(), "occupation")
     models = [model for model in sorted(set(annotations.outcomes["model"])) if model != UNNAMED]
-    more = [f"Models: {', '.join(models)}."] if models else []
+    sentences = [f"Models: {', '.join(models)}."] if models else []
     if annotations.table.empty:
-        words = f"Shares of {occupations} from {counted(annotations.shares['n'].sum(), 'image')}."
+        words = f"Shares of {occupations} from {count_text(annotations.shares['n'].sum(), 'image')}."
     else:
         sources = ", ".join(f"{(annotations.images['source'] == source).sum():,} {source}" for source in SOURCES)
-        more.insert(0, f"Images: {sources}.")
-        by = counted(len(annotators(annotations.table)), "annotator")
-        words = f"{counted(len(annotations.images), 'image')} of {occupations}, annotated by {by}."
-    return pd.DataFrame({"file": [file], "words": [words], "more": [" ".join(more)]})
+        sentences.insert(0, f"Images: {sources}.")
+        annotator_text = count_text(len(annotators(annotations.table)), "annotator")
+        words = f"{count_text(len(annotations.images), 'image')} of {occupations}, annotated by {annotator_text}."
+    return pd.DataFrame({"file": [file], "words": [words], "more": [" ".join(sentences)]})
 
 
 def question_shares(annotations: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:

@@ -37,11 +37,11 @@ def percent_female(outcomes: pd.DataFrame) -> Figure:
     """Plot each occupation's share perceived as female by source, one panel per model (``ratings_outcomes``)."""
     prompts = outcomes.groupby("source")["prompt"].transform("nunique") > 1
     hue = outcomes["source"] + " images" + (", " + outcomes["prompt"].map(plain)).where(prompts, "")
-    named = outcomes.assign(hue=hue, model=outcomes["model"].map(lambda model: plain(model, 60)))
-    table, panel = forms.panel_by_model(_by_training_share(named))
+    plain_rows = outcomes.assign(hue=hue, model=outcomes["model"].map(lambda model: plain(model, 60)))
+    table, panel = forms.panel_by_model(_sort_by_training_share(plain_rows))
     n = table.groupby(["model", "occupation", "source"])["n"].sum()
-    whom = zip(table["model"], table["occupation"], strict=True)
-    rows = [_with_n(name, (n.get((model, name, source), 0) for source in SOURCES)) for model, name in whom]
+    keys = zip(table["model"], table["occupation"], strict=True)
+    rows = [_label_with_n(name, (n.get((model, name, source), 0) for source in SOURCES)) for model, name in keys]
     return forms.estimates(
         table.assign(row=rows), "percent_female", row="row", color="hue", styles=_SOURCES, panel=panel, reference=50,
         label="Perceived as female among decided images (%)", xlim=(-2, 102),
@@ -53,15 +53,15 @@ def outcomes(table: pd.DataFrame) -> Figure:
     if table["n_images"].isna().all():
         return style.nothing("The file contains shares: the labels of single images are unknown.")
     table = table.rename(columns={"neither": "other"})
-    known = [name for name in _OUTCOMES.names if name != "other" or table[name].any()]
+    statuses = [name for name in _OUTCOMES.names if name != "other" or table[name].any()]
     # The same training images are listed for every model that shares them.
-    shared = (table["source"] == "training") & table.duplicated(["source", "occupation", *known])
-    ordered = _by_training_share(table.assign(twice=shared)).query("not twice")
-    counts = ordered.melt(["source", "occupation"], known, "status", "count")
+    is_repeated = (table["source"] == "training") & table.duplicated(["source", "occupation", *statuses])
+    ordered = _sort_by_training_share(table.assign(twice=is_repeated)).query("not twice")
+    counts = ordered.melt(["source", "occupation"], statuses, "status", "count")
     counts = counts.groupby(["source", "occupation", "status"], sort=False)["count"].sum().reset_index()
-    of = counts.groupby(["source", "occupation"])["count"].transform("sum")
-    rows = [_with_n(name, [n]) for name, n in zip(counts["occupation"], of, strict=True)]
-    counts = counts.assign(percent=100 * counts["count"] / of, row=rows).fillna({"percent": 0})
+    totals = counts.groupby(["source", "occupation"])["count"].transform("sum")
+    rows = [_label_with_n(name, [n]) for name, n in zip(counts["occupation"], totals, strict=True)]
+    counts = counts.assign(percent=100 * counts["count"] / totals, row=rows).fillna({"percent": 0})
     return forms.stacked(
         counts, "percent", row="row", part="status", styles=_OUTCOMES, label="Images (%)", counts="count",
         panel="source", names={source: f"{source.capitalize()} images" for source in SOURCES}, columns=2,
@@ -84,18 +84,18 @@ def sensitivity(table: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-def plain(text: str, most: int = 48) -> str:
+def plain(text: str, max_length: int = 48) -> str:
     """Return ``text``, cut where it is long."""
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
-def _with_n(name: str, n: Iterable[float]) -> str:
+def _label_with_n(name: str, n: Iterable[float]) -> str:
     return f"{plain(name)}  ({' / '.join(f'{count:,.0f}' for count in n)})"
 
 
-def _by_training_share(outcomes: pd.DataFrame) -> pd.DataFrame:
-    """Return rows by occupation, the most female in training first, none in training last; and by source."""
+def _sort_by_training_share(outcomes: pd.DataFrame) -> pd.DataFrame:
+    """Sort rows by occupation, from the most female in training to those without training images, then by source."""
     training = outcomes[outcomes["source"] == "training"].groupby("occupation")["percent_female"].mean()
-    every = training.reindex(sorted(set(outcomes["occupation"])))
-    order = [*every.sort_values(ascending=False, kind="stable", na_position="last").index, *SOURCES]
+    means = training.reindex(sorted(set(outcomes["occupation"])))
+    order = [*means.sort_values(ascending=False, kind="stable", na_position="last").index, *SOURCES]
     return outcomes.sort_values(["occupation", "source"], key=lambda c: c.map(order.index), kind="stable")

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from biaslab.plots import forms, style
 from biaslab.schema import tables
 
-# What is chosen, by column, as the figure calls it.
+# Names of the choices in the figure, by column.
 _CHOICES = {
     "exclusion": "Exclusion", "measure": "Measure", "correction": "Correction", "judge": "Judge", "prompt": "Wording",
     "model": "Model", "approach": "Approach",
@@ -33,25 +33,25 @@ def specification_curve(curve: pd.DataFrame) -> Figure:
         if curve[choice].nunique() > 1
         for option in sorted(set(curve[choice]))
     ]
-    tall = 0.24 * len(choices) + 0.3
-    figure, (top, below) = style.subplots(
-        2, 1, figsize=(forms.WIDTH, 4.4 + tall), sharex=True, height_ratios=[4.4, tall]
+    choices_height = 0.24 * len(choices) + 0.3
+    figure, (top, bottom) = style.subplots(
+        2, 1, figsize=(forms.WIDTH, 4.4 + choices_height), sharex=True, height_ratios=[4.4, choices_height]
     )
     style.zero_line(top, axis="y")
     for (exclusion, measure), (color, marker, label) in _LOOK.items():
-        some = curve[(curve["exclusion"] == exclusion) & (curve["measure"] == measure)]
-        if len(some):
-            top.vlines(some.index, some["ci_low"], some["ci_high"], color=color, alpha=0.35, lw=1.4)
-            top.plot(some.index, some["estimate"], marker, color=color, ms=4, label=label)
+        rows = curve[(curve["exclusion"] == exclusion) & (curve["measure"] == measure)]
+        if len(rows):
+            top.vlines(rows.index, rows["ci_low"], rows["ci_high"], color=color, alpha=0.35, lw=1.4)
+            top.plot(rows.index, rows["estimate"], marker, color=color, ms=4, label=label)
     top.set_ylabel("Expected amplification (points)")
     top.legend(loc="upper left", fontsize=9)
     for y, (choice, option, _) in enumerate(choices):
-        at = np.flatnonzero(curve[choice] == option)
-        below.plot(at, np.full(len(at), y), "|", color=style.BLACK, ms=7, mew=0.8)
+        positions = np.flatnonzero(curve[choice] == option)
+        bottom.plot(positions, np.full(len(positions), y), "|", color=style.BLACK, ms=7, mew=0.8)
         if y and choice != choices[y - 1][0]:
-            below.axhline(y - 0.5, color=style.LIGHT, lw=0.8)
-    below.set_yticks(range(len(choices)), [f"{_CHOICES[choice]}: {name}" for choice, _, name in choices], fontsize=9)
-    below.tick_params(axis="y", length=0)
-    below.set(xlim=(-2, len(curve) + 1), ylim=(len(choices) - 0.4, -0.6))
-    below.set_xlabel("Specifications, sorted by estimate")
+            bottom.axhline(y - 0.5, color=style.LIGHT, lw=0.8)
+    bottom.set_yticks(range(len(choices)), [f"{_CHOICES[choice]}: {name}" for choice, _, name in choices], fontsize=9)
+    bottom.tick_params(axis="y", length=0)
+    bottom.set(xlim=(-2, len(curve) + 1), ylim=(len(choices) - 0.4, -0.6))
+    bottom.set_xlabel("Specifications, sorted by estimate")
     return figure

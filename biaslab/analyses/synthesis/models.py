@@ -28,19 +28,19 @@ def models(estimands: Iterable[Estimand], results: Mapping[str, pd.DataFrame]) -
 
 
 def units(estimands: Iterable[Estimand], sources: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return what the measures are means of, a row per model, measure, list, unit and cell: what the same prompts gave.
+    """Return the values that the measures average, one row per model, measure, list, unit and cell of equal prompts.
 
-    ``sources`` has by name the table of units of each estimand with a measure. ``list`` is one of two of stereotypes,
-    ``cell`` a role, template or prompt (with the training share where models are compared over the same one),
-    ``n_images`` the number that a deviation is estimated at (one row for each that any model has), else 0, ``value`` is
-    in ``measure_unit``.
+    ``sources`` has by name the table of units of each estimand with a measure. ``list`` is one of two lists of
+    stereotypes, ``cell`` a role, template or prompt (with the training share where models are compared over the same
+    one). ``n_images`` is the number of images for which a deviation is estimated (one row for each number of any
+    model), else 0. ``value`` is in ``measure_unit``.
     """
     frames = [estimand.units_of_models(sources[estimand.source]) for estimand in estimands if estimand.measure]
     return pd.concat(frames, ignore_index=True)
 
 
 def model_differences(units: pd.DataFrame, *, printed: Collection[str] = (), confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``synthesis_model_differences``: first minus second model, over the units that both have.
+    """Return ``synthesis_model_differences``: first minus second model, over the units of both.
 
     ``units`` are those of :func:`units`. They are paired
     (:func:`biaslab.stats.paired_difference`), deviations compared at the same number of images, and the two lists of a
@@ -50,20 +50,20 @@ def model_differences(units: pd.DataFrame, *, printed: Collection[str] = (), con
     keys = [*CELL, "n_images"]
     rows = []
     for (measure, unit), measure_rows in units.groupby(["measure", "measure_unit"], sort=False):
-        by_model = {model: own.set_index(keys)["value"] for model, own in measure_rows.groupby("model", sort=False)}
+        by_model = {model: group.set_index(keys)["value"] for model, group in measure_rows.groupby("model", sort=False)}
         for first, second in combinations(by_model, 2):
             if (first in printed) != (second in printed):
                 continue
-            both = (by_model[first] - by_model[second]).dropna().sort_index()
-            # The most images that both have.
-            both = both.groupby(level=keys[:3]).last().groupby(level=keys[:2]).mean()
-            lists = [values.to_numpy() for _, values in both.groupby(level="list")]
+            differences = (by_model[first] - by_model[second]).dropna().sort_index()
+            # The largest number of images that both models have.
+            differences = differences.groupby(level=keys[:3]).last().groupby(level=keys[:2]).mean()
+            lists = [values.to_numpy() for _, values in differences.groupby(level="list")]
             row = {"model_a": first, "model_b": second, "measure": measure, "unit": unit, "n": 0}
             row["kind"] = "printed" if first in printed else "measured"
             if lists:
-                tested = stats.paired_difference(*lists, confidence=confidence)._asdict()
-                row |= {"difference_corrected": tested.pop("difference")} | tested
-                row["n"] = both.index.get_level_values("unit").nunique()
+                test = stats.paired_difference(*lists, confidence=confidence)._asdict()
+                row |= {"difference_corrected": test.pop("difference")} | test
+                row["n"] = differences.index.get_level_values("unit").nunique()
             else:
                 row["reason"] = "both models share no unit"
             rows.append(row)
@@ -73,25 +73,25 @@ def model_differences(units: pd.DataFrame, *, printed: Collection[str] = (), con
 
 
 def by_pair(differences: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return rows of ``synthesis_model_differences`` as an answer about each pair of models counts them.
+    """Return rows of ``synthesis_model_differences`` with the columns of answers about each pair of models.
 
     ``model`` names the pair, ``p_pair`` is p_holm adjusted over the pair's measures (Holm), ``scale`` the unit as it
-    follows a number; ``open`` is the answer where none is significant, ``untold`` names the measures without a test.
+    follows a number. ``open`` is the answer without a significant measure, ``untold`` names measures without a test.
     """
     alpha, rows = stats.significance(confidence), differences
     rows = rows.assign(model=rows["model_a"] + " and " + rows["model_b"])
     rows["p_pair"] = rows.groupby("model")["p_holm"].transform(stats.adjust)
     rows["scale"] = rows["unit"].where(~rows["unit"].str.contains(" to "), "on a scale of " + rows["unit"])
-    # The least p after the adjustment over a measure's pairs, were all of them at their least.
-    least = rows["min_attainable_p"].where(rows["p"].notna())
-    least = least.groupby([rows["measure"], rows["kind"]]).transform(stats.adjust)
+    # The minimum attainable p, adjusted over a measure's pairs as if all had theirs.
+    min_p = rows["min_attainable_p"].where(rows["p"].notna())
+    min_p = min_p.groupby([rows["measure"], rows["kind"]]).transform(stats.adjust)
     for _, pair in rows.groupby("model", sort=False):
         tested, lacking = pair[pair["p"].notna()], pair[pair["p"].isna()]
         untold = [
             f"Not tested: {'; '.join(rows['measure'])} ({reason})."
             for reason, rows in lacking.groupby("reason", sort=False)
         ]
-        possible = stats.adjust(least[tested.index])
+        possible = stats.adjust(min_p[tested.index])
         words = f"No significant difference in {format_count(len(tested), 'measure', 'measures')}."
         if len(tested) and not (possible < alpha).any():
             words = "Inconclusive: no outcome could be significant."

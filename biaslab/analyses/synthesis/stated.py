@@ -1,4 +1,4 @@
-"""Numbers that the papers state in their text, with what their own tables give where these are enough."""
+"""Numbers that the papers state in their text, next to values computed from their own tables where possible."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 from biaslab import reference
 from biaslab.schema import tables
 
-# The columns of a paper's table that say what a number is of; paradox, paired and DALL-Eval name them differently.
+# Columns that state the subject of a number; the tables of paradox, paired and DALL-Eval name them differently.
 _SUBJECTS = ("approach", "aspect", "setting", "subject")
 _PAPERS = ("paradox", "paired", "dalleval", "triplets")
 _MODEL = "SD 1.4"

@@ -52,10 +52,10 @@ def four(tmp_path):
 
 def test_matched_names_in_other_case_and_blanks_have_their_shares(tmp_path):
     shares = asking.benchmark(written(tmp_path, LABOUR))
-    rows = asking.matched(["Nurse", " Flight attendant", "chef", "pilot"], shares)
+    rows = asking.match_groups(["Nurse", " Flight attendant", "chef", "pilot"], shares)
     assert rows["group"].tolist() == ["Nurse", " Flight attendant", "chef", "pilot"]
     np.testing.assert_array_equal(rows["percent_female"], [87, 75, 30, np.nan])
-    assert asking.unused(["Nurse", "flight attendant", "chef"], shares) == ["pilots"]
+    assert asking.unmatched_groups(["Nurse", "flight attendant", "chef"], shares) == ["pilots"]
 
 
 def test_listed_many_names_gives_five_their_near_matches_and_a_number():
