@@ -659,10 +659,10 @@ def _fold_limits(similarity: np.ndarray, images: pd.DataFrame, k: int) -> dict:
     """Return jackknife limits of bias at k over folds; NaN where leaving out a fold leaves fewer than k images."""
     female, male = ((images["gender"] == gender).to_numpy() for gender in GENDERS)
     # No image is in the fold -1, so the first entry has all images.
-    kept_rows = [np.flatnonzero(images["fold"] != fold) for fold in (-1, *images["fold"].unique())]
-    if min(map(len, kept_rows)) < k:
+    index_sets = [np.flatnonzero(images["fold"] != fold) for fold in (-1, *images["fold"].unique())]
+    if min(map(len, index_sets)) < k:
         return {"ci_low": np.nan, "ci_high": np.nan, "reason": "too few images for an interval"}
-    parts = ((similarity[np.ix_(kept, kept)], female[kept], male[kept]) for kept in kept_rows)
+    parts = ((similarity[np.ix_(indices, indices)], female[indices], male[indices]) for indices in index_sets)
     share, *shares = ((retrieval_bias(part, women, k, male=men).mean() + 1) / 2 for part, women, men in parts)
     error = stats.clustered_error((np.array(shares) - np.mean(shares)) * (1 - 1 / len(shares)))
     limits = stats.clustered_share_interval(share, error, images["group"].nunique())

@@ -85,7 +85,7 @@ def scenes(folder: str | Path, split: str = "val") -> pd.DataFrame:
             f"{root} has no scenes of PaintSkills, such as {example}; give the folder that holds object, count and "
             "spatial."
         )
-    rows = [_scene_row(skill, scene, file) for skill, file in files.items() for scene in _read(file, _Scenes).data]
+    rows = [_scene_row(skill, scene, file) for skill, file in files.items() for scene in _read_json(file, _Scenes).data]
     columns = ["prompt_id", "skill", "template", "text", "object", "n", "relation", "other"]
     table = pd.DataFrame(rows, columns=columns)
     if (is_duplicate := table["prompt_id"].duplicated()).any():
@@ -107,7 +107,7 @@ def boxes(folder: str | Path, requests: pd.DataFrame, split: str = "val") -> pd.
         file = root / skill / f"{skill}_{split}_bounding_boxes.json"
         if not file.is_file():
             continue
-        boxes_file, hidden = _read(file, _Boxes), []
+        boxes_file, hidden = _read_json(file, _Boxes), []
         names = {entry.id: _class_name(entry.name, file) for entry in boxes_file.categories}
         images = {entry.id: entry for entry in boxes_file.images}
         for entry in boxes_file.annotations:
@@ -144,7 +144,7 @@ def digest(folder: str | Path) -> str:
 _Form = TypeVar("_Form", bound=BaseModel)
 
 
-def _read(file: Path, form: type[_Form]) -> _Form:
+def _read_json(file: Path, form: type[_Form]) -> _Form:
     try:
         return form.model_validate_json(reading.content(file).removeprefix(codecs.BOM_UTF8))
     except ValidationError as error:
