@@ -55,8 +55,8 @@ class AttendedImages(GeneratedImages):
 
     _also = MappingProxyType({"softmax": "text"})
 
-    def __init__(self, prompts: pd.DataFrame, *given, **options) -> None:
-        super().__init__(prompts, *given, **options)
+    def __init__(self, prompts: pd.DataFrame, *args, **options) -> None:
+        super().__init__(prompts, *args, **options)
         # The rows of a shard are part of its key.
         encoded_words = [json.dumps(list(words)) for words in prompts["words"]]
         by_prompt = dict(zip(prompts["prompt_id"], encoded_words, strict=True))

@@ -246,7 +246,7 @@ def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, Image
         is_judged = rows[f"gender_{evaluator}"].isin(GENDERS)
         names_gender = rows["prompt"] != "person"
         phrase = rows["profession"].replace("(none)", "a person")
-        phrase = phrase.mask(names_gender, phrase + ", asked for as a " + rows["prompt"])
+        phrase = phrase.mask(names_gender, phrase + ", prompted as a " + rows["prompt"])
         tones = {"tone": rows["skin_tone"], "status": statuses.mask(is_judged, "judged")}
         # Prompts that name a gender do not measure its perception.
         rows = rows.assign(group=phrase, who=phrase, gender=rows[f"gender_{evaluator}"], apart=names_gender, **tones)
