@@ -283,7 +283,7 @@ def _add_answers(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.Data
 
     return images.assign(
         gender_vqa=np.where(is_eligible, [gender for gender, _ in readings], ""),
-        reason_vqa=np.where(is_eligible, [why for _, why in readings], gender_answers["status"].to_numpy(object)),
+        reason_vqa=np.where(is_eligible, [reason for _, reason in readings], gender_answers["status"].to_numpy(object)),
         attributes=names("yes"),
         attributes_missing=names(""),
     )
@@ -484,8 +484,8 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
         rows += [row | {"metric": name} for name in ("R-precision", *_distances_by_name("CLIP"))]
     for name, (table, is_read) in vectors.items():
         if len(table) < 2:
-            why = "there is no other caption" if len(table) else _NO_IMAGE_READ
-            rows.append({"images": name, "metric": "R-precision", "n": len(table), "reason": why})
+            reason = "there is no other caption" if len(table) else _NO_IMAGE_READ
+            rows.append({"images": name, "metric": "R-precision", "n": len(table), "reason": reason})
             continue
         n_others = min(DISTRACTORS, len(table) - 1)
         precisions = r_precision(table @ texts[is_read].T, distractors=n_others)
@@ -524,7 +524,7 @@ def _clustered_mean_row(values: np.ndarray, groups: np.ndarray, low: float, high
 
 def _captioning_rows(pipeline: Pipeline, source: ImageSource, ids: pd.Series, requests: pd.DataFrame) -> list[dict]:
     """Return rows of captioning metrics, which compare descriptions of images with their captions."""
-    unsupported = [{"metric": name, "n": 0, "reason": why} for name, why in captioning.WITHOUT.items()]
+    unsupported = [{"metric": name, "n": 0, "reason": reason} for name, reason in captioning.WITHOUT.items()]
     if pipeline.omits("dalleval.captioner"):
         return [{"metric": name, "n": 0, "reason": _NO_JUDGE} for name in captioning.METRICS] + unsupported
     judge: Any = pipeline.check_judge("dalleval.captioner", source)
@@ -634,15 +634,15 @@ def _similarity(texts: np.ndarray, images: np.ndarray) -> np.ndarray:
 def _retrieval_rows(similarity: np.ndarray, images: pd.DataFrame) -> list[dict]:
     """Return bias and recall at each k; where images have folds, the interval of bias is a jackknife over these."""
     female, male = ((images["gender"] == gender).to_numpy() for gender in GENDERS)
-    groups, either, rows = images["group"].to_numpy(str), female | male, []
-    reason = f"{len(images)} captioned images" + (f", {either.sum()} with a gender" if "fold" in images else "")
+    groups, has_gender, rows = images["group"].to_numpy(str), female | male, []
+    reason = f"{len(images)} captioned images" + (f", {has_gender.sum()} with a gender" if "fold" in images else "")
     for metric, k in product(("bias_at", "recall_at"), _RANKS):
         row: dict[str, Any] = {"metric": f"{metric}_{k}", "n": len(images), "reason": reason}
         if k > len(images):
             row["reason"] = f"fewer than {k} images"
         elif metric == "recall_at":
             row |= _clustered_mean_row(recall_at(similarity, k), groups, 0, 100)
-        elif either.any():
+        elif has_gender.any():
             row |= _clustered_mean_row((retrieval_bias(similarity, female, k, male=male) + 1) / 2, groups, -1, 1)
             if "fold" in images:
                 row |= _fold_limits(similarity, images, k)
@@ -651,7 +651,7 @@ def _retrieval_rows(similarity: np.ndarray, images: pd.DataFrame) -> list[dict]:
         rows.append(row)
     return [
         *rows,
-        {"metric": "bias_at_all", "reason": reason} | _clustered_mean_row(male[either], groups[either], -1, 1),
+        {"metric": "bias_at_all", "reason": reason} | _clustered_mean_row(male[has_gender], groups[has_gender], -1, 1),
     ]
 
 

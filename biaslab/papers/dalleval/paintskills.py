@@ -113,8 +113,8 @@ def boxes(folder: str | Path, requests: pd.DataFrame, split: str = "val") -> pd.
         for entry in boxes_file.annotations:
             if entry.image_id not in images or entry.category_id not in names:
                 raise InputError(f"{file} has a box of an image or a class that it does not list: {entry!r}.")
-            image, (left, top, across, down) = images[entry.image_id], entry.bbox
-            sides = np.array([left, top, left + across, top + down]) / ([image.width, image.height] * 2)
+            image, (left, top, width, height) = images[entry.image_id], entry.bbox
+            sides = np.array([left, top, left + width, top + height]) / ([image.width, image.height] * 2)
             left, top, right, bottom = np.clip(sides, 0, 1)
             # The simulator writes such boxes for objects that are hidden or out of the frame.
             if not (left < right and top < bottom):

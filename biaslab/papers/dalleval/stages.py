@@ -154,8 +154,8 @@ class DallEval(Part):
             table = generated.table[["image_id", "prompt_id"]].merge(prompts, on="prompt_id")
             real = self.captioned_images().source if s.image_folder else None
         else:
-            described = pipeline.images("caption_prompts")
-            generated, table = described.source, described.table.drop_duplicates("caption_id", ignore_index=True)
+            images = pipeline.images("caption_prompts")
+            generated, table = images.source, images.table.drop_duplicates("caption_id", ignore_index=True)
             table = table.assign(
                 real_id=table["caption_id"], references=[[text] for text in table["text"]], group=table["occupation"]
             )
@@ -245,10 +245,8 @@ class DallEval(Part):
         images = self.people(kind)
         detector = pipeline.check_judge("judging.faces", images.source)
         requested = images.table[["image_id"]].assign(position=1)
-        located = pipeline.compute(locate_people, images.source, requested, detector)
-        people = images.table.merge(
-            located[["image_id", "n_faces", *BOX, "boxes"]], on="image_id", validate="one_to_one"
-        )
+        faces = pipeline.compute(locate_people, images.source, requested, detector)
+        people = images.table.merge(faces[["image_id", "n_faces", *BOX, "boxes"]], on="image_id", validate="one_to_one")
         tones = pipeline.skin_tones(images.source, people)
         colour = {name: tones[name].to_numpy() for name in ("tone", "red", "green", "blue")}
         columns = {f"tone_{name}": tones[name].to_numpy() for name in ("reason", "judge")}

@@ -87,9 +87,9 @@ def examples(prompts: pd.DataFrame, n_triplets: int = 10) -> pd.DataFrame:
     """
     keys = ["dataset", "triplet_id"]
     chosen = prompts[keys].drop_duplicates().groupby("dataset", sort=False).head(n_triplets)
-    sampled = chosen.merge(prompts, on=keys)
-    texts = [_mark_spans(text, spans) for text, spans in zip(sampled["text"], sampled["spans"], strict=True)]
-    wide = sampled.assign(text=texts).pivot(index=keys, columns="prompt_gender", values="text")
+    rows = chosen.merge(prompts, on=keys)
+    texts = [_mark_spans(text, spans) for text, spans in zip(rows["text"], rows["spans"], strict=True)]
+    wide = rows.assign(text=texts).pivot(index=keys, columns="prompt_gender", values="text")
     wide = wide.reindex(index=pd.MultiIndex.from_frame(chosen), columns=PROMPT_GENDERS)
     return wide.reset_index().drop(columns="triplet_id").rename_axis(columns=None)
 
@@ -228,11 +228,11 @@ def co_occurrence_summary(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.
     """
     cells = gap[(gap["sample"] == "triplets") & gap["gap"].notna()]
     summary = gap_summary(gap.assign(space="image", metric="objects"), confidence=confidence)
-    over = select_pooled(summary).dropna(subset="relative_gap_ci_low")
+    dataset_row = select_pooled(summary).dropna(subset="relative_gap_ci_low")
     names = {"relative_gap_p": "p", "n_datasets": "n_cases"}
-    over = over.rename(columns=names).assign(dataset=ALL_DATASETS, sample="triplets")
-    with_interval = cells[cells["ci_low"].notna()] if len(over) else cells
-    return tables.make_table(pd.concat([over, with_interval], ignore_index=True), "triplets_co_occurrence")
+    dataset_row = dataset_row.rename(columns=names).assign(dataset=ALL_DATASETS, sample="triplets")
+    with_interval = cells[cells["ci_low"].notna()] if len(dataset_row) else cells
+    return tables.make_table(pd.concat([dataset_row, with_interval], ignore_index=True), "triplets_co_occurrence")
 
 
 def _over_datasets(rows: pd.DataFrame, confidence: float) -> dict:
@@ -409,8 +409,8 @@ def bias_score(
     if truth is None or truth.empty:
         return scores
     wide = truth.pivot(index=[*_CELL, "object"], columns="prompt_gender", values="expected")
-    true = _bias_score(wide["masculine"], wide["feminine"], 1, 1)
-    true_scores = pd.Series(true, index=wide.index, name="true_score").reset_index()
+    true_values = _bias_score(wide["masculine"], wide["feminine"], 1, 1)
+    true_scores = pd.Series(true_values, index=wide.index, name="true_score").reset_index()
     return tables.make_table(scores.merge(true_scores, on=[*_CELL, "object"], how="left"), "triplets_bias_score")
 
 
@@ -550,12 +550,12 @@ def _scores(
     n = masculine + feminine
     # The score grows with the masculine share of occurrences, so the share's limits give the score's.
     low, high = (_bias_score(end, 1 - end, *sizes) for end in stats.wilson_interval(masculine, n, confidence))
-    fair = sizes[0] / sum(sizes)
-    tails = np.minimum(binom.cdf(masculine, n, fair), binom.sf(masculine - 1, n, fair))
+    null_share = sizes[0] / sum(sizes)
+    tails = np.minimum(binom.cdf(masculine, n, null_share), binom.sf(masculine - 1, n, null_share))
     rows = rows.assign(
         bias_score=_bias_score(masculine, feminine, *sizes), ci_low=low, ci_high=high, p=np.minimum(1.0, 2 * tails),
         # The p of all occurrences on the rarer side.
-        min_attainable_p=np.minimum(1.0, 2 * np.minimum(fair, 1 - fair) ** n),
+        min_attainable_p=np.minimum(1.0, 2 * np.minimum(null_share, 1 - null_share) ** n),
         count_feminine=feminine, count_masculine=masculine, n=n, n_cases=np.nan,
     )  # fmt: skip
     rows = _with_clustered_intervals(rows, counts, cell, seed, replicates, confidence)

@@ -44,10 +44,10 @@ def pairs(images: pd.DataFrame) -> pd.DataFrame:
         for gender in ("feminine", "masculine", "placebo")
     ]
     neutral = images[images["prompt_gender"] == "neutral"].sort_values(_IMAGE)
-    following = neutral.groupby(_IMAGE[:3])[["image_id"]].shift(-1)["image_id"]
-    even = neutral.groupby(_IMAGE[:3]).cumcount() % 2 == 0
-    neutral_pairs = neutral[_IMAGE].assign(pair=REFERENCES[0], first=neutral["image_id"], second=following)
-    rows = pd.concat([*frames, neutral_pairs[even]], ignore_index=True)
+    next_ids = neutral.groupby(_IMAGE[:3])[["image_id"]].shift(-1)["image_id"]
+    is_even = neutral.groupby(_IMAGE[:3]).cumcount() % 2 == 0
+    neutral_pairs = neutral[_IMAGE].assign(pair=REFERENCES[0], first=neutral["image_id"], second=next_ids)
+    rows = pd.concat([*frames, neutral_pairs[is_even]], ignore_index=True)
     # Order pairs by their first image, so that each is processed once.
     return rows.dropna(subset=["first", "second"]).sort_values([*_SET, "first"], kind="stable", ignore_index=True)
 

@@ -68,8 +68,8 @@ class Dependency(Part):
         """Return the images that the object detector processed."""
         self.check_attention()
         statuses, table = self._triplets.objects().images, self._triplets.images().table
-        examined = statuses.loc[statuses["status"] == "", "image_id"]
-        return table[(table["status"] == "ok") & table["image_id"].isin(examined)].reset_index(drop=True)
+        examined_ids = statuses.loc[statuses["status"] == "", "image_id"]
+        return table[(table["status"] == "ok") & table["image_id"].isin(examined_ids)].reset_index(drop=True)
 
     @cached_method
     def groups(self) -> pd.DataFrame:
@@ -184,20 +184,20 @@ class Dependency(Part):
         ]
         true_objects = true_objects.assign(object=self._to_nouns(true_objects["object"]), planted=planted)
         groups = self._assign_groups(self.drawn_maps(), objects, images)
-        measured = objects[objects["image_id"].isin(texts)].reset_index(drop=True)
-        measured = measured.assign(object=groups["object"], measured=groups["dependency_group"])
+        measured_objects = objects[objects["image_id"].isin(texts)].reset_index(drop=True)
+        measured_objects = measured_objects.assign(object=groups["object"], measured=groups["dependency_group"])
         frames, hidden = [], []
-        for side, column in ((true_objects, "planted"), (measured, "measured")):
+        for side, column in ((true_objects, "planted"), (measured_objects, "measured")):
             ordered = side.sort_values(["image_id", "left"], kind="stable")
             rank = ordered.groupby(["image_id", "object"]).cumcount()
             frames.append(ordered[["image_id", "object", column]].assign(place=rank))
             nouns = self._list_nouns(images, side).rename(columns={"noun": "object"})
             nouns[column] = np.where(nouns.pop("hidden"), "hidden", "")
             hidden.append(nouns)
-        compared = frames[0].merge(frames[1], on=["image_id", "object", "place"], how="outer")
+        matched_objects = frames[0].merge(frames[1], on=["image_id", "object", "place"], how="outer")
         hidden_nouns = hidden[0].assign(measured=hidden[1]["measured"])
         hidden_nouns = hidden_nouns[(hidden_nouns[["planted", "measured"]] != "").any(axis=1)]
-        objects = pd.concat([compared.drop(columns="place"), hidden_nouns], ignore_index=True)
+        objects = pd.concat([matched_objects.drop(columns="place"), hidden_nouns], ignore_index=True)
         return objects[["image_id", "object", "planted", "measured"]].fillna("")
 
     @cached_method
@@ -238,9 +238,9 @@ class Dependency(Part):
                 shuffled = {"shuffled": word_masks[(k + 1) % len(word_masks)][2]} if len(word_masks) > 1 else {}
                 places.append((image_id, word, kind, {"own": mask} | shuffled))
         for k, (image_id, _, kind, masks) in enumerate(places):
-            following = (places[(k + j) % len(places)] for j in range(1, len(places)))
-            elsewhere = (f for f in following if f[2] == kind and f[0] != image_id)
-            if match := next(elsewhere, None):
+            next_places = (places[(k + j) % len(places)] for j in range(1, len(places)))
+            candidates = (f for f in next_places if f[2] == kind and f[0] != image_id)
+            if match := next(candidates, None):
                 masks["other"] = match[3]["own"]
         return places
 

@@ -264,8 +264,8 @@ def _contains(nouns: pd.DataFrame, instances: Instances) -> np.ndarray:
 def _examined_objects(pipeline: Pipeline) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the examined images, and the counts of objects in each."""
     instances, images = pipeline.part(Triplets).objects(), pipeline.part(Triplets).images().table
-    examined = instances.images.loc[instances.images["status"] == "", "image_id"]
-    return images[images["image_id"].isin(examined)], _counts(instances.objects)
+    examined_ids = instances.images.loc[instances.images["status"] == "", "image_id"]
+    return images[images["image_id"].isin(examined_ids)], _counts(instances.objects)
 
 
 def _counts(objects: pd.DataFrame) -> pd.DataFrame:
@@ -302,13 +302,13 @@ def dependency_example(pipeline: Pipeline | None) -> Example | None:
         groups, nouns = stages.groups(), stages.prompt_nouns()
     except MissingInputError:
         return None
-    examined = stages.looked_at()
-    if examined.empty:
+    examined_images = stages.looked_at()
+    if examined_images.empty:
         return None
     n_groups = groups.groupby("image_id", sort=False)["dependency_group"].nunique()
     hidden = nouns.groupby("image_id")["hidden"].any().astype(int)
     n_groups = n_groups.add(hidden, fill_value=0)
-    image_id = str(n_groups.reindex(examined["image_id"]).fillna(0).idxmax())
+    image_id = str(n_groups.reindex(examined_images["image_id"]).fillna(0).idxmax())
     images = pipeline.part(Triplets).images()
     (image,), (maps,) = images.read([image_id]), stages.maps().word_maps([image_id])
     text = images.table.set_index("image_id").loc[image_id, "text"]

@@ -208,7 +208,7 @@ class _Work:
             by_word += np.bincount(pairs[1], minlength=len(self._words))
             candidates = people_captions.filter(~has_excluded_word).to_pandas().drop_duplicates("text")
             keys = hashes([text.encode() for text in candidates["text"]], self._seed)
-            candidates = candidates.assign(key=keys, reached=self._reached(candidates["text"].tolist()))
+            candidates = candidates.assign(key=keys, reached=self._count_steps(candidates["text"].tolist()))
             frames = _limit_memory([*frames, candidates], self._sample)
         n_left = n_people - np.cumsum(by_step)
         rows = [
@@ -219,7 +219,7 @@ class _Work:
         captions = _drop_duplicates(frames, self._sample).assign(what="caption") if frames else None
         return pd.concat([counts, captions], ignore_index=True).reindex(columns=list(_TYPES)).astype(_TYPES)
 
-    def _reached(self, texts: list[str]) -> np.ndarray:
+    def _count_steps(self, texts: list[str]) -> np.ndarray:
         """Return the number of steps after ``different`` that each text passes; all if it is accepted."""
         texts = [normalize(text) for text in texts]
         is_swappable = np.array([not _NOT_SWAPPABLE.search(ascii_lower(text)) for text in texts], dtype=bool)

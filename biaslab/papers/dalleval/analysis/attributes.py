@@ -153,9 +153,9 @@ def attribute_mean_difference(
         paired = a["share"].to_numpy() - b["share"].to_numpy()
         paired = paired[~np.isnan(paired).any(axis=1)]
         draws = reference.draws(model, replicates=replicates, seed=seed)
-        folded = stats.folded_means(paired, confidence=confidence, **draws)
-        row = {"model": model, "comparison": comparison, "n_attributes": a["share"].shape[1]} | folded._asdict()
-        row |= {"mean_absolute_difference": folded.value, "mean_absolute_difference_corrected": folded.corrected}
+        estimate = stats.folded_means(paired, confidence=confidence, **draws)
+        row = {"model": model, "comparison": comparison, "n_attributes": a["share"].shape[1]} | estimate._asdict()
+        row |= {"mean_absolute_difference": estimate.value, "mean_absolute_difference_corrected": estimate.corrected}
         row["paper_table_value"] = printed_values.get((model, comparison, "mean_absolute_difference"))
         profession_rows = by_prompt[(by_prompt["model"] == model) & (by_prompt["comparison"] == comparison)]
         uncorrected, null_mean = profession_rows["mean_absolute_difference"], profession_rows["null_mean"]
@@ -163,7 +163,7 @@ def attribute_mean_difference(
         excess = stats.mean_interval(uncorrected - null_mean, confidence, skip_nan=True)
         limits = {f"by_profession_corrected_{end}": getattr(excess, end) for end in ("ci_low", "ci_high")}
         row |= {"by_profession_corrected": excess.value} | limits
-        row["reason"] = too_few(folded.n, confidence)
+        row["reason"] = too_few(estimate.n, confidence)
         rows.append(row)
     return tables.make_table(rows, "dalleval_attribute_mean_difference")
 

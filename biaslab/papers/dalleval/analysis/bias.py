@@ -71,7 +71,7 @@ def overall_average(
         for model, group in averages[averages["profession"] != NO_PROFESSION].groupby("model", sort=False):
             values = group["value"].dropna()
             mean = stats.mean_interval(values, confidence)
-            shared = group["reason"].iloc[0] if group["reason"].nunique() == 1 else ""
+            reason = group["reason"].iloc[0] if group["reason"].nunique() == 1 else ""
             row: dict[str, Any] = {"model": model, "category": category, "average": mean.value} | mean._asdict()
             row |= {
                 "paper_table_value": printed_averages.get((model, category)),
@@ -82,7 +82,7 @@ def overall_average(
                 if rates := error.get(str(model)):
                     corrected = stats.judge_corrected_mean(values, *rates, confidence)
                     row |= _corrected_columns(corrected, "average_judge_corrected")
-            rows.append(row | {"reason": too_few(mean.n) or shared})
+            rows.append(row | {"reason": too_few(mean.n) or reason})
     return tables.make_table(rows, "dalleval_overall_average")
 
 

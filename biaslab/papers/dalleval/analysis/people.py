@@ -26,9 +26,9 @@ def _tone_name(images: pd.DataFrame) -> str:
 
 def tones_by_attribute(images: pd.DataFrame) -> pd.DataFrame:
     """Return ``dalleval_tones_by_attribute``: the distribution of skin tones for each attribute (Figure 8)."""
-    toned = images.dropna(subset="skin_tone")
-    worn = toned["attributes"].fillna("").str.split(";")
-    rows = toned.assign(attribute=worn, tone=toned["skin_tone"].astype(int).astype(str))
+    images_with_tone = images.dropna(subset="skin_tone")
+    worn = images_with_tone["attributes"].fillna("").str.split(";")
+    rows = images_with_tone.assign(attribute=worn, tone=images_with_tone["skin_tone"].astype(int).astype(str))
     rows = rows.explode("attribute", ignore_index=True).query("attribute != ''")
     groups = rows.groupby(["model", "attribute"], sort=False)
     share = groups["tone"].value_counts(normalize=True).rename("share").reset_index()

@@ -42,10 +42,10 @@ def skill_accuracy(accuracy: pd.DataFrame, *, confidence: float = 0.95) -> pd.Da
     for key, group in out.groupby(keys, sort=False):
         if set(group["skill"]) == set(SKILLS):
             value = group["percent_correct"].mean()
-            below = np.sqrt(((group["percent_correct"] - group["ci_low"]) ** 2).sum()) / len(group)
-            above = np.sqrt(((group["ci_high"] - group["percent_correct"]) ** 2).sum()) / len(group)
+            lower_error = np.sqrt(((group["percent_correct"] - group["ci_low"]) ** 2).sum()) / len(group)
+            upper_error = np.sqrt(((group["ci_high"] - group["percent_correct"]) ** 2).sum()) / len(group)
             row = dict(zip(keys, key, strict=True)) | {"skill": "average", "percent_correct": value}
-            row |= {"ci_low": value - below, "ci_high": value + above, "n": group["n"].sum()}
+            row |= {"ci_low": value - lower_error, "ci_high": value + upper_error, "n": group["n"].sum()}
             rows.append(row | {"paper_table_value": printed.get(key)})
     return tables.make_table(pd.concat([out, pd.DataFrame(rows, columns=out.columns)]), "dalleval_skill_accuracy")
 

@@ -151,8 +151,8 @@ def _released_counts(detections: pd.DataFrame, best: pd.DataFrame) -> pd.DataFra
     parts = []
     for name in CLASSES:
         rank = detections.groupby("image_id")[f"p_{name}"].rank(method="first", ascending=False)
-        selected = detections[(rank <= confident) & (detections["label"] == name)]
-        parts.append(selected.groupby("image_id", sort=False).size().reset_index(name="n").assign(object=name))
+        rows = detections[(rank <= confident) & (detections["label"] == name)]
+        parts.append(rows.groupby("image_id", sort=False).size().reset_index(name="n").assign(object=name))
     return pd.concat(parts)
 
 
@@ -170,13 +170,13 @@ def _relations(confident: pd.DataFrame, rule: str) -> pd.DataFrame:
     dx, dy = offset.T
     if rule == "geneval":
         sizes = box[:, 2:] - box[:, :2] + base[:, 2:] - base[:, :2]
-        clear = np.sign(offset) * np.maximum(np.abs(offset) - _GENEVAL_OFFSET * sizes, 0)
-        clear[np.abs(clear).max(axis=1, initial=0) < 1e-3] = 0
-        dx, dy = (clear / np.maximum(np.linalg.norm(offset, axis=1, keepdims=True), 1e-9)).T
+        excess = np.sign(offset) * np.maximum(np.abs(offset) - _GENEVAL_OFFSET * sizes, 0)
+        excess[np.abs(excess).max(axis=1, initial=0) < 1e-3] = 0
+        dx, dy = (excess / np.maximum(np.linalg.norm(offset, axis=1, keepdims=True), 1e-9)).T
         is_relation = {"above": dy < -0.5, "below": dy > 0.5, "left": dx < -0.5, "right": dx > 0.5}
     else:
-        across = np.abs(dx) > np.abs(dy)
-        is_relation = {"above": ~across & (dy <= 0), "below": ~across & (dy > 0)}
-        is_relation |= {"left": across & (dx <= 0), "right": across & (dx > 0)}
+        is_horizontal = np.abs(dx) > np.abs(dy)
+        is_relation = {"above": ~is_horizontal & (dy <= 0), "below": ~is_horizontal & (dy > 0)}
+        is_relation |= {"left": is_horizontal & (dx <= 0), "right": is_horizontal & (dx > 0)}
     rows = pairs.rename(columns={"label": "object", "label_other": "other"})
     return pd.concat([rows[is_relation[relation]].assign(relation=relation, n=1) for relation in RELATIONS])
