@@ -1,1 +1,1 @@
-"""Where generated images attend to the words of their prompts (triplets, section 6.1)."""
+"""Attention of generated images to the words of their prompts (triplets, section 6.1)."""

@@ -1,4 +1,4 @@
-"""Maps of attention to words as they are kept, and the regions of an image that they mark."""
+"""Maps of attention to words in their cached form, and the image regions that they mark."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ import numpy as np
 from biaslab.attribution.attention import Columns
 
 THRESHOLD = 0.35
-"""Share of a map's range above which a place belongs to its word (triplets, section 6.1)."""
+"""Share of a map's range above which a position belongs to its word (triplets, section 6.1)."""
 PACKED = ("mapped", "maps")
-"""The columns in which tables keep maps."""
+"""The columns of maps in cached tables."""
 LATENTS = 64
-"""Rows and columns of a map at most: those of the latents of an image of 512 pixels."""
+"""Largest number of rows and columns of a map: those of the latents of an image of 512 pixels."""
 
 
 @dataclass(frozen=True)
 class WordMaps:
-    """Where an image attends to the words of its prompt."""
+    """Maps of an image's attention to the words of its prompt."""
 
     words: tuple[str, ...]
     maps: np.ndarray
-    """``uint8 (words, rows, columns)``, each from 0, the least attention in it, to 255, the most; all 0 where attention
-    is the same everywhere."""
+    """``uint8 (words, rows, columns)``, each from 0, its lowest attention, to 255, its highest; all 0 where attention
+    is constant."""
     missing: dict[str, str]
-    """Why other words have none."""
+    """The reason why other words have no map, by word."""
 
 
 def word_maps(attention, columns: Columns) -> list[WordMaps]:
-    """Return the maps of some images as they are kept: on the latents' grid, in 256 levels.
+    """Return the maps of images in their cached form: on the latents' grid, in 256 levels.
 
     ``attention`` is the mean, ``float32 (images, words, height, width)`` in torch
-    (:meth:`biaslab.attribution.attention.Attention.maps`). A grid larger than :data:`LATENTS` is averaged down to as
-    many of its longer side.
+    (:meth:`biaslab.attribution.attention.Attention.maps`). A larger grid is averaged down to :data:`LATENTS` on its
+    longer side.
     """
     import torch
 
@@ -46,21 +46,21 @@ def word_maps(attention, columns: Columns) -> list[WordMaps]:
         attention = torch.nn.functional.interpolate(attention, size, mode="area")
     levels = _scaled(attention).mul_(255).round_().to(torch.uint8).cpu().numpy()
     return [
-        WordMaps(of_image, maps[: len(of_image)].copy(), dict(why))
-        for of_image, maps, why in zip(columns.words, levels, columns.missing, strict=True)
+        WordMaps(of_image, maps[: len(of_image)].copy(), dict(missing))
+        for of_image, maps, missing in zip(columns.words, levels, columns.missing, strict=True)
     ]
 
 
 def word_masks(maps: np.ndarray, height: int, width: int, threshold: float = THRESHOLD) -> np.ndarray:
-    """Return where images attend to words, ``bool (words, height, width)``: :func:`on_image` above a threshold."""
+    """Return masks of words, ``bool (words, height, width)``: :func:`on_image` above a threshold."""
     return on_image(maps, height, width) > threshold
 
 
 def on_image(maps: np.ndarray, height: int, width: int) -> np.ndarray:
     """Return maps in the size of their image, ``float32 (words, height, width)``, each from 0 to 1.
 
-    ``uint8 (words, rows, columns)`` of :class:`WordMaps` are interpolated (bicubic) and scaled, as DAAM does it; all 0
-    where a map is the same everywhere.
+    ``uint8 (words, rows, columns)`` of :class:`WordMaps` are interpolated (bicubic) and scaled, as in DAAM; all 0 where
+    a map is constant.
     """
     import torch
 
@@ -72,20 +72,20 @@ def on_image(maps: np.ndarray, height: int, width: int) -> np.ndarray:
 
 
 def _scaled(values):
-    """Return values with the last two axes scaled to go from 0 to 1, 0 where all are the same."""
+    """Return values scaled to 0 to 1 over the last two axes, 0 where they are constant."""
     low, high = values.amin((-2, -1), keepdim=True), values.amax((-2, -1), keepdim=True)
     return (values - low) / (high - low).clamp_(min=1e-30)
 
 
 def packed(maps: WordMaps) -> dict[str, str | bytes]:
-    """Return the maps of an image as a table keeps them, by column of :data:`PACKED`."""
-    file = BytesIO()
-    np.savez_compressed(file, maps=maps.maps)
-    return {"mapped": json.dumps({"words": maps.words, "missing": maps.missing}), "maps": file.getvalue()}
+    """Return the cells of a cached table for the maps of an image, by column of :data:`PACKED`."""
+    buffer = BytesIO()
+    np.savez_compressed(buffer, maps=maps.maps)
+    return {"mapped": json.dumps({"words": maps.words, "missing": maps.missing}), "maps": buffer.getvalue()}
 
 
 def unpacked(row: Mapping) -> WordMaps:
-    """Return the maps that a row of such a table keeps."""
+    """Return the maps of a row from :func:`packed`."""
     mapped = json.loads(row["mapped"])
     with np.load(BytesIO(row["maps"]), allow_pickle=False) as opened:
         return WordMaps(tuple(mapped["words"]), opened["maps"], mapped["missing"])

@@ -1,6 +1,6 @@
-"""Where a model attends to the words of a text in images that are given, with noise on them, as it sees them at work.
+"""Attention of a model to the words of a text in existing images, with noise added as during generation.
 
-So maps of words can be held against images with ground truth.
+This allows comparing maps of words with images that have ground truth.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from biaslab.hub.image_sources import ImageSource
 
 _SHARD_ROWS = 128
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
-"""Points of the noise schedule that are examined: 0 is the image, 1 noise alone."""
+"""Evaluated points of the noise schedule: 0 is the image, 1 is pure noise."""
 
 
 def attend(
@@ -33,17 +33,17 @@ def attend(
     keys: Sequence[str],
     seed: int = 0,
 ) -> tuple[list[WordMaps], list[list[WordMaps]]]:
-    """Return where a model attends to words in given images: over all of :data:`LEVELS` of each image, and for each
-    level those of each image.
+    """Return a model's attention to words in existing images: one map over all :data:`LEVELS` for each image, and for
+    each level one map for each image.
 
     Args:
         generator: A loaded model with a U-Net and one text encoder (Stable Diffusion 1 and 2).
-        images: ``uint8 (height, width, 3)`` RGB, all of one size that the model makes.
-        texts, words: What is said of each, and the words of it to map.
-        keys, seed: What tells each image's noise from that of others, the same at all levels and in every batch.
+        images: ``uint8 (height, width, 3)`` RGB, all of the size that the model generates.
+        texts, words: The text of each image, and its words to map.
+        keys, seed: Seeds of each image's noise, which is the same at all levels and in every batch.
 
-    Raises ParameterError where the model is of another kind or size, or attention cannot be taken from it, RunError
-    where the numbers overflow.
+    Raises ParameterError where the model is of another kind or size, or attention cannot be captured from it, RunError
+    where values overflow.
     """
     import torch
 
@@ -53,59 +53,59 @@ def attend(
         raise ParameterError(
             f"Attention in given images is taken from a StableDiffusionPipeline, and this is a {type(pipe).__name__}."
         )
-    sizes, own = sorted({image.shape for image in images}), (generator.height, generator.width)
-    if sizes and sizes[0][:2] != own:
+    sizes, model_size = sorted({image.shape for image in images}), (generator.height, generator.width)
+    if sizes and sizes[0][:2] != model_size:
         raise ParameterError(
-            f"{generator.model} generates images of {own[0]} x {own[1]} pixels, and these are {sizes[0][0]} x "
-            f"{sizes[0][1]}: attention in them is not comparable with its own. Resize them."
+            f"{generator.model} generates images of {model_size[0]} x {model_size[1]} pixels, and these are "
+            f"{sizes[0][0]} x {sizes[0][1]}: attention in them is not comparable with its own. Resize them."
         )
-    placed = columns(pipe, texts, words)
-    whole: list[WordMaps] = []
-    apart: list[list[WordMaps]] = [[] for _ in LEVELS]
+    word_columns = columns(pipe, texts, words)
+    all_levels: list[WordMaps] = []
+    by_level: list[list[WordMaps]] = [[] for _ in LEVELS]
     for start in range(0, len(images), generator.batch_size):
-        chosen = range(start, min(start + generator.batch_size, len(images)))
-        here = placed.of(chosen)
-        with torch.inference_mode(), capture(pipe, here, by_step=True) as attention:
-            seeds = [image_seed(seed, keys[i], 0) for i in chosen]
-            _denoise(generator, [images[i] for i in chosen], [texts[i] for i in chosen], seeds)
-        whole += word_maps(attention.maps(), here)
-        for k, maps in enumerate(apart):
-            maps += word_maps(attention.maps(k), here)
-    return whole, apart
+        batch = range(start, min(start + generator.batch_size, len(images)))
+        batch_columns = word_columns.of(batch)
+        with torch.inference_mode(), capture(pipe, batch_columns, by_step=True) as attention:
+            seeds = [image_seed(seed, keys[i], 0) for i in batch]
+            _denoise(generator, [images[i] for i in batch], [texts[i] for i in batch], seeds)
+        all_levels += word_maps(attention.maps(), batch_columns)
+        for k, maps in enumerate(by_level):
+            maps += word_maps(attention.maps(k), batch_columns)
+    return all_levels, by_level
 
 
 def _denoise(generator: Generator, images: list[np.ndarray], texts: list[str], seeds: Sequence[int]) -> None:
-    """Let the network look once at each level of noise."""
+    """Run the network once at each level of noise."""
     import torch
 
     pipe = generator.pipe
-    # What schedulers add to a latent depends on the steps that they were last set to; this is what networks learn from.
-    device, kept = pipe.unet.device, pipe.scheduler.alphas_cumprod
+    # Use the training schedule: the noise of a scheduler depends on the steps that were last set.
+    device, alphas = pipe.unet.device, pipe.scheduler.alphas_cumprod
     pixels = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).to(device, pipe.vae.dtype) / 127.5 - 1
     encoded = pipe.vae.encode(pixels).latent_dist.mean * pipe.vae.config.scaling_factor
-    said, _ = pipe.encode_prompt(texts, device, 1, False)
+    embeddings, _ = pipe.encode_prompt(texts, device, 1, False)
     noise = torch.stack([torch.randn(encoded.shape[1:], generator=torch.Generator().manual_seed(s)) for s in seeds]).to(
         device, encoded.dtype
     )
     for level in LEVELS:
-        t = torch.full((len(images),), round(level * len(kept)), device=device)
-        share = kept[t[0].item()].to(device, encoded.dtype)
+        t = torch.full((len(images),), round(level * len(alphas)), device=device)
+        share = alphas[t[0].item()].to(device, encoded.dtype)
         noisy = share.sqrt() * encoded + (1 - share).sqrt() * noise
-        more = {"encoder_hidden_states": said.to(pipe.unet.dtype), "return_dict": False}
-        generator.check_finite(pipe.unet(noisy.to(pipe.unet.dtype), t, **more)[0])
+        options = {"encoder_hidden_states": embeddings.to(pipe.unet.dtype), "return_dict": False}
+        generator.check_finite(pipe.unet(noisy.to(pipe.unet.dtype), t, **options)[0])
 
 
 class NoisedImages:
-    """Given images with maps of the words of their texts, computed once and kept; errors as :func:`attend`.
+    """Existing images with cached maps of the words of their texts; errors as :func:`attend`.
 
-    ``asked`` has image_id, text and words (a list) for each image; ``load`` returns the model when an image must be
-    examined, ``weights`` is its digest.
+    ``prompts`` has image_id, text and words (a list) for each image. ``load`` returns the model, and is called only for
+    images that are not cached; ``weights`` is its digest.
     """
 
     def __init__(
         self,
         images: ImageSource,
-        asked: pd.DataFrame,
+        prompts: pd.DataFrame,
         load: Callable[[], Generator],
         weights: str,
         *,
@@ -113,26 +113,26 @@ class NoisedImages:
         cache: ResultCache,
         progress: bool = True,
     ) -> None:
-        ready = Memoized(load)
+        generator = Memoized(load)
 
         def work(shard: pd.DataFrame) -> pd.DataFrame:
-            words = [json.loads(of) for of in shard["words"]]
+            words = [json.loads(encoded) for encoded in shard["words"]]
             ids, texts = list(shard["image_id"]), list(shard["text"])
-            whole, apart = attend(ready(), images.read(ids), texts, words, keys=ids, seed=seed)
+            all_levels, by_level = attend(generator(), images.read(ids), texts, words, keys=ids, seed=seed)
             frames = [
-                pd.DataFrame([packed(maps) for maps in found]).assign(image_id=shard["image_id"], level=level)
-                for level, found in zip((0.0, *LEVELS), (whole, *apart), strict=True)
+                pd.DataFrame([packed(maps) for maps in level_maps]).assign(image_id=shard["image_id"], level=level)
+                for level, level_maps in zip((0.0, *LEVELS), (all_levels, *by_level), strict=True)
             ]
             return pd.concat(frames, ignore_index=True)
 
-        units = asked[["image_id", "text"]].assign(words=[json.dumps(list(of)) for of in asked["words"]])
+        units = prompts[["image_id", "text"]].assign(words=[json.dumps(list(words)) for words in prompts["words"]])
         inputs = {"images": images.digest, "weights": weights, "levels": list(LEVELS), "seed": seed}
         stage = cache.stage("noised", inputs, work)
-        options = {"label": "looking at noised images", "progress": progress, "gpu": True}
-        found = stage.compute(units.astype(object), shard_rows=_SHARD_ROWS, **options)
+        options = {"label": "processing noised images", "progress": progress, "gpu": True}
+        rows = stage.compute(units.astype(object), shard_rows=_SHARD_ROWS, **options)
         self.digest = stage.digest
-        self._rows = found.set_index(["level", "image_id"])[list(PACKED)] if len(found) else found
+        self._rows = rows.set_index(["level", "image_id"])[list(PACKED)] if len(rows) else rows
 
     def word_maps(self, image_ids: Sequence[str], level: float = 0.0) -> list[WordMaps]:
-        """Return maps of images in the order asked for: over all of :data:`LEVELS`, or at one of them."""
+        """Return maps of images in the order of ``image_ids``: over all of :data:`LEVELS`, or at one of them."""
         return [unpacked(self._rows.loc[level, image_id]) for image_id in image_ids]

@@ -40,7 +40,7 @@ def brute_force(rows, words, regions):
 
 @pytest.mark.parametrize("held", [2**26, 1])
 def test_the_largest_coverage(monkeypatch, held):
-    monkeypatch.setattr(dependency, "_HELD", held)
+    monkeypatch.setattr(dependency, "_MAX_PIXELS", held)
     rng = np.random.default_rng(1)
     words = ("a", "Woman", "hat", "people")
     maps = rng.integers(0, 256, (4, 5, 5)).astype(np.uint8)

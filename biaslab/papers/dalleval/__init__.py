@@ -1,7 +1,7 @@
 """DALL-Eval: visual reasoning skills and social biases (Cho, Zala & Bansal 2023, https://arxiv.org/abs/2202.04053).
 
-Functions here take tables and return tables. :mod:`printed` has the measurements that the paper prints,
-:mod:`figures` draws results, and ``answers.yaml`` says what they show.
+Functions here take tables and return tables. :mod:`printed` has the paper's printed measurements, :mod:`figures` plots
+results, and ``answers.yaml`` has the answers in reports.
 """
 
 # ruff: noqa: F401 (what is imported here is what this package offers)

@@ -1,4 +1,4 @@
-"""Averages, deviations, attributes and accuracies: as :class:`biaslab.metrics.headline.Headline`, by unit, by model."""
+"""Headlines (:class:`biaslab.metrics.headline.Headline`), units and estimands of DALL-Eval's measures by model."""
 
 from __future__ import annotations
 
@@ -19,58 +19,60 @@ from biaslab.papers.dalleval.prompts import SKILLS
 from biaslab.papers.estimands import Estimand, at_shared_images, unit_rows
 
 TABLES = ("dalleval_social_images", "dalleval_average_gender")
-"""The measured tables that :func:`headlines` takes."""
+"""The measured tables that :func:`headlines` uses."""
 _TONES = [str(tone) for tone in range(1, 11)]
 
 
 def headlines(images: pd.DataFrame, averages: pd.DataFrame) -> Iterator[Headline]:
     """Yield each model's average gender over professions, and its mean absolute deviation (section 4.2, Table 6).
 
-    ``averages`` (``dalleval_average_gender``) say whether gender is as a judge or as the answers to a question say.
+    ``averages`` (``dalleval_average_gender``) name whether the gender judge or the VQA model labels gender.
     """
     rows = images[(images["prompt"] == "person") & (images["profession"] != NO_PROFESSION)]
-    for model, of_model in rows.groupby("model", sort=False):
-        asked = "judge" in averages and ASKED in set(averages.loc[averages["model"] == model, "judge"])
-        gender = of_model["gender_vqa"] if asked else of_model["gender_judge"].where(of_model["status_judge"] == JUDGED)
-        cells, people = cells_and_people(of_model.assign(gender=gender, cluster=of_model["profession"]))
-        n, known = cells["n"].to_numpy(), (cells["n"] > 0).sum()
-        part = np.where(n > 0, 1 / max(known, 1), 0)
-        given: dict[str, Any] = {"people": people, "clusters_random": True}
-        given |= {"clusters": "professions", "setting": "dalleval.social_images"}
-        cells = cells.assign(coefficient=2 * part)
-        yield Headline("dalleval", str(model), "average gender", MEAN, "−1 to 1", 0.02, 0, cells, **given)
+    for model, model_images in rows.groupby("model", sort=False):
+        uses_vqa = "judge" in averages and ASKED in set(averages.loc[averages["model"] == model, "judge"])
+        by_judge = model_images["gender_judge"].where(model_images["status_judge"] == JUDGED)
+        gender = model_images["gender_vqa"] if uses_vqa else by_judge
+        cells, people = cells_and_people(model_images.assign(gender=gender, cluster=model_images["profession"]))
+        n, n_known = cells["n"].to_numpy(), (cells["n"] > 0).sum()
+        weight = np.where(n > 0, 1 / max(n_known, 1), 0)
+        options: dict[str, Any] = {"people": people, "clusters_random": True}
+        options |= {"clusters": "professions", "setting": "dalleval.social_images"}
+        cells = cells.assign(coefficient=2 * weight)
+        yield Headline("dalleval", str(model), "average gender", MEAN, "−1 to 1", 0.02, 0, cells, **options)
         deviation = np.where(n > 0, np.abs(cells["count"] / np.maximum(n, 1) - 0.5), 0)
-        # What a mean without chance has less than the plain one.
-        free = [float(stats.corrected_absolute_deviation(*cell)) for cell in zip(cells["count"], n, strict=True)]
-        null_mean = float(part @ (deviation - np.nan_to_num(free)))
-        cells = cells.assign(coefficient=part * side(cells))
-        given |= {"is_absolute": True, "null_mean": null_mean}
-        yield Headline("dalleval", str(model), "gender MAD", MEAN, "0 to 0.5", 0.01, 0, cells, **given)
+        # The plain mean minus the bias-corrected one.
+        corrected = [float(stats.corrected_absolute_deviation(*cell)) for cell in zip(cells["count"], n, strict=True)]
+        null_mean = float(weight @ (deviation - np.nan_to_num(corrected)))
+        cells = cells.assign(coefficient=weight * side(cells))
+        options |= {"is_absolute": True, "null_mean": null_mean}
+        yield Headline("dalleval", str(model), "gender MAD", MEAN, "0 to 0.5", 0.01, 0, cells, **options)
 
 
 def attribute_headlines(images: pd.DataFrame, rated: Collection[str]) -> Iterator[Headline]:
-    """Yield how much more images of women show attributes than those of men, over professions (Table 9).
+    """Yield the mean difference of attribute shares, women minus men, over professions (Table 9).
 
-    Of the attributes that people ``rated``, of ``dalleval_social_images`` of professions asked for with both words.
+    Uses the attributes in ``rated`` (annotated by people), and ``dalleval_social_images`` of professions prompted with
+    both words.
     """
-    for model, some in images[images["prompt"].isin(["woman", "man"])].groupby("model", sort=False):
-        both = some.groupby("profession")["prompt"].nunique() == 2
-        some = some[some["profession"].isin(both.index[both]) & (some["profession"] != NO_PROFESSION)]
-        for attribute in dict.fromkeys(one for one in rated if one):
-            # Shares are of yes, as those of gender are of female.
-            answer = pd.Series("male", index=some.index)
-            for column, said in (("attributes", "female"), ("attributes_missing", "unsure")):
-                listed = ";" + some[column].fillna("").astype(str) + ";"
-                answer = answer.mask(listed.str.contains(f";{attribute};", regex=False), said)
+    for model, rows in images[images["prompt"].isin(["woman", "man"])].groupby("model", sort=False):
+        has_both = rows.groupby("profession")["prompt"].nunique() == 2
+        rows = rows[rows["profession"].isin(has_both.index[has_both]) & (rows["profession"] != NO_PROFESSION)]
+        for attribute in dict.fromkeys(filter(None, rated)):
+            # Encode yes as female, so that shares of gender become shares of yes.
+            answer = pd.Series("male", index=rows.index)
+            for column, label in (("attributes", "female"), ("attributes_missing", "unsure")):
+                joined = ";" + rows[column].fillna("").astype(str) + ";"
+                answer = answer.mask(joined.str.contains(f";{attribute};", regex=False), label)
             cells, people = cells_and_people(
-                some.assign(gender=answer, cluster=some["profession"], template=some["prompt"])
+                rows.assign(gender=answer, cluster=rows["profession"], template=rows["prompt"])
             )
-            known = cells.groupby("cluster")["n"].transform("min") > 0
-            part = np.where(known, 100 / max(cells["cluster"][known].nunique(), 1), 0)
-            cells = cells.assign(coefficient=part * cells["template"].map({"woman": 1, "man": -1}))
-            given: dict[str, Any] = {"clusters_random": True, "about": attribute}
-            words = "attributes, women less men"
-            yield Headline("dalleval", str(model), words, attribute, "points", 1, 0, cells, people, **given)
+            is_complete = cells.groupby("cluster")["n"].transform("min") > 0
+            weight = np.where(is_complete, 100 / max(cells["cluster"][is_complete].nunique(), 1), 0)
+            cells = cells.assign(coefficient=weight * cells["template"].map({"woman": 1, "man": -1}))
+            options: dict[str, Any] = {"clusters_random": True, "about": attribute}
+            measure = "attributes, women minus men"
+            yield Headline("dalleval", str(model), measure, attribute, "points", 1, 0, cells, people, **options)
 
 
 def average_units(averages: pd.DataFrame, category: str) -> pd.DataFrame:
@@ -92,7 +94,7 @@ def skin_tone_deviation_units(counts: pd.DataFrame) -> pd.DataFrame:
     """Return each profession's deviation of skin tone (``dalleval_skin_tone_counts``) as a unit; a cell is a prompt."""
     counts = counts[counts["profession"] != NO_PROFESSION]
     wide = counts.pivot(index=["model", "prompt", "profession"], columns="tone", values="n")
-    # Tones that no image of the run has are empty bins.
+    # Tones without images in the run are empty bins.
     rows = wide.reindex(columns=_TONES).fillna(0).reset_index().assign(category="skin_tone", evidence="computed")
     rows = at_shared_images(rows, _TONES, ["prompt", "profession"])
     return unit_rows(rows, "profession", rows["deviation"], cell=rows["prompt"], n_images=rows["n_images"])
@@ -102,22 +104,22 @@ def attribute_units(presence: pd.DataFrame) -> pd.DataFrame:
     """Return each profession's difference of shares between prompts (``dalleval_attribute_presence``) as a unit."""
     keys, frames = ["model", "profession", "attribute"], []
     for comparison, prompts in COMPARISONS.items():
-        first, second = (presence[presence["prompt"] == prompt] for prompt in prompts)
-        both = first.merge(second, on=keys, suffixes=("", "_second")).assign(comparison=comparison)
-        frames.append(unit_rows(both, "profession", both["share"] - both["share_second"]))
+        first_rows, second_rows = (presence[presence["prompt"] == prompt] for prompt in prompts)
+        paired = first_rows.merge(second_rows, on=keys, suffixes=("", "_second")).assign(comparison=comparison)
+        frames.append(unit_rows(paired, "profession", paired["share"] - paired["share_second"]))
     return pd.concat(frames, ignore_index=True)
 
 
 def attribute_mean_units(by_prompt: pd.DataFrame) -> pd.DataFrame:
-    """Return each profession's mean absolute difference, minus what two prompts of equal shares give by chance.
+    """Return each profession's mean absolute difference minus its null expectation, for two prompts of equal shares.
 
-    Of ``dalleval_attribute_prompt_difference``.
+    ``by_prompt`` has rows of ``dalleval_attribute_prompt_difference``.
     """
     return unit_rows(by_prompt, "profession", by_prompt["mean_absolute_difference"] - by_prompt["null_mean"])
 
 
 def skill_units(verdicts: pd.DataFrame) -> pd.DataFrame:
-    """Return each scene, as judged (``dalleval_skill_verdicts``), as a unit: 100 where it is correct, else 0."""
+    """Return each scene's verdict (``dalleval_skill_verdicts``) as a unit: 100 where it is correct, else 0."""
     rows = verdicts[verdicts["chosen"] == "yes"].assign(evaluator="detector", images="test")
     return unit_rows(rows, "image_id", 100.0 * (rows["correct"] == "yes"))
 

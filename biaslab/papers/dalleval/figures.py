@@ -1,4 +1,4 @@
-"""Figures of DALL-Eval that take more than one call to a form: tables in, matplotlib figures out."""
+"""Figures of DALL-Eval that need more than one call to :mod:`biaslab.plots.forms`, from tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from biaslab.plots import forms, style
 from biaslab.plots.gallery import gallery
 from biaslab.schema import tables
 
-# A model keeps its colour and marker from figure to figure.
+# Each model has the same colour and marker in all figures.
 _NAMES = ("minDALL-E", "Karlo", "Stable Diffusion", "DALL-E Small", "X-LXMERT")
 MODELS = forms.SeriesStyle(colors=dict(zip(_NAMES, style.PALETTE, strict=False)))
 
@@ -33,7 +33,7 @@ def average_gender(genders: pd.DataFrame) -> Figure:
 
 
 def _in_thirds(table: pd.DataFrame, order: pd.Index) -> pd.DataFrame:
-    """Return a table with each profession's rank in an order, and the third (``part``) that it is in."""
+    """Return a table with each profession's rank in an order, and its third (``part``)."""
     third = -(-len(order) // 3)
     rank = order.get_indexer(pd.Index(table["profession"]))
     parts = [f"{k + 1} to {min(k + third, len(order))}" for k in rank // third * third]
@@ -48,10 +48,10 @@ def gender_mad(mad: pd.DataFrame) -> Figure:
         "corrected for small-sample bias and judge error": ("mad_judge_corrected",),
     }
     names = ("value", "low", "high", "null_mean", "paper_table_value")
-    limits = {of: ends for of, *ends in tables.schema("dalleval_mad").intervals}
+    limits = {column: ends for column, *ends in tables.schema("dalleval_mad").intervals}
     panels = []
-    for kind, (estimate, *more) in kinds.items():
-        columns = [estimate, *limits[estimate], *more]
+    for kind, (estimate, *null_columns) in kinds.items():
+        columns = [estimate, *limits[estimate], *null_columns]
         rows = mad[["model", *columns]].set_axis(["model", *names[: len(columns)]], axis=1)
         panels.append(rows.assign(kind=kind))
     return forms.estimates(
@@ -63,9 +63,9 @@ def gender_mad(mad: pd.DataFrame) -> Figure:
 
 
 def skin_tone_check(check: pd.DataFrame) -> Figure:
-    """Plot the tone that each computation answers for the ten swatches (``dalleval_skin_tone_check``)."""
-    # Answers of two computations are often the same: they are next to each other.
-    beside = check["computation"].map({"cielab": 0, "released": -0.14, "released_signed": 0.14})
+    """Plot the tone that each computation assigns to the ten swatches (``dalleval_skin_tone_check``)."""
+    # Computations often agree, so their marks are offset from each other.
+    offset = check["computation"].map({"cielab": 0, "released": -0.14, "released_signed": 0.14})
 
     def swatches(ax: Axes, rows: pd.DataFrame) -> None:
         colours = rows.groupby("swatch")["colour"].first()
@@ -74,7 +74,7 @@ def skin_tone_check(check: pd.DataFrame) -> Figure:
             ax.add_patch(Rectangle(place, 0.84, 0.8, facecolor=colour, edgecolor=style.GREY, lw=0.7))
 
     figure = forms.diagonal(
-        check.assign(x=check["swatch"].astype(int) + beside), "x", "nearest_tone", color="computation",
+        check.assign(x=check["swatch"].astype(int) + offset), "x", "nearest_tone", color="computation",
         ends=(-0.75, 10.7), under=swatches,
         labels=("Tone that the swatch defines (Monk scale)", "Tone that the computation assigns"),
     )  # fmt: skip
@@ -84,11 +84,11 @@ def skin_tone_check(check: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def average_skin_tone(tones: pd.DataFrame, overall: pd.DataFrame) -> Figure:
-    """Draw on the whole scale how many professions have which average tone (``dalleval_average_skin_tone``)."""
+    """Plot histograms of professions' average tones on the full scale (``dalleval_average_skin_tone``)."""
     means = overall[overall["category"] == "skin_tone"].set_index("model")
     colors, bins = MODELS.styles(tones["model"].unique().tolist()), np.arange(0.945, 10.06, 0.1)
-    figure, parts = forms.panels(tones, "model", columns=1, height=1.7, sharex=True)
-    for ax, rows in parts:
+    figure, panels = forms.panels(tones, "model", columns=1, height=1.7, sharex=True)
+    for ax, rows in panels:
         model = rows["model"].iloc[0]
         sns.histplot(rows["value"].dropna(), bins=bins, ax=ax, color=colors[model][0], alpha=0.8, lw=0)
         if model in means.index:
@@ -106,9 +106,9 @@ def skill_agreement(agreement: pd.DataFrame, accuracy: pd.DataFrame) -> Figure:
     """Plot people's accuracy against the detector's on the same images (``dalleval_skill_agreement``)."""
     keys, rows = ["model", "skill"], agreement
     sample = accuracy[accuracy["images"] == "sample"]
-    for people in (False, True):
-        limits = sample[(sample["evaluator"] == HUMAN) == people][[*keys, "ci_low", "ci_high"]]
-        ends = {f"ci_{end}": f"{end}_{'human' if people else 'detr'}" for end in ("low", "high")}
+    for is_human in (False, True):
+        limits = sample[(sample["evaluator"] == HUMAN) == is_human][[*keys, "ci_low", "ci_high"]]
+        ends = {f"ci_{end}": f"{end}_{'human' if is_human else 'detr'}" for end in ("low", "high")}
         rows = rows.merge(limits.rename(columns=ends), on=keys)
     return forms.diagonal(
         rows, "percent_detr", "percent_human", color="model", styles=MODELS, ends=(-3, 103), point="skill",
@@ -121,15 +121,15 @@ def skill_agreement(agreement: pd.DataFrame, accuracy: pd.DataFrame) -> Figure:
 def metric_ranks(quality: pd.DataFrame, references: pd.DataFrame) -> Figure:
     """Plot each model's rank by metric, with the metric's value (``dalleval_alignment_quality``).
 
-    Metrics of one model alone rank nothing and are left out.
+    Metrics with a single model have no ranks and are excluded.
     """
     quality = quality[quality.groupby("metric")["model"].transform("nunique") > 1]
     if quality.empty:
         return style.nothing("No metric has two models.")
-    real = references[references["reference"] == "oracle"].set_index("measure")["value"]
-    given = [f"; real images {real[m]:.1f}" if m in real else "" for m in quality["metric"]]
+    real_values = references[references["reference"] == "oracle"].set_index("measure")["value"]
+    references_text = [f"; real images {real_values[m]:.1f}" if m in real_values else "" for m in quality["metric"]]
     rows = quality.assign(
-        name=quality["metric"] + " (" + quality["better"] + " is better" + given + ")",
+        name=quality["metric"] + " (" + quality["better"] + " is better" + references_text + ")",
         shown=quality["value"].map(lambda value: f"{value:.1f}" if abs(value) >= 1 else f"{value:.2g}"),
     )
     return forms.heat_map(
@@ -139,9 +139,9 @@ def metric_ranks(quality: pd.DataFrame, references: pd.DataFrame) -> Figure:
 
 
 def skill_gallery(images: list, chosen: pd.DataFrame) -> Figure:
-    """Plot images with what the detector found, its verdict above and the prompt below.
+    """Plot images with the detector's boxes, its verdict above and the prompt below.
 
-    Takes what :func:`biaslab.papers.dalleval.measure.images_with_boxes` returns.
+    Takes the result of :func:`biaslab.papers.dalleval.measure.images_with_boxes`.
     """
     if not len(images):
         return gallery([], chosen.head(0))
@@ -152,16 +152,16 @@ def skill_gallery(images: list, chosen: pd.DataFrame) -> Figure:
 def faces_by_tone(images: list, faces: pd.DataFrame) -> Figure:
     """Plot images of people by the tone of their face, with the face's box and the gender by CLIP (Figure 10).
 
-    Takes what :func:`biaslab.papers.dalleval.measure.faces_by_tone` returns.
+    Takes the result of :func:`biaslab.papers.dalleval.measure.faces_by_tone`.
     """
-    truth = faces["truth_skin_tone"] if "truth_skin_tone" in faces else pd.Series("", faces.index)
-    known = truth.map(lambda tone: f", true {tone}" if tone else "")
-    return gallery(images, faces, list("tone " + faces["tone"].astype(int).astype(str) + known))
+    tones = faces["truth_skin_tone"] if "truth_skin_tone" in faces else pd.Series("", faces.index)
+    true_tones = tones.map(lambda tone: f", true {tone}" if tone else "")
+    return gallery(images, faces, list("tone " + faces["tone"].astype(int).astype(str) + true_tones))
 
 
 @style.empty_without_rows
 def skin_tone_counts(counts: pd.DataFrame) -> Figure:
-    """Plot how many images of a profession have each tone, all three prompts together (Figure 9)."""
+    """Plot the number of images of each profession and tone, over all three prompts (Figure 9)."""
     keys = ["model", "profession", "place"]
     sizes = counts.assign(place=counts["tone"].astype(int)).groupby(keys, sort=False)["n"].sum()
     cells: list[Any] = [sizes.index.unique("model"), sizes.index.unique("profession"), range(1, 11)]

@@ -1,4 +1,4 @@
-"""PaintSkills' released scenes as a dataset that the trainers of diffusers and transformers read.
+"""Export of PaintSkills' released scenes as a dataset for the training scripts of diffusers and transformers.
 
 ``train/`` and ``test/`` are an imagefolder of the library ``datasets``: images, and ``metadata.jsonl`` with the caption
 and the boxes of each. ``annotations/`` has the boxes as COCO detections; ``README.md`` declares columns and classes.
@@ -29,11 +29,11 @@ _CATEGORIES = {name: number for number, name in enumerate(CLASSES)}
 def export(folder: str | Path, output: str | Path) -> pd.DataFrame:
     """Write the scenes of PaintSkills' folder as a dataset into a new or empty folder, and return what was written.
 
-    Images are hard links to those of ``folder``, or copies where the file system has no such links. One image is in
-    memory at a time, and of all scenes their texts and boxes.
+    Images are hard links to those of ``folder``, or copies where the file system has no such links. Memory holds one
+    image at a time, and the texts and boxes of all scenes.
 
     Returns one row per split: ``split``, numbers of ``images`` and ``boxes`` written, ``no_box`` (images in which no
-    object is visible), and of scenes left out: ``missing`` and ``unreadable`` images.
+    object is visible), and the numbers of excluded scenes: ``missing`` and ``unreadable`` images.
 
     Raises:
         ParameterError: ``output`` is not empty, or a file.
@@ -49,15 +49,15 @@ def export(folder: str | Path, output: str | Path) -> pd.DataFrame:
     boxes["test"] = paintskills.boxes(folder, splits["test"], "val")
     for name, scenes in splits.items():
         has_box = scenes["prompt_id"].isin(boxes[name]["image_id"])
-        if without := sorted(set(scenes["skill"]) - set(scenes.loc[has_box, "skill"])):
+        if skills := sorted(set(scenes["skill"]) - set(scenes.loc[has_box, "skill"])):
             raise InputError(
-                f"{folder} has no boxes of {without[0]}, {name} scenes, so that a detector would learn to find nothing "
-                f"there. Unpack {without[0]}.zip of the release again."
+                f"{folder} has no boxes of {skills[0]}, {name} scenes, so that a detector would learn to find nothing "
+                f"there. Unpack {skills[0]}.zip of the release again."
             )
-    scenes = pd.concat([of.assign(split=name) for name, of in splits.items()], ignore_index=True)
-    if (repeated := scenes["prompt_id"].duplicated()).any():
-        both = scenes.loc[repeated, "prompt_id"].iloc[0]
-        raise InputError(f"{folder} has the scene {both!r} in both splits. Unpack the release again.")
+    scenes = pd.concat([table.assign(split=name) for name, table in splits.items()], ignore_index=True)
+    if (is_repeated := scenes["prompt_id"].duplicated()).any():
+        scene_id = scenes.loc[is_repeated, "prompt_id"].iloc[0]
+        raise InputError(f"{folder} has the scene {scene_id!r} in both splits. Unpack the release again.")
     images = CaptionImages(folder, [f"image_{name}" for name in scenes["prompt_id"]])
     if not any(map(images.has, images.table["image_id"])):
         example = f"{images.table['image_id'].iloc[0]}.png"
@@ -113,12 +113,13 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _card() -> str:
-    """Return the dataset's card, by which ``datasets`` names the classes, as trainers of detectors expect."""
+    """Return the dataset card, from which ``datasets`` reads the class names that training scripts expect."""
     columns = {"image": "image", "width": "int64", "height": "int64", "image_id": "int64"}
     columns |= dict.fromkeys(("text", "skill", "scene_id"), "string")
     labels = {"class_label": {"names": {str(number): label for label, number in _CATEGORIES.items()}}}
     objects = {"id": "int64", "area": "float64", "bbox": {"sequence": "float64"}, "category": labels}
     features: list[dict] = [{"name": name, "dtype": kind} for name, kind in columns.items()]
-    features.append({"name": "objects", "struct": [{"name": name, "sequence": of} for name, of in objects.items()]})
+    struct = [{"name": name, "sequence": feature} for name, feature in objects.items()]
+    features.append({"name": "objects", "struct": struct})
     head = yaml.safe_dump({"configs": [{"config_name": "default", "features": features}]}, sort_keys=False)
     return f"---\n{head}---\n# PaintSkills for fine-tuning\n\nWritten by `biaslab export-dataset paintskills`.\n"

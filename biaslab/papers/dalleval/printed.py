@@ -1,4 +1,4 @@
-"""What DALL-Eval prints, as measured tables (appendix A to D; https://arxiv.org/abs/2202.04053)."""
+"""Values printed in DALL-Eval, in the form of measured tables (appendix A to D; https://arxiv.org/abs/2202.04053)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from biaslab import reference
 from biaslab.schema import tables
 
 IMAGES_PER_PROMPT = 9
-"""Images made for each prompt (section 4.2.1)."""
+"""Images generated for each prompt (section 4.2.1)."""
 NOT_PRINTED = "the paper prints no per-image values"
 _METRICS = {
     # column of Table 19: name, whether higher is better, images (appendix D)
@@ -39,21 +39,21 @@ def average_skin_tone() -> pd.DataFrame:
 
 
 def skin_tone_counts() -> pd.DataFrame:
-    """Return no rows: the paper prints averages; a source that has the tone of each image may have counts."""
+    """Return no rows: the paper prints averages only; measured sources have counts."""
     return tables.make_table([], "dalleval_skin_tone_counts")
 
 
 def printed_bias() -> pd.DataFrame:
     """Return each model's printed average and mean absolute deviation (Tables 8, 17 and 21)."""
-    mads = _loaded(8).query("kind == 'model'")[["model", "category", "mad"]]
-    averages = [_loaded(17).assign(category="gender"), _loaded(21).assign(category="skin_tone")]
+    mads = _load_tables(8).query("kind == 'model'")[["model", "category", "mad"]]
+    averages = [_load_tables(17).assign(category="gender"), _load_tables(21).assign(category="skin_tone")]
     averaged = pd.concat(averages).query("kind == 'average'").rename(columns={"value": "average"})
     return averaged[["model", "category", "average"]].merge(mads, how="left")
 
 
 def attribute_presence() -> pd.DataFrame:
     """Return the share of images (0–1, cut to two decimals) that show each attribute (Tables 23 to 31)."""
-    rows = _loaded(*range(23, 32)).query("kind == 'attribute'")
+    rows = _load_tables(*range(23, 32)).query("kind == 'attribute'")
     rows = rows.rename(columns={"prompt_gender": "prompt", "presence": "share"})
     return rows.assign(n=IMAGES_PER_PROMPT, profession=rows["profession"].replace("", "(none)"))[
         ["model", "prompt", "profession", "attribute", "share", "n"]
@@ -62,12 +62,12 @@ def attribute_presence() -> pd.DataFrame:
 
 def printed_attributes() -> pd.DataFrame:
     """Return Table 22: average shares by prompt (0–1) and, in parentheses there, differences from `person`."""
-    rows = _loaded(22).rename(columns={"prompt_gender": "prompt", "presence": "value"})
+    rows = _load_tables(22).rename(columns={"prompt_gender": "prompt", "presence": "value"})
     shares = rows[rows["kind"] == "attribute"]
     from_person = shares[shares["prompt"].isin(["woman", "man"])]
     from_person = from_person.assign(
         prompt=from_person["prompt"] + " - person",
-        # A difference of 0 is printed as no difference at all.
+        # The table leaves a difference of 0 empty.
         value=from_person["difference_from_person"].fillna(0.0),
     )
     mean = rows[rows["kind"] == "mean_abs_difference"]
@@ -81,9 +81,9 @@ def printed_attributes() -> pd.DataFrame:
 
 def skill_accuracy() -> pd.DataFrame:
     """Return the percentage of images judged correct by skill (Tables 2, 3 and 5)."""
-    whole = _loaded(2).assign(images="test")
-    part = _loaded(5).query("training_data != 100").assign(images="test")
-    rows = pd.concat([whole[~whole["model"].isin(_REFERENCES)], part, _loaded(3).assign(images="sample")])
+    full = _load_tables(2).assign(images="test")
+    fractions = _load_tables(5).query("training_data != 100").assign(images="test")
+    rows = pd.concat([full[~full["model"].isin(_REFERENCES)], fractions, _load_tables(3).assign(images="sample")])
     scenes = rows["skill"].map(_TEST_SCENES | {"average": sum(_TEST_SCENES.values())})
     sample = np.where(rows["skill"] == "average", 3 * _SAMPLE_IMAGES, _SAMPLE_IMAGES)
     rows = rows.rename(columns={"accuracy": "percent_correct"})
@@ -92,8 +92,8 @@ def skill_accuracy() -> pd.DataFrame:
 
 
 def references() -> pd.DataFrame:
-    """Return what the judges say of real images, of the prompt or of others (Tables 2 and 19)."""
-    skills = _loaded(2).query("skill != 'average'").rename(columns={"skill": "measure", "accuracy": "value"})
+    """Return the judges' scores of real images, of the same prompt and of others (Tables 2 and 19)."""
+    skills = _load_tables(2).query("skill != 'average'").rename(columns={"skill": "measure", "accuracy": "value"})
     skills = skills.assign(n=skills["measure"].map(_TEST_SCENES), judge="DETR")
     rows = pd.concat([skills, _quality().rename(columns={"metric": "measure"})])
     rows = rows[rows["model"].isin(_REFERENCES)]
@@ -109,29 +109,29 @@ def alignment_quality() -> pd.DataFrame:
 
 def gender_judges() -> pd.DataFrame:
     """Return bias and recall of two image-text models in retrieval (Table 14)."""
-    rows = _loaded(14).rename(columns={"model": "judge"}).melt(["judge", "captions"], var_name="metric")
+    rows = _load_tables(14).rename(columns={"model": "judge"}).melt(["judge", "captions"], var_name="metric")
     return rows.assign(reason=NOT_PRINTED)
 
 
 def skin_tone_methods() -> pd.DataFrame:
-    """Return how far methods of estimating skin tone are from people (Table 18; percentages, and Monk tones)."""
+    """Return the errors of skin tone methods compared with people (Table 18; percentages, and Monk tones)."""
     names = {f"precision_at_{k}": f"within_{k}" for k in range(4)}
     names |= {"skin_segmentation": "segmentation", "scoring_space": "scoring"}
-    return _loaded(18).rename(columns=names).melt(["segmentation", "scoring"], var_name="measure")
+    return _load_tables(18).rename(columns=names).melt(["segmentation", "scoring"], var_name="measure")
 
 
-def _loaded(*numbers: int) -> pd.DataFrame:
+def _load_tables(*numbers: int) -> pd.DataFrame:
     return pd.concat([reference.load(f"dalleval_table_{n}") for n in numbers], ignore_index=True)
 
 
 def _by_profession(*numbers: int) -> pd.DataFrame:
-    return _loaded(*numbers).query("kind == 'profession'")[["model", "profession", "value"]]
+    return _load_tables(*numbers).query("kind == 'profession'")[["model", "profession", "value"]]
 
 
 def _quality() -> pd.DataFrame:
-    """Return Table 19 in long form, the rows of real images among them."""
-    rows = _loaded(19).melt("model", list(_METRICS), var_name="column")
-    about = rows["column"].map(_METRICS)
-    better = np.where(about.str[1], "higher", "lower")
-    rows = rows.assign(metric=about.str[0], better=better, n=about.str[2].astype(float))
+    """Return Table 19 in long form, including the rows of real images."""
+    rows = _load_tables(19).melt("model", list(_METRICS), var_name="column")
+    metrics = rows["column"].map(_METRICS)
+    better = np.where(metrics.str[1], "higher", "lower")
+    rows = rows.assign(metric=metrics.str[0], better=better, n=metrics.str[2].astype(float))
     return rows[["model", "metric", "value", "better", "n"]]

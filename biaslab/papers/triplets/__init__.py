@@ -1,7 +1,7 @@
 """Gender triplets, "Revealing Gender Bias from Prompt to Image in Stable Diffusion": from the prompt to the image.
 
-Functions of this package analyse: frames in, a table out. ``printed`` has the paper's own numbers, ``figures`` draws
-tables, ``answers`` say what they show, and ``cases`` makes measured tables of what stages say of single images.
+Functions of this package compute tables from tables. ``printed`` has the paper's own numbers, ``figures`` plots
+tables, ``answers`` has the answers in reports, and ``cases`` computes measured tables from results of single images.
 """
 
 # ruff: noqa: F401 (what is imported here is what this package offers)

@@ -1,8 +1,8 @@
-"""Analyses of gender triplets: similarities and object counts in; gaps, tests and bias scores out.
+"""Analyses of gender triplets: gaps, tests and bias scores from similarities and object counts.
 
-``confidence`` (0–1) is the level of intervals, ``seed`` and ``replicates`` are those of sign flips and permutations
-that are too many to be counted out. ``counts`` has rows of ``triplets_object_counts``, or of groups
-``triplets_group_object_counts``; where they are told by ``case``, cases are taken as independent, not occurrences.
+``confidence`` (0–1) is the level of intervals; ``seed`` and ``replicates`` are those of sign flips and permutations
+that are too many to enumerate. ``counts`` has rows of ``triplets_object_counts``, or by group of
+``triplets_group_object_counts``. Where counts are by ``case``, cases are independent rather than occurrences.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from biaslab.schema import tables
 PROMPT_GENDERS = ("neutral", "feminine", "masculine")
 PAIRS = ("neutral-feminine", "neutral-masculine")
 REFERENCES = ("neutral-another_seed", "neutral-placebo")
-"""Pairs without a difference in gender: what other noise alone does, and what another neutral word alone does."""
+"""Pairs without a difference in gender: the effect of other noise, and that of another neutral word."""
 GROUPS = (*DEPENDENCY_GROUPS, "nouns")
 TESTED = {
     "neutral-feminine": ("neutral", "feminine"),
@@ -45,9 +45,9 @@ NO_COUNTS = "the paper prints no counts"
 MEAN = "mean"
 """The case of a measurement that is the mean over all triplets or seeds."""
 PERMUTATIONS = 9_999
-"""Random permutations, or patterns of signs, where a caller does not say how many."""
+"""Default number of random permutations or sign patterns."""
 MINIMUM_COUNT = 10
-"""Objects are kept whose larger count reaches this, in datasets for which the paper states no threshold."""
+"""Minimum of an object's larger count, in datasets for which the paper states no threshold."""
 
 _ENDS = ["ci_low", "ci_high"]
 _CELL = ["model", "dataset"]
@@ -59,9 +59,9 @@ _GROUP = [*_CELL, "dependency_group"]
 
 
 def excluded_words(words: pd.DataFrame) -> pd.DataFrame:
-    """Return ``triplets_excluded_words``, of each dataset those with most captions first (section 3.1, table 2).
+    """Return ``triplets_excluded_words``, in each dataset sorted by decreasing captions (section 3.1, table 2).
 
-    Without any rows these are the words as the paper prints them, which counts none.
+    For an empty table, return the paper's words without counts.
     """
     if words.empty:
         printed = reference.load("triplets_table_2").drop_duplicates("word")
@@ -73,28 +73,28 @@ def excluded_words(words: pd.DataFrame) -> pd.DataFrame:
 
 def professions(prompts: pd.DataFrame) -> pd.DataFrame:
     """Return ``triplets_professions``: the professions of table 3, sentences about them, and those among prompts."""
-    by = ["topic", "profession"]
-    by_profession = sentences().groupby(by, sort=False)["text"].agg(n_sentences="size", sentence="first")
-    n_triplets = prompts[prompts["profession"] != ""].groupby(by)["triplet_id"].nunique()
-    counted = by_profession.assign(n_sentences_used=n_triplets.reindex(by_profession.index, fill_value=0))
-    return tables.make_table(counted.reset_index(), "triplets_professions")
+    keys = ["topic", "profession"]
+    sentence_counts = sentences().groupby(keys, sort=False)["text"].agg(n_sentences="size", sentence="first")
+    n_triplets = prompts[prompts["profession"] != ""].groupby(keys)["triplet_id"].nunique()
+    counts = sentence_counts.assign(n_sentences_used=n_triplets.reindex(sentence_counts.index, fill_value=0))
+    return tables.make_table(counts.reset_index(), "triplets_professions")
 
 
-def examples(prompts: pd.DataFrame, most: int = 10) -> pd.DataFrame:
+def examples(prompts: pd.DataFrame, n_triplets: int = 10) -> pd.DataFrame:
     """Return the first triplets of each dataset side by side: dataset, neutral, feminine, masculine (section 3.1).
 
-    Of ``triplets_prompts``; the words that differ stand in square brackets. Raises InputError where a place is none.
+    From ``triplets_prompts``, with the differing words in square brackets. Raises InputError for invalid spans.
     """
-    by = ["dataset", "triplet_id"]
-    first = prompts[by].drop_duplicates().groupby("dataset", sort=False).head(most)
-    sampled = first.merge(prompts, on=by)
-    shown = [_marked(text, spans) for text, spans in zip(sampled["text"], sampled["spans"], strict=True)]
-    wide = sampled.assign(text=shown).pivot(index=by, columns="prompt_gender", values="text")
-    wide = wide.reindex(index=pd.MultiIndex.from_frame(first), columns=PROMPT_GENDERS)
+    keys = ["dataset", "triplet_id"]
+    chosen = prompts[keys].drop_duplicates().groupby("dataset", sort=False).head(n_triplets)
+    rows = chosen.merge(prompts, on=keys)
+    texts = [_mark_spans(text, spans) for text, spans in zip(rows["text"], rows["spans"], strict=True)]
+    wide = rows.assign(text=texts).pivot(index=keys, columns="prompt_gender", values="text")
+    wide = wide.reindex(index=pd.MultiIndex.from_frame(chosen), columns=PROMPT_GENDERS)
     return wide.reset_index().drop(columns="triplet_id").rename_axis(columns=None)
 
 
-def _marked(text: str, spans: str) -> str:
+def _mark_spans(text: str, spans: str) -> str:
     if not re.fullmatch(r"(\d+:\d+(;\d+:\d+)*)?", spans):
         raise InputError(f"triplets_prompts: spans is {spans!r}; it must be start:end, joined by semicolons.")
     for span in reversed([span.split(":") for span in spans.split(";") if span]):
@@ -113,33 +113,33 @@ def depicted(agreement: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFra
 
 
 def datasets(prompt_sets: pd.DataFrame) -> pd.DataFrame:
-    """Return ``triplets_datasets`` of ``triplets_prompt_sets``: triplets, prompts and images (section 3, table 4)."""
+    """Return ``triplets_datasets`` from ``triplets_prompt_sets``: triplets, prompts and images (section 3, table 4)."""
     prompts = len(PROMPT_GENDERS) * prompt_sets["n_triplets"]
     images = prompts * prompt_sets["n_seeds"]
     return tables.make_table(prompt_sets.assign(n_prompts=prompts, n_images=images), "triplets_datasets")
 
 
 def disparity(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``triplets_disparity`` of ``triplets_similarity``: how similar neutral is to each of the others.
+    """Return ``triplets_disparity`` from ``triplets_similarity``: the similarity of neutral to each gender.
 
-    Means (section 4.1, eq. 1 and 2, tables 5 and 10) with Student's t over triplets, or seeds, where values are given.
-    Raises InputError where a mean is next to its values.
+    Means (section 4.1, eq. 1 and 2, tables 5 and 10), with Student's t over triplets or seeds where single values
+    exist. Raises InputError if a mean and single values are mixed.
     """
     keys = [*_CELL, *_METRIC, "pair"]
-    checked = _checked(similarity, "triplets_similarity", keys[:-1])
+    checked = _check_similarity(similarity, "triplets_similarity", keys[:-1])
 
     def mean(cases: pd.DataFrame) -> dict:
-        n = {"n": int(cases.loc[cases["value"].notna(), "n"].sum()), "reading": _worst_reading(cases)}
-        same = cases.iloc[0][["unit", "higher_is_closer", "sample"]].to_dict()
-        return same | _mean("value", cases["value"], cases["case"], _reason(cases), confidence) | n
+        n = {"n": int(cases.loc[cases["value"].notna(), "n"].sum()), "reading": _least_reliable_reading(cases)}
+        attributes = cases.iloc[0][["unit", "higher_is_closer", "sample"]].to_dict()
+        return attributes | _mean("value", cases["value"], cases["case"], _reason(cases), confidence) | n
 
     return tables.make_table(stats.by_group(checked, keys, mean), "triplets_disparity")
 
 
 def disparity_gap(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``triplets_disparity_gap`` of ``triplets_similarity``: how much nearer neutral is to masculine.
+    """Return ``triplets_disparity_gap`` from ``triplets_similarity``: how much closer neutral is to masculine.
 
-    Masculine minus feminine closeness (section 4.2), a tie where it is not above one unit of the last printed digit.
+    The gap is masculine minus feminine closeness (section 4.2); up to one unit of the last printed digit it is a tie.
     Intervals and errors as :func:`disparity`; p is that of the interval, adjusted over the metrics of a model and
     dataset.
     """
@@ -148,42 +148,43 @@ def disparity_gap(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.D
 
 
 def null_similarity(similarity: pd.DataFrame, references: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``triplets_null_similarity``: how alike are what differs in no gender, and how much more alike gendered
-    pairs are.
+    """Return ``triplets_null_similarity``: the similarity of pairs of the same gender, and the difference of gendered
+    pairs from it.
 
-    Of ``triplets_similarity`` and ``triplets_reference_similarity``: ``neutral-another_seed`` is what images of one
-    prompt have in common, ``neutral-placebo`` what another word does that says nothing of gender. The difference is of
-    the cases that have both, its test that of :func:`disparity_gap`, adjusted over metrics and pairs of a reference.
+    From ``triplets_similarity`` and ``triplets_reference_similarity``: ``neutral-another_seed`` compares images of one
+    prompt, ``neutral-placebo`` prompts that differ in a word without gender. The difference is over cases with both
+    pairs; its test is that of :func:`disparity_gap`, adjusted over metrics and pairs of a reference.
     """
     cell = [*_CELL, *_METRIC]
-    rows, of_cell = [], dict(iter(similarity.groupby(cell, sort=False)))
+    rows, rows_by_cell = [], dict(iter(similarity.groupby(cell, sort=False)))
     for names, model_rows in references.groupby(cell, sort=False):
-        wide = pd.concat([of_cell[names], model_rows]).pivot(index="case", columns="pair", values="value")
+        wide = pd.concat([rows_by_cell[names], model_rows]).pivot(index="case", columns="pair", values="value")
         wide = wide.reindex(columns=[*PAIRS, *REFERENCES])
-        same = model_rows.iloc[0][[*cell, "unit", "sample"]].to_dict()
+        attributes = model_rows.iloc[0][[*cell, "unit", "sample"]].to_dict()
         sign = 1 if model_rows["higher_is_closer"].iloc[0] == 1 else -1
         for baseline, pair_rows in model_rows.groupby("pair", sort=False):
             mean = _mean("value", pair_rows["value"], pair_rows["case"], _reason(pair_rows), confidence)
             for pair in PAIRS:
                 difference = (sign * (wide[pair] - wide[baseline])).dropna()
-                far = _mean("difference", difference, difference.index, "", confidence)
-                row = same | mean | {"reference": baseline, "pair": pair, "n": len(difference)}
-                row |= {"difference": far["difference"]} | {f"difference_{end}": far.get(end) for end in _ENDS}
+                difference_mean = _mean("difference", difference, difference.index, "", confidence)
+                row = attributes | mean | {"reference": baseline, "pair": pair, "n": len(difference)}
+                limits = {f"difference_{end}": difference_mean.get(end) for end in _ENDS}
+                row |= {"difference": difference_mean["difference"]} | limits
                 rows.append(row | {"p": stats.one_sample_t(difference).p, "n_cases": len(difference)})
     return stats.adjust_families(tables.make_table(rows, "triplets_null_similarity"), [*_CELL, "reference"])
 
 
 def gap_by_step(steps: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``triplets_gap_by_step`` of ``triplets_step_similarity``: the gap after each denoising step."""
+    """Return ``triplets_gap_by_step`` from ``triplets_step_similarity``: the gap after each denoising step."""
     rows = _gaps(steps, "triplets_step_similarity", [*_CELL, *_METRIC], confidence)
     rows["denoising_step"] = rows["metric"].str.removeprefix("z_").astype(int)
     return stats.adjust_families(tables.make_table(rows, "triplets_gap_by_step"), _CELL)
 
 
-def extremes(similarity: pd.DataFrame, *, metric: str = "ssim", most: int = 2) -> pd.DataFrame:
-    """Return the triplets whose neutral images are nearest to masculine ones, and those nearest to feminine ones.
+def extremes(similarity: pd.DataFrame, *, metric: str = "ssim", n_per_end: int = 2) -> pd.DataFrame:
+    """Return the triplets whose neutral images are closest to masculine ones, and those closest to feminine ones.
 
-    Of ``triplets_similarity``, of several models the first: dataset, triplet_id and gap, ``most`` from each end.
+    From ``triplets_similarity``, for its first model: dataset, triplet_id and gap, ``n_per_end`` from each end.
     """
     rows = similarity[(similarity["metric"] == metric) & (similarity["case"] != MEAN)]
     rows = rows[rows["sample"] == "triplets"]
@@ -192,25 +193,26 @@ def extremes(similarity: pd.DataFrame, *, metric: str = "ssim", most: int = 2) -
     signed = rows.assign(value=sign * rows["value"])
     wide = signed.pivot(index=["dataset", "case"], columns="pair", values="value").reindex(columns=PAIRS)
     gap = (wide[PAIRS[1]] - wide[PAIRS[0]]).dropna().sort_values(ascending=False)
-    ends = pd.concat([gap.head(most), gap.iloc[most:].tail(most)]).rename("gap").reset_index()
+    ends = pd.concat([gap.head(n_per_end), gap.iloc[n_per_end:].tail(n_per_end)]).rename("gap").reset_index()
     return ends.rename(columns={"case": "triplet_id"})
 
 
 def gap_summary(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``triplets_gap_summary`` of ``triplets_disparity_gap``: the mean gap over datasets by metric.
+    """Return ``triplets_gap_summary`` from ``triplets_disparity_gap``: the mean gap over datasets by metric.
 
-    For all models together (first: those of the same datasets) and for each, in the metric's unit and in % of the
-    distance of neutral and feminine, with Student's t over datasets (section 4.2). Gaps of one triplet over many seeds
-    are left out. p is adjusted over the metrics of a model.
+    First over all models with the same datasets, then for each model. Gaps are in the metric's unit and in % of the
+    distance between neutral and feminine, with Student's t over datasets (section 4.2). Gaps of one triplet over many
+    seeds are excluded. p is adjusted over the metrics of a model.
     """
     gaps = gap[gap["sample"] == "triplets"]
     models = dict(iter(gaps.groupby("model", sort=False)))
-    seen = [frozenset(rows["dataset"]) for rows in models.values()]
-    like = [str(model) for model, sets in zip(models, seen, strict=True) if sets == max(seen, key=seen.count)]
+    dataset_sets = [frozenset(rows["dataset"]) for rows in models.values()]
+    most_common = max(dataset_sets, key=dataset_sets.count, default=None)
+    comparable = [str(model) for model, sets in zip(models, dataset_sets, strict=True) if sets == most_common]
     pooled = {}
-    if len(like) > 1:
-        name_of_all = ALL_MODELS if len(like) == len(models) else ", ".join(like)
-        pooled = {name_of_all: gaps[gaps["model"].isin(like)]}
+    if len(comparable) > 1:
+        name = ALL_MODELS if len(comparable) == len(models) else ", ".join(comparable)
+        pooled = {name: gaps[gaps["model"].isin(comparable)]}
     frames = []
     for model, cells in (pooled | models).items():
         frame = stats.by_group(cells, _METRIC, lambda rows: _over_datasets(rows, confidence)).assign(model=model)
@@ -219,27 +221,27 @@ def gap_summary(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
 
 
 def co_occurrence_summary(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return the rows of ``triplets_co_occurrence`` over many triplets that have an interval, and one over datasets.
+    """Return a row of ``triplets_co_occurrence`` over datasets, and the rows over many triplets with an interval.
 
-    That one comes first, as :func:`gap_summary` has it, its datasets counted as cases and its test that of the gap
-    in %. Where there are too few datasets for it, rows without an interval follow as well.
+    The first row is from :func:`gap_summary`, with datasets as cases, and its test is that of the gap in %. With too
+    few datasets for it, the rows without an interval are included as well.
     """
     cells = gap[(gap["sample"] == "triplets") & gap["gap"].notna()]
     summary = gap_summary(gap.assign(space="image", metric="objects"), confidence=confidence)
-    over = select_pooled(summary).dropna(subset="relative_gap_ci_low")
+    dataset_row = select_pooled(summary).dropna(subset="relative_gap_ci_low")
     names = {"relative_gap_p": "p", "n_datasets": "n_cases"}
-    over = over.rename(columns=names).assign(dataset=ALL_DATASETS, sample="triplets")
-    with_interval = cells[cells["ci_low"].notna()] if len(over) else cells
-    return tables.make_table(pd.concat([over, with_interval], ignore_index=True), "triplets_co_occurrence")
+    dataset_row = dataset_row.rename(columns=names).assign(dataset=ALL_DATASETS, sample="triplets")
+    with_interval = cells[cells["ci_low"].notna()] if len(dataset_row) else cells
+    return tables.make_table(pd.concat([dataset_row, with_interval], ignore_index=True), "triplets_co_occurrence")
 
 
 def _over_datasets(rows: pd.DataFrame, confidence: float) -> dict:
-    by = rows.groupby("dataset", sort=False)[["gap", "relative_gap"]].mean()
-    gap, percent = (stats.mean_interval(by[c], confidence, skip_nan=True) for c in by)
+    means = rows.groupby("dataset", sort=False)[["gap", "relative_gap"]].mean()
+    gap, percent = (stats.mean_interval(means[c], confidence, skip_nan=True) for c in means)
     estimates = {"gap": gap.value, "ci_low": gap.ci_low, "ci_high": gap.ci_high, "relative_gap": percent.value}
     return estimates | {
         **{f"relative_gap_{end}": getattr(percent, end) for end in _ENDS},
-        "relative_gap_p": stats.one_sample_t(by["relative_gap"], skip_nan=True).p,
+        "relative_gap_p": stats.one_sample_t(means["relative_gap"], skip_nan=True).p,
         "n_datasets": gap.n,
         "n_cells": int(rows["gap"].notna().sum()),
         **{f"n_{word}": int((rows["direction"] == word).sum()) for word in ("masculine", "tie", "feminine")},
@@ -250,19 +252,19 @@ def _over_datasets(rows: pd.DataFrame, confidence: float) -> dict:
 
 
 def select_pooled(summary: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of a summary that are of all models together, without a model's name, or of the only model."""
-    first = summary[summary["model"].isin(summary["model"].head(1))].reset_index(drop=True)
-    return first.replace({"model": {ALL_MODELS: ""}})
+    """Return the rows of a summary over all models, with an empty model name, or those of the only model."""
+    rows = summary[summary["model"].isin(summary["model"].head(1))].reset_index(drop=True)
+    return rows.replace({"model": {ALL_MODELS: ""}})
 
 
-def _checked(rows: pd.DataFrame, name: str, cell: list[str]) -> pd.DataFrame:
-    """Return measured similarities with ``rounding`` and ``reading``, which measurements need not have."""
-    odd = rows.loc[~rows["higher_is_closer"].isin([0, 1]), "higher_is_closer"]
-    if len(odd):
-        raise InputError(f"{name}: higher_is_closer is {odd.iloc[0]}; it must be 0 or 1.")
-    mixed = (rows["case"] == MEAN) & (rows.groupby([*cell, "pair"])["case"].transform("size") > 1)
-    if mixed.any():
-        row = rows.loc[mixed, [*cell, "pair"]].iloc[0].to_dict()
+def _check_similarity(rows: pd.DataFrame, name: str, cell: list[str]) -> pd.DataFrame:
+    """Return validated similarities, with defaults for ``rounding`` and ``reading``, which measured ones may lack."""
+    invalid = rows.loc[~rows["higher_is_closer"].isin([0, 1]), "higher_is_closer"]
+    if len(invalid):
+        raise InputError(f"{name}: higher_is_closer is {invalid.iloc[0]}; it must be 0 or 1.")
+    is_mixed = (rows["case"] == MEAN) & (rows.groupby([*cell, "pair"])["case"].transform("size") > 1)
+    if is_mixed.any():
+        row = rows.loc[is_mixed, [*cell, "pair"]].iloc[0].to_dict()
         raise InputError(f"{name} has the case 'mean' in addition to others for {row}; give either.")
     missing = rows["value"].isna() & (rows["reason"] == "")
     return rows.assign(
@@ -273,7 +275,7 @@ def _checked(rows: pd.DataFrame, name: str, cell: list[str]) -> pd.DataFrame:
 
 
 def _mean(name: str, values: pd.Series, cases: Iterable, missing: str, confidence: float) -> dict:
-    """Return the mean of the known values as ``name``, with Student's t interval or why there is none."""
+    """Return the mean of the known values as ``name``, with Student's t interval or the reason for none."""
     if values.isna().all():
         return {name: np.nan, "reason": missing}
     if list(cases) == [MEAN]:
@@ -291,37 +293,37 @@ def _reason(rows: pd.DataFrame) -> str:
     return "; ".join(dict.fromkeys(r for r in rows["reason"] if r))
 
 
-def _worst_reading(rows: pd.DataFrame) -> str:
+def _least_reliable_reading(rows: pd.DataFrame) -> str:
     return next((r for r in ("missing", "reconstructed", "clear") if r in set(rows["reading"])), "")
 
 
 def _gaps(similarity: pd.DataFrame, name: str, cell: list[str], confidence: float) -> pd.DataFrame:
-    """Return each cell's two means and the gap between them, positive where neutral is nearer to masculine."""
-    results, rows = [], _checked(similarity, name, cell)
+    """Return each cell's two means and the gap between them, positive where neutral is closer to masculine."""
+    results, rows = [], _check_similarity(similarity, name, cell)
     for _, group in rows.groupby(cell, sort=False):
         row = group.iloc[0][[*cell, "rounding", "unit", "sample"]].to_dict()
         higher = group["higher_is_closer"].iloc[0] == 1
         wide = group.pivot(index="case", columns="pair", values="value").reindex(columns=PAIRS)
-        both = wide.notna().all(axis=1)
-        n = group[group["case"].map(both)].groupby("pair")["n"].sum()
-        feminine, masculine = (wide[pair].where(both | (not both.any())).mean() for pair in PAIRS)
+        is_complete = wide.notna().all(axis=1)
+        n = group[group["case"].map(is_complete)].groupby("pair")["n"].sum()
+        feminine, masculine = (wide[pair].where(is_complete | (not is_complete.any())).mean() for pair in PAIRS)
         difference = (wide[PAIRS[1]] - wide[PAIRS[0]]) * (1 if higher else -1)
         missing = _reason(group) or "one of the two values is missing"
         row |= _mean("gap", difference, wide.index, missing, confidence)
         if list(wide.index) != [MEAN]:
             row |= {"p": stats.one_sample_t(difference, skip_nan=True).p, "n_cases": int(difference.notna().sum())}
-        row |= {"feminine": feminine, "masculine": masculine, "reading": _worst_reading(group)}
+        row |= {"feminine": feminine, "masculine": masculine, "reading": _least_reliable_reading(group)}
         # A similarity of unit 1 becomes the distance 1 - similarity; other similarities have no distance.
-        far, near = (1 - feminine, 1 - masculine) if higher else (feminine, masculine)
-        distance = far != 0 and (not higher or row["unit"] == "1")
-        row["relative_gap"] = 100 * (far - near) / far if distance else np.nan
+        feminine_distance, masculine_distance = (1 - feminine, 1 - masculine) if higher else (feminine, masculine)
+        distance = feminine_distance != 0 and (not higher or row["unit"] == "1")
+        row["relative_gap"] = 100 * (feminine_distance - masculine_distance) / feminine_distance if distance else np.nan
         if np.isfinite(row.get("ci_low", np.nan)):
-            times = row["relative_gap"] / row["gap"] if row["gap"] else 0.0
-            row |= {f"relative_gap_{end}": times * row[end] for end in _ENDS}
+            scale = row["relative_gap"] / row["gap"] if row["gap"] else 0.0
+            row |= {f"relative_gap_{end}": scale * row[end] for end in _ENDS}
         # Printed values a unit apart may be equal; the margin is for binary fractions.
-        tied = abs(row["gap"]) <= row["rounding"] * (1 + 1e-6)
-        way = "tie" if tied else "masculine" if row["gap"] > 0 else "feminine"
-        row["direction"] = "" if np.isnan(row["gap"]) else way
+        is_tie = abs(row["gap"]) <= row["rounding"] * (1 + 1e-6)
+        direction = "tie" if is_tie else "masculine" if row["gap"] > 0 else "feminine"
+        row["direction"] = "" if np.isnan(row["gap"]) else direction
         results.append(row | {"n": int(n.min()) if len(n) else 0})
     return pd.DataFrame(results, columns=None if results else cell)
 
@@ -332,13 +334,13 @@ def _gaps(similarity: pd.DataFrame, name: str, cell: list[str], confidence: floa
 def co_occurrence(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_co_occurrence``: :func:`disparity_gap` of cosines of objects (sections 5.1 and 7.1, table 6).
 
-    Of ``triplets_object_similarity``. Images without objects have no cosine (0–1); they are counted.
+    From ``triplets_object_similarity``. Pairs of images without objects have no cosine (0–1); their number is a column.
     """
     cosines = similarity.assign(unit="1", higher_is_closer=1.0)
     gaps = _gaps(cosines, "triplets_object_similarity", _CELL, confidence)
     if "n_pairs_excluded" in similarity:
-        without = similarity.groupby(_CELL)["n_pairs_excluded"].sum(min_count=1)
-        gaps = gaps.merge(without.reset_index(), on=_CELL, how="left")
+        n_excluded = similarity.groupby(_CELL)["n_pairs_excluded"].sum(min_count=1)
+        gaps = gaps.merge(n_excluded.reset_index(), on=_CELL, how="left")
     return stats.adjust_families(tables.make_table(gaps, "triplets_co_occurrence"), ["sample"])
 
 
@@ -350,19 +352,19 @@ def chi_square(
     replicates: int = PERMUTATIONS,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Return ``triplets_chi_square``: whether objects are distributed alike over genders (section 5.3).
+    """Return ``triplets_chi_square``: tests of equal distributions of objects over genders (section 5.3).
 
-    Of counts by group ``triplets_group_chi_square`` (sections 6.3 and 7.1, tables 7 to 9). ``printed`` has rows of
-    ``triplets_printed_chi_square``, for cells without counts. p is adjusted over tests of the same kind of sample, of
-    printed and of computed ones apart; Cramér's V is 0–1. The p of labels permuted within cases decides where it is
-    known: images of a triplet are matched and objects of an image come together, which the plain p knows nothing of.
-    Raises InputError where n_images differs within a set of prompts, or only some counts are told by case.
+    For counts by group, return ``triplets_group_chi_square`` (sections 6.3 and 7.1, tables 7 to 9). ``printed`` has
+    rows of ``triplets_printed_chi_square``, for cells without counts. p is adjusted over tests of the same kind of
+    sample, separately for printed and computed ones; Cramér's V is 0–1. Where available, the p of permuting labels
+    within cases is decisive: the plain p ignores that images of a triplet are matched and objects of an image
+    clustered. Raises InputError if n_images differs within a set of prompts, or only some counts are by case.
     """
     counts, prefix = _with_group(counts)
     printed = printed[(printed["dependency_group"] == ALL_GROUPS) == (prefix == "")]
-    tested = stats.by_group(counts, _GROUP, lambda group: _tested(group, seed, replicates, confidence))
+    tested = stats.by_group(counts, _GROUP, lambda group: _test_cell(group, seed, replicates, confidence))
     rows = tested.to_dict("records")
-    for row in _unless_computed(printed, counts, _GROUP).to_dict("records"):
+    for row in _select_uncomputed(printed, counts, _GROUP).to_dict("records"):
         rows.append(row | {"evidence": "printed", "reason": row["reason"] or NO_COUNTS})
 
     def place(column: pd.Series) -> pd.Series:
@@ -370,7 +372,7 @@ def chi_square(
 
     frame = tables.make_table(rows, f"triplets_{prefix}chi_square")
     frame = frame.sort_values([c for c in _GROUP if c in frame], key=place, ignore_index=True)
-    # What is printed and what is measured are two studies.
+    # Printed and measured tests are separate families.
     family = ["sample", "evidence"]
     decisive = frame["p_permutation"].fillna(frame["p"])
     frame = stats.adjust_families(frame.assign(p_primary=decisive), family, "p_primary")
@@ -387,49 +389,50 @@ def bias_score(
     replicates: int = PERMUTATIONS,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Return ``triplets_bias_score``: the score (0–1) of each object that is common enough (section 5.2, eq. 5).
+    """Return ``triplets_bias_score``: the score (0–1) of each sufficiently common object (section 5.2, eq. 5).
 
-    1 with masculine prompts only; with a test against 0.5 and Wilson intervals (figure 4). Where counts are told by
-    case, these are at as many occurrences as the variance between cases represents (resampled cases cover less:
-    ``benchmarks/coverage_triplets.py``), and the test swaps both genders of whole cases. Objects are kept whose larger
-    count reaches ``min_count``; 0 takes the paper's, by dataset. ``truth`` has rows of ``triplets_object_truth``, and
-    ``printed`` of ``triplets_printed_bias_score``, for cells without counts.
-    Of counts by group ``triplets_group_bias_score`` (section 6.3, figures 7 and 8). Errors as :func:`chi_square`.
+    1 means masculine prompts only; with a test against 0.5 and Wilson intervals (figure 4). Where counts are by case,
+    intervals use the effective number of occurrences from the variance between cases (the bootstrap covers less:
+    ``benchmarks/coverage_triplets.py``), and the test swaps the genders of whole cases. Objects whose larger count is
+    below ``min_count`` are excluded; 0 means the paper's threshold, by dataset. ``truth`` has rows of
+    ``triplets_object_truth``, and ``printed`` of ``triplets_printed_bias_score``, for cells without counts.
+    For counts by group, return ``triplets_group_bias_score`` (section 6.3, figures 7 and 8). Errors as
+    :func:`chi_square`.
     """
     counts, prefix = _counts(counts)
     cell = _GROUP if prefix else _CELL
     rows = _scores(counts, cell, min_count, seed, replicates, confidence).assign(reason="")
     if printed is not None:
         printed = printed[(printed["dependency_group"] == ALL_GROUPS) == (prefix == "")]
-        rows = pd.concat([rows, _unless_computed(printed, counts, cell).assign(reason=NO_COUNTS)])
+        rows = pd.concat([rows, _select_uncomputed(printed, counts, cell).assign(reason=NO_COUNTS)])
     scores = tables.make_table(rows, f"triplets_{prefix}bias_score")
     if truth is None or truth.empty:
         return scores
     wide = truth.pivot(index=[*_CELL, "object"], columns="prompt_gender", values="expected")
-    true = _bias_score(wide["masculine"], wide["feminine"], 1, 1)
-    true_scores = pd.Series(true, index=wide.index, name="true_score").reset_index()
+    true_values = _bias_score(wide["masculine"], wide["feminine"], 1, 1)
+    true_scores = pd.Series(true_values, index=wide.index, name="true_score").reset_index()
     return tables.make_table(scores.merge(true_scores, on=[*_CELL, "object"], how="left"), "triplets_bias_score")
 
 
-def strongest(scores: pd.DataFrame, most: int) -> pd.DataFrame:
-    """Return the objects of each dataset that lean most, masculine first: by the interval's limit nearer to 0.5."""
+def strongest(scores: pd.DataFrame, n_per_side: int) -> pd.DataFrame:
+    """Return each dataset's most biased objects, masculine first, ranked by the interval's limit closer to 0.5."""
     frames = []
     for _, rows in scores.groupby("dataset", sort=False):
         # Printed scores have no interval.
         rows = rows.assign(
             low=rows["ci_low"].fillna(rows["bias_score"]), high=rows["ci_high"].fillna(rows["bias_score"])
         )
-        masculine = rows[rows["bias_score"] > 0.5].nlargest(most, ["low", "bias_score"])
-        feminine = rows[rows["bias_score"] < 0.5].nsmallest(most, ["high", "bias_score"])
+        masculine = rows[rows["bias_score"] > 0.5].nlargest(n_per_side, ["low", "bias_score"])
+        feminine = rows[rows["bias_score"] < 0.5].nsmallest(n_per_side, ["high", "bias_score"])
         frames += [masculine, feminine.iloc[::-1]]
     return pd.concat(frames)[scores.columns] if frames else scores
 
 
-def top_objects(counts: pd.DataFrame, *, most: int = 10, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``triplets_group_top_objects``: the ``most`` frequent objects of each group that are no people.
+def top_objects(counts: pd.DataFrame, *, n_objects: int = 10, confidence: float = 0.95) -> pd.DataFrame:
+    """Return ``triplets_group_top_objects``: the ``n_objects`` most frequent objects of each group, without people.
 
-    With how many an image shows (section 6.3, figure 6), and Student's t over cases, each taken to have as many images.
-    Errors as :func:`chi_square`.
+    With their number per image (section 6.3, figure 6), and Student's t over cases, assumed to have equal numbers of
+    images. Errors as :func:`chi_square`.
     """
     counts, _ = _with_group(counts)
     counts = counts[~counts["object"].isin(PEOPLE)]
@@ -440,15 +443,15 @@ def top_objects(counts: pd.DataFrame, *, most: int = 10, confidence: float = 0.9
         by_case = (group["case"] != "").all()
         cases = int(group["n_cases"].iloc[0]) if "n_cases" in group else group["case"].nunique()
         totals = group.groupby("object")["count"].sum().sort_values(ascending=False, kind="stable")
-        for rank, (name, total) in enumerate(totals.head(most).items(), start=1):
+        for rank, (name, total) in enumerate(totals.head(n_objects).items(), start=1):
             row = dict(zip(_GROUP, names, strict=True)) | {"object": name, "rank": rank}
             row |= {"per_image": total / n, "count": total, "n_images": n, "reason": ""}
             if by_case and cases > 1:
                 split = group.loc[group["object"] == name].groupby("case")["count"].sum().to_numpy(float)
                 effects = np.concatenate([split, np.zeros(cases - len(split))]) / n - total / n / cases
                 error = stats.clustered_error(effects)
-                half = float(t_distribution.ppf((1 + confidence) / 2, error.df)) * error.se
-                row |= {"ci_low": max(0.0, total / n - half), "ci_high": total / n + half}
+                half_width = float(t_distribution.ppf((1 + confidence) / 2, error.df)) * error.se
+                row |= {"ci_low": max(0.0, total / n - half_width), "ci_high": total / n + half_width}
             else:
                 row["reason"] = "an interval needs counts of two cases"
             rows.append(row)
@@ -456,36 +459,39 @@ def top_objects(counts: pd.DataFrame, *, most: int = 10, confidence: float = 0.9
 
 
 def _with_group(counts: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return checked counts with a group, without nouns, which are none, and ``group_`` where they are by group."""
+    """Return validated counts with a group, without the group of nouns, and ``group_`` if they are by group."""
     counts, prefix = _counts(counts)
     counts = counts if prefix else counts.assign(dependency_group=ALL_GROUPS)
     return counts[counts["dependency_group"] != "nouns"], prefix
 
 
 def _counts(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return object counts with a case, after checking that there is one number of images for each set of prompts."""
+    """Return validated counts with a case, and the table prefix: ``group_`` if they are by group, else empty.
+
+    Raises InputError if a set of prompts has several numbers of images, or only some counts have a case.
+    """
     prefix = "group_" * ("dependency_group" in rows)
     name = f"triplets_{prefix}object_counts"
     rows = rows.assign(case=rows["case"].fillna("").astype(str) if "case" in rows else "")
-    mixed = (rows["case"] == "").groupby([rows[c] for c in _CELL]).transform("nunique") > 1
-    if mixed.any():
-        row = rows.loc[mixed, _CELL].iloc[0].to_dict()
+    is_mixed = (rows["case"] == "").groupby([rows[c] for c in _CELL]).transform("nunique") > 1
+    if is_mixed.any():
+        row = rows.loc[is_mixed, _CELL].iloc[0].to_dict()
         raise InputError(f"{name} has some counts of {row} with a case, and others without; give all in one way.")
     cell = [*_CELL, "prompt_gender"]
-    several = rows.groupby(cell)["n_images"].transform("nunique") > 1
-    if several.any():
-        row = rows.loc[several, cell].iloc[0].to_dict()
+    is_inconsistent = rows.groupby(cell)["n_images"].transform("nunique") > 1
+    if is_inconsistent.any():
+        row = rows.loc[is_inconsistent, cell].iloc[0].to_dict()
         raise InputError(f"{name}: n_images differs within {row}; it is one number for a set of prompts.")
     return rows, prefix
 
 
-def _unless_computed(printed: pd.DataFrame, counts: pd.DataFrame, cell: list[str]) -> pd.DataFrame:
+def _select_uncomputed(printed: pd.DataFrame, counts: pd.DataFrame, cell: list[str]) -> pd.DataFrame:
     """Return the printed rows of cells that have no counts."""
     cells = pd.MultiIndex.from_frame(counts[cell])
     return printed[~pd.MultiIndex.from_frame(printed[cell]).isin(cells)]
 
 
-def _tested(counts: pd.DataFrame, seed: int, replicates: int, confidence: float) -> Iterator[dict]:
+def _test_cell(counts: pd.DataFrame, seed: int, replicates: int, confidence: float) -> Iterator[dict]:
     """Yield the chi-square test of each pair and of the triplet for counts of one cell."""
     wide = counts.groupby(["object", "prompt_gender"], sort=False)["count"].sum().unstack(fill_value=0)
     for pair, genders in TESTED.items():
@@ -510,14 +516,14 @@ def _tested(counts: pd.DataFrame, seed: int, replicates: int, confidence: float)
         if (counts["case"] != "").all():
             sets = _by_case(counts, dict(zip(wide.index, kinds, strict=True)), genders)
             row["p_permutation"] = stats.permuted_chi_square(sets, replicates, seed=seed)
-            row["n_cases"] = np.count_nonzero(sum(abs(each).sum(axis=1) for each in sets))
+            row["n_cases"] = np.count_nonzero(sum(abs(by_case).sum(axis=1) for by_case in sets))
         yield row | {"cramers_v_corrected": v.value, "ci_low": v.ci_low, "ci_high": v.ci_high, "reason": ""}
 
 
 def _by_case(counts: pd.DataFrame, kinds: dict[str, int], genders: Sequence[str]) -> list[sparse.csr_array]:
     """Return the counts of one cell for each gender, ``(cases, kinds)``, with the kind of each object."""
     counts = counts.assign(row=pd.factorize(counts["case"])[0], kind=counts["object"].map(kinds))
-    # Objects that never occur with these genders are of no kind.
+    # Objects that never occur with these genders have no kind.
     counts = counts[counts["kind"].notna() & (counts["kind"] >= 0)]
     shape = (counts["row"].max() + 1, max(kinds.values()) + 1)
     by_gender = dict(iter(counts.groupby("prompt_gender")))
@@ -544,25 +550,25 @@ def _scores(
     n = masculine + feminine
     # The score grows with the masculine share of occurrences, so the share's limits give the score's.
     low, high = (_bias_score(end, 1 - end, *sizes) for end in stats.wilson_interval(masculine, n, confidence))
-    fair = sizes[0] / sum(sizes)
-    tails = np.minimum(binom.cdf(masculine, n, fair), binom.sf(masculine - 1, n, fair))
+    null_share = sizes[0] / sum(sizes)
+    tails = np.minimum(binom.cdf(masculine, n, null_share), binom.sf(masculine - 1, n, null_share))
     rows = rows.assign(
         bias_score=_bias_score(masculine, feminine, *sizes), ci_low=low, ci_high=high, p=np.minimum(1.0, 2 * tails),
-        # All on the rarer side.
-        min_attainable_p=np.minimum(1.0, 2 * np.minimum(fair, 1 - fair) ** n),
+        # The p of all occurrences on the rarer side.
+        min_attainable_p=np.minimum(1.0, 2 * np.minimum(null_share, 1 - null_share) ** n),
         count_feminine=feminine, count_masculine=masculine, n=n, n_cases=np.nan,
     )  # fmt: skip
-    rows = _clustered(rows, counts, cell, seed, replicates, confidence)
+    rows = _with_clustered_intervals(rows, counts, cell, seed, replicates, confidence)
     rows = stats.adjust_families(rows, [name for name in cell if name != "dataset"])
-    # Cells in the order of the counts, objects within them by their lean.
+    # Cells are in the order of the counts, objects within them by decreasing score.
     rows = rows.sort_values(["bias_score", "n"], ascending=False)
     return counts[cell].drop_duplicates().merge(rows, on=cell)
 
 
-def _clustered(
+def _with_clustered_intervals(
     rows: pd.DataFrame, counts: pd.DataFrame, cell: list[str], seed: int, replicates: int, confidence: float
 ) -> pd.DataFrame:
-    """Return scores with the intervals and tests of independent cases, where counts are told by case."""
+    """Return scores with the intervals and tests of independent cases, where counts are by case."""
     keys = [*cell, "object"]
     split = counts[counts["case"] != ""].groupby([*keys, "case", "prompt_gender"])["count"].sum().unstack()
     split = split.reindex(columns=["masculine", "feminine"]).fillna(0)
@@ -576,12 +582,12 @@ def _clustered(
         error = stats.clustered_error((masculine - share * (masculine + feminine)) / row["n"])
         ends = stats.clustered_share_interval(share, error, len(masculine), confidence)
         sizes = row["n_images_masculine"], row["n_images_feminine"]
-        # Whole numbers where both sets are of one size: then the test is exact.
-        lean = masculine - feminine if sizes[0] == sizes[1] else masculine / sizes[0] - feminine / sizes[1]
+        # Sets of equal size have integer differences, so that the test is exact.
+        balance = masculine - feminine if sizes[0] == sizes[1] else masculine / sizes[0] - feminine / sizes[1]
         rows.loc[i, ["ci_low", "ci_high"]] = [float(_bias_score(end, 1 - end, *sizes)) for end in ends]
-        rows.loc[i, ["p", "n_cases"]] = stats.sign_flip(lean, replicates, seed=seed).p, len(lean)
-        # Cases that show it as often with both genders say nothing.
-        rows.loc[i, "min_attainable_p"] = min(1.0, 2 * 0.5 ** np.count_nonzero(lean))
+        rows.loc[i, ["p", "n_cases"]] = stats.sign_flip(balance, replicates, seed=seed).p, len(balance)
+        # Cases with equal counts of both genders carry no information.
+        rows.loc[i, "min_attainable_p"] = min(1.0, 2 * 0.5 ** np.count_nonzero(balance))
     return rows
 
 
@@ -589,14 +595,14 @@ def _clustered(
 
 
 def group_share(images: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``triplets_group_share`` of ``triplets_group_images``: images (%) that hold each dependency group.
+    """Return ``triplets_group_share`` from ``triplets_group_images``: images (%) with each dependency group.
 
-    Section 7.2, table 11; with Wilson intervals, as if the images of a triplet were all alike.
+    Section 7.2, table 11; with Wilson intervals over triplets, as if the images of a triplet were identical.
     """
     percent, n = images["percent_images"], images["n_triplets"].fillna(0).round()
     _, low, high = stats.percent(np.rint(percent / 100 * n), n, confidence)
-    why = ["no value is given", "the number of triplets is missing"]
-    reason = np.select([percent.isna(), n <= 0], why, "")
+    reasons = ["no value is given", "the number of triplets is missing"]
+    reason = np.select([percent.isna(), n <= 0], reasons, "")
     return tables.make_table(images.assign(ci_low=low, ci_high=high, reason=reason), "triplets_group_share")
 
 
@@ -608,7 +614,7 @@ def group_objects(counts: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
     rows = [
         [*names, group, len(objects)] for names, sets in _group_sets(counts).items() for group, objects in sets.items()
     ]
-    frame = tables.make_table(_or_printed(rows, [*_GROUP, "n_objects"], printed, counts), "triplets_group_objects")
+    frame = tables.make_table(_add_printed(rows, [*_GROUP, "n_objects"], printed, counts), "triplets_group_objects")
     nouns = frame[frame["dependency_group"] == "nouns"].set_index(_CELL)["n_objects"]
     return frame.assign(percent_of_nouns=100 * frame["n_objects"] / frame.join(nouns.rename("all"), on=_CELL)["all"])
 
@@ -616,8 +622,8 @@ def group_objects(counts: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
 def intersection(counts: pd.DataFrame, printed: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFrame:
     """Return ``triplets_intersection``: the share (%) of a group's objects that are in another too (section 7.2.3).
 
-    And whether each share is what the mirrored one and the groups' sizes imply (table 13). ``printed`` has rows of
-    ``triplets_printed_intersection``; ``objects`` is what :func:`group_objects` returns.
+    Also check whether each share agrees with the mirrored one and the groups' sizes (table 13). ``printed`` has rows of
+    ``triplets_printed_intersection``; ``objects`` is the result of :func:`group_objects`.
     """
     rows = [
         [*names, a, b, intersection_ratio(sets[a], sets[b])]
@@ -625,16 +631,16 @@ def intersection(counts: pd.DataFrame, printed: pd.DataFrame, objects: pd.DataFr
         for a, b in product(sets, repeat=2)
     ]
     keys = [*_CELL, "base_group", "dependency_group"]
-    frame = _or_printed(rows, [*keys, "percent"], printed, counts)
+    frame = _add_printed(rows, [*keys, "percent"], printed, counts)
     size = objects[[*_GROUP, "n_objects"]].rename(columns={"dependency_group": "base_group"})
     frame = frame.merge(size, on=[*_CELL, "base_group"], how="left")
     mirrored = frame.rename(columns={"base_group": "dependency_group", "dependency_group": "base_group"})
     mirrored = frame[keys].merge(mirrored, on=keys, how="left")
     shared = mirrored["percent"] * mirrored["n_objects"] / 100
-    # Half a hundredth of a percent of the group, the rounding of a printed cell, is less than half an object.
-    whole = (shared - shared.round()).abs() <= 0.005 * mirrored["n_objects"] / 100 + 1e-6
+    # The rounding of a printed cell, 0.005 % of the group, is smaller than half an object.
+    is_whole = (shared - shared.round()).abs() <= 0.005 * mirrored["n_objects"] / 100 + 1e-6
     implied = 100 * shared.round() / frame["n_objects"]
-    is_complete = frame["percent"].notna() & implied.notna() & whole
+    is_complete = frame["percent"].notna() & implied.notna() & is_whole
     agrees = (frame["percent"] - implied).abs() <= 0.005 + 1e-6
     frame = frame.assign(
         n_shared=shared.round().where(is_complete),
@@ -644,15 +650,15 @@ def intersection(counts: pd.DataFrame, printed: pd.DataFrame, objects: pd.DataFr
     return tables.make_table(frame, "triplets_intersection")
 
 
-def _or_printed(rows: list[list], columns: list[str], printed: pd.DataFrame, counts: pd.DataFrame) -> pd.DataFrame:
+def _add_printed(rows: list[list], columns: list[str], printed: pd.DataFrame, counts: pd.DataFrame) -> pd.DataFrame:
     """Return computed rows, and the printed ones of models and datasets that have no counts."""
-    printed = _unless_computed(printed, counts[counts["count"] > 0], _CELL).assign(evidence="printed")
+    printed = _select_uncomputed(printed, counts[counts["count"] > 0], _CELL).assign(evidence="printed")
     computed = pd.DataFrame(rows, columns=columns).assign(evidence="computed")
     return pd.concat([computed, printed], ignore_index=True)
 
 
 def _group_sets(counts: pd.DataFrame) -> dict[tuple[Hashable, ...], dict[str, set[str]]]:
-    """Return the objects of each dependency group that were found at all, by model and dataset."""
+    """Return the objects of each dependency group with at least one count, by model and dataset."""
     groups = counts[counts["count"] > 0].groupby(_CELL, sort=False)
     return {
         names: {
@@ -664,28 +670,28 @@ def _group_sets(counts: pd.DataFrame) -> dict[tuple[Hashable, ...], dict[str, se
 
 
 def detector(counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``triplets_detector`` of ``triplets_detector_counts``: how often people and detector agree on nouns (7.3).
+    """Return ``triplets_detector`` from ``triplets_detector_counts``: agreement of detector and people on nouns (7.3).
 
-    In %, with Wilson intervals; the least possible recall where the nouns that only people find are not known.
+    In %, with Wilson intervals; recall is a lower bound where the nouns that only people find are unknown.
     """
     rows = []
     row: Any
     for row in counts.itertuples():
-        unknown = np.isnan(row.n_nouns_people_only)
+        is_unknown = np.isnan(row.n_nouns_people_only)
         sizes = {
             "found_by_both": row.n_nouns,
             "detector_precision": row.n_nouns_both + row.n_nouns_detector_only,
-            # Every noun that the detector does not find may be one that people do.
+            # People may have found every noun that the detector missed.
             "detector_recall": row.n_nouns - row.n_nouns_detector_only
-            if unknown
+            if is_unknown
             else row.n_nouns_both + row.n_nouns_people_only,
         }
         for quantity, n in sizes.items():
             percent, low, high = stats.percent(int(row.n_nouns_both), int(n), confidence)
-            about = {"model": row.model, "reference": row.reference, "quantity": quantity, "n": n}
-            about |= {"percent": percent, "ci_low": low, "ci_high": high, "bound": "", "reason": ""}
-            if unknown and quantity == "detector_recall":
-                why = "how many nouns only people find is not given, so there is no upper limit"
-                about |= {"ci_high": np.nan, "bound": "at least", "reason": why}
-            rows.append(about)
+            values = {"model": row.model, "reference": row.reference, "quantity": quantity, "n": n}
+            values |= {"percent": percent, "ci_low": low, "ci_high": high, "bound": "", "reason": ""}
+            if is_unknown and quantity == "detector_recall":
+                reason = "how many nouns only people find is not given, so there is no upper limit"
+                values |= {"ci_high": np.nan, "bound": "at least", "reason": reason}
+            rows.append(values)
     return tables.make_table(rows, "triplets_detector")

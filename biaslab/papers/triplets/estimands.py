@@ -7,27 +7,27 @@ import pandas as pd
 from biaslab.papers.estimands import Estimand, unit_rows
 from biaslab.papers.triplets.analysis import gap_summary
 
-# Of the metrics one or two of each space: text, latents, image.
+# One or two metrics of each space: text, latents, image.
 _METRICS = {"t": "text", "z0": "final latent", "ssim": "image, SSIM", "clip": "image, CLIP"}
 _CELL = ["model", "dataset", "space", "metric", "sample", "case"]
 
 
 def case_units(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the ``value`` of each case as a unit; cases of two datasets may have one name."""
+    """Return the ``value`` of each case as a unit, prefixed by its dataset, as datasets may share names of cases."""
     return unit_rows(rows.assign(case=rows["dataset"] + " " + rows["case"].astype(str)), "case", rows["value"])
 
 
 def gap_units(similarity: pd.DataFrame) -> pd.DataFrame:
     """Return the units of ``triplets_disparity_gap``: masculine minus feminine closeness of each case with both pairs.
 
-    Of ``triplets_similarity``, or of ``triplets_object_similarity`` those of ``triplets_co_occurrence``.
+    From ``triplets_similarity``; from ``triplets_object_similarity``, the units of ``triplets_co_occurrence``.
     """
     sign = similarity["pair"].map({"neutral-masculine": 1, "neutral-feminine": -1})
     if "higher_is_closer" in similarity:
         sign = sign * similarity["higher_is_closer"].map({1: 1, 0: -1})
     signed = similarity.assign(value=sign * similarity["value"])
     keys = [column for column in _CELL if column in similarity]
-    # Both pairs of a triplet, or it has no gap.
+    # A triplet without both pairs has no gap.
     return case_units(signed.groupby(keys, sort=False)["value"].sum(min_count=2).reset_index())
 
 
@@ -49,8 +49,8 @@ ESTIMANDS = (
 def pooled_gaps(gaps: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return the gaps of each model and metric (``triplets_disparity_gap``) over datasets of many triplets.
 
-    The gap of a single dataset stays as it is; others are means as :func:`biaslab.papers.triplets.gap_summary` has
-    them. ``n_unit`` says whether ``n`` counts triplets or datasets.
+    The gap of a single dataset is unchanged; others are means from :func:`biaslab.papers.triplets.gap_summary`.
+    ``n_unit`` names whether ``n`` counts triplets or datasets.
     """
     gaps = gaps[gaps["sample"] == "triplets"]
     is_single = gaps.groupby(["model", "metric"])["gap"].transform("size") == 1

@@ -1,4 +1,4 @@
-"""Figures of gender triplets that take more than a form: tables in, figures out."""
+"""Figures of gender triplets that need more than a call to :mod:`biaslab.plots.forms`, from tables."""
 
 from __future__ import annotations
 
@@ -22,56 +22,62 @@ _GROUP_COLORS = {
 
 
 def replacement_note(networks: pd.DataFrame) -> str:
-    """Return what captions say of networks that replace the paper's (``triplets_networks``); may be empty."""
-    other, names = networks[networks["replaces"] != ""], tables.labels("triplets_networks")["metric"]
-    by = other.groupby("network", sort=False)["metric"].agg(
+    """Return the caption's note on networks that replace the paper's (``triplets_networks``); may be empty."""
+    replaced, names = networks[networks["replaces"] != ""], tables.labels("triplets_networks")["metric"]
+    metrics_by_network = replaced.groupby("network", sort=False)["metric"].agg(
         lambda metrics: ", ".join(names[metric] for metric in metrics)
     )
-    named = "; ".join(f"{metrics} by {network}" for network, metrics in by.items())
-    return f"Measured values use other networks than the paper: {named}." if named else ""
+    clauses = "; ".join(f"{metrics} by {network}" for network, metrics in metrics_by_network.items())
+    return f"Measured values use other networks than the paper: {clauses}." if clauses else ""
 
 
-def examples(images: list, shown: pd.DataFrame) -> Figure:
+def examples(images: list, rows: pd.DataFrame) -> Figure:
     """Plot images of triplets next to one another, with the gender of the prompt above and the prompt below.
 
-    ``shown`` has the rows of :func:`biaslab.papers.triplets.measure.examples`, ``images`` their images.
+    ``rows`` are those of :func:`biaslab.papers.triplets.measure.examples`, ``images`` their images.
     """
-    wide = shown["prompt_gender"].nunique()
-    judged = shown.assign(status=shown["prompt_gender"], gender="")
-    return gallery(images, judged, list(shown["text"]), columns=2 * wide if wide < 4 else wide)
+    n_genders = rows["prompt_gender"].nunique()
+    statuses = rows.assign(status=rows["prompt_gender"], gender="")
+    return gallery(images, statuses, list(rows["text"]), columns=2 * n_genders if n_genders < 4 else n_genders)
 
 
 @style.empty_without_rows
-def bias_score(scores: pd.DataFrame, *, alpha: float = 0.05, most: int = 5) -> Figure:
-    """Plot the objects that lean most to each gender, one panel a dataset, of each group and model where several are.
+def bias_score(scores: pd.DataFrame, *, alpha: float = 0.05, n_per_side: int = 5) -> Figure:
+    """Plot the most biased objects of each gender, one panel per dataset, group and model.
 
-    Of ``triplets_bias_score`` or ``triplets_group_bias_score``: on each side of a panel ``most`` objects, whose
-    interval is farthest from 0.5, filled where Holm's correction leaves them at the level ``alpha``. Black marks are
-    true scores, where they are known.
+    From ``triplets_bias_score`` or ``triplets_group_bias_score``. Each panel has up to ``n_per_side`` objects per
+    gender, those whose interval is farthest from 0.5. Filled marks are significant at the level ``alpha`` after Holm's
+    correction; black marks are true scores, where known.
     """
     panel = scores["dataset"]
     if "dependency_group" in scores:
         groups = tables.labels("triplets_group_bias_score")["dependency_group"]
         panel = scores["dependency_group"].replace(groups) + ", " + panel
-    scores, by = forms.panel_by_model(scores.assign(panel=panel), "panel")
-    leaning = pd.concat([strongest(rows, most) for _, rows in scores.groupby(by, sort=False)])
-    number = leaning["n"].map(" (n = {:,.0f})".format).where(leaning["n"].notna(), "")
-    leaning = leaning.assign(name=leaning["object"] + number, significant=leaning["p_holm"] < alpha)
-    untested = leaning["p_holm"].isna()
-    stated = "stated in the paper without a test"
-    hollow = stated if untested.all() else f"not significant, or {stated}" if untested.any() else "not significant"
-    names = {"filled": "differs from 0.5 after Holm's correction", "hollow": hollow, "mark": "planted"}
-    true = "true_score" if "true_score" in scores and scores["true_score"].notna().any() else ""
+    scores, panel_column = forms.panel_by_model(scores.assign(panel=panel), "panel")
+    objects = pd.concat([strongest(rows, n_per_side) for _, rows in scores.groupby(panel_column, sort=False)])
+    number = objects["n"].map(" (n = {:,.0f})".format).where(objects["n"].notna(), "")
+    objects = objects.assign(name=objects["object"] + number, significant=objects["p_holm"] < alpha)
+    is_untested = objects["p_holm"].isna()
+    stated_label = "stated in the paper without a test"
+    hollow_label = (
+        stated_label
+        if is_untested.all()
+        else f"not significant, or {stated_label}"
+        if is_untested.any()
+        else "not significant"
+    )
+    names = {"filled": "differs from 0.5 after Holm's correction", "hollow": hollow_label, "mark": "planted"}
+    true_column = "true_score" if "true_score" in scores and scores["true_score"].notna().any() else ""
     return forms.estimates(
-        leaning, "bias_score", row="name", panel=by, filled="significant", names=names, mark=true, reference=0.5,
-        label="bias score: 0 feminine only, 1 masculine only", xlim=(-0.03, 1.03), columns=2,
+        objects, "bias_score", row="name", panel=panel_column, filled="significant", names=names, mark=true_column,
+        reference=0.5, label="bias score: 0 feminine only, 1 masculine only", xlim=(-0.03, 1.03), columns=2,
     )  # fmt: skip
 
 
 def dependency(example: Any) -> Figure:
     """Plot an image, the regions of its prompt's nouns, and its objects with their dependency groups (figure 5).
 
-    ``example`` is what :func:`biaslab.papers.triplets.measure.dependency_example` returns.
+    ``example`` is the result of :func:`biaslab.papers.triplets.measure.dependency_example`.
     """
     if example is None:
         return style.nothing("The source has no images with maps of words and objects.")
@@ -85,11 +91,11 @@ def dependency(example: Any) -> Figure:
     axes[0, 0].imshow(example.image, interpolation="nearest")
     axes[0, 0].set_title("image", fontsize=10)
     for ax, (word, mask) in zip(axes[0, 1:], words, strict=False):
-        ax.imshow(_lit(example.image, mask), interpolation="nearest")
+        ax.imshow(_highlight(example.image, mask), interpolation="nearest")
         ax.set_title(f"word: {word}", fontsize=10)
     groups = tables.labels("triplets_group_share")["dependency_group"]
     for ax, (name, group, mask) in zip(axes[1], objects, strict=False):
-        ax.imshow(_lit(example.image, mask), interpolation="nearest")
+        ax.imshow(_highlight(example.image, mask), interpolation="nearest")
         title = f"{name}\n{groups.get(group, 'unknown').replace(' ', chr(10))}"
         ax.set_title(title, fontsize=10, color=_GROUP_COLORS.get(group, style.GREY))
     hidden = f"; hidden: {', '.join(example.hidden)}" if example.hidden else ""
@@ -97,7 +103,7 @@ def dependency(example: Any) -> Figure:
     return figure
 
 
-def _lit(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Return an image that is pale and grey outside of a mask."""
+def _highlight(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Return an image that is faded to grey outside a mask."""
     grey = 0.75 * 255 + 0.25 * image.mean(axis=2, keepdims=True)
     return np.where(mask[..., None], image, grey).astype(np.uint8)

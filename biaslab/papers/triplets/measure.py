@@ -1,4 +1,4 @@
-"""What a pipeline measures for the gender triplets: one function a table."""
+"""Measure the tables of the gender triplets from a pipeline, one function per table."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ _GENDER_OF_PROMPT = {"feminine": "female", "masculine": "male"}
 
 
 class Example(NamedTuple):
-    """An image with what words and objects cover of it."""
+    """An image with the masks of words and objects."""
 
     image: np.ndarray  # ``uint8 (height, width, 3)``
     text: str
-    words: tuple[str, ...]  # The nouns of the prompt that have a map, as they stand there.
+    words: tuple[str, ...]  # The nouns of the prompt that have a map, in their original form.
     word_masks: np.ndarray  # ``bool (words, height, width)``
     objects: list[str]
-    groups: list[str]  # The dependency group of each object; empty where it is not known.
+    groups: list[str]  # The dependency group of each object; empty where unknown.
     object_masks: np.ndarray  # ``bool (objects, height, width)``
     hidden: tuple[str, ...]  # Nouns that no object matches.
 
 
 def prompt_sets(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how many triplets each dataset gives, and images of each prompt (Table 4)."""
+    """Return the number of triplets of each dataset, and of images of each prompt (Table 4)."""
     by_dataset = pipeline.part(Triplets).prompts().groupby("dataset", sort=False)
     counts = by_dataset.agg(n_triplets=("triplet_id", "nunique"), n_seeds=("n_images", "first")).reset_index()
     return tables.make_table(counts.assign(evidence="computed"), "triplets_prompt_sets")
 
 
 def funnel(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how many captions are left after each step from a corpus to its triplets (section 3.1)."""
+    """Return the number of captions that remain after each step from a corpus to its triplets (section 3.1)."""
     funnel = pipeline.part(Triplets).neutral().funnel
     return tables.make_table(funnel.rename(columns={"n_excluded": "n_captions_excluded"}), "triplets_funnel")
 
 
 def excluded_words(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how many captions each word of Table 2 keeps from being neutral."""
+    """Return the number of captions that each word of Table 2 excludes."""
     words = pipeline.part(Triplets).neutral().words
     return tables.make_table(words.rename(columns={"n_excluded": "n_captions_excluded"}), "triplets_excluded_words")
 
@@ -65,64 +65,64 @@ def prompts(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def depicted(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how often the filter ``depicted`` is right, on captions labelled by hand: once measured, for any run."""
+    """Return the accuracy of the filter ``depicted`` on captions labelled by hand; it does not depend on the run."""
     return tables.make_table(rule.error_rates().rename(columns={"count": "n_both"}), "triplets_depicted")
 
 
 def similarity(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how alike neutral prompts and their images are to feminine and masculine ones (section 4.1)."""
+    """Return similarities of neutral prompts and images to feminine and masculine ones (section 4.1)."""
     return cases.similarity(_values(pipeline, steps=False))
 
 
 def reference_similarity(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how alike neutral prompts and their images are to some that differ in no gender: the null expectation."""
+    """Return similarities of neutral prompts and images to others of the same gender: the null expectation."""
     return cases.reference_similarity(_values(pipeline, steps=False))
 
 
 def step_similarity(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how alike latents of neutral images are to those of gendered ones after each step (section 4.1.2)."""
+    """Return similarities of latents of neutral images to those of gendered ones after each step (section 4.1.2)."""
     return cases.similarity(_values(pipeline, steps=True), "triplets_step_similarity")
 
 
 def networks(pipeline: Pipeline) -> pd.DataFrame:
     """Return the networks that compare images, by metric, and those of the paper that they replace (4.1.3)."""
     rows = [
-        (metric, judge.name, NETWORKS[by] if judge.name != NETWORKS[by] else "")
-        for by, judge in pipeline.part(Triplets).networks.items()
+        (metric, judge.name, NETWORKS[kind] if judge.name != NETWORKS[kind] else "")
+        for kind, judge in pipeline.part(Triplets).networks.items()
         if judge
-        for metric in METRICS[by]
+        for metric in METRICS[kind]
     ]
     table = pd.DataFrame(rows, columns=["metric", "network", "replaces"]).assign(evidence="computed")
     return tables.make_table(table, "triplets_networks")
 
 
-def examples(pipeline: Pipeline, *, most: int = 4) -> pd.DataFrame:
+def examples(pipeline: Pipeline, *, n_triplets: int = 4) -> pd.DataFrame:
     """Return the first images of each dataset: at the first seed, or of one triplet at the first seeds."""
-    table, by = pipeline.part(Triplets).images().table, ["dataset", "triplet_id", "seed"]
-    alone = table.groupby("dataset")["triplet_id"].transform("nunique") == 1
-    keys = table[(table["seed"] == 0) | alone][by].drop_duplicates()
-    return keys.groupby("dataset", sort=False).head(most).merge(table, on=by)
+    table, keys = pipeline.part(Triplets).images().table, ["dataset", "triplet_id", "seed"]
+    is_single = table.groupby("dataset")["triplet_id"].transform("nunique") == 1
+    chosen = table[(table["seed"] == 0) | is_single][keys].drop_duplicates()
+    return chosen.groupby("dataset", sort=False).head(n_triplets).merge(table, on=keys)
 
 
-def at_first_seed(pipeline: Pipeline, chosen: pd.DataFrame) -> pd.DataFrame:
+def at_first_seed(pipeline: Pipeline, rows: pd.DataFrame) -> pd.DataFrame:
     """Return the images of triplets, dataset and triplet_id in ``chosen``, at the first seed, as :func:`examples`."""
     table = pipeline.part(Triplets).images().table
-    return chosen[["dataset", "triplet_id"]].merge(table[table["seed"] == 0], on=["dataset", "triplet_id"])
+    return rows[["dataset", "triplet_id"]].merge(table[table["seed"] == 0], on=["dataset", "triplet_id"])
 
 
 def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     """Return images of triplets by the gender in their prompts (as ``paradox.measure.people_in_images``)."""
     images = pipeline.part(Triplets).images()
-    seen = images.table.sort_values(["seed", "triplet_id"], kind="stable")
-    return seen.assign(
-        group=seen["prompt_gender"] + " prompts", who="", prompt=seen["text"], position=1, gender=""
+    table = images.table.sort_values(["seed", "triplet_id"], kind="stable")
+    return table.assign(
+        group=table["prompt_gender"] + " prompts", who="", prompt=table["text"], position=1, gender=""
     ), images
 
 
 def people_to_annotate(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
-    """Return images with the objects found in them, and the images (as ``paradox.measure.people_to_annotate``).
+    """Return rows of images with their detected objects, and the images (as ``paradox.measure.people_to_annotate``).
 
-    Objects come from the cache; none is detected.
+    Objects come from the cache only; no detector runs.
     """
     stages = pipeline.part(Triplets)
     images = stages.images()
@@ -134,30 +134,32 @@ def people_to_annotate(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, Ima
     return people, images
 
 
-def example_images(pipeline: Pipeline, shown: pd.DataFrame) -> list[object]:
+def example_images(pipeline: Pipeline, rows: pd.DataFrame) -> list[object]:
     """Return the images of rows with ``image_id``."""
-    return pipeline.part(Triplets).images().read(list(shown["image_id"]))
+    return pipeline.part(Triplets).images().read(list(rows["image_id"]))
 
 
 def _values(pipeline: Pipeline, *, steps: bool) -> pd.DataFrame:
-    """Return how alike single pairs are, as :func:`cases.similarity` takes it: latents after steps, or all else."""
-    stages, both = pipeline.part(Triplets), ["first", "second"]
+    """Return similarities of single pairs as input of :func:`cases.similarity`: latents after steps, or all others."""
+    stages, keys = pipeline.part(Triplets), ["first", "second"]
     images = stages.images().table
     pairs = cases.pairs(images)
-    latents = pairs.merge(stages.compare_latents(pairs), on=both)
-    of_step = latents["metric"].str.fullmatch(cases.STEP)
+    latents = pairs.merge(stages.compare_latents(pairs), on=keys)
+    is_after_step = latents["metric"].str.fullmatch(cases.STEP)
     if steps:
-        return latents[of_step]
+        return latents[is_after_step]
     prompts = cases.prompts_of_pairs(pairs, images.set_index("image_id")["text"])
     compared = pipeline.compute(pipeline.image_model("triplets").compare_prompts, prompts)
     source, networks = stages.images().source, stages.networks
     for judge in filter(None, networks.values()):
         pipeline.check_judge("triplets.similarity", source, judge)
-    alike = [pipeline.compute(images_alike.compare, source, pairs, by, judge) for by, judge in networks.items()]
+    similarities = [
+        pipeline.compute(images_alike.compare, source, pairs, kind, judge) for kind, judge in networks.items()
+    ]
     frames = [
-        prompts.merge(compared.drop_duplicates([*both, "metric"]), on=both),
-        latents[~of_step],
-        pairs.merge(pd.concat(alike, ignore_index=True), on=both),
+        prompts.merge(compared.drop_duplicates([*keys, "metric"]), on=keys),
+        latents[~is_after_step],
+        pairs.merge(pd.concat(similarities, ignore_index=True), on=keys),
     ]
     return pd.concat(frames, ignore_index=True)
 
@@ -173,41 +175,40 @@ def objects(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def object_images(pipeline: Pipeline) -> pd.DataFrame:
-    """Return in how many images objects were looked for, and how many there are."""
+    """Return the number of images processed by the detector, and of their objects."""
     instances = pipeline.part(Triplets).objects()
     return cases.object_images(pipeline.part(Triplets).images().table, instances.images, _counts(instances.objects))
 
 
 def object_counts(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how often each object is found in the images of each gender's prompts, by triplet (eq. 3)."""
-    return cases.object_counts(*_looked_at(pipeline))
+    """Return counts of each object in the images of each gender's prompts, by triplet (eq. 3)."""
+    return cases.object_counts(*_examined_objects(pipeline))
 
 
 def object_similarity(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how alike the objects of neutral and gendered images are, by triplet (eq. 4)."""
-    return cases.object_similarity(*_looked_at(pipeline))
+    """Return similarities of the objects in neutral and gendered images, by triplet (eq. 4)."""
+    return cases.object_similarity(*_examined_objects(pipeline))
 
 
 def object_truth(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how often objects are to be expected in images drawn from ground truth; no rows of others."""
+    """Return expected frequencies of objects in images with ground truth; no rows for other images."""
     images = pipeline.part(Triplets).images()
     if not hasattr(images.source, "scene"):
         return tables.make_table([], "triplets_object_truth")
     prompts = pipeline.part(Triplets).prompts()
     truth = pipeline.require_ground_truth("how often objects are shown", "triplets")
     expected = truth.expected(prompts, pipeline.settings.captions.synthetic_bias).merge(prompts, on="prompt_id")
-    by = ["dataset", "object", "prompt_gender"]
-    mean = expected.groupby(by, sort=False)["expected"].mean().reset_index()
+    keys = ["dataset", "object", "prompt_gender"]
+    mean = expected.groupby(keys, sort=False)["expected"].mean().reset_index()
     mean = mean[mean["prompt_gender"].isin(PROMPT_GENDERS)]
     return tables.make_table(mean.assign(model=pipeline.label), "triplets_object_truth")
 
 
 def confusion(pipeline: Pipeline) -> pd.DataFrame:
-    """Return which objects images show and the detector detects, and of drawings their dependency groups (section 7.3).
+    """Return true and detected objects, and true and measured dependency groups in drawings (section 7.3).
 
-    By ``triplets.objects``, unless that is the truth, or a file of objects that were detected elsewhere: in drawings,
-    and in the images themselves where annotators say what these show (``triplets.annotations``). Groups are those of
-    drawings (section 6.2), where attention is measured.
+    Objects are those in drawings, unless ``triplets.objects`` is the ground truth or a file of instances, and those in
+    the images themselves where these have annotations (``triplets.annotations``). Groups (section 6.2) need attention.
     """
     stages, frames = pipeline.part(Triplets), []
     if stages.can_measure_detector_error:
@@ -226,44 +227,45 @@ def confusion(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def _annotated_objects(stages: Triplets) -> pd.DataFrame:
-    """Return which objects most annotators see in images, and whether any is detected; what is neither is left out."""
+    """Return objects in images by the majority of annotators and by the detector, if either finds them."""
     annotations, instances = stages.annotations(), stages.objects()
     prompt_genders = stages.images().table.set_index("image_id")["prompt_gender"].map(_GENDER_OF_PROMPT)
     looked_at = instances.images.loc[instances.images["status"] == "", "image_id"]
     rows = annotations[annotations["image_id"].isin(looked_at)].rename(columns={"shown": "truth"})
-    detected = np.where(_among(rows[["image_id", "object"]], instances), "yes", "no")
+    detected = np.where(_contains(rows[["image_id", "object"]], instances), "yes", "no")
     rows = rows.assign(answer=detected, n=1, reference="annotations", condition=rows["image_id"].map(prompt_genders))
     return cases.with_quantity(rows[(rows["truth"] == "yes") | (rows["answer"] == "yes")])
 
 
 def detector_counts(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how many nouns of drawings' captions they show, and are found there (section 7.3)."""
+    """Return the number of nouns of drawings' captions that are shown, and that are detected (section 7.3)."""
     if pipeline.find_ground_truth("triplets") is not None:
         pipeline.require("triplets.objects", prompt_set="triplets")
     if not pipeline.part(Triplets).can_measure_detector_error:
         return tables.make_table([], "triplets_detector_counts")
     stages, truth = pipeline.part(Triplets), pipeline.require_ground_truth("what is found of nouns", "triplets")
-    made, named = stages.drawings(), nouns.Nouns(truth.nouns, str)
-    nouns_asked = [(row.image_id, noun) for row in made.table.itertuples() for noun in named.of(row.text)]
-    nouns_asked = pd.DataFrame(nouns_asked, columns=["image_id", "object"])
-    n_found, shown = (_among(nouns_asked, found) for found in (stages.find_instances(made), stages.truth(made)))
-    counts = {"n_nouns_both": n_found & shown, "n_nouns_detector_only": n_found & ~shown}
-    counts = {name: some.sum() for name, some in (counts | {"n_nouns_people_only": ~n_found & shown}).items()}
-    about = {"model": pipeline.label, "n_images": len(made.table), "n_nouns": len(nouns_asked)}
-    return tables.make_table([about | counts | {"reference": "drawings"}], "triplets_detector_counts")
+    drawings, noun_finder = stages.drawings(), nouns.Nouns(truth.nouns, str)
+    prompt_nouns = [(row.image_id, noun) for row in drawings.table.itertuples() for noun in noun_finder.of(row.text)]
+    prompt_nouns = pd.DataFrame(prompt_nouns, columns=["image_id", "object"])
+    is_detected = _contains(prompt_nouns, stages.find_instances(drawings))
+    is_shown = _contains(prompt_nouns, stages.truth(drawings))
+    counts = {"n_nouns_both": (is_detected & is_shown).sum(), "n_nouns_detector_only": (is_detected & ~is_shown).sum()}
+    counts["n_nouns_people_only"] = (~is_detected & is_shown).sum()
+    row = {"model": pipeline.label, "n_images": len(drawings.table), "n_nouns": len(prompt_nouns)} | counts
+    return tables.make_table([row | {"reference": "drawings"}], "triplets_detector_counts")
 
 
-def _among(nouns: pd.DataFrame, instances: Instances) -> np.ndarray:
-    """Return which pairs of image_id and object are found."""
+def _contains(nouns: pd.DataFrame, instances: Instances) -> np.ndarray:
+    """Return a mask of the pairs of image_id and object that are among the instances."""
     pairs_present = pd.MultiIndex.from_frame(instances.objects[["image_id", "object"]])
     return pd.MultiIndex.from_frame(nouns).isin(pairs_present)
 
 
-def _looked_at(pipeline: Pipeline) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the images that were examined, and how many of each object they show."""
+def _examined_objects(pipeline: Pipeline) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the examined images, and the counts of objects in each."""
     instances, images = pipeline.part(Triplets).objects(), pipeline.part(Triplets).images().table
-    seen = instances.images.loc[instances.images["status"] == "", "image_id"]
-    return images[images["image_id"].isin(seen)], _counts(instances.objects)
+    examined_ids = instances.images.loc[instances.images["status"] == "", "image_id"]
+    return images[images["image_id"].isin(examined_ids)], _counts(instances.objects)
 
 
 def _counts(objects: pd.DataFrame) -> pd.DataFrame:
@@ -274,21 +276,21 @@ def _counts(objects: pd.DataFrame) -> pd.DataFrame:
 
 
 def group_object_counts(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how often each object and noun is in each dependency group, by triplet (section 6.3)."""
+    """Return counts of objects and nouns in each dependency group, by triplet (section 6.3)."""
     stages = pipeline.part(Triplets).dependency
     return cases.group_object_counts(stages.looked_at(), stages.groups(), stages.prompt_nouns())
 
 
 def group_images(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the share of images that hold each dependency group (section 7.2, table 11)."""
+    """Return the share of images with each dependency group (section 7.2, table 11)."""
     stages = pipeline.part(Triplets).dependency
     return cases.group_images(stages.looked_at(), stages.groups(), stages.prompt_nouns())
 
 
 def dependency_example(pipeline: Pipeline | None) -> Example | None:
-    """Return the image whose objects are in most groups, with what words and objects cover of it (figure 5).
+    """Return the image with the most dependency groups, with the masks of words and objects (figure 5).
 
-    None where no image is made here or can be examined, or attention was not kept.
+    None where the run has no images, none can be examined, or attention was not saved.
     """
     from biaslab.attribution.maps import word_masks
     from biaslab.metrics.instances import masks
@@ -300,24 +302,24 @@ def dependency_example(pipeline: Pipeline | None) -> Example | None:
         groups, nouns = stages.groups(), stages.prompt_nouns()
     except MissingInputError:
         return None
-    seen = stages.looked_at()
-    if seen.empty:
+    examined_images = stages.looked_at()
+    if examined_images.empty:
         return None
-    kinds = groups.groupby("image_id", sort=False)["dependency_group"].nunique()
+    n_groups = groups.groupby("image_id", sort=False)["dependency_group"].nunique()
     hidden = nouns.groupby("image_id")["hidden"].any().astype(int)
-    kinds = kinds.add(hidden, fill_value=0)
-    image_id = str(kinds.reindex(seen["image_id"]).fillna(0).idxmax())
+    n_groups = n_groups.add(hidden, fill_value=0)
+    image_id = str(n_groups.reindex(examined_images["image_id"]).fillna(0).idxmax())
     images = pipeline.part(Triplets).images()
     (image,), (maps,) = images.read([image_id]), stages.maps().word_maps([image_id])
     text = images.table.set_index("image_id").loc[image_id, "text"]
     group_rows, noun_rows = groups[groups["image_id"] == image_id], nouns[nouns["image_id"] == image_id]
     height, width = image.shape[:2]
     instances = pipeline.part(Triplets).objects().objects
-    of_image = instances[instances["image_id"] == image_id].set_index("instance")
-    image_instances = of_image.loc[group_rows["instance"]].reset_index()
-    named = [k for k, word in enumerate(maps.words) if stages.nouns().name(word) in set(noun_rows["noun"])]
+    image_objects = instances[instances["image_id"] == image_id].set_index("instance")
+    image_instances = image_objects.loc[group_rows["instance"]].reset_index()
+    word_indices = [k for k, word in enumerate(maps.words) if stages.nouns().name(word) in set(noun_rows["noun"])]
     return Example(
-        image, text, tuple(maps.words[k] for k in named), word_masks(maps.maps[named], height, width),
+        image, text, tuple(maps.words[k] for k in word_indices), word_masks(maps.maps[word_indices], height, width),
         list(group_rows["object"]), list(group_rows["dependency_group"].fillna("")),
         masks(image_instances, height, width),
         tuple(noun_rows.loc[noun_rows["hidden"], "noun"]),

@@ -1,4 +1,4 @@
-"""Nouns of prompts, in the form in which a dictionary lists them, so that objects' names compare with them.
+"""Lemmatized nouns of prompts, for comparison with the names of objects.
 
 Source: triplets paper, section 6.1, which takes all lemmatised nouns that NLTK finds.
 """
@@ -14,22 +14,22 @@ from biaslab.errors import InputError, ParameterError, UnknownNameError, name_he
 from biaslab.hub import ground_truth
 
 PERSON = "person"
-"""What every word of :data:`PEOPLE` counts as where these are merged."""
+"""The noun that replaces every word of :data:`PEOPLE` when these are merged."""
 PEOPLE = frozenset(("person", "people", "woman", "women", "man", "men", "female", "male", "girl", "boy", "individual"))
-"""Words for people: those that the paper leaves out where it compares objects (section 6.3.1), and the placebo's."""
+"""Words for people: those that the paper excludes when it compares objects (section 6.3.1), and the placebo's."""
 SPACY = "spacy:"
 NAMES = ("nltk", f"{SPACY}MODEL")
-"""Who finds nouns: NLTK as in the paper, or a pipeline of spaCy; and what packages bring (:mod:`.hub.ground_truth`)."""
+"""Noun taggers: NLTK as in the paper, or a spaCy pipeline; packages may add others (:mod:`.hub.ground_truth`)."""
 
 
 @dataclass(frozen=True)
 class Nouns:
-    """A finder of nouns, which also brings names of objects into the same form."""
+    """A noun tagger, which also converts names of objects to the same form."""
 
-    # The nouns of a text as lemmas, in lower case and in their order; and the lemma of a noun alone.
+    # ``find`` returns the lemmas of a text's nouns, in lower case and in order; ``lemma`` that of a single noun.
     find: Callable[[str], list[str]]
     lemma: Callable[[str], str]
-    # Whether every word of PEOPLE counts as PERSON; the paper compares nouns as they are written.
+    # Whether every word of PEOPLE counts as PERSON; the paper compares nouns without merging.
     merge_people: bool = True
 
     def of(self, text: str) -> tuple[str, ...]:
@@ -37,32 +37,32 @@ class Nouns:
         return tuple(dict.fromkeys(self._merged(noun) for noun in self.find(text)))
 
     def name(self, label: str) -> str:
-        """Return an object's name as a noun: of several words the last is brought to its lemma."""
-        *before, last = label.replace("_", " ").lower().split() or [""]
-        return self._merged(" ".join([*before, self.lemma(last)]))
+        """Return an object's name as a noun, with its last word lemmatized."""
+        *first_words, last_word = label.replace("_", " ").lower().split() or [""]
+        return self._merged(" ".join([*first_words, self.lemma(last_word)]))
 
     def _merged(self, noun: str) -> str:
         return PERSON if self.merge_people and noun in PEOPLE else noun
 
 
 def load(name: str, *, merge_people: bool = True) -> Nouns:
-    """Return a finder of nouns by name: ``nltk``, ``spacy:MODEL``, as ``spacy:en_core_web_sm``, or a truth's name.
+    """Return a noun tagger by name: ``nltk``, ``spacy:MODEL`` (such as ``spacy:en_core_web_sm``), or a ground truth.
 
-    With ``merge_people`` all words of :data:`PEOPLE` are one noun. Raises ParameterError where there is no such name,
-    or its package, model or data are not installed.
+    With ``merge_people`` all words of :data:`PEOPLE` are one noun. Raises ParameterError if the name is unknown, or its
+    package, model or data are not installed.
     """
     if name in plugins.entry_points(plugins.GROUND_TRUTH):
-        return Nouns(partial(_of_captions, name, ground_truth.load(name)), str, merge_people)
+        return Nouns(partial(_find_caption_nouns, name, ground_truth.load(name)), str, merge_people)
     if name == "nltk":
         return Nouns(*_nltk(), merge_people)
     if name.startswith(SPACY) and name != SPACY:
         return Nouns(*_spacy(name.removeprefix(SPACY)), merge_people)
-    known = (*NAMES, *plugins.entry_points(plugins.GROUND_TRUTH))
-    raise ParameterError(f"triplets.noun_tagger is {name!r}. {name_help(name, known)}")
+    names = (*NAMES, *plugins.entry_points(plugins.GROUND_TRUTH))
+    raise ParameterError(f"triplets.noun_tagger is {name!r}. {name_help(name, names)}")
 
 
-def _of_captions(name: str, truth: ground_truth.GroundTruth, text: str) -> list[str]:
-    """Return the nouns of a caption whose grammar a package knows."""
+def _find_caption_nouns(name: str, truth: ground_truth.GroundTruth, text: str) -> list[str]:
+    """Return the nouns of a caption by the grammar of a package's ground truth."""
     try:
         return truth.nouns(text)
     except (InputError, UnknownNameError) as error:
@@ -73,7 +73,7 @@ def _of_captions(name: str, truth: ground_truth.GroundTruth, text: str) -> list[
 
 
 def _nltk() -> tuple[Callable[[str], list[str]], Callable[[str], str]]:
-    """Return what finds nouns in a text, and what lemmatizes one."""
+    """Return a function that finds nouns in a text, and one that lemmatizes a noun."""
     try:
         import nltk
     except ImportError as error:
@@ -103,7 +103,7 @@ def _spacy(model: str) -> tuple[Callable[[str], list[str]], Callable[[str], str]
     try:
         import spacy
 
-        read = spacy.load(model, exclude=["ner"])
+        nlp = spacy.load(model, exclude=["ner"])
     except (ImportError, OSError) as error:
         raise ParameterError(
             f"triplets.noun_tagger is {SPACY + model!r}, but spaCy or that model is not installed; run `pip install "
@@ -111,7 +111,7 @@ def _spacy(model: str) -> tuple[Callable[[str], list[str]], Callable[[str], str]
         ) from error
 
     def find(text: str) -> list[str]:
-        return [token.lemma_.lower() for token in read(text) if token.pos_ in ("NOUN", "PROPN")]
+        return [token.lemma_.lower() for token in nlp(text) if token.pos_ in ("NOUN", "PROPN")]
 
-    # A word alone may be taken for a verb.
-    return find, lambda word: read(f"the {word}")[-1].lemma_.lower()
+    # Without the article, a single word may be tagged as a verb.
+    return find, lambda word: nlp(f"the {word}")[-1].lemma_.lower()

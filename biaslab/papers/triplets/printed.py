@@ -1,4 +1,4 @@
-"""What the triplets paper prints, as measured tables: a function a table, named without the paper's prefix."""
+"""Values printed in the triplets paper, one function per measured table, named without the paper's prefix."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from biaslab.papers.triplets.prompts import ONE
 from biaslab.schema import tables
 
 ONE_TRIPLET = ONE.format("GCC")
-"""The dataset's name where a single triplet was repeated over many seeds (section 7.1)."""
+"""The name of the dataset in which a single triplet was repeated over many seeds (section 7.1)."""
 STATED_BOUND = 1e-5
-"""Sections 5.3 and 7.1 say that all p-values among pairs and triplets are below it."""
+"""Upper bound of all p-values among pairs and triplets, stated in sections 5.3 and 7.1."""
 NOT_LEGIBLE = "not legible in the text of table 5"
 
 _CELL = ["model", "dataset"]
@@ -32,36 +32,38 @@ def prompt_sets() -> pd.DataFrame:
 def similarity() -> pd.DataFrame:
     """Return the mean similarities of tables 5 and 10.
 
-    n is nominal: triplets in prompt space, where a seed changes nothing, and triplets times seeds elsewhere.
+    n is nominal: triplets in prompt space, which has no seeds, and triplets times seeds elsewhere.
     """
-    many, one = reference.load("triplets_table_5"), reference.load("triplets_table_10")
+    all_triplets, single = reference.load("triplets_table_5"), reference.load("triplets_table_10")
     size = prompt_sets().set_index("dataset")
-    seeds = many["dataset"].map(size["n_seeds"]).where(many["space"] != "prompt", 1)
-    many = many.assign(sample="triplets", n=many["dataset"].map(size["n_triplets"]) * seeds)
-    n = np.where(one["space"] == "prompt", 1, _stated("seeds"))
-    one = one.assign(dataset=ONE_TRIPLET, sample="seeds", n=n)
-    whole = pd.concat([many, one], ignore_index=True)
-    whole["rounding"] = _rounding(whole, [*_CELL, "space", "metric"], np.where(whole["unit"] == "%", 2, 3))
-    return whole.assign(case=MEAN, reason=np.where(whole["value"].isna(), NOT_LEGIBLE, ""))
+    seeds = all_triplets["dataset"].map(size["n_seeds"]).where(all_triplets["space"] != "prompt", 1)
+    all_triplets = all_triplets.assign(sample="triplets", n=all_triplets["dataset"].map(size["n_triplets"]) * seeds)
+    n = np.where(single["space"] == "prompt", 1, _load_stated("seeds"))
+    single = single.assign(dataset=ONE_TRIPLET, sample="seeds", n=n)
+    table = pd.concat([all_triplets, single], ignore_index=True)
+    table["rounding"] = _rounding(table, [*_CELL, "space", "metric"], np.where(table["unit"] == "%", 2, 3))
+    return table.assign(case=MEAN, reason=np.where(table["value"].isna(), NOT_LEGIBLE, ""))
 
 
 def networks() -> pd.DataFrame:
     """Return the networks that compare images in the paper (section 4.1.3)."""
-    found = [(metric, NETWORKS[by]) for by in NETWORKS for metric in METRICS[by]]
-    return pd.DataFrame(found, columns=["metric", "network"]).assign(evidence="printed", replaces="")
+    rows = [(metric, NETWORKS[kind]) for kind in NETWORKS for metric in METRICS[kind]]
+    return pd.DataFrame(rows, columns=["metric", "network"]).assign(evidence="printed", replaces="")
 
 
 def object_similarity() -> pd.DataFrame:
-    """Return the mean co-occurrence similarities of table 6, and what section 7.1 states for one triplet."""
+    """Return the mean co-occurrence similarities of table 6, and those that section 7.1 states for one triplet."""
     size = prompt_sets().set_index("dataset")
-    many = reference.load("triplets_table_6")
-    many = many.assign(sample="triplets", n=many["dataset"].map(size["n_triplets"] * size["n_seeds"]))
-    one = pd.DataFrame(
-        [["SD v2.0", ONE_TRIPLET, pair, _stated("co_occurrence_similarity", pair)] for pair in PAIRS],
+    all_triplets = reference.load("triplets_table_6")
+    all_triplets = all_triplets.assign(
+        sample="triplets", n=all_triplets["dataset"].map(size["n_triplets"] * size["n_seeds"])
+    )
+    single = pd.DataFrame(
+        [["SD v2.0", ONE_TRIPLET, pair, _load_stated("co_occurrence_similarity", pair)] for pair in PAIRS],
         columns=[*_CELL, "pair", "value"],
-    ).assign(sample="seeds", n=_stated("seeds"))
-    whole = pd.concat([many, one], ignore_index=True)
-    return whole.assign(case=MEAN, rounding=_rounding(whole, _CELL, 3), reading="clear", reason="")
+    ).assign(sample="seeds", n=_load_stated("seeds"))
+    table = pd.concat([all_triplets, single], ignore_index=True)
+    return table.assign(case=MEAN, rounding=_rounding(table, _CELL, 3), reading="clear", reason="")
 
 
 def object_counts() -> pd.DataFrame:
@@ -79,12 +81,12 @@ def printed_chi_square() -> pd.DataFrame:
     printed = pd.concat([reference.load(f"triplets_table_{k}") for k in (7, 8, 9)], ignore_index=True)
     printed["sample"] = "triplets"
     cells = product(printed["model"].unique(), printed["dataset"].unique(), TESTED)
-    below = ["<", STATED_BOUND]
-    rows = [[*cell, ALL_GROUPS, *below, "triplets", ""] for cell in cells]
+    bound = ["<", STATED_BOUND]
+    rows = [[*cell, ALL_GROUPS, *bound, "triplets", ""] for cell in cells]
     for pair, group in product(TESTED, (ALL_GROUPS, *DEPENDENCY_GROUPS)):
-        known = group == ALL_GROUPS or group.startswith("implicitly")
-        found = [*below, "seeds", ""] if known else ["", np.nan, "seeds", "not tested: fewer than 5 objects"]
-        rows.append(["SD v2.0", ONE_TRIPLET, pair, group, *found])
+        is_tested = group == ALL_GROUPS or group.startswith("implicitly")
+        values = [*bound, "seeds", ""] if is_tested else ["", np.nan, "seeds", "not tested: fewer than 5 objects"]
+        rows.append(["SD v2.0", ONE_TRIPLET, pair, group, *values])
     columns = [*_CELL, "pair", "dependency_group", "p_relation", "p", "sample", "reason"]
     return pd.concat([printed.assign(reason=""), pd.DataFrame(rows, columns=columns)], ignore_index=True)
 
@@ -95,14 +97,14 @@ def printed_bias_score() -> pd.DataFrame:
 
 
 def group_images() -> pd.DataFrame:
-    """Return the shares of images that hold a dependency group (table 11), with n from table 4."""
+    """Return the shares of images with a dependency group (table 11), with n from table 4."""
     size = reference.load("triplets_table_4").set_index("dataset").astype(int)
     printed = reference.load("triplets_table_11")
     return printed.assign(n=printed["dataset"].map(size["images"]), n_triplets=printed["dataset"].map(size["triplets"]))
 
 
 def printed_group_objects() -> pd.DataFrame:
-    """Return how many different objects each dependency group has (table 12)."""
+    """Return the number of different objects in each dependency group (table 12)."""
     return reference.load("triplets_table_12").astype({"objects": int}).rename(columns={"objects": "n_objects"})
 
 
@@ -115,27 +117,27 @@ def detector_counts() -> pd.DataFrame:
     """Return the nouns that people and the detector find (section 7.3)."""
     text = reference.load("triplets_text")
     counts = {
-        "n_images": _stated("rated_images"),
-        "n_nouns": _stated("nouns"),
+        "n_images": _load_stated("rated_images"),
+        "n_nouns": _load_stated("nouns"),
         "n_nouns_both": text.query("quantity == 'nouns_agreed' and unit == 'nouns'")["value"],
-        "n_nouns_detector_only": _stated("nouns_model_only"),
+        "n_nouns_detector_only": _load_stated("nouns_model_only"),
         "n_nouns_people_only": np.nan,
     }
     return pd.DataFrame(counts).assign(model="SD v2.0", reference="people")
 
 
-def _stated(quantity: str, subject: str = "") -> float:
+def _load_stated(quantity: str, subject: str = "") -> float:
     text = reference.load("triplets_text")
     return float(text.query("quantity == @quantity and subject == @subject")["value"].iloc[0])
 
 
-def _rounding(rows: pd.DataFrame, cell: list[str], least: int | np.ndarray) -> pd.Series:
-    """Return one unit of the last printed digit; the two values of a cell are printed alike.
+def _rounding(rows: pd.DataFrame, cell: list[str], min_decimals: int | np.ndarray) -> pd.Series:
+    """Return one unit of the last printed digit; the values of a cell have the same number of decimals.
 
-    Both ending in 0 would look coarser than printed: no value has fewer than ``least`` decimals.
+    ``min_decimals`` is the minimum, because trailing zeros are lost where all values of a cell end in 0.
     """
-    decimals = pd.Series(least, index=rows.index, dtype=int)
+    decimals = pd.Series(min_decimals, index=rows.index, dtype=int)
     for places in range(6, 0, -1):
-        needed = (rows["value"] - rows["value"].round(places - 1)).abs() > 1e-9
-        decimals = decimals.mask(needed & (decimals < places), places)
+        is_needed = (rows["value"] - rows["value"].round(places - 1)).abs() > 1e-9
+        decimals = decimals.mask(is_needed & (decimals < places), places)
     return 10.0 ** -decimals.groupby([rows[c] for c in cell]).transform("max")

@@ -255,7 +255,7 @@ def test_the_triplets_at_both_ends():
     table = cases.similarity(values_of(images_of(9, 2), rng, "ssim"))
     wide = table.pivot(index="case", columns="pair", values="value")
     gaps = (wide["neutral-masculine"] - wide["neutral-feminine"]).sort_values()
-    found = triplets.extremes(table, most=2)
+    found = triplets.extremes(table, n_per_end=2)
     assert found["triplet_id"].tolist() == [*gaps.index[::-1][:2], gaps.index[1], gaps.index[0]]
     assert found["gap"].tolist() == pytest.approx([*gaps.iloc[::-1][:2], *gaps.iloc[[1, 0]]])
     # Of few triplets none is shown at both ends, and where differences count they are turned.

@@ -337,7 +337,7 @@ def test_networks_are_looked_up_before_any_work(folders, tmp_path, design, said)
 
 def test_pictures_are_those_of_the_table(folders, tmp_path):
     p = asked_of(folders("sd1"), tmp_path, images_per_prompt=2, single_triplet_images=2)
-    shown = triplets.measure.examples(p, most=2)
+    shown = triplets.measure.examples(p, n_triplets=2)
     assert shown.groupby("dataset", sort=False)["image_id"].size().to_dict() == {
         "captions.txt": 2 * 3,
         "captions.txt (one triplet)": 2 * 3,

@@ -1,1 +1,1 @@
-"""Analyses of DALL-Eval: tables in, tables with intervals, tests and floors out. Pure functions."""
+"""Analyses of DALL-Eval: pure functions of tables that add intervals, tests and null expectations."""

@@ -1,4 +1,4 @@
-"""Of which images of people there is a skin tone, and which tones go with which attributes (section 5.3).
+"""Availability of skin tones in images of people, and skin tones by attribute (section 5.3).
 
 ``images`` has rows of ``dalleval_social_images``; ``confidence`` (0–1) is the level of intervals.
 """
@@ -19,48 +19,48 @@ ALL = "(all)"
 
 
 def _tone_name(images: pd.DataFrame) -> str:
-    """Return what says skin tones, as the tables call it; tables of before do not say."""
-    named = ", ".join(dict.fromkeys(images["judge_tone"])) if "judge_tone" in images else TONE_BY_PIXELS
-    return named or "skin tone"
+    """Return the name of the skin tone judge in tables; older tables lack its column."""
+    judges = ", ".join(dict.fromkeys(images["judge_tone"])) if "judge_tone" in images else TONE_BY_PIXELS
+    return judges or "skin tone"
 
 
 def tones_by_attribute(images: pd.DataFrame) -> pd.DataFrame:
-    """Return ``dalleval_tones_by_attribute``: which skin tones images with an attribute have (Figure 8)."""
-    known = images.dropna(subset="skin_tone")
-    worn = known["attributes"].fillna("").str.split(";")
-    rows = known.assign(attribute=worn, tone=known["skin_tone"].astype(int).astype(str))
+    """Return ``dalleval_tones_by_attribute``: the distribution of skin tones for each attribute (Figure 8)."""
+    images_with_tone = images.dropna(subset="skin_tone")
+    worn = images_with_tone["attributes"].fillna("").str.split(";")
+    rows = images_with_tone.assign(attribute=worn, tone=images_with_tone["skin_tone"].astype(int).astype(str))
     rows = rows.explode("attribute", ignore_index=True).query("attribute != ''")
     groups = rows.groupby(["model", "attribute"], sort=False)
     share = groups["tone"].value_counts(normalize=True).rename("share").reset_index()
-    every = groups.size().rename("n").reset_index().merge(pd.DataFrame({"tone": map(str, TONES)}), how="cross")
-    out = every.merge(share, how="left", on=["model", "attribute", "tone"])
+    cells = groups.size().rename("n").reset_index().merge(pd.DataFrame({"tone": map(str, TONES)}), how="cross")
+    out = cells.merge(share, how="left", on=["model", "attribute", "tone"])
     return tables.make_table(out.assign(percent=100 * out["share"].fillna(0)), "dalleval_tones_by_attribute")
 
 
 def skin_tone_outcomes(images: pd.DataFrame, confusion: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``dalleval_skin_tone_outcomes``: of how many images of each profession there is a tone, and why not.
+    """Return ``dalleval_skin_tone_outcomes``: numbers of images with a tone, and without by reason, by profession.
 
-    The row of all professions has how often tones are right, of these images and those of ``dalleval_confusion``.
+    The row of all professions has the accuracy of tones, over these images and those of ``dalleval_confusion``.
     """
-    known = images.assign(judge=_tone_name(images), status=images["reason_tone"].fillna("").replace("", "read"))
+    statuses = images.assign(judge=_tone_name(images), status=images["reason_tone"].fillna("").replace("", "read"))
 
     def by_status(rows: pd.DataFrame) -> pd.DataFrame:
         names = ["read", *rows.loc[rows["status"] != "read", "status"].value_counts().index]
         shares = stats.by_group(rows, "profession", stats.shares("status", names, confidence), overall=ALL)
         return shares.assign(judge=rows["judge"].iloc[0])
 
-    out = stats.by_group(known, "model", by_status).rename(columns={"n": "n_images", "count": "n"})
+    out = stats.by_group(statuses, "model", by_status).rename(columns={"n": "n_images", "count": "n"})
     out = out.reindex(
         columns=["model", "profession", "judge", "status", "n", "n_images", "percent", "ci_low", "ci_high"]
     )
-    judged = confusion[(confusion["quantity"] == "skin tone") & confusion["judge"].isin(out["judge"])]
-    judged = judged[judged["answer"].str.isdecimal()]
-    tones = {"skin_tone": judged["answer"].astype(float), "truth_skin_tone": judged["truth"].astype(float)}
-    known = pd.concat([images, judged[["model"]].assign(**tones)]).dropna(subset=["skin_tone", "truth_skin_tone"])
-    right = (known["skin_tone"] == known["truth_skin_tone"]).groupby(known["model"]).agg(["mean", "size"])
-    whole = (out["profession"] == ALL) & (out["status"] == "read")
-    beside = right.reindex(out["model"].where(whole)).reset_index(drop=True)
-    out = out.assign(percent_tone_correct=100 * beside["mean"], n_ground_truth=beside["size"])
-    unknown = whole & beside["size"].isna() & (out["judge"] == TONE_BY_PIXELS)
-    out["judge_error"] = np.where(unknown, photographs.describe_error("skin_tone", PIXELS), "")
+    tone_labels = confusion[(confusion["quantity"] == "skin tone") & confusion["judge"].isin(out["judge"])]
+    tone_labels = tone_labels[tone_labels["answer"].str.isdecimal()]
+    tones = {"skin_tone": tone_labels["answer"].astype(float), "truth_skin_tone": tone_labels["truth"].astype(float)}
+    labels = pd.concat([images, tone_labels[["model"]].assign(**tones)]).dropna(subset=["skin_tone", "truth_skin_tone"])
+    correct = (labels["skin_tone"] == labels["truth_skin_tone"]).groupby(labels["model"]).agg(["mean", "size"])
+    is_total = (out["profession"] == ALL) & (out["status"] == "read")
+    accuracy = correct.reindex(out["model"].where(is_total)).reset_index(drop=True)
+    out = out.assign(percent_tone_correct=100 * accuracy["mean"], n_ground_truth=accuracy["size"])
+    lacks_error = is_total & accuracy["size"].isna() & (out["judge"] == TONE_BY_PIXELS)
+    out["judge_error"] = np.where(lacks_error, photographs.describe_error("skin_tone", PIXELS), "")
     return tables.make_table(out, "dalleval_skin_tone_outcomes")

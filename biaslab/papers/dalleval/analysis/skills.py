@@ -20,18 +20,18 @@ from biaslab.papers.dalleval.prompts import SKILLS
 from biaslab.schema import tables
 
 HUMAN = "Human"
-"""The evaluator that people are; every other is a detector."""
+"""The evaluator of human annotations; every other one is a detector."""
 ALL = "all"
 
 
 def skill_accuracy(accuracy: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return accuracies by skill with Wilson intervals, and the mean of the three skills (Tables 2, 3 and 5).
 
-    Takes rows of ``dalleval_skill_accuracy`` as a source has them and returns that table; the mean's intervals are
-    MOVER's (Zou & Donner 2008).
+    Takes a source's rows of ``dalleval_skill_accuracy`` and returns that table; the mean's intervals are MOVER's (Zou
+    & Donner 2008).
     """
     keys = ["model", "evaluator", "images", "training_percent"]
-    # Another run's table holds computed averages, with the printed ones next to them.
+    # Another run's table has computed averages, with the printed ones next to them.
     averages = accuracy[accuracy["skill"] == "average"]
     printed = averages.set_index(keys)
     printed = printed["paper_table_value" if "paper_table_value" in accuracy else "percent_correct"].to_dict()
@@ -42,24 +42,24 @@ def skill_accuracy(accuracy: pd.DataFrame, *, confidence: float = 0.95) -> pd.Da
     for key, group in out.groupby(keys, sort=False):
         if set(group["skill"]) == set(SKILLS):
             value = group["percent_correct"].mean()
-            below = np.sqrt(((group["percent_correct"] - group["ci_low"]) ** 2).sum()) / len(group)
-            above = np.sqrt(((group["ci_high"] - group["percent_correct"]) ** 2).sum()) / len(group)
+            lower_error = np.sqrt(((group["percent_correct"] - group["ci_low"]) ** 2).sum()) / len(group)
+            upper_error = np.sqrt(((group["ci_high"] - group["percent_correct"]) ** 2).sum()) / len(group)
             row = dict(zip(keys, key, strict=True)) | {"skill": "average", "percent_correct": value}
-            row |= {"ci_low": value - below, "ci_high": value + above, "n": group["n"].sum()}
+            row |= {"ci_low": value - lower_error, "ci_high": value + upper_error, "n": group["n"].sum()}
             rows.append(row | {"paper_table_value": printed.get(key)})
     return tables.make_table(pd.concat([out, pd.DataFrame(rows, columns=out.columns)]), "dalleval_skill_accuracy")
 
 
 def skill_agreement(accuracy: pd.DataFrame) -> pd.DataFrame:
-    """Return ``dalleval_skill_agreement``: how far people and detector differ on the same images (points; Table 3)."""
+    """Return ``dalleval_skill_agreement``: people minus detector on the same images (points; Table 3)."""
     shares = accuracy[(accuracy["training_percent"] == "100") & (accuracy["skill"] != "average")]
     shares, people = shares.set_index(["model", "skill"]), (shares["evaluator"] == HUMAN).to_numpy()
     human, detr = (shares[(shares["images"] == "sample") & (people == rates)] for rates in (True, False))
-    both = human.index.intersection(detr.index, sort=False)
-    human, detr = human.loc[both], detr.loc[both]
-    # Limits of people less detector, as if the two judged separate images.
+    common = human.index.intersection(detr.index, sort=False)
+    human, detr = human.loc[common], detr.loc[common]
+    # Limits of people minus detector, as if the two judged separate images.
     columns = ["percent_correct", "ci_low", "ci_high"]
-    # The pooled z-test, as if they did, too; shares of 0 and 0, or of 1 and 1, have no spread and no difference.
+    # The pooled z-test makes the same assumption; two shares of 0, or two of 1, have no spread and no difference.
     (a, n_a), (b, n_b) = ((side["percent_correct"] / 100, side["n"]) for side in (human, detr))
     pooled = (a * n_a + b * n_b) / (n_a + n_b)
     error = np.sqrt(pooled * (1 - pooled) * (1 / n_a + 1 / n_b))
@@ -74,59 +74,59 @@ def skill_agreement(accuracy: pd.DataFrame) -> pd.DataFrame:
 
 
 def alignment_quality(quality: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``dalleval_alignment_quality``, as a source has it, with ranks (1 is best; Table 19).
+    """Return a source's ``dalleval_alignment_quality`` with ranks (1 is best; Table 19).
 
-    Limits that a source has stay; of printed values only R-precision, a share of images, has an interval (Wilson's).
+    A source's limits are preserved; of printed values only R-precision, a share of images, has an interval (Wilson's).
     """
-    given = quality.reindex(columns=["ci_low", "ci_high"])
-    given_limits = given.notna().all(axis=1)
-    share = (quality["metric"] == "R-precision") & ~given_limits
-    count = (quality["value"] / 100 * quality["n"]).round().where(share)
+    limits = quality.reindex(columns=["ci_low", "ci_high"])
+    has_limits = limits.notna().all(axis=1)
+    is_interval = (quality["metric"] == "R-precision") & ~has_limits
+    count = (quality["value"] / 100 * quality["n"]).round().where(is_interval)
     low, high = stats.wilson_interval(count, quality["n"], confidence)
-    good = quality["value"].where(quality["better"] == "higher", -quality["value"])
-    why = quality.get("reason", pd.Series("", quality.index)).replace("", NOT_PRINTED)
+    score = quality["value"].where(quality["better"] == "higher", -quality["value"])
+    reason = quality.get("reason", pd.Series("", quality.index)).replace("", NOT_PRINTED)
     out = quality.assign(
-        ci_low=given["ci_low"].where(given_limits, 100 * low),
-        ci_high=given["ci_high"].where(given_limits, 100 * high),
-        rank=good.groupby(quality["metric"]).rank(ascending=False),
-        reason=why.mask(share | given_limits, ""),
+        ci_low=limits["ci_low"].where(has_limits, 100 * low),
+        ci_high=limits["ci_high"].where(has_limits, 100 * high),
+        rank=score.groupby(quality["metric"]).rank(ascending=False),
+        reason=reason.mask(is_interval | has_limits, ""),
     )
     return tables.make_table(out, "dalleval_alignment_quality")
 
 
-# -- by step, number and relation, and what annotators say -----------------------------------------------
+# -- by step, number and relation, and human annotations -------------------------------------------------
 
 
 def skill_steps(verdicts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``dalleval_skill_steps``: what is right by step, number and relation, by the chosen rule (Figure 5)."""
+    """Return ``dalleval_skill_steps``: accuracy by step, number and relation, by the chosen rule (Figure 5)."""
     chosen = verdicts[(verdicts["chosen"] == "yes") & (verdicts["skill"] != "object")]
-    asked = chosen["relation"].where(chosen["skill"] == "spatial", chosen["n"].map("{:.0f}".format))
-    both = pd.concat(
-        [chosen.assign(requested=ALL), chosen.assign(requested=asked).sort_values("requested", kind="stable")]
+    requested = chosen["relation"].where(chosen["skill"] == "spatial", chosen["n"].map("{:.0f}".format))
+    rows = pd.concat(
+        [chosen.assign(requested=ALL), chosen.assign(requested=requested).sort_values("requested", kind="stable")]
     )
     steps = {"objects": "objects_correct", "rest": "rest_correct", "both": "correct"}
     keys = ["model", "skill", "requested"]
     shares = (
-        stats.by_group(both, keys, stats.share(column, "yes", confidence, labels=("yes", "no"))).assign(step=step)
+        stats.by_group(rows, keys, stats.share(column, "yes", confidence, labels=("yes", "no"))).assign(step=step)
         for step, column in steps.items()
     )
-    whole = pd.concat(shares).rename(columns={"percent": "percent_correct"})
-    # A relation is examined where the classes are right only: alone it says nothing else.
-    whole = whole[(whole["skill"] == "count") | (whole["step"] != "rest")]
-    return tables.make_table(whole, "dalleval_skill_steps")
+    table = pd.concat(shares).rename(columns={"percent": "percent_correct"})
+    # A relation is only examined where the classes are correct, so it adds nothing on its own.
+    table = table[(table["skill"] == "count") | (table["step"] != "rest")]
+    return tables.make_table(table, "dalleval_skill_steps")
 
 
 def skill_estimates(verdicts: pd.DataFrame) -> pd.DataFrame:
-    """Return accuracies by the chosen rule as ``calibration.corrected`` takes them, with the truth where it is known.
+    """Return accuracies by the chosen rule as input of ``calibration.corrected``, with ground truth where available.
 
-    Images that the detector never looked at are left out: it says nothing of them that could be corrected.
+    Images that the detector did not process (unreadable or withheld) are excluded, because no verdict can be corrected.
     """
     chosen = verdicts[(verdicts["chosen"] == "yes") & ~verdicts["status"].isin(("unreadable", *WITHHELD))]
 
     def accuracy(images: pd.DataFrame) -> dict[str, float]:
         is_known = (images["truth"] != "").all()
-        true = 100 * (images["truth"] == "yes").mean() if is_known else np.nan
-        return {"estimate": 100 * (images["correct"] == "yes").mean(), "n": len(images), "estimate_true": true}
+        estimate_true = 100 * (images["truth"] == "yes").mean() if is_known else np.nan
+        return {"estimate": 100 * (images["correct"] == "yes").mean(), "n": len(images), "estimate_true": estimate_true}
 
     rows = stats.by_group(chosen, ["model", "skill"], accuracy)
     columns = ["model", "quantity", "subject", "condition", "estimate", "n", "estimate_true"]
@@ -134,10 +134,10 @@ def skill_estimates(verdicts: pd.DataFrame) -> pd.DataFrame:
 
 
 def annotator_agreement(ratings: pd.DataFrame, *, seed: int, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``dalleval_annotator_agreement`` of ``dalleval_skill_ratings``: agreement with the detector, and among
+    """Return ``dalleval_annotator_agreement`` from ``dalleval_skill_ratings``: agreement with the detector, and among
     annotators.
 
-    An image is correct by people where most of its annotators say so (Table 3); as many of each is not.
+    People's label is the majority of an image's annotators (Table 3); a tie counts as not correct.
     """
     rows = stats.by_group(ratings, ["model", "skill"], lambda group: _agreement(group, seed, confidence), overall=ALL)
     return tables.make_table(rows, "dalleval_annotator_agreement")
@@ -148,9 +148,10 @@ def _agreement(ratings: pd.DataFrame, seed: int, confidence: float) -> list[dict
     wide = ratings.pivot(index="image_id", columns="annotator", values="correct")
     people = np.where((wide == "yes").sum(axis=1) > (wide == "no").sum(axis=1), "yes", "no").astype(object)
     detector = ratings.groupby("image_id")["detector"].first().to_numpy(object)
-    alone = [int(((one == "yes") & (other == "no")).sum()) for one, other in ((people, detector), (detector, people))]
-    p = float(binomtest(alone[0], sum(alone), 0.5).pvalue) if any(alone) else 1.0
-    test = {"n_people_only": alone[0], "n_detector_only": alone[1], "p": p}
+    sides = (people, detector), (detector, people)
+    discordant = [int(((labels == "yes") & (reference == "no")).sum()) for labels, reference in sides]
+    p = float(binomtest(discordant[0], sum(discordant), 0.5).pvalue) if any(discordant) else 1.0
+    test = {"n_people_only": discordant[0], "n_detector_only": discordant[1], "p": p}
     statistics = {
         "cohen_kappa": (agreement.cohen_kappa(people, detector, **options), test),
         "percent_agreement": (agreement.percent_agreement(np.stack([people, detector], axis=1), **options), {}),
@@ -158,6 +159,6 @@ def _agreement(ratings: pd.DataFrame, seed: int, confidence: float) -> list[dict
     if wide.shape[1] > 1:
         statistics["krippendorff_alpha"] = (agreement.krippendorff_alpha(wide.to_numpy(object), **options), {})
     return [
-        one._asdict() | {"statistic": name, "n": one.n_items, "n_annotators": wide.shape[1]} | more
-        for name, (one, more) in statistics.items()
+        estimate._asdict() | {"statistic": name, "n": estimate.n_items, "n_annotators": wide.shape[1]} | columns
+        for name, (estimate, columns) in statistics.items()
     ]

@@ -1,11 +1,11 @@
-"""Which captions with person or people show a person: a rule, and how well it agrees with lines read one by one.
+"""A rule for captions in which person or people are depicted, and its agreement with captions labelled by hand.
 
-In web captions "person" often stands where a name has stood: of an author, a statue, a place, a dress. The rule keeps a
-caption where, within three tokens after the word, a verb says what is done there (in -s or -ing; of people also in its
-plain form) or a preposition says where or with what. It drops captions that report speech, name a maker ("by person")
-or a likeness (statue, idol), address the reader (you, we), or were written by a machine ("image may contain"), and
-those that say a gender by a word beyond Table 2. It reads words, not sentences: :func:`error_rates` says how often it
-errs.
+In web captions "person" often replaces a name: of an author, a statue, a place, a dress. The rule accepts a caption if,
+within three tokens after the word, a verb names an action (in -s or -ing; for people also in its plain form) or a
+preposition names a place or an object. It rejects captions that report speech, name a maker ("by person") or a likeness
+(statue, idol), address the reader (you, we), or were written by a machine ("image may contain"). It also rejects
+captions with a gendered word beyond Table 2. The rule matches words without parsing; :func:`error_rates` has its
+precision and recall.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ import pandas as pd
 from biaslab import lexicons
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
-# How many tokens after the word are read.
+# Number of tokens after the word that the rule uses.
 _REACH = 3
 
 
 def shows_people(text: str) -> bool:
-    """Return whether a caption shows the person or people that it names, and says no gender by another noun.
+    """Return whether a caption depicts its person or people, and has no other gendered noun.
 
-    It is asked of captions that are neutral by the paper's rule (section 3.1); the rule itself is ours.
+    It applies to captions that are neutral by the paper's rule (section 3.1); the rule itself is ours.
     """
     low = ascii_lower(text)
-    if _never().search(low):
+    if _excluding_pattern().search(low):
         return False
     tokens = _TOKEN.findall(low)
-    return any(_seen(tokens, i) for i, token in enumerate(tokens) if token in ("person", "people"))
+    return any(_shows_action(tokens, i) for i, token in enumerate(tokens) if token in ("person", "people"))
 
 
 def ascii_lower(text: str) -> str:
-    """Return a text with letters of ASCII alone in lower case, as the search for words: each stays in its place."""
+    """Return a text with ASCII letters in lower case, like the search for words; positions do not change."""
     return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 
@@ -47,46 +47,46 @@ def _words(part: str) -> frozenset[str]:
 
 
 @cache
-def _never() -> re.Pattern:
+def _excluding_pattern() -> re.Pattern:
     nouns = lexicons.load("gendered_nouns")
-    some = [*nouns, *(form for noun in nouns for form in lexicons.plurals(noun))]
-    some += [word for part in ("speech", "likenesses", "readers") for word in sorted(_words(part))]
+    words = [*nouns, *(form for noun in nouns for form in lexicons.plurals(noun))]
+    words += [word for part in ("speech", "likenesses", "readers") for word in sorted(_words(part))]
     return re.compile(
-        rf"\b(?:{'|'.join(some)}|by (?:an? |the )?(?:person|people)|in person"
+        rf"\b(?:{'|'.join(words)}|by (?:an? |the )?(?:person|people)|in person"
         r"|person (?:are|were|have)|people (?:is|was|has|looks)|(?:image|photo|picture) may contain)\b"
     )
 
 
-def _seen(tokens: Sequence[str], i: int) -> bool:
-    """Return whether what follows the word at ``i`` shows it."""
-    one = tokens[i] == "person"
-    after = [token for token in tokens[i + 1 : i + 1 + 2 * _REACH] if token != ","][:_REACH]
-    said_before = tokens[i - 1] if i else ""
-    if one and said_before in _words("before"):
-        # A bare "of person" is rather a place or a thing, unless it does something there.
-        return bool(after) and _is_doing(after[0])
-    if said_before in ("for", "from", "to"):
+def _shows_action(tokens: Sequence[str], i: int) -> bool:
+    """Return whether the tokens after the word at ``i`` indicate that it is depicted."""
+    is_singular = tokens[i] == "person"
+    following = [token for token in tokens[i + 1 : i + 1 + 2 * _REACH] if token != ","][:_REACH]
+    preceding = tokens[i - 1] if i else ""
+    if is_singular and preceding in _words("before"):
+        # A bare "of person" usually names a place or a thing, unless an action follows.
+        return bool(following) and _is_present_participle(following[0])
+    if preceding in ("for", "from", "to"):
         return False
-    acts = _acts() if one else _words("verbs")
-    before = ""
-    for token in after:
+    verbs = _third_person_verbs() if is_singular else _words("verbs")
+    previous = ""
+    for token in following:
         if token in _words("stops"):
             return False
-        # Further on, a word in -s is rather a plural.
-        acting = token in acts and (before in ("", "who", "left", "right") or before.endswith("ly"))
-        if acting or token in _words("places") or _is_doing(token):
+        # Later words in -s are usually plurals.
+        is_verb = token in verbs and (previous in ("", "who", "left", "right") or previous.endswith("ly"))
+        if is_verb or token in _words("places") or _is_present_participle(token):
             return True
-        before = token
+        previous = token
     return False
 
 
 @cache
-def _acts() -> frozenset[str]:
-    """Return what one does, in -s: a verb takes it as a noun takes its plural."""
+def _third_person_verbs() -> frozenset[str]:
+    """Return verbs in the third person, which are formed like plurals of nouns."""
     return frozenset(lexicons.plurals(verb)[0] for verb in _words("verbs"))
 
 
-def _is_doing(token: str) -> bool:
+def _is_present_participle(token: str) -> bool:
     return len(token) > 4 and token.endswith("ing") and token not in _words("no_verbs")
 
 
