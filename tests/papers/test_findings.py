@@ -102,7 +102,10 @@ def test_counted_answer_at_another_level_counts_again():
 def test_finding_outside_a_report_says_that_it_is_unadjusted():
     said = {"not_significant": "None.", "p": 0.01, "tests": (GroupTest(0.01, 1, "A 3 points"), GroupTest(0.9, 1, "B"))}
     found = Finding("In how many?", "In {up} of 2.", **said)
-    assert str(found) == "In how many? In 1 of 2. Significant: A 3 points. Not adjusted for multiple testing across the report."
+    assert (
+        str(found)
+        == "In how many? In 1 of 2. Significant: A 3 points. Not adjusted for multiple testing across the report."
+    )
     # The record leaves that to the report.
     assert found.as_record()["details"] == []
     assert "adjusted" not in str(Finding("Is it?", "Yes.", not_significant="No.", p=0.2))

@@ -150,7 +150,8 @@ def test_page_states_its_false_discovery_rate(soup, tmp_path):
     )
     assert "3 could not be tested and count with p = 1. 2 would be significant alone." in said
     assert (
-        "Of 60 further tests, each at its own level of 5 % and not adjusted across the report, 25 are significant." in said
+        "Of 60 further tests, each at its own level of 5 % and not adjusted across the report, 25 are significant."
+        in said
     )
     for broken in ({}, {"headlines": 3}, {"headlines": "<b>", "alpha": None}):
         assert _minimal(tmp_path, findings=_findings({}), verdicts=broken).find(class_="together") is None
