@@ -94,7 +94,7 @@ def test_counts_of_replicated_items_on_a_page_equal_the_ledger(page):
         f"from images or captions, {status['reprinted']} can only be reprinted, and {status['illustrative']} are "
         "diagrams" in text
     )
-    assert f"From published values alone, {recomputed} are recomputed and {reprinted} are reprinted" in text
+    assert f"From published values alone, {recomputed} are regenerated and {reprinted} are reprinted" in text
 
 
 def test_count_of_notebooks_with_assertions_in_the_readme_equals_the_notebooks():
