@@ -1,8 +1,7 @@
-"""How much training data PaintSkills' scenes take: a model of people alone, fine-tuned on shares of the scenes.
+"""Training curve over the share of PaintSkills' training scenes (dalleval paper, Table 5).
 
-The counterpart of the dalleval paper's Table 5, whose models were fine-tuned on 10, 50 and 100 % of the training split.
-Here all take equally many steps, so that only the number of different scenes tells them apart, and the model before any
-of them stands beside.
+A model of people is fine-tuned on 10, 50 and 100 % of the training scenes. All models make the same number of steps, so
+that they differ only in the number of different scenes. The model before fine-tuning is measured, too.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ SHARES = (0.1, 0.5, 1.0)
 BASE_STEPS, STEPS, SCENES = 800, 900, 400
 FILE = "training_share.csv"
 """In the model's folder: training_percent, skill, n_correct, n, steps, seed."""
-# Seed of the images that the verdicts are about, as none of other cards.
+# Seed of the measured images; no other card uses it.
 _SEED = 79_000
 
 
@@ -36,11 +35,12 @@ def train(
     start_from: Path | None = None,
     **settings: Any,
 ) -> dict[str, float]:
-    """Train the models of the curve, judge their images and write how many are right to ``folder``.
+    """Train the models of the curve, measure the accuracy of their images and write it to ``folder``.
 
-    Tables look for the file in the folder of the text-to-image model that it is about: copy it there. States, data and
-    models lie beside ``checkpoint``; what is there is kept. Models start from the pipeline ``start_from``, or from
-    mini-sd with mini-sd-skills' ``vae``; ``steps`` of ``settings`` are those of each fine-tuning.
+    biaslab reads the file from the folder of a text-to-image model; copy it there. Checkpoints, data and models are
+    saved in the folder of ``checkpoint``, and models that exist there are not trained again. Training starts from the
+    pipeline ``start_from``, or from mini-sd with the autoencoder of mini-sd-skills. ``steps`` of ``settings`` are those
+    of each fine-tuning.
 
     Returns the share of correct images by skill and percentage of the training scenes, 0 to 1. Raises
     MissingInputError: The models to start from are not in this installation.
@@ -51,36 +51,36 @@ def train(
     seed, steps = settings.get("seed", 0), settings.pop("steps", STEPS)
     settings = {"learning_rate": 1e-3} | settings
 
-    def trained(name: str, data: diffusion.Data, first: Path, steps: int) -> Path:
-        # Of other settings another model: what is there is kept.
+    def fine_tune(name: str, data: diffusion.Data, start: Path, steps: int) -> Path:
+        # The name holds the settings, so that other settings train another model.
         name = f"{name}-{steps}-{seed}"
-        made = work / name
-        if not (made / "model_index.json").exists():
-            shutil.copytree(vae, made / "vae", dirs_exist_ok=True)
+        pipeline = work / name
+        if not (pipeline / "model_index.json").exists():
+            shutil.copytree(vae, pipeline / "vae", dirs_exist_ok=True)
             diffusion.train(
-                made,
+                pipeline,
                 data=[data],
-                start_from=first,
+                start_from=start,
                 checkpoint=work / f"{name}.pt",
                 log=log.with_name(f"{log.stem}-{name}.csv") if log else None,
                 noisier=skills.NOISIER,
                 **settings | {"steps": steps},
             )
-        return made
+        return pipeline
 
     social = diffusion.prepare(work / "social", vae, rows=people, seed=seed, kind="social")
-    base = trained("base", social, start_from, base_steps)
-    made = {0.0: base}
+    base = fine_tune("base", social, start_from, base_steps)
+    models = {0.0: base}
     for share in SHARES:
         rows = round(share * len(prompts.skills("train")))
         data = diffusion.prepare(work / f"skills-{rows}", vae, rows=rows, seed=seed, kind="skills")
-        made[share] = trained(f"share-{100 * share:.0f}", data, base, steps)
+        models[share] = fine_tune(f"share-{100 * share:.0f}", data, base, steps)
     counts = []
-    for share, path in made.items():
-        more = {"training_percent": f"{100 * share:g}", "steps": steps * (share > 0), "seed": seed}
-        counts.append(skills.right(path, scenes, _SEED).assign(**more))
-    counts = pd.concat(counts)
+    for share, pipeline in models.items():
+        keys = {"training_percent": f"{100 * share:g}", "steps": steps * (share > 0), "seed": seed}
+        counts.append(skills.right(pipeline, scenes, _SEED).assign(**keys))
+    table = pd.concat(counts)
     columns = ["training_percent", "skill", "n_correct", "n", "steps", "seed"]
     folder.mkdir(parents=True, exist_ok=True)
-    counts[columns].to_csv(folder / FILE, index=False)
-    return {f"{row.skill} at {row.training_percent} %": row.n_correct / row.n for row in counts.itertuples()}
+    table[columns].to_csv(folder / FILE, index=False)
+    return {f"{row.skill} at {row.training_percent} %": row.n_correct / row.n for row in table.itertuples()}
