@@ -41,7 +41,7 @@ class WorldModel(ImageModel):
             )
         known_names = world.occupations()
         if unknown_names := [name for name in occupations if name not in known_names]:
-            raise unknown_name("occupation of the embedded world", unknown_names[0], known_names)
+            raise unknown_name("occupation of the synthetic world", unknown_names[0], known_names)
 
     def generate(self, prompts: pd.DataFrame, *, seed: int, **_: object) -> ImageSource:
         """Render images: ``generate`` of :mod:`biaslab_world.truthful`, or of the module for the prompts' paper."""

@@ -15,8 +15,8 @@ from biaslab_world.truthful import WORLD, Renders
 
 image_domain, corpus, model = registry.DRAWINGS, "mini", WORLD
 words = {
-    "training": "Not its training data: captions and training images are an embedded world's.",
-    "indicators": "The embedded world was set to that share: that the two are near is no replication.",
+    "training": "Not its training data: captions and training images are a synthetic world's.",
+    "indicators": "The synthetic world was set to that share: their agreement is no replication.",
 }
 failure_modes = skills.FAILURES
 scenes = skills.generate

@@ -47,7 +47,7 @@ def test_a_training_lasts_a_number_of_minutes(trainings, capsys, minutes):
 def test_a_training_is_never_replaced_unasked(trainings, tmp_path, capsys):
     assert main(["mini-clip"]) == 0
     assert main(["mini-clip"]) == 2
-    assert "is not empty. Go on with --resume, or start anew with --overwrite." in capsys.readouterr().err
+    assert "is not empty. Continue with --resume, or start over with --overwrite." in capsys.readouterr().err
     assert main(["mini-clip", "--resume"]) == 0
     (tmp_path / "outputs/models/mini-clip/old").write_text("")
     assert main(["mini-clip", "--overwrite"]) == 0

@@ -122,7 +122,7 @@ def test_card_names_command_intervals_and_limits(name):
         "mini-vqa": ("vqa_specificity", 95),
         "mini-sd-skills": ("social_gender_word@3", 90),
         "mini-captioner": ("caption_names_right", 93),
-        "mini-sd-triplets": ("gender_told@2", 90),
+        "mini-sd-triplets": ("prompted_gender@2", 90),
         "mini-segmenter": ("segment_recall", 90),
     }[name]
     (row,) = [r for r in rows if r["metric"] == main]
@@ -134,7 +134,7 @@ def test_card_names_command_intervals_and_limits(name):
     assert low < value <= high
     # Of the committed weights.
     assert value >= least
-    limits = text.split("## Limits")[1]
+    limits = text.split("## Limitations")[1]
     assert "drawings" in limits
     assert name != "mini-clip" or "perceived gender, binary" in limits
 

@@ -83,10 +83,10 @@ def test_the_average_follows_the_weights():
     torch.nn.init.ones_(layer.weight)
     # Early on the average moves faster: at step 1 the decay is 2 / 11, so it becomes 9 / 11.
     average.update(1)
-    assert float(average.kept["layer"].weight) == pytest.approx(9 / 11)
+    assert float(average.averaged["layer"].weight) == pytest.approx(9 / 11)
     # Late, 0.9 of it stays: 0.9 * 9 / 11 + 0.1.
     average.update(1000)
-    assert float(average.kept["layer"].weight) == pytest.approx(0.9 * 9 / 11 + 0.1)
+    assert float(average.averaged["layer"].weight) == pytest.approx(0.9 * 9 / 11 + 0.1)
 
 
 @pytest.mark.long
@@ -318,7 +318,7 @@ def test_what_the_card_says_of_pairs_by_hand(monkeypatch):
     ]
     one = [("5", "judged", "male", "", "male", False, "male", 0.5), ("6", "no_face", "", "", "", False, "male", 1)]
     frames = {2: pd.DataFrame(two, columns=names), 1: pd.DataFrame(one, columns=names)}
-    monkeypatch.setattr(measure_sd, "_shown", lambda folder, n, count, *_: frames[count])
+    monkeypatch.setattr(measure_sd, "_judge_people", lambda folder, n, count, *_: frames[count])
     found = {row.metric: row for row in measure_sd.measure_pairs("model", 5)}
     shares = {m: (r.count, r.n) for m, r in found.items() if r.count is not None}
     assert shares == {
@@ -333,6 +333,9 @@ def test_what_the_card_says_of_pairs_by_hand(monkeypatch):
     # 75 % men is a woman: -100 where the world's is 50. With the sentence two fit, of which the world has 50 and 40 %:
     # scores of 100 against 0 and -20.
     assert found["pair_score"].value == pytest.approx(-30) and found["pair_score"].n == 2
-    assert found["pair_score_beside"].value == pytest.approx(-150) and found["pair_score_beside"].n == 1
+    assert (
+        found["pair_score_next_to_gendered"].value == pytest.approx(-150)
+        and found["pair_score_next_to_gendered"].n == 1
+    )
     assert found["pair_score_intervened"].value == pytest.approx(110)
     assert np.isnan(found["one_score"].value)

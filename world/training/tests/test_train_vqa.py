@@ -63,7 +63,7 @@ def test_answers_of_the_pool_are_true_of_its_scenes(drawn):
 
 def test_every_word_of_questions_and_answers_is_known():
     words = train_vqa.tokenizer()
-    ids = train_vqa.asked_ids(words)
+    ids = train_vqa.question_ids(words)
     assert train_vqa.questions() == [prompts.GENDER_QUESTION, *map(prompts.attribute_question, prompts.ATTRIBUTES)]
     assert len(ids) == 16 and not (ids == words.unk_token_id).any()
     # No longer than the longest, each with its start and end.
@@ -102,7 +102,7 @@ def test_the_trained_folder_answers_questions(asked_model):
 
 def test_what_is_measured_of_answers_by_hand(monkeypatch):
     words = train_vqa.tokenizer()
-    ids = train_vqa.asked_ids(words)
+    ids = train_vqa.question_ids(words)
     no, yes, male, female = range(4)
     # Four people: one wears boots, two a hat.
     true = np.full((4, 16), no, np.uint8)
