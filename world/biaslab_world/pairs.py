@@ -139,8 +139,8 @@ def read(text: str) -> PairPrompt:
     match = (_THREE.match(small) or _TWO.match(small) or _ALONE.match(small)) if fits else None
     if match is None:
         raise InputError(
-            f"The synthetic world cannot read {text[:200]!r}; texts ask for 'one A on the left and one B on the right', "
-            "for 'one A', or for three people with 'one B in the middle'."
+            f"The synthetic world cannot read {text[:200]!r}; texts contain 'one A on the left and one B on the "
+            "right', 'one A', or three people with 'one B in the middle'."
         )
     count = {_THREE: 3, _TWO: 2, _ALONE: 1}[match.re]
     phrases = [match[f"i{i + 1}"] for i in range(count)]
