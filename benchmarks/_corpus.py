@@ -43,16 +43,16 @@ def blocks(lines: list[str], rows: int, share: float, seed: int = 0) -> Iterator
     for start in range(0, rows, _BLOCK):
         n = min(_BLOCK, rows - start)
         rng = np.random.default_rng([seed, start // _BLOCK])
-        first, second = rng.integers(0, len(halves), n), rng.integers(0, len(halves), n)
-        which = np.where(rng.random(n) < share, rng.integers(0, len(names), n), -1)
-        made = []
-        for a, b, o in zip(first.tolist(), second.tolist(), which.tolist(), strict=True):
+        head_indices, tail_indices = rng.integers(0, len(halves), n), rng.integers(0, len(halves), n)
+        occupation_indices = np.where(rng.random(n) < share, rng.integers(0, len(names), n), -1)
+        captions = []
+        for a, b, o in zip(head_indices.tolist(), tail_indices.tolist(), occupation_indices.tolist(), strict=True):
             head, tail = halves[a][0], halves[b][1]
             if o >= 0:
                 replaced = re.sub(r"\bperson\b", names[o], head, count=1)
                 head = replaced if replaced != head else f"{names[o]} {head}"
-            made.append(f"{head} {tail}".strip())
-        yield np.array(made, dtype=object)
+            captions.append(f"{head} {tail}".strip())
+        yield np.array(captions, dtype=object)
 
 
 def write_corpus(folder: Path, lines: list[str], rows: int, share: float, seed: int = 0) -> dict[str, float]:
@@ -67,10 +67,10 @@ def write_corpus(folder: Path, lines: list[str], rows: int, share: float, seed: 
     places = {"parquet": folder / "parquet", "plain": folder / "plain"}
     for place in places.values():
         place.mkdir(parents=True)
-    done = 0
+    n_rows = 0
     writer = plain = None
     for i, texts in enumerate(blocks(lines, rows, share, seed)):
-        numbers = range(done, done + len(texts))
+        numbers = range(n_rows, n_rows + len(texts))
         urls = [f"https://images.example.org/{number * 2654435761 % 2**32:08x}.jpg" for number in numbers]
         table = pa.table({"TEXT": pa.array(texts, pa.string()), "URL": pa.array(urls, pa.string())})
         if i % _BLOCKS_IN_FILE == 0:
@@ -82,12 +82,12 @@ def write_corpus(folder: Path, lines: list[str], rows: int, share: float, seed: 
             plain = (places["plain"] / f"{name}.txt").open("w", encoding="utf-8", newline="\n")
         writer.write_table(table)
         plain.write("\n".join(texts) + "\n")
-        done += len(texts)
+        n_rows += len(texts)
     if writer:
         writer.close()
         plain.close()
     sizes = {what: sum(path.stat().st_size for path in place.iterdir()) for what, place in places.items()}
-    return {"rows": done, **sizes}
+    return {"rows": n_rows, **sizes}
 
 
 def costs(captions: float, rate: float, bytes_each: float, *, cores: int, machines: int) -> dict[str, float]:
@@ -113,11 +113,11 @@ def costs(captions: float, rate: float, bytes_each: float, *, cores: int, machin
     }
 
 
-def told(work: str, captions: float, rate: float, bytes_each: float) -> None:
+def print_costs(work: str, captions: float, rate: float, bytes_each: float) -> None:
     """Print what :func:`costs` says of one machine of 16 cores, and of ten."""
     for machines in (1, 10):
-        found = costs(captions, rate, bytes_each, cores=16, machines=machines)
+        cost = costs(captions, rate, bytes_each, cores=16, machines=machines)
         print(
-            f"  {work}, {captions / 1e9:.1f} billion captions, {machines} x 16 cores: {found['hours']:.2f} hours, "
-            f"{found['gigabytes']:.0f} GB read ({found['megabytes_per_second']:.0f} MB/s a machine)"
+            f"  {work}, {captions / 1e9:.1f} billion captions, {machines} x 16 cores: {cost['hours']:.2f} hours, "
+            f"{cost['gigabytes']:.0f} GB read ({cost['megabytes_per_second']:.0f} MB/s a machine)"
         )

@@ -19,8 +19,8 @@ SKINS = ("light", "medium", "dark")
 
 def folder() -> Path:
     """Return where the pictures are; MissingInputError where they are not."""
-    beside = Path(__file__).resolve().parents[2] / "shared/data/photos"
-    path = Path(os.environ.get("BIASLAB_PHOTOS") or beside)
+    default = Path(__file__).resolve().parents[2] / "shared/data/photos"
+    path = Path(os.environ.get("BIASLAB_PHOTOS") or default)
     if not (path / "labels.csv").is_file():
         raise MissingInputError(
             f"{path} holds no labels.csv; BIASLAB_PHOTOS names the folder of the pictures that two raters labelled."
@@ -31,9 +31,9 @@ def folder() -> Path:
 def labels(path: Path) -> pd.DataFrame:
     """Return a row a picture: what each rater says, and gender, skin and kind where both say the same, else nothing."""
     table = pd.read_csv(path / "labels.csv", keep_default_na=False)
-    both = {
+    agreed = {
         name: table[f"{name}_a"].where(table[f"{name}_a"] == table[f"{name}_b"], "")
         for name in ("gender", "skin", "kind")
     }
     counts = {f"n_{rater}": pd.to_numeric(table[f"n_faces_visible_{rater}"]) for rater in RATERS}
-    return table.assign(**both, **counts)
+    return table.assign(**agreed, **counts)

@@ -12,7 +12,7 @@ from multiprocessing import Pool
 from typing import NamedTuple
 
 import numpy as np
-from _simulations import asked, summed
+from _simulations import run_simulations, sum_results
 
 from biaslab import metrics, stats
 from biaslab.papers.paradox.analysis.groups import Group, estimates
@@ -24,8 +24,8 @@ DEFINITIONS = metrics.DEFINITIONS
 def definitions(training, generated) -> np.ndarray:
     """Return expected amplification in points of shares (..., occupations, prompts): mean of prompts, (..., 3)."""
     sides = 100 * generated, 100 * np.broadcast_to(training, generated.shape)
-    each = (metrics.expected_amplification(*sides, d, axis=-2).amplification for d in DEFINITIONS)
-    return np.stack([values.mean(axis=-1) for values in each], axis=-1)
+    amplifications = (metrics.expected_amplification(*sides, d, axis=-2).amplification for d in DEFINITIONS)
+    return np.stack([values.mean(axis=-1) for values in amplifications], axis=-1)
 
 
 def truth(training: np.ndarray, generated: np.ndarray) -> np.ndarray:
@@ -63,30 +63,30 @@ def captions_as_prompts(
             return np.full(p.shape, 0.5)
         return 1 / (1 + np.exp(0.2 - 1.3 * np.log(p / (1 - p)) - rng.normal(0, 0.9, p.shape)))
 
-    many = rng.beta(0.7, 0.9, size=1_000_000)
-    known = truth(many, copied * many + (1 - copied) * generated(many))
+    population = rng.beta(0.7, 0.9, size=1_000_000)
+    expected = truth(population, copied * population + (1 - copied) * generated(population))
     for _ in range(studies):
         p = rng.beta(0.7, 0.9, size=(occupations, 1))
         own = rng.random((occupations, captions)) < p
         fresh = rng.random((occupations, captions, images)) < generated(p)[..., None]
         shown = np.where(rng.random(fresh.shape) < copied, own[..., None], fresh)
-        seen, seen_own = rng.random(shown.shape) < judged, rng.random(own.shape) < judged
-        women, total = (shown & seen).sum(axis=-1), seen.sum(axis=-1)
+        is_judged, is_judged_training = rng.random(shown.shape) < judged, rng.random(own.shape) < judged
+        women, total = (shown & is_judged).sum(axis=-1), is_judged.sum(axis=-1)
         group = np.repeat(np.arange(occupations), captions)
         ours = stats.CaptionClusterSampling(
             group,
-            np.where(seen_own, own, np.nan).ravel(),
+            np.where(is_judged_training, own, np.nan).ravel(),
             women.ravel(),
             total.ravel(),
             np.ones(group.size),
             occupations,
         )
 
-        ways = {
+        estimates = {
             way: _bootstrap(rng, ours.counts, ours.n, replicates, drawing)
             for way, drawing in {"by caption": ours, "one by one": None}.items()
         }
-        yield {name: _of(found, known) for name, found in ways.items()}
+        yield {name: _outcomes(estimate, expected) for name, estimate in estimates.items()}
 
 
 # -- amplification of selected captions and of prompts, and its test ----------------------------------------------
@@ -109,11 +109,11 @@ def nothing_amplified(
             ]
         )
         counts = rng.binomial(n, p)
-        found = _bootstrap(rng, counts, n, replicates)
-        yield {"corrected": _of(found, np.zeros(3)), "plain t-test": _plain(counts / n)}
+        estimate = _bootstrap(rng, counts, n, replicates)
+        yield {"corrected": _outcomes(estimate, np.zeros(3)), "plain t-test": _t_test(counts / n)}
 
 
-def few(
+def few_occupations(
     rng, studies, replicates, *, occupations, training, images, prompts=1, steeper=1.0, around=(0.7, 0.9)
 ) -> Iterator[dict]:
     """Yield each study's results as the table of amplification has them, with its rules of what is too little.
@@ -123,17 +123,17 @@ def few(
     each where it is None. ``by counts`` are the same intervals without these rules.
     """
 
-    def drawn(size: int) -> np.ndarray:
+    def draw_shares(size: int) -> np.ndarray:
         return np.full((size, 1), 0.5) if around is None else np.clip(rng.beta(*around, (size, 1)), 1e-9, 1 - 1e-9)
 
     def generated(p: np.ndarray) -> np.ndarray:
         return 1 / (1 + (1 / p - 1) ** steeper)
 
-    many = drawn(1_000_000)
-    known = np.nan_to_num(truth(many[:, 0], generated(many)[:, 0]))
+    population = draw_shares(1_000_000)
+    expected = np.nan_to_num(truth(population[:, 0], generated(population)[:, 0]))
     names = tuple(f"{k}" for k in range(1, prompts + 1))
     for _ in range(studies):
-        p = drawn(occupations)
+        p = draw_shares(occupations)
         n = np.hstack([np.full((occupations, 1), training), np.full((occupations, prompts), images)])
         counts = rng.binomial(n, np.hstack([p, np.tile(generated(p), prompts)]))
         percent, many_n = 100 * counts / n, n.astype(float)
@@ -142,7 +142,8 @@ def few(
                       many_n[:, 1:], shared=True)  # fmt: skip
         table = estimates(group, replicates=replicates, seed=int(rng.integers(2**31)), confidence=0.95)
         ours = _Row(*(part[:, -1] for part in (table.low, table.high, table.p)))
-        yield {"table": _of(ours, known), "by counts": _of(_bootstrap(rng, counts, n, replicates), known)}
+        estimate = _bootstrap(rng, counts, n, replicates)
+        yield {"table": _outcomes(ours, expected), "by counts": _outcomes(estimate, expected)}
 
 
 class _Row(NamedTuple):
@@ -151,26 +152,26 @@ class _Row(NamedTuple):
     p: np.ndarray
 
 
-def _plain(shares: np.ndarray) -> np.ndarray:
+def _t_test(shares: np.ndarray) -> np.ndarray:
     """Return what :func:`_of` does of the one-sample t-test over the occupations that count, by definition."""
     t, g = 100 * shares[:, :1], 100 * shares[:, 1:]
     out = np.zeros((4, 3))
     for i, definition in enumerate(DEFINITIONS):
-        out_of = metrics.exclusion_reason(g, t, definition) != ""
+        excluded = metrics.exclusion_reason(g, t, definition) != ""
         signed = definition == "signed"
-        each = metrics.directional_amplification(g, t) if signed else metrics.amplification(g, t)
-        each = np.where(out_of, np.nan, each)
-        values = each[~np.isnan(each).all(axis=1)]
+        amplifications = metrics.directional_amplification(g, t) if signed else metrics.amplification(g, t)
+        amplifications = np.where(excluded, np.nan, amplifications)
+        values = amplifications[~np.isnan(amplifications).all(axis=1)]
         means = np.nansum(values, axis=1) / (~np.isnan(values)).sum(axis=1)
         p = stats.one_sample_t(means).p if len(means) else np.nan
         out[:, i] = [p >= LEVEL, p < LEVEL and means.mean() > 0, p < LEVEL, np.isnan(p)]
     return out
 
 
-def _of(found: stats.Bootstrap | _Row, known: np.ndarray) -> np.ndarray:
+def _outcomes(estimate: stats.Bootstrap | _Row, expected: np.ndarray) -> np.ndarray:
     """Return whether the truth is covered, lies below the interval, 0 is rejected, and none is there: (4, values)."""
-    covered = (found.ci_low <= known) & (known <= found.ci_high)
-    return np.array([covered, found.ci_low > known, found.p < LEVEL, np.isnan(found.ci_low)], dtype=float)
+    covered = (estimate.ci_low <= expected) & (expected <= estimate.ci_high)
+    return np.array([covered, estimate.ci_low > expected, estimate.p < LEVEL, np.isnan(estimate.ci_low)], dtype=float)
 
 
 # -- what is simulated -----------------------------------------------------------------------------------------------
@@ -211,7 +212,7 @@ SIMULATIONS = {
     },
     **{
         f"few: {occupations} occupations, {training}/{images}, steeper {steeper:g}": (
-            few,
+            few_occupations,
             {"occupations": occupations, "training": training, "images": images, "steeper": steeper},
         )
         for occupations, training, images in _FEW
@@ -219,7 +220,7 @@ SIMULATIONS = {
     },
     **{
         f"half: {around or 'all'}, {training}/{images}, {prompts} prompts": (
-            few,
+            few_occupations,
             {"occupations": 40, "training": training, "images": images, "prompts": prompts, "around": around},
         )
         for around, training, images, prompts in _HALF
@@ -227,32 +228,32 @@ SIMULATIONS = {
 }
 
 
-def _some(given) -> dict:
-    name, seed, studies, replicates = given
+def _run_part(job: tuple) -> dict:
+    name, seed, studies, replicates = job
     draw, settings = SIMULATIONS[name]
-    return summed(draw(np.random.default_rng(seed), studies, replicates, **settings))
+    return sum_results(draw(np.random.default_rng(seed), studies, replicates, **settings))
 
 
 def simulate(name: str, studies: int = STUDIES, replicates: int = REPLICATES, jobs: int = 1, seed: int = 1) -> dict:
     """Return for each way (covered, above, rejected, no interval) in shares of the studies, by definition."""
     parts = min(studies, 4 * jobs) if jobs > 1 else 1
     sizes = [len(part) for part in np.array_split(np.arange(studies), parts)]
-    given = [(name, [seed, i], size, replicates) for i, size in enumerate(sizes)]
+    tasks = [(name, [seed, i], size, replicates) for i, size in enumerate(sizes)]
     if jobs > 1:
         with Pool(jobs) as pool:
-            found = pool.map(_some, given, chunksize=1)
+            totals = pool.map(_run_part, tasks, chunksize=1)
     else:
-        found = list(map(_some, given))
-    return {way: sum(total[way] for total in found) / studies for way in found[0]}
+        totals = list(map(_run_part, tasks))
+    return {way: sum(total[way] for total in totals) / studies for way in totals[0]}
 
 
 def main() -> None:
     unit = f"in %: {', '.join(DEFINITIONS)}"
     numbers = {"studies": STUDIES, "replicates": REPLICATES, "jobs": os.cpu_count() or 1}
-    for name, way, found in asked(__doc__, SIMULATIONS, simulate, unit, **numbers):
+    for name, way, rates in run_simulations(__doc__, SIMULATIONS, simulate, unit, **numbers):
         columns = (
-            f"{what} " + " ".join(f"{100 * value:5.1f}" for value in values)
-            for what, values in zip(("covered", "above", "rejected", "none"), found, strict=True)
+            f"{label} " + " ".join(f"{100 * value:5.1f}" for value in values)
+            for label, values in zip(("covered", "above", "rejected", "none"), rates, strict=True)
         )
         print(f"{name:<42} {way:<13} {'   '.join(columns)}", flush=True)
 

@@ -44,11 +44,11 @@ def percent_female(rng) -> pd.DataFrame:
     for i in range(OCCUPATIONS):
         p = rng.beta(0.7, 0.9)
         for model in MODELS:
-            own = {"model": model, "approach": "naive", "occupation": f"o{i:02}", "n": 12}
+            identity = {"model": model, "approach": "naive", "occupation": f"o{i:02}", "n": 12}
             sides = [("training", "captions"), *(("generated", str(k)) for k in range(1, 5))]
             for source, prompt in sides:
                 share = 100 * rng.binomial(12, p) / 12
-                rows.append(own | {"source": source, "prompt": prompt, "percent_female": share})
+                rows.append(identity | {"source": source, "prompt": prompt, "percent_female": share})
     return tables.make_table(rows, "paradox_percent_female")
 
 
@@ -120,40 +120,40 @@ def similarity(rng) -> pd.DataFrame:
     return tables.make_table(rows, "triplets_similarity")
 
 
-def page(rng, replicates: int = 400, told: tuple[str, ...] = MODELS) -> list[dict]:
+def page(rng, replicates: int = 400, models_shown: tuple[str, ...] = MODELS) -> list[dict]:
     """Return the records of the main answers of one study's page, as notebooks give them.
 
     Cards other than that of both models' differences are those of ``told``.
     """
 
-    def of(frame: pd.DataFrame) -> pd.DataFrame:
-        return frame[frame["model"].isin(told)]
+    def of_models(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame[frame["model"].isin(models_shown)]
 
     draws = {"seed": int(rng.integers(2**31)), "replicates": replicates, "confidence": 0.95}
     level = {"confidence": 0.95}
-    none = {name: tables.check(pd.DataFrame(columns=tables.schema(name).names), name) for name in NONE}
-    women, asked, averages = percent_female(rng), people(rng), genders(rng)
-    shown, scenes, similar = presence(rng), verdicts(rng), similarity(rng)
+    empty = {name: tables.check(pd.DataFrame(columns=tables.schema(name).names), name) for name in NONE}
+    women, people_table, averages = percent_female(rng), people(rng), genders(rng)
+    presences, scenes, similarities = presence(rng), verdicts(rng), similarity(rng)
 
-    printed = none["paradox_printed_amplification"]
-    amplification = paradox.amplification(of(women), none["paradox_caption_pairs"], printed, **draws)
-    printed = none["paired_printed_value"]
-    scores = paired.stereotype_score(of(asked), none["paired_pair_images"], printed, **level)
+    printed = empty["paradox_printed_amplification"]
+    amplification = paradox.amplification(of_models(women), empty["paradox_caption_pairs"], printed, **draws)
+    printed = empty["paired_printed_value"]
+    scores = paired.stereotype_score(of_models(people_table), empty["paired_pair_images"], printed, **level)
     averages = dalleval.average_gender(averages, **level)
-    tone_counts = none["dalleval_skin_tone_counts"]
+    tone_counts = empty["dalleval_skin_tone_counts"]
     judges = pd.DataFrame(JUDGES)
-    mads = dalleval.mad(of(averages), tone_counts, none["dalleval_printed_bias"], judges, **level)
-    by_prompt = dalleval.attribute_prompt_difference(shown)
-    printed = none["dalleval_printed_attributes"]
-    attributes = dalleval.attribute_mean_difference(of(shown), of(by_prompt), printed, **draws)
-    gap = triplets.disparity_gap(of(similar), **level)
+    mads = dalleval.mad(of_models(averages), tone_counts, empty["dalleval_printed_bias"], judges, **level)
+    by_prompt = dalleval.attribute_prompt_difference(presences)
+    printed = empty["dalleval_printed_attributes"]
+    attributes = dalleval.attribute_mean_difference(of_models(presences), of_models(by_prompt), printed, **draws)
+    gap = triplets.disparity_gap(of_models(similarities), **level)
     sources = {
-        "paired_percent_female": asked,
+        "paired_percent_female": people_table,
         "dalleval_average_gender": averages,
         "dalleval_skin_tone_counts": tone_counts,
         "dalleval_skill_verdicts": scenes,
         "dalleval_attribute_prompt_difference": by_prompt,
-        "triplets_similarity": similar,
+        "triplets_similarity": similarities,
         "paradox_occupation_amplification": paradox.occupation_amplification(women, **level),
     }
     units = synthesis.units(ESTIMANDS, sources)
@@ -167,7 +167,7 @@ def page(rng, replicates: int = 400, told: tuple[str, ...] = MODELS) -> list[dic
         triplets.answers.measured.findings(gap, **level),
         synthesis.answers.differences.findings(synthesis.by_pair(differences, **level), **level),
     ]
-    return [finding.as_record() | {"main": True} for found in answers for finding in found]
+    return [finding.as_record() | {"main": True} for card_findings in answers for finding in card_findings]
 
 
 # Of these tables the models have nothing.
@@ -183,19 +183,19 @@ JUDGES = [
 ]
 
 
-def claims(given: tuple) -> dict[str, set[str]]:
+def claims(job: tuple) -> dict[str, set[str]]:
     """Return what a study's page claims, of a seed and how: by ``alone`` and ``together`` the questions."""
-    seed, *how = given
-    alone = page(np.random.default_rng([29, seed]), *how)
-    found = {"alone": alone, "adjusted": findings.adjust_across_report(alone)[0]}
-    return {way: {r["question"] for r in records if r["is_significant"]} for way, records in found.items()}
+    seed, *options = job
+    records = page(np.random.default_rng([29, seed]), *options)
+    ways = {"alone": records, "adjusted": findings.adjust_across_report(records)[0]}
+    return {way: {r["question"] for r in rows if r["is_significant"]} for way, rows in ways.items()}
 
 
 HEADLINES, GROUPS, UNITS, EFFECTS = 14, 8, 20, 6
 ALPHA = 0.05
 
 
-def mixed(rng, effects: int, alike: float, size: float) -> tuple[list[dict], list[np.ndarray]]:
+def mixed(rng, effects: int, shared_variance: float, size: float) -> tuple[list[dict], list[np.ndarray]]:
     """Return the records of a page of t tests, and by headline which of its tests have an effect of ``size`` (SD).
 
     The first ``effects`` headlines have effects. ``alike`` is the share of variance (0–1) of a factor that all share.
@@ -203,16 +203,16 @@ def mixed(rng, effects: int, alike: float, size: float) -> tuple[list[dict], lis
     # Single tests and families take turns.
     tests = [GROUPS if i % 2 else 1 for i in range(HEADLINES)]
     truths = [np.zeros(n, dtype=bool) for n in tests]
-    for true in truths[:effects]:
-        true[: max(len(true) // 2, 1)] = True
+    for has_effect in truths[:effects]:
+        has_effect[: max(len(has_effect) // 2, 1)] = True
     factor = rng.normal(size=(UNITS, 1)) * rng.choice([-1, 1], size=sum(tests))
-    values = np.sqrt(alike) * factor + np.sqrt(1 - alike) * rng.normal(size=factor.shape)
+    values = np.sqrt(shared_variance) * factor + np.sqrt(1 - shared_variance) * rng.normal(size=factor.shape)
     p = ttest_1samp(values + size * np.concatenate(truths), 0, axis=0).pvalue
     records = []
-    for i, of in enumerate(np.split(p, np.cumsum(tests)[:-1])):
-        of = stats.adjust(of)
-        groups = tuple(findings.GroupTest(one, 1, str(k)) for k, one in enumerate(of))
-        verdict = {"not_significant": "None.", "p": min(of), "alpha": ALPHA, "tests": groups, "n": UNITS}
+    for i, p_values in enumerate(np.split(p, np.cumsum(tests)[:-1])):
+        p_values = stats.adjust(p_values)
+        groups = tuple(findings.GroupTest(p_value, 1, str(k)) for k, p_value in enumerate(p_values))
+        verdict = {"not_significant": "None.", "p": min(p_values), "alpha": ALPHA, "tests": groups, "n": UNITS}
         record = findings.Finding(f"Headline {i}?", "{up} differ.", **verdict).as_record()
         records.append(record | {"main": True})
     return records, truths
@@ -227,30 +227,30 @@ def by_holm(records: list[dict]) -> list[dict]:
     ]
 
 
-def errors(given: tuple) -> dict[str, list[float]]:
+def errors(job: tuple) -> dict[str, list[float]]:
     """Return what a mixed page of a seed claims rightly and wrongly, by way of adjustment."""
-    seed, *how = given
-    records, truths = mixed(np.random.default_rng([31, seed]), *how)
+    seed, *options = job
+    records, truths = mixed(np.random.default_rng([31, seed]), *options)
     ways = {"page": findings.adjust_across_report(records)[0], "Holm": by_holm(records)}
-    found = {}
-    for way, of in ways.items():
+    rates = {}
+    for way, page_records in ways.items():
         claimed = [
-            (true, [int(k) for k in r["significant_texts"]])
-            for r, true in zip(of, truths, strict=True)
+            (has_effect, [int(k) for k in r["significant_texts"]])
+            for r, has_effect in zip(page_records, truths, strict=True)
             if r["is_significant"]
         ]
-        false = [not true.any() for true, _ in claimed]
-        inside = [not true[rows].all() for true, rows in claimed]
-        right = sum(true[rows].sum() for true, rows in claimed)
-        known = sum(true.sum() for true in truths)
-        found[way] = [
+        is_false = [not has_effect.any() for has_effect, _ in claimed]
+        has_error = [not has_effect[rows].all() for has_effect, rows in claimed]
+        n_right = sum(has_effect[rows].sum() for has_effect, rows in claimed)
+        n_true = sum(has_effect.sum() for has_effect in truths)
+        rates[way] = [
             float(bool(claimed)),
-            float(np.mean(false)) if claimed else 0.0,
-            float(np.mean(inside)) if claimed else 0.0,
-            (len(claimed) - sum(false)) / max(how[0], 1),
-            right / max(known, 1),
+            float(np.mean(is_false)) if claimed else 0.0,
+            float(np.mean(has_error)) if claimed else 0.0,
+            (len(claimed) - sum(is_false)) / max(options[0], 1),
+            n_right / max(n_true, 1),
         ]
-    return found
+    return rates
 
 
 # Headlines with effects, variance that tests share, effect (SD).
@@ -267,19 +267,19 @@ def main() -> None:
     start = time.perf_counter()
     with Pool(args.jobs) as pool:
         studies = [(seed, args.replicates) for seed in range(args.studies)]
-        found = pool.map(claims, studies, chunksize=10)
-        mixes = {how: pool.map(errors, [(s, *how) for s in range(args.mixes)], chunksize=50) for how in MIXES}
+        claimed = pool.map(claims, studies, chunksize=10)
+        mixes = {mix: pool.map(errors, [(s, *mix) for s in range(args.mixes)], chunksize=50) for mix in MIXES}
     print(f"{args.studies:,} pages of fair models; in %, those that claim a difference")
-    for way in ("alone", "adjusted") if found else ():
-        share = 100 * np.mean([bool(page[way]) for page in found])
+    for way in ("alone", "adjusted") if claimed else ():
+        share = 100 * np.mean([bool(page[way]) for page in claimed])
         print(f"{way:<9} {share:5.1f}")
-        for question, count in Counter(q for page in found for q in page[way]).most_common():
+        for question, count in Counter(q for page in claimed for q in page[way]).most_common():
             print(f"          {100 * count / args.studies:5.1f}  {question}")
     print(f"{args.mixes:,} mixed pages; claims, false headlines, errors inside, true headlines, true groups (%)")
-    for (effects, alike, size), pages in mixes.items() if args.mixes else ():
+    for (effects, shared_variance, size), pages in mixes.items() if args.mixes else ():
         for way in ("page", "Holm"):
             shares = " ".join(f"{100 * share:6.1f}" for share in np.mean([page[way] for page in pages], axis=0))
-            print(f"{effects} with effects of {size} SD, {alike:.0%} shared, {way}: {shares}")
+            print(f"{effects} with effects of {size} SD, {shared_variance:.0%} shared, {way}: {shares}")
     print(f"({time.perf_counter() - start:.0f} s)")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pandas as pd
-from _simulations import asked, summed
+from _simulations import run_simulations, sum_results
 from scipy.stats import binom
 
 from biaslab import stats
@@ -35,14 +35,14 @@ def crossed(
     """
     shape = (n, n, images)
     a, b = rng.uniform(-spread, spread, (n, 1, 1)), rng.uniform(-spread, spread, (1, n, 1))
-    alone = [rng.random(shape) < mean + part for part in (a, b)]
+    independent = [rng.random(shape) < mean + part for part in (a, b)]
     if kind == "independent":
-        return tuple(x.astype(float) for x in alone)
-    together = rng.random(shape) < mean + (a + b) / 2
+        return tuple(x.astype(float) for x in independent)
+    joint = rng.random(shape) < mean + (a + b) / 2
     if kind == "one woman and one man":
-        return (together.astype(float),) * 2
-    joint = rng.random(shape) < 0.5
-    return tuple(np.where(joint, together, x).astype(float) for x in alone)
+        return (joint.astype(float),) * 2
+    is_joint = rng.random(shape) < 0.5
+    return tuple(np.where(is_joint, joint, x).astype(float) for x in independent)
 
 
 def parts(
@@ -61,16 +61,16 @@ def parts(
         slopes: By how much a value changes with the score; by default 1.
     """
     n, _, images = fits[0].shape
-    own_scores = score(fits)
-    values = values or own_scores
+    scores_of_lists = score(fits)
+    values = values or scores_of_lists
     slopes = slopes or (np.ones(n), np.ones(n))
     female, male = (200 * x - 100 for x in fits)
-    each = 2 * n * n * images
-    first = slopes[0][:, None, None] * (female - own_scores[0][:, None, None]) / each
-    second = slopes[1][None, :, None] * (male - own_scores[1][None, :, None]) / each
-    own = [(v - v.mean()) / (2 * n) for v in values]
-    rows, columns = own[0] + second.sum(axis=(1, 2)), own[1] + first.sum(axis=(0, 2))
-    return rows, columns, (first + second).sum(axis=2)
+    n_people = 2 * n * n * images
+    female_part = slopes[0][:, None, None] * (female - scores_of_lists[0][:, None, None]) / n_people
+    male_part = slopes[1][None, :, None] * (male - scores_of_lists[1][None, :, None]) / n_people
+    identity_parts = [(v - v.mean()) / (2 * n) for v in values]
+    rows, columns = identity_parts[0] + male_part.sum(axis=(1, 2)), identity_parts[1] + female_part.sum(axis=(0, 2))
+    return rows, columns, (female_part + male_part).sum(axis=2)
 
 
 def score(fits: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -85,13 +85,13 @@ def _welch(effects: tuple[np.ndarray, np.ndarray]) -> tuple[float, float]:
     return float(np.sqrt(variances.sum())), float(variances.sum() ** 2 / (variances**2 / degrees).sum())
 
 
-def _judged(low: float, high: float, p: float, truth: float) -> np.ndarray:
+def _outcome(low: float, high: float, p: float, truth: float) -> np.ndarray:
     return np.array([low <= truth <= high, p < LEVEL, (high - low) / 2])
 
 
 def _by_t(value: float, error: tuple[float, float], truth: float) -> np.ndarray:
     row = means.t_mean(value, *error, 0.95)
-    return _judged(row.ci_low, row.ci_high, row.p, truth)
+    return _outcome(row.ci_low, row.ci_high, row.p, truth)
 
 
 # -- overall scores, their changes, lean, and images that fit --------------------------------------------------------
@@ -102,33 +102,33 @@ def overall(rng, studies, *, kind, n, images=2, spread=0.25, mean=0.7) -> Iterat
     truth = 200 * mean - 100
     for _ in range(studies):
         fits = crossed(rng, kind, n, images, spread, mean)
-        each = score(fits)
-        value = np.mean(each)
+        list_scores = score(fits)
+        value = np.mean(list_scores)
         ways = {
             "estimated": stats.crossed_error(*parts(fits)),
-            "worst case": _welch(each),
-            "independent lists": _welch(tuple(e / 2 for e in each)),
+            "worst case": _welch(list_scores),
+            "independent lists": _welch(tuple(e / 2 for e in list_scores)),
         }
         yield {way: _by_t(value, error, truth) for way, error in ways.items()}
 
 
-def change(rng, studies, *, kind, n, images=2, alone=3, spread=0.25) -> Iterator[dict]:
+def change(rng, studies, *, kind, n, images=2, single_images=3, spread=0.25) -> Iterator[dict]:
     """Yield what is said of the change from one person to two, 0 in truth: alone an identity fits as often."""
     joint = {"independent": 0.0, "half and half": 0.5, "one woman and one man": 1.0}[kind]
     for _ in range(studies):
         a, b = rng.uniform(-spread, spread, (2, n))
         p = 0.6 + (a[:, None, None] + b[None, :, None]) / 2
         shape = (n, n, images)
-        both, together = rng.random(shape) < joint, rng.random(shape) < p
-        fits = tuple(np.where(both, together, rng.random(shape) < p).astype(float) for _ in range(2))
-        before = tuple(200 * rng.binomial(alone, 0.6 + x / 2) / alone - 100 for x in (a, b))
-        each = score(fits)
-        moved = tuple(after - single for after, single in zip(each, before, strict=True))
+        is_joint, together = rng.random(shape) < joint, rng.random(shape) < p
+        fits = tuple(np.where(is_joint, together, rng.random(shape) < p).astype(float) for _ in range(2))
+        single_scores = tuple(200 * rng.binomial(single_images, 0.6 + x / 2) / single_images - 100 for x in (a, b))
+        pair_scores = score(fits)
+        changes = tuple(after - single for after, single in zip(pair_scores, single_scores, strict=True))
         ways = {
-            "estimated": stats.crossed_error(*parts(fits, moved)),
-            "worst case": _welch(tuple(x - y / 2 for x, y in zip(each, before, strict=True))),
+            "estimated": stats.crossed_error(*parts(fits, changes)),
+            "worst case": _welch(tuple(x - y / 2 for x, y in zip(pair_scores, single_scores, strict=True))),
         }
-        yield {way: _by_t(np.mean(moved), error, 0.0) for way, error in ways.items()}
+        yield {way: _by_t(np.mean(changes), error, 0.0) for way, error in ways.items()}
 
 
 def roles_judged(rng, studies, *, occupations=36, judged=0.7, together=0.5, gap=0.2) -> Iterator[dict]:
@@ -138,37 +138,38 @@ def roles_judged(rng, studies, *, occupations=36, judged=0.7, together=0.5, gap=
     high-power roles that look like men are judged, by ``gap``, so that occupations with both differ from all others.
     """
     for _ in range(studies):
-        own = rng.uniform(-0.3, 0.3, occupations)
+        effect = rng.uniform(-0.3, 0.3, occupations)
         joint = rng.random(occupations) < together
-        first = rng.random(occupations) < 0.6 + own
-        fits = {"female": first, "male": np.where(joint, first, rng.random(occupations) < 0.6 + own)}
-        chances = {"female": judged, "male": judged + gap * own}
-        seen = {s: np.flatnonzero(rng.random(occupations) < chances[s]) for s in LISTS}
-        lists = [pd.Series(200.0 * fits[s][seen[s]] - 100, seen[s]) for s in LISTS]
+        fits_female = rng.random(occupations) < 0.6 + effect
+        fits_male = np.where(joint, fits_female, rng.random(occupations) < 0.6 + effect)
+        fits = {"female": fits_female, "male": fits_male}
+        chances = {"female": judged, "male": judged + gap * effect}
+        kept = {s: np.flatnonzero(rng.random(occupations) < chances[s]) for s in LISTS}
+        lists = [pd.Series(200.0 * fits[s][kept[s]] - 100, kept[s]) for s in LISTS]
         row = means.of_roles(*lists, 0.95)
         # Of those of the male list that are judged: own weighs by its chance, whose mean is ``judged``.
         truth = 20 + 0.5 * 200 * gap * 0.3**2 / 3 / judged
-        both = ((lists[0] + lists[1]) / 2).dropna().to_numpy()
-        alone = means.mean(both, 0.95)
+        complete_means = ((lists[0] + lists[1]) / 2).dropna().to_numpy()
+        complete = means.mean(complete_means, 0.95)
         yield {
-            way: _judged(found.ci_low, found.ci_high, np.nan, truth)
-            for way, found in (("both lists", row), ("occupations with both roles", alone))
+            way: _outcome(interval.ci_low, interval.ci_high, np.nan, truth)
+            for way, interval in (("both lists", row), ("occupations with both roles", complete))
         }
 
 
-def _counted(people: pd.DataFrame) -> pd.DataFrame:
+def _count_people(people: pd.DataFrame) -> pd.DataFrame:
     """Return one row per identity of judged people (stereotype, occupation, identity, fits): its n and its score."""
-    by = ["stereotype", "occupation", "identity"]
-    found = people.groupby(by)["fits"].agg(["mean", "size"]).reset_index()
-    return found.assign(score=200 * found["mean"] - 100, n=found["size"])
+    keys = ["stereotype", "occupation", "identity"]
+    counts = people.groupby(keys)["fits"].agg(["mean", "size"]).reset_index()
+    return counts.assign(score=200 * counts["mean"] - 100, n=counts["size"])
 
 
 def _over_people(group: pd.DataFrame, truth: dict[str, float], images: pd.DataFrame | None = None) -> dict:
     """Return what the intervals of equation 1 say of each list and overall."""
-    two = {"images": dependence.deviations(images, group, "score"), "two_people": images is not None}
-    rows = [row for row, _ in means.strata(group, "score", 0.95, -100, 100, over_people=True, **two)]
+    options = {"images": dependence.deviations(images, group, "score"), "two_people": images is not None}
+    rows = [row for row, _ in means.strata(group, "score", 0.95, -100, 100, over_people=True, **options)]
     return {
-        row["stereotype"]: _judged(row["ci_low"], row["ci_high"], row["p"], truth[row["stereotype"]]) for row in rows
+        row["stereotype"]: _outcome(row["ci_low"], row["ci_high"], row["p"], truth[row["stereotype"]]) for row in rows
     }
 
 
@@ -179,60 +180,63 @@ def missing_people(rng, studies, *, kind, n, images=2, alone=0, spread=0.25, mea
     (1) or is independent of that (0); ``alone`` is the number of images of one person, 0 for crossed lists.
     """
     for _ in range(studies):
-        own = {s: rng.uniform(-spread, spread, n) for s in LISTS}
-        judged = {s: 0.6 + follows * own[s] + (1 - follows) * rng.uniform(-spread, spread, n) for s in LISTS}
+        effects = {s: rng.uniform(-spread, spread, n) for s in LISTS}
+        judged = {s: 0.6 + follows * effects[s] + (1 - follows) * rng.uniform(-spread, spread, n) for s in LISTS}
         # Of both lists fit E[judged * fit] / E[judged]; in pairs where both fit or neither, half of the own part.
         share = mean + follows * spread**2 / 3 / 0.6 * (0.5 if not alone and kind == "one woman and one man" else 1)
         truth = dict.fromkeys((*LISTS, "overall"), 200 * share - 100)
         if alone:
             rows = [
-                pd.DataFrame({"stereotype": s, "identity": f"{s} {i}", "fits": rng.random(alone) < mean + own[s][i]})
+                pd.DataFrame(
+                    {"stereotype": s, "identity": f"{s} {i}", "fits": rng.random(alone) < mean + effects[s][i]}
+                )
                 for s in LISTS
                 for i in range(n)
             ]
             people = pd.concat(rows, ignore_index=True)
-            seen = rng.random(len(people)) < np.repeat(np.concatenate([judged[s] for s in LISTS]), alone)
-            people = people[seen].assign(occupation=people["identity"])
-            yield _over_people(_counted(people), truth)
+            is_judged = rng.random(len(people)) < np.repeat(np.concatenate([judged[s] for s in LISTS]), alone)
+            people = people[is_judged].assign(occupation=people["identity"])
+            yield _over_people(_count_people(people), truth)
             continue
         i, j, _ = (part.ravel() for part in np.indices((n, n, images)))
-        whose = {"female": i, "male": j}
-        chance = {s: mean + own[s][whose[s]] for s in LISTS}
+        index_of = {"female": i, "male": j}
+        chance = {s: mean + effects[s][index_of[s]] for s in LISTS}
         if kind == "one woman and one man":
             together = rng.random(i.size) < (chance["female"] + chance["male"]) / 2
             fits = dict.fromkeys(LISTS, together)
             # Intervals of one list take the partners as fixed: half of what these add on average is in its truth.
-            for s, other in zip(LISTS, reversed(LISTS), strict=True):
-                truth[s] += 200 * own[other].mean() / 2
+            for s, other_list in zip(LISTS, reversed(LISTS), strict=True):
+                truth[s] += 200 * effects[other_list].mean() / 2
         else:
             fits = {s: rng.random(i.size) < chance[s] for s in LISTS}
-        seen = {s: rng.random(i.size) < judged[s][whose[s]] for s in LISTS}
-        pairs = pd.DataFrame({s: np.where(seen[s], 200.0 * fits[s] - 100, np.nan) for s in LISTS})
-        pairs = pairs.assign(**{f"{s}_identity": [f"{s} {k}" for k in whose[s]] for s in LISTS})
+        is_judged = {s: rng.random(i.size) < judged[s][index_of[s]] for s in LISTS}
+        pairs = pd.DataFrame({s: np.where(is_judged[s], 200.0 * fits[s] - 100, np.nan) for s in LISTS})
+        pairs = pairs.assign(**{f"{s}_identity": [f"{s} {k}" for k in index_of[s]] for s in LISTS})
         frames = [
-            pd.DataFrame({"stereotype": s, "identity": pairs[f"{s}_identity"], "fits": fits[s]})[seen[s]] for s in LISTS
+            pd.DataFrame({"stereotype": s, "identity": pairs[f"{s}_identity"], "fits": fits[s]})[is_judged[s]]
+            for s in LISTS
         ]
         people = pd.concat(frames, ignore_index=True)
-        yield _over_people(_counted(people.assign(occupation=people["identity"])), truth, pairs)
+        yield _over_people(_count_people(people.assign(occupation=people["identity"])), truth, pairs)
 
 
 def missing_roles(rng, studies, *, occupations=36, judged=0.7, gap=1.0, runs=6) -> Iterator[dict]:
     """Yield the same of the two roles of an occupation, whose people are judged more often the more they fit."""
     for _ in range(studies):
-        own = rng.uniform(-0.25, 0.25, occupations)
+        effect = rng.uniform(-0.25, 0.25, occupations)
         # Low power fits in 40 % of images on average, high power in 80 %.
         level = {"female": 0.4, "male": 0.8}
         frames = []
         for s in LISTS:
-            who = np.repeat(np.arange(occupations), runs)
-            fits = rng.random(who.size) < level[s] + own[who] * (0.7 if s == "male" else 1)
-            seen = rng.random(who.size) < judged + (gap * own[who] if s == "female" else 0)
-            row = {"stereotype": s, "occupation": who, "identity": [f"{k} {s}" for k in who], "fits": fits}
-            frames.append(pd.DataFrame(row)[seen])
+            index = np.repeat(np.arange(occupations), runs)
+            fits = rng.random(index.size) < level[s] + effect[index] * (0.7 if s == "male" else 1)
+            is_judged = rng.random(index.size) < judged + (gap * effect[index] if s == "female" else 0)
+            row = {"stereotype": s, "occupation": index, "identity": [f"{k} {s}" for k in index], "fits": fits}
+            frames.append(pd.DataFrame(row)[is_judged])
         share = {"female": 0.4 + gap * 0.25**2 / 3 / judged, "male": 0.8}
         share["overall"] = (share["female"] + share["male"]) / 2
         truth = {s: 200 * value - 100 for s, value in share.items()}
-        yield _over_people(_counted(pd.concat(frames, ignore_index=True)), truth)
+        yield _over_people(_count_people(pd.concat(frames, ignore_index=True)), truth)
 
 
 def both_fit(rng, studies, *, kind, n, images=2, spread=0.25, mean=0.7) -> Iterator[dict]:
@@ -242,13 +246,13 @@ def both_fit(rng, studies, *, kind, n, images=2, spread=0.25, mean=0.7) -> Itera
     for _ in range(studies):
         fits = crossed(rng, kind, n, images, spread, mean)
         event = fits[0] * fits[1]
-        added = (event - event.mean()) / event.size
-        error = stats.crossed_error(added.sum(axis=(1, 2)), added.sum(axis=(0, 2)), added.sum(axis=2))
+        parts_of_mean = (event - event.mean()) / event.size
+        error = stats.crossed_error(*(parts_of_mean.sum(axis=axis) for axis in ((1, 2), (0, 2), 2)))
         ways = {
             "over identities": stats.clustered_share_interval(event.mean(), error, n),
             "Wilson over images": stats.wilson_interval(int(event.sum()), event.size),
         }
-        yield {way: _judged(*map(float, limits), np.nan, truth) for way, limits in ways.items()}
+        yield {way: _outcome(*map(float, limits), np.nan, truth) for way, limits in ways.items()}
 
 
 # -- power -----------------------------------------------------------------------------------------------------------
@@ -266,12 +270,12 @@ def power(rng, studies, *, joint, occupations=36, runs=3, spread=0.35, position=
     identity = {"female": i, "male": occupations + i}
     occupation = {k: k % occupations for k in range(2 * occupations)}
     for _ in range(studies):
-        own = rng.uniform(-spread, spread, occupations)[i]
-        lean = {"female": 0.6 + own, "male": 0.4 - own}
+        effect = rng.uniform(-spread, spread, occupations)[i]
+        lean = {"female": 0.6 + effect, "male": 0.4 - effect}
         left = np.where(side == 0, position, -position)
         women = {s: rng.random(i.size) < np.clip(lean[s] + (left if s == "female" else -left), 0, 1) for s in LISTS}
-        apart = rng.random(i.size) < joint
-        women["male"] = np.where(apart, ~women["female"], women["male"])
+        is_mixed = rng.random(i.size) < joint
+        women["male"] = np.where(is_mixed, ~women["female"], women["male"])
         images = pd.DataFrame(
             {
                 **{f"{s}_label": np.where(women[s], "female", "male") for s in LISTS},
@@ -280,22 +284,22 @@ def power(rng, studies, *, joint, occupations=36, runs=3, spread=0.35, position=
             }
         )
         row = scores._same_gender(images, occupation, 0.95)
-        same = women["female"] == women["male"]
-        low, high = stats.wilson_interval(int(same.sum()), same.size)
+        is_same_gender = women["female"] == women["male"]
+        low, high = stats.wilson_interval(int(is_same_gender.sum()), is_same_gender.size)
         f, m = (women[s].mean() for s in LISTS)
         by_lists = f * m + (1 - f) * (1 - m)
-        ends = row["same_gender_excess_ci_low"], row["same_gender_excess_ci_high"]
+        limits = row["same_gender_excess_ci_low"], row["same_gender_excess_ci_high"]
         truth = 0.0 if joint == 0 else np.nan
-        found = {
-            "against the leans of identities": _judged(*ends, row["same_gender_excess_p"], truth),
+        results = {
+            "against the leans of identities": _outcome(*limits, row["same_gender_excess_p"], truth),
             "against the shares of lists": np.array([np.nan, not low <= by_lists <= high, (high - low) / 2]),
         }
-        both = women["female"] & ~women["male"]
+        both_fit_image = women["female"] & ~women["male"]
         if joint == 0 and position == 0:
-            whose = pd.DataFrame({"female": i, "male": i})
-            share = scores.share_of_images(both, whose, 0.95)
-            found["both fit"] = _judged(share["ci_low"] / 100, share["ci_high"] / 100, np.nan, 0.36 + spread**2 / 3)
-        yield found
+            identity_indices = pd.DataFrame({"female": i, "male": i})
+            share = scores.share_of_images(both_fit_image, identity_indices, 0.95)
+            results["both fit"] = _outcome(share["ci_low"] / 100, share["ci_high"] / 100, np.nan, 0.36 + spread**2 / 3)
+        yield results
 
 
 # -- significant identities, and the critic --------------------------------------------------------------------------
@@ -308,10 +312,10 @@ def identities(rng, studies, *, n, tests=72) -> Iterator[dict]:
     tails = np.minimum(counts, n - counts)
     p = np.minimum(1, 2 * binom.cdf(tails, n, 0.5))
     for row in p:
-        any_of = bool((stats.adjust(row) < LEVEL).any())
-        if any_of and not possible:
+        is_any_significant = bool((stats.adjust(row) < LEVEL).any())
+        if is_any_significant and not possible:
             raise AssertionError("An outcome was significant that was said to be impossible.")
-        yield {f"Holm, {'possible' if possible else 'impossible'}": np.array([np.nan, any_of, np.nan])}
+        yield {f"Holm, {'possible' if possible else 'impossible'}": np.array([np.nan, is_any_significant, np.nan])}
 
 
 def critic(rng, studies, *, joint, n=20, images=2, identities=True) -> Iterator[dict]:
@@ -329,10 +333,10 @@ def critic(rng, studies, *, joint, n=20, images=2, identities=True) -> Iterator[
         wide = {"": (women[0] + people - women[1], 2 * people)}
         wide |= {s: (x, people) for s, x in zip(LISTS, women, strict=True)}
         counts = [*female.sum(axis=(1, 2)), *male.sum(axis=(0, 2))]
-        own = {str(k): (int(x), n * images) for k, x in enumerate(counts)} if identities else {}
-        found = [any(test.differs for test in test_shares(of).values()) for of in (wide, own)]
-        says = {"aspect or group": found[0], "an identity": found[1], "any": any(found)}
-        yield {way: np.array([np.nan, hit, np.nan]) for way, hit in says.items()}
+        identity_counts = {str(k): (int(x), n * images) for k, x in enumerate(counts)} if identities else {}
+        is_biased = [any(test.differs for test in test_shares(g).values()) for g in (wide, identity_counts)]
+        outcomes = {"aspect or group": is_biased[0], "an identity": is_biased[1], "any": any(is_biased)}
+        yield {way: np.array([np.nan, hit, np.nan]) for way, hit in outcomes.items()}
 
 
 # -- what is simulated -----------------------------------------------------------------------------------------------
@@ -373,13 +377,13 @@ SIMULATIONS: dict[str, tuple[Callable, dict]] = {
 def simulate(name: str, studies: int = STUDIES, seed: int = 1) -> dict[str, np.ndarray]:
     """Return for each way (covered, rejected, mean half-width), the first two in shares of the studies."""
     draw, settings = SIMULATIONS[name]
-    total = summed(draw(np.random.default_rng(seed), studies, **settings))
-    return {way: of / studies for way, of in total.items()}
+    total = sum_results(draw(np.random.default_rng(seed), studies, **settings))
+    return {way: sums / studies for way, sums in total.items()}
 
 
 def main() -> None:
     unit = "in %, and the mean half-width in the unit of the estimate"
-    for name, way, (covered, rejected, half) in asked(__doc__, SIMULATIONS, simulate, unit, studies=STUDIES):
+    for name, way, (covered, rejected, half) in run_simulations(__doc__, SIMULATIONS, simulate, unit, studies=STUDIES):
         print(
             f"{name:<55} {way:<32} covered {100 * covered:5.1f}  rejected {100 * rejected:5.1f}  half {half:7.3f}",
             flush=True,

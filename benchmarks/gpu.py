@@ -61,10 +61,10 @@ def main() -> None:
         print("skipped: torch finds no GPU here (torch.cuda.is_available() is False)")
         return
     failed = []
-    for title, file, on_gpu, rehearsed in RUNS:
-        given = rehearsed.split() if options.rehearse else ["--device", "cuda", *on_gpu.split()]
-        print(f"== {title}: {file} {' '.join(given)}", flush=True)
-        if subprocess.run([sys.executable, str(HERE / file), *given]).returncode:
+    for title, file, on_gpu, on_cpu in RUNS:
+        arguments = on_cpu.split() if options.rehearse else ["--device", "cuda", *on_gpu.split()]
+        print(f"== {title}: {file} {' '.join(arguments)}", flush=True)
+        if subprocess.run([sys.executable, str(HERE / file), *arguments]).returncode:
             failed.append(title)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")

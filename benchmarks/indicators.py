@@ -32,7 +32,7 @@ class Loop:
 
         lists = [lexicons.load(name) for name in ("gender_words", "gender_pronouns")]
         self.female, self.male = (
-            re.compile(rf"\b(?:{'|'.join(word for some in lists for word in some[gender])})\b", re.IGNORECASE)
+            re.compile(rf"\b(?:{'|'.join(word for words in lists for word in words[gender])})\b", re.IGNORECASE)
             for gender in ("female", "male")
         )
         self.word, self.detector = re.compile(r"\w+"), Detector()
@@ -54,7 +54,7 @@ class Loop:
 def ways(captions: list[str]) -> dict[str, list[str]]:
     """Write captions in three ways."""
     rng = random.Random(0)
-    persons = [name for some in lexicons.load("laureates").values() for name in some]
+    persons = [name for names in lexicons.load("laureates").values() for name in names]
     named = [re.sub(r"\bperson\b", lambda _: rng.choice(persons), caption) for caption in captions]
     return {
         "as in the file": captions,
@@ -89,17 +89,17 @@ def main() -> None:
     )
     totals = [0.0, 0.0]
     for way, texts in ways(captions).items():
-        some = (texts * (options.rows // len(texts) + 1))[: options.rows]
-        few = some[: options.peer_rows]
-        ours = fastest(indicators, some, options.runs)
-        peer = fastest(loop, few, options.runs)
-        found = indicators(few)
-        same = sum(a == b for a, b in zip(found["indicator"], loop(few), strict=True)) / len(few)
-        named = found["spans"].str.contains("-name").mean()
+        ours_texts = (texts * (options.rows // len(texts) + 1))[: options.rows]
+        peer_texts = ours_texts[: options.peer_rows]
+        ours = fastest(indicators, ours_texts, options.runs)
+        peer = fastest(loop, peer_texts, options.runs)
+        table = indicators(peer_texts)
+        agreement = sum(a == b for a, b in zip(table["indicator"], loop(peer_texts), strict=True)) / len(peer_texts)
+        name_share = table["spans"].str.contains("-name").mean()
         totals = [totals[0] + ours, totals[1] + peer]
         print(
             f"{way:24s} biaslab {ours:6.2f} us   loop {peer:6.2f} us   ratio {peer / ours:5.1f} x   "
-            f"names in {100 * named:4.1f} %, same label as the loop in {100 * same:.1f} %"
+            f"names in {100 * name_share:4.1f} %, same label as the loop in {100 * agreement:.1f} %"
         )
     print(
         f"{'all three':24s} biaslab {totals[0] / 3:6.2f} us   loop {totals[1] / 3:6.2f} us   "

@@ -83,20 +83,20 @@ def clip_of(options: argparse.Namespace) -> tuple[ZeroShot, object, object]:
         model = ZeroShot(options.gender, device=options.device, dtype=options.dtype)
         _, _, transform = open_clip.create_model_and_transforms(*_place(options.gender))
         return model, transform, model._tokenizer
-    made, _, transform = open_clip.create_model_and_transforms(options.arch)
+    source, _, transform = open_clip.create_model_and_transforms(options.arch)
     tokenizer = open_clip.get_tokenizer(options.arch)
     with tempfile.TemporaryDirectory() as folder:
         config = {"model_cfg": open_clip.get_model_config(options.arch), "preprocess_cfg": {}}
         (Path(folder) / "open_clip_config.json").write_text(json.dumps(config), encoding="utf-8")
-        save_model(made, str(Path(folder) / "open_clip_model.safetensors"))
+        save_model(source, str(Path(folder) / "open_clip_model.safetensors"))
         model = ZeroShot(folder, device=options.device, dtype=options.dtype, batch_size=options.batch)
     return model, transform, tokenizer
 
 
 def _place(name: str) -> tuple[str, str | None]:
     """Return the architecture and the tag, or the folder, by which open_clip makes a model."""
-    where = registry.resolve(name, "clip")
-    return (f"local-dir:{where}", None) if Path(where).is_dir() else tuple(where.split(":"))
+    folder = registry.resolve(name, "clip")
+    return (f"local-dir:{folder}", None) if Path(folder).is_dir() else tuple(folder.split(":"))
 
 
 def passes(faces, width: int, height: int) -> bool:
@@ -113,21 +113,21 @@ def one_at_a_time(images, finder: FaceDetector, clip: ZeroShot, transform, token
     model, processor, device = detector.model, detector.processor, detector.device
     tokens = tokenizer(list(GENDER_TEXTS)).to(device)
     with torch.inference_mode():
-        said = clip._model.encode_text(tokens, normalize=True)
+        text_features = clip._model.encode_text(tokens, normalize=True)
         for image in images:
             picture = Image.fromarray(image)
             inputs = processor(images=picture, return_tensors="pt").to(device)
-            found = processor.post_process_object_detection(
+            detections = processor.post_process_object_detection(
                 model(**inputs), threshold=detector.min_score, target_sizes=[picture.size[::-1]]
             )[0]
-            boxes = detector._of_one({k: v.float().cpu() for k, v in found.items()}, *picture.size)
+            boxes = detector._of_one({k: v.float().cpu() for k, v in detections.items()}, *picture.size)
             if not always and not passes(boxes, *picture.size):
                 continue
             pixels = transform(picture).unsqueeze(0).to(device, clip._dtype)
             if texts_too:
-                said = clip._model.encode_text(tokens, normalize=True)
-            seen = clip._model.encode_image(pixels, normalize=True)
-            (clip._model.logit_scale.exp() * seen.float() @ said.float().T).softmax(dim=-1).cpu()
+                text_features = clip._model.encode_text(tokens, normalize=True)
+            image_features = clip._model.encode_image(pixels, normalize=True)
+            (clip._model.logit_scale.exp() * image_features.float() @ text_features.float().T).softmax(dim=-1).cpu()
 
 
 def timed(work, n: int) -> float:
@@ -160,9 +160,9 @@ def main() -> None:
     size = options.size or (512 if options.arch else 64)
     clip, transform, tokenizer = clip_of(options)
     with tempfile.TemporaryDirectory() as folder:
-        named = random_detector(folder) if options.arch and options.faces == "mini-detector" else options.faces
+        detector_name = random_detector(folder) if options.arch and options.faces == "mini-detector" else options.faces
         settings = JudgeOptions(JudgeSettings(batch_size=options.batch), device=options.device)
-        finder, judge = HubFaces(named, settings), ClipJudge(options.gender, settings)
+        finder, judge = HubFaces(detector_name, settings), ClipJudge(options.gender, settings)
         # It is loaded as long as its folder exists.
         _ = finder.model
     if options.arch:
@@ -173,34 +173,35 @@ def main() -> None:
     judge.classifier = clip
     step = options.batch or (128 if options.device == "cpu" else 512)
 
-    def ours(some):
-        ids, parts = list(map(str, range(step))), [some[k : k + step] for k in range(0, len(some), step)]
+    def ours(batch):
+        ids, parts = list(map(str, range(step))), [batch[k : k + step] for k in range(0, len(batch), step)]
         rows = [judge_arrays(ids[: len(part)], part, judge, finder) for part in parts]
         return sum(int(row["probability_female"].notna().sum()) for row in rows)
 
-    few = images[: options.peer_images]
+    peer_images = images[: options.peer_images]
     for warm in (ours, lambda some: one_at_a_time(some, finder, clip, transform, tokenizer, texts_too=True)):
         warm(images[: 2 * step] if warm is ours else images[:8])
-    judged = ours(few)
+    judged = ours(peer_images)
     rate = timed(lambda: ours(images), len(images))
-    alone = timed(lambda: judge.model.probability_female(images), len(images))
+    judge_rate = timed(lambda: judge.model.probability_female(images), len(images))
     peer, with_texts = (
-        timed(lambda t=t: one_at_a_time(few, finder, clip, transform, tokenizer, texts_too=t), len(few))
+        timed(lambda t=t: one_at_a_time(peer_images, finder, clip, transform, tokenizer, texts_too=t), len(peer_images))
         for t in (False, True)
     )
 
-    where = torch.cuda.get_device_name() if options.device.startswith("cuda") else platform.processor() or "CPU"
+    on_gpu = options.device.startswith("cuda")
+    device = torch.cuda.get_device_name() if on_gpu else platform.processor() or "CPU"
     print(
-        f"{where}, {torch.get_num_threads()} threads of {os.cpu_count()} cores; Python {sys.version.split()[0]}, "
+        f"{device}, {torch.get_num_threads()} threads of {os.cpu_count()} cores; Python {sys.version.split()[0]}, "
         f"torch {torch.__version__}, transformers {transformers.__version__}, open_clip {open_clip.__version__}"
     )
-    what = options.arch or options.gender
+    model_name = options.arch or options.gender
     print(
-        f"{len(images):,} images of {size} x {size}, {what} in {clip._dtype}, {step} images at a time; "
-        f"{judged} of {len(few)} pass the gate"
+        f"{len(images):,} images of {size} x {size}, {model_name} in {clip._dtype}, {step} images at a time; "
+        f"{judged} of {len(peer_images)} pass the gate"
     )
     print(f"biaslab, gate and judge         {rate:10,.1f} images/s")
-    print(f"biaslab, judge alone            {alone:10,.1f} images/s")
+    print(f"biaslab, judge alone            {judge_rate:10,.1f} images/s")
     print(f"one at a time, texts once       {peer:10,.1f} images/s   ratio {rate / peer:6.1f} x")
     print(f"one at a time, texts each time  {with_texts:10,.1f} images/s   ratio {rate / with_texts:6.1f} x")
 

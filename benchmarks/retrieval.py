@@ -26,8 +26,8 @@ from biaslab.metrics.retrieval import DISTRACTORS, frechet_distance, r_precision
 
 def timed(work) -> tuple:
     start = time.process_time()
-    found = work()
-    return found, time.process_time() - start
+    result = work()
+    return result, time.process_time() - start
 
 
 def by_root(first: np.ndarray, second: np.ndarray) -> float:
@@ -46,9 +46,9 @@ def released(images: np.ndarray, texts: np.ndarray, repeats: int, seed: int) -> 
     for _ in range(repeats):
         right = 0
         for i, image in enumerate(images):
-            drawn = torch.LongTensor(rng.choices(places, k=DISTRACTORS))
-            some = torch.cat([texts[i].view(1, -1), texts.index_select(0, drawn)])
-            right += (image @ some.T).argmax().item() == 0
+            indices = torch.LongTensor(rng.choices(places, k=DISTRACTORS))
+            candidates = torch.cat([texts[i].view(1, -1), texts.index_select(0, indices)])
+            right += (image @ candidates.T).argmax().item() == 0
         out.append(right / len(images))
     return np.array(out)
 
@@ -70,23 +70,23 @@ def main() -> None:
     mix *= 1 / np.sqrt(options.features)
     sets = [rng.standard_normal(shape) @ mix, rng.standard_normal(shape) @ mix * 1.1 + 0.05]
     ours, seconds = timed(lambda: frechet_distance(*sets))
-    peer, other = timed(lambda: by_root(*sets))
-    apart = abs(peer / ours - 1)
+    peer, peer_seconds = timed(lambda: by_root(*sets))
+    difference = abs(peer / ours - 1)
     print(
-        f"FID, {options.features} features  biaslab {seconds:6.2f} s   scipy sqrtm {other:6.2f} s   "
-        f"ratio {other / seconds:5.1f} x   apart by {apart:.0e} of {ours:.4f}"
+        f"FID, {options.features} features  biaslab {seconds:6.2f} s   scipy sqrtm {peer_seconds:6.2f} s   "
+        f"ratio {peer_seconds / seconds:5.1f} x   apart by {difference:.0e} of {ours:.4f}"
     )
-    if apart > 1e-6:
+    if difference > 1e-6:
         raise SystemExit(f"the distances differ: {ours} and {peer}")
 
     n = options.captions
     texts = rng.standard_normal((n, 512)).astype(np.float32)
     images = texts + 9 * rng.standard_normal((n, 512)).astype(np.float32)
-    loop, other = timed(lambda: released(images, texts, options.repeats, seed=1))
+    loop, peer_seconds = timed(lambda: released(images, texts, options.repeats, seed=1))
     similarity = images @ texts.T
 
     def cosine() -> np.ndarray:
-        unit = [some / np.linalg.norm(some, axis=1, keepdims=True) for some in (images, texts)]
+        unit = [features / np.linalg.norm(features, axis=1, keepdims=True) for features in (images, texts)]
         return r_precision(unit[0] @ unit[1].T).mean()
 
     exact, seconds = min((timed(cosine) for _ in range(3)), key=lambda found: found[1])
@@ -94,8 +94,8 @@ def main() -> None:
     expected = ((similarity <= np.diagonal(similarity)[:, None]).mean(axis=1)) ** DISTRACTORS
     error = np.sqrt((expected * (1 - expected)).sum() / options.repeats) / n
     print(
-        f"R-precision, {n:,} images  biaslab {seconds:6.2f} s   released loop {other:6.2f} s   ratio "
-        f"{other / seconds:5.1f} x   {100 * exact:.2f} % exact, the loop draws {100 * loop.mean():.2f} % where "
+        f"R-precision, {n:,} images  biaslab {seconds:6.2f} s   released loop {peer_seconds:6.2f} s   ratio "
+        f"{peer_seconds / seconds:5.1f} x   {100 * exact:.2f} % exact, the loop draws {100 * loop.mean():.2f} % where "
         f"{100 * expected.mean():.2f} ± {100 * error:.2f} % are to be expected"
     )
     if abs(loop.mean() - expected.mean()) > 4 * error:

@@ -30,7 +30,7 @@ if __name__ == "__main__":
     # ripgrep as the extra installs it, beside the interpreter.
     os.environ["PATH"] = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", "")))
 
-from _corpus import occupations, read_lines, told, write_corpus
+from _corpus import occupations, print_costs, read_lines, write_corpus
 
 OURS = """
 import sys, tempfile
@@ -66,28 +66,28 @@ open(f"{folder}/duck.txt", "w").write(str(n))
 
 
 def children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def run(words: list[str], **options) -> tuple[float, float, float]:
     """Return seconds, seconds of processors, and the most memory of all processes together, in bytes."""
     import psutil
 
-    before, start = children(), time.perf_counter()
+    cpu_before, start = children(), time.perf_counter()
     process = subprocess.Popen(words, **options)
     peak, ended = [0], threading.Event()
 
     def watch() -> None:
-        whole = psutil.Process(process.pid)
+        parent = psutil.Process(process.pid)
         while not ended.wait(0.05):
-            held = 0
+            memory = 0
             try:
-                for one in (whole, *whole.children(recursive=True)):
-                    held += one.memory_info().rss
+                for member in (parent, *parent.children(recursive=True)):
+                    memory += member.memory_info().rss
             except psutil.Error:
                 continue
-            peak[0] = max(peak[0], held)
+            peak[0] = max(peak[0], memory)
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -97,7 +97,7 @@ def run(words: list[str], **options) -> tuple[float, float, float]:
     watcher.join()
     if failed:
         raise SystemExit(f"{words[0]} failed with {failed}.")
-    return seconds, children() - before, peak[0]
+    return seconds, children() - cpu_before, peak[0]
 
 
 def forms_of(names: tuple[str, ...]) -> dict[str, str]:
@@ -131,13 +131,15 @@ def by_pandas(folder: Path, forms: dict[str, str], rows: int) -> tuple[tuple[flo
     import pandas as pd
 
     texts = pd.read_parquet(sorted((folder / "parquet").iterdir())[0], columns=["TEXT"])["TEXT"][:rows]
-    of = {name: [form for form, other in forms.items() if other == name] for name in forms.values()}
-    start, used = time.perf_counter(), time.process_time()
-    found = 0
-    for some in of.values():
-        pattern = rf"\b(?:{'|'.join(_between(form) for form in some)})\b"
-        found += int(texts.str.contains(pattern, case=False, regex=True).sum())
-    return (time.perf_counter() - start, time.process_time() - used), found, len(texts)
+    forms_by_name = {
+        name: [form for form, occupation in forms.items() if occupation == name] for name in forms.values()
+    }
+    start, cpu_start = time.perf_counter(), time.process_time()
+    n_mentions = 0
+    for name_forms in forms_by_name.values():
+        pattern = rf"\b(?:{'|'.join(_between(form) for form in name_forms)})\b"
+        n_mentions += int(texts.str.contains(pattern, case=False, regex=True).sum())
+    return (time.perf_counter() - start, time.process_time() - cpu_start), n_mentions, len(texts)
 
 
 def main() -> None:
@@ -154,10 +156,10 @@ def main() -> None:
         folder = Path(name)
         sizes = write_corpus(folder, read_lines(options.captions), options.rows, options.share)
         rows, threads = sizes["rows"], options.threads
-        each = sizes["parquet"] / rows
+        bytes_per_caption = sizes["parquet"] / rows
         print(
-            f"{rows:,} captions: Parquet {sizes['parquet'] / 1e6:.0f} MB ({each:.1f} bytes a caption, URLs included), "
-            f"plain text {sizes['plain'] / 1e6:.0f} MB; {threads} threads",
+            f"{rows:,} captions: Parquet {sizes['parquet'] / 1e6:.0f} MB ({bytes_per_caption:.1f} bytes per caption, "
+            f"URLs included), plain text {sizes['plain'] / 1e6:.0f} MB; {threads} threads",
             flush=True,
         )
         script = folder / "ours.py"
@@ -170,26 +172,26 @@ def main() -> None:
         print(f"  mentions in {100 * mentions / rows:.1f} of 100 captions")
         print(f"biaslab   {ours[0]:8.2f} s ({ours[1]:.2f} s of processors), peak memory {ours[2] / 2**20:.0f} MiB")
 
-        def compare(what: str, seconds: float, processors: float, found: int, reach: str) -> None:
+        def compare(label: str, seconds: float, processors: float, n_mentions: int, reach: str) -> None:
             print(
-                f"{what:9s} {seconds:8.2f} s ({processors:.2f} s of processors), {found:,} counted; ours is "
+                f"{label:9s} {seconds:8.2f} s ({processors:.2f} s of processors), {n_mentions:,} counted; ours is "
                 f"{seconds / ours[0]:.2f} times as fast, {processors / ours[1]:.2f} by processors (reach: {reach})",
                 flush=True,
             )
 
         print(f"  {mentions:,} counted by ours")
         if shutil.which("rg"):
-            took, found = min(by_ripgrep(folder, forms, threads) for _ in range(options.runs))
-            compare("ripgrep", *took[:2], found, "1")
+            usage, n_mentions = min(by_ripgrep(folder, forms, threads) for _ in range(options.runs))
+            compare("ripgrep", *usage[:2], n_mentions, "1")
         else:
             print("ripgrep is not installed")
-        took, found = min(by_duckdb(folder, forms, threads) for _ in range(options.runs))
-        compare("DuckDB", *took[:2], found, "1")
-        print(f"  peak memory {took[2] / 2**20:.0f} MiB")
-        took, found, some = by_pandas(folder, forms, options.pandas_rows)
-        scale = rows / some
-        compare("pandas", took[0] * scale / threads, took[1] * scale, round(found * scale), "50")
-        told("search", 2.3e9, rows / ours[1], each)
+        usage, n_mentions = min(by_duckdb(folder, forms, threads) for _ in range(options.runs))
+        compare("DuckDB", *usage[:2], n_mentions, "1")
+        print(f"  peak memory {usage[2] / 2**20:.0f} MiB")
+        usage, n_mentions, n_texts = by_pandas(folder, forms, options.pandas_rows)
+        scale = rows / n_texts
+        compare("pandas", usage[0] * scale / threads, usage[1] * scale, round(n_mentions * scale), "50")
+        print_costs("search", 2.3e9, rows / ours[1], bytes_per_caption)
 
 
 if __name__ == "__main__":
