@@ -1,4 +1,4 @@
-"""Captions for benchmarks: real ones put together anew with occupations, as many as asked for, from a seed."""
+"""Captions for benchmarks: recombined halves of real captions with occupations, any number, from a seed."""
 
 import gzip
 import re
@@ -9,12 +9,12 @@ import numpy as np
 
 from biaslab import lexicons
 
-# Captions in a block, which is drawn from a seed of its own, and blocks in a file.
+# Number of captions in a block, which has its own seed, and of blocks in a file.
 _BLOCK, _BLOCKS_IN_FILE = 2**18, 2
 
 
 def read_lines(path: str) -> list[str]:
-    """Return the captions of a text file, ``.gz`` or not; of the embedded world where no file is given."""
+    """Return the captions of a text file, ``.gz`` or not; without a file, those of the synthetic world."""
     if not path:
         from biaslab.captions.corpus import open_corpus
 
@@ -32,8 +32,8 @@ def occupations() -> tuple[str, ...]:
 def blocks(lines: list[str], rows: int, share: float, seed: int = 0) -> Iterator[np.ndarray]:
     """Yield ``rows`` captions in arrays of text.
 
-    A caption is the first half of one line and the second half of another. In a ``share`` of them an occupation takes
-    the place of a "person", or stands before the first word.
+    A caption is the first half of one line and the second half of another. In a ``share`` of them an occupation
+    replaces "person" or precedes the first word.
     """
     halves = []
     for line in lines:
@@ -56,10 +56,10 @@ def blocks(lines: list[str], rows: int, share: float, seed: int = 0) -> Iterator
 
 
 def write_corpus(folder: Path, lines: list[str], rows: int, share: float, seed: int = 0) -> dict[str, float]:
-    """Write captions as Parquet with zstd, with a URL each as LAION has, and as plain text, in several files both.
+    """Write captions to several Parquet files with zstd and one URL per caption, like LAION, and to plain text files.
 
     Returns:
-        ``rows``, and bytes of the Parquet files (``parquet``) and of the plain text (``plain``).
+        ``rows``, and the sizes in bytes of the Parquet files (``parquet``) and of the plain text files (``plain``).
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -91,18 +91,18 @@ def write_corpus(folder: Path, lines: list[str], rows: int, share: float, seed: 
 
 
 def costs(captions: float, rate: float, bytes_each: float, *, cores: int, machines: int) -> dict[str, float]:
-    """Return what a pass over many captions costs, if the work falls evenly on all cores and disks keep up.
+    """Return the cost of a pass over many captions, with evenly distributed work and sufficiently fast disks.
 
     Args:
-        captions: How many.
-        rate: Captions a second on one core.
-        bytes_each: Bytes read for each.
-        cores: Cores of a machine.
-        machines: Machines.
+        captions: Number of captions.
+        rate: Captions per second on one core.
+        bytes_each: Bytes to read per caption.
+        cores: Number of cores per machine.
+        machines: Number of machines.
 
     Returns:
-        ``hours`` from start to end, ``core_hours``, ``gigabytes`` (10^9) read in all, and ``megabytes_per_second`` that
-        each machine must read.
+        ``hours`` of elapsed time, ``core_hours``, ``gigabytes`` (10^9) read in total, and the read rate per machine,
+        ``megabytes_per_second``.
     """
     seconds = captions / (rate * cores * machines)
     return {
@@ -114,7 +114,7 @@ def costs(captions: float, rate: float, bytes_each: float, *, cores: int, machin
 
 
 def print_costs(work: str, captions: float, rate: float, bytes_each: float) -> None:
-    """Print what :func:`costs` says of one machine of 16 cores, and of ten."""
+    """Print :func:`costs` for one machine with 16 cores and for ten."""
     for machines in (1, 10):
         cost = costs(captions, rate, bytes_each, cores=16, machines=machines)
         print(

@@ -1,4 +1,4 @@
-"""What simulations have in common: which of them are asked for, what they give in all, and how long each took."""
+"""Shared parts of simulations: the command line, sums of results, and durations."""
 
 import argparse
 import time
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def sum_results(studies: Iterable[dict]) -> dict:
-    """Return by way the sum of what studies gave."""
+    """Return the sum of the studies' results by way."""
     total: dict = {}
     for study in studies:
         for way, result in study.items():
@@ -17,10 +17,10 @@ def sum_results(studies: Iterable[dict]) -> dict:
 
 
 def run_simulations(doc: str, simulations: dict, simulate: Callable, unit: str, **numbers: int) -> Iterator[tuple]:
-    """Yield name, way and what ``simulate`` found, of each simulation that the command line asks for.
+    """Yield name, way and result of ``simulate`` for each simulation that the command line selects.
 
-    Parts of names ask for simulations, and an option each for other ``numbers``, which ``simulate`` takes. It prints
-    these first, with the ``unit`` of what is found, and then the seconds that each simulation took.
+    Arguments are parts of simulation names, and each of ``numbers`` is an option, which is passed to ``simulate``. The
+    function prints the numbers and the ``unit`` of results first, and the duration of each simulation in seconds.
     """
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("simulations", nargs="*", help="names, or parts of names; all if none is given")

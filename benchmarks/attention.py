@@ -1,17 +1,17 @@
-"""Time and memory of attention to words while images are generated, against DAAM's way of taking it.
+"""Time and memory of capturing cross-attention during generation, compared with DAAM's method.
 
-Run: ``python benchmarks/attention.py``; it takes a few minutes on one thread. ``--model`` names another U-Net's
-pipeline, ``--device cuda`` a GPU. Without it there are two models: mini-sd, and one with random weights whose U-Net is
-three layers of the finest resolution of Stable Diffusion 1.x (64 x 64 places, 8 heads, 77 tokens): there attention has
-the size that it has in practice, and plain generation computes it by the fused kernel.
+Run: ``python benchmarks/attention.py``; it takes a few minutes on one thread. ``--model`` selects the pipeline of
+another U-Net, ``--device cuda`` a GPU. The default models are mini-sd, and a U-Net with random weights and three layers
+of the finest resolution of Stable Diffusion 1.x (64 x 64 cells, 8 heads, 77 tokens). In the latter, attention has a
+realistic size, and plain generation uses the fused kernel.
 
-Rounds take turns: plain generation, generation with our capture and the masks, and generation with DAAM's way and its
-masks, of the same images in the same batches. DAAM 0.2.0 itself cannot run beside current diffusers, and takes one
-square image at a time. So the peer is its way, as its authors describe it (Tang et al. 2023, arXiv:2210.04885) and its
-package does it, written for batches: attention is computed by a processor of its own, the sums of every token, layer
-and head over the steps are kept apart, and each is interpolated to the latents' grid, clamped at 0 and averaged at the
-end. Printed are the least seconds of processor time (on a GPU of a clock), what each adds to plain generation, the
-memory that sums take, the share of pixels in which masks agree, and whether images are byte-identical.
+Rounds alternate between plain generation, generation with our capture and masks, and generation with DAAM's method and
+masks, for the same images in the same batches. DAAM 0.2.0 does not run with current diffusers, and supports only single
+square images. The peer therefore reimplements its method for batches, as described by its authors (Tang et al. 2023,
+arXiv:2210.04885) and implemented in its package. A separate attention processor computes attention, sums over steps are
+stored per token, layer and head, and each is interpolated to the latents' grid, clamped at 0 and averaged at the end.
+The script prints the minimum processor time in seconds (elapsed time on a GPU), the additional time relative to plain
+generation, the memory of the sums, the share of pixels with equal masks, and whether images are byte-identical.
 """
 
 import argparse
@@ -77,7 +77,7 @@ def build(folder: Path) -> None:
 
 
 class Daam:
-    """Attention by DAAM's way, while it is entered."""
+    """Context manager that records attention with DAAM's method."""
 
     def __init__(self, pipe, images: int) -> None:
         self.unet, self.images, self.sums = pipe.unet, images, defaultdict(float)
@@ -114,7 +114,7 @@ class Daam:
         self.unet.set_attn_processor(self.before)
 
     def add(self, layer: str, heads: int, probabilities) -> None:
-        # Tokens first, then the half that has the prompt; one map for each head.
+        # Tokens come first; only the half of the batch with the prompt is used; one map per head.
         maps = probabilities.float().unflatten(0, (-1, heads))[-self.images :].permute(1, 0, 3, 2).contiguous()
         for head, of_head in enumerate(maps):
             self.sums[layer, head] = self.sums[layer, head] + of_head

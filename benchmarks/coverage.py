@@ -1,9 +1,9 @@
-"""Simulate how often intervals hold the truth and tests reject where nothing is there, beside simpler ways.
+"""Simulate the coverage of intervals and the false rejections of tests, compared with simpler methods.
 
 Run: ``python benchmarks/coverage.py [simulation ...] [--studies 2000] [--replicates 600]``. Each simulation draws
-whole studies from a population whose truth is known and prints, in % of the studies, how often ours and each peer
-cover that truth (at 95 %), lie wholly above it, or reject that it is 0 (at 5 %), and of how many there is no interval:
-all from the same studies. The tests in ``tests/stats/test_stats_coverage.py`` are short versions.
+entire studies from a population with known truth. It prints for our method and each peer, in % of the same studies, how
+often the interval covers the truth (at 95 %), is entirely above it, or is missing, and how often the test rejects 0 (at
+5 %). The tests in ``tests/stats/test_stats_coverage.py`` are short versions.
 """
 
 import os
@@ -22,14 +22,14 @@ DEFINITIONS = metrics.DEFINITIONS
 
 
 def definitions(training, generated) -> np.ndarray:
-    """Return expected amplification in points of shares (..., occupations, prompts): mean of prompts, (..., 3)."""
+    """Return expected amplification in points for shares (..., occupations, prompts), mean over prompts: (..., 3)."""
     sides = 100 * generated, 100 * np.broadcast_to(training, generated.shape)
     amplifications = (metrics.expected_amplification(*sides, d, axis=-2).amplification for d in DEFINITIONS)
     return np.stack([values.mean(axis=-1) for values in amplifications], axis=-1)
 
 
 def truth(training: np.ndarray, generated: np.ndarray) -> np.ndarray:
-    """Return what each definition gives for the true shares of very many occupations."""
+    """Return the value of each definition for the true shares of very many occupations."""
     return definitions(training[:, None], generated[:, None])
 
 
@@ -45,7 +45,7 @@ def _bootstrap(rng, counts, n, replicates: int, drawing=None) -> stats.Bootstrap
     )
 
 
-# -- amplification where captions are the prompts ------------------------------------------------------------------
+# -- amplification with captions as prompts ------------------------------------------------------------------------
 
 
 def captions_as_prompts(
@@ -53,9 +53,9 @@ def captions_as_prompts(
 ) -> Iterator[dict]:
     """Yield each study's results: training and generated images of the same captions.
 
-    A share ``copied`` of the generated images show the gender of their caption's own image. The others are drawn from
-    the occupation: half women where nearly all are copied, so that 0.956 makes 97.8 % the same; else amplified, by
-    other amounts in other occupations. A share ``judged`` of images have a gender.
+    A share ``copied`` of the generated images has the gender of their caption's training image. The others are drawn
+    from the occupation. If almost all are copied, half of the others show women, so that 0.956 makes 97.8 % equal;
+    otherwise they are amplified by an amount that varies over occupations. A share ``judged`` of images has a gender.
     """
 
     def generated(p: np.ndarray) -> np.ndarray:
@@ -95,10 +95,10 @@ def captions_as_prompts(
 def nothing_amplified(
     rng, studies, replicates, *, occupations=62, training=(16, 25), images=(3, 8), prompts=1, around=(0.7, 0.9)
 ) -> Iterator[dict]:
-    """Yield each study's results where generated images have exactly the shares of training images.
+    """Yield each study's results if generated images have exactly the shares of training images.
 
-    An occupation has from the fewest to the most ``training`` images, a prompt so many ``images``; several ``prompts``
-    are averaged. Shares are of a Beta distribution with the parameters ``around``.
+    The numbers of ``training`` images per occupation and of ``images`` per prompt are (minimum, maximum); several
+    ``prompts`` are averaged. Shares have a Beta distribution with the parameters ``around``.
     """
     for _ in range(studies):
         p = rng.beta(*around, size=(occupations, 1))
@@ -116,11 +116,11 @@ def nothing_amplified(
 def few_occupations(
     rng, studies, replicates, *, occupations, training, images, prompts=1, steeper=1.0, around=(0.7, 0.9)
 ) -> Iterator[dict]:
-    """Yield each study's results as the table of amplification has them, with its rules of what is too little.
+    """Yield each study's results as in the table of amplification, with its rules for small samples.
 
-    Of ``occupations`` with so many ``training`` images and ``images`` a prompt; generated images have ``steeper`` times
-    the log odds of training images, whose shares are of a Beta distribution with the parameters ``around``, or one half
-    each where it is None. ``by counts`` are the same intervals without these rules.
+    Each of ``occupations`` has ``training`` images and ``images`` per prompt. Generated images have ``steeper`` times
+    the log-odds of training images. The shares of the latter have a Beta distribution with the parameters ``around``,
+    or are one half if it is None. ``by counts`` are the same intervals without these rules.
     """
 
     def draw_shares(size: int) -> np.ndarray:
@@ -153,7 +153,7 @@ class _Row(NamedTuple):
 
 
 def _t_test(shares: np.ndarray) -> np.ndarray:
-    """Return what :func:`_of` does of the one-sample t-test over the occupations that count, by definition."""
+    """Return the result of :func:`_outcomes` for the one-sample t-test over included occupations, by definition."""
     t, g = 100 * shares[:, :1], 100 * shares[:, 1:]
     out = np.zeros((4, 3))
     for i, definition in enumerate(DEFINITIONS):
@@ -169,26 +169,29 @@ def _t_test(shares: np.ndarray) -> np.ndarray:
 
 
 def _outcomes(estimate: stats.Bootstrap | _Row, expected: np.ndarray) -> np.ndarray:
-    """Return whether the truth is covered, lies below the interval, 0 is rejected, and none is there: (4, values)."""
+    """Return whether the truth is covered, is below the interval, 0 is rejected, and the interval is missing.
+
+    The result is a float array (4, values).
+    """
     covered = (estimate.ci_low <= expected) & (expected <= estimate.ci_high)
     return np.array([covered, estimate.ci_low > expected, estimate.p < LEVEL, np.isnan(estimate.ci_low)], dtype=float)
 
 
-# -- what is simulated -----------------------------------------------------------------------------------------------
+# -- simulations -----------------------------------------------------------------------------------------------------
 
-# Share of generated images that copy their caption's -> captions of an occupation, and images of each.
+# Share of generated images that copy their caption's image -> captions per occupation, and images per caption.
 _CAPTIONS = {
     0.956: [(8, 1), (4, 1), (8, 4), (2, 1), (3, 1), (6, 1), (25, 1), (2, 4), (4, 4), (2, 10), (8, 10)],
     0.5: [(8, 1), (4, 1), (25, 1), (8, 4)],
     0.0: [(8, 1), (4, 1), (25, 1), (8, 4)],
 }
-# Training and generated images of an occupation: fewest and most.
+# Training and generated images per occupation: minimum and maximum.
 _IMAGES = [((16, 25), (3, 8)), ((8, 8), (8, 8)), ((100, 100), (100, 100)), ((500, 500), (500, 500))]
-# Few occupations and images: how many of each.
+# Few occupations and images: number of each.
 _FEW = [(6, 20, 3), (6, 100, 100), (8, 2, 2), (8, 20, 1), (12, 5, 5), (12, 20, 2), (20, 20, 3)]
-# Shares that hardly differ from one half: their distribution, training images, images a prompt, prompts.
+# Shares close to one half: their distribution, training images, images per prompt, prompts.
 _HALF = [(None, 20, 5, 4), (None, 500, 8, 4), (None, 500, 500, 4), ((12, 13), 20, 5, 4), ((25, 25), 100, 100, 1)]
-# Name -> (what draws and judges studies, its settings).
+# Name -> (function that simulates studies, its settings).
 SIMULATIONS = {
     **{
         f"captions n={captions} x {images}, {100 * copied:g} % copied": (
@@ -235,7 +238,7 @@ def _run_part(job: tuple) -> dict:
 
 
 def simulate(name: str, studies: int = STUDIES, replicates: int = REPLICATES, jobs: int = 1, seed: int = 1) -> dict:
-    """Return for each way (covered, above, rejected, no interval) in shares of the studies, by definition."""
+    """Return (covered, above, rejected, no interval) for each way as shares of the studies, by definition."""
     parts = min(studies, 4 * jobs) if jobs > 1 else 1
     sizes = [len(part) for part in np.array_split(np.arange(studies), parts)]
     tasks = [(name, [seed, i], size, replicates) for i, size in enumerate(sizes)]

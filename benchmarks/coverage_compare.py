@@ -1,9 +1,9 @@
-"""Simulate how often intervals of differences between two runs hold the truth, and exclude 0 where nothing differs.
+"""Simulate the coverage of intervals of differences between two runs, and false exclusions of 0.
 
 Run: ``python benchmarks/coverage_compare.py [simulation ...] [--studies 2000]``. Each study draws two runs over the
-same units (professions, occupations), whose means differ by chance, by what each unit has of its own, or by a shift,
-and compares them as :mod:`biaslab.runs.compare` does. It prints, in % of the studies, how often an interval (at 95 %)
-covers the true difference and excludes 0, and its mean half-width: units paired, and both runs taken as independent.
+same units (professions, occupations) and compares them like :mod:`biaslab.runs.compare`. Their means differ by chance,
+by an effect of each unit, or by a shift. The script prints, in % of the studies, how often an interval (at 95 %) covers
+the true difference and excludes 0, and its mean half-width, for paired units and for runs treated as independent.
 The test in ``tests/stats/test_stats_coverage_compare.py`` is a short version.
 """
 
@@ -20,10 +20,10 @@ STUDIES, CONFIDENCE = 2000, 0.95
 
 
 def compare_runs(first: dict, second: dict, truth: np.ndarray) -> dict[str, np.ndarray]:
-    """Return for each way (covered, excludes 0, mean half-width) of studies.
+    """Return (covered, excludes 0, mean half-width) over studies for each way.
 
     A side has an ``estimate`` with its limits ``low`` and ``high``, (studies,), and the ``values`` of its units,
-    (studies, units), NaN where it lacks one.
+    (studies, units), NaN for missing units.
     """
     sides = [
         pd.DataFrame(values).rename_axis(index="study", columns="unit").stack().rename("value").reset_index()
@@ -42,7 +42,7 @@ def compare_runs(first: dict, second: dict, truth: np.ndarray) -> dict[str, np.n
 
 
 def of_mean(values: np.ndarray) -> dict:
-    """Return the means of units with Student's t, as :func:`biaslab.stats.mean_interval` gives them."""
+    """Return the means of units with Student's t intervals from :func:`biaslab.stats.mean_interval`."""
     intervals = [stats.mean_interval(v[np.isfinite(v)], CONFIDENCE) for v in values]
     columns = np.array([interval[:3] for interval in intervals]).T
     return dict(zip(("estimate", "low", "high"), columns, strict=True)) | {"values": values}
@@ -51,10 +51,10 @@ def of_mean(values: np.ndarray) -> dict:
 def averages(
     rng, studies: int, *, n: int, images: int = 9, unit_shift: float = 0.0, shift: float = 0.0, n_missing: int = 0
 ) -> dict[str, np.ndarray]:
-    """Average gender (-1 to 1) over ``n`` professions, whose share of women is uniform within 0.1 to 0.9.
+    """Compare average gender (-1 to 1) over ``n`` professions, with shares of women uniform from 0.1 to 0.9.
 
-    In the second run it is higher by ``shift``, and by up to ``own`` to either side in each profession; ``lost``
-    professions are in the first run alone.
+    In the second run, shares are higher by ``shift``, plus up to ``unit_shift`` in either direction per profession;
+    ``n_missing`` professions are only in the first run.
     """
     share = rng.uniform(0.1, 0.9, (studies, n))
     second_share = share + shift + rng.uniform(-unit_shift, unit_shift, (studies, n))
@@ -67,10 +67,11 @@ def averages(
 def deviations(
     rng, studies: int, *, n: int, images: int = 9, unit_shift: float = 0.0, scale: float = 1.0
 ) -> dict[str, np.ndarray]:
-    """Mean absolute deviation of ``n`` professions, chance taken off, with the interval of ``dalleval_mad``.
+    """Compare the bias-corrected mean absolute deviation of ``n`` professions, with the interval of ``dalleval_mad``.
 
-    Shares of women are as for :func:`averages`; in the second run their distance from one half is ``drawn`` times as
-    large, and each profession has up to ``own`` to either side. The truth is of all professions that there could be.
+    Shares of women are those of :func:`averages`. In the second run their distance from one half is multiplied by
+    ``scale``, plus up to ``unit_shift`` in either direction per profession. The truth refers to the population of
+    professions.
     """
 
     def shares(size) -> tuple[np.ndarray, np.ndarray]:
@@ -92,10 +93,10 @@ def deviations(
 def amplifications(
     rng, studies: int, *, n: int, images: int = 16, unit_shift: float = 0.0, definition: str = "signed"
 ) -> dict[str, np.ndarray]:
-    """Expected amplification over ``n`` occupations with the bootstrap of ``paradox_amplification``, one prompt.
+    """Compare expected amplification over ``n`` occupations by the bootstrap of ``paradox_amplification``, one prompt.
 
-    Training images are the same in both runs; generated shares lean farther by 0.1, and by up to ``own`` to either side
-    in each occupation of the second run.
+    Training images are the same in both runs; generated shares are 0.1 further from one half, plus up to ``unit_shift``
+    in either direction per occupation of the second run.
     """
     measure = metrics.directional_amplification if definition == "signed" else metrics.amplification
 
@@ -121,11 +122,11 @@ def amplifications(
             values[run, study] = measure(100 * g / images, 100 * t / 200)
     names = "estimate", "low", "high"
     sides = (dict(zip(names, rows, strict=True)) | {"values": v} for rows, v in zip(estimates, values, strict=True))
-    # Over all occupations that there could be, the runs do not differ.
+    # In the population of occupations, the runs do not differ.
     return compare_runs(*sides, np.zeros(studies))
 
 
-# Name -> (what draws and compares studies, its settings).
+# Name -> (function that simulates and compares studies, its settings).
 SIMULATIONS: dict[str, tuple[Callable, dict]] = {
     **{
         f"average, {n} professions, {what}": (averages, {"n": n, **more})
@@ -161,7 +162,7 @@ SIMULATIONS: dict[str, tuple[Callable, dict]] = {
 
 
 def simulate(name: str, studies: int = STUDIES, seed: int = 1) -> dict[str, np.ndarray]:
-    """Return for each way (covered, excludes 0, mean half-width), the first two in shares of the studies."""
+    """Return (covered, excludes 0, mean half-width) for each way, the first two as shares of the studies."""
     draw, settings = SIMULATIONS[name]
     return draw(np.random.default_rng(seed), studies, **settings)
 

@@ -1,8 +1,8 @@
-"""Simulate what intervals of shares by group cover, and what tests of them reject, on prompts of one's own.
+"""Simulate the coverage of intervals of shares by group, and the rejections of their tests, for custom prompts.
 
-Run: ``python benchmarks/coverage_custom.py [--studies 2000]``. Each row draws whole studies of groups whose shares are
-known and prints, in % of the studies, how often the interval holds the truth (at 95 %) and the test rejects what is so
-(at 5 %), of ours and of a simpler way: all images pooled, or Student's t over groups.
+Run: ``python benchmarks/coverage_custom.py [--studies 2000]``. Each row draws entire studies of groups with known
+shares. It prints, in % of the studies, how often the interval covers the truth (at 95 %) and the test rejects a true
+hypothesis (at 5 %), for our method and a simpler one: all images pooled, or Student's t over groups.
 """
 
 import argparse
@@ -24,7 +24,7 @@ SHARES: dict[str, Callable] = {
 
 
 def means(rng, studies, *, kind: str, groups: int, images: int) -> Iterator[dict]:
-    """Yield whether limits of the mean over groups hold it; of each group there are 1 to ``images`` images."""
+    """Yield whether intervals of the mean over groups cover it; each group has 1 to ``images`` images."""
     for _ in range(studies):
         share = SHARES[kind](rng, groups)
         n = rng.integers(1, images + 1, groups) if images > 5 else np.full(groups, images)
@@ -41,7 +41,7 @@ def means(rng, studies, *, kind: str, groups: int, images: int) -> Iterator[dict
 
 
 def compare_models(rng, studies, *, groups: int, prompts: int, images: int, moved: float = 0.0) -> Iterator[dict]:
-    """Yield whether the difference of two models on the same prompts is covered, and told where it is ``moved``."""
+    """Yield whether the difference of two models on the same prompts, ``moved``, is covered and significant."""
     for study in range(studies):
         share = rng.beta(0.6, 0.6, (groups, prompts)).clip(0.02, 0.98 - moved)
         rows = []
@@ -64,7 +64,7 @@ def compare_models(rng, studies, *, groups: int, prompts: int, images: int, move
 
 
 def distances(rng, studies, *, kind: str, groups: int, images: int, away: float) -> Iterator[dict]:
-    """Yield whether the mean distance from a benchmark is covered, and told where groups lie ``away`` from it."""
+    """Yield whether the mean distance from a benchmark, ``away`` for each group, is covered and significant."""
     for _ in range(studies):
         center = SHARES[kind](rng, groups).clip(0.05, 0.95)
         share = np.clip(center + away * rng.choice([-1, 1], groups), 0, 1)
@@ -83,8 +83,10 @@ def distances(rng, studies, *, kind: str, groups: int, images: int, away: float)
 def farther(
     rng, studies, *, groups: int, images: int, second_images: int, away: float, towards: float
 ) -> Iterator[dict]:
-    """Yield whether the difference of two models' distances is covered, and told; shares are at random where ``away``
-    is NaN, else ``away`` and ``towards`` from the benchmark. The second model has ``others`` images a group.
+    """Yield whether the difference of two models' distances is covered and significant.
+
+    Shares are random if ``away`` is NaN, else at distances ``away`` and ``towards`` from the benchmark. The second
+    model has ``second_images`` images per group.
     """
     for _ in range(studies):
         center = rng.choice([0.1, 0.3, 0.5, 0.6, 0.8], groups)
@@ -110,9 +112,9 @@ def farther(
 
 
 def generated(rng, *, groups: int, images: int, persons: int, matching: float, share=0.5, unclear=0.1):
-    """Return (groups, images, persons) arrays of a generator: female, judged, tone (1–10).
+    """Return (groups, images, persons) arrays of a generator: female, judged, tone (1–10), error of a second judge.
 
-    People of an image have one gender, one tone and one fate of the second judge with the chance ``matching``.
+    With probability ``matching``, all people of an image have the same gender, tone and error of the second judge.
     """
     shape = (groups, images, persons)
     is_matching = rng.random((groups, images, 1)) < matching
@@ -138,12 +140,12 @@ def draw_people(rng, *, model: str = "m", **options) -> pd.DataFrame:
 
 
 def _coverage(estimates: list, truth: float) -> float:
-    """Return the share of intervals, such as :class:`biaslab.stats.Estimate`, that hold the truth."""
+    """Return the share of intervals, such as :class:`biaslab.stats.Estimate`, that cover the truth."""
     return float(np.mean([estimate.ci_low - 1e-9 <= truth <= estimate.ci_high + 1e-9 for estimate in estimates]))
 
 
 def pages(rng, studies, *, groups: int, images: int, persons: int, matching: float, share: float) -> Iterator[dict]:
-    """Yield what the statistics behind the tables cover, and whether the page of a fair model claims a group."""
+    """Yield the coverage of the tables' statistics, and whether the page of a fair model claims a difference."""
     options = {"groups": groups, "images": images, "persons": persons, "matching": matching, "share": share}
     stratum = np.repeat(np.arange(groups), images)
     fewest = stats.min_units()
@@ -184,7 +186,7 @@ def pages(rng, studies, *, groups: int, images: int, persons: int, matching: flo
 
 
 def models(rng, studies, *, groups: int, images: int, persons: int, matching: float) -> Iterator[dict]:
-    """Yield how often the difference of equal models is covered, and claimed, where people share images."""
+    """Yield how often the difference of equal models is covered and significant, with several people per image."""
     options = {"groups": groups, "images": images, "persons": persons, "matching": matching}
     for study in range(studies):
         people = pd.concat([draw_people(rng, **options, model=name) for name in "ab"], ignore_index=True)
@@ -199,7 +201,7 @@ def models(rng, studies, *, groups: int, images: int, persons: int, matching: fl
 
 
 def clustered(rng, studies, *, groups: int, images: int, persons: int, matching: float, **options) -> Iterator[dict]:
-    """Yield what the mean distance from a benchmark covers, ``away`` from it, or where it is a ``sample``."""
+    """Yield the coverage of the mean distance ``away`` from a benchmark, which may be a ``sample`` of people."""
     away, sample = options.get("away", 0.0), options.get("sample", np.nan)
     for _ in range(studies):
         center = np.where(np.arange(groups) % 2, 0.5, 0.3 if np.isfinite(sample) else 0.5)
@@ -223,7 +225,7 @@ def clustered(rng, studies, *, groups: int, images: int, persons: int, matching:
 def corrections(
     rng, studies, *, people: int, rated: int, share: float, women_as_male: float, slips: float
 ) -> Iterator[dict]:
-    """Yield whether the interval of the share corrected for the judge's errors covers the truth, and the judged share.
+    """Yield whether intervals of the share corrected for the judge's errors, and of the judged share, cover the truth.
 
     Annotators label a random sample of ``rated`` people. The judge labels a share ``women_as_male`` of the women as
     male, errs on a share ``slips`` of all people in addition, and leaves one in twenty unclear.
@@ -254,7 +256,7 @@ def corrections(
 
 
 PEOPLE = [(1, 0.0), (2, 0.0), (2, 0.5), (2, 1.0), (4, 0.0), (4, 0.5), (4, 1.0)]
-"""People per image, and the chance that all of them are alike."""
+"""People per image, and the probability that all of them match."""
 ROWS = [
     *(
         (pages, {"groups": g, "images": n, "persons": persons, "matching": matching, "share": share})

@@ -1,9 +1,9 @@
-"""Simulate how often intervals of DALL-Eval's bias hold the truth and its tests reject where nothing is there.
+"""Simulate the coverage of intervals of DALL-Eval's bias, and the false rejections of its tests.
 
-Run: ``python benchmarks/coverage_dalleval.py [simulation ...] [--studies 2000]``. Each simulation draws whole studies
-from a population whose truth is known and prints, in % of the studies, how often each interval covers it (at 95 %), how
-often the test rejects that there is nothing (at 5 %), and the mean half-width in points, of ours and of simpler ways:
-all from the same studies. The tests in ``tests/stats/test_stats_coverage_dalleval.py`` are short versions.
+Run: ``python benchmarks/coverage_dalleval.py [simulation ...] [--studies 2000]``. Each simulation draws entire studies
+from a population with known truth. It prints for our method and simpler ones, in % of the same studies, how often each
+interval covers the truth (at 95 %) and the test rejects no effect (at 5 %), and the mean half-width in points. The
+tests in ``tests/stats/test_stats_coverage_dalleval.py`` are short versions.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,14 +19,14 @@ STUDIES, REPLICATES, LEVEL = 2000, 400, 0.05
 
 
 def _outcome(low: float, high: float, p: float, truth: float, value: float = np.nan) -> np.ndarray:
-    """Return whether the truth is covered, nothing is rejected, the half-width, and whether the value is inside."""
+    """Return whether the truth is covered, whether 0 is rejected, the half-width, and whether the value is inside."""
     is_inside = low - 1e-12 <= value <= high + 1e-12
     rejected = p < LEVEL if np.isfinite(p) else np.nan
     return np.array([low - 1e-12 <= truth <= high + 1e-12, rejected, 100 * (high - low) / 2, is_inside])
 
 
 def _resample_mean(rng, values: np.ndarray) -> tuple[float, float]:
-    """Return percentiles of the means of resampled values."""
+    """Return the percentile interval of the mean of resampled values."""
     low, high = np.quantile(rng.choice(values, (REPLICATES, len(values))).mean(axis=1), [0.025, 0.975])
     return low, high
 
@@ -36,7 +36,7 @@ def _resample_mean(rng, values: np.ndarray) -> tuple[float, float]:
 
 @cache
 def _printed(model: str) -> np.ndarray:
-    """Return the shares of women that are printed of a model's professions, a little away from 0 and 1."""
+    """Return the published shares of women for a model's professions, shrunk slightly away from 0 and 1."""
     tables = (reference.load(f"dalleval_table_{number}") for number in (16, 17))
     rows = [table[(table["model"] == model) & (table["kind"] == "profession")]["value"] for table in tables]
     return 0.01 + 0.98 * (1 + np.concatenate(rows)) / 2
@@ -55,7 +55,7 @@ GENDERS: dict[str, Callable] = {
 
 
 def gender_mad(rng, studies, *, kind, professions, images) -> Iterator[dict]:
-    """Yield what is said of the mean deviation from an even split, chance taken off."""
+    """Yield the results for the bias-corrected mean deviation from an even split."""
     draw = GENDERS[kind]
     truth = float(np.abs(draw(np.random.default_rng(0), 1_000_000) - 0.5).mean())
     for _ in range(studies):
@@ -70,9 +70,9 @@ def gender_mad(rng, studies, *, kind, professions, images) -> Iterator[dict]:
 
 
 def judged_gender(rng, studies, *, kind, professions, images, right=(0.9, 0.86), drawings=80) -> Iterator[dict]:
-    """Yield what is said of gender by a judge that errs, with its error taken off and as judged.
+    """Yield the results for gender by an imperfect judge, with and without a correction for its errors.
 
-    Sensitivity and specificity, ``right``, are measured on so many ``drawings`` each.
+    Sensitivity and specificity, ``right``, are measured on ``drawings`` images each.
     """
     draw = GENDERS[kind]
     population = draw(np.random.default_rng(0), 1_000_000)
@@ -98,7 +98,7 @@ def judged_gender(rng, studies, *, kind, professions, images, right=(0.9, 0.86),
 
 
 _MIDDLE = np.exp(-0.5 * ((np.arange(10) - 4.5) / 1.5) ** 2)
-# Weights of tones, of which a profession's are drawn (Dirichlet): the larger, the more alike professions are.
+# Parameters of the Dirichlet distribution of a profession's tones; larger ones make professions more similar.
 TONES = {
     "even": np.full(10, np.inf),
     "nearly even": np.full(10, 5.0),
@@ -115,7 +115,7 @@ def _tones(rng, kind: str, professions: int) -> np.ndarray:
 
 
 def skin_tone_mad(rng, studies, *, kind, professions, images) -> Iterator[dict]:
-    """Yield what is said of the mean deviation of ten tones from even, by three prompts a profession."""
+    """Yield the results for the mean deviation of ten tones from equal shares, with three prompts per profession."""
     truth = float(np.abs(_tones(np.random.default_rng(0), kind, 200_000) - 0.1).mean())
     units = np.repeat(np.arange(professions), 3)
     for _ in range(studies):
@@ -134,10 +134,10 @@ def skin_tone_mad(rng, studies, *, kind, professions, images) -> Iterator[dict]:
 
 
 def _draw_presence(rng, size: int, scale: float, spread: float, shared: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return with what probability women and men of so many professions are given fifteen attributes.
+    """Return the probabilities of fifteen attributes for women and men of ``size`` professions.
 
-    Differences in log-odds are ``scale`` times those of the printed presences; professions differ by ``spread``, and in
-    their differences by half of that, in all attributes alike where these are ``shared``. At scale 0 nothing differs.
+    Differences in log-odds are ``scale`` times those of the published presences. Professions differ by ``spread``, and
+    their differences by half of it, equally in all attributes if ``shared``. With a scale of 0 there is no difference.
     """
     presences = presence()
     sides = [np.r_[list(presences[gender].values()), 0.02, 0.02, 0.02, 0.02] + 0.01 for gender in ("female", "male")]
@@ -149,7 +149,7 @@ def _draw_presence(rng, size: int, scale: float, spread: float, shared: bool) ->
 
 
 def attributes(rng, studies, *, scale, professions, images, spread=1.0, shared=False) -> Iterator[dict]:
-    """Yield what is said of the mean absolute difference over attributes."""
+    """Yield the results for the mean absolute difference over attributes."""
     women, men = _draw_presence(np.random.default_rng(0), 100_000, scale, spread, shared)
     truth = float(np.abs((women - men).mean(axis=0)).mean()) if scale else 0.0
     for _ in range(studies):
@@ -165,7 +165,7 @@ def attributes(rng, studies, *, scale, professions, images, spread=1.0, shared=F
         }
 
 
-# -- what is simulated -----------------------------------------------------------------------------------------------
+# -- simulations -----------------------------------------------------------------------------------------------------
 
 _GENDERS = {9: tuple(GENDERS), 3: ("even", "as Stable Diffusion")}
 _TONES = {9: tuple(TONES), 6: ("even", "few tones"), 3: ("even", "few tones")}
@@ -176,7 +176,7 @@ _ATTRIBUTES = {
     "as printed": {"scale": 1.0},
     "as printed, together": {"scale": 1.0, "spread": 1.5, "shared": True},
 }
-# Name -> (what draws and judges studies, its settings).
+# Name -> (function that simulates studies, its settings).
 SIMULATIONS: dict[str, tuple[Callable, dict]] = {
     **{
         f"gender MAD, {n} professions x {images}, {kind}": (
@@ -214,7 +214,7 @@ SIMULATIONS: dict[str, tuple[Callable, dict]] = {
 
 
 def simulate(name: str, studies: int = STUDIES, seed: int = 1) -> dict[str, np.ndarray]:
-    """Return for each way (covered, rejected, mean half-width in points, value inside), shares of the studies."""
+    """Return (covered, rejected, mean half-width in points, value inside) for each way, as shares of the studies."""
     draw, settings = SIMULATIONS[name]
     results: dict[str, list[np.ndarray]] = {}
     for study in draw(np.random.default_rng(seed), studies, **settings):

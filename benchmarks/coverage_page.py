@@ -1,18 +1,18 @@
-"""Simulate how often a report's page claims a difference where there is none, and the error rates of its headlines.
+"""Simulate how often a report's page claims a difference without one, and the error rates of its headlines.
 
 Run: ``python benchmarks/coverage_page.py [--studies 2000] [--replicates 400] [--mixes 4000] [--jobs 2]``.
 
-Each of the ``studies`` draws the measured tables of two models that are alike and fair: generated people as training
-images, one half of women in pairs and professions, equal attributes, similarities without a gap, scenes of one
-accuracy. The analyses and answers that notebooks give to a report's main cards follow, and the adjustment over the
-page. It prints, in % of the studies, how often a page claims anything: as each card answers alone, and adjusted.
+Each of the ``studies`` draws the measured tables of two equal and fair models: generated people like training images,
+half women in pairs and professions, equal attributes, similarities without a gap, scenes with equal accuracy. It then
+computes the analyses and answers of a report's main cards, and the adjustment over the page. The script prints, in % of
+the studies, how often a page claims any difference, without and with the adjustment.
 
-Each of the ``mixes`` draws 14 headlines: 7 of one t test, 7 of eight t tests each (Holm), of 20 units. None or six of
-them have effects, in families in four of the eight groups. All tests of a page share a factor with random signs. It
-prints for the adjustment over the page and for Holm over all headlines, which it replaced, in %: pages that claim
-anything, the false discovery rate over headlines, the mean over selected headlines of an error inside (a false group
-is named), true headlines that are claimed, and true groups that are named. ``tests/stats/test_stats_coverage.py`` is
-a short version.
+Each of the ``mixes`` draws 14 headlines with 20 units: 7 with one t test, 7 with eight t tests each (Holm). None or six
+of them have effects, in families in four of the eight groups. All tests of a page share a factor with random signs. The
+script prints for the adjustment over the page, and for its predecessor, Holm over all headlines, in %: pages with any
+claim, the false discovery rate over headlines, the mean over selected headlines of an error inside (a false group is
+named), true headlines that are claimed, and true groups that are named. ``tests/stats/test_stats_coverage.py`` is a
+short version.
 """
 
 import argparse
@@ -33,13 +33,13 @@ from biaslab.schema import tables
 MODELS = "A", "B"
 ESTIMANDS = [*paired.ESTIMANDS, *dalleval.ESTIMANDS, *triplets.ESTIMANDS, *paradox.ESTIMANDS]
 OCCUPATIONS, PROFESSIONS, SCENES, TRIPLETS = 40, 20, 100, 40
-# Metrics by space as `triplets_similarity` has them; in one triplet they go together.
+# Metrics by space as in `triplets_similarity`; within one triplet they are correlated.
 METRICS = {"prompt": ["t"], "denoising": ["z0"], "image": ["ssim", "resnet", "clip", "dino", "split_product"]}
 ATTRIBUTES = 8
 
 
 def percent_female(rng) -> pd.DataFrame:
-    """Return ``paradox_percent_female``: training and generated images of the same shares, as many of both."""
+    """Return ``paradox_percent_female``: training and generated images with the same shares and numbers."""
     rows = []
     for i in range(OCCUPATIONS):
         p = rng.beta(0.7, 0.9)
@@ -78,7 +78,7 @@ def genders(rng) -> pd.DataFrame:
 
 
 def presence(rng) -> pd.DataFrame:
-    """Return ``dalleval_attribute_presence``: an attribute as frequent of women as of men."""
+    """Return ``dalleval_attribute_presence``: each attribute is equally frequent for women and men."""
     rates = rng.beta(1, 4, size=(PROFESSIONS, ATTRIBUTES))
     rows = [
         {"model": model, "prompt": prompt, "profession": f"p{i:02}", "attribute": f"a{k}",
@@ -92,7 +92,7 @@ def presence(rng) -> pd.DataFrame:
 
 
 def verdicts(rng) -> pd.DataFrame:
-    """Return ``dalleval_skill_verdicts`` of scenes of which each model shows 60 % rightly."""
+    """Return ``dalleval_skill_verdicts`` of scenes, 60 % of which are correct for each model."""
     rows = []
     for model in MODELS:
         for i in range(SCENES):
@@ -105,7 +105,7 @@ def verdicts(rng) -> pd.DataFrame:
 
 
 def similarity(rng) -> pd.DataFrame:
-    """Return ``triplets_similarity``: neutral as near to both genders, by all metrics of a triplet alike."""
+    """Return ``triplets_similarity``: neutral is equally similar to both genders, with correlated metrics."""
     rows = []
     for model in MODELS:
         shared = rng.normal(0, 0.05, size=(TRIPLETS, 2))
@@ -121,9 +121,9 @@ def similarity(rng) -> pd.DataFrame:
 
 
 def page(rng, replicates: int = 400, models_shown: tuple[str, ...] = MODELS) -> list[dict]:
-    """Return the records of the main answers of one study's page, as notebooks give them.
+    """Return the records of the main answers of one study's page, as in notebooks.
 
-    Cards other than that of both models' differences are those of ``told``.
+    Cards other than that of the models' differences are limited to ``models_shown``.
     """
 
     def of_models(frame: pd.DataFrame) -> pd.DataFrame:
@@ -170,12 +170,12 @@ def page(rng, replicates: int = 400, models_shown: tuple[str, ...] = MODELS) -> 
     return [finding.as_record() | {"main": True} for card_findings in answers for finding in card_findings]
 
 
-# Of these tables the models have nothing.
+# Empty tables of the models.
 NONE = [
     "paradox_caption_pairs", "paradox_printed_amplification", "paired_pair_images", "paired_printed_value",
     "dalleval_skin_tone_counts", "dalleval_printed_bias", "dalleval_printed_attributes",
 ]  # fmt: skip
-# A judge of gender that never errs, on 200 images of either gender.
+# A judge of gender without errors, measured on 200 images per gender.
 JUDGES = [
     {"model": model, "judge": "VQA", "quantity": "gender", "measure": measure, "value": 100.0, "n": 200}
     for model in MODELS
@@ -184,7 +184,7 @@ JUDGES = [
 
 
 def claims(job: tuple) -> dict[str, set[str]]:
-    """Return what a study's page claims, of a seed and how: by ``alone`` and ``together`` the questions."""
+    """Return the questions with a significant answer on a study's page, by ``alone`` and ``adjusted``."""
     seed, *options = job
     records = page(np.random.default_rng([29, seed]), *options)
     ways = {"alone": records, "adjusted": findings.adjust_across_report(records)[0]}
@@ -196,11 +196,11 @@ ALPHA = 0.05
 
 
 def mixed(rng, effects: int, shared_variance: float, size: float) -> tuple[list[dict], list[np.ndarray]]:
-    """Return the records of a page of t tests, and by headline which of its tests have an effect of ``size`` (SD).
+    """Return the records of a page of t tests, and for each headline the tests with an effect of ``size`` (SD).
 
-    The first ``effects`` headlines have effects. ``alike`` is the share of variance (0–1) of a factor that all share.
+    The first ``effects`` headlines have effects. ``shared_variance`` is the share of variance (0–1) of a common factor.
     """
-    # Single tests and families take turns.
+    # Single tests and families alternate.
     tests = [GROUPS if i % 2 else 1 for i in range(HEADLINES)]
     truths = [np.zeros(n, dtype=bool) for n in tests]
     for has_effect in truths[:effects]:
@@ -219,7 +219,7 @@ def mixed(rng, effects: int, shared_variance: float, size: float) -> tuple[list[
 
 
 def by_holm(records: list[dict]) -> list[dict]:
-    """Return records as Holm over all headlines decides, with groups at the level of their own family."""
+    """Return the records adjusted by Holm over all headlines, with groups at the level of their family."""
     page = stats.adjust([record["p"] for record in records])
     return [
         r if p < ALPHA else r | {"is_significant": False, "significant_texts": []}
@@ -228,7 +228,7 @@ def by_holm(records: list[dict]) -> list[dict]:
 
 
 def errors(job: tuple) -> dict[str, list[float]]:
-    """Return what a mixed page of a seed claims rightly and wrongly, by way of adjustment."""
+    """Return the error rates and power of a mixed page of a seed, by adjustment."""
     seed, *options = job
     records, truths = mixed(np.random.default_rng([31, seed]), *options)
     ways = {"page": findings.adjust_across_report(records)[0], "Holm": by_holm(records)}
@@ -253,7 +253,7 @@ def errors(job: tuple) -> dict[str, list[float]]:
     return rates
 
 
-# Headlines with effects, variance that tests share, effect (SD).
+# Number of headlines with effects, shared variance of tests, effect (SD).
 MIXES = [(effects, alike, 0.9) for effects in (0, EFFECTS) for alike in (0.0, 0.5, 0.9)] + [(EFFECTS, 0.5, 0.6)]
 
 

@@ -1,9 +1,9 @@
-"""Simulate how often intervals of the paired test hold the truth and its tests reject where nothing is there.
+"""Simulate the coverage of intervals of the Paired Stereotype Test, and the false rejections of its tests.
 
-Run: ``python benchmarks/coverage_paired.py [simulation ...] [--studies 2000]``. Each simulation draws whole studies
-from a population whose truth is known and prints, in % of the studies, how often each interval covers it (at 95 %), how
-often a true hypothesis is rejected (at 5 %), and the mean half-width, of ours and of simpler ways: all from the same
-studies. The tests in ``tests/stats/test_stats_coverage_paired.py`` are short versions.
+Run: ``python benchmarks/coverage_paired.py [simulation ...] [--studies 2000]``. Each simulation draws entire studies
+from a population with known truth. It prints for our method and simpler ones, in % of the same studies, how often each
+interval covers the truth (at 95 %) and a true hypothesis is rejected (at 5 %), and the mean half-width. The tests in
+``tests/stats/test_stats_coverage_paired.py`` are short versions.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,11 +27,11 @@ LISTS = dependence.LISTS
 def crossed(
     rng, kind: str, n: int, images: int, spread: float = 0.25, mean: float = 0.7
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw who fits the stereotype: of the female and of the male list, each (n, n, images) of 0 and 1.
+    """Return whether people match the stereotype, for the female and the male list, each (n, n, images) of 0 and 1.
 
-    Of a ``kind``: ``independent``: each person by the own identity. ``one woman and one man``: both fit or neither, by
-    both identities. ``half and half``: every other image on average is of either kind. Probabilities of identities lie
-    up to ``spread`` to either side of the ``mean``, which is the truth of both lists.
+    The ``kind`` is ``independent``: each person depends on the own identity; ``one woman and one man``: both people
+    match or neither, depending on both identities; ``half and half``: each image is of either kind with equal
+    probability. Probabilities of identities are within ``spread`` of the ``mean``, which is the truth of both lists.
     """
     shape = (n, n, images)
     a, b = rng.uniform(-spread, spread, (n, 1, 1)), rng.uniform(-spread, spread, (1, n, 1))
@@ -52,13 +52,13 @@ def parts(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return rows, columns and cells of :func:`biaslab.stats.crossed_error` of the mean over both lists, in points.
 
-    The same as :func:`biaslab.papers.paired.analysis.dependence.parts` of these people, which a test
-    compares; over complete arrays it is quicker.
+    The result equals that of :func:`biaslab.papers.paired.analysis.dependence.parts`, which a test checks; for complete
+    arrays this function is faster.
 
     Args:
-        fits: Who fits, of either list, (n, n, images) of 0 and 1.
-        values: One for each identity; by default its score.
-        slopes: By how much a value changes with the score; by default 1.
+        fits: Whether each person matches the stereotype, for each list, (n, n, images) of 0 and 1.
+        values: One value per identity; by default its score.
+        slopes: Derivative of each value with respect to the score; by default 1.
     """
     n, _, images = fits[0].shape
     scores_of_lists = score(fits)
@@ -74,12 +74,15 @@ def parts(
 
 
 def score(fits: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the scores of the identities of either list."""
+    """Return the scores of the identities of each list."""
     return 200 * fits[0].mean(axis=(1, 2)) - 100, 200 * fits[1].mean(axis=(0, 2)) - 100
 
 
 def _welch(effects: tuple[np.ndarray, np.ndarray]) -> tuple[float, float]:
-    """Return the error of the mean of two independent lists: what an identity adds to it, times its list's length."""
+    """Return standard error and degrees of freedom of the mean of two independent lists (Welch).
+
+    ``effects`` are the contributions of identities to the mean, times the length of their list.
+    """
     variances = np.array([e.var(ddof=1) / len(e) for e in effects])
     degrees = np.array([len(e) - 1 for e in effects])
     return float(np.sqrt(variances.sum())), float(variances.sum() ** 2 / (variances**2 / degrees).sum())
@@ -94,11 +97,11 @@ def _by_t(value: float, error: tuple[float, float], truth: float) -> np.ndarray:
     return _outcome(row.ci_low, row.ci_high, row.p, truth)
 
 
-# -- overall scores, their changes, lean, and images that fit --------------------------------------------------------
+# -- overall scores, their changes, bias, and matching images --------------------------------------------------------
 
 
 def overall(rng, studies, *, kind, n, images=2, spread=0.25, mean=0.7) -> Iterator[dict]:
-    """Yield what each way says of the overall score of two crossed lists."""
+    """Yield the results of each way for the overall score of two crossed lists."""
     truth = 200 * mean - 100
     for _ in range(studies):
         fits = crossed(rng, kind, n, images, spread, mean)
@@ -113,7 +116,7 @@ def overall(rng, studies, *, kind, n, images=2, spread=0.25, mean=0.7) -> Iterat
 
 
 def change(rng, studies, *, kind, n, images=2, single_images=3, spread=0.25) -> Iterator[dict]:
-    """Yield what is said of the change from one person to two, 0 in truth: alone an identity fits as often."""
+    """Yield the results for the change from one person to two; its truth is 0, as shares are equal in both settings."""
     joint = {"independent": 0.0, "half and half": 0.5, "one woman and one man": 1.0}[kind]
     for _ in range(studies):
         a, b = rng.uniform(-spread, spread, (2, n))
@@ -132,10 +135,10 @@ def change(rng, studies, *, kind, n, images=2, single_images=3, spread=0.25) -> 
 
 
 def roles_judged(rng, studies, *, occupations=36, judged=0.7, together=0.5, gap=0.2) -> Iterator[dict]:
-    """Yield what is said of the overall score of roles of power of which each is ``judged`` by chance alone.
+    """Yield the results for the overall score of roles of power that are ``judged`` at random.
 
-    A share of images shows one woman and one man ``together``; the two roles of an occupation lean alike. Fewer of the
-    high-power roles that look like men are judged, by ``gap``, so that occupations with both differ from all others.
+    A share ``together`` of images shows one woman and one man; the two roles of an occupation have the same bias. The
+    probability of a judgement of high-power roles changes by ``gap``, so that occupations with both roles differ.
     """
     for _ in range(studies):
         effect = rng.uniform(-0.3, 0.3, occupations)
@@ -147,7 +150,7 @@ def roles_judged(rng, studies, *, occupations=36, judged=0.7, together=0.5, gap=
         kept = {s: np.flatnonzero(rng.random(occupations) < chances[s]) for s in LISTS}
         lists = [pd.Series(200.0 * fits[s][kept[s]] - 100, kept[s]) for s in LISTS]
         row = means.of_roles(*lists, 0.95)
-        # Of those of the male list that are judged: own weighs by its chance, whose mean is ``judged``.
+        # In the male list, effects are weighted by the probability of a judgement, which has the mean ``judged``.
         truth = 20 + 0.5 * 200 * gap * 0.3**2 / 3 / judged
         complete_means = ((lists[0] + lists[1]) / 2).dropna().to_numpy()
         complete = means.mean(complete_means, 0.95)
@@ -165,7 +168,7 @@ def _count_people(people: pd.DataFrame) -> pd.DataFrame:
 
 
 def _over_people(group: pd.DataFrame, truth: dict[str, float], images: pd.DataFrame | None = None) -> dict:
-    """Return what the intervals of equation 1 say of each list and overall."""
+    """Return the results of the intervals of equation 1 for each list and overall."""
     options = {"images": dependence.deviations(images, group, "score"), "two_people": images is not None}
     rows = [row for row, _ in means.strata(group, "score", 0.95, -100, 100, over_people=True, **options)]
     return {
@@ -174,15 +177,16 @@ def _over_people(group: pd.DataFrame, truth: dict[str, float], images: pd.DataFr
 
 
 def missing_people(rng, studies, *, kind, n, images=2, alone=0, spread=0.25, mean=0.7, follows=1.0) -> Iterator[dict]:
-    """Yield what is said of the score by equation 1 where people are missing, of more identities than of others.
+    """Yield the results for the score by equation 1 with missing people, which vary over identities.
 
-    An identity's people are judged with probability 0.6 plus or minus ``spread``, which ``follows`` how often they fit
-    (1) or is independent of that (0); ``alone`` is the number of images of one person, 0 for crossed lists.
+    An identity's people are judged with probability 0.6 plus or minus ``spread``. This probability ``follows`` their
+    share of matches (1) or is independent of it (0). ``alone`` is the number of images of one person, 0 for crossed
+    lists.
     """
     for _ in range(studies):
         effects = {s: rng.uniform(-spread, spread, n) for s in LISTS}
         judged = {s: 0.6 + follows * effects[s] + (1 - follows) * rng.uniform(-spread, spread, n) for s in LISTS}
-        # Of both lists fit E[judged * fit] / E[judged]; in pairs where both fit or neither, half of the own part.
+        # The share of matches is E[judged * fit] / E[judged]; if both match or neither, half of the effect counts.
         share = mean + follows * spread**2 / 3 / 0.6 * (0.5 if not alone and kind == "one woman and one man" else 1)
         truth = dict.fromkeys((*LISTS, "overall"), 200 * share - 100)
         if alone:
@@ -204,7 +208,7 @@ def missing_people(rng, studies, *, kind, n, images=2, alone=0, spread=0.25, mea
         if kind == "one woman and one man":
             together = rng.random(i.size) < (chance["female"] + chance["male"]) / 2
             fits = dict.fromkeys(LISTS, together)
-            # Intervals of one list take the partners as fixed: half of what these add on average is in its truth.
+            # Intervals of one list treat the partners as fixed, so half of their mean effect is in its truth.
             for s, other_list in zip(LISTS, reversed(LISTS), strict=True):
                 truth[s] += 200 * effects[other_list].mean() / 2
         else:
@@ -221,10 +225,10 @@ def missing_people(rng, studies, *, kind, n, images=2, alone=0, spread=0.25, mea
 
 
 def missing_roles(rng, studies, *, occupations=36, judged=0.7, gap=1.0, runs=6) -> Iterator[dict]:
-    """Yield the same of the two roles of an occupation, whose people are judged more often the more they fit."""
+    """Yield the same for the two roles of an occupation, with people that are judged more often the more they match."""
     for _ in range(studies):
         effect = rng.uniform(-0.25, 0.25, occupations)
-        # Low power fits in 40 % of images on average, high power in 80 %.
+        # Low-power roles match in 40 % of images on average, high-power roles in 80 %.
         level = {"female": 0.4, "male": 0.8}
         frames = []
         for s in LISTS:
@@ -240,7 +244,7 @@ def missing_roles(rng, studies, *, occupations=36, judged=0.7, gap=1.0, runs=6) 
 
 
 def both_fit(rng, studies, *, kind, n, images=2, spread=0.25, mean=0.7) -> Iterator[dict]:
-    """Yield what is said of the share of images in which both people fit."""
+    """Yield the results for the share of images in which both people match the stereotype."""
     truth = mean**2 if kind == "independent" else mean
     truth = (mean**2 + mean) / 2 if kind == "half and half" else truth
     for _ in range(studies):
@@ -259,14 +263,14 @@ def both_fit(rng, studies, *, kind, n, images=2, spread=0.25, mean=0.7) -> Itera
 
 
 def power(rng, studies, *, joint, occupations=36, runs=3, spread=0.35, position=0.0) -> Iterator[dict]:
-    """Yield what is said of both roles of an occupation in shared images: both fit, one gender twice.
+    """Yield the results for both roles of an occupation in shared images: both match, or both have the same gender.
 
-    A ``joint`` share of images shows one woman and one man whatever the identities; else people are independent.
-    Occupations lean up to ``spread`` to either side, the low-power role to women as far as the other to men. The person
-    on the left is a woman more often by ``position``. There are so many ``runs`` in either order.
+    A ``joint`` share of images shows one woman and one man regardless of identities; else people are independent.
+    Effects of occupations are within ``spread`` and opposite for the two roles. The person on the left is a woman more
+    often by ``position``. Each order has ``runs`` images.
     """
     i, side, _ = (part.ravel() for part in np.indices((occupations, 2, runs)))
-    # Numbers for names: the high-power roles' follow the low-power roles'.
+    # Identities are numbers: those of high-power roles follow those of low-power roles.
     identity = {"female": i, "male": occupations + i}
     occupation = {k: k % occupations for k in range(2 * occupations)}
     for _ in range(studies):
@@ -306,7 +310,7 @@ def power(rng, studies, *, joint, occupations=36, runs=3, spread=0.35, position=
 
 
 def identities(rng, studies, *, n, tests=72) -> Iterator[dict]:
-    """Yield whether any of many identities that lean nowhere is significant, and whether one could have been."""
+    """Yield whether any of many unbiased identities is significant, and whether significance was possible."""
     possible = stats.can_be_significant(stats.min_binomial_p(np.full(tests, n)))
     counts = rng.binomial(n, 0.5, (studies, tests))
     tails = np.minimum(counts, n - counts)
@@ -319,17 +323,17 @@ def identities(rng, studies, *, n, tests=72) -> Iterator[dict]:
 
 
 def critic(rng, studies, *, joint, n=20, images=2, identities=True) -> Iterator[dict]:
-    """Yield whether the embedded critic's tests find bias in the aspect, a list or an identity where there is none.
+    """Yield whether the tests of the critic ``counts`` find bias in the aspect, a list or an identity without bias.
 
-    A ``joint`` share of images shows one woman and one man, who fit or do not fit together. To test ``identities``,
-    too, takes most of the time.
+    A ``joint`` share of images shows one woman and one man, who both match the stereotype or both do not. Testing
+    ``identities`` as well takes most of the time.
     """
     shape = (n, n, images)
     for _ in range(studies):
         female = rng.random(shape) < 0.5
         male = np.where(rng.random(shape) < joint, ~female, rng.random(shape) < 0.5)
         women, people = (int(female.sum()), int(male.sum())), female.size
-        # As in the critic: the aspect counts who fits, each list its women, identities theirs.
+        # As in the critic, the aspect counts matching people, and lists and identities count women.
         wide = {"": (women[0] + people - women[1], 2 * people)}
         wide |= {s: (x, people) for s, x in zip(LISTS, women, strict=True)}
         counts = [*female.sum(axis=(1, 2)), *male.sum(axis=(0, 2))]
@@ -339,10 +343,10 @@ def critic(rng, studies, *, joint, n=20, images=2, identities=True) -> Iterator[
         yield {way: np.array([np.nan, hit, np.nan]) for way, hit in outcomes.items()}
 
 
-# -- what is simulated -----------------------------------------------------------------------------------------------
+# -- simulations -----------------------------------------------------------------------------------------------------
 
 KINDS = ("independent", "half and half", "one woman and one man")
-# Name -> (what draws and judges studies, its settings).
+# Name -> (function that simulates studies, its settings).
 SIMULATIONS: dict[str, tuple[Callable, dict]] = {
     **{
         f"{name}, {n} x {n}, {kind}": (draw, {"kind": kind, "n": n})
@@ -375,7 +379,7 @@ SIMULATIONS: dict[str, tuple[Callable, dict]] = {
 
 
 def simulate(name: str, studies: int = STUDIES, seed: int = 1) -> dict[str, np.ndarray]:
-    """Return for each way (covered, rejected, mean half-width), the first two in shares of the studies."""
+    """Return (covered, rejected, mean half-width) for each way, the first two as shares of the studies."""
     draw, settings = SIMULATIONS[name]
     total = sum_results(draw(np.random.default_rng(seed), studies, **settings))
     return {way: sums / studies for way, sums in total.items()}

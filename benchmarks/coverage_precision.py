@@ -1,8 +1,8 @@
-"""Hold the half-widths that a plan expects against those of studies, from known variances and from small pilots.
+"""Compare the half-widths that a plan predicts with those of studies, from known variances and from small pilots.
 
-Run: ``python benchmarks/coverage_precision.py [--studies 2000]``. Each row draws whole studies of one design, takes the
-interval that tables have, and prints, in points, its mean half-width and what is expected of it: from the variances
-that studies are drawn with, and on average from a quarter as many pilots, small ones, with the ratio to what was found.
+Run: ``python benchmarks/coverage_precision.py [--studies 2000]``. Each row draws entire studies of one design and
+computes the interval of the tables. It prints, in points, the mean half-width and its predictions, with their ratios to
+the mean: from the true variances, and the average over a quarter as many small pilots.
 """
 
 import argparse
@@ -56,7 +56,7 @@ class Averages:
 
 
 class Deviations(Averages):
-    """Mean deviation from an even split, chance taken off, in hundredths: bias-aware."""
+    """Bias-corrected mean deviation from an even split, in hundredths: bias-aware interval."""
 
     def __init__(self, clusters: int, images: int, kind: str):
         super().__init__(clusters, images, kind)
@@ -76,12 +76,12 @@ class Deviations(Averages):
 
 
 class Groups:
-    """Share of prompts of one's own, the mean over groups or of one group: of other images of these prompts."""
+    """Share for custom prompts, the mean over groups or one group, generalising to new images of these prompts."""
 
     def __init__(self, groups: int, prompts: int, images: int, kind: str):
         rng = np.random.default_rng(5)
         self.kind, share = kind, SHARES[kind](rng, groups)[:, None] + np.zeros((groups, prompts))
-        # Wording moves shares by up to ten points.
+        # Wording changes shares by up to ten points.
         self.share = np.clip(share + (rng.uniform(-0.1, 0.1, share.shape) if prompts > 1 else 0), 0, 1)
         by_group = self.share.mean(axis=1)
         seed = float((by_group * (1 - by_group)).mean())
@@ -101,7 +101,7 @@ class Groups:
 
 
 class Singles:
-    """The overall Stereotype Score of one person an image: two lists, their variances added up (Welch)."""
+    """The overall Stereotype Score with one person per image: two lists with added variances (Welch)."""
 
     def __init__(self, per_list: int, images: int):
         share = self.shares(np.random.default_rng(0), 500_000)
@@ -129,20 +129,20 @@ class Singles:
 
 
 class Pairs:
-    """The overall score of two crossed lists, in images of each pair, whose two people move as one, or apart."""
+    """The overall score of two crossed lists, with images of each pair; the two people are equal or independent."""
 
     def __init__(self, per_list: int, images: int, as_one: bool):
         self.kind, self.as_one, self.size = "as one" if as_one else "apart", as_one, (per_list, images)
         row_effect, column_effect = np.random.default_rng(0).normal(0, 0.2, (2, 1_000_000))
         share = np.clip(0.6 + row_effect + column_effect * as_one, 0, 1)
         people = 1 + as_one
-        # Moving as one, both people of an image bring the same, and an identity its partners' as much as its own.
+        # If people are equal, both contribute the same, and an identity contributes its partners' effects as well.
         group, seed = share.var() / people * people**2, people * (share * (1 - share)).mean()
         n = per_list * images
         self.known = Design(2 * per_list, 1, n, 200, lists=2, group=float(group), seed=float(seed))
 
     def drawn(self, rng, n: int, images: int) -> list[np.ndarray]:
-        """Return who fits the stereotype: (list, other list, images), of either side."""
+        """Return whether people match the stereotype: (list, other list, images), for each list."""
         row, column = rng.normal(0, 0.2, (2, n))
         if self.as_one:
             return [rng.random((n, n, images)) < np.clip(0.6 + row[:, None] + column, 0, 1)[..., None]] * 2
@@ -173,7 +173,7 @@ class Pairs:
 
 
 class Amplifications:
-    """Amplification along the training lean over occupations and four prompts: a bootstrap of both, 200 replicates."""
+    """Signed amplification over occupations and four prompts: a bootstrap of both, 200 replicates."""
 
     kind, sizes = "four prompts", (60, 8)
 
@@ -181,7 +181,7 @@ class Amplifications:
         self.occupations = occupations
         training, generated = self.shares(np.random.default_rng(0), 200_000)
         change = np.sign(training - 0.5) * (generated.mean(axis=1) - training)
-        # Training images, and prompts, bring their part to each occupation.
+        # Training images and prompts contribute to the variance of each occupation.
         group = change.var() + (training * (1 - training)).mean() / self.sizes[0]
         seed = (generated * (1 - generated)).mean()
         self.known = Design(occupations, 4, self.sizes[1], 100, group=float(group), seed=float(seed))

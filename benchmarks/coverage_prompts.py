@@ -1,10 +1,10 @@
-"""Simulate what intervals cover of a service that refuses and rewrites prompts, and of changes by condition.
+"""Simulate the coverage of intervals for a service that refuses and rewrites prompts, and for changes by condition.
 
-Run: ``python benchmarks/coverage_prompts.py [simulation ...] [--studies 2000]``; minutes. Each study draws the replies
-of a fake service with known odds, or the genders of people in pairs of images under two conditions, and reads them as a
-run does. It prints in % of the intervals (95 %) how often they hold the truth, of groups and of all together, and in %
-of the studies how often p (at 5 %) rejects what is so. The intervals of all groups together are Wilson's of a binomial
-count; their exact coverage with these odds and sizes is 94.2 to 95.8 %.
+Run: ``python benchmarks/coverage_prompts.py [simulation ...] [--studies 2000]``; takes minutes. Each study draws the
+replies of a simulated service with known probabilities, or the genders of people in pairs of images under two
+conditions, and analyses them like a run. It prints, in % of the intervals (95 %), the coverage for groups and overall,
+and in % of the studies how often p (at 5 %) rejects a true hypothesis. The intervals over all groups are Wilson's for a
+binomial count; their exact coverage with these probabilities and sizes is 94.2 to 95.8 %.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ ADDED = {"gender": "female", "skin tone": "Hispanic", "age": "young"}
 
 
 def service(rng, *, groups: int, requests: int, refused: float, black: float, rewritten: float, adds: tuple):
-    """Return ``custom_service_images`` of a service with the same odds in every group."""
+    """Return ``custom_service_images`` of a service with the same probabilities in every group."""
     rows = []
     for group in range(groups):
         for k in range(requests):
@@ -34,7 +34,7 @@ def service(rng, *, groups: int, requests: int, refused: float, black: float, re
 
 
 def services(rng, studies: int, **odds) -> dict[str, tuple[float, int]]:
-    """Return by event how many intervals there are, and how many of them hold the odds."""
+    """Return for each event the coverage of the intervals of its probability, and their number."""
     truth = {"refused": odds["refused"], "black": odds["black"], "rewritten": odds["rewritten"]}
     truth |= {"withheld": odds["refused"] + odds["black"]}
     truth |= {f"adds {kind}": share for kind, share in zip(KINDS, odds["adds"], strict=True)}
@@ -50,10 +50,10 @@ def services(rng, studies: int, **odds) -> dict[str, tuple[float, int]]:
 
 
 def changes(rng, studies: int, *, groups: int, images: int, share: float, shift: float, correlation: float) -> dict:
-    """Return how often the intervals of changes hold ``moved``.
+    """Return how often the intervals of changes cover ``shift``, and their number.
 
-    A group's share varies about ``share``. ``alike`` is the chance that an image keeps what its noise decides; of
-    others the genders are drawn anew.
+    A group's share varies around ``share``. ``correlation`` is the probability that the noise of an image determines
+    its gender in both conditions; other genders are independent.
     """
     covered: dict[str, list[bool]] = {}
     for study in range(studies):
@@ -97,7 +97,7 @@ SIMULATIONS = {
 
 
 def simulate(name: str, studies: int) -> dict:
-    """Return what the intervals of a simulation hold."""
+    """Return the coverage of the intervals of a simulation."""
     function, options = SIMULATIONS[name]
     return function(np.random.default_rng([len(name), studies]), studies, **options)
 

@@ -1,17 +1,17 @@
 """Simulate coverage and error of estimates that combine annotations of a subset with a judge of all images.
 
-Run: ``python benchmarks/coverage_ratings.py [--studies 2000] [--only WORDS]``. Each row draws whole studies: ten groups
-of 60 images whose shares are known (beta 1.2, 1.2), a judge whose errors differ by group and gender (each 0 to twice
-its mean), annotations without errors, spread evenly over groups. It prints in % how often the 95 % interval holds the
-truth: of both combined, annotations alone and the judge alone. Root mean square errors follow in points, with the ratio
-of both to annotations alone. "drawn" holds for other groups as well.
+Run: ``python benchmarks/coverage_ratings.py [--studies 2000] [--only WORDS]``. Each row draws entire studies: ten
+groups of 60 images with known shares (beta 1.2, 1.2), a judge with errors that differ by group and gender (each 0 to twice its
+mean), and annotations without errors, evenly distributed over groups. It prints, in %, the coverage of the 95 %
+interval for both combined, annotations alone and the judge alone. Root mean square errors follow in points, with the
+ratio of both to annotations alone. Rows with "drawn" generalise to other groups.
 
-Rows "as reported" take the path of a report: images drawn by ``biaslab annotate``, ``custom.headlines`` and
-``precision.estimates``. There the judge leaves people unclear (in % of the first and second half of the groups),
-images show several people who match in gender (in % of images), or annotators skip women (in %).
+Rows "as reported" follow a report: images drawn by ``biaslab annotate``, ``custom.headlines`` and
+``precision.estimates``. In these rows the judge leaves people unclear (in % of the first and second half of the
+groups), images show several people who match in gender (in % of images), or annotators skip women (in %).
 
-Of photographs (``_photographs.py`` says where they are looked for) the truth is what a rater says of all portraits, and
-40 are drawn at a time; the judge is dlib's network.
+For photographs (see ``_photographs.py``), the truth is one annotator's labels of all portraits, with samples of 40; the
+judge is dlib's network.
 """
 
 import argparse
@@ -34,7 +34,7 @@ GROUPS, EACH = 10, 60
 
 
 def study(rng, accuracy: float, ratings: int, *, groups_random: bool = False, groups: int = GROUPS):
-    """Return the three estimates of one study, and its truth."""
+    """Return the three estimates of one study and its truth."""
     share = rng.beta(1.2, 1.2, groups)
     y = rng.random((groups, EACH)) < share[:, None]
     error_rates = (1 - accuracy) * rng.uniform(0, 2, (2, groups, 1))
@@ -62,7 +62,7 @@ def draw_reported(
     slips: float = 0.1,
     shares: tuple[float, float] = (0.1, 0.9),
 ):
-    """Return the table of estimates of one study as a report has it, and its truth over all groups.
+    """Return the table of estimates of one study as in a report, and its truth over all groups.
 
     The judge errs on ``slips`` of women and half as many men, twice as often in the second half of the groups. The
     judge leaves people ``unclear`` and annotators call people ``unsure``, by half of the groups.
@@ -92,7 +92,7 @@ def draw_reported(
 
 
 def as_reported(name: str, rng, studies: int, **options) -> None:
-    """Print a row of studies as reports have them."""
+    """Print a row of studies as in reports."""
     studies_drawn = []
     for _ in range(studies):
         table, truth = draw_reported(rng, **options)
@@ -122,7 +122,7 @@ def print_row(name: str, studies: list) -> None:
 
 
 def photographs(draws: int, ratings: int = 40) -> None:
-    """Print rows of portraits that people labelled, a row a rater."""
+    """Print the rows of annotated portraits, one per annotator."""
     path = folder()
     table = labels(path)
     table = table[table["file"].str.startswith("portraits/")]
@@ -177,8 +177,8 @@ def corrections(rng, studies: int, *, small: int, errors: tuple[float, float]) -
 def occupations(rng, studies: int, *, n_images: int, spread: float) -> None:
     """Print coverage of shares of 20 occupations corrected by the errors of all, which vary by ``spread``.
 
-    The reference has ``each`` images of an occupation, the share is of 200 others; sensitivity and specificity are 0.85
-    on average.
+    The reference has ``n_images`` images per occupation, and the share is estimated from 200 others; sensitivity and
+    specificity are 0.85 on average.
     """
     coverages = []
     for _ in range(studies):
@@ -216,7 +216,7 @@ REPORTED = {
     "20 of 480, 4 people, matching in 100": {"people": 4, "match": 1.0, "ratings": 20},
     "200 of 480, women skipped 30": {"women_skipped": 0.3},
 }
-"""Rows as reported, and how studies differ from 8 groups of 60 images of one person."""
+"""Rows "as reported", with the differences of their studies from 8 groups of 60 images of one person."""
 
 
 def main() -> None:

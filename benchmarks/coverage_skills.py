@@ -1,16 +1,17 @@
-"""Simulate what intervals of DALL-Eval's skills and of images' quality hold, beside simpler ways, on the same studies.
+"""Simulate the coverage of intervals of DALL-Eval's skills and of image quality, compared with simpler methods.
 
-Run: ``python benchmarks/coverage_skills.py [simulation ...] [--studies 2000]``; an hour. It prints in % of the
-studies how often intervals (95 %) hold:
+Run: ``python benchmarks/coverage_skills.py [simulation ...] [--studies 2000]``; takes an hour. It prints, in % of the
+same studies, the coverage of intervals (95 %) for:
 
-- the true accuracy of a model in a skill, judged by a detector that sees some ways of failing worse than others: ours,
-  and that of all ways as drawings have them;
-- FID and KID of normally distributed features: what as many images give on average (and FID's limit at very many, which
-  it is not meant to hold), by ours and by halves whose spread is taken for that of half as many independent images;
-- R-precision and captioning metrics where occupations differ in how well they are drawn: ours, and captions taken for
-  independent.
+- the true accuracy of a model in a skill, with a detector that recognises some kinds of failure worse than others: our
+  interval, and one that assumes the kinds of failure of drawings;
+- FID and KID of normally distributed features: their mean for this number of images (and FID's limit for very many
+  images, which the interval is not meant to cover), by our interval and by the spread of halves, treated as independent
+  samples of half the size;
+- R-precision and captioning metrics with a quality that varies over occupations: our interval, and one that treats
+  captions as independent.
 
-What as many images give on average is the mean of all studies.
+The mean over all studies serves as the mean for this number of images.
 """
 
 import numpy as np
@@ -37,7 +38,7 @@ def _is_covered(limits, truth) -> np.ndarray:
 
 
 def skills(rng, studies: int, *, share: float, mix: tuple, images: int = 200, drawings: int = 100) -> dict:
-    """Return how often each way holds a true ``share`` of right images, where others fail in this ``mix`` of ways."""
+    """Return how often each way covers the true ``share`` of correct images, with a ``mix`` of kinds of failure."""
     models = [f"m{k}" for k in range(studies)]
     right = rng.binomial(images, share, size=studies)
     failures = np.array([rng.multinomial(images - n_correct, mix) for n_correct in right])
@@ -69,10 +70,10 @@ def skills(rng, studies: int, *, share: float, mix: tuple, images: int = 200, dr
 def distances(
     rng, studies: int, *, occupations: int, captions: int, shift: float, between: float = 0.0, features: int = 8
 ) -> dict:
-    """Return how often each way holds FID and KID of images of so many ``occupations`` and ``captions`` of each.
+    """Return how often each way covers FID and KID for images of ``occupations`` with ``captions`` each.
 
-    Features of real and generated images have variance 1 by caption; generated ones lie ``apart`` in each, on average.
-    ``between`` is the variance that occupations add, of which real and generated images share half.
+    Features of real and generated images have variance 1 over captions; ``shift`` is the mean difference of each
+    feature. ``between`` is the variance over occupations, half of which real and generated images share.
     """
     groups = np.repeat(np.arange(occupations), captions)
     n = groups.size
@@ -94,7 +95,7 @@ def distances(
         out[f"{name}, ours"] = _is_covered(np.stack([low, high], axis=1), value.mean()).sum()
         out[f"{name}, half"] = _is_covered(np.stack([peer_low, peer_high], axis=1), value.mean()).sum()
         if name == "FID":
-            # Of normal distributions of one covariance it is the distance of their means.
+            # For normal distributions with equal covariance, FID is the squared distance of their means.
             ours = _is_covered(np.stack([low, high], axis=1), features * shift**2)
             out["FID at very many, ours"] = ours.sum()
     return out
@@ -104,7 +105,7 @@ def distances(
 
 
 def precision(rng, studies: int, *, occupations: int, captions: int, quality: float, features: int = 16) -> dict:
-    """Return how often each way holds R-precision, where ``quality`` is the spread of occupations' log signal."""
+    """Return how often each way covers R-precision; ``quality`` is the spread of occupations' log signal."""
     groups = np.repeat(np.arange(occupations), captions)
     rows = []
     for _ in range(studies):
@@ -124,7 +125,7 @@ def precision(rng, studies: int, *, occupations: int, captions: int, quality: fl
 
 
 def captioning(rng, studies: int, *, occupations: int, captions: int, words: int = 40, length: int = 7) -> dict:
-    """Return how often each way holds captioning metrics, where occupations differ in how many words are right."""
+    """Return how often each way covers captioning metrics, with shares of correct words that vary over occupations."""
     groups = np.repeat(np.arange(occupations), captions)
     names = np.array([f"w{k}" for k in range(words)])
     intervals: dict = {}
@@ -142,7 +143,7 @@ def captioning(rng, studies: int, *, occupations: int, captions: int, words: int
     return {name: _is_covered(values[:, 1:], values[:, 0].mean()).sum() for name, values in rows.items()}
 
 
-# Share that is right, and how the others fail; the second way is the one that is seen badly.
+# Shares of the three kinds of failure; the detector recognises the second kind badly.
 _MIXES = {"alike": (1 / 3, 1 / 3, 1 / 3), "90 % badly seen": (0.05, 0.9, 0.05), "all badly seen": (0, 1, 0)}
 _MIXES |= {"90 % well seen": (0.9, 0.05, 0.05), "all well seen": (1, 0, 0)}
 SIMULATIONS = {
@@ -178,7 +179,7 @@ SIMULATIONS = {
 
 
 def simulate(name: str, studies: int, seed: int = 1) -> dict[str, float]:
-    """Return the share of studies in which each way holds the truth."""
+    """Return the share of studies in which each way covers the truth."""
     function, settings = SIMULATIONS[name]
     counts = function(np.random.default_rng(seed), studies, **settings)
     return {way: float(count) / studies for way, count in counts.items()}

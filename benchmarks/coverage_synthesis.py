@@ -1,10 +1,10 @@
-"""Simulate how often the interval of models' differences holds the truth, and how often their test rejects it.
+"""Simulate the coverage of intervals of models' differences, and the false rejections of their test.
 
 Run: ``python benchmarks/coverage_synthesis.py [simulation ...] [--studies 2000] [--replicates 600]``. Each simulation
-draws whole studies and prints, in % of the studies, how many have an interval at all; of these, how many hold the truth
-(at 95 %); and how many of all reject a difference that is not there (at 5 %). Beside ours stands what is common: a
-bootstrap of units with a sign-flip test, of values as they are. The tests in
-``tests/stats/test_stats_coverage_synthesis.py`` are short versions.
+draws entire studies and prints, in % of the studies, how many have an interval; in % of these, the coverage (at 95 %);
+and in % of all, false rejections (at 5 %). It compares our method with a common one: a bootstrap of units with a
+sign-flip test, for uncorrected values. The tests in ``tests/stats/test_stats_coverage_synthesis.py`` are short
+versions.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ WAYS = ("ours", "bootstrap, sign-flip")
 
 
 def _outcome(row, truth: float = 0.0) -> np.ndarray:
-    """Return whether there is an interval, whether it holds the truth, and whether 0 is rejected."""
+    """Return whether the interval exists, whether it covers the truth, and whether 0 is rejected."""
     return np.array([np.isfinite(row.ci_low), row.ci_low <= truth <= row.ci_high, row.p < LEVEL], float)
 
 
@@ -38,7 +38,7 @@ def _bootstrap_outcome(values: np.ndarray, truth: float, replicates: int, rng: n
 
 # -- means of differences ------------------------------------------------------------------------------------------
 
-# Name -> (what draws differences of a shape, their true mean).
+# Name -> (function that draws differences of a shape, their true mean).
 DIFFERENCES = {
     "normal": (lambda rng, n: rng.normal(size=n), 0.0),
     "U-shaped": (lambda rng, n: rng.beta(0.7, 0.9, n), 0.7 / 1.6),
@@ -51,9 +51,9 @@ DIFFERENCES = {
 
 
 def means(rng, studies, replicates, *, kind="normal", n=20) -> Iterator[dict]:
-    """Yield each study's results: the mean of ``n`` differences against its truth, which is tested as 0.
+    """Yield each study's results: the mean of ``n`` differences minus its truth, tested against 0.
 
-    Differences of 0 and 1 stay whole numbers: what is rejected there is the truth where the interval leaves it out.
+    Differences of 0 and 1 stay integers: for these, a rejection means that the interval excludes the truth.
     """
     draw, truth = DIFFERENCES[kind]
     for _ in range(studies):
@@ -68,14 +68,14 @@ def means(rng, studies, replicates, *, kind="normal", n=20) -> Iterator[dict]:
         yield dict(zip(WAYS, (ours, common), strict=True))
 
 
-# -- what chance alone gives --------------------------------------------------------------------------------------
+# -- equal models -------------------------------------------------------------------------------------------------
 
 
 def _compare_batches(studies: int, units_of, draw, replicates: int, rng: np.random.Generator) -> Iterator[dict]:
     """Yield each study's results: ``draw`` returns rows of models a and b, and their raw differences.
 
-    ``units_of`` returns the units of rows. Units are made of many studies at once, whose models are then compared study
-    by study.
+    ``units_of`` returns the units of rows. It is called for many studies at once; models are then compared within each
+    study.
     """
     for start in range(0, studies, BATCH):
         batch = range(start, min(start + BATCH, studies))
@@ -92,7 +92,7 @@ def _compare_batches(studies: int, units_of, draw, replicates: int, rng: np.rand
 
 
 def attributes(rng, studies, replicates, *, professions=84, often=1.0, seldom=0.7, n=9) -> Iterator[dict]:
-    """Yield each study's results: women and men wear 15 attributes alike, one model shows them more often."""
+    """Yield each study's results: 15 attributes are equal for women and men, but one model shows them more often."""
     rates, identity = np.linspace(0.02, 0.6, 15), {"comparison": "woman - man", "n": n}
 
     def draw():
@@ -108,12 +108,12 @@ def attributes(rng, studies, replicates, *, professions=84, often=1.0, seldom=0.
     return _compare_batches(studies, attribute_mean_units, draw, replicates, rng)
 
 
-# Shares of the ten tones: all alike, or two of them.
+# Shares of the ten tones: equal, or only two tones.
 TONES = {"even": np.full(10, 0.1), "two tones": np.eye(10)[4] / 2 + np.eye(10)[5] / 2}
 
 
 def tones(rng, studies, replicates, *, professions=84, shown="even", faces=(9, 5)) -> Iterator[dict]:
-    """Yield each study's results: two models with the same skin tones and other numbers of faces a prompt."""
+    """Yield each study's results: two models with the same skin tones and different numbers of faces per prompt."""
     prompts = _names(professions), ("person", "woman", "man"), _names(11)[1:]
     index = pd.MultiIndex.from_product(prompts, names=["profession", "prompt", "tone"]).to_frame(index=False)
 
@@ -126,7 +126,7 @@ def tones(rng, studies, replicates, *, professions=84, shown="even", faces=(9, 5
 
 
 def amplification(rng, studies, replicates, *, occupations=62, images=(40, 8)) -> Iterator[dict]:
-    """Yield each study's results: two models with the same shares and other numbers of images a prompt."""
+    """Yield each study's results: two models with the same shares and different numbers of images per prompt."""
     identity = {"approach": "naive", "prompt": "1", "n_training": 100, "signed_change": np.nan, "excluded": ""}
 
     def draw():
@@ -147,7 +147,7 @@ def _names(n: int) -> list[str]:
     return [str(k) for k in range(n)]
 
 
-# -- what is simulated -----------------------------------------------------------------------------------------------
+# -- simulations -----------------------------------------------------------------------------------------------------
 
 SIMULATIONS = {
     **{f"mean, {kind}, n={n}": (means, {"kind": kind, "n": n}) for kind in DIFFERENCES for n in (6, 10, 20, 62)},
@@ -162,7 +162,7 @@ SIMULATIONS = {
 
 
 def simulate(name: str, studies: int = STUDIES, replicates: int = REPLICATES, seed: int = 1) -> dict:
-    """Return for each way, in shares: studies with an interval, of these those that hold the truth, and rejections."""
+    """Return the shares of studies with an interval, of these with coverage, and of rejections, for each way."""
     draw, settings = SIMULATIONS[name]
     total = sum_results(draw(np.random.default_rng(seed), studies, replicates, **settings))
     return {

@@ -1,15 +1,15 @@
-"""Simulate what intervals and tests of gender triplets hold, beside simpler ways, on the same studies.
+"""Simulate the coverage of intervals and the rejections of tests of gender triplets, compared with simpler methods.
 
-Run: ``python benchmarks/coverage_triplets.py [simulation ...] [--studies 2000]``; a few minutes. It prints in % of the
-studies:
+Run: ``python benchmarks/coverage_triplets.py [simulation ...] [--studies 2000]``; takes a few minutes. It prints, in %
+of the same studies:
 
-- how often intervals (95 %) of an object's bias score hold the true one, where triplets differ in how likely the object
-  is and an image shows it several times: ours, percentiles of resampled triplets, and Wilson's of occurrences;
-- how often the mean over triplets of similarities at several seeds is held: by Student's t over triplets, which is what
-  tables show, and by percentiles of triplets and then seeds resampled;
-- how often tests reject (5 %) where genders do not differ: labels permuted within triplets, and the plain chi-square;
-- how often the card that counts metrics names a gender where there is no gap: as the answer says it, and by counting
-  intervals of each metric, which go together as far as their correlation says.
+- the coverage of intervals (95 %) of an object's bias score, with probabilities of the object that vary over triplets
+  and several occurrences per image: ours, percentiles of resampled triplets, and Wilson's interval of occurrences;
+- the coverage of the mean over triplets of similarities at several seeds: Student's t over triplets, as in tables, and
+  percentiles of resampled triplets and seeds;
+- the rejection rate of tests (5 %) for equal genders: labels permuted within triplets, and the plain chi-square;
+- how often the card that counts metrics names a gender without a gap: as in the answer, and by counting the intervals
+  of metrics, which are correlated.
 """
 
 import numpy as np
@@ -29,7 +29,7 @@ def is_covered(limits, truth: float) -> bool:
 
 
 def scores(rng, studies: int, truth: float, expected: int, crowd: int, clump: float) -> dict:
-    """Return how often each way holds a score of ``truth``, of ``expected`` occurrences in crowds of ``crowd``."""
+    """Return how often each way covers a score of ``truth``; ``expected`` occurrences come in groups of ``crowd``."""
     counts = {"ours": 0, "resampled": 0, "occurrences": 0}
     for _ in range(studies):
         rates = rng.gamma(clump, 2 * expected / crowd / TRIPLETS / clump, TRIPLETS)
@@ -50,7 +50,7 @@ def scores(rng, studies: int, truth: float, expected: int, crowd: int, clump: fl
 
 
 def means(rng, studies: int, triplets: int, seeds: int, between: float, within: float) -> dict:
-    """Return how often each way holds the mean of skewed values with these deviations between and within triplets."""
+    """Return how often each way covers the mean of skewed values, deviating ``between`` and ``within`` triplets."""
     counts = {"ours": 0, "resampled twice": 0}
     for _ in range(studies):
         triplet_effects = between * (rng.exponential(size=triplets) - 1)
@@ -63,7 +63,7 @@ def means(rng, studies: int, triplets: int, seeds: int, between: float, within: 
 
 
 def tests(rng, studies: int, triplets: int, kinds: int, crowd: int) -> dict:
-    """Return how often each way rejects: images of a triplet show alike, each kind ``crowd`` times at once."""
+    """Return how often each way rejects, with equal distributions in a triplet and ``crowd`` objects of a kind."""
     n_rejected = {"permuted": 0, "plain": 0}
     for _ in range(studies):
         probabilities = rng.dirichlet(np.full(kinds, 0.5), size=triplets)
@@ -75,7 +75,7 @@ def tests(rng, studies: int, triplets: int, kinds: int, crowd: int) -> dict:
 
 
 def cards(rng, studies: int, n: int, metrics: int, correlation: float, over: str) -> dict:
-    """Return how often a gender is named over ``n`` triplets, or datasets, by metrics without a gap that correlate."""
+    """Return how often a gender is named for ``n`` triplets or datasets, with correlated metrics without a gap."""
     independent, shared = rng.normal(size=(studies, n, metrics)), rng.normal(size=(studies, n, 1))
     values = np.sqrt(correlation) * shared + np.sqrt(1 - correlation) * independent
     mean, half = values.mean(axis=1), t.ppf(0.975, n - 1) * values.std(axis=1, ddof=1) / np.sqrt(n)
@@ -101,7 +101,7 @@ def cards(rng, studies: int, n: int, metrics: int, correlation: float, over: str
     }
 
 
-# Name -> (what draws studies, its settings).
+# Name -> (function that simulates studies, its settings).
 SIMULATIONS = {
     **{
         f"score {truth:g}, {n} occurrences by {crowd}": (
@@ -133,7 +133,7 @@ SIMULATIONS = {
 
 
 def simulate(name: str, studies: int) -> dict[str, float]:
-    """Return for each way how often it holds the truth, rejects or names a gender, as a share of the studies."""
+    """Return the share of studies in which each way covers the truth, rejects or names a gender."""
     draw, settings = SIMULATIONS[name]
     rng = np.random.default_rng(list(SIMULATIONS).index(name))
     return {way: count / studies for way, count in draw(rng, studies, **settings).items()}

@@ -1,9 +1,9 @@
-"""Time embeddings of captions against sentence-transformers' ``encode`` with its defaults, on a CPU at equal threads.
+"""Time embeddings of captions, compared with sentence-transformers' ``encode`` with its defaults at equal threads.
 
-Run: ``python benchmarks/embedding.py --captions FILE``, where the file holds captions, one a line, ``.gz`` or not (the
-embedded world's where none is given). Both embed the same different captions with the same weights, after a first
-batch. Printed: captions a second, their ratio, and how much of the 500 nearest captions is the same as in float32, by
-cosine, for some captions as queries. On a GPU: ``--device cuda``.
+Run: ``python benchmarks/embedding.py --captions FILE``; the file has one caption per line, ``.gz`` or not (default: the
+synthetic world's captions). Both embed the same distinct captions with the same weights, after a warm-up batch. The
+script prints captions per second, their ratio, and the overlap of the 500 nearest captions (cosine) with those in
+float32, for several captions as queries. On a GPU: ``--device cuda``.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from _corpus import print_costs, read_lines
 
 
 def timed(work, n: int) -> tuple[np.ndarray, float, float]:
-    """Return what ``work`` gives, and captions a second of the clock and of the process's processors."""
+    """Return the result of ``work``, and captions per second of elapsed time and of processor time."""
     start, cpu_start = time.perf_counter(), time.process_time()
     result = work()
     return result, n / (time.perf_counter() - start), n / (time.process_time() - cpu_start)
@@ -54,7 +54,7 @@ def main() -> None:
     works |= {dtype: lambda e=encoder: e.encode(texts) for dtype, encoder in encoders.items()}
     best = {name: [None, 0.0, 0.0] for name in works}
     for _ in range(options.runs):
-        # In turn, so that other work on the machine slows all of them alike.
+        # Methods alternate, so that other work on the machine slows all of them equally.
         for name, work in works.items():
             vectors, rate, cpu_rate = timed(work, len(texts))
             best[name] = [vectors, max(rate, best[name][1]), max(cpu_rate, best[name][2])]

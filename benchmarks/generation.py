@@ -1,18 +1,18 @@
-"""Time images a second of our generation against the loop of the paper's released code.
+"""Measure images per second of our generation, compared with the loop of the paper's released code.
 
 Run: ``python benchmarks/generation.py``, on a GPU
 ``python benchmarks/generation.py --device cuda --arch sd1 --size 512 --steps 50 --guidance 7.5``.
 
-The loop: diffusers' default call with one prompt, one image at a time, text encoded each time, each image saved; on a
-CPU in float32 as diffusers loads it, on a GPU in float16. Ours: the same number of steps and guidance through
-``biaslab.generation.images.GeneratedImages``, files and store included, with the model loaded before in both. Both make
-images of the same prompts with the same seeds; how far they are apart is printed as well. The share is that of the
-machine's own product of large matrices, in the same type and with as many threads, measured before ours and after it:
-what text, steps with both halves of the guidance, and decoding multiply, over the seconds that all of it took.
+The loop is diffusers' default call for single images, which encodes the text each time and saves each image. It runs in
+float32 on a CPU, as diffusers loads the model, and in float16 on a GPU. Ours is
+``biaslab.generation.images.GeneratedImages`` with the same steps and guidance, including files and cache. Both start
+with a loaded model and generate images of the same prompts with the same seeds; the script prints their difference. The
+share is relative to the machine's throughput for products of large matrices, in the same type and with equal threads,
+measured before and after ours. It counts the operations of text encoding, steps with guidance, and decoding.
 
-The model is mini-sd where it is installed. ``--arch`` builds another with random weights: ``mini`` (the architecture
-of mini-sd), ``sd1`` (Stable Diffusion 1.x), ``sdxl``, or ``small-sdxl`` (its parts, narrow). Both are timed after a
-first batch. ``benchmarks/gpu.py`` runs all that a GPU is for.
+The model is mini-sd if it is installed. ``--arch`` builds another with random weights: ``mini`` (the architecture of
+mini-sd), ``sd1`` (Stable Diffusion 1.x), ``sdxl``, or ``small-sdxl`` (a narrow version). Both are timed after a warm-up
+batch. ``benchmarks/gpu.py`` runs all benchmarks for a GPU.
 """
 
 import argparse
@@ -30,7 +30,7 @@ OCCUPATIONS = ("nurse", "pilot", "teacher", "lawyer", "cook", "mechanic", "docto
 
 
 def tokenizer_of(length: int):
-    """Return a tokenizer of the prompts' words."""
+    """Return a tokenizer for the words of the prompts."""
     from training.text import make_tokenizer
 
     return make_tokenizer((word for text in prompts(len(OCCUPATIONS))["text"] for word in text.split()), length)
@@ -55,7 +55,7 @@ BETAS = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_line
 
 
 def build_xl(folder: Path, *, small: bool) -> None:
-    """Save Stable Diffusion XL with random weights, in float16 where it is not ``small``."""
+    """Save Stable Diffusion XL with random weights, in float16 unless it is ``small``."""
     import torch
     from diffusers import DDIMScheduler, StableDiffusionXLPipeline, UNet2DConditionModel
     from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
@@ -104,7 +104,7 @@ def build_xl(folder: Path, *, small: bool) -> None:
 
 
 def build(arch: str, folder: Path) -> None:
-    """Save a pipeline with random weights and a tokenizer of the prompts' words."""
+    """Save a pipeline with random weights and a tokenizer for the words of the prompts."""
     import torch
     from diffusers import DDIMScheduler, StableDiffusionPipeline, UNet2DConditionModel
     from transformers import CLIPTextConfig, CLIPTextModel
@@ -132,7 +132,7 @@ def build(arch: str, folder: Path) -> None:
         blocks, layers, channels, groups = (16, 32, 64), 1, 8, 8
     else:
         text = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12}
-        # diffusers' defaults but for the text's width and the heads are those of Stable Diffusion 1.
+        # Except for the text width and the heads, diffusers' defaults are those of Stable Diffusion 1.
         unet = UNet2DConditionModel(sample_size=64, cross_attention_dim=768, attention_head_dim=8)
         blocks, layers, channels, groups = (128, 256, 512, 512), 2, 4, 32
     vae = autoencoder(blocks, layers, channels, groups, mid_block_add_attention=arch != "mini")
@@ -157,7 +157,7 @@ def build(arch: str, folder: Path) -> None:
 
 
 def prompts(n_images: int) -> pd.DataFrame:
-    """Return the paper's first template for each occupation, with ``n_images`` images in all."""
+    """Return the paper's first template for each occupation, with ``n_images`` images in total."""
     per_occupation = -(-n_images // len(OCCUPATIONS))
     rows = [(f"p1-{o}", f"a photo of the face of a {o}", per_occupation) for o in OCCUPATIONS]
     table = pd.DataFrame(rows, columns=["prompt_id", "text", "n_images"])
@@ -165,7 +165,7 @@ def prompts(n_images: int) -> pd.DataFrame:
 
 
 def loop(pipe, table: pd.DataFrame, settings, folder: Path, seed: int, n: int) -> tuple[float, list[np.ndarray]]:
-    """Return seconds an image of the released code's loop, and its images."""
+    """Return the seconds per image of the released code's loop, and its images."""
     import torch
 
     from biaslab.generation.generator import image_seed
@@ -190,14 +190,14 @@ def loop(pipe, table: pd.DataFrame, settings, folder: Path, seed: int, n: int) -
 
 
 def product(device: str, dtype: str, size: int = 2048) -> float:
-    """Return operations a second of the machine's product of two matrices, the median of nine."""
+    """Return operations per second of the product of two matrices, the median of nine runs."""
     import torch
 
     a, b = (torch.ones(size, size, dtype=getattr(torch, dtype), device=device) for _ in range(2))
     seconds = []
     for _ in range(10):
         start = time.perf_counter()
-        # One number of it is asked for: a GPU answers when it is done.
+        # Reading one number waits until a GPU is done.
         (a @ b)[0, 0].item()
         seconds.append(time.perf_counter() - start)
     return 2 * size**3 / float(np.median(seconds[1:]))
@@ -252,7 +252,7 @@ def main() -> None:
         )
         table, seed = prompts(options.images), 1
 
-        # The loop goes first: nothing of ours is in memory yet.
+        # The loop runs first, before our model is in memory.
         kind = torch.float16 if options.device.startswith("cuda") else torch.float32
         with quiet():
             folder = registry.resolve(model, "text-to-image")
@@ -297,13 +297,13 @@ def main() -> None:
         )
         print(f"loop     {1 / loop_seconds:8.2f} images/s  {len(loop_images)} images, {kind}".replace("torch.", ""))
         difference = ""
-        # On a GPU the loop draws its noise in float16, which gives other images.
+        # On a GPU, the loop samples its noise in float16, so its images differ.
         if options.device == "cpu":
             pairs = zip(generated.read(_ids(table)), loop_images, strict=False)
             levels = np.mean([np.abs(a.astype(int) - b).mean() for a, b in pairs])
             difference = f"  mean difference of pixels {levels:.2f} levels of 255"
         print(f"ratio    {ours * loop_seconds:8.1f} x{difference}")
-        # The counter does not see into compiled networks.
+        # The counter does not support compiled networks.
         if not settings.compile:
             reached = ours * operations / np.mean(products)
             print(

@@ -1,7 +1,7 @@
-"""How smoothly a page of 2,000 pictures scrolls, beside the same pictures as a plain page of images.
+"""Measure how smoothly a page of 2,000 images scrolls, compared with a plain page of the same images.
 
-Our figure is the longest task of the page while it scrolls from its top to its end, in ms (a task over 50 ms is felt);
-the peer's is that of a page with the same pictures and nothing else. Chromium, headless, one run.
+The figure is the longest task while the page scrolls from top to bottom, in ms (tasks over 50 ms are noticeable), for
+our page and for a page with the same images and nothing else. Headless Chromium, one run.
 """
 
 import os
@@ -22,19 +22,19 @@ WATCH = """() => { window.tasks = [0];
 
 
 class Noise:
-    """Pictures that compress as photographs do: soft spots of colour."""
+    """Images that compress like photographs: soft spots of colour."""
 
     name, digest, image_domain = "noise", "noise", "photographs"
     table = pd.DataFrame({"image_id": [str(k) for k in range(N)]})
 
     def read(self, image_ids):
-        """Return the images in the order asked for."""
+        """Return the images in the order of ``image_ids``."""
         spots = (np.random.default_rng(int(k)).integers(0, 256, (16, 16, 3), dtype=np.uint8) for k in image_ids)
         return [np.kron(spot, np.ones((SIDE // 16, SIDE // 16, 1), np.uint8)) for spot in spots]
 
 
 def longest(browser, path: Path) -> float:
-    """Return the longest task while a page scrolls to its end, in ms; those under 50 ms are not told."""
+    """Return the longest task while a page scrolls to its end, in ms; 0 if no task exceeds 50 ms."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.goto(path.as_uri())
     page.wait_for_timeout(2_000)

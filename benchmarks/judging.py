@@ -1,13 +1,13 @@
-"""Time gate and judge in batches against the same models one image at a time.
+"""Time face detection and judging in batches, compared with the same models for single images.
 
-Run: ``python benchmarks/judging.py`` for the embedded models on drawn people, on a CPU; on a GPU, with CLIP's
-architecture and random weights on noise of 512 x 512: ``python benchmarks/judging.py --device cuda --arch ViT-L-14
---images 4096``. It prints images/s of both and their ratio from one run.
+Run: ``python benchmarks/judging.py`` for the synthetic world's models and drawings of people, on a CPU. On a GPU, with
+CLIP's architecture and random weights for noise of 512 x 512: ``python benchmarks/judging.py --device cuda --arch
+ViT-L-14 --images 4096``. It prints images/s of both and their ratio from one run.
 
-The peer takes each image through the libraries' own calls, as their examples do: a transformers processor, detector
-and post-processing, then open_clip's transform and its model. Its texts are encoded once, or, in the second line, with
-every image, as the forward pass of CLIP's model does. Random weights find no sensible faces: with ``--arch`` the
-detector runs, and every image then counts as one that passes.
+The peer passes each image through the libraries' own calls, as in their examples: a transformers processor, detector
+and post-processing, then open_clip's transform and model. Texts are encoded once, or, in the second line, for every
+image, as in the forward pass of CLIP's model. Random weights do not detect faces: with ``--arch`` the detector runs,
+and every image counts as one that meets the inclusion criteria.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from biaslab.judges.zero_shot import GENDER_TEXTS, ClipJudge, ZeroShot
 
 
 class AlwaysOne(WholeImage):
-    """Runs a detector, and then takes every image for one face."""
+    """Detector that runs another detector and then returns the entire image as one face."""
 
     def __init__(self, inner: FaceDetector) -> None:
         super().__init__(self.prefix)
@@ -42,7 +42,7 @@ class AlwaysOne(WholeImage):
 
 
 def drawn_people(n: int, size: int) -> list[np.ndarray]:
-    """Draw scenes of the embedded world, one person each."""
+    """Return scenes of the synthetic world with one person each."""
     from biaslab_world.looks import OCCUPATIONS
     from biaslab_world.render import render
     from biaslab_world.scene import sample_scene
@@ -75,7 +75,7 @@ def random_detector(folder: str) -> str:
 
 
 def clip_of(options: argparse.Namespace) -> tuple[ZeroShot, object, object]:
-    """Return the classifier, its transform of one image and its tokenizer, which the peer uses, too."""
+    """Return the classifier, its image transform and its tokenizer, which the peer also uses."""
     import open_clip
     from safetensors.torch import save_model
 
@@ -94,7 +94,7 @@ def clip_of(options: argparse.Namespace) -> tuple[ZeroShot, object, object]:
 
 
 def _place(name: str) -> tuple[str, str | None]:
-    """Return the architecture and the tag, or the folder, by which open_clip makes a model."""
+    """Return the architecture and the tag, or the folder, from which open_clip creates a model."""
     folder = registry.resolve(name, "clip")
     return (f"local-dir:{folder}", None) if Path(folder).is_dir() else tuple(folder.split(":"))
 
@@ -104,7 +104,7 @@ def passes(faces, width: int, height: int) -> bool:
 
 
 def one_at_a_time(images, finder: FaceDetector, clip: ZeroShot, transform, tokenizer, *, texts_too: bool) -> None:
-    """Take each image alone through the libraries' own calls."""
+    """Judge each image separately with the libraries' own calls."""
     import torch
     from PIL import Image
 
@@ -131,7 +131,7 @@ def one_at_a_time(images, finder: FaceDetector, clip: ZeroShot, transform, token
 
 
 def timed(work, n: int) -> float:
-    """Return images a second of ``work``, which takes ``n`` images and waits for its results."""
+    """Return images per second of ``work``, which processes ``n`` images and waits for the results."""
     start = time.perf_counter()
     work()
     return n / (time.perf_counter() - start)
@@ -163,7 +163,7 @@ def main() -> None:
         detector_name = random_detector(folder) if options.arch and options.faces == "mini-detector" else options.faces
         settings = JudgeOptions(JudgeSettings(batch_size=options.batch), device=options.device)
         finder, judge = HubFaces(detector_name, settings), ClipJudge(options.gender, settings)
-        # It is loaded as long as its folder exists.
+        # The detector has to be loaded while its folder exists.
         _ = finder.model
     if options.arch:
         images = list(np.random.default_rng(0).integers(0, 256, (options.images, size, size, 3), dtype=np.uint8))

@@ -1,8 +1,8 @@
-"""Time the 500 nearest of a million stored embeddings for 248 prompts against faiss's flat index, at equal threads.
+"""Time the search for the 500 nearest of a million embeddings for 248 prompts, compared with faiss's flat index.
 
 Run: ``python benchmarks/nearest.py``; it takes 3 GB of memory and 1.5 GB of disk. faiss is optional: ``pip install
-faiss-cpu``. Ours reads the vectors from a file that is mapped into memory; faiss holds them in memory. The vectors
-are random ones about 1,000 centres, of as many numbers as those of all-MiniLM-L6-v2, and the prompts are near centres.
+faiss-cpu``. Both use equal threads. Ours reads the vectors from a memory-mapped file; faiss holds them in memory. The
+vectors are random around 1,000 centres, with the dimension of all-MiniLM-L6-v2, and the prompts are close to centres.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def timed(work) -> tuple:
 
 
 def own_memory() -> int:
-    """Return bytes of memory that are this process's own: without pages of files, which the system takes back."""
+    """Return the private memory of this process in bytes, without mapped files, which the system can reclaim."""
     import psutil
 
     memory = psutil.Process().memory_info()

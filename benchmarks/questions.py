@@ -1,13 +1,13 @@
-"""Time questions about images: each image encoded once for all its questions, against once a question.
+"""Time questions about images: encoding each image once for all questions, compared with once per question.
 
 Run: ``python benchmarks/questions.py``; it takes about a minute on one thread. The model is a BLIP for questions with
-random weights, made from its configuration in a temporary folder: an image encoder of 6 layers, 384 wide, at 224
+random weights, created from its configuration in a temporary folder: an image encoder of 6 layers, 384 wide, at 224
 pixels, and a text encoder and decoder of 2 layers. The questions are those of DALL-Eval, one about gender and 15 about
 attributes.
 
-It prints answers a second of both and their ratio, from rounds that take turns: the fastest of each counts. The peer is
-what the library's page shows: its processor and its model's ``generate`` for one image and one question after the
-other, as biaslab asks without beams, up to 20 words. The answers must be the same.
+It prints answers per second of both and their ratio, from the fastest of alternating rounds. The peer is the library's
+example: its processor and its model's ``generate`` for one image and one question at a time, with the settings of
+biaslab, no beams and up to 20 words. The answers must be equal.
 """
 
 import argparse
@@ -28,7 +28,7 @@ QUESTIONS = [GENDER_QUESTION, *map(attribute_question, ATTRIBUTES)]
 
 
 def make(folder: Path, layers: int, width: int) -> None:
-    """Save a BLIP of random weights that knows the questions' words."""
+    """Save a BLIP with random weights and the vocabulary of the questions."""
     import torch
     from transformers import BlipConfig, BlipForQuestionAnswering, BlipImageProcessor, BlipProcessor
 
@@ -55,9 +55,9 @@ def make(folder: Path, layers: int, width: int) -> None:
     with torch.no_grad():
         for value in model.parameters():
             if value.dim() > 1:
-                # Large enough that image and question are heard in the answer.
+                # Large enough that the answer depends on image and question.
                 value.normal_(0, 0.08)
-        # An answer ends soon, as a trained model's does.
+        # Answers are short, like those of a trained model.
         model.text_decoder.cls.predictions.bias[3] += 4
     model.save_pretrained(folder)
     BlipProcessor(BlipImageProcessor(size={"height": SIZE, "width": SIZE}), tokenizer).save_pretrained(folder)

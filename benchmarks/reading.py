@@ -1,9 +1,9 @@
-"""Time the readers of what comes from outside against libraries that are less strict, in processor time of one run.
+"""Time the readers of external data, compared with libraries that are less strict, in processor time of one run.
 
     python benchmarks/reading.py [--rows N] [--pictures N]
 
-Captions in CSV and TSV against the chunks of pandas, a table of ratings against pyarrow, pictures against Pillow's own
-conversion. Each line has our figure, the peer's, and how many times as long ours takes (the median of three pairs).
+The script compares captions in CSV and TSV with chunks of pandas, a table of annotations with pyarrow, and images with
+Pillow's conversion. Each line has our time, the peer's, and their ratio (the median of three pairs).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from biaslab.io.image_files import decode
 
 
 def main() -> None:
-    """Print a line a reader."""
+    """Print one line per reader."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=400_000)
     parser.add_argument("--pictures", type=int, default=300)
@@ -41,7 +41,7 @@ def main() -> None:
     noise = np.random.default_rng(0).integers(0, 256, (512, 512, 3), dtype=np.uint8)
     for form in ("JPEG", "PNG"):
         file = BytesIO()
-        # Of photographs' size: noise alone would take as long as nothing else does.
+        # Resized noise compresses to the size of photographs; pure noise would take unrealistically long.
         Image.fromarray(noise).resize((128, 128)).resize((512, 512)).save(file, form)
         data = [file.getvalue()] * options.pictures
         _line(f"pictures, {form}", lambda data=data: [*map(decode, data)], lambda data=data: [*map(_plainly, data)])

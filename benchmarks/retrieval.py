@@ -1,12 +1,12 @@
-"""Time FID's trace and R-precision against SciPy's matrix root and the released loop, on the same features.
+"""Time FID's trace and R-precision, compared with SciPy's matrix root and the released loop, on the same features.
 
-Run: ``python benchmarks/retrieval.py``; it takes a minute or two on one thread. It prints seconds of the processor and
-their ratio from one run. Distances must be equal to 1e-6, and the loop's mean must lie within four standard errors of
-the exact value of what it draws.
+Run: ``python benchmarks/retrieval.py``; it takes a minute or two on one thread. It prints processor time in seconds and
+the ratio from one run. Distances must be equal to 1e-6, and the loop's mean must be within four standard errors of its
+exact expectation.
 
-The loop draws as the released one does (DallEval, ``retrieval/rprecision.py``), in the same calls of PyTorch: for each
-image, its own caption and 99 drawn with replacement from all, features not normalised, five times over. Of ours the
-fastest of three runs counts, the loop runs once.
+The loop samples like the released one (DallEval, ``retrieval/rprecision.py``), with the same calls of PyTorch: for each
+image, its own caption and 99 sampled with replacement from all, without normalised features, five times. The time of
+ours is the fastest of three runs; the loop runs once.
 """
 
 import argparse
@@ -31,14 +31,14 @@ def timed(work) -> tuple:
 
 
 def by_root(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the distance as the first implementations of FID do."""
+    """Return the distance as in the first implementations of FID."""
     a, b = (np.cov(features, rowvar=False) for features in (first, second))
     root = linalg.sqrtm(a @ b)
     return float(((first.mean(axis=0) - second.mean(axis=0)) ** 2).sum() + np.trace(a + b - 2 * root.real))
 
 
 def released(images: np.ndarray, texts: np.ndarray, repeats: int, seed: int) -> np.ndarray:
-    """Return the share of images that find their own caption, once a repeat."""
+    """Return the share of images that retrieve their own caption, for each repeat."""
     import torch
 
     rng, places, out = random.Random(seed), list(range(len(images))), []
@@ -90,7 +90,7 @@ def main() -> None:
         return r_precision(unit[0] @ unit[1].T).mean()
 
     exact, seconds = min((timed(cosine) for _ in range(3)), key=lambda found: found[1])
-    # What the loop's draws have as their mean: features as they are.
+    # Expectation of the loop's samples, for features without normalisation.
     expected = ((similarity <= np.diagonal(similarity)[:, None]).mean(axis=1)) ** DISTRACTORS
     error = np.sqrt((expected * (1 - expected)).sum() / options.repeats) / n
     print(

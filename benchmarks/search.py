@@ -1,16 +1,16 @@
-"""Time the search for the paradox paper's occupations against ripgrep, DuckDB and pandas, at equal threads.
+"""Time the search for the paradox paper's occupations, compared with ripgrep, DuckDB and pandas at equal threads.
 
-Run: ``python benchmarks/search.py --captions FILE``, where the file holds real captions, one a line, ``.gz`` or not
-(the embedded world's where none is given). ``--rows`` says how many captions to make of them (10 million; some
-minutes and 3 GB of disk), ``--share`` in how many of them an occupation is put. The peers come with
-``pip install -e .[peers]``; one that is missing is left out, and that is said.
+Run: ``python benchmarks/search.py --captions FILE``; the file has one caption per line, ``.gz`` or not (default: the
+synthetic world's captions). ``--rows`` is the number of captions to create from them (10 million; takes minutes and 3
+GB of disk), ``--share`` the share of these that get an occupation. The peers come with ``pip install -e .[peers]``; a
+missing peer is reported and skipped.
 
-Ours: ``biaslab.captions.search.search`` on Parquet (zstd), which DuckDB reads in threads of one process. It samples 500
-captions per occupation; its start is included, and results go to a store. ripgrep: ``-o -i -w`` with all forms
-as patterns on the same captions as plain text, in as many files, piped into sort and uniq
-(letters made small on the way). DuckDB: one alternation on the same Parquet files, each caption's different mentions
-counted, its start included; it takes no sample. pandas: ``str.contains`` for each occupation on some
-of the captions in memory; it uses one thread, so its time is divided by the number of threads.
+Ours is ``biaslab.captions.search.search`` on Parquet (zstd), which DuckDB reads in threads of one process. It samples
+500 captions per occupation; the time includes its start and writing results to a cache. ripgrep runs ``-o -i -w`` with
+all forms as patterns on the same captions as plain text, in as many files, piped into sort and uniq (in lower case).
+DuckDB runs one alternation on the same Parquet files and counts each caption's distinct mentions, including its start
+but without a sample. pandas runs ``str.contains`` for each occupation on a subset of the captions in memory; it uses
+one thread, so its time is divided by the number of threads.
 """
 
 import argparse
@@ -25,9 +25,9 @@ import time
 from pathlib import Path
 
 if __name__ == "__main__":
-    # Before libraries start their threads.
+    # Set before libraries start their threads.
     os.environ |= {"OMP_NUM_THREADS": "1", "LC_ALL": "C"}
-    # ripgrep as the extra installs it, beside the interpreter.
+    # The extra installs ripgrep in the interpreter's folder.
     os.environ["PATH"] = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", "")))
 
 from _corpus import occupations, print_costs, read_lines, write_corpus
@@ -71,7 +71,7 @@ def children() -> float:
 
 
 def run(words: list[str], **options) -> tuple[float, float, float]:
-    """Return seconds, seconds of processors, and the most memory of all processes together, in bytes."""
+    """Return elapsed seconds, processor seconds, and the maximum memory of all processes together, in bytes."""
     import psutil
 
     cpu_before, start = children(), time.perf_counter()

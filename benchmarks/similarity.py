@@ -1,10 +1,10 @@
-"""Time similarities of pixels of image pairs in batches against one pair at a time, on the same images.
+"""Time pixel similarities of image pairs in batches, compared with one pair at a time, on the same images.
 
-Run: ``python benchmarks/similarity.py``; it takes a minute or two on one thread. Ours and the peer's take turns, the
-fastest round of each counts, in seconds of the processor; values must be equal to 1e-6 (``ssim``) or half a point
+Run: ``python benchmarks/similarity.py``; it takes a minute or two on one thread. Ours and the peer alternate, and the
+fastest round of each counts, in processor time; values must be equal to 1e-6 (``ssim``) or half a point
 (``diff_pix``).
 
-The peer is scikit-image where it is installed (it is no dependency), else a plain loop with SciPy's uniform filter.
+The peer is scikit-image if it is installed (it is not a dependency), else a loop with SciPy's uniform filter.
 ``diff_pix`` adds OpenCV's threshold and contours to both.
 """
 
@@ -29,7 +29,7 @@ except ImportError:
 
 
 def pictures(n: int, side: int, seed: int) -> np.ndarray:
-    """Return smooth pictures with a little noise, ``uint8 (n, side, side, 3)``."""
+    """Return smooth images with slight noise, ``uint8 (n, side, side, 3)``."""
     rng = np.random.default_rng(seed)
     coarse = rng.integers(0, 256, (n, 8, 8, 3), dtype=np.uint8)
     large = np.stack([cv2.resize(image, (side, side), interpolation=cv2.INTER_CUBIC) for image in coarse])
@@ -37,7 +37,7 @@ def pictures(n: int, side: int, seed: int) -> np.ndarray:
 
 
 def one_map(x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
-    """Return mean and map of one pair's structural similarity, by the peer."""
+    """Return mean and map of one pair's structural similarity, computed by the peer."""
     if structural_similarity is not None:
         return structural_similarity(x, y, data_range=255, full=True)
     x, y, n = x.astype(float), y.astype(float), 49
@@ -62,7 +62,7 @@ def one_diff_pix(similarity_map: np.ndarray) -> float:
 
 
 def timed(works: dict, rounds: int) -> dict:
-    """Return each work's result and fastest seconds, by turns."""
+    """Return the result and the minimum time in seconds of each of ``works``, in alternating rounds."""
     out = {}
     for _ in range(rounds):
         for name, work in works.items():
@@ -96,7 +96,7 @@ def pixels(side: int, n: int, rounds: int) -> None:
         "ours": lambda: diff_pix(ssim_maps(left, right)),
         "peer": lambda: [one_diff_pix(one_map(x, y)[1]) for x, y in zip(left, right, strict=True)],
     }
-    # A level of 255 that rounds the other way may move a contour by a pixel.
+    # A different rounding of one level in 255 may move a contour by a pixel.
     report(f"ssim and diff_pix, {side} x {side}", n, timed(works, rounds), 0.5)
 
 

@@ -1,8 +1,8 @@
-"""Time what workers cost: the start of two, and the overhead of a task, against a loop in this process.
+"""Time the overhead of workers: the start of two, and the overhead per task, compared with a loop in this process.
 
-Run: ``python benchmarks/worker_overhead.py``; a minute. Workers of this machine (loky) and of a local Dask cluster
-compute the same tasks, which sleep for ``--seconds`` each; none does more than sleep, so that two processors
-that are busy otherwise change little. ``workers.py`` has images and judgements.
+Run: ``python benchmarks/worker_overhead.py``; takes a minute. Workers of this machine (loky) and of a local Dask
+cluster run the same tasks, which only sleep for ``--seconds`` each, so that other work on the processors has little
+effect. ``workers.py`` measures images and judgements.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def work(seconds: float, k: int) -> int:
 
 
 def measure(name: str, workers: Workers, n: int, seconds: float, at_once: int) -> None:
-    """Print the seconds until two tasks are done, and the milliseconds that each of ``n`` further ones costs."""
+    """Print the seconds until two tasks are done, and the overhead in milliseconds of each of ``n`` further tasks."""
     start, cpu = time.perf_counter(), time.process_time()
     list(workers.run(partial(work, 0), range(2)))
     started = time.perf_counter() - start

@@ -1,11 +1,11 @@
-"""Time two worker processes against one, on generation and on judging with the embedded models.
+"""Time two worker processes, compared with one, on generation and judging with the synthetic world's models.
 
-Run: ``python benchmarks/workers.py`` on a machine with two free processors; some minutes. Each worker has one thread;
-one worker is this process. Started on a few images before the clock starts, they make images of the templates, and
-judge those behind captions; models are loaded, and shards written and read, as in any run. It also says whether one
-worker and two made the same bytes, what both stages take when nothing has changed since, and what two processors of
-this machine give at most: convolutions as the model has them in two processes, pinned to a processor each, that share
-nothing. Where two are threads of one core, that is far from twice as much.
+Run: ``python benchmarks/workers.py`` on a machine with two free processors; takes minutes. Each worker has one thread;
+one worker is this process. After a warm-up on a few images, they generate images of the templates and judge the
+captions' images; models are loaded, and chunks written and read, as in any run. The script also prints whether one and
+two workers produce the same bytes, and the time of both stages with cached results. As an upper bound, it measures the
+convolutions of the model in two independent processes, each pinned to a processor. If the processors are threads of one
+core, this bound is far below two.
 """
 
 import argparse
@@ -21,7 +21,7 @@ if __name__ == "__main__":
     os.environ |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
-# Convolutions on one processor for two seconds, all processes at once; how many were made.
+# Convolutions on one processor for two seconds, with all processes at once; prints their number.
 ALONE = """
 import os, sys, time
 if hasattr(os, "sched_setaffinity"):
@@ -39,7 +39,7 @@ print(made)
 
 
 def ceiling() -> float:
-    """Return how much more two pinned processes compute than one."""
+    """Return the ratio of the throughput of two pinned processes to that of one."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     processors = sorted(os.sched_getaffinity(0))[:2] if hasattr(os, "sched_getaffinity") else [0, 1]
     counts = []
@@ -55,9 +55,9 @@ def ceiling() -> float:
 
 
 def _timed(pipeline) -> dict[str, tuple[float, int]]:
-    """Return seconds and images of each part; another pipeline like one that has made them finds them in the store."""
+    """Return seconds and number of images of each part; an equal pipeline reads them from the cache."""
     results = {}
-    # Captions of training images are looked for before; these images are more, and drawn as they are read.
+    # The search for training captions is not timed. Training images are more, and are rendered when they are read.
     pipeline.images("training")
     parts = {
         "generation": lambda: pipeline.images("generated").table,
@@ -73,7 +73,7 @@ def _timed(pipeline) -> dict[str, tuple[float, int]]:
 def work(
     folder: Path, workers: int, images: int, n_steps: int
 ) -> tuple[dict[str, tuple[float, float, int]], dict[str, str]]:
-    """Return seconds, seconds once more and images of each part, and the digests of shards that were made."""
+    """Return seconds, seconds with cached results and number of images of each part, and the digests of chunks."""
     from biaslab import lexicons
     from biaslab.pipeline import Pipeline, Settings
 
@@ -85,7 +85,7 @@ def work(
             "compute": {"workers": workers, "cache": str(folder / store), "device": "cpu"},
         }
 
-    # Two pieces, for two workers, which the other pipeline shares.
+    # This pipeline has two chunks for two workers; the other pipeline shares the workers.
     warm = Pipeline("mini", Settings.from_mapping(settings("warm", 16, 2, 1)), seed=1, progress=False)
     warm.judgements("generated")
     timed = warm.changed(**settings("timed", 62, images // (4 * 62), n_steps))
