@@ -176,7 +176,7 @@ def main() -> None:
     for name, way, (has_interval, covered, rejected) in run_simulations(
         __doc__, SIMULATIONS, simulate, "in %", **numbers
     ):
-        rates = f"told {100 * has_interval:5.1f}   covered {100 * covered:5.1f}   rejected {100 * rejected:5.1f}"
+        rates = f"interval {100 * has_interval:5.1f}   covered {100 * covered:5.1f}   rejected {100 * rejected:5.1f}"
         print(f"{name:<48} {way:<21} {rates}", flush=True)
 
 

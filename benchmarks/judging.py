@@ -198,9 +198,9 @@ def main() -> None:
     model_name = options.arch or options.gender
     print(
         f"{len(images):,} images of {size} x {size}, {model_name} in {clip._dtype}, {step} images at a time; "
-        f"{judged} of {len(peer_images)} pass the gate"
+        f"{judged} of {len(peer_images)} meet the inclusion criteria"
     )
-    print(f"biaslab, gate and judge         {rate:10,.1f} images/s")
+    print(f"biaslab, faces and judge        {rate:10,.1f} images/s")
     print(f"biaslab, judge alone            {judge_rate:10,.1f} images/s")
     print(f"one at a time, texts once       {peer:10,.1f} images/s   ratio {rate / peer:6.1f} x")
     print(f"one at a time, texts each time  {with_texts:10,.1f} images/s   ratio {rate / with_texts:6.1f} x")

@@ -47,7 +47,7 @@ _KNOBS = {
     "both": ("Captions with indicators of both genders.", "A noisy indicator; no gender effect."),
     "other_sense": (
         "Captions that use the word in another sense and show no person.",
-        "Wrong hits of the search, which the face gate has to remove (4).",
+        "Wrong hits of the search, which the inclusion criteria have to remove (4).",
     ),
 }
 

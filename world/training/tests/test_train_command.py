@@ -63,6 +63,6 @@ def test_an_unknown_model_is_named(tmp_path, monkeypatch, capsys):
 
 def test_it_runs_in_the_folder_world_and_names_all_models(root):
     words = [sys.executable, "-m", "training", "--help"]
-    said = subprocess.run(words, cwd=root / "world", capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(words, cwd=root / "world", capture_output=True, text=True, check=True).stdout
     # Names may be broken at their hyphens.
-    assert all(name in said.replace("\n", "").replace(" ", "") for name in training.TRAINERS)
+    assert all(name in output.replace("\n", "").replace(" ", "") for name in training.TRAINERS)
