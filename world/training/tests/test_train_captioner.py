@@ -46,8 +46,8 @@ def test_the_pool_is_captions_and_what_they_tell_of(data):
     scenes = [captions.build_scene(row) for row in rows]
     np.testing.assert_array_equal(data.images[:3], loop.renders(scenes[:3], squash=False))
     # The look is that of the one drawn, where somebody at work is.
-    for look, rendered in zip(data.looks, scenes, strict=True):
-        at_work = {scenes.OUTFITS[p.occupation] for p in rendered.people if p.occupation is not None}
+    for look, scene in zip(data.looks, scenes, strict=True):
+        at_work = {looks.OUTFITS[p.occupation] for p in scene.people if p.occupation is not None}
         assert at_work == (set() if look is None else {look})
     assert 0 < sum(look is None for look in data.looks) < 40
     # Its seed decides it.
