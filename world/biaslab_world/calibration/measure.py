@@ -202,7 +202,7 @@ class Calibration:
         """
         sides = {"generated": self.base, "renders": self.world}
         try:
-            rows = [(name, *self._named_right(pipeline)) for name, pipeline in sides.items()]
+            rows = [(name, *self._count_named(pipeline)) for name, pipeline in sides.items()]
         except MissingInputError:
             return None
         return pd.DataFrame(rows, columns=["images", "right", "n"])
