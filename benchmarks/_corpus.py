@@ -1,4 +1,4 @@
-"""Captions for benchmarks: real ones put together anew with occupations, as many as asked for, from a seed."""
+"""Captions for benchmarks: recombined halves of real captions with occupations, any number, from a seed."""
 
 import gzip
 import re
@@ -9,12 +9,12 @@ import numpy as np
 
 from biaslab import lexicons
 
-# Captions in a block, which is drawn from a seed of its own, and blocks in a file.
+# Number of captions in a block, which has its own seed, and of blocks in a file.
 _BLOCK, _BLOCKS_IN_FILE = 2**18, 2
 
 
 def read_lines(path: str) -> list[str]:
-    """Return the captions of a text file, ``.gz`` or not; of the embedded world where no file is given."""
+    """Return the captions of a text file, ``.gz`` or not; without a file, those of the synthetic world."""
     if not path:
         from biaslab.captions.corpus import open_corpus
 
@@ -32,8 +32,8 @@ def occupations() -> tuple[str, ...]:
 def blocks(lines: list[str], rows: int, share: float, seed: int = 0) -> Iterator[np.ndarray]:
     """Yield ``rows`` captions in arrays of text.
 
-    A caption is the first half of one line and the second half of another. In a ``share`` of them an occupation takes
-    the place of a "person", or stands before the first word.
+    A caption is the first half of one line and the second half of another. In a ``share`` of them an occupation
+    replaces "person" or precedes the first word.
     """
     halves = []
     for line in lines:
@@ -43,23 +43,23 @@ def blocks(lines: list[str], rows: int, share: float, seed: int = 0) -> Iterator
     for start in range(0, rows, _BLOCK):
         n = min(_BLOCK, rows - start)
         rng = np.random.default_rng([seed, start // _BLOCK])
-        first, second = rng.integers(0, len(halves), n), rng.integers(0, len(halves), n)
-        which = np.where(rng.random(n) < share, rng.integers(0, len(names), n), -1)
-        made = []
-        for a, b, o in zip(first.tolist(), second.tolist(), which.tolist(), strict=True):
+        head_indices, tail_indices = rng.integers(0, len(halves), n), rng.integers(0, len(halves), n)
+        occupation_indices = np.where(rng.random(n) < share, rng.integers(0, len(names), n), -1)
+        captions = []
+        for a, b, o in zip(head_indices.tolist(), tail_indices.tolist(), occupation_indices.tolist(), strict=True):
             head, tail = halves[a][0], halves[b][1]
             if o >= 0:
                 replaced = re.sub(r"\bperson\b", names[o], head, count=1)
                 head = replaced if replaced != head else f"{names[o]} {head}"
-            made.append(f"{head} {tail}".strip())
-        yield np.array(made, dtype=object)
+            captions.append(f"{head} {tail}".strip())
+        yield np.array(captions, dtype=object)
 
 
 def write_corpus(folder: Path, lines: list[str], rows: int, share: float, seed: int = 0) -> dict[str, float]:
-    """Write captions as Parquet with zstd, with a URL each as LAION has, and as plain text, in several files both.
+    """Write captions to several Parquet files with zstd and one URL per caption, like LAION, and to plain text files.
 
     Returns:
-        ``rows``, and bytes of the Parquet files (``parquet``) and of the plain text (``plain``).
+        ``rows``, and the sizes in bytes of the Parquet files (``parquet``) and of the plain text files (``plain``).
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -67,10 +67,10 @@ def write_corpus(folder: Path, lines: list[str], rows: int, share: float, seed: 
     places = {"parquet": folder / "parquet", "plain": folder / "plain"}
     for place in places.values():
         place.mkdir(parents=True)
-    done = 0
+    n_rows = 0
     writer = plain = None
     for i, texts in enumerate(blocks(lines, rows, share, seed)):
-        numbers = range(done, done + len(texts))
+        numbers = range(n_rows, n_rows + len(texts))
         urls = [f"https://images.example.org/{number * 2654435761 % 2**32:08x}.jpg" for number in numbers]
         table = pa.table({"TEXT": pa.array(texts, pa.string()), "URL": pa.array(urls, pa.string())})
         if i % _BLOCKS_IN_FILE == 0:
@@ -82,27 +82,27 @@ def write_corpus(folder: Path, lines: list[str], rows: int, share: float, seed: 
             plain = (places["plain"] / f"{name}.txt").open("w", encoding="utf-8", newline="\n")
         writer.write_table(table)
         plain.write("\n".join(texts) + "\n")
-        done += len(texts)
+        n_rows += len(texts)
     if writer:
         writer.close()
         plain.close()
     sizes = {what: sum(path.stat().st_size for path in place.iterdir()) for what, place in places.items()}
-    return {"rows": done, **sizes}
+    return {"rows": n_rows, **sizes}
 
 
 def costs(captions: float, rate: float, bytes_each: float, *, cores: int, machines: int) -> dict[str, float]:
-    """Return what a pass over many captions costs, if the work falls evenly on all cores and disks keep up.
+    """Return the cost of a pass over many captions, with evenly distributed work and sufficiently fast disks.
 
     Args:
-        captions: How many.
-        rate: Captions a second on one core.
-        bytes_each: Bytes read for each.
-        cores: Cores of a machine.
-        machines: Machines.
+        captions: Number of captions.
+        rate: Captions per second on one core.
+        bytes_each: Bytes to read per caption.
+        cores: Number of cores per machine.
+        machines: Number of machines.
 
     Returns:
-        ``hours`` from start to end, ``core_hours``, ``gigabytes`` (10^9) read in all, and ``megabytes_per_second`` that
-        each machine must read.
+        ``hours`` of elapsed time, ``core_hours``, ``gigabytes`` (10^9) read in total, and the read rate per machine,
+        ``megabytes_per_second``.
     """
     seconds = captions / (rate * cores * machines)
     return {
@@ -113,11 +113,11 @@ def costs(captions: float, rate: float, bytes_each: float, *, cores: int, machin
     }
 
 
-def told(work: str, captions: float, rate: float, bytes_each: float) -> None:
-    """Print what :func:`costs` says of one machine of 16 cores, and of ten."""
+def print_costs(work: str, captions: float, rate: float, bytes_each: float) -> None:
+    """Print :func:`costs` for one machine with 16 cores and for ten."""
     for machines in (1, 10):
-        found = costs(captions, rate, bytes_each, cores=16, machines=machines)
+        cost = costs(captions, rate, bytes_each, cores=16, machines=machines)
         print(
-            f"  {work}, {captions / 1e9:.1f} billion captions, {machines} x 16 cores: {found['hours']:.2f} hours, "
-            f"{found['gigabytes']:.0f} GB read ({found['megabytes_per_second']:.0f} MB/s a machine)"
+            f"  {work}, {captions / 1e9:.1f} billion captions, {machines} x 16 cores: {cost['hours']:.2f} hours, "
+            f"{cost['gigabytes']:.0f} GB read ({cost['megabytes_per_second']:.0f} MB/s a machine)"
         )

@@ -1,4 +1,4 @@
-"""What simulations have in common: which of them are asked for, what they give in all, and how long each took."""
+"""Shared parts of simulations: the command line, sums of results, and durations."""
 
 import argparse
 import time
@@ -7,31 +7,31 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 
-def summed(studies: Iterable[dict]) -> dict:
-    """Return by way the sum of what studies gave."""
+def sum_results(studies: Iterable[dict]) -> dict:
+    """Return the sum of the studies' results by way."""
     total: dict = {}
-    for each in studies:
-        for way, result in each.items():
+    for study in studies:
+        for way, result in study.items():
             total[way] = total.get(way, 0) + np.asarray(result, dtype=float)
     return total
 
 
-def asked(doc: str, simulations: dict, simulate: Callable, unit: str, **numbers: int) -> Iterator[tuple]:
-    """Yield name, way and what ``simulate`` found, of each simulation that the command line asks for.
+def run_simulations(doc: str, simulations: dict, simulate: Callable, unit: str, **numbers: int) -> Iterator[tuple]:
+    """Yield name, way and result of ``simulate`` for each simulation that the command line selects.
 
-    Parts of names ask for simulations, and an option each for other ``numbers``, which ``simulate`` takes. It prints
-    these first, with the ``unit`` of what is found, and then the seconds that each simulation took.
+    Arguments are parts of simulation names, and each of ``numbers`` is an option, which is passed to ``simulate``. The
+    function prints the numbers and the ``unit`` of results first, and the duration of each simulation in seconds.
     """
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("simulations", nargs="*", help="names, or parts of names; all if none is given")
     for number, default in numbers.items():
         parser.add_argument(f"--{number}", type=int, default=default)
-    given = vars(parser.parse_args())
-    parts = given.pop("simulations")
-    print(f"{', '.join(f'{value:,} {number}' for number, value in given.items())} each; {unit}")
+    options = vars(parser.parse_args())
+    parts = options.pop("simulations")
+    print(f"{', '.join(f'{value:,} {number}' for number, value in options.items())} each; {unit}")
     for name in simulations:
         if not parts or any(part in name for part in parts):
             start = time.perf_counter()
-            for way, found in simulate(name, **given).items():
-                yield name, way, found
+            for way, result in simulate(name, **options).items():
+                yield name, way, result
             print(f"{time.perf_counter() - start:.0f} s", flush=True)

@@ -1,17 +1,17 @@
-"""Time and memory of attention to words while images are generated, against DAAM's way of taking it.
+"""Time and memory of capturing cross-attention during generation, compared with DAAM's method.
 
-Run: ``python benchmarks/attention.py``; it takes a few minutes on one thread. ``--model`` names another U-Net's
-pipeline, ``--device cuda`` a GPU. Without it there are two models: mini-sd, and one with random weights whose U-Net is
-three layers of the finest resolution of Stable Diffusion 1.x (64 x 64 places, 8 heads, 77 tokens): there attention has
-the size that it has in practice, and plain generation computes it by the fused kernel.
+Run: ``python benchmarks/attention.py``; it takes a few minutes on one thread. ``--model`` selects the pipeline of
+another U-Net, ``--device cuda`` a GPU. The default models are mini-sd, and a U-Net with random weights and three layers
+of the finest resolution of Stable Diffusion 1.x (64 x 64 cells, 8 heads, 77 tokens). In the latter, attention has a
+realistic size, and plain generation uses the fused kernel.
 
-Rounds take turns: plain generation, generation with our capture and the masks, and generation with DAAM's way and its
-masks, of the same images in the same batches. DAAM 0.2.0 itself cannot run beside current diffusers, and takes one
-square image at a time. So the peer is its way, as its authors describe it (Tang et al. 2023, arXiv:2210.04885) and its
-package does it, written for batches: attention is computed by a processor of its own, the sums of every token, layer
-and head over the steps are kept apart, and each is interpolated to the latents' grid, clamped at 0 and averaged at the
-end. Printed are the least seconds of processor time (on a GPU of a clock), what each adds to plain generation, the
-memory that sums take, the share of pixels in which masks agree, and whether images are byte-identical.
+Rounds alternate between plain generation, generation with our capture and masks, and generation with DAAM's method and
+masks, for the same images in the same batches. DAAM 0.2.0 does not run with current diffusers, and supports only single
+square images. The peer therefore reimplements its method for batches, as described by its authors (Tang et al. 2023,
+arXiv:2210.04885) and implemented in its package. A separate attention processor computes attention, sums over steps are
+stored per token, layer and head, and each is interpolated to the latents' grid, clamped at 0 and averaged at the end.
+The script prints the minimum processor time in seconds (elapsed time on a GPU), the additional time relative to plain
+generation, the memory of the sums, the share of pixels with equal masks, and whether images are byte-identical.
 """
 
 import argparse
@@ -77,7 +77,7 @@ def build(folder: Path) -> None:
 
 
 class Daam:
-    """Attention by DAAM's way, while it is entered."""
+    """Context manager that records attention with DAAM's method."""
 
     def __init__(self, pipe, images: int) -> None:
         self.unet, self.images, self.sums = pipe.unet, images, defaultdict(float)
@@ -86,35 +86,35 @@ class Daam:
         from diffusers.models.attention_processor import AttnProcessor
 
         self.before = self.unet.attn_processors
-        kept = self
+        recorder = self
 
         class Processor(AttnProcessor):
             def __init__(self, layer: str) -> None:
                 self.layer = layer
 
-            def __call__(self, attn, hidden_states, encoder_hidden_states=None, **given):
+            def __call__(self, attn, hidden_states, encoder_hidden_states=None, **options):
                 plain = attn.get_attention_scores
 
-                def scores(*asked):
-                    probabilities = plain(*asked)
-                    kept.add(self.layer, attn.heads, probabilities)
+                def scores(*arguments):
+                    probabilities = plain(*arguments)
+                    recorder.add(self.layer, attn.heads, probabilities)
                     return probabilities
 
                 attn.get_attention_scores = scores
                 try:
-                    return super().__call__(attn, hidden_states, encoder_hidden_states, **given)
+                    return super().__call__(attn, hidden_states, encoder_hidden_states, **options)
                 finally:
                     del attn.get_attention_scores
 
-        taken = [k for k in self.before if ".attn2." in k and not k.startswith("mid_block")]
-        self.unet.set_attn_processor({k: Processor(k) if k in taken else v for k, v in self.before.items()})
+        layers = [k for k in self.before if ".attn2." in k and not k.startswith("mid_block")]
+        self.unet.set_attn_processor({k: Processor(k) if k in layers else v for k, v in self.before.items()})
         return self
 
     def __exit__(self, *error) -> None:
         self.unet.set_attn_processor(self.before)
 
     def add(self, layer: str, heads: int, probabilities) -> None:
-        # Tokens first, then the half that has the prompt; one map for each head.
+        # Tokens come first; only the half of the batch with the prompt is used; one map per head.
         maps = probabilities.float().unflatten(0, (-1, heads))[-self.images :].permute(1, 0, 3, 2).contiguous()
         for head, of_head in enumerate(maps):
             self.sums[layer, head] = self.sums[layer, head] + of_head
@@ -128,15 +128,15 @@ class Daam:
             factor = round((latent[0] * latent[1] / total.shape[2]) ** 0.5)
             on_grid = total.unflatten(2, (latent[0] // factor, latent[1] // factor))
             merged.append(interpolate(on_grid, latent, mode="bicubic").clamp_(min=0))
-        maps, found = torch.stack(merged).mean(0), []
-        for i, (text, of_text) in enumerate(zip(texts, words, strict=True)):
+        maps, masks = torch.stack(merged).mean(0), []
+        for i, (text, text_words) in enumerate(zip(texts, words, strict=True)):
             pieces = pipe.tokenizer.tokenize(text)
-            for word in of_text:
+            for word in text_words:
                 tokens = [k + 1 for k, piece in enumerate(pieces) if piece.replace("</w>", "") == word]
                 on_image = interpolate(maps[i, tokens].mean(0)[None, None], size, mode="bicubic")[0, 0]
                 low, high = on_image.min(), on_image.max()
-                found.append(((on_image - low) / (high - low + 1e-8) > 0.35).cpu().numpy())
-        return found
+                masks.append(((on_image - low) / (high - low + 1e-8) > 0.35).cpu().numpy())
+        return masks
 
     @property
     def bytes(self) -> int:
@@ -166,8 +166,8 @@ def main() -> None:
     compare(options, "mini", options.steps or 10, options.images or 8)
     with tempfile.TemporaryDirectory() as folder:
         with quiet():
-            build(made := Path(folder) / "three layers of Stable Diffusion 1.x")
-        compare(options, str(made), options.steps or 1, options.images or 1)
+            build(model_folder := Path(folder) / "three layers of Stable Diffusion 1.x")
+        compare(options, str(model_folder), options.steps or 1, options.images or 1)
 
 
 def compare(options, model: str, steps: int, n: int) -> None:
@@ -177,7 +177,7 @@ def compare(options, model: str, steps: int, n: int) -> None:
     from biaslab.generation.generator import load
     from biaslab.generation.settings import GenerationSettings
 
-    given = GenerationSettings(
+    settings = GenerationSettings(
         steps=steps,
         guidance_scale=options.guidance,
         height=options.size,
@@ -185,12 +185,12 @@ def compare(options, model: str, steps: int, n: int) -> None:
         dtype=options.dtype,
         batch_size=n,
     )
-    generator = load(model, given, device=options.device)
-    said, size = generator.description(), (generator.height, generator.width)
+    generator = load(model, settings, device=options.device)
+    info, size = generator.description(), (generator.height, generator.width)
     latent = tuple(side // generator.pipe.vae_scale_factor for side in size)
     texts = [list(TEXTS)[i % len(TEXTS)] for i in range(n)]
     words, keys = [TEXTS[text] for text in texts], [("p", i) for i in range(n)]
-    held = {"ours": 0, "peer": 0}
+    sum_bytes = {"ours": 0, "peer": 0}
 
     def plain():
         return generator.images(texts, keys, 1), []
@@ -206,50 +206,50 @@ def compare(options, model: str, steps: int, n: int) -> None:
         def watch(chosen):
             with Daam(generator.pipe, len(chosen)) as daam:
                 yield
-            of = ([x[i] for i in chosen] for x in (texts, words))
-            masks.extend(daam.masks(generator.pipe, latent, size, *of))
-            held["peer"] = max(held["peer"], daam.bytes // len(chosen))
+            selected = ([x[i] for i in chosen] for x in (texts, words))
+            masks.extend(daam.masks(generator.pipe, latent, size, *selected))
+            sum_bytes["peer"] = max(sum_bytes["peer"], daam.bytes // len(chosen))
 
         return generator.images(texts, keys, 1, watch=watch), masks
 
     @contextlib.contextmanager
     def weighed(chosen):
-        here = columns(generator.pipe, texts, words).of(chosen)
-        with capture(generator.pipe, here) as attention:
+        selected = columns(generator.pipe, texts, words).of(chosen)
+        with capture(generator.pipe, selected) as attention:
             yield
-        held["ours"] = sum(t.numel() * t.element_size() for t in attention.sums.values()) // len(chosen)
+        sum_bytes["ours"] = sum(t.numel() * t.element_size() for t in attention.sums.values()) // len(chosen)
 
     generator.images(texts, keys, 1, watch=weighed)
     clock = time.perf_counter if options.device != "cpu" else time.process_time
-    seconds, made = defaultdict(list), {}
+    seconds, results = defaultdict(list), {}
     for _ in range(options.rounds):
         for work in (plain, ours, peer):
             start = clock()
-            made[work.__name__] = work()
+            results[work.__name__] = work()
             seconds[work.__name__].append(clock() - start)
-    best = {name: min(found) / n for name, found in seconds.items()}
+    best = {name: min(times) / n for name, times in seconds.items()}
     added = {name: best[name] - best["plain"] for name in ("ours", "peer")}
-    same = {
-        name: all(np.array_equal(a, b) for a, b in zip(made[name][0], made["plain"][0], strict=True))
+    identical = {
+        name: all(np.array_equal(a, b) for a, b in zip(results[name][0], results["plain"][0], strict=True))
         for name in ("ours", "peer")
     }
-    agree = np.mean([np.mean(a == b) for a, b in zip(made["ours"][1], made["peer"][1], strict=True)])
-    print(f"{platform.processor() or 'CPU'}, {options.threads} threads of {os.cpu_count()} cores, {said['versions']}")
+    agreement = np.mean([np.mean(a == b) for a, b in zip(results["ours"][1], results["peer"][1], strict=True)])
+    print(f"{platform.processor() or 'CPU'}, {options.threads} threads of {os.cpu_count()} cores, {info['versions']}")
     print(
-        f"{Path(model).name} on {said['device']}, {n} images of {size[0]} x {size[1]} pixels in batches of "
-        f"{generator.batch_size}, {steps} steps, guidance {options.guidance:g}, {said['dtype']}"
+        f"{Path(model).name} on {info['device']}, {n} images of {size[0]} x {size[1]} pixels in batches of "
+        f"{generator.batch_size}, {steps} steps, guidance {options.guidance:g}, {info['dtype']}"
     )
     print(f"plain generation             {1000 * best['plain']:9.2f} ms an image")
     for name, label in (("ours", "with attention, biaslab"), ("peer", "with attention, DAAM's way")):
         print(
             f"{label:28} {1000 * best[name]:9.2f} ms an image   adds {1000 * added[name]:8.2f} ms "
-            f"({100 * added[name] / best['plain']:5.1f} %)   sums {held[name] / 2**10:10,.1f} KiB an image   "
-            f"images {'byte-identical' if same[name] else 'changed'}"
+            f"({100 * added[name] / best['plain']:5.1f} %)   sums {sum_bytes[name] / 2**10:10,.1f} KiB an image   "
+            f"images {'byte-identical' if identical[name] else 'changed'}"
         )
     print(
         f"ratio of what is added       {added['peer'] / added['ours']:9.1f} x   of memory "
-        f"{held['peer'] / held['ours']:.1f} x   masks agree in {100 * agree:.2f} % of {len(made['ours'][1])} x "
-        f"{size[0] * size[1]} pixels"
+        f"{sum_bytes['peer'] / sum_bytes['ours']:.1f} x   masks agree in {100 * agreement:.2f} % of "
+        f"{len(results['ours'][1])} x {size[0] * size[1]} pixels"
     )
 
 

@@ -1,9 +1,9 @@
-"""Simulate how often intervals of differences between two runs hold the truth, and exclude 0 where nothing differs.
+"""Simulate the coverage of intervals of differences between two runs, and false exclusions of 0.
 
 Run: ``python benchmarks/coverage_compare.py [simulation ...] [--studies 2000]``. Each study draws two runs over the
-same units (professions, occupations), whose means differ by chance, by what each unit has of its own, or by a shift,
-and compares them as :mod:`biaslab.runs.compare` does. It prints, in % of the studies, how often an interval (at 95 %)
-covers the true difference and excludes 0, and its mean half-width: units paired, and both runs taken as independent.
+same units (professions, occupations) and compares them like :mod:`biaslab.runs.compare`. Their means differ by chance,
+by an effect of each unit, or by a shift. The script prints, in % of the studies, how often an interval (at 95 %) covers
+the true difference and excludes 0, and its mean half-width, for paired units and for runs treated as independent.
 The test in ``tests/stats/test_stats_coverage_compare.py`` is a short version.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
-from _simulations import asked
+from _simulations import run_simulations
 
 from biaslab import metrics, stats
 from biaslab.papers.estimands import correlations, unit_rows
@@ -19,93 +19,95 @@ from biaslab.papers.estimands import correlations, unit_rows
 STUDIES, CONFIDENCE = 2000, 0.95
 
 
-def compared(first: dict, second: dict, truth: np.ndarray) -> dict[str, np.ndarray]:
-    """Return for each way (covered, excludes 0, mean half-width) of studies.
+def compare_runs(first: dict, second: dict, truth: np.ndarray) -> dict[str, np.ndarray]:
+    """Return (covered, excludes 0, mean half-width) over studies for each way.
 
     A side has an ``estimate`` with its limits ``low`` and ``high``, (studies,), and the ``values`` of its units,
-    (studies, units), NaN where it lacks one.
+    (studies, units), NaN for missing units.
     """
     sides = [
         pd.DataFrame(values).rename_axis(index="study", columns="unit").stack().rename("value").reset_index()
         for values in (first["values"], second["values"])
     ]
     sides = [unit_rows(side, "unit", side["value"]) for side in sides]
-    found = correlations(*sides, ["study"], min_units=stats.min_units(1 - CONFIDENCE))
-    found = found.astype({"study": int}).set_index("study")["correlation"].reindex(range(len(truth)))
+    table = correlations(*sides, ["study"], min_units=stats.min_units(1 - CONFIDENCE))
+    by_study = table.astype({"study": int}).set_index("study")["correlation"].reindex(range(len(truth)))
     parts = [side[name] for side in (first, second) for name in ("estimate", "low", "high")]
     results = {}
-    for way, correlation in {"units paired": found.fillna(0).to_numpy(), "as if independent": 0.0}.items():
+    for way, correlation in {"units paired": by_study.fillna(0).to_numpy(), "as if independent": 0.0}.items():
         low, high = stats.difference_interval(*parts, correlation)
-        covered, apart = (low <= truth) & (truth <= high), (low > 0) | (high < 0)
-        results[way] = np.array([covered.mean(), apart.mean(), (high - low).mean() / 2])
+        covered, excludes = (low <= truth) & (truth <= high), (low > 0) | (high < 0)
+        results[way] = np.array([covered.mean(), excludes.mean(), (high - low).mean() / 2])
     return results
 
 
 def of_mean(values: np.ndarray) -> dict:
-    """Return the means of units with Student's t, as :func:`biaslab.stats.mean_interval` gives them."""
-    each = [stats.mean_interval(v[np.isfinite(v)], CONFIDENCE) for v in values]
-    return dict(zip(("estimate", "low", "high"), np.array([e[:3] for e in each]).T, strict=True)) | {"values": values}
+    """Return the means of units with Student's t intervals from :func:`biaslab.stats.mean_interval`."""
+    intervals = [stats.mean_interval(v[np.isfinite(v)], CONFIDENCE) for v in values]
+    columns = np.array([interval[:3] for interval in intervals]).T
+    return dict(zip(("estimate", "low", "high"), columns, strict=True)) | {"values": values}
 
 
 def averages(
-    rng, studies: int, *, n: int, images: int = 9, own: float = 0.0, shift: float = 0.0, lost: int = 0
+    rng, studies: int, *, n: int, images: int = 9, unit_shift: float = 0.0, shift: float = 0.0, n_missing: int = 0
 ) -> dict[str, np.ndarray]:
-    """Average gender (-1 to 1) over ``n`` professions, whose share of women is uniform within 0.1 to 0.9.
+    """Compare average gender (-1 to 1) over ``n`` professions, with shares of women uniform from 0.1 to 0.9.
 
-    In the second run it is higher by ``shift``, and by up to ``own`` to either side in each profession; ``lost``
-    professions are in the first run alone.
+    In the second run, shares are higher by ``shift``, plus up to ``unit_shift`` in either direction per profession;
+    ``n_missing`` professions are only in the first run.
     """
     share = rng.uniform(0.1, 0.9, (studies, n))
-    other = share + shift + rng.uniform(-own, own, (studies, n))
-    sides = [2 * rng.binomial(images, np.clip(p, 0, 1)) / images - 1 for p in (share, other)]
-    if lost:
-        sides[1][:, :lost] = np.nan
-    return compared(*map(of_mean, sides), np.full(studies, 2 * shift))
+    second_share = share + shift + rng.uniform(-unit_shift, unit_shift, (studies, n))
+    sides = [2 * rng.binomial(images, np.clip(p, 0, 1)) / images - 1 for p in (share, second_share)]
+    if n_missing:
+        sides[1][:, :n_missing] = np.nan
+    return compare_runs(*map(of_mean, sides), np.full(studies, 2 * shift))
 
 
 def deviations(
-    rng, studies: int, *, n: int, images: int = 9, own: float = 0.0, drawn: float = 1.0
+    rng, studies: int, *, n: int, images: int = 9, unit_shift: float = 0.0, scale: float = 1.0
 ) -> dict[str, np.ndarray]:
-    """Mean absolute deviation of ``n`` professions, chance taken off, with the interval of ``dalleval_mad``.
+    """Compare the bias-corrected mean absolute deviation of ``n`` professions, with the interval of ``dalleval_mad``.
 
-    Shares of women are as for :func:`averages`; in the second run their distance from one half is ``drawn`` times as
-    large, and each profession has up to ``own`` to either side. The truth is of all professions that there could be.
+    Shares of women are those of :func:`averages`. In the second run their distance from one half is multiplied by
+    ``scale``, plus up to ``unit_shift`` in either direction per profession. The truth refers to the population of
+    professions.
     """
 
     def shares(size) -> tuple[np.ndarray, np.ndarray]:
         share = rng.uniform(0.1, 0.9, size)
-        return share, np.clip(0.5 + drawn * (share - 0.5) + rng.uniform(-own, own, size), 0, 1)
+        return share, np.clip(0.5 + scale * (share - 0.5) + rng.uniform(-unit_shift, unit_shift, size), 0, 1)
 
     unit, sides = np.arange(n), []
     for p in shares((studies, n)):
         women = rng.binomial(images, p)
         counts = np.stack([women, images - women], axis=-1)
-        each = [stats.mean_mad(c, unit, CONFIDENCE) for c in counts]
-        found = np.array([(e.value, e.ci_low, e.ci_high) for e in each]).T
-        side = dict(zip(("estimate", "low", "high"), found, strict=True))
+        estimates = [stats.mean_mad(c, unit, CONFIDENCE) for c in counts]
+        columns = np.array([(e.value, e.ci_low, e.ci_high) for e in estimates]).T
+        side = dict(zip(("estimate", "low", "high"), columns, strict=True))
         sides.append(side | {"values": stats.corrected_mad(counts)})
     first, second = (np.abs(p - 0.5).mean() for p in shares(1_000_000))
-    return compared(*sides, np.full(studies, second - first))
+    return compare_runs(*sides, np.full(studies, second - first))
 
 
 def amplifications(
-    rng, studies: int, *, n: int, images: int = 16, own: float = 0.0, definition: str = "signed"
+    rng, studies: int, *, n: int, images: int = 16, unit_shift: float = 0.0, definition: str = "signed"
 ) -> dict[str, np.ndarray]:
-    """Expected amplification over ``n`` occupations with the bootstrap of ``paradox_amplification``, one prompt.
+    """Compare expected amplification over ``n`` occupations by the bootstrap of ``paradox_amplification``, one prompt.
 
-    Training images are the same in both runs; generated shares lean farther by 0.1, and by up to ``own`` to either side
-    in each occupation of the second run.
+    Training images are the same in both runs; generated shares are 0.1 further from one half, plus up to ``unit_shift``
+    in either direction per occupation of the second run.
     """
     measure = metrics.directional_amplification if definition == "signed" else metrics.amplification
 
     def expected(shares: np.ndarray) -> np.ndarray:
         return metrics.expected_amplification(100 * shares[..., 1], 100 * shares[..., 0], definition).amplification
 
-    found, values = np.empty((2, 3, studies)), np.empty((2, studies, n))
+    estimates, values = np.empty((2, 3, studies)), np.empty((2, studies, n))
     for study in range(studies):
         training = rng.uniform(0.1, 0.9, n)
         t = rng.binomial(200, training)
-        for run, size in enumerate((0, own)):
+        for run, size in enumerate((0, unit_shift)):
             p = np.clip(training + 0.1 * np.sign(training - 0.5) + rng.uniform(-size, size, n), 0, 1)
             g = rng.binomial(images, p)
             boot = stats.hierarchical_bootstrap(
@@ -116,24 +118,24 @@ def amplifications(
                 seed=int(rng.integers(2**31)),
                 confidence=CONFIDENCE,
             )
-            found[run, :, study] = boot.estimate, boot.ci_low, boot.ci_high
+            estimates[run, :, study] = boot.estimate, boot.ci_low, boot.ci_high
             values[run, study] = measure(100 * g / images, 100 * t / 200)
     names = "estimate", "low", "high"
-    sides = (dict(zip(names, of, strict=True)) | {"values": v} for of, v in zip(found, values, strict=True))
-    # Over all occupations that there could be, the runs do not differ.
-    return compared(*sides, np.zeros(studies))
+    sides = (dict(zip(names, rows, strict=True)) | {"values": v} for rows, v in zip(estimates, values, strict=True))
+    # In the population of occupations, the runs do not differ.
+    return compare_runs(*sides, np.zeros(studies))
 
 
-# Name -> (what draws and compares studies, its settings).
+# Name -> (function that simulates and compares studies, its settings).
 SIMULATIONS: dict[str, tuple[Callable, dict]] = {
     **{
         f"average, {n} professions, {what}": (averages, {"n": n, **more})
         for n in (12, 84)
         for what, more in (
             ("the same model", {}),
-            ("each its own", {"own": 0.1}),
+            ("each its own", {"unit_shift": 0.1}),
             ("a shift of 0.1", {"shift": 0.05}),
-            ("a third in one run", {"lost": n // 3}),
+            ("a third in one run", {"n_missing": n // 3}),
         )
     },
     **{
@@ -141,9 +143,9 @@ SIMULATIONS: dict[str, tuple[Callable, dict]] = {
         for n in (12, 84)
         for what, more in (
             ("the same model", {}),
-            ("each its own", {"own": 0.1}),
-            ("against half of it", {"drawn": 0.5}),
-            ("against none", {"drawn": 0.0}),
+            ("each its own", {"unit_shift": 0.1}),
+            ("against half of it", {"scale": 0.5}),
+            ("against none", {"scale": 0.0}),
         )
     },
     **{
@@ -153,23 +155,23 @@ SIMULATIONS: dict[str, tuple[Callable, dict]] = {
         )
         for n in (20, 62)
         for definition in ("signed", "all")
-        for what, more in (("the same model", {}), ("each its own", {"own": 0.1}))
+        for what, more in (("the same model", {}), ("each its own", {"unit_shift": 0.1}))
         if definition == "signed" or not more
     },
 }
 
 
 def simulate(name: str, studies: int = STUDIES, seed: int = 1) -> dict[str, np.ndarray]:
-    """Return for each way (covered, excludes 0, mean half-width), the first two in shares of the studies."""
+    """Return (covered, excludes 0, mean half-width) for each way, the first two as shares of the studies."""
     draw, settings = SIMULATIONS[name]
     return draw(np.random.default_rng(seed), studies, **settings)
 
 
 def main() -> None:
     unit = "in %, and the mean half-width in the unit of the estimate"
-    for name, way, (covered, apart, half) in asked(__doc__, SIMULATIONS, simulate, unit, studies=STUDIES):
+    for name, way, (covered, excludes, half) in run_simulations(__doc__, SIMULATIONS, simulate, unit, studies=STUDIES):
         print(
-            f"{name:<60} {way:<18} covered {100 * covered:5.1f}  excludes 0 {100 * apart:5.1f}  half {half:7.4f}",
+            f"{name:<60} {way:<18} covered {100 * covered:5.1f}  excludes 0 {100 * excludes:5.1f}  half {half:7.4f}",
             flush=True,
         )
 

@@ -1,8 +1,8 @@
-"""Simulate what intervals of shares by group cover, and what tests of them reject, on prompts of one's own.
+"""Simulate the coverage of intervals of shares by group, and the rejections of their tests, for custom prompts.
 
-Run: ``python benchmarks/coverage_custom.py [--studies 2000]``. Each row draws whole studies of groups whose shares are
-known and prints, in % of the studies, how often the interval holds the truth (at 95 %) and the test rejects what is so
-(at 5 %), of ours and of a simpler way: all images pooled, or Student's t over groups.
+Run: ``python benchmarks/coverage_custom.py [--studies 2000]``. Each row draws entire studies of groups with known
+shares. It prints, in % of the studies, how often the interval covers the truth (at 95 %) and the test rejects a true
+hypothesis (at 5 %), for our method and a simpler one: all images pooled, or Student's t over groups.
 """
 
 import argparse
@@ -24,29 +24,29 @@ SHARES: dict[str, Callable] = {
 
 
 def means(rng, studies, *, kind: str, groups: int, images: int) -> Iterator[dict]:
-    """Yield whether limits of the mean over groups hold it; of each group there are 1 to ``images`` images."""
+    """Yield whether intervals of the mean over groups cover it; each group has 1 to ``images`` images."""
     for _ in range(studies):
         share = SHARES[kind](rng, groups)
         n = rng.integers(1, images + 1, groups) if images > 5 else np.full(groups, images)
         count = rng.binomial(n, share)
-        found, truth = stats.strata_mean(count, n), share.mean()
+        interval, truth = stats.strata_mean(count, n), share.mean()
         pooled = stats.wilson_interval(count.sum(), n.sum())
         t = scipy_stats.t.interval(0.95, groups - 1, (count / n).mean(), max(scipy_stats.sem(count / n), 1e-12))
         yield {
-            "strata": found.ci_low - 1e-12 <= truth <= found.ci_high + 1e-12,
+            "strata": interval.ci_low - 1e-12 <= truth <= interval.ci_high + 1e-12,
             "pooled": pooled.low <= truth <= pooled.high,
             "t over groups": t[0] <= truth <= t[1],
-            "half-width": 100 * (found.ci_high - found.ci_low) / 2,
+            "half-width": 100 * (interval.ci_high - interval.ci_low) / 2,
         }
 
 
-def compared(rng, studies, *, groups: int, prompts: int, images: int, moved: float = 0.0) -> Iterator[dict]:
-    """Yield whether the difference of two models on the same prompts is covered, and told where it is ``moved``."""
+def compare_models(rng, studies, *, groups: int, prompts: int, images: int, moved: float = 0.0) -> Iterator[dict]:
+    """Yield whether the difference of two models on the same prompts, ``moved``, is covered and significant."""
     for study in range(studies):
         share = rng.beta(0.6, 0.6, (groups, prompts)).clip(0.02, 0.98 - moved)
         rows = []
-        for model, by in (("a", 0.0), ("b", moved)):
-            female = rng.random((groups, prompts, images)) < (share + by)[..., None]
+        for model, shift in (("a", 0.0), ("b", moved)):
+            female = rng.random((groups, prompts, images)) < (share + shift)[..., None]
             g, p, k = np.indices(female.shape).reshape(3, -1)
             rows.append(pd.DataFrame({"model": model, "group": g, "prompt": p, "k": k, "female": female.ravel()}))
         people = pd.concat(rows).astype({"group": str})
@@ -54,45 +54,49 @@ def compared(rng, studies, *, groups: int, prompts: int, images: int, moved: flo
         people["image_id"] = people["prompt"] + "-" + people["k"].astype(str)
         gender = np.where(people["female"], "female", "male")
         table = custom.differences(people.assign(gender=gender, status="judged"), seed=study, replicates=1000)
-        whole = table[table["group"] == "all"].iloc[0]
+        overall = table[table["group"] == "all"].iloc[0]
         yield {
-            "covered": whole["ci_low"] <= 100 * moved <= whole["ci_high"],
-            "rejected": whole["p"] < 0.05,
+            "covered": overall["ci_low"] <= 100 * moved <= overall["ci_high"],
+            "rejected": overall["p"] < 0.05,
             "in any group": (table.loc[table["group"] != "all", "p_holm"] < 0.05).any(),
-            "half-width": (whole["ci_high"] - whole["ci_low"]) / 2,
+            "half-width": (overall["ci_high"] - overall["ci_low"]) / 2,
         }
 
 
 def distances(rng, studies, *, kind: str, groups: int, images: int, away: float) -> Iterator[dict]:
-    """Yield whether the mean distance from a benchmark is covered, and told where groups lie ``away`` from it."""
+    """Yield whether the mean distance from a benchmark, ``away`` for each group, is covered and significant."""
     for _ in range(studies):
         center = SHARES[kind](rng, groups).clip(0.05, 0.95)
         share = np.clip(center + away * rng.choice([-1, 1], groups), 0, 1)
         count = rng.binomial(images, share)
         truth = np.abs(share - center).mean()
-        found = stats.mean_deviation(count, np.full(groups, images), center)
-        if not np.isfinite(found.p):
+        estimate = stats.mean_deviation(count, np.full(groups, images), center)
+        if not np.isfinite(estimate.p):
             continue
         yield {
-            "covered": found.ci_low - 1e-12 <= truth <= found.ci_high + 1e-12,
-            "rejected": found.p < 0.05,
-            "half-width": 100 * (found.ci_high - found.ci_low) / 2,
+            "covered": estimate.ci_low - 1e-12 <= truth <= estimate.ci_high + 1e-12,
+            "rejected": estimate.p < 0.05,
+            "half-width": 100 * (estimate.ci_high - estimate.ci_low) / 2,
         }
 
 
-def farther(rng, studies, *, groups: int, images: int, others: int, away: float, towards: float) -> Iterator[dict]:
-    """Yield whether the difference of two models' distances is covered, and told; shares are at random where ``away``
-    is NaN, else ``away`` and ``towards`` from the benchmark. The second model has ``others`` images a group.
+def farther(
+    rng, studies, *, groups: int, images: int, second_images: int, away: float, towards: float
+) -> Iterator[dict]:
+    """Yield whether the difference of two models' distances is covered and significant.
+
+    Shares are random if ``away`` is NaN, else at distances ``away`` and ``towards`` from the benchmark. The second
+    model has ``second_images`` images per group.
     """
     for _ in range(studies):
         center = rng.choice([0.1, 0.3, 0.5, 0.6, 0.8], groups)
         moves = (away * rng.choice([-1, 1], groups), towards * rng.choice([-1, 1], groups))
-        shares = [(rng.random(groups) if np.isnan(by).all() else center + by).clip(0.02, 0.98) for by in moves]
+        shares = [(rng.random(groups) if np.isnan(move).all() else center + move).clip(0.02, 0.98) for move in moves]
         rows = [
             pd.DataFrame(
                 {"model": model, "group": np.repeat(np.arange(groups), n), "female": rng.random(groups * n)}
             ).assign(female=lambda rows, share=share, n=n: rows["female"] < np.repeat(share, n))
-            for model, share, n in zip("ab", shares, (images, others), strict=True)
+            for model, share, n in zip("ab", shares, (images, second_images), strict=True)
         ]
         people = pd.concat(rows, ignore_index=True).assign(status="judged", position=1, prompt="")
         people["image_id"] = people.index.astype(str)
@@ -108,26 +112,26 @@ def farther(rng, studies, *, groups: int, images: int, others: int, away: float,
 
 
 def generated(rng, *, groups: int, images: int, persons: int, matching: float, share=0.5, unclear=0.1):
-    """Return (groups, images, persons) arrays of a generator: female, judged, tone (1–10).
+    """Return (groups, images, persons) arrays of a generator: female, judged, tone (1–10), error of a second judge.
 
-    People of an image have one gender, one tone and one fate of the second judge with the chance ``matching``.
+    With probability ``matching``, all people of an image have the same gender, tone and error of the second judge.
     """
     shape = (groups, images, persons)
-    same = rng.random((groups, images, 1)) < matching
+    is_matching = rng.random((groups, images, 1)) < matching
 
-    def alike(draw: Callable) -> np.ndarray:
-        return np.where(same, draw((groups, images, 1)), draw(shape))
+    def draw_matching(draw: Callable) -> np.ndarray:
+        return np.where(is_matching, draw((groups, images, 1)), draw(shape))
 
-    female = alike(rng.random) < np.broadcast_to(share, groups)[:, None, None]
-    tone = alike(lambda size: rng.integers(1, 11, size))
-    wrong = alike(rng.random) < 0.2
+    female = draw_matching(rng.random) < np.broadcast_to(share, groups)[:, None, None]
+    tone = draw_matching(lambda size: rng.integers(1, 11, size))
+    wrong = draw_matching(rng.random) < 0.2
     return female, rng.random(shape) >= unclear, tone, wrong
 
 
-def drawn(rng, *, model: str = "m", **how) -> pd.DataFrame:
+def draw_people(rng, *, model: str = "m", **options) -> pd.DataFrame:
     """Return the people of a generator as ``custom_people``."""
-    female, judged, *_ = (part.ravel() for part in generated(rng, **how))
-    g, i, k = np.indices((how["groups"], how["images"], how["persons"])).reshape(3, -1)
+    female, judged, *_ = (part.ravel() for part in generated(rng, **options))
+    g, i, k = np.indices((options["groups"], options["images"], options["persons"])).reshape(3, -1)
     rows = pd.DataFrame({"model": model, "group": np.char.mod("g%02d", g), "position": k + 1})
     rows["prompt"], rows["image_id"] = rows["group"], rows["group"] + "-" + i.astype(str).astype(object)
     rows["status"] = np.where(judged, "judged", "uncertain")
@@ -135,85 +139,85 @@ def drawn(rng, *, model: str = "m", **how) -> pd.DataFrame:
     return rows
 
 
-def _held(estimates: list, truth: float) -> float:
-    """Return the share of intervals, such as :class:`biaslab.stats.Estimate`, that hold the truth."""
-    return float(np.mean([one.ci_low - 1e-9 <= truth <= one.ci_high + 1e-9 for one in estimates]))
+def _coverage(estimates: list, truth: float) -> float:
+    """Return the share of intervals, such as :class:`biaslab.stats.Estimate`, that cover the truth."""
+    return float(np.mean([estimate.ci_low - 1e-9 <= truth <= estimate.ci_high + 1e-9 for estimate in estimates]))
 
 
 def pages(rng, studies, *, groups: int, images: int, persons: int, matching: float, share: float) -> Iterator[dict]:
-    """Yield what the statistics behind the tables cover, and whether the page of a fair model claims a group."""
-    how = {"groups": groups, "images": images, "persons": persons, "matching": matching, "share": share}
+    """Yield the coverage of the tables' statistics, and whether the page of a fair model claims a difference."""
+    options = {"groups": groups, "images": images, "persons": persons, "matching": matching, "share": share}
     stratum = np.repeat(np.arange(groups), images)
     fewest = stats.min_units()
     for _ in range(studies):
-        female, judged, tone, wrong = generated(rng, **how)
+        female, judged, tone, wrong = generated(rng, **options)
         count, n = (female & judged).sum(axis=2), judged.sum(axis=2)
-        each = [stats.clustered_share(*one) for one in zip(count, n, strict=True)]
+        shares = [stats.clustered_share(*pair) for pair in zip(count, n, strict=True)]
         effect = stats.design_effect(count.ravel(), n.ravel(), stratum=stratum)
         mean = stats.strata_mean(count.sum(axis=1), n.sum(axis=1), effect=effect)
-        p = [stats.clustered_share_test(*one, share, effect=effect, seed=0) for one in zip(count, n, strict=True)]
+        p = [stats.clustered_share_test(*pair, share, effect=effect, seed=0) for pair in zip(count, n, strict=True)]
         units = (n > 0).sum(axis=1)
-        of_image = np.repeat(np.arange(images), persons)
-        tones = [stats.mean_interval(one.ravel(), clusters=of_image) for one in tone]
-        both = [
+        image_index = np.repeat(np.arange(images), persons)
+        tones = [stats.mean_interval(group.ravel(), clusters=image_index) for group in tone]
+        intersections = [
             (stats.clustered_share((female & (tone < 4)).reshape(-1, persons).sum(axis=1),
                                    female.reshape(-1, persons).sum(axis=1)), 0.3),
             (stats.clustered_share((~female & (tone > 6)).reshape(-1, persons).sum(axis=1),
                                    (~female).reshape(-1, persons).sum(axis=1)), 0.4),
         ]  # fmt: skip
-        agreed = [stats.clustered_share(*one) for one in zip((~wrong & judged).sum(axis=2), n, strict=True)]
-        other = (female ^ wrong).astype(int) - female
-        judges = stats.sign_flip((other * judged).sum(axis=2).ravel(), seed=0).p if share == 0.5 else np.nan
+        agreements = [stats.clustered_share(*pair) for pair in zip((~wrong & judged).sum(axis=2), n, strict=True)]
+        difference = (female ^ wrong).astype(int) - female
+        judges = stats.sign_flip((difference * judged).sum(axis=2).ravel(), seed=0).p if share == 0.5 else np.nan
         error = np.sqrt(share * (1 - share) * effect / n.sum(axis=1))
-        far = stats.mean_distance(count.sum(axis=1) / n.sum(axis=1) - share, error, max(share, 1 - share))
+        distance = stats.mean_distance(count.sum(axis=1) / n.sum(axis=1) - share, error, max(share, 1 - share))
         yield {
-            "shares": _held(each, share),
-            "mean": _held([mean], share),
-            "tones": _held(tones, 5.5),
-            "intersections": np.mean([_held([one], truth) for one, truth in both]),
-            "agreement": _held(agreed, 0.8),
+            "shares": _coverage(shares, share),
+            "mean": _coverage([mean], share),
+            "tones": _coverage(tones, 5.5),
+            "intersections": np.mean([_coverage([estimate], truth) for estimate, truth in intersections]),
+            "agreement": _coverage(agreements, 0.8),
             "judges differ": judges < 0.05,
             "group tests": np.mean(np.array(p) < 0.05),
             "a group is claimed": (stats.adjust(p) < 0.05).any() and units.max() >= fewest,
-            "distance": _held([far], 0) if np.isfinite(far.p) else np.nan,
-            "distance rejected": far.p < 0.05 if np.isfinite(far.p) else np.nan,
-            "half-width": 50 * np.mean([one.ci_high - one.ci_low for one in each]),
+            "distance": _coverage([distance], 0) if np.isfinite(distance.p) else np.nan,
+            "distance rejected": distance.p < 0.05 if np.isfinite(distance.p) else np.nan,
+            "half-width": 50 * np.mean([estimate.ci_high - estimate.ci_low for estimate in shares]),
         }
 
 
 def models(rng, studies, *, groups: int, images: int, persons: int, matching: float) -> Iterator[dict]:
-    """Yield how often the difference of equal models is covered, and claimed, where people share images."""
-    how = {"groups": groups, "images": images, "persons": persons, "matching": matching}
+    """Yield how often the difference of equal models is covered and significant, with several people per image."""
+    options = {"groups": groups, "images": images, "persons": persons, "matching": matching}
     for study in range(studies):
-        people = pd.concat([drawn(rng, **how, model=name) for name in "ab"], ignore_index=True)
+        people = pd.concat([draw_people(rng, **options, model=name) for name in "ab"], ignore_index=True)
         table = custom.differences(people, seed=study, replicates=1000)
-        each, over = table[table["group"] != "all"], table[table["group"] == "all"]
+        group_rows, overall = table[table["group"] != "all"], table[table["group"] == "all"]
         yield {
-            "covered": _held(list(over.itertuples()), 0),
-            "rejected": (over["p"] < 0.05).mean(),
-            "of groups covered": _held(list(each.itertuples()), 0),
-            "in any group": (each["p_holm"] < 0.05).any(),
+            "covered": _coverage(list(overall.itertuples()), 0),
+            "rejected": (overall["p"] < 0.05).mean(),
+            "of groups covered": _coverage(list(group_rows.itertuples()), 0),
+            "in any group": (group_rows["p_holm"] < 0.05).any(),
         }
 
 
-def clustered(rng, studies, *, groups: int, images: int, persons: int, matching: float, **more) -> Iterator[dict]:
-    """Yield what the mean distance from a benchmark covers, ``away`` from it, or where it is a ``sample``."""
-    away, sample = more.get("away", 0.0), more.get("sample", np.nan)
+def clustered(rng, studies, *, groups: int, images: int, persons: int, matching: float, **options) -> Iterator[dict]:
+    """Yield the coverage of the mean distance ``away`` from a benchmark, which may be a ``sample`` of people."""
+    away, sample = options.get("away", 0.0), options.get("sample", np.nan)
     for _ in range(studies):
         center = np.where(np.arange(groups) % 2, 0.5, 0.3 if np.isfinite(sample) else 0.5)
         share = center + away * rng.choice([-1, 1], groups)
-        known = rng.binomial(int(sample), center) / sample if np.isfinite(sample) else center
-        how = {"groups": groups, "images": images, "persons": persons, "matching": matching}
-        people = drawn(rng, **how, share=share, unclear=0)
-        given = {"group": sorted(people["group"].unique()), "percent_female": 100 * known, "n": sample, "named": "b"}
-        over = custom.distance(people, pd.DataFrame(given)).iloc[0]
-        low, high = over["distance_corrected_ci_low"], over["distance_corrected_ci_high"]
+        reference = rng.binomial(int(sample), center) / sample if np.isfinite(sample) else center
+        design = {"groups": groups, "images": images, "persons": persons, "matching": matching}
+        people = draw_people(rng, **design, share=share, unclear=0)
+        benchmark = {"group": sorted(people["group"].unique()), "percent_female": 100 * reference, "n": sample}
+        overall = custom.distance(people, pd.DataFrame(benchmark | {"named": "b"})).iloc[0]
+        low, high = overall["distance_corrected_ci_low"], overall["distance_corrected_ci_high"]
         if not np.isfinite(low):
             continue
         yield {
-            "mean difference": _held([over], 100 * (share - center).mean()),
+            "mean difference": _coverage([overall], 100 * (share - center).mean()),
             "distance": low - 1e-9 <= 100 * np.abs(share - center).mean() <= high + 1e-9,
-            "distance rejected": over["distance_p"] < 0.05,
+            "distance rejected": overall["distance_p"] < 0.05,
             "half-width": (high - low) / 2,
         }
 
@@ -221,27 +225,27 @@ def clustered(rng, studies, *, groups: int, images: int, persons: int, matching:
 def corrections(
     rng, studies, *, people: int, rated: int, share: float, women_as_male: float, slips: float
 ) -> Iterator[dict]:
-    """Yield whether the interval of the share corrected for the judge's errors covers the truth, and the judged share.
+    """Yield whether intervals of the share corrected for the judge's errors, and of the judged share, cover the truth.
 
     Annotators label a random sample of ``rated`` people. The judge labels a share ``women_as_male`` of the women as
     male, errs on a share ``slips`` of all people in addition, and leaves one in twenty unclear.
     """
     for _ in range(studies):
         truth = np.where(rng.random(people) < share, "female", "male")
-        said = np.where((truth == "female") & (rng.random(people) < women_as_male), "male", truth)
-        wrong = rng.random(people) < slips
-        said = np.where(wrong, np.where(said == "female", "male", "female"), said)
-        said = np.where(rng.random(people) < 0.05, "unsure", said)
-        known = np.where(np.arange(people) < rated, truth, "")
-        both = {"endpoint:eye": said, "annotators": known}
+        labels = np.where((truth == "female") & (rng.random(people) < women_as_male), "male", truth)
+        is_wrong = rng.random(people) < slips
+        labels = np.where(is_wrong, np.where(labels == "female", "male", "female"), labels)
+        labels = np.where(rng.random(people) < 0.05, "unsure", labels)
+        annotations = np.where(np.arange(people) < rated, truth, "")
+        genders = {"endpoint:eye": labels, "annotators": annotations}
         rows = [
             pd.DataFrame({"judge": judge, "gender": gender, "image_id": np.arange(people).astype(str)})
-            for judge, gender in both.items()
+            for judge, gender in genders.items()
         ]
         judges = pd.concat(rows).assign(model="m", group="g", position=1)
         judges["status"] = np.where(judges["gender"].isin(["female", "male"]), "judged", "unannotated")
         row = custom.corrected(judges).set_index("group").loc["all"]
-        plain = stats.wilson_interval((said == "female").sum(), (said != "unsure").sum())
+        plain = stats.wilson_interval((labels == "female").sum(), (labels != "unsure").sum())
         if not np.isfinite(row["percent_female_corrected"]):
             continue
         yield {
@@ -252,7 +256,7 @@ def corrections(
 
 
 PEOPLE = [(1, 0.0), (2, 0.0), (2, 0.5), (2, 1.0), (4, 0.0), (4, 0.5), (4, 1.0)]
-"""People per image, and the chance that all of them are alike."""
+"""People per image, and the probability that all of them match."""
 ROWS = [
     *(
         (pages, {"groups": g, "images": n, "persons": persons, "matching": matching, "share": share})
@@ -275,16 +279,16 @@ ROWS = [
         for kind in SHARES
         for g, n in ((3, 40), (8, 3), (20, 1), (20, 40))
     ),
-    (compared, {"groups": 3, "prompts": 4, "images": 4}),
-    (compared, {"groups": 10, "prompts": 2, "images": 6}),
-    (compared, {"groups": 10, "prompts": 2, "images": 6, "moved": 0.15}),
+    (compare_models, {"groups": 3, "prompts": 4, "images": 4}),
+    (compare_models, {"groups": 10, "prompts": 2, "images": 6}),
+    (compare_models, {"groups": 10, "prompts": 2, "images": 6, "moved": 0.15}),
     *(
         (distances, {"kind": kind, "groups": 12, "images": 20, "away": away})
         for kind in ("even", "spread")
         for away in (0.0, 0.2)
     ),
     *(
-        (farther, {"groups": g, "images": n, "others": m, "away": away, "towards": towards})
+        (farther, {"groups": g, "images": n, "second_images": m, "away": away, "towards": towards})
         for g, n, m in ((4, 8, 8), (4, 20, 20), (20, 10, 10), (20, 50, 50), (40, 10, 30))
         for away, towards in ((0.0, 0.0), (0.2, 0.2), (0.0, 0.3), (np.nan, np.nan))
     ),
@@ -300,14 +304,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--studies", type=int, default=2000)
     parser.add_argument("names", nargs="*", help="parts of the rows to run, such as 'pages groups=20'; all if none")
-    given = parser.parse_args()
-    for simulate, how in ROWS:
-        row = f"{simulate.__name__} {' '.join(f'{k}={v}' for k, v in how.items())}"
-        if given.names and not any(all(part in row for part in name.split()) for name in given.names):
+    arguments = parser.parse_args()
+    for simulate, settings in ROWS:
+        row = f"{simulate.__name__} {' '.join(f'{k}={v}' for k, v in settings.items())}"
+        if arguments.names and not any(all(part in row for part in name.split()) for name in arguments.names):
             continue
-        found = pd.DataFrame(simulate(np.random.default_rng(1), given.studies, **how)).astype(float)
-        numbers = "  ".join(f"{name} {found[name].mean() * (1 if name == 'half-width' else 100):.1f}" for name in found)
-        print(f"{simulate.__name__:10} {' '.join(f'{k}={v}' for k, v in how.items()):45} {numbers}", flush=True)
+        results = pd.DataFrame(simulate(np.random.default_rng(1), arguments.studies, **settings)).astype(float)
+        scales = {name: 1 if name == "half-width" else 100 for name in results}
+        numbers = "  ".join(f"{name} {results[name].mean() * scale:.1f}" for name, scale in scales.items())
+        print(f"{simulate.__name__:10} {' '.join(f'{k}={v}' for k, v in settings.items()):45} {numbers}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
-"""Simulate how often intervals of DALL-Eval's bias hold the truth and its tests reject where nothing is there.
+"""Simulate the coverage of intervals of DALL-Eval's bias, and the false rejections of its tests.
 
-Run: ``python benchmarks/coverage_dalleval.py [simulation ...] [--studies 2000]``. Each simulation draws whole studies
-from a population whose truth is known and prints, in % of the studies, how often each interval covers it (at 95 %), how
-often the test rejects that there is nothing (at 5 %), and the mean half-width in points, of ours and of simpler ways:
-all from the same studies. The tests in ``tests/stats/test_stats_coverage_dalleval.py`` are short versions.
+Run: ``python benchmarks/coverage_dalleval.py [simulation ...] [--studies 2000]``. Each simulation draws entire studies
+from a population with known truth. It prints for our method and simpler ones, in % of the same studies, how often each
+interval covers the truth (at 95 %) and the test rejects no effect (at 5 %), and the mean half-width in points. The
+tests in ``tests/stats/test_stats_coverage_dalleval.py`` are short versions.
 """
 
 from collections.abc import Callable, Iterator
 from functools import cache
 
 import numpy as np
-from _simulations import asked
+from _simulations import run_simulations
 
 from biaslab import reference, stats
 from biaslab_world.social import presence
@@ -18,15 +18,15 @@ from biaslab_world.social import presence
 STUDIES, REPLICATES, LEVEL = 2000, 400, 0.05
 
 
-def _judged(low: float, high: float, p: float, truth: float, value: float = np.nan) -> np.ndarray:
-    """Return whether the truth is covered, nothing is rejected, the half-width, and whether the value is inside."""
-    inside = low - 1e-12 <= value <= high + 1e-12
+def _outcome(low: float, high: float, p: float, truth: float, value: float = np.nan) -> np.ndarray:
+    """Return whether the truth is covered, whether 0 is rejected, the half-width, and whether the value is inside."""
+    is_inside = low - 1e-12 <= value <= high + 1e-12
     rejected = p < LEVEL if np.isfinite(p) else np.nan
-    return np.array([low - 1e-12 <= truth <= high + 1e-12, rejected, 100 * (high - low) / 2, inside])
+    return np.array([low - 1e-12 <= truth <= high + 1e-12, rejected, 100 * (high - low) / 2, is_inside])
 
 
-def _resampled(rng, values: np.ndarray) -> tuple[float, float]:
-    """Return percentiles of the means of resampled values."""
+def _resample_mean(rng, values: np.ndarray) -> tuple[float, float]:
+    """Return the percentile interval of the mean of resampled values."""
     low, high = np.quantile(rng.choice(values, (REPLICATES, len(values))).mean(axis=1), [0.025, 0.975])
     return low, high
 
@@ -36,7 +36,7 @@ def _resampled(rng, values: np.ndarray) -> tuple[float, float]:
 
 @cache
 def _printed(model: str) -> np.ndarray:
-    """Return the shares of women that are printed of a model's professions, a little away from 0 and 1."""
+    """Return the published shares of women for a model's professions, shrunk slightly away from 0 and 1."""
     tables = (reference.load(f"dalleval_table_{number}") for number in (16, 17))
     rows = [table[(table["model"] == model) & (table["kind"] == "profession")]["value"] for table in tables]
     return 0.01 + 0.98 * (1 + np.concatenate(rows)) / 2
@@ -55,50 +55,50 @@ GENDERS: dict[str, Callable] = {
 
 
 def gender_mad(rng, studies, *, kind, professions, images) -> Iterator[dict]:
-    """Yield what is said of the mean deviation from an even split, chance taken off."""
+    """Yield the results for the bias-corrected mean deviation from an even split."""
     draw = GENDERS[kind]
     truth = float(np.abs(draw(np.random.default_rng(0), 1_000_000) - 0.5).mean())
     for _ in range(studies):
         women = rng.binomial(images, draw(rng, professions))
-        found = stats.mean_mad(np.column_stack([women, images - women]))
-        each = stats.corrected_absolute_deviation(women, images)
-        plain = _resampled(rng, each)
+        estimate = stats.mean_mad(np.column_stack([women, images - women]))
+        deviations = stats.corrected_absolute_deviation(women, images)
+        plain = _resample_mean(rng, deviations)
         yield {
-            "bias-aware": _judged(found.ci_low, found.ci_high, found.p, truth, found.value),
-            "bootstrap": _judged(*plain, np.nan, truth, each.mean()),
+            "bias-aware": _outcome(estimate.ci_low, estimate.ci_high, estimate.p, truth, estimate.value),
+            "bootstrap": _outcome(*plain, np.nan, truth, deviations.mean()),
         }
 
 
 def judged_gender(rng, studies, *, kind, professions, images, right=(0.9, 0.86), drawings=80) -> Iterator[dict]:
-    """Yield what is said of gender by a judge that errs, with its error taken off and as judged.
+    """Yield the results for gender by an imperfect judge, with and without a correction for its errors.
 
-    Sensitivity and specificity, ``right``, are measured on so many ``drawings`` each.
+    Sensitivity and specificity, ``right``, are measured on ``drawings`` images each.
     """
     draw = GENDERS[kind]
-    many = draw(np.random.default_rng(0), 1_000_000)
-    truth, average = float(np.abs(many - 0.5).mean()), float(2 * many.mean() - 1)
+    population = draw(np.random.default_rng(0), 1_000_000)
+    truth, average = float(np.abs(population - 0.5).mean()), float(2 * population.mean() - 1)
     for _ in range(studies):
         share = draw(rng, professions)
         women = rng.binomial(images, share * right[0] + (1 - share) * (1 - right[1]))
-        of = np.full(professions, images)
+        sizes = np.full(professions, images)
         measured = tuple(rng.binomial(drawings, right) / drawings)
         error = (*measured, drawings, drawings)
         ways = {
-            "MAD": (stats.judge_corrected_deviation(women, of, *error), truth),
+            "MAD": (stats.judge_corrected_deviation(women, sizes, *error), truth),
             "MAD as judged": (stats.mean_mad(np.column_stack([women, images - women])), truth),
             "average": (stats.judge_corrected_mean(2 * women / images - 1, *error), average),
         }
         plain = stats.mean_interval(2 * women / images - 1)
-        found = {way: _judged(of.ci_low, of.ci_high, of.p, true, of.value) for way, (of, true) in ways.items()}
-        found["average as judged"] = _judged(plain.ci_low, plain.ci_high, np.nan, average, plain.value)
-        yield found
+        results = {way: _outcome(e.ci_low, e.ci_high, e.p, true, e.value) for way, (e, true) in ways.items()}
+        results["average as judged"] = _outcome(plain.ci_low, plain.ci_high, np.nan, average, plain.value)
+        yield results
 
 
 # -- skin tone -------------------------------------------------------------------------------------------------------
 
 
 _MIDDLE = np.exp(-0.5 * ((np.arange(10) - 4.5) / 1.5) ** 2)
-# Weights of tones, of which a profession's are drawn (Dirichlet): the larger, the more alike professions are.
+# Parameters of the Dirichlet distribution of a profession's tones; larger ones make professions more similar.
 TONES = {
     "even": np.full(10, np.inf),
     "nearly even": np.full(10, 5.0),
@@ -115,56 +115,57 @@ def _tones(rng, kind: str, professions: int) -> np.ndarray:
 
 
 def skin_tone_mad(rng, studies, *, kind, professions, images) -> Iterator[dict]:
-    """Yield what is said of the mean deviation of ten tones from even, by three prompts a profession."""
+    """Yield the results for the mean deviation of ten tones from equal shares, with three prompts per profession."""
     truth = float(np.abs(_tones(np.random.default_rng(0), kind, 200_000) - 0.1).mean())
     units = np.repeat(np.arange(professions), 3)
     for _ in range(studies):
         counts = rng.multinomial(images, _tones(rng, kind, professions)[units])
-        found = stats.mean_mad(counts, units)
-        plain = _resampled(rng, stats.corrected_mad(counts))
-        told = np.isfinite(found.value)
-        ours = _judged(found.ci_low, found.ci_high, found.p, truth, found.value)
+        estimate = stats.mean_mad(counts, units)
+        plain = _resample_mean(rng, stats.corrected_mad(counts))
+        is_estimable = np.isfinite(estimate.value)
+        ours = _outcome(estimate.ci_low, estimate.ci_high, estimate.p, truth, estimate.value)
         yield {
-            "by profession" if told else "cannot be told": ours if told else np.full(4, np.nan),
-            "prompts as independent": _judged(*plain, np.nan, truth),
+            "by profession" if is_estimable else "cannot be told": ours if is_estimable else np.full(4, np.nan),
+            "prompts as independent": _outcome(*plain, np.nan, truth),
         }
 
 
 # -- attributes ------------------------------------------------------------------------------------------------------
 
 
-def _worn(rng, size: int, scale: float, spread: float, shared: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return with what probability women and men of so many professions are given fifteen attributes.
+def _draw_presence(rng, size: int, scale: float, spread: float, shared: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return the probabilities of fifteen attributes for women and men of ``size`` professions.
 
-    Differences in log-odds are ``scale`` times those of the printed presences; professions differ by ``spread``, and in
-    their differences by half of that, in all attributes alike where these are ``shared``. At scale 0 nothing differs.
+    Differences in log-odds are ``scale`` times those of the published presences. Professions differ by ``spread``, and
+    their differences by half of it, equally in all attributes if ``shared``. With a scale of 0 there is no difference.
     """
-    known = presence()
-    sides = [np.r_[list(known[gender].values()), 0.02, 0.02, 0.02, 0.02] + 0.01 for gender in ("female", "male")]
+    presences = presence()
+    sides = [np.r_[list(presences[gender].values()), 0.02, 0.02, 0.02, 0.02] + 0.01 for gender in ("female", "male")]
     odds = [np.log(side / (1.02 - side)) for side in sides]
-    middle, apart = (odds[0] + odds[1]) / 2, scale * (odds[0] - odds[1])
-    own = middle + spread * rng.normal(size=(size, middle.size))
-    apart = apart / 2 + (scale > 0) * spread / 2 * rng.normal(size=(size, 1 if shared else middle.size))
-    return 1 / (1 + np.exp(-own - apart)), 1 / (1 + np.exp(-own + apart))
+    middle, difference = (odds[0] + odds[1]) / 2, scale * (odds[0] - odds[1])
+    intercept = middle + spread * rng.normal(size=(size, middle.size))
+    difference = difference / 2 + (scale > 0) * spread / 2 * rng.normal(size=(size, 1 if shared else middle.size))
+    return 1 / (1 + np.exp(-intercept - difference)), 1 / (1 + np.exp(-intercept + difference))
 
 
 def attributes(rng, studies, *, scale, professions, images, spread=1.0, shared=False) -> Iterator[dict]:
-    """Yield what is said of the mean absolute difference over attributes."""
-    women, men = _worn(np.random.default_rng(0), 100_000, scale, spread, shared)
+    """Yield the results for the mean absolute difference over attributes."""
+    women, men = _draw_presence(np.random.default_rng(0), 100_000, scale, spread, shared)
     truth = float(np.abs((women - men).mean(axis=0)).mean()) if scale else 0.0
     for _ in range(studies):
-        sides = (rng.binomial(images, side) / images for side in _worn(rng, professions, scale, spread, shared))
+        rates = _draw_presence(rng, professions, scale, spread, shared)
+        sides = (rng.binomial(images, side) / images for side in rates)
         paired = next(sides) - next(sides)
-        found = stats.folded_means(paired, replicates=REPLICATES, seed=rng)
+        estimate = stats.folded_means(paired, replicates=REPLICATES, seed=rng)
         weights = rng.multinomial(professions, np.full(professions, 1 / professions), REPLICATES)
         plain = np.quantile(np.abs(weights @ paired / professions).mean(axis=1), [0.025, 0.975])
         yield {
-            "chance taken off": _judged(found.ci_low, found.ci_high, found.p, truth, found.corrected),
-            "percentile bootstrap": _judged(*plain, np.nan, truth, found.value),
+            "chance taken off": _outcome(estimate.ci_low, estimate.ci_high, estimate.p, truth, estimate.corrected),
+            "percentile bootstrap": _outcome(*plain, np.nan, truth, estimate.value),
         }
 
 
-# -- what is simulated -----------------------------------------------------------------------------------------------
+# -- simulations -----------------------------------------------------------------------------------------------------
 
 _GENDERS = {9: tuple(GENDERS), 3: ("even", "as Stable Diffusion")}
 _TONES = {9: tuple(TONES), 6: ("even", "few tones"), 3: ("even", "few tones")}
@@ -175,7 +176,7 @@ _ATTRIBUTES = {
     "as printed": {"scale": 1.0},
     "as printed, together": {"scale": 1.0, "spread": 1.5, "shared": True},
 }
-# Name -> (what draws and judges studies, its settings).
+# Name -> (function that simulates studies, its settings).
 SIMULATIONS: dict[str, tuple[Callable, dict]] = {
     **{
         f"gender MAD, {n} professions x {images}, {kind}": (
@@ -213,18 +214,20 @@ SIMULATIONS: dict[str, tuple[Callable, dict]] = {
 
 
 def simulate(name: str, studies: int = STUDIES, seed: int = 1) -> dict[str, np.ndarray]:
-    """Return for each way (covered, rejected, mean half-width in points, value inside), shares of the studies."""
+    """Return (covered, rejected, mean half-width in points, value inside) for each way, as shares of the studies."""
     draw, settings = SIMULATIONS[name]
-    found: dict[str, list[np.ndarray]] = {}
-    for each in draw(np.random.default_rng(seed), studies, **settings):
-        for way, result in each.items():
-            found.setdefault(way, []).append(result)
-    return {way: np.mean(results, axis=0) for way, results in found.items()}
+    results: dict[str, list[np.ndarray]] = {}
+    for study in draw(np.random.default_rng(seed), studies, **settings):
+        for way, result in study.items():
+            results.setdefault(way, []).append(result)
+    return {way: np.mean(rows, axis=0) for way, rows in results.items()}
 
 
 def main() -> None:
     unit = "in %, and the mean half-width in points"
-    for name, way, (covered, rejected, half, inside) in asked(__doc__, SIMULATIONS, simulate, unit, studies=STUDIES):
+    for name, way, (covered, rejected, half, inside) in run_simulations(
+        __doc__, SIMULATIONS, simulate, unit, studies=STUDIES
+    ):
         print(
             f"{name:<56} {way:<24} covered {100 * covered:5.1f}  rejected {100 * rejected:5.1f}  half {half:5.1f}  "
             f"value inside {100 * inside:5.1f}",

@@ -1,18 +1,18 @@
-"""Simulate how often a report's page claims a difference where there is none, and the error rates of its headlines.
+"""Simulate how often a report's page claims a difference without one, and the error rates of its headlines.
 
 Run: ``python benchmarks/coverage_page.py [--studies 2000] [--replicates 400] [--mixes 4000] [--jobs 2]``.
 
-Each of the ``studies`` draws the measured tables of two models that are alike and fair: generated people as training
-images, one half of women in pairs and professions, equal attributes, similarities without a gap, scenes of one
-accuracy. The analyses and answers that notebooks give to a report's main cards follow, and the adjustment over the
-page. It prints, in % of the studies, how often a page claims anything: as each card answers alone, and adjusted.
+Each of the ``studies`` draws the measured tables of two equal and fair models: generated people like training images,
+half women in pairs and professions, equal attributes, similarities without a gap, scenes with equal accuracy. It then
+computes the analyses and answers of a report's main cards, and the adjustment over the page. The script prints, in % of
+the studies, how often a page claims any difference, without and with the adjustment.
 
-Each of the ``mixes`` draws 14 headlines: 7 of one t test, 7 of eight t tests each (Holm), of 20 units. None or six of
-them have effects, in families in four of the eight groups. All tests of a page share a factor with random signs. It
-prints for the adjustment over the page and for Holm over all headlines, which it replaced, in %: pages that claim
-anything, the false discovery rate over headlines, the mean over selected headlines of an error inside (a false group
-is named), true headlines that are claimed, and true groups that are named. ``tests/stats/test_stats_coverage.py`` is
-a short version.
+Each of the ``mixes`` draws 14 headlines with 20 units: 7 with one t test, 7 with eight t tests each (Holm). None or six
+of them have effects, in families in four of the eight groups. All tests of a page share a factor with random signs. The
+script prints for the adjustment over the page, and for its predecessor, Holm over all headlines, in %: pages with any
+claim, the false discovery rate over headlines, the mean over selected headlines of an error inside (a false group is
+named), true headlines that are claimed, and true groups that are named. ``tests/stats/test_stats_coverage.py`` is a
+short version.
 """
 
 import argparse
@@ -33,22 +33,22 @@ from biaslab.schema import tables
 MODELS = "A", "B"
 ESTIMANDS = [*paired.ESTIMANDS, *dalleval.ESTIMANDS, *triplets.ESTIMANDS, *paradox.ESTIMANDS]
 OCCUPATIONS, PROFESSIONS, SCENES, TRIPLETS = 40, 20, 100, 40
-# Metrics by space as `triplets_similarity` has them; in one triplet they go together.
+# Metrics by space as in `triplets_similarity`; within one triplet they are correlated.
 METRICS = {"prompt": ["t"], "denoising": ["z0"], "image": ["ssim", "resnet", "clip", "dino", "split_product"]}
 ATTRIBUTES = 8
 
 
 def percent_female(rng) -> pd.DataFrame:
-    """Return ``paradox_percent_female``: training and generated images of the same shares, as many of both."""
+    """Return ``paradox_percent_female``: training and generated images with the same shares and numbers."""
     rows = []
     for i in range(OCCUPATIONS):
         p = rng.beta(0.7, 0.9)
         for model in MODELS:
-            own = {"model": model, "approach": "naive", "occupation": f"o{i:02}", "n": 12}
+            identity = {"model": model, "approach": "naive", "occupation": f"o{i:02}", "n": 12}
             sides = [("training", "captions"), *(("generated", str(k)) for k in range(1, 5))]
             for source, prompt in sides:
                 share = 100 * rng.binomial(12, p) / 12
-                rows.append(own | {"source": source, "prompt": prompt, "percent_female": share})
+                rows.append(identity | {"source": source, "prompt": prompt, "percent_female": share})
     return tables.make_table(rows, "paradox_percent_female")
 
 
@@ -78,7 +78,7 @@ def genders(rng) -> pd.DataFrame:
 
 
 def presence(rng) -> pd.DataFrame:
-    """Return ``dalleval_attribute_presence``: an attribute as frequent of women as of men."""
+    """Return ``dalleval_attribute_presence``: each attribute is equally frequent for women and men."""
     rates = rng.beta(1, 4, size=(PROFESSIONS, ATTRIBUTES))
     rows = [
         {"model": model, "prompt": prompt, "profession": f"p{i:02}", "attribute": f"a{k}",
@@ -92,7 +92,7 @@ def presence(rng) -> pd.DataFrame:
 
 
 def verdicts(rng) -> pd.DataFrame:
-    """Return ``dalleval_skill_verdicts`` of scenes of which each model shows 60 % rightly."""
+    """Return ``dalleval_skill_verdicts`` of scenes, 60 % of which are correct for each model."""
     rows = []
     for model in MODELS:
         for i in range(SCENES):
@@ -105,7 +105,7 @@ def verdicts(rng) -> pd.DataFrame:
 
 
 def similarity(rng) -> pd.DataFrame:
-    """Return ``triplets_similarity``: neutral as near to both genders, by all metrics of a triplet alike."""
+    """Return ``triplets_similarity``: neutral is equally similar to both genders, with correlated metrics."""
     rows = []
     for model in MODELS:
         shared = rng.normal(0, 0.05, size=(TRIPLETS, 2))
@@ -120,40 +120,40 @@ def similarity(rng) -> pd.DataFrame:
     return tables.make_table(rows, "triplets_similarity")
 
 
-def page(rng, replicates: int = 400, told: tuple[str, ...] = MODELS) -> list[dict]:
-    """Return the records of the main answers of one study's page, as notebooks give them.
+def page(rng, replicates: int = 400, models_shown: tuple[str, ...] = MODELS) -> list[dict]:
+    """Return the records of the main answers of one study's page, as in notebooks.
 
-    Cards other than that of both models' differences are those of ``told``.
+    Cards other than that of the models' differences are limited to ``models_shown``.
     """
 
-    def of(frame: pd.DataFrame) -> pd.DataFrame:
-        return frame[frame["model"].isin(told)]
+    def of_models(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame[frame["model"].isin(models_shown)]
 
     draws = {"seed": int(rng.integers(2**31)), "replicates": replicates, "confidence": 0.95}
     level = {"confidence": 0.95}
-    none = {name: tables.check(pd.DataFrame(columns=tables.schema(name).names), name) for name in NONE}
-    women, asked, averages = percent_female(rng), people(rng), genders(rng)
-    shown, scenes, similar = presence(rng), verdicts(rng), similarity(rng)
+    empty = {name: tables.check(pd.DataFrame(columns=tables.schema(name).names), name) for name in NONE}
+    women, people_table, averages = percent_female(rng), people(rng), genders(rng)
+    presences, scenes, similarities = presence(rng), verdicts(rng), similarity(rng)
 
-    printed = none["paradox_printed_amplification"]
-    amplification = paradox.amplification(of(women), none["paradox_caption_pairs"], printed, **draws)
-    printed = none["paired_printed_value"]
-    scores = paired.stereotype_score(of(asked), none["paired_pair_images"], printed, **level)
+    printed = empty["paradox_printed_amplification"]
+    amplification = paradox.amplification(of_models(women), empty["paradox_caption_pairs"], printed, **draws)
+    printed = empty["paired_printed_value"]
+    scores = paired.stereotype_score(of_models(people_table), empty["paired_pair_images"], printed, **level)
     averages = dalleval.average_gender(averages, **level)
-    tone_counts = none["dalleval_skin_tone_counts"]
+    tone_counts = empty["dalleval_skin_tone_counts"]
     judges = pd.DataFrame(JUDGES)
-    mads = dalleval.mad(of(averages), tone_counts, none["dalleval_printed_bias"], judges, **level)
-    by_prompt = dalleval.attribute_prompt_difference(shown)
-    printed = none["dalleval_printed_attributes"]
-    attributes = dalleval.attribute_mean_difference(of(shown), of(by_prompt), printed, **draws)
-    gap = triplets.disparity_gap(of(similar), **level)
+    mads = dalleval.mad(of_models(averages), tone_counts, empty["dalleval_printed_bias"], judges, **level)
+    by_prompt = dalleval.attribute_prompt_difference(presences)
+    printed = empty["dalleval_printed_attributes"]
+    attributes = dalleval.attribute_mean_difference(of_models(presences), of_models(by_prompt), printed, **draws)
+    gap = triplets.disparity_gap(of_models(similarities), **level)
     sources = {
-        "paired_percent_female": asked,
+        "paired_percent_female": people_table,
         "dalleval_average_gender": averages,
         "dalleval_skin_tone_counts": tone_counts,
         "dalleval_skill_verdicts": scenes,
         "dalleval_attribute_prompt_difference": by_prompt,
-        "triplets_similarity": similar,
+        "triplets_similarity": similarities,
         "paradox_occupation_amplification": paradox.occupation_amplification(women, **level),
     }
     units = synthesis.units(ESTIMANDS, sources)
@@ -167,15 +167,15 @@ def page(rng, replicates: int = 400, told: tuple[str, ...] = MODELS) -> list[dic
         triplets.answers.measured.findings(gap, **level),
         synthesis.answers.differences.findings(synthesis.by_pair(differences, **level), **level),
     ]
-    return [finding.as_record() | {"main": True} for found in answers for finding in found]
+    return [finding.as_record() | {"main": True} for card_findings in answers for finding in card_findings]
 
 
-# Of these tables the models have nothing.
+# Empty tables of the models.
 NONE = [
     "paradox_caption_pairs", "paradox_printed_amplification", "paired_pair_images", "paired_printed_value",
     "dalleval_skin_tone_counts", "dalleval_printed_bias", "dalleval_printed_attributes",
 ]  # fmt: skip
-# A judge of gender that never errs, on 200 images of either gender.
+# A judge of gender without errors, measured on 200 images per gender.
 JUDGES = [
     {"model": model, "judge": "VQA", "quantity": "gender", "measure": measure, "value": 100.0, "n": 200}
     for model in MODELS
@@ -183,43 +183,43 @@ JUDGES = [
 ]
 
 
-def claims(given: tuple) -> dict[str, set[str]]:
-    """Return what a study's page claims, of a seed and how: by ``alone`` and ``together`` the questions."""
-    seed, *how = given
-    alone = page(np.random.default_rng([29, seed]), *how)
-    found = {"alone": alone, "adjusted": findings.adjust_across_report(alone)[0]}
-    return {way: {r["question"] for r in records if r["is_significant"]} for way, records in found.items()}
+def claims(job: tuple) -> dict[str, set[str]]:
+    """Return the questions with a significant answer on a study's page, by ``alone`` and ``adjusted``."""
+    seed, *options = job
+    records = page(np.random.default_rng([29, seed]), *options)
+    ways = {"alone": records, "adjusted": findings.adjust_across_report(records)[0]}
+    return {way: {r["question"] for r in rows if r["is_significant"]} for way, rows in ways.items()}
 
 
 HEADLINES, GROUPS, UNITS, EFFECTS = 14, 8, 20, 6
 ALPHA = 0.05
 
 
-def mixed(rng, effects: int, alike: float, size: float) -> tuple[list[dict], list[np.ndarray]]:
-    """Return the records of a page of t tests, and by headline which of its tests have an effect of ``size`` (SD).
+def mixed(rng, effects: int, shared_variance: float, size: float) -> tuple[list[dict], list[np.ndarray]]:
+    """Return the records of a page of t tests, and for each headline the tests with an effect of ``size`` (SD).
 
-    The first ``effects`` headlines have effects. ``alike`` is the share of variance (0–1) of a factor that all share.
+    The first ``effects`` headlines have effects. ``shared_variance`` is the share of variance (0–1) of a common factor.
     """
-    # Single tests and families take turns.
+    # Single tests and families alternate.
     tests = [GROUPS if i % 2 else 1 for i in range(HEADLINES)]
     truths = [np.zeros(n, dtype=bool) for n in tests]
-    for true in truths[:effects]:
-        true[: max(len(true) // 2, 1)] = True
+    for has_effect in truths[:effects]:
+        has_effect[: max(len(has_effect) // 2, 1)] = True
     factor = rng.normal(size=(UNITS, 1)) * rng.choice([-1, 1], size=sum(tests))
-    values = np.sqrt(alike) * factor + np.sqrt(1 - alike) * rng.normal(size=factor.shape)
+    values = np.sqrt(shared_variance) * factor + np.sqrt(1 - shared_variance) * rng.normal(size=factor.shape)
     p = ttest_1samp(values + size * np.concatenate(truths), 0, axis=0).pvalue
     records = []
-    for i, of in enumerate(np.split(p, np.cumsum(tests)[:-1])):
-        of = stats.adjust(of)
-        groups = tuple(findings.GroupTest(one, 1, str(k)) for k, one in enumerate(of))
-        verdict = {"not_significant": "None.", "p": min(of), "alpha": ALPHA, "tests": groups, "n": UNITS}
+    for i, p_values in enumerate(np.split(p, np.cumsum(tests)[:-1])):
+        p_values = stats.adjust(p_values)
+        groups = tuple(findings.GroupTest(p_value, 1, str(k)) for k, p_value in enumerate(p_values))
+        verdict = {"not_significant": "None.", "p": min(p_values), "alpha": ALPHA, "tests": groups, "n": UNITS}
         record = findings.Finding(f"Headline {i}?", "{up} differ.", **verdict).as_record()
         records.append(record | {"main": True})
     return records, truths
 
 
 def by_holm(records: list[dict]) -> list[dict]:
-    """Return records as Holm over all headlines decides, with groups at the level of their own family."""
+    """Return the records adjusted by Holm over all headlines, with groups at the level of their family."""
     page = stats.adjust([record["p"] for record in records])
     return [
         r if p < ALPHA else r | {"is_significant": False, "significant_texts": []}
@@ -227,33 +227,33 @@ def by_holm(records: list[dict]) -> list[dict]:
     ]
 
 
-def errors(given: tuple) -> dict[str, list[float]]:
-    """Return what a mixed page of a seed claims rightly and wrongly, by way of adjustment."""
-    seed, *how = given
-    records, truths = mixed(np.random.default_rng([31, seed]), *how)
+def errors(job: tuple) -> dict[str, list[float]]:
+    """Return the error rates and power of a mixed page of a seed, by adjustment."""
+    seed, *options = job
+    records, truths = mixed(np.random.default_rng([31, seed]), *options)
     ways = {"page": findings.adjust_across_report(records)[0], "Holm": by_holm(records)}
-    found = {}
-    for way, of in ways.items():
+    rates = {}
+    for way, page_records in ways.items():
         claimed = [
-            (true, [int(k) for k in r["significant_texts"]])
-            for r, true in zip(of, truths, strict=True)
+            (has_effect, [int(k) for k in r["significant_texts"]])
+            for r, has_effect in zip(page_records, truths, strict=True)
             if r["is_significant"]
         ]
-        false = [not true.any() for true, _ in claimed]
-        inside = [not true[rows].all() for true, rows in claimed]
-        right = sum(true[rows].sum() for true, rows in claimed)
-        known = sum(true.sum() for true in truths)
-        found[way] = [
+        is_false = [not has_effect.any() for has_effect, _ in claimed]
+        has_error = [not has_effect[rows].all() for has_effect, rows in claimed]
+        n_right = sum(has_effect[rows].sum() for has_effect, rows in claimed)
+        n_true = sum(has_effect.sum() for has_effect in truths)
+        rates[way] = [
             float(bool(claimed)),
-            float(np.mean(false)) if claimed else 0.0,
-            float(np.mean(inside)) if claimed else 0.0,
-            (len(claimed) - sum(false)) / max(how[0], 1),
-            right / max(known, 1),
+            float(np.mean(is_false)) if claimed else 0.0,
+            float(np.mean(has_error)) if claimed else 0.0,
+            (len(claimed) - sum(is_false)) / max(options[0], 1),
+            n_right / max(n_true, 1),
         ]
-    return found
+    return rates
 
 
-# Headlines with effects, variance that tests share, effect (SD).
+# Number of headlines with effects, shared variance of tests, effect (SD).
 MIXES = [(effects, alike, 0.9) for effects in (0, EFFECTS) for alike in (0.0, 0.5, 0.9)] + [(EFFECTS, 0.5, 0.6)]
 
 
@@ -267,19 +267,19 @@ def main() -> None:
     start = time.perf_counter()
     with Pool(args.jobs) as pool:
         studies = [(seed, args.replicates) for seed in range(args.studies)]
-        found = pool.map(claims, studies, chunksize=10)
-        mixes = {how: pool.map(errors, [(s, *how) for s in range(args.mixes)], chunksize=50) for how in MIXES}
+        claimed = pool.map(claims, studies, chunksize=10)
+        mixes = {mix: pool.map(errors, [(s, *mix) for s in range(args.mixes)], chunksize=50) for mix in MIXES}
     print(f"{args.studies:,} pages of fair models; in %, those that claim a difference")
-    for way in ("alone", "adjusted") if found else ():
-        share = 100 * np.mean([bool(page[way]) for page in found])
+    for way in ("alone", "adjusted") if claimed else ():
+        share = 100 * np.mean([bool(page[way]) for page in claimed])
         print(f"{way:<9} {share:5.1f}")
-        for question, count in Counter(q for page in found for q in page[way]).most_common():
+        for question, count in Counter(q for page in claimed for q in page[way]).most_common():
             print(f"          {100 * count / args.studies:5.1f}  {question}")
     print(f"{args.mixes:,} mixed pages; claims, false headlines, errors inside, true headlines, true groups (%)")
-    for (effects, alike, size), pages in mixes.items() if args.mixes else ():
+    for (effects, shared_variance, size), pages in mixes.items() if args.mixes else ():
         for way in ("page", "Holm"):
             shares = " ".join(f"{100 * share:6.1f}" for share in np.mean([page[way] for page in pages], axis=0))
-            print(f"{effects} with effects of {size} SD, {alike:.0%} shared, {way}: {shares}")
+            print(f"{effects} with effects of {size} SD, {shared_variance:.0%} shared, {way}: {shares}")
     print(f"({time.perf_counter() - start:.0f} s)")
 
 

@@ -1,8 +1,8 @@
-"""Hold the half-widths that a plan expects against those of studies, from known variances and from small pilots.
+"""Compare the half-widths that a plan predicts with those of studies, from known variances and from small pilots.
 
-Run: ``python benchmarks/coverage_precision.py [--studies 2000]``. Each row draws whole studies of one design, takes the
-interval that tables have, and prints, in points, its mean half-width and what is expected of it: from the variances
-that studies are drawn with, and on average from a quarter as many pilots, small ones, with the ratio to what was found.
+Run: ``python benchmarks/coverage_precision.py [--studies 2000]``. Each row draws entire studies of one design and
+computes the interval of the tables. It prints, in points, the mean half-width and its predictions, with their ratios to
+the mean: from the true variances, and the average over a quarter as many small pilots.
 """
 
 import argparse
@@ -24,7 +24,7 @@ SHARES: dict[str, Callable] = {
     "around even": lambda rng, n: rng.beta(6, 7, n),
     "rare": lambda rng, n: rng.beta(1, 12, n),
 }
-NOBODY = pd.DataFrame({"cell": [], "image_id": [], "judged": []})
+NO_PEOPLE = pd.DataFrame({"cell": [], "image_id": [], "judged": []})
 
 
 def cells_of(count: np.ndarray, n: int, coefficient, stratum="") -> pd.DataFrame:
@@ -48,40 +48,40 @@ class Averages:
 
     def width(self, rng) -> float:
         count = self.drawn(rng, self.known.clusters, self.known.images)
-        found = stats.mean_interval(200 * count / self.known.images - 100)
-        return (found.ci_high - found.ci_low) / 2
+        interval = stats.mean_interval(200 * count / self.known.images - 100)
+        return (interval.ci_high - interval.ci_low) / 2
 
     def pilot(self, rng) -> Design:
-        return design_from_pilot(cells_of(self.drawn(rng, 10, 6)[:, None], 6, 20), NOBODY, clusters_random=True)
+        return design_from_pilot(cells_of(self.drawn(rng, 10, 6)[:, None], 6, 20), NO_PEOPLE, clusters_random=True)
 
 
 class Deviations(Averages):
-    """Mean deviation from an even split, chance taken off, in hundredths: bias-aware."""
+    """Bias-corrected mean deviation from an even split, in hundredths: bias-aware interval."""
 
     def __init__(self, clusters: int, images: int, kind: str):
         super().__init__(clusters, images, kind)
-        away = np.abs(SHARES[kind](np.random.default_rng(0), 1_000_000) - 0.5)
-        how = {"group": float(away.var()), "share": 0.5 + float(away.mean()), "is_absolute": True}
-        self.known = replace(self.known, reach=100, **how)
+        deviation = np.abs(SHARES[kind](np.random.default_rng(0), 1_000_000) - 0.5)
+        options = {"group": float(deviation.var()), "share": 0.5 + float(deviation.mean()), "is_absolute": True}
+        self.known = replace(self.known, reach=100, **options)
 
     def width(self, rng) -> float:
         count = self.drawn(rng, self.known.clusters, self.known.images)
-        found = stats.mean_mad(np.column_stack([count, self.known.images - count]))
-        return 50 * (found.ci_high - found.ci_low)
+        interval = stats.mean_mad(np.column_stack([count, self.known.images - count]))
+        return 50 * (interval.ci_high - interval.ci_low)
 
     def pilot(self, rng) -> Design:
         count = self.drawn(rng, 10, 6)
         cells = cells_of(count[:, None], 6, np.where(count < 3, -10, 10))
-        return design_from_pilot(cells, NOBODY, clusters_random=True, is_absolute=True)
+        return design_from_pilot(cells, NO_PEOPLE, clusters_random=True, is_absolute=True)
 
 
 class Groups:
-    """Share of prompts of one's own, the mean over groups or of one group: of other images of these prompts."""
+    """Share for custom prompts, the mean over groups or one group, generalising to new images of these prompts."""
 
     def __init__(self, groups: int, prompts: int, images: int, kind: str):
         rng = np.random.default_rng(5)
         self.kind, share = kind, SHARES[kind](rng, groups)[:, None] + np.zeros((groups, prompts))
-        # Wording moves shares by up to ten points.
+        # Wording changes shares by up to ten points.
         self.share = np.clip(share + (rng.uniform(-0.1, 0.1, share.shape) if prompts > 1 else 0), 0, 1)
         by_group = self.share.mean(axis=1)
         seed = float((by_group * (1 - by_group)).mean())
@@ -92,16 +92,16 @@ class Groups:
         count, n = rng.binomial(d.images, self.share).sum(axis=1), d.prompts * d.images
         if d.clusters == 1:
             return float(50 * np.subtract(*stats.wilson_interval(count[0], n)[::-1]))
-        found = stats.strata_mean(count, np.full(d.clusters, n))
-        return 50 * (found.ci_high - found.ci_low)
+        interval = stats.strata_mean(count, np.full(d.clusters, n))
+        return 50 * (interval.ci_high - interval.ci_low)
 
     def pilot(self, rng) -> Design:
         count = rng.binomial(5, self.share)
-        return design_from_pilot(cells_of(count, 5, 100 / count.size), NOBODY, clusters_random=False)
+        return design_from_pilot(cells_of(count, 5, 100 / count.size), NO_PEOPLE, clusters_random=False)
 
 
-class Alone:
-    """The overall Stereotype Score of one person an image: two lists, their variances added up (Welch)."""
+class Singles:
+    """The overall Stereotype Score with one person per image: two lists with added variances (Welch)."""
 
     def __init__(self, per_list: int, images: int):
         share = self.shares(np.random.default_rng(0), 500_000)
@@ -125,40 +125,40 @@ class Alone:
     def pilot(self, rng) -> Design:
         count = rng.binomial(3, self.shares(rng, 5)).reshape(-1, 1)
         cells = cells_of(count, 3, np.repeat([20, -20], 5), np.repeat(["female", "male"], 5))
-        return design_from_pilot(cells, NOBODY, clusters_random=True)
+        return design_from_pilot(cells, NO_PEOPLE, clusters_random=True)
 
 
 class Pairs:
-    """The overall score of two crossed lists, in images of each pair, whose two people move as one, or apart."""
+    """The overall score of two crossed lists, with images of each pair; the two people are equal or independent."""
 
     def __init__(self, per_list: int, images: int, as_one: bool):
         self.kind, self.as_one, self.size = "as one" if as_one else "apart", as_one, (per_list, images)
-        one, two = np.random.default_rng(0).normal(0, 0.2, (2, 1_000_000))
-        share = np.clip(0.6 + one + two * as_one, 0, 1)
+        row_effect, column_effect = np.random.default_rng(0).normal(0, 0.2, (2, 1_000_000))
+        share = np.clip(0.6 + row_effect + column_effect * as_one, 0, 1)
         people = 1 + as_one
-        # Moving as one, both people of an image bring the same, and an identity its partners' as much as its own.
+        # If people are equal, both contribute the same, and an identity contributes its partners' effects as well.
         group, seed = share.var() / people * people**2, people * (share * (1 - share)).mean()
         n = per_list * images
         self.known = Design(2 * per_list, 1, n, 200, lists=2, group=float(group), seed=float(seed))
 
     def drawn(self, rng, n: int, images: int) -> list[np.ndarray]:
-        """Return who fits the stereotype: (list, other list, images), of either side."""
-        one, two = rng.normal(0, 0.2, (2, n))
+        """Return whether people match the stereotype: (list, other list, images), for each list."""
+        row, column = rng.normal(0, 0.2, (2, n))
         if self.as_one:
-            return [rng.random((n, n, images)) < np.clip(0.6 + one[:, None] + two, 0, 1)[..., None]] * 2
-        shares = np.clip(0.6 + one, 0, 1)[:, None, None], np.clip(0.6 + two, 0, 1)[None, :, None]
+            return [rng.random((n, n, images)) < np.clip(0.6 + row[:, None] + column, 0, 1)[..., None]] * 2
+        shares = np.clip(0.6 + row, 0, 1)[:, None, None], np.clip(0.6 + column, 0, 1)[None, :, None]
         return [rng.random((n, n, images)) < share for share in shares]
 
     def width(self, rng) -> float:
         fits, n = self.drawn(rng, *self.size), self.size[0]
         means_of = fits[0].mean(axis=(1, 2)), fits[1].mean(axis=(0, 2))
-        first, second = fits[0] - means_of[0][:, None, None], fits[1] - means_of[1][:, None]
-        first, second = (100 * side / fits[0].size for side in (first, second))
-        own = [100 * (m - m.mean()) / n for m in means_of]
-        rows, columns = own[0] + second.sum(axis=(1, 2)), own[1] + first.sum(axis=(0, 2))
-        error = stats.crossed_error(rows, columns, (first + second).sum(axis=2))
-        found = means.t_mean(1.0, *error, 0.95)
-        return (found.ci_high - found.ci_low) / 2
+        female_part, male_part = fits[0] - means_of[0][:, None, None], fits[1] - means_of[1][:, None]
+        female_part, male_part = (100 * side / fits[0].size for side in (female_part, male_part))
+        identity_parts = [100 * (m - m.mean()) / n for m in means_of]
+        rows, columns = identity_parts[0] + male_part.sum(axis=(1, 2)), identity_parts[1] + female_part.sum(axis=(0, 2))
+        error = stats.crossed_error(rows, columns, (female_part + male_part).sum(axis=2))
+        interval = means.t_mean(1.0, *error, 0.95)
+        return (interval.ci_high - interval.ci_low) / 2
 
     def pilot(self, rng) -> Design:
         n, images = 5, 2
@@ -173,7 +173,7 @@ class Pairs:
 
 
 class Amplifications:
-    """Amplification along the training lean over occupations and four prompts: a bootstrap of both, 200 replicates."""
+    """Signed amplification over occupations and four prompts: a bootstrap of both, 200 replicates."""
 
     kind, sizes = "four prompts", (60, 8)
 
@@ -181,7 +181,7 @@ class Amplifications:
         self.occupations = occupations
         training, generated = self.shares(np.random.default_rng(0), 200_000)
         change = np.sign(training - 0.5) * (generated.mean(axis=1) - training)
-        # Training images, and prompts, bring their part to each occupation.
+        # Training images and prompts contribute to the variance of each occupation.
         group = change.var() + (training * (1 - training)).mean() / self.sizes[0]
         seed = (generated * (1 - generated)).mean()
         self.known = Design(occupations, 4, self.sizes[1], 100, group=float(group), seed=float(seed))
@@ -194,12 +194,12 @@ class Amplifications:
         training, generated = self.shares(rng, n)
         rows = pd.DataFrame({"occupation": np.arange(n).astype(str), "source": "training", "prompt": "captions"})
         rows = rows.assign(n=sizes[0], percent_female=100 * rng.binomial(sizes[0], training) / sizes[0])
-        made = [
+        generated_rows = [
             rows.assign(source="generated", prompt=str(j + 1), n=sizes[1],
                         percent_female=100 * rng.binomial(sizes[1], generated[:, j]) / sizes[1])
             for j in range(4)
         ]  # fmt: skip
-        return pd.concat([rows, *made]).assign(model="m", approach="naive")
+        return pd.concat([rows, *generated_rows]).assign(model="m", approach="naive")
 
     def width(self, rng) -> float:
         shares = self.drawn(rng, self.occupations, self.sizes)
@@ -209,7 +209,7 @@ class Amplifications:
 
     def pilot(self, rng) -> Design:
         shares = self.drawn(rng, 62, (20, 3))
-        nothing = pd.DataFrame(
+        no_amplification = pd.DataFrame(
             columns=[
                 "definition",
                 "model",
@@ -219,16 +219,17 @@ class Amplifications:
                 "amplification",
             ]
         )
-        rated = pd.DataFrame(columns=["model", "approach", "source", "occupation", "prompt", "image_id", "judged"])
-        one = list(headlines(shares, nothing, rated))[1]
-        return design_from_pilot(one.cells, one.people, clusters_random=True, is_absolute=True)
+        names = ["model", "approach", "source", "occupation", "prompt", "image_id", "judged"]
+        no_annotations = pd.DataFrame(columns=names)
+        headline = list(headlines(shares, no_amplification, no_annotations))[1]
+        return design_from_pilot(headline.cells, headline.people, clusters_random=True, is_absolute=True)
 
 
 LEANS, SIZES = ("U-shaped", "around even"), ((6, 1, 10), (6, 4, 10), (1, 1, 40))
 ROWS = [
     *(kind(k, 9, shares) for kind in (Averages, Deviations) for k in (10, 83) for shares in LEANS),
     *(Groups(*size, shares) for size in SIZES for shares in ("even", "U-shaped", "rare")),
-    *(Alone(n, 3) for n in (10, 20)),
+    *(Singles(n, 3) for n in (10, 20)),
     *(Pairs(n, 2, as_one) for n in (10, 20) for as_one in (False, True)),
     Amplifications(62),
 ]
@@ -241,13 +242,13 @@ def main() -> None:
     for row in ROWS:
         rng, d = np.random.default_rng(1), row.known
         n = studies // 10 if isinstance(row, Amplifications) else studies
-        found = np.nanmean([row.width(rng) for _ in range(n)])
+        mean_width = np.nanmean([row.width(rng) for _ in range(n)])
         sizes = {"clusters": d.clusters, "prompts": d.prompts, "images": d.images}
-        piloted = np.mean([replace(row.pilot(rng), **sizes).half_width() for _ in range(n // 4)])
-        how = f"{d.clusters} x {d.prompts} x {d.images} {getattr(row, 'kind', '')}"
-        ways = {"known": d.half_width(), "pilot": piloted}
-        told = "  ".join(f"{name} {value:5.2f} ({value / found:.2f})" for name, value in ways.items())
-        print(f"{type(row).__name__:15}{how:26} found {found:5.2f}  {told}", flush=True)
+        pilot_width = np.mean([replace(row.pilot(rng), **sizes).half_width() for _ in range(n // 4)])
+        design = f"{d.clusters} x {d.prompts} x {d.images} {getattr(row, 'kind', '')}"
+        ways = {"known": d.half_width(), "pilot": pilot_width}
+        text = "  ".join(f"{name} {value:5.2f} ({value / mean_width:.2f})" for name, value in ways.items())
+        print(f"{type(row).__name__:15}{design:26} found {mean_width:5.2f}  {text}", flush=True)
 
 
 if __name__ == "__main__":

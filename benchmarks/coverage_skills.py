@@ -1,21 +1,22 @@
-"""Simulate what intervals of DALL-Eval's skills and of images' quality hold, beside simpler ways, on the same studies.
+"""Simulate the coverage of intervals of DALL-Eval's skills and of image quality, compared with simpler methods.
 
-Run: ``python benchmarks/coverage_skills.py [simulation ...] [--studies 2000]``; an hour. It prints in % of the
-studies how often intervals (95 %) hold:
+Run: ``python benchmarks/coverage_skills.py [simulation ...] [--studies 2000]``; takes an hour. It prints, in % of the
+same studies, the coverage of intervals (95 %) for:
 
-- the true accuracy of a model in a skill, judged by a detector that sees some ways of failing worse than others: ours,
-  and that of all ways as drawings have them;
-- FID and KID of normally distributed features: what as many images give on average (and FID's limit at very many, which
-  it is not meant to hold), by ours and by halves whose spread is taken for that of half as many independent images;
-- R-precision and captioning metrics where occupations differ in how well they are drawn: ours, and captions taken for
-  independent.
+- the true accuracy of a model in a skill, with a detector that recognises some kinds of failure worse than others: our
+  interval, and one that assumes the kinds of failure of drawings;
+- FID and KID of normally distributed features: their mean for this number of images (and FID's limit for very many
+  images, which the interval is not meant to cover), by our interval and by the spread of halves, treated as independent
+  samples of half the size;
+- R-precision and captioning metrics with a quality that varies over occupations: our interval, and one that treats
+  captions as independent.
 
-What as many images give on average is the mean of all studies.
+The mean over all studies serves as the mean for this number of images.
 """
 
 import numpy as np
 import pandas as pd
-from _simulations import asked
+from _simulations import run_simulations
 
 from biaslab import stats
 from biaslab.analyses import calibration
@@ -28,7 +29,7 @@ STUDIES = 2000
 SENSITIVITY, SPECIFICITIES = 0.95, (0.98, 0.6, 0.95)
 
 
-def _held(limits, truth) -> np.ndarray:
+def _is_covered(limits, truth) -> np.ndarray:
     low, high = np.moveaxis(np.asarray(limits, float), -1, 0)
     return (low <= truth) & (truth <= high)
 
@@ -37,29 +38,29 @@ def _held(limits, truth) -> np.ndarray:
 
 
 def skills(rng, studies: int, *, share: float, mix: tuple, images: int = 200, drawings: int = 100) -> dict:
-    """Return how often each way holds a true ``share`` of right images, where others fail in this ``mix`` of ways."""
+    """Return how often each way covers the true ``share`` of correct images, with a ``mix`` of kinds of failure."""
     models = [f"m{k}" for k in range(studies)]
     right = rng.binomial(images, share, size=studies)
-    failed = np.array([rng.multinomial(images - of, mix) for of in right])
-    seen = rng.binomial(right, SENSITIVITY)
-    seen += rng.binomial(failed, 1 - np.array(SPECIFICITIES)).sum(axis=1)
+    failures = np.array([rng.multinomial(images - n_correct, mix) for n_correct in right])
+    n_detected = rng.binomial(right, SENSITIVITY)
+    n_detected += rng.binomial(failures, 1 - np.array(SPECIFICITIES)).sum(axis=1)
     verdicts = pd.DataFrame({"model": np.repeat(models, images)})
-    verdicts["correct"] = np.where(np.tile(np.arange(images), studies) < np.repeat(seen, images), "yes", "no")
+    verdicts["correct"] = np.where(np.tile(np.arange(images), studies) < np.repeat(n_detected, images), "yes", "no")
     verdicts = verdicts.assign(skill="object", chosen="yes", status="", truth="")
-    known = rng.binomial(drawings, [SENSITIVITY, *SPECIFICITIES], size=(studies, 4))
-    pooled = known[:, 1:].sum(axis=1, keepdims=True)
-    hits, n = np.hstack([known, pooled]), np.array([drawings] * 4 + [3 * drawings])
+    n_confirmed = rng.binomial(drawings, [SENSITIVITY, *SPECIFICITIES], size=(studies, 4))
+    pooled = n_confirmed[:, 1:].sum(axis=1, keepdims=True)
+    hits, n = np.hstack([n_confirmed, pooled]), np.array([drawings] * 4 + [3 * drawings])
     rows = {"model": np.repeat(models, 5), "measure": np.tile(["sensitivity", *["specificity"] * 4], studies)}
     rows |= {"condition": np.tile(["all", *"abc", "all"], studies), "n": np.tile(n, studies)}
     errors = pd.DataFrame(rows | {"value": (100 * hits / n).ravel(), "quantity": "skill: object", "subject": "all"})
     errors = tables.make_table(errors.assign(paper="dalleval"), "calibration_error")
-    found = calibration.corrected(dalleval.skill_estimates(verdicts), errors, paper="dalleval")
+    corrected = calibration.corrected(dalleval.skill_estimates(verdicts), errors, paper="dalleval")
     plain = stats.corrected_shares(
-        seen, images, hits[:, 0] / n[0], hits[:, 4] / n[4], np.full(studies, n[0]), np.full(studies, n[4])
+        n_detected, images, hits[:, 0] / n[0], hits[:, 4] / n[4], np.full(studies, n[0]), np.full(studies, n[4])
     )
     return {
-        "ours": _held(found[["ci_low", "ci_high"]], 100 * share).sum(),
-        "as drawn": _held(np.stack([plain.ci_low, plain.ci_high], axis=1), share).sum(),
+        "ours": _is_covered(corrected[["ci_low", "ci_high"]], 100 * share).sum(),
+        "as drawn": _is_covered(np.stack([plain.ci_low, plain.ci_high], axis=1), share).sum(),
     }
 
 
@@ -67,35 +68,35 @@ def skills(rng, studies: int, *, share: float, mix: tuple, images: int = 200, dr
 
 
 def distances(
-    rng, studies: int, *, occupations: int, captions: int, apart: float, between: float = 0.0, features: int = 8
+    rng, studies: int, *, occupations: int, captions: int, shift: float, between: float = 0.0, features: int = 8
 ) -> dict:
-    """Return how often each way holds FID and KID of images of so many ``occupations`` and ``captions`` of each.
+    """Return how often each way covers FID and KID for images of ``occupations`` with ``captions`` each.
 
-    Features of real and generated images have variance 1 by caption; generated ones lie ``apart`` in each, on average.
-    ``between`` is the variance that occupations add, of which real and generated images share half.
+    Features of real and generated images have variance 1 over captions; ``shift`` is the mean difference of each
+    feature. ``between`` is the variance over occupations, half of which real and generated images share.
     """
     groups = np.repeat(np.arange(occupations), captions)
     n = groups.size
-    found: dict = {"FID": [], "KID": []}
+    results: dict = {"FID": [], "KID": []}
     for study in range(studies):
-        shared, *own = np.sqrt(between / 2) * rng.normal(size=(3, occupations, features))
-        real, made = ((shared + of)[groups] + rng.normal(size=(n, features)) for of in own)
-        made += apart
+        shared, *group_effects = np.sqrt(between / 2) * rng.normal(size=(3, occupations, features))
+        real, generated = ((shared + values)[groups] + rng.normal(size=(n, features)) for values in group_effects)
+        generated += shift
         for name, distance in (("FID", frechet_distance), ("KID", kernel_distance)):
             value, *limits, _ = stats.halves_interval(
-                [made, real], [groups, groups], distance, squared=distance is kernel_distance, seed=study
+                [generated, real], [groups, groups], distance, squared=distance is kernel_distance, seed=study
             )
-            parts = [distance(*(of[rng.permutation(n)[: n // 2]] for of in (made, real))) for _ in range(20)]
+            parts = [distance(*(x[rng.permutation(n)[: n // 2]] for x in (generated, real))) for _ in range(20)]
             half = 1.96 * np.std(parts, ddof=1) / np.sqrt(2)
-            found[name].append((value, *limits, value - half, value + half))
+            results[name].append((value, *limits, value - half, value + half))
     out = {}
-    for name, rows in found.items():
+    for name, rows in results.items():
         value, low, high, peer_low, peer_high = np.array(rows).T
-        out[f"{name}, ours"] = _held(np.stack([low, high], axis=1), value.mean()).sum()
-        out[f"{name}, half"] = _held(np.stack([peer_low, peer_high], axis=1), value.mean()).sum()
+        out[f"{name}, ours"] = _is_covered(np.stack([low, high], axis=1), value.mean()).sum()
+        out[f"{name}, half"] = _is_covered(np.stack([peer_low, peer_high], axis=1), value.mean()).sum()
         if name == "FID":
-            # Of normal distributions of one covariance it is the distance of their means.
-            ours = _held(np.stack([low, high], axis=1), features * apart**2)
+            # For normal distributions with equal covariance, FID is the squared distance of their means.
+            ours = _is_covered(np.stack([low, high], axis=1), features * shift**2)
             out["FID at very many, ours"] = ours.sum()
     return out
 
@@ -104,45 +105,45 @@ def distances(
 
 
 def precision(rng, studies: int, *, occupations: int, captions: int, quality: float, features: int = 16) -> dict:
-    """Return how often each way holds R-precision, where ``quality`` is the spread of occupations' log signal."""
+    """Return how often each way covers R-precision; ``quality`` is the spread of occupations' log signal."""
     groups = np.repeat(np.arange(occupations), captions)
     rows = []
     for _ in range(studies):
         texts = rng.normal(size=(occupations, features))[groups] + rng.normal(size=(groups.size, features))
         signal = np.exp(quality * rng.normal(size=occupations))[groups, None]
         images = signal * texts + 2 * rng.normal(size=texts.shape)
-        texts, images = (of / np.linalg.norm(of, axis=1, keepdims=True) for of in (texts, images))
-        each = r_precision(images @ texts.T, distractors=min(99, groups.size - 1))
-        ours = stats.clustered_mean(each, groups)
-        plain = np.quantile(rng.choice(each, (500, len(each))).mean(axis=1), [0.025, 0.975])
+        texts, images = (values / np.linalg.norm(values, axis=1, keepdims=True) for values in (texts, images))
+        precisions = r_precision(images @ texts.T, distractors=min(99, groups.size - 1))
+        ours = stats.clustered_mean(precisions, groups)
+        plain = np.quantile(rng.choice(precisions, (500, len(precisions))).mean(axis=1), [0.025, 0.975])
         rows.append((ours.value, ours.ci_low, ours.ci_high, *plain))
     value, *limits = np.array(rows).T
     return {
-        name: _held(np.stack(of, axis=1), value.mean()).sum()
-        for name, of in (("ours", limits[:2]), ("one by one", limits[2:]))
+        name: _is_covered(np.stack(values, axis=1), value.mean()).sum()
+        for name, values in (("ours", limits[:2]), ("one by one", limits[2:]))
     }
 
 
 def captioning(rng, studies: int, *, occupations: int, captions: int, words: int = 40, length: int = 7) -> dict:
-    """Return how often each way holds captioning metrics, where occupations differ in how many words are right."""
+    """Return how often each way covers captioning metrics, with shares of correct words that vary over occupations."""
     groups = np.repeat(np.arange(occupations), captions)
     names = np.array([f"w{k}" for k in range(words)])
-    found: dict = {}
+    intervals: dict = {}
     for study in range(studies):
         true = names[rng.integers(words, size=(groups.size, length))]
-        known = rng.random(true.shape) < rng.beta(8, 2, size=occupations)[groups, None]
-        said = np.where(known, true, names[rng.integers(words, size=true.shape)])
-        texts, references = ([" ".join(row) for row in of] for of in (said, true))
+        is_copied = rng.random(true.shape) < rng.beta(8, 2, size=occupations)[groups, None]
+        predicted = np.where(is_copied, true, names[rng.integers(words, size=true.shape)])
+        texts, references = ([" ".join(row) for row in values] for values in (predicted, true))
         references = [[text] for text in references]
-        for way, of in (("ours", groups), ("one by one", None)):
-            scores = caption_scores(texts, references, groups=of, seed=study)
+        for way, values in (("ours", groups), ("one by one", None)):
+            scores = caption_scores(texts, references, groups=values, seed=study)
             for row in scores.itertuples():
-                found.setdefault(f"{row.metric}, {way}", []).append((row.value, row.ci_low, row.ci_high))
-    rows = {name: np.array(of) for name, of in found.items()}
-    return {name: _held(of[:, 1:], of[:, 0].mean()).sum() for name, of in rows.items()}
+                intervals.setdefault(f"{row.metric}, {way}", []).append((row.value, row.ci_low, row.ci_high))
+    rows = {name: np.array(values) for name, values in intervals.items()}
+    return {name: _is_covered(values[:, 1:], values[:, 0].mean()).sum() for name, values in rows.items()}
 
 
-# Share that is right, and how the others fail; the second way is the one that is seen badly.
+# Shares of the three kinds of failure; the detector recognises the second kind badly.
 _MIXES = {"alike": (1 / 3, 1 / 3, 1 / 3), "90 % badly seen": (0.05, 0.9, 0.05), "all badly seen": (0, 1, 0)}
 _MIXES |= {"90 % well seen": (0.9, 0.05, 0.05), "all well seen": (1, 0, 0)}
 SIMULATIONS = {
@@ -154,7 +155,7 @@ SIMULATIONS = {
     **{
         f"distances, {o} x {c}, {apart:g} apart, {between:g} between": (
             distances,
-            {"occupations": o, "captions": c, "apart": apart, "between": between},
+            {"occupations": o, "captions": c, "shift": apart, "between": between},
         )
         for o, c, apart, between in (
             (100, 1, 0.3, 0),
@@ -178,15 +179,15 @@ SIMULATIONS = {
 
 
 def simulate(name: str, studies: int, seed: int = 1) -> dict[str, float]:
-    """Return the share of studies in which each way holds the truth."""
+    """Return the share of studies in which each way covers the truth."""
     function, settings = SIMULATIONS[name]
-    found = function(np.random.default_rng(seed), studies, **settings)
-    return {way: float(count) / studies for way, count in found.items()}
+    counts = function(np.random.default_rng(seed), studies, **settings)
+    return {way: float(count) / studies for way, count in counts.items()}
 
 
 def main() -> None:
-    for name, way, held in asked(__doc__, SIMULATIONS, simulate, "in %", studies=STUDIES):
-        print(f"{name:<44} {way:<24} {100 * held:5.1f}", flush=True)
+    for name, way, coverage in run_simulations(__doc__, SIMULATIONS, simulate, "in %", studies=STUDIES):
+        print(f"{name:<44} {way:<24} {100 * coverage:5.1f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Time embeddings of captions against sentence-transformers' ``encode`` with its defaults, on a CPU at equal threads.
+"""Time embeddings of captions, compared with sentence-transformers' ``encode`` with its defaults at equal threads.
 
-Run: ``python benchmarks/embedding.py --captions FILE``, where the file holds captions, one a line, ``.gz`` or not (the
-embedded world's where none is given). Both embed the same different captions with the same weights, after a first
-batch. Printed: captions a second, their ratio, and how much of the 500 nearest captions is the same as in float32, by
-cosine, for some captions as queries. On a GPU: ``--device cuda``.
+Run: ``python benchmarks/embedding.py --captions FILE``; the file has one caption per line, ``.gz`` or not (default: the
+synthetic world's captions). Both embed the same distinct captions with the same weights, after a warm-up batch. The
+script prints captions per second, their ratio, and the overlap of the 500 nearest captions (cosine) with those in
+float32, for several captions as queries. On a GPU: ``--device cuda``.
 """
 
 import argparse
@@ -14,14 +14,14 @@ if __name__ == "__main__":
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 import numpy as np
-from _corpus import read_lines, told
+from _corpus import print_costs, read_lines
 
 
 def timed(work, n: int) -> tuple[np.ndarray, float, float]:
-    """Return what ``work`` gives, and captions a second of the clock and of the process's processors."""
-    start, used = time.perf_counter(), time.process_time()
-    found = work()
-    return found, n / (time.perf_counter() - start), n / (time.process_time() - used)
+    """Return the result of ``work``, and captions per second of elapsed time and of processor time."""
+    start, cpu_start = time.perf_counter(), time.process_time()
+    result = work()
+    return result, n / (time.perf_counter() - start), n / (time.process_time() - cpu_start)
 
 
 def main() -> None:
@@ -54,23 +54,24 @@ def main() -> None:
     works |= {dtype: lambda e=encoder: e.encode(texts) for dtype, encoder in encoders.items()}
     best = {name: [None, 0.0, 0.0] for name in works}
     for _ in range(options.runs):
-        # In turn, so that other work on the machine slows all of them alike.
+        # Methods alternate, so that other work on the machine slows all of them equally.
         for name, work in works.items():
-            found, rate, by_processor = timed(work, len(texts))
-            best[name] = [found, max(rate, best[name][1]), max(by_processor, best[name][2])]
-    exact, rate, by_processor = best.pop("encode")
+            vectors, rate, cpu_rate = timed(work, len(texts))
+            best[name] = [vectors, max(rate, best[name][1]), max(cpu_rate, best[name][2])]
+    exact, rate, cpu_rate = best.pop("encode")
     print(f"{len(texts):,} captions, {torch.get_num_threads()} threads, {options.device}")
-    print(f"sentence-transformers encode   {rate:7.0f} captions/s ({by_processor:.0f} a second of processors)")
-    near = nearest(exact[queries], exact, 500)[0]
-    for dtype, (found, ours, ours_by_processor) in best.items():
-        own = nearest(found[queries], found, 500)[0]
-        same = np.mean([len(set(a) & set(b)) / len(a) for a, b in zip(near.tolist(), own.tolist(), strict=True)])
+    print(f"sentence-transformers encode   {rate:7.0f} captions/s ({cpu_rate:.0f} a second of processors)")
+    exact_nearest = nearest(exact[queries], exact, 500)[0]
+    for dtype, (vectors, ours, ours_cpu_rate) in best.items():
+        own_nearest = nearest(vectors[queries], vectors, 500)[0]
+        rows = zip(exact_nearest.tolist(), own_nearest.tolist(), strict=True)
+        overlap = np.mean([len(set(a) & set(b)) / len(a) for a, b in rows])
         print(
             f"biaslab {dtype:8s} ({encoders[dtype].precision:8s})   {ours:7.0f} captions/s "
-            f"({ours_by_processor:.0f}), {ours / rate:.2f} times as fast, {ours_by_processor / by_processor:.2f} by "
-            f"processors (reach: 3.5); same nearest 500: {same:.4f} (reach: 0.98)"
+            f"({ours_cpu_rate:.0f}), {ours / rate:.2f} times as fast, {ours_cpu_rate / cpu_rate:.2f} by "
+            f"processors (reach: 3.5); same nearest 500: {overlap:.4f} (reach: 0.98)"
         )
-    told("embedding", 2.3e9, next(iter(best.values()))[2], float(np.mean([len(t.encode()) for t in texts])))
+    print_costs("embedding", 2.3e9, next(iter(best.values()))[2], float(np.mean([len(t.encode()) for t in texts])))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""All that a GPU is for, in one call: images and judgements a second, ours and the peers', with the ratio.
+"""Run all benchmarks for a GPU: images and judgements per second, ours and the peers', with the ratio.
 
-Run: ``python benchmarks/gpu.py`` on a machine with a GPU. Without one it says so and ends. Weights are random, of the
-architectures of Stable Diffusion 1.x, of Stable Diffusion XL and of CLIP ViT-L/14: what an image takes does not depend
-on them. Each part is a run of ``benchmarks/generation.py`` or ``benchmarks/judging.py``, which say what they compare;
-ours finds its batches, and computes with channels last where the network is one of convolutions. Goals on an H100 or
-H200: at least 5 images a second of Stable Diffusion 1.x (50 steps, 512 x 512) and 2,000 judged.
+Run: ``python benchmarks/gpu.py`` on a machine with a GPU. Without a GPU, the script prints this and ends. Weights are
+random, with the architectures of Stable Diffusion 1.x, Stable Diffusion XL and CLIP ViT-L/14, since durations do not
+depend on weights. Each part runs ``benchmarks/generation.py`` or ``benchmarks/judging.py``, which describe the
+comparison. Ours selects its batch size, and uses channels last for convolutional networks. Goals on an H100 or H200: at
+least 5 images per second with Stable Diffusion 1.x (50 steps, 512 x 512), and 2,000 judged.
 
-``--rehearse`` runs the same on a processor, with narrow networks and few images: to see that all of it works, for its
-figures say nothing.
+``--rehearse`` runs the same on a processor, with narrow networks and few images, as a functional test; its figures are
+meaningless.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# What is run: a title, the file, its arguments on a GPU, and those of a rehearsal.
+# Runs: title, file, arguments on a GPU, and arguments with --rehearse.
 RUNS = (
     (
         "Stable Diffusion 1.x",
@@ -61,10 +61,10 @@ def main() -> None:
         print("skipped: torch finds no GPU here (torch.cuda.is_available() is False)")
         return
     failed = []
-    for title, file, on_gpu, rehearsed in RUNS:
-        given = rehearsed.split() if options.rehearse else ["--device", "cuda", *on_gpu.split()]
-        print(f"== {title}: {file} {' '.join(given)}", flush=True)
-        if subprocess.run([sys.executable, str(HERE / file), *given]).returncode:
+    for title, file, on_gpu, on_cpu in RUNS:
+        arguments = on_cpu.split() if options.rehearse else ["--device", "cuda", *on_gpu.split()]
+        print(f"== {title}: {file} {' '.join(arguments)}", flush=True)
+        if subprocess.run([sys.executable, str(HERE / file), *arguments]).returncode:
             failed.append(title)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")

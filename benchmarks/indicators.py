@@ -1,13 +1,13 @@
-"""Time the gender indicators (names by the gazetteer) against the loop a researcher would write.
+"""Time the gender indicators (names by the gazetteer), compared with a straightforward loop.
 
-Run: ``python benchmarks/indicators.py --captions gcc_validation_captions.txt.gz``, a text file of one caption a line,
-compressed or not; without it, on captions of the embedded world. It prints microseconds a caption of both and their
-ratio from one run, in each way of writing: as the file has them; with a capital first and with names of persons for
-the word "person"; and with every word capitalised, with names, too.
+Run: ``python benchmarks/indicators.py --captions gcc_validation_captions.txt.gz``, a text file with one caption per
+line, compressed or not (default: captions of the synthetic world). It prints microseconds per caption of both and their
+ratio from one run, for three spellings: as in the file; with an initial capital and with names of people in place of
+the word "person"; and with every word capitalised, also with names.
 
-The loop: two compiled regular expressions, ignoring case, for the words and pronouns of each gender, then
-gender-guesser's answer for every capitalised word, with one detector for all captions. It says a gender or none; ours
-says where, too, and does not take every capitalised word for a name. Both run in one thread of one process.
+The loop uses two compiled regular expressions, ignoring case, for the words and pronouns of each gender, then
+gender-guesser for every capitalised word, with one detector for all captions. It returns a gender or none. Ours also
+returns positions, and does not treat every capitalised word as a name. Both run in one thread of one process.
 """
 
 import argparse
@@ -25,14 +25,14 @@ from biaslab.captions.indicators import indicators
 
 
 class Loop:
-    """What a researcher would write."""
+    """A straightforward implementation."""
 
     def __init__(self) -> None:
         from gender_guesser.detector import Detector
 
         lists = [lexicons.load(name) for name in ("gender_words", "gender_pronouns")]
         self.female, self.male = (
-            re.compile(rf"\b(?:{'|'.join(word for some in lists for word in some[gender])})\b", re.IGNORECASE)
+            re.compile(rf"\b(?:{'|'.join(word for words in lists for word in words[gender])})\b", re.IGNORECASE)
             for gender in ("female", "male")
         )
         self.word, self.detector = re.compile(r"\w+"), Detector()
@@ -52,9 +52,9 @@ class Loop:
 
 
 def ways(captions: list[str]) -> dict[str, list[str]]:
-    """Write captions in three ways."""
+    """Return the captions in three spellings."""
     rng = random.Random(0)
-    persons = [name for some in lexicons.load("laureates").values() for name in some]
+    persons = [name for names in lexicons.load("laureates").values() for name in names]
     named = [re.sub(r"\bperson\b", lambda _: rng.choice(persons), caption) for caption in captions]
     return {
         "as in the file": captions,
@@ -64,7 +64,7 @@ def ways(captions: list[str]) -> dict[str, list[str]]:
 
 
 def fastest(work, captions: list[str], runs: int) -> float:
-    """Return microseconds of the processor a caption, of the fastest run: other work on it counts for little."""
+    """Return the processor time per caption in microseconds, of the fastest run to reduce the effect of other work."""
     seconds = []
     for _ in range(runs):
         start = time.process_time()
@@ -89,17 +89,17 @@ def main() -> None:
     )
     totals = [0.0, 0.0]
     for way, texts in ways(captions).items():
-        some = (texts * (options.rows // len(texts) + 1))[: options.rows]
-        few = some[: options.peer_rows]
-        ours = fastest(indicators, some, options.runs)
-        peer = fastest(loop, few, options.runs)
-        found = indicators(few)
-        same = sum(a == b for a, b in zip(found["indicator"], loop(few), strict=True)) / len(few)
-        named = found["spans"].str.contains("-name").mean()
+        ours_texts = (texts * (options.rows // len(texts) + 1))[: options.rows]
+        peer_texts = ours_texts[: options.peer_rows]
+        ours = fastest(indicators, ours_texts, options.runs)
+        peer = fastest(loop, peer_texts, options.runs)
+        table = indicators(peer_texts)
+        agreement = sum(a == b for a, b in zip(table["indicator"], loop(peer_texts), strict=True)) / len(peer_texts)
+        name_share = table["spans"].str.contains("-name").mean()
         totals = [totals[0] + ours, totals[1] + peer]
         print(
             f"{way:24s} biaslab {ours:6.2f} us   loop {peer:6.2f} us   ratio {peer / ours:5.1f} x   "
-            f"names in {100 * named:4.1f} %, same label as the loop in {100 * same:.1f} %"
+            f"names in {100 * name_share:4.1f} %, same label as the loop in {100 * agreement:.1f} %"
         )
     print(
         f"{'all three':24s} biaslab {totals[0] / 3:6.2f} us   loop {totals[1] / 3:6.2f} us   "

@@ -81,9 +81,9 @@ def counts(table: pd.DataFrame, agrees: np.ndarray, classified: np.ndarray) -> d
 def face_counts(table: pd.DataFrame, detected: Sequence[Sequence[Face]]) -> dict[str, list[int]]:
     """Return how often a detector agrees on the one face of portraits, and within one on the faces of groups."""
     n = np.array(list(map(len, detected)))
-    near = np.minimum(abs(n - table["n_a"]), abs(n - table["n_b"])) <= 1
+    is_near = np.minimum(abs(n - table["n_a"]), abs(n - table["n_b"])) <= 1
     portrait = table["portrait"].to_numpy()
-    groups = [int(near[table["groups"]].sum()), int((n[table["groups"]] > 0).sum()), int(table["groups"].sum())]
+    groups = [int(is_near[table["groups"]].sum()), int((n[table["groups"]] > 0).sum()), int(table["groups"].sum())]
     return counts(table[portrait], n[portrait] == 1, n[portrait] > 0) | {"groups": groups}
 
 
@@ -104,8 +104,10 @@ def tones(table: pd.DataFrame, images: Sequence[np.ndarray], detected: Sequence[
     """Return the portraits that have a label of skin, with ``tone``, 1 to 10, and ``reason`` by pixels."""
     chosen = np.flatnonzero(table["portrait"] & table["skin"].isin(SKINS))
     boxes = [detected[k][0][:4] if detected[k] else [np.nan] * 4 for k in chosen]
-    seen = face_tones([images[k] for k in chosen], np.array(boxes), np.arange(len(chosen)), registry.PHOTOGRAPHS)
-    return table.iloc[chosen].reset_index(drop=True).join(seen[["tone", "reason"]])
+    face_tone_table = face_tones(
+        [images[k] for k in chosen], np.array(boxes), np.arange(len(chosen)), registry.PHOTOGRAPHS
+    )
+    return table.iloc[chosen].reset_index(drop=True).join(face_tone_table[["tone", "reason"]])
 
 
 def tone_counts(rows: pd.DataFrame) -> dict[str, list[int]]:

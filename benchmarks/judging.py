@@ -1,13 +1,13 @@
-"""Time gate and judge in batches against the same models one image at a time.
+"""Time face detection and judging in batches, compared with the same models for single images.
 
-Run: ``python benchmarks/judging.py`` for the embedded models on drawn people, on a CPU; on a GPU, with CLIP's
-architecture and random weights on noise of 512 x 512: ``python benchmarks/judging.py --device cuda --arch ViT-L-14
---images 4096``. It prints images/s of both and their ratio from one run.
+Run: ``python benchmarks/judging.py`` for the synthetic world's models and drawings of people, on a CPU. On a GPU, with
+CLIP's architecture and random weights for noise of 512 x 512: ``python benchmarks/judging.py --device cuda --arch
+ViT-L-14 --images 4096``. It prints images/s of both and their ratio from one run.
 
-The peer takes each image through the libraries' own calls, as their examples do: a transformers processor, detector
-and post-processing, then open_clip's transform and its model. Its texts are encoded once, or, in the second line, with
-every image, as the forward pass of CLIP's model does. Random weights find no sensible faces: with ``--arch`` the
-detector runs, and every image then counts as one that passes.
+The peer passes each image through the libraries' own calls, as in their examples: a transformers processor, detector
+and post-processing, then open_clip's transform and model. Texts are encoded once, or, in the second line, for every
+image, as in the forward pass of CLIP's model. Random weights do not detect faces: with ``--arch`` the detector runs,
+and every image counts as one that meets the inclusion criteria.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from biaslab.judges.zero_shot import GENDER_TEXTS, ClipJudge, ZeroShot
 
 
 class AlwaysOne(WholeImage):
-    """Runs a detector, and then takes every image for one face."""
+    """Detector that runs another detector and then returns the entire image as one face."""
 
     def __init__(self, inner: FaceDetector) -> None:
         super().__init__(self.prefix)
@@ -42,7 +42,7 @@ class AlwaysOne(WholeImage):
 
 
 def drawn_people(n: int, size: int) -> list[np.ndarray]:
-    """Draw scenes of the embedded world, one person each."""
+    """Return scenes of the synthetic world with one person each."""
     from biaslab_world.looks import OCCUPATIONS
     from biaslab_world.render import render
     from biaslab_world.scene import sample_scene
@@ -75,7 +75,7 @@ def random_detector(folder: str) -> str:
 
 
 def clip_of(options: argparse.Namespace) -> tuple[ZeroShot, object, object]:
-    """Return the classifier, its transform of one image and its tokenizer, which the peer uses, too."""
+    """Return the classifier, its image transform and its tokenizer, which the peer also uses."""
     import open_clip
     from safetensors.torch import save_model
 
@@ -83,20 +83,20 @@ def clip_of(options: argparse.Namespace) -> tuple[ZeroShot, object, object]:
         model = ZeroShot(options.gender, device=options.device, dtype=options.dtype)
         _, _, transform = open_clip.create_model_and_transforms(*_place(options.gender))
         return model, transform, model._tokenizer
-    made, _, transform = open_clip.create_model_and_transforms(options.arch)
+    source, _, transform = open_clip.create_model_and_transforms(options.arch)
     tokenizer = open_clip.get_tokenizer(options.arch)
     with tempfile.TemporaryDirectory() as folder:
         config = {"model_cfg": open_clip.get_model_config(options.arch), "preprocess_cfg": {}}
         (Path(folder) / "open_clip_config.json").write_text(json.dumps(config), encoding="utf-8")
-        save_model(made, str(Path(folder) / "open_clip_model.safetensors"))
+        save_model(source, str(Path(folder) / "open_clip_model.safetensors"))
         model = ZeroShot(folder, device=options.device, dtype=options.dtype, batch_size=options.batch)
     return model, transform, tokenizer
 
 
 def _place(name: str) -> tuple[str, str | None]:
-    """Return the architecture and the tag, or the folder, by which open_clip makes a model."""
-    where = registry.resolve(name, "clip")
-    return (f"local-dir:{where}", None) if Path(where).is_dir() else tuple(where.split(":"))
+    """Return the architecture and the tag, or the folder, from which open_clip creates a model."""
+    folder = registry.resolve(name, "clip")
+    return (f"local-dir:{folder}", None) if Path(folder).is_dir() else tuple(folder.split(":"))
 
 
 def passes(faces, width: int, height: int) -> bool:
@@ -104,7 +104,7 @@ def passes(faces, width: int, height: int) -> bool:
 
 
 def one_at_a_time(images, finder: FaceDetector, clip: ZeroShot, transform, tokenizer, *, texts_too: bool) -> None:
-    """Take each image alone through the libraries' own calls."""
+    """Judge each image separately with the libraries' own calls."""
     import torch
     from PIL import Image
 
@@ -113,25 +113,25 @@ def one_at_a_time(images, finder: FaceDetector, clip: ZeroShot, transform, token
     model, processor, device = detector.model, detector.processor, detector.device
     tokens = tokenizer(list(GENDER_TEXTS)).to(device)
     with torch.inference_mode():
-        said = clip._model.encode_text(tokens, normalize=True)
+        text_features = clip._model.encode_text(tokens, normalize=True)
         for image in images:
             picture = Image.fromarray(image)
             inputs = processor(images=picture, return_tensors="pt").to(device)
-            found = processor.post_process_object_detection(
+            detections = processor.post_process_object_detection(
                 model(**inputs), threshold=detector.min_score, target_sizes=[picture.size[::-1]]
             )[0]
-            boxes = detector._of_one({k: v.float().cpu() for k, v in found.items()}, *picture.size)
+            boxes = detector._of_one({k: v.float().cpu() for k, v in detections.items()}, *picture.size)
             if not always and not passes(boxes, *picture.size):
                 continue
             pixels = transform(picture).unsqueeze(0).to(device, clip._dtype)
             if texts_too:
-                said = clip._model.encode_text(tokens, normalize=True)
-            seen = clip._model.encode_image(pixels, normalize=True)
-            (clip._model.logit_scale.exp() * seen.float() @ said.float().T).softmax(dim=-1).cpu()
+                text_features = clip._model.encode_text(tokens, normalize=True)
+            image_features = clip._model.encode_image(pixels, normalize=True)
+            (clip._model.logit_scale.exp() * image_features.float() @ text_features.float().T).softmax(dim=-1).cpu()
 
 
 def timed(work, n: int) -> float:
-    """Return images a second of ``work``, which takes ``n`` images and waits for its results."""
+    """Return images per second of ``work``, which processes ``n`` images and waits for the results."""
     start = time.perf_counter()
     work()
     return n / (time.perf_counter() - start)
@@ -160,10 +160,10 @@ def main() -> None:
     size = options.size or (512 if options.arch else 64)
     clip, transform, tokenizer = clip_of(options)
     with tempfile.TemporaryDirectory() as folder:
-        named = random_detector(folder) if options.arch and options.faces == "mini-detector" else options.faces
+        detector_name = random_detector(folder) if options.arch and options.faces == "mini-detector" else options.faces
         settings = JudgeOptions(JudgeSettings(batch_size=options.batch), device=options.device)
-        finder, judge = HubFaces(named, settings), ClipJudge(options.gender, settings)
-        # It is loaded as long as its folder exists.
+        finder, judge = HubFaces(detector_name, settings), ClipJudge(options.gender, settings)
+        # The detector has to be loaded while its folder exists.
         _ = finder.model
     if options.arch:
         images = list(np.random.default_rng(0).integers(0, 256, (options.images, size, size, 3), dtype=np.uint8))
@@ -173,34 +173,35 @@ def main() -> None:
     judge.classifier = clip
     step = options.batch or (128 if options.device == "cpu" else 512)
 
-    def ours(some):
-        ids, parts = list(map(str, range(step))), [some[k : k + step] for k in range(0, len(some), step)]
+    def ours(batch):
+        ids, parts = list(map(str, range(step))), [batch[k : k + step] for k in range(0, len(batch), step)]
         rows = [judge_arrays(ids[: len(part)], part, judge, finder) for part in parts]
         return sum(int(row["probability_female"].notna().sum()) for row in rows)
 
-    few = images[: options.peer_images]
+    peer_images = images[: options.peer_images]
     for warm in (ours, lambda some: one_at_a_time(some, finder, clip, transform, tokenizer, texts_too=True)):
         warm(images[: 2 * step] if warm is ours else images[:8])
-    judged = ours(few)
+    judged = ours(peer_images)
     rate = timed(lambda: ours(images), len(images))
-    alone = timed(lambda: judge.model.probability_female(images), len(images))
+    judge_rate = timed(lambda: judge.model.probability_female(images), len(images))
     peer, with_texts = (
-        timed(lambda t=t: one_at_a_time(few, finder, clip, transform, tokenizer, texts_too=t), len(few))
+        timed(lambda t=t: one_at_a_time(peer_images, finder, clip, transform, tokenizer, texts_too=t), len(peer_images))
         for t in (False, True)
     )
 
-    where = torch.cuda.get_device_name() if options.device.startswith("cuda") else platform.processor() or "CPU"
+    on_gpu = options.device.startswith("cuda")
+    device = torch.cuda.get_device_name() if on_gpu else platform.processor() or "CPU"
     print(
-        f"{where}, {torch.get_num_threads()} threads of {os.cpu_count()} cores; Python {sys.version.split()[0]}, "
+        f"{device}, {torch.get_num_threads()} threads of {os.cpu_count()} cores; Python {sys.version.split()[0]}, "
         f"torch {torch.__version__}, transformers {transformers.__version__}, open_clip {open_clip.__version__}"
     )
-    what = options.arch or options.gender
+    model_name = options.arch or options.gender
     print(
-        f"{len(images):,} images of {size} x {size}, {what} in {clip._dtype}, {step} images at a time; "
-        f"{judged} of {len(few)} pass the gate"
+        f"{len(images):,} images of {size} x {size}, {model_name} in {clip._dtype}, {step} images at a time; "
+        f"{judged} of {len(peer_images)} meet the inclusion criteria"
     )
-    print(f"biaslab, gate and judge         {rate:10,.1f} images/s")
-    print(f"biaslab, judge alone            {alone:10,.1f} images/s")
+    print(f"biaslab, faces and judge        {rate:10,.1f} images/s")
+    print(f"biaslab, judge alone            {judge_rate:10,.1f} images/s")
     print(f"one at a time, texts once       {peer:10,.1f} images/s   ratio {rate / peer:6.1f} x")
     print(f"one at a time, texts each time  {with_texts:10,.1f} images/s   ratio {rate / with_texts:6.1f} x")
 

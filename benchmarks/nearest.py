@@ -1,8 +1,8 @@
-"""Time the 500 nearest of a million stored embeddings for 248 prompts against faiss's flat index, at equal threads.
+"""Time the search for the 500 nearest of a million embeddings for 248 prompts, compared with faiss's flat index.
 
 Run: ``python benchmarks/nearest.py``; it takes 3 GB of memory and 1.5 GB of disk. faiss is optional: ``pip install
-faiss-cpu``. Ours reads the vectors from a file that is mapped into memory; faiss holds them in memory. The vectors
-are random ones about 1,000 centres, of as many numbers as those of all-MiniLM-L6-v2, and the prompts are near centres.
+faiss-cpu``. Both use equal threads. Ours reads the vectors from a memory-mapped file; faiss holds them in memory. The
+vectors are random around 1,000 centres, with the dimension of all-MiniLM-L6-v2, and the prompts are close to centres.
 """
 
 import argparse
@@ -25,17 +25,17 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def timed(work) -> tuple:
-    start, used = time.perf_counter(), time.process_time()
-    found = work()
-    return found, time.perf_counter() - start, time.process_time() - used
+    start, cpu_start = time.perf_counter(), time.process_time()
+    result = work()
+    return result, time.perf_counter() - start, time.process_time() - cpu_start
 
 
 def own_memory() -> int:
-    """Return bytes of memory that are this process's own: without pages of files, which the system takes back."""
+    """Return the private memory of this process in bytes, without mapped files, which the system can reclaim."""
     import psutil
 
-    held = psutil.Process().memory_info()
-    return held.rss - getattr(held, "shared", 0)
+    memory = psutil.Process().memory_info()
+    return memory.rss - getattr(memory, "shared", 0)
 
 
 def main() -> None:
@@ -50,27 +50,27 @@ def main() -> None:
 
     rng = np.random.default_rng(0)
     centres = rng.standard_normal((CENTRES, WIDTH), dtype=np.float32)
-    around = centres[rng.integers(0, CENTRES, options.queries)]
-    queries = unit(around + 0.5 * rng.standard_normal(around.shape, dtype=np.float32))
+    centres_of_queries = centres[rng.integers(0, CENTRES, options.queries)]
+    queries = unit(centres_of_queries + 0.5 * rng.standard_normal(centres_of_queries.shape, dtype=np.float32))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "vectors.npy"
         shape = (options.rows, WIDTH)
         vectors = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
         for start in range(0, options.rows, 2**16):
             n = min(2**16, options.rows - start)
-            own = rng.standard_normal((n, WIDTH), dtype=np.float32)
-            vectors[start : start + n] = unit(0.7 * centres[rng.integers(0, CENTRES, n)] + own)
+            noise = rng.standard_normal((n, WIDTH), dtype=np.float32)
+            vectors[start : start + n] = unit(0.7 * centres[rng.integers(0, CENTRES, n)] + noise)
         vectors.flush()
         vectors = np.load(path, mmap_mode="r")
-        before = own_memory()
+        memory_before = own_memory()
         (indices, cosines), seconds, processors = timed(lambda: nearest(queries, vectors, options.k))
-        kept = own_memory() - before
+        memory_used = own_memory() - memory_before
         print(
             f"{options.rows:,} vectors of {WIDTH}, {options.queries} queries, {options.k} nearest, {options.threads} "
             "threads"
         )
         print(
-            f"biaslab  {seconds:7.2f} s ({processors:.2f} s of processors), memory kept {kept / 2**20:.0f} "
+            f"biaslab  {seconds:7.2f} s ({processors:.2f} s of processors), memory kept {memory_used / 2**20:.0f} "
             "MiB, vectors on disk"
         )
         try:
@@ -81,13 +81,14 @@ def main() -> None:
         faiss.omp_set_num_threads(options.threads)
         index = faiss.IndexFlatIP(WIDTH)
         index.add(np.ascontiguousarray(vectors))
-        (scores, found), peer, by_processors = timed(lambda: index.search(queries, options.k))
-        same = np.mean([len(set(a) & set(b)) / len(a) for a, b in zip(indices.tolist(), found.tolist(), strict=True)])
+        (scores, peer_indices), peer, by_processors = timed(lambda: index.search(queries, options.k))
+        rows = zip(indices.tolist(), peer_indices.tolist(), strict=True)
+        overlap = np.mean([len(set(a) & set(b)) / len(a) for a, b in rows])
         print(f"faiss    {peer:7.2f} s ({by_processors:.2f} s of processors), vectors in memory")
-        apart = np.abs(np.sort(scores) - np.sort(cosines)).max()
+        difference = np.abs(np.sort(scores) - np.sort(cosines)).max()
         print(
             f"ours is {peer / seconds:.2f} times as fast, {by_processors / processors:.2f} by processors (reach: 1); "
-            f"same found {same:.5f}, greatest difference of cosines {apart:.1e}"
+            f"same found {overlap:.5f}, greatest difference of cosines {difference:.1e}"
         )
 
 

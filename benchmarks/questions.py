@@ -1,13 +1,13 @@
-"""Time questions about images: each image encoded once for all its questions, against once a question.
+"""Time questions about images: encoding each image once for all questions, compared with once per question.
 
 Run: ``python benchmarks/questions.py``; it takes about a minute on one thread. The model is a BLIP for questions with
-random weights, made from its configuration in a temporary folder: an image encoder of 6 layers, 384 wide, at 224
+random weights, created from its configuration in a temporary folder: an image encoder of 6 layers, 384 wide, at 224
 pixels, and a text encoder and decoder of 2 layers. The questions are those of DALL-Eval, one about gender and 15 about
 attributes.
 
-It prints answers a second of both and their ratio, from rounds that take turns: the fastest of each counts. The peer is
-what the library's page shows: its processor and its model's ``generate`` for one image and one question after the
-other, as biaslab asks without beams, up to 20 words. The answers must be the same.
+It prints answers per second of both and their ratio, from the fastest of alternating rounds. The peer is the library's
+example: its processor and its model's ``generate`` for one image and one question at a time, with the settings of
+biaslab, no beams and up to 20 words. The answers must be equal.
 """
 
 import argparse
@@ -28,15 +28,15 @@ QUESTIONS = [GENDER_QUESTION, *map(attribute_question, ATTRIBUTES)]
 
 
 def make(folder: Path, layers: int, width: int) -> None:
-    """Save a BLIP of random weights that knows the questions' words."""
+    """Save a BLIP with random weights and the vocabulary of the questions."""
     import torch
     from transformers import BlipConfig, BlipForQuestionAnswering, BlipImageProcessor, BlipProcessor
 
     from biaslab_world import captions
     from training.text import make_tokenizer
 
-    said = {word for question in QUESTIONS for word in captions.words(question)}
-    tokenizer = make_tokenizer(said | {"yes", "no", "male", "female"}, 40)
+    words = {word for question in QUESTIONS for word in captions.words(question)}
+    tokenizer = make_tokenizer(words | {"yes", "no", "male", "female"}, 40)
     heads = {"num_attention_heads": width // 64, "hidden_size": width, "intermediate_size": 4 * width}
     text = {
         **heads,
@@ -55,9 +55,9 @@ def make(folder: Path, layers: int, width: int) -> None:
     with torch.no_grad():
         for value in model.parameters():
             if value.dim() > 1:
-                # Large enough that image and question are heard in the answer.
+                # Large enough that the answer depends on image and question.
                 value.normal_(0, 0.08)
-        # An answer ends soon, as a trained model's does.
+        # Answers are short, like those of a trained model.
         model.text_decoder.cls.predictions.bias[3] += 4
     model.save_pretrained(folder)
     BlipProcessor(BlipImageProcessor(size={"height": SIZE, "width": SIZE}), tokenizer).save_pretrained(folder)
@@ -72,8 +72,8 @@ def one_at_a_time(model, processor, images: list[np.ndarray]) -> list[str]:
             inputs = processor(images=image, text=question, return_tensors="pt")
             inputs.pop("token_type_ids", None)
             with torch.inference_mode():
-                said = model.generate(**inputs, max_new_tokens=20, do_sample=False, num_beams=1)[0]
-            out.append(processor.tokenizer.decode(said, skip_special_tokens=True))
+                tokens = model.generate(**inputs, max_new_tokens=20, do_sample=False, num_beams=1)[0]
+            out.append(processor.tokenizer.decode(tokens, skip_special_tokens=True))
     return out
 
 
@@ -98,11 +98,11 @@ def main() -> None:
     images = [rng.integers(0, 256, (SIZE, SIZE, 3), dtype=np.uint8) for _ in range(options.images)]
     for image in images:
         image[: SIZE // 2] //= rng.integers(1, 9, dtype=np.uint8)
-    of = [k for k in range(len(images)) for _ in QUESTIONS]
-    few = min(options.peer_images, len(images))
+    image_indices = [k for k in range(len(images)) for _ in QUESTIONS]
+    n_peer_images = min(options.peer_images, len(images))
     with tempfile.TemporaryDirectory() as folder, quiet():
         make(Path(folder), options.layers, options.width)
-        asked = blip.load(folder, device="cpu")
+        biaslab_model = blip.load(folder, device="cpu")
         model = transformers.BlipForQuestionAnswering.from_pretrained(folder).eval()
         processor = transformers.AutoProcessor.from_pretrained(folder)
     print(
@@ -112,21 +112,21 @@ def main() -> None:
 
     def timed(work, n: int) -> tuple[float, list[str]]:
         start = time.process_time()
-        found = work()
-        return n * len(QUESTIONS) / (time.process_time() - start), found
+        result = work()
+        return n * len(QUESTIONS) / (time.process_time() - start), result
 
     ours = peer = 0.0
-    asked.ask(images[:1], of[:1], QUESTIONS[:1])
+    biaslab_model.ask(images[:1], image_indices[:1], QUESTIONS[:1])
     for _ in range(options.rounds):
-        rate, mine = timed(lambda: asked.ask(images, of, QUESTIONS * len(images)), len(images))
+        rate, answers = timed(lambda: biaslab_model.ask(images, image_indices, QUESTIONS * len(images)), len(images))
         ours = max(ours, rate)
-        rate, theirs = timed(lambda: one_at_a_time(model, processor, images[:few]), few)
+        rate, peer_answers = timed(lambda: one_at_a_time(model, processor, images[:n_peer_images]), n_peer_images)
         peer = max(peer, rate)
-    if mine[: len(theirs)] != theirs:
+    if answers[: len(peer_answers)] != peer_answers:
         raise SystemExit("the answers differ")
     print(
         f"{len(QUESTIONS)} questions about each image  biaslab {ours:7.1f} answers/s   one at a time {peer:7.1f} "
-        f"answers/s   ratio {ours / peer:5.1f} x   {len(theirs)} answers are the same, {len(set(theirs))} kinds"
+        f"answers/s   ratio {ours / peer:5.1f} x   {len(peer_answers)} equal answers, {len(set(peer_answers))} kinds"
     )
 
 

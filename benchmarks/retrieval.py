@@ -1,12 +1,12 @@
-"""Time FID's trace and R-precision against SciPy's matrix root and the released loop, on the same features.
+"""Time FID's trace and R-precision, compared with SciPy's matrix root and the released loop, on the same features.
 
-Run: ``python benchmarks/retrieval.py``; it takes a minute or two on one thread. It prints seconds of the processor and
-their ratio from one run. Distances must be equal to 1e-6, and the loop's mean must lie within four standard errors of
-the exact value of what it draws.
+Run: ``python benchmarks/retrieval.py``; it takes a minute or two on one thread. It prints processor time in seconds and
+the ratio from one run. Distances must be equal to 1e-6, and the loop's mean must be within four standard errors of its
+exact expectation.
 
-The loop draws as the released one does (DallEval, ``retrieval/rprecision.py``), in the same calls of PyTorch: for each
-image, its own caption and 99 drawn with replacement from all, features not normalised, five times over. Of ours the
-fastest of three runs counts, the loop runs once.
+The loop samples like the released one (DallEval, ``retrieval/rprecision.py``), with the same calls of PyTorch: for each
+image, its own caption and 99 sampled with replacement from all, without normalised features, five times. The time of
+ours is the fastest of three runs; the loop runs once.
 """
 
 import argparse
@@ -26,19 +26,19 @@ from biaslab.metrics.retrieval import DISTRACTORS, frechet_distance, r_precision
 
 def timed(work) -> tuple:
     start = time.process_time()
-    found = work()
-    return found, time.process_time() - start
+    result = work()
+    return result, time.process_time() - start
 
 
 def by_root(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the distance as the first implementations of FID do."""
+    """Return the distance as in the first implementations of FID."""
     a, b = (np.cov(features, rowvar=False) for features in (first, second))
     root = linalg.sqrtm(a @ b)
     return float(((first.mean(axis=0) - second.mean(axis=0)) ** 2).sum() + np.trace(a + b - 2 * root.real))
 
 
 def released(images: np.ndarray, texts: np.ndarray, repeats: int, seed: int) -> np.ndarray:
-    """Return the share of images that find their own caption, once a repeat."""
+    """Return the share of images that retrieve their own caption, for each repeat."""
     import torch
 
     rng, places, out = random.Random(seed), list(range(len(images))), []
@@ -46,9 +46,9 @@ def released(images: np.ndarray, texts: np.ndarray, repeats: int, seed: int) -> 
     for _ in range(repeats):
         right = 0
         for i, image in enumerate(images):
-            drawn = torch.LongTensor(rng.choices(places, k=DISTRACTORS))
-            some = torch.cat([texts[i].view(1, -1), texts.index_select(0, drawn)])
-            right += (image @ some.T).argmax().item() == 0
+            indices = torch.LongTensor(rng.choices(places, k=DISTRACTORS))
+            candidates = torch.cat([texts[i].view(1, -1), texts.index_select(0, indices)])
+            right += (image @ candidates.T).argmax().item() == 0
         out.append(right / len(images))
     return np.array(out)
 
@@ -70,32 +70,32 @@ def main() -> None:
     mix *= 1 / np.sqrt(options.features)
     sets = [rng.standard_normal(shape) @ mix, rng.standard_normal(shape) @ mix * 1.1 + 0.05]
     ours, seconds = timed(lambda: frechet_distance(*sets))
-    peer, other = timed(lambda: by_root(*sets))
-    apart = abs(peer / ours - 1)
+    peer, peer_seconds = timed(lambda: by_root(*sets))
+    difference = abs(peer / ours - 1)
     print(
-        f"FID, {options.features} features  biaslab {seconds:6.2f} s   scipy sqrtm {other:6.2f} s   "
-        f"ratio {other / seconds:5.1f} x   apart by {apart:.0e} of {ours:.4f}"
+        f"FID, {options.features} features  biaslab {seconds:6.2f} s   scipy sqrtm {peer_seconds:6.2f} s   "
+        f"ratio {peer_seconds / seconds:5.1f} x   apart by {difference:.0e} of {ours:.4f}"
     )
-    if apart > 1e-6:
+    if difference > 1e-6:
         raise SystemExit(f"the distances differ: {ours} and {peer}")
 
     n = options.captions
     texts = rng.standard_normal((n, 512)).astype(np.float32)
     images = texts + 9 * rng.standard_normal((n, 512)).astype(np.float32)
-    loop, other = timed(lambda: released(images, texts, options.repeats, seed=1))
+    loop, peer_seconds = timed(lambda: released(images, texts, options.repeats, seed=1))
     similarity = images @ texts.T
 
     def cosine() -> np.ndarray:
-        unit = [some / np.linalg.norm(some, axis=1, keepdims=True) for some in (images, texts)]
+        unit = [features / np.linalg.norm(features, axis=1, keepdims=True) for features in (images, texts)]
         return r_precision(unit[0] @ unit[1].T).mean()
 
     exact, seconds = min((timed(cosine) for _ in range(3)), key=lambda found: found[1])
-    # What the loop's draws have as their mean: features as they are.
+    # Expectation of the loop's samples, for features without normalisation.
     expected = ((similarity <= np.diagonal(similarity)[:, None]).mean(axis=1)) ** DISTRACTORS
     error = np.sqrt((expected * (1 - expected)).sum() / options.repeats) / n
     print(
-        f"R-precision, {n:,} images  biaslab {seconds:6.2f} s   released loop {other:6.2f} s   ratio "
-        f"{other / seconds:5.1f} x   {100 * exact:.2f} % exact, the loop draws {100 * loop.mean():.2f} % where "
+        f"R-precision, {n:,} images  biaslab {seconds:6.2f} s   released loop {peer_seconds:6.2f} s   ratio "
+        f"{peer_seconds / seconds:5.1f} x   {100 * exact:.2f} % exact, the loop draws {100 * loop.mean():.2f} % where "
         f"{100 * expected.mean():.2f} ± {100 * error:.2f} % are to be expected"
     )
     if abs(loop.mean() - expected.mean()) > 4 * error:

@@ -1,16 +1,16 @@
-"""Time the search for the paradox paper's occupations against ripgrep, DuckDB and pandas, at equal threads.
+"""Time the search for the paradox paper's occupations, compared with ripgrep, DuckDB and pandas at equal threads.
 
-Run: ``python benchmarks/search.py --captions FILE``, where the file holds real captions, one a line, ``.gz`` or not
-(the embedded world's where none is given). ``--rows`` says how many captions to make of them (10 million; some
-minutes and 3 GB of disk), ``--share`` in how many of them an occupation is put. The peers come with
-``pip install -e .[peers]``; one that is missing is left out, and that is said.
+Run: ``python benchmarks/search.py --captions FILE``; the file has one caption per line, ``.gz`` or not (default: the
+synthetic world's captions). ``--rows`` is the number of captions to create from them (10 million; takes minutes and 3
+GB of disk), ``--share`` the share of these that get an occupation. The peers come with ``pip install -e .[peers]``; a
+missing peer is reported and skipped.
 
-Ours: ``biaslab.captions.search.search`` on Parquet (zstd), which DuckDB reads in threads of one process. It samples 500
-captions per occupation; its start is included, and results go to a store. ripgrep: ``-o -i -w`` with all forms
-as patterns on the same captions as plain text, in as many files, piped into sort and uniq
-(letters made small on the way). DuckDB: one alternation on the same Parquet files, each caption's different mentions
-counted, its start included; it takes no sample. pandas: ``str.contains`` for each occupation on some
-of the captions in memory; it uses one thread, so its time is divided by the number of threads.
+Ours is ``biaslab.captions.search.search`` on Parquet (zstd), which DuckDB reads in threads of one process. It samples
+500 captions per occupation; the time includes its start and writing results to a cache. ripgrep runs ``-o -i -w`` with
+all forms as patterns on the same captions as plain text, in as many files, piped into sort and uniq (in lower case).
+DuckDB runs one alternation on the same Parquet files and counts each caption's distinct mentions, including its start
+but without a sample. pandas runs ``str.contains`` for each occupation on a subset of the captions in memory; it uses
+one thread, so its time is divided by the number of threads.
 """
 
 import argparse
@@ -25,12 +25,12 @@ import time
 from pathlib import Path
 
 if __name__ == "__main__":
-    # Before libraries start their threads.
+    # Set before libraries start their threads.
     os.environ |= {"OMP_NUM_THREADS": "1", "LC_ALL": "C"}
-    # ripgrep as the extra installs it, beside the interpreter.
+    # The extra installs ripgrep in the interpreter's folder.
     os.environ["PATH"] = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", "")))
 
-from _corpus import occupations, read_lines, told, write_corpus
+from _corpus import occupations, print_costs, read_lines, write_corpus
 
 OURS = """
 import sys, tempfile
@@ -66,28 +66,28 @@ open(f"{folder}/duck.txt", "w").write(str(n))
 
 
 def children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def run(words: list[str], **options) -> tuple[float, float, float]:
-    """Return seconds, seconds of processors, and the most memory of all processes together, in bytes."""
+    """Return elapsed seconds, processor seconds, and the maximum memory of all processes together, in bytes."""
     import psutil
 
-    before, start = children(), time.perf_counter()
+    cpu_before, start = children(), time.perf_counter()
     process = subprocess.Popen(words, **options)
     peak, ended = [0], threading.Event()
 
     def watch() -> None:
-        whole = psutil.Process(process.pid)
+        parent = psutil.Process(process.pid)
         while not ended.wait(0.05):
-            held = 0
+            memory = 0
             try:
-                for one in (whole, *whole.children(recursive=True)):
-                    held += one.memory_info().rss
+                for member in (parent, *parent.children(recursive=True)):
+                    memory += member.memory_info().rss
             except psutil.Error:
                 continue
-            peak[0] = max(peak[0], held)
+            peak[0] = max(peak[0], memory)
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -97,7 +97,7 @@ def run(words: list[str], **options) -> tuple[float, float, float]:
     watcher.join()
     if failed:
         raise SystemExit(f"{words[0]} failed with {failed}.")
-    return seconds, children() - before, peak[0]
+    return seconds, children() - cpu_before, peak[0]
 
 
 def forms_of(names: tuple[str, ...]) -> dict[str, str]:
@@ -131,13 +131,15 @@ def by_pandas(folder: Path, forms: dict[str, str], rows: int) -> tuple[tuple[flo
     import pandas as pd
 
     texts = pd.read_parquet(sorted((folder / "parquet").iterdir())[0], columns=["TEXT"])["TEXT"][:rows]
-    of = {name: [form for form, other in forms.items() if other == name] for name in forms.values()}
-    start, used = time.perf_counter(), time.process_time()
-    found = 0
-    for some in of.values():
-        pattern = rf"\b(?:{'|'.join(_between(form) for form in some)})\b"
-        found += int(texts.str.contains(pattern, case=False, regex=True).sum())
-    return (time.perf_counter() - start, time.process_time() - used), found, len(texts)
+    forms_by_name = {
+        name: [form for form, occupation in forms.items() if occupation == name] for name in forms.values()
+    }
+    start, cpu_start = time.perf_counter(), time.process_time()
+    n_mentions = 0
+    for name_forms in forms_by_name.values():
+        pattern = rf"\b(?:{'|'.join(_between(form) for form in name_forms)})\b"
+        n_mentions += int(texts.str.contains(pattern, case=False, regex=True).sum())
+    return (time.perf_counter() - start, time.process_time() - cpu_start), n_mentions, len(texts)
 
 
 def main() -> None:
@@ -154,10 +156,10 @@ def main() -> None:
         folder = Path(name)
         sizes = write_corpus(folder, read_lines(options.captions), options.rows, options.share)
         rows, threads = sizes["rows"], options.threads
-        each = sizes["parquet"] / rows
+        bytes_per_caption = sizes["parquet"] / rows
         print(
-            f"{rows:,} captions: Parquet {sizes['parquet'] / 1e6:.0f} MB ({each:.1f} bytes a caption, URLs included), "
-            f"plain text {sizes['plain'] / 1e6:.0f} MB; {threads} threads",
+            f"{rows:,} captions: Parquet {sizes['parquet'] / 1e6:.0f} MB ({bytes_per_caption:.1f} bytes per caption, "
+            f"URLs included), plain text {sizes['plain'] / 1e6:.0f} MB; {threads} threads",
             flush=True,
         )
         script = folder / "ours.py"
@@ -170,26 +172,26 @@ def main() -> None:
         print(f"  mentions in {100 * mentions / rows:.1f} of 100 captions")
         print(f"biaslab   {ours[0]:8.2f} s ({ours[1]:.2f} s of processors), peak memory {ours[2] / 2**20:.0f} MiB")
 
-        def compare(what: str, seconds: float, processors: float, found: int, reach: str) -> None:
+        def compare(label: str, seconds: float, processors: float, n_mentions: int, reach: str) -> None:
             print(
-                f"{what:9s} {seconds:8.2f} s ({processors:.2f} s of processors), {found:,} counted; ours is "
+                f"{label:9s} {seconds:8.2f} s ({processors:.2f} s of processors), {n_mentions:,} counted; ours is "
                 f"{seconds / ours[0]:.2f} times as fast, {processors / ours[1]:.2f} by processors (reach: {reach})",
                 flush=True,
             )
 
         print(f"  {mentions:,} counted by ours")
         if shutil.which("rg"):
-            took, found = min(by_ripgrep(folder, forms, threads) for _ in range(options.runs))
-            compare("ripgrep", *took[:2], found, "1")
+            usage, n_mentions = min(by_ripgrep(folder, forms, threads) for _ in range(options.runs))
+            compare("ripgrep", *usage[:2], n_mentions, "1")
         else:
             print("ripgrep is not installed")
-        took, found = min(by_duckdb(folder, forms, threads) for _ in range(options.runs))
-        compare("DuckDB", *took[:2], found, "1")
-        print(f"  peak memory {took[2] / 2**20:.0f} MiB")
-        took, found, some = by_pandas(folder, forms, options.pandas_rows)
-        scale = rows / some
-        compare("pandas", took[0] * scale / threads, took[1] * scale, round(found * scale), "50")
-        told("search", 2.3e9, rows / ours[1], each)
+        usage, n_mentions = min(by_duckdb(folder, forms, threads) for _ in range(options.runs))
+        compare("DuckDB", *usage[:2], n_mentions, "1")
+        print(f"  peak memory {usage[2] / 2**20:.0f} MiB")
+        usage, n_mentions, n_texts = by_pandas(folder, forms, options.pandas_rows)
+        scale = rows / n_texts
+        compare("pandas", usage[0] * scale / threads, usage[1] * scale, round(n_mentions * scale), "50")
+        print_costs("search", 2.3e9, rows / ours[1], bytes_per_caption)
 
 
 if __name__ == "__main__":

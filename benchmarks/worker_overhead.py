@@ -1,8 +1,8 @@
-"""Time what workers cost: the start of two, and the overhead of a task, against a loop in this process.
+"""Time the overhead of workers: the start of two, and the overhead per task, compared with a loop in this process.
 
-Run: ``python benchmarks/worker_overhead.py``; a minute. Workers of this machine (loky) and of a local Dask cluster
-compute the same tasks, which sleep for ``--seconds`` each; none does more than sleep, so that two processors
-that are busy otherwise change little. ``workers.py`` has images and judgements.
+Run: ``python benchmarks/worker_overhead.py``; takes a minute. Workers of this machine (loky) and of a local Dask
+cluster run the same tasks, which only sleep for ``--seconds`` each, so that other work on the processors has little
+effect. ``workers.py`` measures images and judgements.
 """
 
 import argparse
@@ -24,16 +24,16 @@ def work(seconds: float, k: int) -> int:
 
 
 def measure(name: str, workers: Workers, n: int, seconds: float, at_once: int) -> None:
-    """Print the seconds until two tasks are done, and the milliseconds that each of ``n`` further ones costs."""
-    began, used = time.perf_counter(), time.process_time()
+    """Print the seconds until two tasks are done, and the overhead in milliseconds of each of ``n`` further tasks."""
+    start, cpu = time.perf_counter(), time.process_time()
     list(workers.run(partial(work, 0), range(2)))
-    started = time.perf_counter() - began
-    began, used = time.perf_counter(), time.process_time()
+    started = time.perf_counter() - start
+    start, cpu = time.perf_counter(), time.process_time()
     assert list(workers.run(partial(work, seconds), range(n))) == [k * k for k in range(n)]
-    took, used = time.perf_counter() - began, time.process_time() - used
-    overhead = 1e3 * (took * at_once / n - seconds)
+    seconds_taken, cpu = time.perf_counter() - start, time.process_time() - cpu
+    overhead = 1e3 * (seconds_taken * at_once / n - seconds)
     print(
-        f"{name:6} start {started:6.2f} s, overhead {overhead:6.2f} ms of a worker per task, {1e3 * used / n:5.2f} ms "
+        f"{name:6} start {started:6.2f} s, overhead {overhead:6.2f} ms of a worker per task, {1e3 * cpu / n:5.2f} ms "
         "of this process",
         flush=True,
     )
@@ -51,8 +51,8 @@ def main() -> None:
         return
     from distributed import LocalCluster
 
-    one = {"n_workers": 2, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
-    with LocalCluster(**one) as cluster:
+    cluster_options = {"n_workers": 2, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    with LocalCluster(**cluster_options) as cluster:
         measure("Dask", Workers("dask", address=cluster.scheduler_address), options.tasks, options.seconds, 2)
 
 

@@ -574,7 +574,7 @@ def test_what_is_known_of_captions_and_words_lets_good_ones_pass(tmp_path, monke
     (tmp_path / "a.txt").write_text("a tree\na tree\na nurse\n")
     check_captions(Settings.from_mapping(given))
     check_captions(Settings.from_mapping({}))
-    with pytest.raises(UnknownNameError, match="no occupation of the embedded world named 'astronaut'"):
+    with pytest.raises(UnknownNameError, match="no occupation of the synthetic world named 'astronaut'"):
         validation.check_plan(
             Pipeline("world", Settings.from_mapping({"captions": {"occupations": ["astronaut"]}})), ["paired_people"]
         )

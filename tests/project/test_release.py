@@ -12,7 +12,7 @@ import yaml
 from biaslab import __version__
 
 # What every card of the weights says.
-CARD = ("## Load", "## Training", "## Measured", "## Limits")
+CARD = ("## How to use", "## Training", "## Evaluation", "## Limitations")
 
 
 def test_the_citation_file_has_what_its_format_asks_for(root):
@@ -41,7 +41,7 @@ def test_every_card_is_whole_and_all_models_have_a_data_statement(root):
         card = (weights / name / "README.md").read_text(encoding="utf-8")
         assert all(head in card for head in CARD), name
         assert f"python -m training {name}" in card and "Apache-2.0" in statement and f"`{name}`" in statement
-    heads = ("What it is", "Why it was made", "Who is in it", "Language", "Biases that were put in", "Annotation")
+    heads = ("Composition", "Motivation", "People", "Language", "Planted biases", "Annotation")
     assert all(f"## {head}\n" in statement for head in heads)
 
 

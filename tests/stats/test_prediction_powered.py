@@ -168,7 +168,7 @@ def test_limits_hold_where_errors_differ_by_group(monkeypatch, accuracy, ratings
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
     coverage = importlib.import_module("coverage_ratings")
     rng = np.random.default_rng(7)
-    studies = [coverage.study(rng, accuracy, ratings, drawn=drawn) for _ in range(300)]
+    studies = [coverage.study(rng, accuracy, ratings, groups_random=drawn) for _ in range(300)]
     held = [found.both.ci_low <= truth <= found.both.ci_high for found, truth in studies]
     errors = [[found.both.value - truth, found.ratings.value - truth] for found, truth in studies]
     # 93 % less three standard errors of 300 studies.

@@ -1,8 +1,8 @@
-"""The embedded world: a renderer of scenes whose truth is known, its captions, and the models trained on it.
+"""The synthetic world: a renderer of scenes with ground truth, captions, and models trained on both.
 
-Everything that a scene shows is in its description (``scene``), what an occupation looks like in one table
-(``looks``), and the drawing in ``render``. Perceived gender is binary here, as in the papers that the world
-serves to check; that is their limit and this world's.
+A scene's description (``scene``) contains everything that it shows; one table (``looks``) defines the appearance
+of occupations, and ``render`` draws scenes. Perceived gender is binary here, as in the papers that the world
+serves to check. This is a limitation of the papers and of the world.
 """
 
 __version__ = "0.1.0"

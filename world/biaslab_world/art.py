@@ -3,7 +3,7 @@
 A shape is ``(points, colour)``: a float array (n, 2) of x and y with y pointing down, and an RGB colour, a
 tuple of ints 0–255. Props, objects and decoys fill a box from -0.5 to 0.5; hats are in head units (the
 face is 1 high and centred on 0); a place spans x from -0.3 to 1.8 and y from 0 to 1, frame heights. Shapes
-are solid and bold, because thin strokes do not survive small models.
+are solid and bold, because small models do not reproduce thin strokes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def arc(x: float, y: float, rx: float, ry: float, start: float, stop: float, n: 
 
 
 def band(x, y, rx, ry, inner_rx, inner_ry, start, stop, n: int = 12) -> np.ndarray:
-    """Return what lies between two arcs of one centre, float array (2 n, 2)."""
+    """Return the region between two arcs with a common centre, float array (2 n, 2)."""
     return np.concatenate([arc(x, y, rx, ry, start, stop, n), arc(x, y, inner_rx, inner_ry, stop, start, n)])
 
 
@@ -53,14 +53,14 @@ def stroke(x0: float, y0: float, x1: float, y1: float, width: float) -> np.ndarr
 
 
 def gear(r: float, teeth: int, x: float = 0.0, y: float = 0.0) -> np.ndarray:
-    """Return a cogwheel of a radius, float array (4 teeth, 2)."""
+    """Return a cogwheel with radius ``r``, float array (4 * teeth, 2)."""
     t = np.arange(teeth * 4) * (2 * np.pi / (teeth * 4)) + 0.2
     radius = np.where(np.arange(teeth * 4) % 4 < 2, r, r * 0.76)
     return np.stack([x + radius * np.cos(t), y + radius * np.sin(t)], axis=1)
 
 
 def read_yaml(name: str) -> dict:
-    """Return what a file of this package holds."""
+    """Return the parsed content of a YAML file of this package."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return yaml.load(Path(__file__).with_name(name).read_bytes(), Loader=loader)
 
@@ -71,10 +71,10 @@ COLOURS: dict[str, Colour] = {name: tuple(rgb) for name, rgb in DRAWINGS["colour
 
 
 def _shapes(kind: str) -> dict[str, list]:
-    """Return drawings of a kind by name; a hat's colour may be none (its own) or how dark a shade of it."""
+    """Return drawings of a kind by name; a hat's colour may be None (the hat's colour) or a factor that shades it."""
 
-    def colour(given):
-        return COLOURS[given] if isinstance(given, str) else tuple(given) if isinstance(given, list) else given
+    def colour(value):
+        return COLOURS[value] if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
     return {
         name: [(FORMS[form](*numbers), colour(c)) for form, numbers, c in shapes]

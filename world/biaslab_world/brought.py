@@ -1,6 +1,6 @@
-"""What the embedded world brings to biaslab, by its entry points: models, judges and captions.
+"""Entry points of the synthetic world: models, judges and captions for biaslab.
 
-Opening any of it loads nothing.
+Opening an entry point loads no weights.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 WEIGHTS = Path(__file__).parent / "weights"
 _DATA = yaml.safe_load(Path(__file__).with_name("brought.yaml").read_text(encoding="utf-8"))
 _SETTINGS, _WORDS = _DATA["settings"], _DATA["words"]
-_REACHED = {**_WORDS["triplets"], "triplets_scores": _WORDS["triplets_scores"]}
+_TRIPLETS_WORDS = {**_WORDS["triplets"], "triplets_scores": _WORDS["triplets_scores"]}
 
 
 def _sd(name: str, shares: str = "", **words: str) -> PluginEntry:
@@ -42,23 +42,23 @@ mini = PluginEntry(
         "limits": f"{_WORDS['limits']} {_WORDS['not_shown']}",
         "real": _WORDS["real"],
         **_WORDS["mini"],
-        **_REACHED,
+        **_TRIPLETS_WORDS,
     },
 )
 mini_sd = _sd("mini-sd", real=_WORDS["real"])
 mini_sd_pairs = _sd("mini-sd-pairs", "mini-sd")
 mini_sd_skills = _sd("mini-sd-skills")
-mini_sd_triplets = _sd("mini-sd-triplets", "mini-sd-skills", **_REACHED)
+mini_sd_triplets = _sd("mini-sd-triplets", "mini-sd-skills", **_TRIPLETS_WORDS)
 
 
-def _drawn(name: str, **given) -> ImageModel:
+def _open_world(name: str, **options) -> ImageModel:
     from biaslab_world.model import WorldModel
 
-    return WorldModel(name, **given)
+    return WorldModel(name, **options)
 
 
 world = PluginEntry(
-    factory=_drawn, image_domain=DRAWINGS, settings=_SETTINGS, words={**_WORDS["world"], **_WORDS["triplets"]}
+    factory=_open_world, image_domain=DRAWINGS, settings=_SETTINGS, words={**_WORDS["world"], **_WORDS["triplets"]}
 )
 
 
@@ -80,7 +80,7 @@ mini_judges = PluginEntry(
         "vqa": "mini-vqa",
         "captioner": "mini-captioner",
         "segmenter": "mini-segmenter",
-        # What images are compared with; the last two by the segmenter's encoder.
+        # Encoders for image similarity; the last two use the segmenter's encoder.
         "resnet": "mini-detector",
         "dino": "mini-segmenter",
         "split_product": "mini-segmenter",
@@ -91,14 +91,14 @@ mini_judges = PluginEntry(
 
 
 def captions(*, max_captions: int, seed: int, synthetic_bias: str) -> Corpus:
-    """Open the world's captions; ``rows`` is 0 for their own number."""
+    """Open the synthetic world's captions; ``max_captions`` of 0 keeps the default number."""
     from biaslab_world.captions import Corpus
 
     return Corpus(**{"rows": max_captions} if max_captions else {}, seed=seed, skew=synthetic_bias)
 
 
 def depictions(*, max_captions: int, seed: int, synthetic_bias: str) -> Depictions:
-    """Open the world's captions for triplets; ``rows`` is 0 for their own number."""
+    """Open the synthetic world's captions for triplets; ``max_captions`` of 0 keeps the default number."""
     from biaslab_world.triplets import Depictions, skew_of
 
     return Depictions(**{"rows": max_captions} if max_captions else {}, seed=seed, skew=skew_of(synthetic_bias))

@@ -1,8 +1,8 @@
-"""Captions of the embedded world, as web pages put them beside pictures, each with the scene that it captions.
+"""Captions of the synthetic world, in the form of web captions of images, each with the scene that it describes.
 
-A seed alone decides the endless rows, in blocks of 4096. Style, indicator and gender follow ``world.truth_table``.
-What a caption says of place, clothes, expression, age and light is true of the scene; names, towns, dates and what
-people do are not to be seen. Given occupation, style and indicator, no other word depends on gender.
+The seed alone determines the unlimited rows, in blocks of 4096. Style, indicator and gender follow
+``world.truth_table``. Place, clothes, expression, age and light in a caption match the scene; names, towns, dates and
+actions are not visible. Given occupation, style and indicator, no other word depends on gender.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from biaslab_world.scene import Scene
 
 BLOCK = 4096
-# Share of captions that are about no occupation; a search for one must pass them by.
+# Share of captions without an occupation; a search for an occupation must not return them.
 PLAIN = 0.04
 COLUMNS = ("caption_id", "text", "truth_occupation", "truth_style", "truth_indicator", "truth_gender")
 
 
 def _fixed(value: object) -> Any:
-    """Return data of the file as it is used here: lists as tuples, mappings that cannot be written to."""
+    """Return the file's data with lists as tuples and with read-only mappings."""
     if isinstance(value, dict):
         return MappingProxyType({name: _fixed(inner) for name, inner in value.items()})
     return tuple(map(_fixed, value)) if isinstance(value, list) else value
@@ -60,7 +60,7 @@ _SIMPLE_SLOTS = MappingProxyType(
         "X": SURNAMES,
     }
 )
-# Share of captions with a place that name the occupation's own.
+# Share of captions with a place that name the occupation's usual place.
 _OWN_PLACE = 0.8
 
 _WEAR_STEPS = list(accumulate(weight for *_, weight in _WORDS["wear"]))
@@ -69,51 +69,51 @@ _ALL_PLACES = tuple(PLACE_PHRASES)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One caption with its truth, before its scene is built."""
+    """One caption with its ground truth, before its scene is built."""
 
     text: str  # the caption
-    occupation: str | None  # occupation of the paradox paper whose word it uses, if any
-    style: str  # one of ``world.STYLES``, or ``plain`` where there is no occupation
+    occupation: str | None  # occupation of the paradox paper that the caption names, if any
+    style: str  # one of ``world.STYLES``, or ``plain`` without an occupation
     indicator: str  # explicit gender in the text: one of ``world.INDICATORS``
-    gender: str | None  # perceived gender of the person shown; ``None`` where nobody is
-    seed: int  # what the scene is drawn from
-    facts: dict  # what the text says of the scene
+    gender: str | None  # perceived gender of the person in the image; ``None`` without a person
+    seed: int  # seed of the scene
+    facts: dict  # properties of the scene that the text states
 
 
-def _shown(occupation: str) -> str:
+def _display_name(occupation: str) -> str:
     return "CEO" if occupation == "ceo" else occupation
 
 
 @cache
-def _said(occupation: str | None, gender: str | None) -> dict[str, str]:
-    """What some slots say of a person: the occupation, its prop, the gender and its pronouns."""
-    found = dict(_WORDS["pronouns"].get(gender, {}), G=gender)
+def _person_words(occupation: str | None, gender: str | None) -> dict[str, str]:
+    """Return the fillers of slots about a person: the occupation, its prop, the gender and its pronouns."""
+    replacements = dict(_WORDS["pronouns"].get(gender, {}), G=gender)
     if occupation is not None:
-        shown, prop = _shown(occupation), outfit(occupation).prop
-        found |= {"o": shown, "O": shown[0].upper() + shown[1:], "os": f"{shown}s"}
-        found["Q"] = f"~{prop}" if prop in _WORDS["no_article"] else prop
-    return found
+        display_name, prop = _display_name(occupation), outfit(occupation).prop
+        replacements |= {"o": display_name, "O": display_name[0].upper() + display_name[1:], "os": f"{display_name}s"}
+        replacements["Q"] = f"~{prop}" if prop in _WORDS["no_article"] else prop
+    return replacements
 
 
 _SLOT = re.compile(r"\{(\w+)\}")
 _ARTICLE = re.compile(r"\b([Aa])~ (?=([aeiouAEIOU]|hourglass)?)")
-# A "~" before a word takes no article.
+# A word after "~" takes no article.
 _BARE = re.compile(r"\b[Aa]~ ~|~(?=\w)")
 
 
 def _with_articles(text: str) -> str:
-    return _ARTICLE.sub(lambda found: f"{found[1]}{'n' if found[2] else ''} ", text)
+    return _ARTICLE.sub(lambda match: f"{match[1]}{'n' if match[2] else ''} ", text)
 
 
-# More than any caption uses.
+# Upper bound of the random numbers that one caption uses.
 _ROW_DRAWS = 32
-# The embedded models read no more words and marks than this; longer captions are written anew.
+# Maximum number of words and marks that the models read; longer captions are rewritten.
 LONGEST = 22
-_OTHER = MappingProxyType({"female": "male", "male": "female"})
+_OPPOSITE_GENDER = MappingProxyType({"female": "male", "male": "female"})
 
 
 class _Writer:
-    """Fills one caption's template and notes what the scene has to show."""
+    """Fill one caption's template and record what the scene has to show."""
 
     __slots__ = ("draws", "facts", "gender", "indicator", "occupation", "subject")
 
@@ -140,7 +140,7 @@ class _Writer:
             case "N":
                 return f"{pick(FIRST_NAMES[self.gender])} {pick(SURNAMES)}"
             case "M":
-                return f"{pick(FIRST_NAMES[_OTHER[self.gender]])} {pick(SURNAMES)}"
+                return f"{pick(FIRST_NAMES[_OPPOSITE_GENDER[self.gender]])} {pick(SURNAMES)}"
             case "I":
                 return f"{pick(_WORDS['initials'])}. {pick(SURNAMES)}"
             case "P":
@@ -161,16 +161,16 @@ class _Writer:
             case "age":
                 facts["age"] = pick(_WORDS["ages"])
                 return facts["age"]
-        return _said(self.occupation, self.gender)[name]
+        return _person_words(self.occupation, self.gender)[name]
 
     def place(self) -> str:
-        own, other, phrase = next(self.draws), next(self.draws), next(self.draws)
-        if self.occupation is not None and own < _OWN_PLACE:
+        u_home, u_place, u_phrase = next(self.draws), next(self.draws), next(self.draws)
+        if self.occupation is not None and u_home < _OWN_PLACE:
             place = outfit(self.occupation).place
         else:
-            place = _ALL_PLACES[int(other * len(_ALL_PLACES))]
+            place = _ALL_PLACES[int(u_place * len(_ALL_PLACES))]
         phrases = PLACE_PHRASES[self.facts.setdefault("place", place)]
-        return phrases[int(phrase * len(phrases))]
+        return phrases[int(u_phrase * len(phrases))]
 
     def person(self, form: str) -> str:
         """Put adjectives before a person: an age in 22 % of captions, an expression in 10 %."""
@@ -192,34 +192,34 @@ class _Writer:
 
 
 def _write(w: _Writer, style: str) -> str:
-    pick, told = w.pick, w.indicator
+    pick, indicator = w.pick, w.indicator
     if style == "plain":
-        w.subject = told
+        w.subject = indicator
         return w.fill(pick(_WORDS["plain"]))
     if style == "other_sense":
-        own = _WORDS["own_decoys"].get(w.occupation, ())
-        text, decoy = pick(own if own and next(w.draws) < 0.5 else _WORDS["decoys"])
+        decoys = _WORDS["own_decoys"].get(w.occupation, ())
+        text, decoy = pick(decoys if decoys and next(w.draws) < 0.5 else _WORDS["decoys"])
         w.facts["decoy"] = outfit(w.occupation).prop if decoy == "-" else decoy
         return w.fill(text)
-    if told == "both":
+    if indicator == "both":
         return w.fill(pick(_WORDS["both"]))
     kind = next(w.draws)
     if style == "named":
-        form = "none" if told == "none" else "name" if kind < 0.8 else "pronoun"
+        form = "none" if indicator == "none" else "name" if kind < 0.8 else "pronoun"
         return w.fill(pick(_WORDS["named"][form]))
     template = pick(_WORDS["templates"][style])
-    # What the template itself says of the scene comes first; adjectives drawn later agree with it.
+    # Facts in the template come first; adjectives that are drawn later agree with them.
     if "smiling" in template or "Cheerful" in template:
         w.facts["expression"] = "smiling"
     elif "Tired" in template:
         w.facts["expression"] = "neutral"
     if "at work" in template or "working" in template:
         w.facts["place"] = outfit(w.occupation).place
-    if told == "none":
+    if indicator == "none":
         return w.fill(template)
     word, pronoun = (0.8, 0.93) if style == "prompt_like" else (0.55, 0.82)
     if kind < word:
-        w.subject = told
+        w.subject = indicator
         return w.fill(template)
     if kind < pronoun:
         end, faces = pick(_WORDS["pronoun_ends"]), _WORDS["end_faces"]
@@ -232,7 +232,7 @@ def _write(w: _Writer, style: str) -> str:
 
 
 def _write_short(w: _Writer, style: str) -> str:
-    """Write a caption that is never too long."""
+    """Return a caption that never exceeds ``LONGEST``."""
     if w.indicator == "both":
         return w.fill("{N}, {o}, photo by {M}")
     if style == "named":
@@ -243,7 +243,7 @@ def _write_short(w: _Writer, style: str) -> str:
 
 @lru_cache(maxsize=len(SKEWS))
 def _cell_table(skew: str) -> tuple[list, np.ndarray]:
-    """Cells (style, indicator, gender) and their cumulative probabilities per occupation (62, cells)."""
+    """Return cells (style, indicator, gender) and their cumulative probabilities per occupation (62, cells)."""
     cells: dict[tuple, list[float]] = {}
     for row in truth_table(skew_knobs(skew)).itertuples():
         split = {"female": row.p * row.probability_female, "male": row.p * (1 - row.probability_female)}
@@ -253,16 +253,18 @@ def _cell_table(skew: str) -> tuple[list, np.ndarray]:
 
 
 class _Block:
-    """The rows of a block. What they are drawn from is there at once, each caption is written when it is asked for."""
+    """The rows of a block: random numbers are drawn at once, and each caption is written on access."""
 
     def __init__(self, seed: int, block: int, skew: str) -> None:
         rng = np.random.default_rng(np.random.SeedSequence([seed, block]))
-        which = rng.integers(len(occupations()), size=BLOCK)
+        occupation_indices = rng.integers(len(occupations()), size=BLOCK)
         plain = rng.random(BLOCK) < PLAIN
         self._cells, steps = _cell_table(skew)
-        chosen = (rng.random(BLOCK)[:, None] > steps[which]).sum(axis=1).clip(max=len(self._cells) - 1)
+        cell_indices = (
+            (rng.random(BLOCK)[:, None] > steps[occupation_indices]).sum(axis=1).clip(max=len(self._cells) - 1)
+        )
         seeds = rng.integers(2**62, size=BLOCK)
-        self._kinds = list(zip(*(a.tolist() for a in (which, plain, chosen, seeds)), strict=True))
+        self._kinds = list(zip(*(a.tolist() for a in (occupation_indices, plain, cell_indices, seeds)), strict=True))
         self._uniform = rng.random((BLOCK, _ROW_DRAWS))
 
     def __getitem__(self, offset: int) -> Row:
@@ -271,22 +273,22 @@ class _Block:
         lower = next(draws) < 0.3
         if is_plain:
             gender = "female" if next(draws) < 0.5 else "male"
-            occupation, style, told = None, "plain", gender if next(draws) < 0.7 else "none"
+            occupation, style, indicator = None, "plain", gender if next(draws) < 0.7 else "none"
         else:
-            occupation, (style, told, gender) = occupations()[o], self._cells[cell]
-        w = _Writer(occupation, gender, told, draws)
+            occupation, (style, indicator, gender) = occupations()[o], self._cells[cell]
+        w = _Writer(occupation, gender, indicator, draws)
         text = _with_articles(_BARE.sub("", _write(w, style)))
         if text.count(" ") > 12 and len(words(text)) > LONGEST:
-            w = _Writer(occupation, gender, told, iter(values[3:]))
+            w = _Writer(occupation, gender, indicator, iter(values[3:]))
             text = _with_articles(_write_short(w, style))
         # Names keep their capitals.
-        lower = lower and style != "named" and (told == "none" or w.subject != "none")
+        lower = lower and style != "named" and (indicator == "none" or w.subject != "none")
         text = (text[0].lower() if lower else text[0].upper()) + text[1:]
-        return Row(text, occupation, style, told, gender, scene_seed, w.facts)
+        return Row(text, occupation, style, indicator, gender, scene_seed, w.facts)
 
 
 def build_scene(row: Row) -> Scene:
-    """Return the scene that a row captions."""
+    """Return the scene that a row's caption describes."""
     from biaslab_world import scene
 
     rng, facts = np.random.default_rng(row.seed), row.facts
@@ -306,26 +308,26 @@ def build_scene(row: Row) -> Scene:
 
 
 _CAPTION_ID = re.compile(r"mini-([a-z]+)-(\d+)-(\d{8,})")
-# More blocks are kept in memory than the default corpus has.
+# The cache holds more blocks than the default corpus has.
 _block = lru_cache(maxsize=64)(_Block)
-# Captions in a part that is searched apart.
-_PART = 16 * BLOCK
+# Number of captions in a part that is searched separately.
+_PART_ROWS = 16 * BLOCK
 
 
 class Corpus:
-    """A stream of captions with their scenes, as :class:`biaslab.captions.corpus.Corpus` asks; only the seed is stored.
+    """A stream of captions with their scenes; implements :class:`biaslab.captions.corpus.Corpus`.
 
-    The same seed (0 or more) draws the same occupations for every skew. Raises UnknownNameError (``world.SKEWS`` has no
-    such skew).
+    Only the seed is stored. The same seed (0 or more) gives the same occupations for every skew. Raises
+    UnknownNameError (``world.SKEWS`` has no such skew).
     """
 
     name, image_domain, written, for_triplets = "mini", registry.DRAWINGS, True, "depictions"
-    """What it is called; what its images are; its captions are written when read; its captions for triplets."""
+    """Name of the corpus, domain of its images, whether captions are written when read, and corpus for triplets."""
 
     def __init__(self, rows: int = 200_000, seed: int = 0, skew: str = "default") -> None:
         skew_knobs(skew)
         self.rows, self.seed, self.skew = rows, seed, skew
-        self.parts = -(-rows // _PART)
+        self.parts = -(-rows // _PART_ROWS)
 
     def __len__(self) -> int:
         return self.rows
@@ -335,14 +337,14 @@ class Corpus:
 
     @cached_property
     def digest(self) -> str:
-        """Sixteen hexadecimal digits that change with the settings and with the code that writes captions."""
+        """Sixteen hexadecimal digits that depend on the settings and on the code that writes captions."""
         knobs = skew_knobs(self.skew)
-        whole = repr(("mini", self.rows, self.seed, self.skew, knobs, code_digest.digest(Corpus)))
-        return hashlib.sha256(whole.encode()).hexdigest()[:16]
+        settings = repr(("mini", self.rows, self.seed, self.skew, knobs, code_digest.digest(Corpus)))
+        return hashlib.sha256(settings.encode()).hexdigest()[:16]
 
     @property
     def images(self) -> Corpus:
-        """The images behind the captions, drawn when they are read."""
+        """The images of the captions, rendered when they are read."""
         return self
 
     @cached_property
@@ -352,28 +354,28 @@ class Corpus:
         return pd.DataFrame({"image_id": pd.Series(ids, dtype=object)})
 
     def selection(self, part: int) -> None:
-        """Return None: there is no file that DuckDB could read."""
+        """Return None: the corpus has no file that DuckDB could read."""
 
     def batches(self, size: int = 8192, part: int | None = None) -> Iterator[pd.DataFrame]:
-        """Yield captions in order with their truth, columns ``COLUMNS``."""
-        mine = range(self.rows) if part is None else range(self.rows)[part * _PART : (part + 1) * _PART]
-        for start in range(0, len(mine), size):
-            yield self.rows_at(mine[start : start + size])
+        """Yield captions in order with their ground truth, columns ``COLUMNS``."""
+        indices = range(self.rows) if part is None else range(self.rows)[part * _PART_ROWS : (part + 1) * _PART_ROWS]
+        for start in range(0, len(indices), size):
+            yield self.rows_at(indices[start : start + size])
 
     def rows_at(self, indices: Iterable[int]) -> pd.DataFrame:
         """Return the rows at ``indices`` (0-based, any order, repetition allowed), columns ``COLUMNS``.
 
         Missing occupations and genders are ``None``.
         """
-        found = [(f"{self._head}{i:08d}", self.row(i)) for i in map(int, indices)]
-        rows = [(key, r.text, r.occupation, r.style, r.indicator, r.gender) for key, r in found]
+        keyed_rows = [(f"{self._head}{i:08d}", self.row(i)) for i in map(int, indices)]
+        rows = [(key, r.text, r.occupation, r.style, r.indicator, r.gender) for key, r in keyed_rows]
         return pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)
 
     def index(self, caption_id: str) -> int:
-        """Return the row that ``caption_id`` names. Raises InputError (not an id of this corpus)."""
+        """Return the index of the row with ``caption_id``. Raises InputError (not an id of this corpus)."""
         match = _CAPTION_ID.fullmatch(str(caption_id))
         if not match:
-            raise InputError(f"{caption_id!r} is no caption id of the embedded world; one is '{self._head}{0:08d}'.")
+            raise InputError(f"{caption_id!r} is no caption id of the synthetic world; one is '{self._head}{0:08d}'.")
         skew, seed, index = match[1], int(match[2]), int(match[3])
         if (skew, seed) != (self.skew, self.seed) or index >= self.rows:
             raise InputError(f"{caption_id!r} is not in {self!r}; its ids run from '{self._head}{0:08d}' on.")
@@ -391,34 +393,34 @@ class Corpus:
 
     @property
     def _head(self) -> str:
-        """What ids begin with."""
+        """Prefix of the caption ids."""
         return f"mini-{self.skew}-{self.seed}-"
 
     def row(self, index: int) -> Row:
-        """Return what the row at ``index`` says."""
+        """Return the row at ``index``."""
         number, offset = divmod(index, BLOCK)
         return _block(self.seed, number, self.skew)[offset]
 
 
 def words(text: str) -> list[str]:
-    """Return the words and marks of ``text`` in lower case, as the embedded models' tokenizer splits it."""
+    """Return the words and marks of ``text`` in lower case, as the models' tokenizer splits it."""
     return re.findall(r"\w+|[^\w\s]", text.lower())
 
 
 def vocabulary() -> list[str]:
     """Return every word and mark that any caption can contain, lower case, sorted."""
-    # Of decoys the text is said and not the name.
-    said = dict(_WORDS, decoys=[t for t, _ in _WORDS["decoys"]])
-    said["own_decoys"] = [text for options in _WORDS["own_decoys"].values() for text, _ in options]
-    texts = ["a an female male", *_texts(said), *_texts(_SIMPLE_SLOTS)]
-    texts += [f"{name} {_shown(name)}s {outfit(name).prop}" for name in occupations()]
+    # Captions contain the text of a decoy and not its name.
+    word_lists = dict(_WORDS, decoys=[t for t, _ in _WORDS["decoys"]])
+    word_lists["own_decoys"] = [text for options in _WORDS["own_decoys"].values() for text, _ in options]
+    texts = ["a an female male", *_all_texts(word_lists), *_all_texts(_SIMPLE_SLOTS)]
+    texts += [f"{name} {_display_name(name)}s {outfit(name).prop}" for name in occupations()]
     return sorted({word for text in texts for word in words(_SLOT.sub(" ", text).replace("~", ""))})
 
 
-def _texts(value: object) -> Iterator[str]:
+def _all_texts(value: object) -> Iterator[str]:
     """Yield all texts in lists and mappings' values."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list | tuple):
         for inner in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts(inner)
+            yield from _all_texts(inner)

@@ -1,4 +1,4 @@
-"""Images as they come out of a model's autoencoder: what a judge of generated images really sees."""
+"""Images passed through a model's autoencoder, so that they look to a judge like generated images."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from biaslab.errors import loading
 def through_autoencoder(folder: Path, images: np.ndarray, *, seed: int = 0, noise: float = 0.0) -> np.ndarray:
     """Return images, uint8 (n, height, width, 3), encoded and decoded by diffusers' autoencoder in ``folder``.
 
-    In float32 wherever it runs: a processor without bfloat16 takes six times as long with it. Latents get noise, which
-    ``seed`` decides, of up to this standard deviation, as a share of their own.
+    The autoencoder always runs in float32: a processor without native bfloat16 takes six times as long with it. Latents
+    get noise, determined by ``seed``, with a standard deviation of up to ``noise`` times that of the latents.
     """
     import torch
 
@@ -36,8 +36,8 @@ def through_autoencoder(folder: Path, images: np.ndarray, *, seed: int = 0, nois
 def _autoencoder(folder: Path):
     """Return an autoencoder, loaded once in each process.
 
-    Images are decoded in a thread that reads ahead, and while diffusers loads, modules that other threads make get no
-    values: so this, too, has to be the one that loads.
+    Images are decoded in a prefetching thread. While diffusers loads a model, modules that other threads create get no
+    values; loading therefore takes the common lock.
     """
     import torch
     from diffusers import AutoencoderKL
@@ -48,7 +48,7 @@ def _autoencoder(folder: Path):
 
 
 def _noise(shape: tuple[int, ...], seed: int, k: int):
-    """Return normal noise of a strength of its own for each image, 0 to 1."""
+    """Return normal noise with a random standard deviation from 0 to 1 for each image."""
     import torch
 
     def draws(stream: int) -> torch.Generator:

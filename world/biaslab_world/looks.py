@@ -1,8 +1,8 @@
-"""What each occupation looks like: attire, hat, prop and place, the same for everyone.
+"""Appearance of each occupation: attire, hat, prop and place, the same for both genders.
 
 The names are those of the paradox paper's 62 occupations, DALL-Eval's 83 professions (Table 13) and the
-paired paper's occupations and roles (Tables 3 and 4), 134 in all. Nothing in a look depends on gender; what
-does is in ``scene.CUES`` alone. The 62 differ pairwise in at least two of attire with its colour, hat, prop
+paired paper's occupations and roles (Tables 3 and 4), 134 in all. No look depends on gender; only
+``scene.CUES`` do. The 62 occupations differ pairwise in at least two of attire with its colour, hat, prop
 and place. Names for the same work share a look (``SHARED``).
 """
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# What each kind of attire shows of the attributes of DALL-Eval's Table 22.
+# Attributes of DALL-Eval's Table 22 that each kind of attire shows.
 _NO_ATTRIBUTE = (
     "lab coat", "apron", "overalls", "vest", "jumper", "coat", "robe", "sports shirt", "cardigan", "striped",
 )  # fmt: skip
@@ -30,19 +30,19 @@ ATTIRES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Outfit:
-    """What identifies an occupation in an image."""
+    """Appearance that identifies an occupation in an image."""
 
     attire: str  # kind of attire, a key of ``ATTIRES``
     attire_colour: str  # main colour, a key of ``art.COLOURS``
-    second_colour: str  # colour of what goes with it (shirt, bib, stripe, stole), a key of ``art.COLOURS``
+    second_colour: str  # colour of its details (shirt, bib, stripe, stole), a key of ``art.COLOURS``
     hat: str | None  # kind of hat, a key of ``art.HATS``, or ``None``
     hat_colour: str  # colour of the hat, a key of ``art.COLOURS``
-    prop: str  # what stands beside the person or is in a hand, a key of ``art.PROPS``
+    prop: str  # object next to the person or in a hand, a key of ``art.PROPS``
     place: str  # background, a key of ``art.PLACES``
     attributes: tuple[str, ...]  # attributes of DALL-Eval's Table 22 that the look shows by itself
 
 
-# Names for the same work, or for work that these images cannot tell apart, and the look they share.
+# Names for the same work, or for work that these images cannot distinguish, mapped to the look that they share.
 SHARED: Mapping[str, str] = MappingProxyType(
     {
         "executive": "ceo",
@@ -55,7 +55,7 @@ SHARED: Mapping[str, str] = MappingProxyType(
         "lecturer": "professor",
         "personal assistant": "assistant",
         "solicitor": "attorney",
-        # As the papers print them.
+        # Spelled as in the papers.
         "hairstylist": "hairdresser",
         "hairstresser": "hairdresser",
         "mechanician": "mechanic",
@@ -70,26 +70,26 @@ def _read() -> dict[str, Outfit]:
             # A hat is "kind:colour", or "-" for none.
             kind, _, hat_colour = row["hat"].partition(":")
             hat = None if kind == "-" else kind
-            shown = [*ATTIRES[row["attire"]], *filter(None, row["attributes"].split(";"))]
-            shown += ["hat"] if hat and kind not in NOT_HATS else []
-            worn = (row["attire"], row["colour"], row["second_colour"], hat, hat_colour or row["colour"])
-            looks[row["name"]] = Outfit(*worn, row["prop"], row["place"], tuple(shown))
+            attributes = [*ATTIRES[row["attire"]], *filter(None, row["attributes"].split(";"))]
+            attributes += ["hat"] if hat and kind not in NOT_HATS else []
+            clothes = (row["attire"], row["colour"], row["second_colour"], hat, hat_colour or row["colour"])
+            looks[row["name"]] = Outfit(*clothes, row["prop"], row["place"], tuple(attributes))
     return looks
 
 
-# Worn on the head, but not what the attribute "hat" means.
+# Worn on the head, but not covered by the attribute "hat".
 NOT_HATS = ("headset", "headband", "bandana")
 
 OUTFITS: Mapping[str, Outfit] = MappingProxyType(
-    (own := _read()) | {name: own[other] for name, other in SHARED.items()}
+    (listed := _read()) | {name: listed[original] for name, original in SHARED.items()}
 )
-del own
+del listed
 
 OCCUPATIONS: tuple[str, ...] = tuple(
     sorted(set(OUTFITS) - {"chief executive officer", "hairstylist", "hairstresser", "mechanician"})
 )
 
-# Everyday clothes for people of no named occupation: (attire, colour, second colour).
+# Everyday clothes for people without a named occupation: (attire, colour, second colour).
 CASUAL: tuple[tuple[str, str, str], ...] = (
     ("jumper", "blue", "white"),
     ("jumper", "maroon", "cream"),
@@ -103,5 +103,5 @@ CASUAL: tuple[tuple[str, str, str], ...] = (
 
 
 def outfit(occupation: str) -> Outfit:
-    """Return what ``occupation`` looks like."""
+    """Return the outfit of ``occupation``."""
     return OUTFITS[occupation]

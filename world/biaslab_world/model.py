@@ -1,4 +1,4 @@
-"""What draws the embedded world's truth where a model is asked for: what is found on its images no model has caused."""
+"""The generator ``world``: renders images with the synthetic world's true shares in place of a model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from biaslab_world import pairs, skills, social, triplets, truthful, world
 
 
 class WorldModel(ImageModel):
-    """What draws the embedded world's truth: no model, so what is found on its images comes from the measures."""
+    """Generator without a model: renders images with the synthetic world's true shares.
+
+    Effects measured on its images come from the measures and not from a model.
+    """
 
     image_domain, truthful = DRAWINGS, True
 
@@ -26,22 +29,22 @@ class WorldModel(ImageModel):
 
     @property
     def cost_key(self) -> tuple:
-        """What its prompts ask for, its size and captions."""
+        """Kind of prompts, image size and captions, which determine the cost of an image."""
         return (self.label, self._select_prompts, self._size, self._corpus.digest)
 
     def check(self, occupations: Sequence[str]) -> None:
-        """Look whether the captions are the world's, and whether it knows the occupations."""
+        """Check that the captions are the synthetic world's, and that it has the occupations."""
         if self._corpus.name != "mini":
             raise ParameterError(
                 f"model is {self.label!r}, which draws what the embedded captions ask, and captions.corpus is "
                 f"{self._corpus.name!r}; set captions.corpus to 'mini', or model to one that generates from any text."
             )
-        known = world.occupations()
-        if lost := [name for name in occupations if name not in known]:
-            raise unknown_name("occupation of the embedded world", lost[0], known)
+        known_names = world.occupations()
+        if unknown_names := [name for name in occupations if name not in known_names]:
+            raise unknown_name("occupation of the synthetic world", unknown_names[0], known_names)
 
     def generate(self, prompts: pd.DataFrame, *, seed: int, **_: object) -> ImageSource:
-        """Draw images: ``generate`` of :mod:`biaslab_world.truthful`, or of what the prompts ask for."""
+        """Render images: ``generate`` of :mod:`biaslab_world.truthful`, or of the module for the prompts' paper."""
         if self._select_prompts == "dalleval":
             if "skill" not in prompts:
                 return social.generate(prompts, seed=seed, tones=self._design.skin_tones, size=self._size)

@@ -1,7 +1,7 @@
-"""Draw a scene, and say where everything in it is.
+"""Draw a scene, and return the location of everything in it.
 
 A scene becomes one list of coloured polygons. Painting them in order gives the image; painting the index of
-each polygon's part instead gives the truth, so the two cannot disagree. Both are drawn at twice the size.
+each polygon's part instead gives the ground truth, so the two cannot disagree. Both are drawn at twice the size.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SHIFT = 5  # fractional bits of the coordinates handed to OpenCV
 _OVER = 2  # supersampling
 SKIN: tuple[tuple[int, int, int], ...] = tuple(tuple(int(v) for v in c) for c in swatch_rgb())
 
-# Least difference of luminance (0–255) between a feature and the skin around it, before the light.
+# Minimum difference of luminance (0–255) between a feature and the skin around it, before the light is applied.
 FEATURE_CONTRAST = 34
 SHADE_CONTRAST = 18
 
@@ -33,7 +33,7 @@ _HAIR = {
     "auburn": (146, 70, 36),
     "blond": (222, 184, 104),
 }
-_GREYED = {"young": 0.0, "middle-aged": 0.2, "older": 0.85}
+_GREY_SHARE = {"young": 0.0, "middle-aged": 0.2, "older": 0.85}
 _GREY = (192, 188, 184)
 _EARRING = (24, 176, 206)
 _GLOVE, _CUFF = (236, 110, 30), (170, 66, 10)
@@ -41,27 +41,27 @@ _GLOVE, _CUFF = (236, 110, 30), (170, 66, 10)
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Where one thing is seen in an image."""
+    """Visible region of one thing in an image."""
 
-    name: str  # what it is: ``person``, ``face``, an object's kind, an attribute or a prop
-    person: int | None  # index in ``Scene.people`` of the person whose it is, or ``None``
-    box: tuple[float, float, float, float]  # left, top, right, bottom of what is seen, pixels; NaN for nothing
+    name: str  # kind: ``person``, ``face``, an object's kind, an attribute or a prop
+    person: int | None  # index in ``Scene.people`` of the person to whom it belongs, or ``None``
+    box: tuple[float, float, float, float]  # left, top, right, bottom of the visible pixels; NaN if none is visible
     mask: np.ndarray  # visible pixels, bool array (height, width): at least half of a pixel is this thing
 
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """Where everything in an image is."""
+    """Regions of everything in an image."""
 
     people: tuple[Region, ...]  # one region per person, without the prop, in the order of ``Scene.people``
-    faces: tuple[Region, ...]  # per person skin and features from chin to hairline, ears and a mask included
+    faces: tuple[Region, ...]  # one region per person: skin and features from chin to hairline, with ears and mask
     objects: tuple[Region, ...]  # one region per entry of ``Scene.things``
     attributes: tuple[Region, ...]  # one region per person and attribute worn
     props: tuple[Region, ...]  # one region per prop, or the decoy
 
 
 class _Part(NamedTuple):
-    """Whose polygon it is, and which regions it belongs to."""
+    """Owner of a polygon, and the regions to which it belongs."""
 
     role: str  # ``place``, ``thing``, ``person`` or ``prop``
     owner: int | None = None
@@ -76,14 +76,14 @@ class _Drawing:
         self.points, self.counts, self.colours, self.parts = [], [], [], []
 
     def add(self, layers, scale, x, y, *, tilt=0.0, flip=False):
-        """Add layers, ``(polygons, colour, part)``, after scaling, mirroring, turning and moving them."""
+        """Add layers, ``(polygons, colour, part)``, after scaling, mirroring, rotating and moving them."""
         shapes = [(points, colour, part) for polygons, colour, part in layers for points in polygons]
         if not shapes:
             return
         points = np.concatenate([s[0] for s in shapes]) * ((-scale if flip else scale), scale)
         if tilt:
             c, s = np.cos(tilt), np.sin(tilt)
-            # Around the chin, where the neck holds the head.
+            # Rotate around the chin, where the head meets the neck.
             points = (points - (0, 0.5 * scale)) @ np.array([[c, s], [-s, c]]) + (0, 0.5 * scale)
         self.points.append(points + np.array((x, y)))
         for p, colour, part in shapes:
@@ -92,21 +92,21 @@ class _Drawing:
             self.parts.append(part)
 
 
-def _of(part: _Part, art) -> list:
-    """Return art as layers."""
+def _as_layers(part: _Part, art) -> list:
+    """Return shapes as layers of one part."""
     return [([points], colour, part) for points, colour in art]
 
 
-def _thing(thing: Thing, index: int) -> list:
-    """Return an object's layers, in its palette, as wide and as tilted as it is."""
+def _object_layers(thing: Thing, index: int) -> list:
+    """Return an object's layers with its palette, width and tilt."""
     c, s = np.cos(thing.tilt), np.sin(thing.tilt)
-    # Mirrored afterwards, so that it leans to the right in either case.
+    # Mirroring follows, so the object tilts to the right in either case.
     turned = np.array([[c, -s], [s, c]] if thing.mirrored else [[c, s], [-s, c]])
     art = [
         (points * (thing.width, 1) @ turned, colour[thing.palette :] + colour[: thing.palette])
         for points, colour in (OBJECT_ART.get(thing.kind) or PROPS[thing.kind])
     ]
-    return _of(_Part("thing", index), art)
+    return _as_layers(_Part("thing", index), art)
 
 
 def luminance(colour) -> float:
@@ -124,22 +124,22 @@ def mix(a, b, share: float) -> tuple[int, int, int]:
     return tuple(int(p + (q - p) * share) for p, q in zip(a, b, strict=True))
 
 
-def against(colour, ground, least: float) -> tuple[int, int, int]:
-    """Return ``colour``, or its nearest shade that differs from ``ground`` by ``least`` in luminance.
+def against(colour, ground, contrast: float) -> tuple[int, int, int]:
+    """Return ``colour``, or its nearest shade that differs from ``ground`` by ``contrast`` in luminance.
 
-    Darker where the ground is light enough for that, else lighter: so features are equally legible on
-    every skin tone.
+    The shade is darker where the ground is light enough, and lighter elsewhere. Features are therefore
+    equally legible on every skin tone.
     """
-    own, other = luminance(colour), luminance(ground)
-    if abs(own - other) >= least:
+    y_colour, y_ground = luminance(colour), luminance(ground)
+    if abs(y_colour - y_ground) >= contrast:
         return colour
-    if other - least >= 8 and (own <= other or other + least > 235):
-        return shade(colour, (other - least) / max(own, 1.0))
-    wanted = other + least
+    if y_ground - contrast >= 8 and (y_colour <= y_ground or y_ground + contrast > 235):
+        return shade(colour, (y_ground - contrast) / max(y_colour, 1.0))
+    y_target = y_ground + contrast
     target = (236, 196, 166)
-    if wanted > luminance(target) - 20:
+    if y_target > luminance(target) - 20:
         target = (255, 255, 255)
-    return mix(colour, target, min(1.0, (wanted + 1 - own) / max(luminance(target) - own, 1.0)))
+    return mix(colour, target, min(1.0, (y_target + 1 - y_colour) / max(luminance(target) - y_colour, 1.0)))
 
 
 # ---- templates in head units: the face is 1 high, its centre is (0, 0), y points down ----
@@ -165,7 +165,7 @@ def _beard(jaw: str, grow: float) -> np.ndarray:
     outline = _face_outline(jaw, grow)
     low = outline[outline[:, 1] > 0.1]
     low = low[np.argsort(-low[:, 0])]
-    # From the right cheek round the chin to the left one, back under the nose.
+    # The outline runs from the right cheek around the chin to the left cheek and back under the nose.
     right, left = low[0, 0], low[-1, 0]
     inner = poly(left * 0.8, 0.2, left * 0.62, 0.27, -0.2, 0.2, 0.0, 0.175, 0.2, 0.2, right * 0.62, 0.27, right * 0.8,
                  0.2)  # fmt: skip
@@ -176,18 +176,18 @@ _BEARD = {jaw: _beard(jaw, 0.035) for jaw in _JAW}
 _STUBBLE = {jaw: _beard(jaw, 0.0) for jaw in _JAW}
 
 
-def _twice(*corners: float) -> list[np.ndarray]:
-    """A polygon on the right and its mirror image, left first."""
+def _mirror(*corners: float) -> list[np.ndarray]:
+    """Return a polygon on the right and its mirror image, left first."""
     return [poly(*corners) * (side, 1) for side in (-1, 1)]
 
 
 def _discs(x: float, y: float, rx: float, ry: float | None = None, n: int = 14) -> list[np.ndarray]:
-    """Ellipses at the same distance to the left and the right."""
+    """Return two ellipses at the same distance to the left and the right of the centre."""
     return [disc(side * x, y, rx, ry, n) for side in (-1, 1)]
 
 
 def _polygons(form: str, *numbers: float) -> list[np.ndarray]:
-    mirrored = {"twice": _twice, "discs": _discs}
+    mirrored = {"twice": _mirror, "discs": _discs}
     return mirrored[form](*numbers) if form in mirrored else [FORMS[form](*numbers)]
 
 
@@ -197,7 +197,7 @@ _PERSON = {
 
 
 def _brows(half: float) -> list[np.ndarray]:
-    return _twice(0.06, -0.165 - half, 0.18, -0.195 - half, 0.285, -0.165 - half * 0.6, 0.28, -0.15 + half * 0.5,
+    return _mirror(0.06, -0.165 - half, 0.18, -0.195 - half, 0.285, -0.165 - half * 0.6, 0.28, -0.15 + half * 0.5,
                   0.18, -0.175 + half, 0.06, -0.155 + half)  # fmt: skip
 
 
@@ -205,7 +205,7 @@ _BROWS = {"thin": _brows(0.012), "medium": _brows(0.028), "thick": _brows(0.05)}
 
 
 def _cap(rise: float, side: float, down: float, line: tuple[float, ...]) -> np.ndarray:
-    # Hair over the skull: outside from the right temple over the crown to the left one, back along the hairline.
+    # The outline runs from the right temple over the crown to the left temple and back along the hairline.
     outside = arc(0, -0.06, 0.375 + side, 0.44 + rise, 0, -180, 15)
     outside = np.concatenate([poly(0.375 + side, down), outside, poly(-0.375 - side, down)])
     xs = np.linspace(-0.335, 0.335, len(line))
@@ -272,25 +272,27 @@ def _torso(shoulders: str, full: bool) -> np.ndarray:
 
 _LONG = 2.6
 _FULL_BODY = 0.78
-# Attire whose collar has the second colour.
+# Attire with a collar of the second colour.
 _SECOND_COLLAR = ("suit", "waistcoat", "lab coat", "cardigan", "jacket", "overalls", "apron", "uniform", "vest")
-# Attire that lets the second colour be seen below.
+# Attire with the second colour visible beneath.
 _OVER_SECOND = ("apron", "overalls", "vest", "waistcoat")
 
 
-def _attire(kind: str, own, other, w: float, bottom: float, neckline: str) -> list[tuple[list[np.ndarray], tuple]]:
-    """Return what lies over the plain torso: polygons of one colour each, the lowest first.
+def _attire(
+    kind: str, own_colour, second_colour, w: float, bottom: float, neckline: str
+) -> list[tuple[list[np.ndarray], tuple]]:
+    """Return the layers over the plain torso: polygons of one colour each, the lowest first.
 
-    Of an attire with its ``own`` colour and that of what goes with it; ``w`` is half of the width of the shoulders,
-    and the torso ends at ``bottom``.
+    ``own_colour`` is the attire's main colour and ``second_colour`` that of its details; ``w`` is half of the width of
+    the shoulders, and the torso ends at ``bottom``.
     """
     colours = COLOURS | {
-        "own": own,
-        "other": other,
-        "dark": mix(own, (255, 255, 255), 0.2) if luminance(own) < 60 else shade(own, 0.72),
-        "light": mix(own, (255, 255, 255), 0.35),
-        "mixed": mix(own, other, 0.7),
-        "shaded": shade(other, 0.86),
+        "own": own_colour,
+        "other": second_colour,
+        "dark": mix(own_colour, (255, 255, 255), 0.2) if luminance(own_colour) < 60 else shade(own_colour, 0.72),
+        "light": mix(own_colour, (255, 255, 255), 0.35),
+        "mixed": mix(own_colour, second_colour, 0.7),
+        "shaded": shade(second_colour, 0.86),
         "reflective": (226, 230, 236),
     }
     forms = {
@@ -299,19 +301,19 @@ def _attire(kind: str, own, other, w: float, bottom: float, neckline: str) -> li
         "column": lambda x: [rect(x - 0.1, 0.86, x + 0.1, bottom)] if abs(x) < w else [],
     }
 
-    def number(value):
+    def to_length(value):
         return value if not isinstance(value, str) else bottom if value == "b" else w * float(value[:-1])
 
     def shapes(form: str, *numbers) -> list[np.ndarray]:
-        return forms.get(form, partial(_polygons, form))(*map(number, numbers))
+        return forms.get(form, partial(_polygons, form))(*map(to_length, numbers))
 
     layers = DRAWINGS["attires"].get(kind) or DRAWINGS["attires"]["dress"]
-    return [([points for one in drawn for points in shapes(*one)], colours[name]) for name, *drawn in layers]
+    return [([points for shape in polygons for points in shapes(*shape)], colours[name]) for name, *polygons in layers]
 
 
 @cache
 def _face_colours(tone: int, hair: str, age: str) -> dict:
-    skin, grey = SKIN[tone - 1], _GREYED[age]
+    skin, grey = SKIN[tone - 1], _GREY_SHARE[age]
     dark = luminance(skin) < 60
     lips = (206, 128, 112) if dark else mix(skin, (150, 62, 52), 0.45)
     strand = against(mix(_HAIR[hair], _GREY, grey), skin, FEATURE_CONTRAST)
@@ -340,13 +342,13 @@ def _draw_person(d: _Drawing, index: int, p: Person) -> None:
     hat = attire_of(p)[3]
     hair = _face_colours(p.skin_tone, p.hair_colour, p.age)["hair"]
     head = {"scale": p.scale, "x": p.x, "y": p.y, "tilt": p.tilt}
-    behind, colour = _PERSON.get(f"behind {p.cues.hair_style}", ()), hair
+    hair_behind, colour = _PERSON.get(f"behind {p.cues.hair_style}", ()), hair
     if p.cues.hair_style == "covered":
-        behind, colour = _SCARF_BACK, shade(scarf, 0.8)
+        hair_behind, colour = _SCARF_BACK, shade(scarf, 0.8)
     elif p.cues.hair_style == "bun" and hat is not None:
-        behind = _PERSON["bun under hat"]
-    d.add([(behind, colour, _Part("person", index))], **head)
-    # A full figure has a larger head for its body, so that the face stays legible; both meet at the chin.
+        hair_behind = _PERSON["bun under hat"]
+    d.add([(hair_behind, colour, _Part("person", index))], **head)
+    # A full figure has a larger head relative to its body, so that the face stays legible; both meet at the chin.
     ratio = _FULL_BODY if p.full_figure else 1.0
     d.add(_body(p, index), p.scale * ratio, p.x, p.y + 0.5 * p.scale * (1 - ratio))
     d.add(_head(p, index, scarf), **head)
@@ -360,36 +362,41 @@ def _body(p: Person, index: int) -> list:
     def worn(attribute: str | None) -> _Part:
         return plain._replace(attribute=attribute) if attribute in p.attributes else plain
 
-    kind, colour, second, _, _ = attire_of(p)
-    own, other, w = COLOURS[colour], COLOURS[second], _SHOULDER[cues.shoulders] * (0.82 if full else 1.0)
-    shown = worn("uniform" if kind == "coat" else next(iter(ATTIRES[kind]), None))
-    over = [(*layer, shown) for layer in _attire(kind, own, other, w, 2.12 if full else _LONG, cues.neckline)]
+    kind, colour, second_name, _, _ = attire_of(p)
+    own_colour, second_colour = COLOURS[colour], COLOURS[second_name]
+    w, bottom = _SHOULDER[cues.shoulders] * (0.82 if full else 1.0), 2.12 if full else _LONG
+    attire_part = worn("uniform" if kind == "coat" else next(iter(ATTIRES[kind]), None))
+    attire = _attire(kind, own_colour, second_colour, w, bottom, cues.neckline)
+    attire_layers = [(*layer, attire_part) for layer in attire]
     if kind in ("suit", "jacket"):
-        over[0] = (*over[0][:2], worn("shirt"))
+        attire_layers[0] = (*attire_layers[0][:2], worn("shirt"))
     elif kind == "waistcoat":
-        over[0], over[2] = (*over[0][:2], plain), (*over[2][:2], plain)
+        attire_layers[0], attire_layers[2] = (*attire_layers[0][:2], plain), (*attire_layers[2][:2], plain)
     if full:
-        over = [([s for s in shapes if s[:, 1].min() < 1.9], *rest) for shapes, *rest in over]
-    layers = _lower_body(p, worn, own, other) if full else []
-    layers += [([_torso(cues.shoulders, full)], other if kind in _OVER_SECOND else own, shown), *over]
+        attire_layers = [([s for s in shapes if s[:, 1].min() < 1.9], *style) for shapes, *style in attire_layers]
+    layers = _lower_body(p, worn, own_colour, second_colour) if full else []
+    layers += [
+        ([_torso(cues.shoulders, full)], second_colour if kind in _OVER_SECOND else own_colour, attire_part),
+        *attire_layers,
+    ]
     layers.append((_PERSON["neck"], c["skin"], plain))
     if cues.neckline == "open":
         layers.append((_PERSON["opening"], c["skin"], plain))
     else:
         if kind in _SECOND_COLLAR:
-            band = shade(other, 0.86)
+            band = shade(second_colour, 0.86)
         else:
-            band = shade(own, 0.8) if luminance(own) > 60 else mix(own, (255, 255, 255), 0.25)
-        same = kind in ("shirt", "checked", "uniform", "scrubs", "dress")
-        layers.append((_PERSON["band"], band, shown if same else plain))
+            band = shade(own_colour, 0.8) if luminance(own_colour) > 60 else mix(own_colour, (255, 255, 255), 0.25)
+        same_part = kind in ("shirt", "checked", "uniform", "scrubs", "dress")
+        layers.append((_PERSON["band"], band, attire_part if same_part else plain))
     layers.append((_PERSON["neck shade"], c["shadow"], plain))
     if "tie" in p.attributes:
         if kind in ("suit", "waistcoat"):
             tie = COLOURS["red"] if colour in ("navy", "black", "tan", "green", "olive") else (150, 30, 110)
         else:
-            tie = against(COLOURS["red"], other if kind == "jacket" else own, 30)
-        knot, rest = (points + np.array((0, 0.26 if cues.neckline == "open" else 0)) for points in _PERSON["tie"])
-        layers += [([knot], shade(tie, 0.8), worn("tie")), ([rest], tie, worn("tie"))]
+            tie = against(COLOURS["red"], second_colour if kind == "jacket" else own_colour, 30)
+        knot, blade = (points + np.array((0, 0.26 if cues.neckline == "open" else 0)) for points in _PERSON["tie"])
+        layers += [([knot], shade(tie, 0.8), worn("tie")), ([blade], tie, worn("tie"))]
     if full:
         hands = worn("gloves")
         r, colour = (0.19, _GLOVE) if hands.attribute else (0.14, c["skin"])
@@ -400,38 +407,38 @@ def _body(p: Person, index: int) -> list:
     return layers
 
 
-def _lower_body(p: Person, worn, own, second) -> list:
-    """Return the layers below the waist, of a person whose attire has these colours."""
-    asked = p.attributes
+def _lower_body(p: Person, worn, own_colour, second_colour) -> list:
+    """Return the layers below the waist of a person with attire of these colours."""
+    attributes = p.attributes
     skin = SKIN[p.skin_tone - 1]
     wide = 0.3
-    if "skirt" in asked or "dress" in asked or "shorts" in asked:
+    if "skirt" in attributes or "dress" in attributes or "shorts" in attributes:
         legs, part, wide = skin, worn(None), 0.2
-    elif "jeans" in asked:
+    elif "jeans" in attributes:
         legs, part = (62, 96, 160), worn("jeans")
-    elif "slacks" in asked:
+    elif "slacks" in attributes:
         legs, part = (176, 158, 122), worn("slacks")
     else:
-        # Plain trousers: no attribute of their own.
-        part = worn("suit" if "suit" in asked else "uniform")
-        legs = own if part.attribute else (70, 72, 82)
+        # Plain trousers have no attribute.
+        part = worn("suit" if "suit" in attributes else "uniform")
+        legs = own_colour if part.attribute else (70, 72, 82)
     outer, inner = 0.32 + wide * 0.72, 0.32 - wide * 0.72
-    layers = [(_twice(0.02, 2.0, 0.6, 2.0, outer, 3.5, inner, 3.5), legs, part)]
-    if "jeans" in asked:
+    layers = [(_mirror(0.02, 2.0, 0.6, 2.0, outer, 3.5, inner, 3.5), legs, part)]
+    if "jeans" in attributes:
         cuffs = [rect(s * 0.32 - 0.24, 3.26, s * 0.32 + 0.24, 3.42) for s in (-1, 1)]
         layers.append((cuffs, (150, 180, 226), part))
-    if "shorts" in asked:
-        layers.append((_twice(0.0, 1.98, 0.64, 1.98, 0.7, 2.72, 0.06, 2.72), (206, 70, 60), worn("shorts")))
-    if "skirt" in asked:
+    if "shorts" in attributes:
+        layers.append((_mirror(0.0, 1.98, 0.64, 1.98, 0.7, 2.72, 0.06, 2.72), (206, 70, 60), worn("shorts")))
+    if "skirt" in attributes:
         layers.append(([poly(-0.58, 1.98, 0.58, 1.98, 0.96, 3.0, -0.96, 3.0)], (150, 54, 130), worn("skirt")))
-    if "dress" in asked:
-        layers.append(([poly(-0.58, 1.98, 0.58, 1.98, 1.0, 3.12, -1.0, 3.12)], own, worn("dress")))
-        layers.append(([poly(-0.95, 2.96, 0.95, 2.96, 1.0, 3.12, -1.0, 3.12)], second, worn("dress")))
-    if "boots" in asked:
-        boots = _twice(0.1, 2.92, 0.58, 2.92, 0.56, 3.4, 0.74, 3.56, 0.74, 3.72, 0.08, 3.72)
+    if "dress" in attributes:
+        layers.append(([poly(-0.58, 1.98, 0.58, 1.98, 1.0, 3.12, -1.0, 3.12)], own_colour, worn("dress")))
+        layers.append(([poly(-0.95, 2.96, 0.95, 2.96, 1.0, 3.12, -1.0, 3.12)], second_colour, worn("dress")))
+    if "boots" in attributes:
+        boots = _mirror(0.1, 2.92, 0.58, 2.92, 0.56, 3.4, 0.74, 3.56, 0.74, 3.72, 0.08, 3.72)
         layers.append((boots, (124, 66, 24), worn("boots")))
-        layers.append((_twice(0.08, 2.92, 0.6, 2.92, 0.6, 3.04, 0.08, 3.04), (70, 34, 10), worn("boots")))
-    elif "slippers" in asked:
+        layers.append((_mirror(0.08, 2.92, 0.6, 2.92, 0.6, 3.04, 0.08, 3.04), (70, 34, 10), worn("boots")))
+    elif "slippers" in attributes:
         layers.append((_discs(0.44, 3.6, 0.34, 0.14), (240, 120, 170), worn("slippers")))
         layers.append((_discs(0.56, 3.55, 0.14, 0.1), (255, 220, 236), worn("slippers")))
     else:
@@ -447,7 +454,7 @@ def _head(p: Person, index: int, scarf) -> list:
     lines = {"young": 0, "middle-aged": 2, "older": len(_PERSON["lines"])}[p.age]
     locks = (_LOCKS.get(style, ()), hair, plain)
     ears = (() if style == "covered" else _PERSON["ears"], c["skin"], face)
-    # Only a bob leaves the ears free.
+    # Only with a bob are the ears drawn over the locks.
     layers = [locks, ears] if style == "bob" else [ears, locks]
     layers += [([_FACE[cues.jaw]], c["skin"], face), (_PERSON["lines"][:lines], c["shadow"], face)]
     if cues.facial_hair == "stubble":
@@ -459,14 +466,14 @@ def _head(p: Person, index: int, scarf) -> list:
         lips = against(lips, c["beard"], FEATURE_CONTRAST)
     elif cues.facial_hair == "moustache":
         layers.append((_PERSON["moustache"], c["beard"], face))
-    marked = cues.lashes == "yes"
+    has_lashes = cues.lashes == "yes"
     layers += [
         ([mouth], lips, face),
         (teeth, _TEETH, face),
-        (_PERSON["lid shade"] if marked else (), c["lid"], face),
+        (_PERSON["lid shade"] if has_lashes else (), c["lid"], face),
         (_PERSON[f"sclera {cues.lashes}"], _SCLERA_WHITE, face),
         (_PERSON["iris"], _IRIS_DARK, face),
-        (_PERSON["lid"] if marked else (), c["lash"], face),
+        (_PERSON["lid"] if has_lashes else (), c["lash"], face),
         (_BROWS[cues.brow], c["brow"], face),
     ]
     if "mask" in p.attributes:
@@ -492,18 +499,18 @@ def _head(p: Person, index: int, scarf) -> list:
 
 def _draw_prop(d: _Drawing, index: int, p: Person, aspect: float) -> None:
     s = -1 if p.side == "left" else 1
-    size, y, beside, margin = 0.335, 1 - 0.335 / 2 - 0.03, 0.37 if aspect < 1.2 else 0.345, 0.012
+    size, y, offset, margin = 0.335, 1 - 0.335 / 2 - 0.03, 0.37 if aspect < 1.2 else 0.345, 0.012
     if p.full_figure:
-        size, y, beside, margin = 0.26, 0.62, 0.31, 0.01
+        size, y, offset, margin = 0.26, 0.62, 0.31, 0.01
     half = size / 2
-    x = min(max(p.x + s * beside, half + margin), aspect - half - margin)
+    x = min(max(p.x + s * offset, half + margin), aspect - half - margin)
     if p.occupation is not None:
-        d.add(_of(_Part("prop", index), PROPS[outfit(p.occupation).prop]), size, x, y, flip=s < 0)
+        d.add(_as_layers(_Part("prop", index), PROPS[outfit(p.occupation).prop]), size, x, y, flip=s < 0)
     if p.full_figure:
         return
     if "gloves" in p.attributes:
         part = _Part("person", index, attribute="gloves")
-        # One hand holds the prop, the other lies before the chest; both in the frame however large the face.
+        # One hand holds the prop and the other is in front of the chest; both are in the frame for any face size.
         holding = x - s * (half - 0.01) if p.occupation is not None else p.x + s * 0.16
         for side, centre in ((s, holding), (-s, p.x - s * 0.17)):
             hand = [disc(0, 0, 0.2, 0.22, 12), disc(-side * 0.17, -0.05, 0.08, 0.13, 8)]
@@ -519,20 +526,20 @@ def _draw_prop(d: _Drawing, index: int, p: Person, aspect: float) -> None:
 def _draw(scene: Scene) -> _Drawing:
     d = _Drawing()
     aspect = scene.aspect
-    # Three digits of the seed move, mirror and tint the background.
+    # Three parts of the seed move, mirror and tint the background.
     jitter = ((scene.seed >> 3) % 101) / 100 - 0.5
     flip = bool((scene.seed >> 1) & 1)
     tint = 0.94 + 0.12 * ((scene.seed >> 11) % 64) / 63
     place = [(points - (0.75, 0), shade(colour, tint)) for points, colour in PLACES[scene.place]]
-    d.add(_of(_Part("place"), place), 1.0, aspect / 2 + 0.1 * jitter, 0.0, flip=flip)
+    d.add(_as_layers(_Part("place"), place), 1.0, aspect / 2 + 0.1 * jitter, 0.0, flip=flip)
     for i, thing in enumerate(scene.things):
-        d.add(_thing(thing, i), thing.size, thing.x, thing.y, flip=thing.mirrored)
+        d.add(_object_layers(thing, i), thing.size, thing.x, thing.y, flip=thing.mirrored)
     if scene.decoy is not None:
         art = DECOYS.get(scene.decoy) or PROPS.get(scene.decoy)
         x, y = aspect / 2 + 0.06 * jitter, 0.5 + 0.05 * (((scene.seed >> 17) % 101) / 100 - 0.5)
         size = 0.58 + 0.14 * ((scene.seed >> 5) % 33) / 32
         d.add([([disc(0, 0.5, 0.46, 0.06)], (150, 152, 158), _Part("place"))], size, x, y)
-        d.add(_of(_Part("prop"), art), size, x, y, flip=flip)
+        d.add(_as_layers(_Part("prop"), art), size, x, y, flip=flip)
     for i, person in enumerate(scene.people):
         _draw_person(d, i, person)
     for i, person in enumerate(scene.people):
@@ -541,7 +548,7 @@ def _draw(scene: Scene) -> _Drawing:
 
 
 def _canvas(scene: Scene, size: int, *channels: int) -> np.ndarray:
-    """Return an empty canvas of twice the size."""
+    """Return an empty canvas at twice the size."""
     if not isinstance(size, int | np.integer) or isinstance(size, bool) or not 8 <= size <= 4096:
         raise ParameterError(f"size is {size!r}; the image height is a whole number of pixels from 8 to 4096.")
     return np.zeros((size * _OVER, round(size * scene.aspect) * _OVER, *channels), np.uint8)
@@ -551,7 +558,7 @@ def _paint(d: _Drawing, canvas: np.ndarray, values: list) -> None:
     """Paint each polygon with its value."""
     import cv2
 
-    # OpenCV puts whole coordinates in the middle of pixels, hence the half.
+    # OpenCV places integer coordinates at pixel centres, hence the half.
     points = (np.concatenate(d.points) * len(canvas) - 0.5) * (1 << _SHIFT)
     points = np.rint(points).astype(np.int32)
     fill, start = cv2.fillPoly, 0
@@ -575,17 +582,17 @@ def render(scene: Scene, size: int = 64) -> np.ndarray:
 
 
 def truth(scene: Scene, size: int = 64) -> Truth:
-    """Return where everything in ``render(scene, size)`` is; nothing hidden counts. Raises like ``render``."""
+    """Return the visible regions of everything in ``render(scene, size)``. Raises like ``render``."""
     canvas, d = _canvas(scene, size), _draw(scene)
     numbers = {part: i for i, part in enumerate(dict.fromkeys(d.parts))}
     _paint(d, canvas, [numbers[part] for part in d.parts])
     height, width = canvas.shape
     blocks = height // _OVER, _OVER, width // _OVER, _OVER
 
-    def region(name: str, person: int | None, **wanted) -> Region:
+    def region(name: str, person: int | None, **fields) -> Region:
         table = np.zeros(256, np.uint8)
         for part, i in numbers.items():
-            table[i] = all(getattr(part, field) == value for field, value in wanted.items())
+            table[i] = all(getattr(part, field) == value for field, value in fields.items())
         mask = table[canvas].reshape(blocks).sum((1, 3)) * 2 >= _OVER * _OVER
         rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
         box = (float("nan"),) * 4
@@ -595,7 +602,7 @@ def truth(scene: Scene, size: int = 64) -> Truth:
 
     people = list(enumerate(scene.people))
     at_work = [(i, outfit(p.occupation)) for i, p in people if p.occupation is not None]
-    props = [region(own.prop, i, role="prop", owner=i) for i, own in at_work]
+    props = [region(look.prop, i, role="prop", owner=i) for i, look in at_work]
     if scene.decoy is not None:
         props.append(region(scene.decoy, None, role="prop"))
     return Truth(

@@ -1,8 +1,8 @@
-"""Scenes of the embedded world: everything that one image shows, and how it is drawn at random.
+"""Scenes of the synthetic world: the content of one image, and its random sampling.
 
-Gender is what a viewer perceives, binary as in the papers; it shows in nine cues whose probabilities overlap
-between the genders (``CUES``). The cues are independent given gender, so Bayes' rule gives exactly how
-ambiguous a person looks (``posterior_female``), and with it the accuracy that no judge can pass. Everything
+Gender is perceived gender, binary as in the papers. It affects nine cues with probabilities that overlap
+between the genders (``CUES``). The cues are independent given gender, so Bayes' rule gives the exact ambiguity
+of a person (``posterior_female``), and with it the maximum accuracy of any judge. Everything
 else (skin tone, age, expression, hair colour, light, attire, prop and place) is independent of gender.
 """
 
@@ -40,7 +40,7 @@ _EXCLUSIVE = (
 OBJECTS = tuple(_PEOPLE["objects"])
 THINGS = tuple(name for name in OBJECTS if name != "person")
 
-# Colour schemes of an object.
+# Number of colour schemes of an object.
 PALETTES = 3
 
 CUES: Mapping[str, Mapping[str, Mapping[str, float]]] = MappingProxyType(_PEOPLE["cues"])
@@ -52,14 +52,14 @@ CUE_NAMES: tuple[str, ...] = tuple(CUES)
 class Cues:
     """The visible cues from which a viewer perceives gender; the values are the keys in ``CUES``."""
 
-    hair_style: str  # how the hair is worn
+    hair_style: str  # hair style
     facial_hair: str  # none, stubble, moustache or beard
     brow: str  # thickness of the brows
-    lashes: str  # whether the lashes are marked: ``yes`` or ``no``
+    lashes: str  # whether the lashes are emphasised: ``yes`` or ``no``
     lips: str  # natural or tinted lips
     jaw: str  # width of the jaw
     shoulders: str  # width of the shoulders
-    earrings: str  # whether earrings are worn: ``yes`` or ``no``
+    earrings: str  # whether the person wears earrings: ``yes`` or ``no``
     neckline: str  # open or closed
 
 
@@ -68,39 +68,39 @@ class Person:
     """One person of a scene. Lengths are in frame heights, y points down."""
 
     gender: str  # perceived gender, ``female`` or ``male``
-    occupation: str | None  # a key of ``looks.LOOKS``, or ``None`` for a person of no named occupation
+    occupation: str | None  # a key of ``looks.OUTFITS``, or ``None`` for a person without a named occupation
     skin_tone: int  # Monk scale, 1 (lightest) to 10
     age: str  # one of ``AGES``
     expression: str  # one of ``EXPRESSIONS``
     cues: Cues  # visible gender cues
     hair_colour: str  # one of ``HAIR_COLOURS``; age greys it
-    attributes: tuple[str, ...]  # all of ``ATTRIBUTES`` that is worn, asked for or part of the look, in that order
+    attributes: tuple[str, ...]  # all worn ``ATTRIBUTES``, requested or part of the look, in the order of that tuple
     x: float  # centre of the face from the left edge
     y: float  # centre of the face from the top edge
     scale: float  # height of the face from chin to crown
-    tilt: float  # how far the head leans to the viewer's right, in radians
-    side: str  # where the prop is: ``left`` or ``right`` of the person as seen
-    full_figure: bool  # whether the person is shown from head to foot instead of to the chest
-    variant: float  # free choice of details such as a scarf's colour or everyday clothes, 0–1
+    tilt: float  # tilt of the head to the viewer's right, in radians
+    side: str  # position of the prop: ``left`` or ``right`` of the person in the image
+    full_figure: bool  # whether the image shows the person from head to foot instead of to the chest
+    variant: float  # random number that selects details such as a scarf's colour or everyday clothes, 0–1
 
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """An object: of PaintSkills' classes, or a prop on its own. Lengths are in frame heights."""
+    """An object: of PaintSkills' classes, or a prop without a person. Lengths are in frame heights."""
 
     kind: str  # one of ``THINGS``, or a key of ``art.PROPS``
     x: float  # centre from the left edge
     y: float  # centre from the top edge
     size: float  # side of the square that it fills
     mirrored: bool = False  # whether left and right are swapped
-    tilt: float = 0.0  # how far it leans to the right around its centre, in radians
-    width: float = 1.0  # how wide it is drawn, as a share of its own width
-    palette: int = 0  # which of ``PALETTES`` colour schemes it has; 0 is its own
+    tilt: float = 0.0  # tilt to the right around its centre, in radians
+    width: float = 1.0  # factor of its default width
+    palette: int = 0  # index of its colour scheme, below ``PALETTES``; 0 is the default
 
 
 @dataclass(frozen=True, slots=True)
 class Light:
-    """The illuminant: what multiplies every colour."""
+    """The illuminant, which multiplies every colour."""
 
     red: float = 1.0  # relative red, about 0.85–1.1
     green: float = 1.0  # relative green
@@ -110,9 +110,9 @@ class Light:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Everything that one image shows."""
+    """The content of one image."""
 
-    people: tuple[Person, ...]  # people from left to right; none for a product picture or objects alone
+    people: tuple[Person, ...]  # people from left to right; none for a product image or objects alone
     things: tuple[Thing, ...]  # objects, drawn behind people, the first one farthest back
     place: str  # background, a key of ``art.PLACES``
     light: Light  # illuminant
@@ -122,7 +122,7 @@ class Scene:
 
 
 def posterior_female(cues: Cues, hidden: Collection[str] = ()) -> float:
-    """Return P(female | cues) by Bayes' rule with equal priors, 0–1; ``hidden`` cues are covered and say nothing."""
+    """Return P(female | cues) by Bayes' rule with equal priors, 0–1; ``hidden`` cues are ignored."""
     female = male = 1.0
     for name in CUE_NAMES:
         value = getattr(cues, name)
@@ -133,13 +133,13 @@ def posterior_female(cues: Cues, hidden: Collection[str] = ()) -> float:
 
 
 def hidden_cues(person: Person) -> frozenset[str]:
-    """Return the names of the cues that what ``person`` wears covers."""
+    """Return the names of the cues that the clothes of ``person`` cover."""
     masked = {"lips", "facial_hair", "jaw"} if "mask" in person.attributes else set()
     return frozenset(masked | ({"earrings"} if person.cues.hair_style == "covered" else set()))
 
 
 def is_ambiguous(person: Person) -> bool:
-    """Return whether neither gender's posterior reaches 0.99, given the cues that can be seen."""
+    """Return whether neither gender's posterior reaches 0.99, given the visible cues."""
     female = posterior_female(person.cues, hidden_cues(person))
     return max(female, 1 - female) < 0.99
 
@@ -159,31 +159,36 @@ _PERSON_DRAWS = 24
 _TALL_HATS = ("toque", "top hat", "hard hat", "helmet", "peaked", "mortarboard")
 
 
-def attributes_worn(look_: Outfit | None, attributes: Sequence[str], casual: str) -> tuple[str, ...]:
-    """Return all of ``ATTRIBUTES`` that shows: what is asked for, and what that leaves of a look or ``casual``."""
-    shown = set(look_.attributes if look_ else ATTIRES[casual])
+def attributes_worn(look: Outfit | None, attributes: Sequence[str], casual: str) -> tuple[str, ...]:
+    """Return the visible ``ATTRIBUTES``: the requested ones, and those of a look or ``casual`` compatible with them."""
+    visible = set(look.attributes if look else ATTIRES[casual])
     for group in _EXCLUSIVE:
         if any(name in attributes for name in group):
-            shown -= set(group)
-    return tuple(name for name in ATTRIBUTES if name in shown or name in attributes)
+            visible -= set(group)
+    return tuple(name for name in ATTRIBUTES if name in visible or name in attributes)
 
 
 def attire_of(person: Person) -> tuple[str, str, str, str | None, str]:
-    """Return what ``person`` has on: attire kind, its two colours, hat kind or ``None``, hat colour."""
+    """Return the clothes of ``person``: attire kind, its two colours, hat kind or ``None``, hat colour."""
     if person.occupation is None:
-        kind, colour, second = CASUAL[int(person.variant * len(CASUAL)) % len(CASUAL)]
-        hat, hat_colour, own = None, "grey", ()
+        kind, colour, second_colour = CASUAL[int(person.variant * len(CASUAL)) % len(CASUAL)]
+        hat, hat_colour, look_attributes = None, "grey", ()
     else:
-        worn = outfit(person.occupation)
-        kind, colour, second, own = worn.attire, worn.attire_colour, worn.second_colour, worn.attributes
-        hat, hat_colour = worn.hat, worn.hat_colour
-    # What is asked for replaces the attire; an occupation may have a uniform of its own.
-    asked = [name for name in _EXCLUSIVE[0] if name in person.attributes and name not in ATTIRES[kind]]
-    if asked and not (asked[0] == "uniform" and "uniform" in own):
-        kind = asked[0]
+        look = outfit(person.occupation)
+        kind, colour, second_colour, look_attributes = (
+            look.attire,
+            look.attire_colour,
+            look.second_colour,
+            look.attributes,
+        )
+        hat, hat_colour = look.hat, look.hat_colour
+    # A requested attribute replaces the attire, except that an occupation may have its specific uniform.
+    requested = [name for name in _EXCLUSIVE[0] if name in person.attributes and name not in ATTIRES[kind]]
+    if requested and not (requested[0] == "uniform" and "uniform" in look_attributes):
+        kind = requested[0]
     if "hat" in person.attributes and hat in (None, *NOT_HATS):
         hat, hat_colour = "brim", "brown"
-    return kind, colour, second, hat, hat_colour
+    return kind, colour, second_colour, hat, hat_colour
 
 
 def sample_person(
@@ -199,14 +204,14 @@ def sample_person(
     full_figure: bool = False,
     slot: tuple[float, float] = (0.0, 1.0),
 ) -> Person:
-    """Return a person with what is ``None``, and all else, drawn at random; one call takes a fixed number of draws.
+    """Return a person with random values for arguments that are ``None`` and for everything else.
 
-    ``occupation`` is a name in ``looks.LOOKS``, or ``None`` for everyday clothes and no prop; ``attributes``, names in
-    ``ATTRIBUTES``, are worn beside those of the look; ``full_figure`` is so where one below the chest asks for it;
-    ``slot`` are the ends of the part of the frame that is the person's.
+    One call takes a fixed number of random numbers. ``occupation`` is a key of ``looks.OUTFITS``, or ``None`` for
+    everyday clothes and no prop; ``attributes``, names in ``ATTRIBUTES``, are worn in addition to those of the look. An
+    attribute below the chest implies ``full_figure``; ``slot`` is the horizontal range of the frame for the person.
     """
     u = rng.random(_PERSON_DRAWS).tolist()
-    own = None if occupation is None else outfit(occupation)
+    look = None if occupation is None else outfit(occupation)
     skin_tone = 1 + int(u[0] * 10) if skin_tone is None else skin_tone
     gender = GENDERS[u[1] < 0.5] if gender is None else gender
     values = [words[bisect(steps, v)] for (steps, words), v in zip(_CUE_STEPS[gender], u[2:11], strict=True)]
@@ -217,7 +222,7 @@ def sample_person(
         scale, y = 0.258 + 0.008 * u[12], 0.178 + 0.01 * u[13]
     else:
         scale = (0.41 if right - left > 0.9 else 0.36) * (0.80 + 0.20 * u[12])
-        room = 0.035 if own is not None and own.hat in _TALL_HATS else 0.0
+        room = 0.035 if look is not None and look.hat in _TALL_HATS else 0.0
         y = 0.5 - 0.40 * scale + 0.03 + 0.06 * (u[13] - 0.5) + room
     hair_steps, hair_words = _HAIR_STEPS[0 if skin_tone <= 3 else 1 if skin_tone <= 6 else 2]
     return Person(
@@ -228,7 +233,7 @@ def sample_person(
         expression=expression or EXPRESSIONS[u[16] < 0.5],
         cues=Cues(*values),
         hair_colour=hair_words[bisect(hair_steps, u[17])],
-        attributes=attributes_worn(own, attributes, CASUAL[int(variant * len(CASUAL))][0]),
+        attributes=attributes_worn(look, attributes, CASUAL[int(variant * len(CASUAL))][0]),
         x=(left + right) / 2 + (u[14] - 0.5) * 0.12 * (right - left),
         y=y,
         scale=scale,
@@ -240,7 +245,7 @@ def sample_person(
 
 
 def light_at(u: list[float]) -> Light:
-    """A light from warm to cool (red against blue), dim to bright, a little green or pink."""
+    """Return a light from three numbers (0–1): warm to cool (red against blue), green to pink, dim to bright."""
     warmth = (u[0] - 0.5) * 0.15
     return Light(1.0 + warmth, 1.0 + (u[1] - 0.5) * 0.05, 1.0 - warmth, 0.84 + 0.22 * u[2])
 
@@ -260,31 +265,31 @@ def sample_scene(
     light: Light | None = None,
     aspect: float | None = None,
 ) -> Scene:
-    """Return a scene with what is ``None``, and all else, drawn at random.
+    """Return a scene with random values for arguments that are ``None`` and for everything else.
 
-    ``genders`` to ``attributes`` have one entry per person, left to right, at most 4, as of :func:`sample_person`; an
-    attribute below the chest shows everyone from head to foot, as do more than two people. ``things`` are object kinds
-    to place at random; ``place`` is an occupation's own with chance 0.9, else ``studio``; with a ``decoy`` nobody is
-    drawn; ``aspect`` is 1.0, or 1.5 for two people and more.
+    ``genders`` to ``attributes`` have one entry per person, left to right, at most 4; see :func:`sample_person`. With
+    an attribute below the chest or more than two people, everyone is shown from head to foot. ``things`` are object
+    kinds to place at random. ``place`` is an occupation's with probability 0.9, else ``studio``. A scene with a
+    ``decoy`` has no people. ``aspect`` is 1.0, or 1.5 for two or more people.
     """
     count = 0 if decoy is not None else len(genders)
     u = rng.random(8).tolist()
-    given = {
+    person_options = {
         "occupation": occupations, "skin_tone": skin_tones, "age": ages, "expression": expressions,
         "attributes": attributes,
     }  # fmt: skip
-    given = {name: values for name, values in given.items() if values is not None and count}
+    person_options = {name: values for name, values in person_options.items() if values is not None and count}
     aspect = aspect or (1.5 if count > 1 else 1.0)
-    full = count > 2 or any(not LOWER_ATTRIBUTES.isdisjoint(worn) for worn in given.get("attributes", ()))
+    full = count > 2 or any(not LOWER_ATTRIBUTES.isdisjoint(names) for names in person_options.get("attributes", ()))
     slots = [(aspect * i / count, aspect * (i + 1) / count) for i in range(count)]
     sides: Sequence[str | None] = SIDES if count == 2 else [None] * count
     if count == 2:
-        # A little closer together than halves, so that the props fit at the outer sides.
+        # The slots are closer together than halves, so that the props fit at the outer sides.
         slots = [(0.07, aspect / 2 + 0.02), (aspect / 2 - 0.02, aspect - 0.07)]
     people = [
         sample_person(
             rng, gender=genders[i], slot=slots[i], side=sides[i], full_figure=full,
-            **{name: values[i] for name, values in given.items()},
+            **{name: values[i] for name, values in person_options.items()},
         )
         for i in range(count)
     ]  # fmt: skip
@@ -307,7 +312,7 @@ def _place_things(rng, kinds, aspect, with_people) -> tuple[Thing, ...]:
     for i, kind in enumerate(kinds):
         a, b, c = rng.random(3).tolist()
         if with_people:
-            # Beside the head, where the person does not hide it.
+            # Next to the head, where the person does not hide it.
             size = 0.24 + 0.06 * a
             x = 0.14 + 0.04 * c if (i + (b < 0.5)) % 2 == 0 else aspect - 0.14 - 0.04 * c
             y = 0.17 + 0.27 * (i // 2) + 0.05 * b

@@ -1,6 +1,6 @@
-"""Scenes that show what PaintSkills asks for, with what is where; and scenes that fail at it in a known way.
+"""Scenes for PaintSkills prompts with their object boxes, and scenes that fail a prompt in a known way.
 
-Source: dalleval paper, section 3.2; sizes, margins and failures are this world's own.
+Source: DALL-Eval paper, section 3.2; sizes, margins and failures are defined by this world.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ PLACES = (
 """The 13 places that show no object of PaintSkills' classes."""
 RELATIONS = ("above", "below", "left", "right")
 FAILURES = ("other class", "other number", "other relation", "missing")
-"""What a scene may fail at."""
+"""Kinds of failure of a scene."""
 # Sides of objects in frame heights: one alone, two in relation, up to four.
 _SIZES = MappingProxyType({"object": (0.55, 0.68), "spatial": (0.36, 0.44), "count": (0.30, 0.37)})
-# How much further objects in relation lie apart on the relation's axis than on the other.
+# Minimum ratio of the distance of two objects on their relation's axis to that on the other axis.
 _CLEAR = 1.5
 _TRIES = 400
-# Which skills can fail so; others can in any.
+# Skills to which a failure applies; failures without an entry apply to all.
 _FAILING = MappingProxyType({"other number": ("count",), "other relation": ("spatial",)})
-# Full figures are 0.258 high faces in a frame of 1, of which they fill 0.96 (sample_person).
+# A full figure has a face of height 0.258 and fills 0.96 of a frame of height 1 (sample_person).
 _FACE_OF_FIGURE, _FACE_ABOVE_MIDDLE = 0.258 / 0.96, 0.31
 _WORLD_NAMES = MappingProxyType({"bicycle": "bike"})
 _PAPER_NAMES = MappingProxyType({world: paper for paper, world in _WORLD_NAMES.items()})
 
 
-def skill_scene(rng: np.random.Generator, asked: Mapping[str, object]) -> Scene:
-    """Return a scene that shows what a prompt of PaintSkills asks for, everything else at random.
+def skill_scene(rng: np.random.Generator, prompt: Mapping[str, object]) -> Scene:
+    """Return a scene that matches a PaintSkills prompt, with everything else at random.
 
-    ``asked`` is a row of ``dalleval.prompts.skills``: ``skill``, ``object``, ``n`` (0 to 4), ``relation``, ``other``.
+    ``prompt`` is a row of ``dalleval.prompts.skills``: ``skill``, ``object``, ``n`` (0 to 4), ``relation``, ``other``.
     """
-    skill, n, relation = asked["skill"], int(asked["n"]), asked["relation"]
-    names = [asked["object"]] * n + [asked["other"]] * (skill == "spatial")
+    skill, n, relation = prompt["skill"], int(prompt["n"]), prompt["relation"]
+    names = [prompt["object"]] * n + [prompt["other"]] * (skill == "spatial")
     centres, sizes = _layout(rng, _SIZES[skill], len(names), relation if skill == "spatial" and n else "")
     things, people = [], []
     for name, (x, y), size in zip(names, centres, sizes, strict=True):
@@ -71,10 +71,11 @@ def _layout(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return centres ``(n, 2)`` and sides ``(n,)`` of squares inside the frame that do not overlap.
 
-    With a relation the first lies there as seen from the second, at least ``_CLEAR`` times as far on the relation's
-    axis as on the other. After ``_TRIES`` tries the squares shrink: four of the largest may not fit as they fell.
+    With a relation, the first square is in that direction from the second, at least ``_CLEAR`` times as far on the
+    relation's axis as on the other. The squares shrink with each of the ``_TRIES`` attempts, because four of the
+    largest may not fit.
     """
-    across = relation in ("left", "right")
+    is_horizontal = relation in ("left", "right")
     for attempt in range(_TRIES):
         sizes = rng.uniform(*size, n) * (1 - 0.3 * attempt / _TRIES)
         centres = sizes[:, None] / 2 + rng.random((n, 2)) * (1 - sizes[:, None])
@@ -83,8 +84,8 @@ def _layout(
             continue
         if relation:
             dx, dy = centres[0] - centres[1]
-            along, beside = (dx, dy) if across else (dy, dx)
-            if abs(along) < _CLEAR * abs(beside):
+            along, crosswise = (dx, dy) if is_horizontal else (dy, dx)
+            if abs(along) < _CLEAR * abs(crosswise):
                 continue
             if (along > 0) != (relation in ("right", "below")):
                 centres, sizes = centres[::-1], sizes[::-1]
@@ -92,37 +93,37 @@ def _layout(
     raise AssertionError(f"{n} squares of {size} did not fit in {_TRIES} tries.")
 
 
-def failed(rng: np.random.Generator, asked: Mapping[str, object], failure: str, classes: Sequence[str]) -> dict:
-    """Return what a scene shows instead that fails in one way, of ``FAILURES``, at what is ``asked``.
+def failed(rng: np.random.Generator, prompt: Mapping[str, object], failure: str, classes: Sequence[str]) -> dict:
+    """Return ``prompt`` changed so that a scene of it fails the original in one way of ``FAILURES``.
 
-    Another class is one of ``classes``; a number is off by one or two, a relation is any other.
+    Another class is one of ``classes``; a number is off by one or two; a relation is any other one.
     """
-    shown = dict(asked)
+    changed = dict(prompt)
     if failure == "other class":
-        shown["object"] = str(rng.choice([c for c in classes if c not in (asked["object"], asked["other"])]))
+        changed["object"] = str(rng.choice([c for c in classes if c not in (prompt["object"], prompt["other"])]))
     elif failure == "missing":
-        shown["n"] = 0
+        changed["n"] = 0
     elif failure == "other number":
-        near = [n for n in range(5) if 1 <= abs(n - int(asked["n"])) <= 2]
-        shown["n"] = int(rng.choice(near))
+        counts = [n for n in range(5) if 1 <= abs(n - int(prompt["n"])) <= 2]
+        changed["n"] = int(rng.choice(counts))
     else:
-        # Of two of a class only the axis can be told.
-        turned = {"above": "below", "below": "above", "left": "right", "right": "left"}[asked["relation"]]
-        told = {asked["relation"]} | ({turned} if asked["object"] == asked["other"] else set())
-        shown["relation"] = str(rng.choice([r for r in RELATIONS if r not in told]))
-    return shown
+        # For two objects of one class, only the axis of a relation is visible.
+        opposite = {"above": "below", "below": "above", "left": "right", "right": "left"}[prompt["relation"]]
+        excluded = {prompt["relation"]} | ({opposite} if prompt["object"] == prompt["other"] else set())
+        changed["relation"] = str(rng.choice([r for r in RELATIONS if r not in excluded]))
+    return changed
 
 
 def truth_boxes(scene: Scene, image_id: str, *, size: int = 64) -> pd.DataFrame:
-    """Return the objects of a scene as a detector without error would find them; what is hidden has no row.
+    """Return the detections of a detector without error in a scene; hidden objects have no row.
 
     Columns ``image_id``, ``label`` (the paper's name), ``score`` (1) and ``left``, ``top``, ``right``, ``bottom`` of
     what is visible (0–1 of the image's width and height).
     """
-    known = truth(scene, size)
+    scene_truth = truth(scene, size)
     height, width = size, round(size * scene.aspect)
     rows = []
-    for region in (*known.objects, *known.people):
+    for region in (*scene_truth.objects, *scene_truth.people):
         if region.mask.any():
             left, top, right, bottom = region.box
             sides = (left / width, top / height, right / width, bottom / height)
@@ -138,38 +139,38 @@ def generate(
     size: int = 64,
     decoded: Path | None = None,
 ) -> Renders:
-    """Return images for prompts of PaintSkills that show what is asked, but for failures that are planted.
+    """Return images that match PaintSkills prompts, except for planted failures.
 
-    ``prompts`` are rows of ``dalleval.prompts.skills`` with ``n_images``; ``failures`` says with what probability (at
-    most 1 in all) an image fails in each of :data:`FAILURES`. They are as of :func:`biaslab_world.truthful.renders`,
-    with ``truth_failure`` (one of :data:`FAILURES`, or empty) and ``truth_n`` (how many objects of the class asked for
-    it shows; of two of a class in relation, one).
+    ``prompts`` are rows of ``dalleval.prompts.skills`` with ``n_images``; ``failures`` is the probability of each of
+    :data:`FAILURES` (sum at most 1). The result is that of :func:`biaslab_world.truthful.renders`, with
+    ``truth_failure`` (one of :data:`FAILURES`, or empty) and ``truth_n`` (number of visible objects of the prompt's
+    class; 1 for two objects of one class in relation).
     """
-    asked = {row["prompt_id"]: row for row in prompts.to_dict("records")}
+    prompt_rows = {row["prompt_id"]: row for row in prompts.to_dict("records")}
     classes = sorted({_PAPER_NAMES.get(name, name) for name in OBJECTS})
 
     def failure(prompt: str, index: int) -> str:
         u = truthful.draw(seed, prompt, index, "failure") / 2**64
         for name, share in failures.items():
             if u < share:
-                return name if asked[prompt]["skill"] in _FAILING.get(name, _SIZES) else ""
+                return name if prompt_rows[prompt]["skill"] in _FAILING.get(name, _SIZES) else ""
             u -= share
         return ""
 
-    def shown(prompt: str, index: int) -> tuple[np.random.Generator, Mapping[str, object]]:
+    def scene_arguments(prompt: str, index: int) -> tuple[np.random.Generator, Mapping[str, object]]:
         rng = np.random.default_rng(truthful.draw(seed, prompt, index, "scene"))
         options = failure(prompt, index)
-        return rng, failed(rng, asked[prompt], options, classes) if options else asked[prompt]
+        return rng, failed(rng, prompt_rows[prompt], options, classes) if options else prompt_rows[prompt]
 
     def number(prompt: str, index: int) -> int:
-        return 0 if failure(prompt, index) == "other class" else int(shown(prompt, index)[1]["n"])
+        return 0 if failure(prompt, index) == "other class" else int(scene_arguments(prompt, index)[1]["n"])
 
     return truthful.renders(
         "renders of PaintSkills' scenes",
         __name__,
         prompts,
         {"truth_failure": failure, "truth_n": number},
-        lambda prompt, index: skill_scene(*shown(prompt, index)),
+        lambda prompt, index: skill_scene(*scene_arguments(prompt, index)),
         prompts[["prompt_id", "text"]].to_numpy().tolist(),
         seed=seed,
         size=size,

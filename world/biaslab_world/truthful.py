@@ -1,9 +1,9 @@
-"""A generator without a bias of its own: what it shows for a text has the shares that the world has for such texts.
+"""A generator without bias of its own: its images of a text have the world's true shares for such texts.
 
-A prompt like "a photo of the face of a nurse" gets women with the world's probability for prompt-like captions
-without an indicator; a caption gets them with that of captions of its style and indicator. Everything
-else in the picture is drawn as for any caption. What a measurement finds on these images that is not true of
-the world comes from the measurement, for there is no model.
+A prompt like "a photo of the face of a nurse" shows women with the world's probability for prompt-like captions
+without an indicator. A caption shows them with the probability for its style and indicator. Everything
+else in the image is sampled as for any caption. No model is involved, so any difference between a measurement
+on these images and the world's ground truth comes from the measurement.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from biaslab_world.decoding import through_autoencoder
 from biaslab_world.looks import outfit
 from biaslab_world.scene import Person, Scene
 
-# The name by which the pipeline takes it for a model.
+# Model name of this generator in the pipeline.
 WORLD = "world"
-# Seeds of pairs from here on are never trained on.
+# Training never uses seeds of pairs from this value on.
 HELD_OUT = 1000
-# P(female) where a caption names no occupation and no gender.
+# P(female) for captions without an occupation and a gender.
 _EITHER = 0.5
 
 
 @dataclass(eq=False)
 class Renders:
-    """Images drawn when they are read, with their truth: a source of images."""
+    """Source of images that are rendered when they are read, with their ground truth."""
 
-    name: str  # what to call it in messages
+    name: str  # name in messages
     digest: str  # identifies the images
     table: pd.DataFrame  # one row per image, with ``image_id`` (unique)
     scene: Callable[[str], Scene]  # returns the scene of an ``image_id``
     size: int = 64  # height of the images in pixels
     decoded: Path | None = None  # folder of an autoencoder through which the images pass
-    image_domain: str = registry.DRAWINGS  # what they are
+    image_domain: str = registry.DRAWINGS  # domain of the images
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray]:
-        """Return the images in the order asked for, each uint8 RGB (height, width, 3)."""
+        """Return the images in the order of ``image_ids``, each uint8 RGB (height, width, 3)."""
         from biaslab_world.render import render
 
         images = [render(self.scene(image_id), self.size) for image_id in image_ids]
@@ -56,34 +56,34 @@ class Renders:
 
 
 def generate(prompts: pd.DataFrame, corpus: captions.Corpus, *, seed: int, size: int = 64) -> Renders:
-    """Return images for prompts that keep the truth of the world of ``corpus``.
+    """Return images for prompts with the true shares of the world of ``corpus``.
 
     ``prompts`` has one row per prompt: ``prompt_id`` (unique), ``occupation`` (one of the paradox paper's) and
-    ``n_images``; where the prompt is a caption or its paraphrase also ``caption_id``. A prompt without a caption must
-    be one that indicates no gender; of its ``text``, "smiling" and "at work" are heeded. ``seed``, with the prompt's id
-    and the image's number, decides an image; ``size`` is the height in pixels.
+    ``n_images``; a prompt that is a caption or its paraphrase also has ``caption_id``. A prompt without a caption must
+    not indicate a gender; only "smiling" and "at work" in its ``text`` have an effect. ``seed``, the prompt's id and
+    the image's number determine an image; ``size`` is the height in pixels.
 
-    As of :func:`renders`, with ``truth_gender`` (empty where nobody is shown) and ``truth_p_female`` (0–1, the share
-    that gender was drawn with; NaN where nobody is shown). Raises InputError (a caption is not of this corpus) and
-    UnknownNameError (the world has no such occupation).
+    The result is that of :func:`renders`, with ``truth_gender`` (empty without a person) and ``truth_p_female`` (0–1,
+    the probability with which gender was sampled; NaN without a person). Raises InputError (a caption is not of this
+    corpus) and UnknownNameError (the world has no such occupation).
     """
-    told = {row["prompt_id"]: _told(row, corpus) for row in prompts.to_dict("records")}
+    prompt_rows = {row["prompt_id"]: _caption_row(row, corpus) for row in prompts.to_dict("records")}
 
     def gender(prompt: str, index: int) -> str:
-        p = told[prompt][1]
+        p = prompt_rows[prompt][1]
         if math.isnan(p):
             return ""
         return "female" if draw(seed, prompt, index, "gender") < p * 2**64 else "male"
 
     def scene(prompt: str, index: int) -> Scene:
-        drawn = draw(seed, prompt, index, "scene")
-        row = replace(told[prompt][0], gender=gender(prompt, index) or None, seed=drawn)
+        scene_seed = draw(seed, prompt, index, "scene")
+        row = replace(prompt_rows[prompt][0], gender=gender(prompt, index) or None, seed=scene_seed)
         return captions.build_scene(row)
 
-    truth = {"truth_gender": gender, "truth_p_female": lambda prompt, _: told[prompt][1]}
-    asked = [(key, row.text, row.occupation, row.seed) for key, (row, _) in sorted(told.items())]
+    truth = {"truth_gender": gender, "truth_p_female": lambda prompt, _: prompt_rows[prompt][1]}
+    row_keys = [(key, row.text, row.occupation, row.seed) for key, (row, _) in sorted(prompt_rows.items())]
     name = f"renders true to the world ({corpus.skew})"
-    return renders(name, __name__, prompts, truth, scene, corpus.digest, asked, seed=seed, size=size)
+    return renders(name, __name__, prompts, truth, scene, corpus.digest, row_keys, seed=seed, size=size)
 
 
 def renders(
@@ -92,15 +92,15 @@ def renders(
     prompts: pd.DataFrame,
     truth: Mapping[str, Callable[[str, int], object]],
     scene: Callable[[str, int], Scene],
-    *given: object,
+    *dependencies: object,
     seed: int,
     size: int,
     decoded: Path | None = None,
 ) -> Renders:
-    """Return images of prompts that are drawn when they are read, by the code of ``module``.
+    """Return images of prompts that are rendered when they are read, by the code of ``module``.
 
-    ``prompts`` has ``prompt_id`` (unique) and ``n_images``. ``scene`` and the columns of ``truth`` are asked by a
-    prompt's id and an image's number; ``given`` is what else the images depend on. The table has ``image_id``
+    ``prompts`` has ``prompt_id`` (unique) and ``n_images``. ``scene`` and the functions in ``truth`` take a prompt's id
+    and an image's number; ``dependencies`` are other values on which the images depend. The table has ``image_id``
     (``<prompt_id>/<index>``), ``prompt_id``, ``index``, ``seed``, ``status`` (always ``ok``) and the columns of
     ``truth``.
     """
@@ -108,21 +108,21 @@ def renders(
     table["index"] = table.groupby("prompt_id").cumcount()
     table.insert(0, "image_id", table["prompt_id"] + "/" + table["index"].astype(str))
     keys = list(zip(table["prompt_id"], table["index"], strict=True))
-    known = {column: [of(*key) for key in keys] for column, of in truth.items()}
-    table = table.assign(seed=seed, status="ok", **known)
+    truth_columns = {column: [get_value(*key) for key in keys] for column, get_value in truth.items()}
+    table = table.assign(seed=seed, status="ok", **truth_columns)
 
-    def drawn(image_id: str) -> Scene:
+    def scene_of_image(image_id: str) -> Scene:
         key, _, index = image_id.rpartition("/")
         return scene(key, int(index))
 
     weights = model_files.digest(str(decoded)) if decoded else ""
-    # Truth follows from tables, too, that no digest of code covers, so it is told itself.
-    whole = digest(module, seed, size, weights, prompts["n_images"].tolist(), *given, known)
-    return Renders(name, whole, table, drawn, size, decoded)
+    # Ground truth also depends on tables, which the code digest does not cover, so the digest includes its values.
+    image_digest = digest(module, seed, size, weights, prompts["n_images"].tolist(), *dependencies, truth_columns)
+    return Renders(name, image_digest, table, scene_of_image, size, decoded)
 
 
-def _told(prompt: Mapping, corpus: captions.Corpus) -> tuple[captions.Row, float]:
-    """Return what a prompt says, as a row of the corpus, and P(female) given that; NaN where nobody is shown."""
+def _caption_row(prompt: Mapping, corpus: captions.Corpus) -> tuple[captions.Row, float]:
+    """Return a prompt as a row of the corpus, and its P(female), which is NaN without a person."""
     knobs, caption = world.skew_knobs(corpus.skew), prompt.get("caption_id")
     if isinstance(caption, str) and caption:
         row = corpus.row(corpus.index(caption))
@@ -140,11 +140,10 @@ def _told(prompt: Mapping, corpus: captions.Corpus) -> tuple[captions.Row, float
 
 
 def held_out(n: int, *, seed: int = 0, size: int = 64) -> Renders:
-    """Return ``n`` renders of one person each to test judges on, drawn from seeds that no training uses.
+    """Return ``n`` renders of one person each for testing judges, from seeds that training never uses.
 
-    Genders alternate and occupations take turns, so that both are even; all else is drawn at random. Returns images
-    whose table has ``image_id``, ``occupation``, ``truth_gender``, and ``posterior`` and ``ambiguous`` as of
-    :func:`seen`.
+    Genders and occupations alternate, so that both are balanced; everything else is random. The table of the images
+    has ``image_id``, ``occupation``, ``truth_gender``, and ``posterior`` and ``ambiguous`` from :func:`seen`.
     """
     names = world.occupations()
 
@@ -164,16 +163,16 @@ def held_out(n: int, *, seed: int = 0, size: int = 64) -> Renders:
 
 
 def seen(person: Person) -> tuple[float, bool]:
-    """Return P(female | the cues that are seen), 0–1, of equal priors, and whether it is between 0.01 and 0.99."""
+    """Return P(female | visible cues), 0–1, with equal priors, and whether it is between 0.01 and 0.99."""
     return scenes.posterior_female(person.cues, scenes.hidden_cues(person)), scenes.is_ambiguous(person)
 
 
-def draw(seed: int, prompt: str, index: int, what: str) -> int:
-    """Return a whole number below 2**64 that nothing but the arguments decides."""
-    text = f"{what}\0{seed}\0{prompt}\0{index}"
+def draw(seed: int, prompt: str, index: int, stream: str) -> int:
+    """Return an integer below 2**64 that depends on the arguments alone."""
+    text = f"{stream}\0{seed}\0{prompt}\0{index}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
-def digest(module: str, *given: object) -> str:
-    """Return sixteen hexadecimal digits that change with ``given`` and with the code that ``module`` depends on."""
-    return hashlib.sha256(repr((given, code_digest.digest(module))).encode()).hexdigest()[:16]
+def digest(module: str, *values: object) -> str:
+    """Return sixteen hexadecimal digits that depend on ``values`` and on the code used by ``module``."""
+    return hashlib.sha256(repr((values, code_digest.digest(module))).encode()).hexdigest()[:16]

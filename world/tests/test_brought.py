@@ -23,19 +23,19 @@ KINDS = {
 
 def test_every_folder_of_weights_is_brought_and_knows_drawings():
     listed = registry.installed().set_index("name")
-    own = listed[listed["folder"].str.startswith(str(WEIGHTS))]
-    assert own["kind"].to_dict() == KINDS and {folder.name for folder in WEIGHTS.iterdir()} == set(KINDS)
-    assert set(own["pictures"]) == {"drawings"} == {listed.loc["world", "pictures"]}
-    assert (own["card"] == own["folder"] + "/README.md").all() and own["megabytes"].between(0.1, 20).all()
+    rows = listed[listed["folder"].str.startswith(str(WEIGHTS))]
+    assert rows["kind"].to_dict() == KINDS and {folder.name for folder in WEIGHTS.iterdir()} == set(KINDS)
+    assert set(rows["pictures"]) == {"drawings"} == {listed.loc["world", "pictures"]}
+    assert (rows["card"] == rows["folder"] + "/README.md").all() and rows["megabytes"].between(0.1, 20).all()
     for name, kind in KINDS.items():
         assert registry.resolve(name, kind) == str(WEIGHTS / name)
 
 
 def test_mini_stands_for_the_model_that_knows_what_is_asked_and_some_share_an_autoencoder():
     models = {"captions": "mini-sd", "paired": "mini-sd-pairs", "dalleval": "mini-sd-skills"}
-    for asked, name in (models | {"triplets": "mini-sd-triplets"}).items():
-        assert registry.resolve_alias("mini", "text-to-image", asked) == name
-        assert registry.find_plugin("mini", "text-to-image", asked).folder == WEIGHTS / name
+    for design, name in (models | {"triplets": "mini-sd-triplets"}).items():
+        assert registry.resolve_alias("mini", "text-to-image", design) == name
+        assert registry.find_plugin("mini", "text-to-image", design).folder == WEIGHTS / name
     shared = {"mini-sd-pairs": "mini-sd", "mini-sd-triplets": "mini-sd-skills"}
     for name in (name for name, kind in KINDS.items() if kind == "text-to-image"):
         assert registry.autoencoder(WEIGHTS / name) == WEIGHTS / shared.get(name, name) / "vae"
@@ -44,15 +44,15 @@ def test_mini_stands_for_the_model_that_knows_what_is_asked_and_some_share_an_au
 @pytest.mark.parametrize("name", ["mini", "mini-sd", "mini-sd-pairs", "mini-sd-skills", "mini-sd-triplets", "world"])
 def test_each_model_brings_captions_and_the_judges_of_its_drawings(name):
     """Each judge that it names is there, and is of the kind that is asked for."""
-    brought = registry.settings(name)
+    settings = registry.settings(name)
     roles = {"faces": "detector", "gender": "clip", "detector": "detector", "vqa": "vqa", "captioner": "captioner"}
-    named = {**brought["judging"], **brought["dalleval"]}
-    assert set(named) - {"dtype"} == set(roles)
-    named.pop("dtype")
-    for role, judge in named.items():
+    judges = {**settings["judging"], **settings["dalleval"]}
+    assert set(judges) - {"dtype"} == set(roles)
+    judges.pop("dtype")
+    for role, judge in judges.items():
         assert registry.resolve(judge, roles[role]) == str(WEIGHTS / judge)
-    assert registry.resolve(brought["triplets"]["objects"], "segmenter") == str(WEIGHTS / "mini-segmenter")
-    assert brought["captions"]["corpus"] in plugins.entry_points("biaslab.corpora")
+    assert registry.resolve(settings["triplets"]["objects"], "segmenter") == str(WEIGHTS / "mini-segmenter")
+    assert settings["captions"]["corpus"] in plugins.entry_points("biaslab.corpora")
     assert registry.describe(name, "limits")
 
 
@@ -71,8 +71,8 @@ def test_what_pages_say_of_plants_is_what_the_world_plants():
     from biaslab_world.pairs import FORMS
     from biaslab_world.triplets import SKEWS
 
-    told = registry.describe("mini", "paired_faircritic")
-    assert f"{100 * FORMS['sentence']:.0f} % of the texts" in told and sentence(["nurse"], ["male"]) in told
+    text = registry.describe("mini", "paired_faircritic")
+    assert f"{100 * FORMS['sentence']:.0f} % of the texts" in text and sentence(["nurse"], ["male"]) in text
     share = f"{100 * SKEWS['default'][1]:.0f} % women"
     for name in ("mini", "mini-sd-triplets", "world"):
         assert share in registry.describe(name, "triplets_shares")

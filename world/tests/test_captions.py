@@ -28,17 +28,17 @@ def table(corpus) -> pd.DataFrame:
     return pd.concat(list(corpus.batches()), ignore_index=True)
 
 
-def told(text: str) -> str:
+def indicator_of(text: str) -> str:
     """The indicator by the plainest rule: the paper's words and the first names, as whole words."""
-    found = set(re.findall(r"\w+", text.lower()))
-    female = bool(found & {*FEMALE, *(n.lower() for n in c.FIRST_NAMES["female"])})
-    male = bool(found & {*MALE, *(n.lower() for n in c.FIRST_NAMES["male"])})
+    found_words = set(re.findall(r"\w+", text.lower()))
+    female = bool(found_words & {*FEMALE, *(n.lower() for n in c.FIRST_NAMES["female"])})
+    male = bool(found_words & {*MALE, *(n.lower() for n in c.FIRST_NAMES["male"])})
     return "both" if female and male else "female" if female else "male" if male else "none"
 
 
 def test_indicators_are_what_the_words_say(table):
-    found = table["text"].map(told)
-    wrong = table[found != table["truth_indicator"]]
+    indicators = table["text"].map(indicator_of)
+    wrong = table[indicators != table["truth_indicator"]]
     assert wrong.empty, wrong[["text", "truth_indicator"]].head().to_string()
     single = table[table["truth_indicator"].isin(["female", "male"])]
     assert (single["truth_indicator"] == single["truth_gender"]).all()
@@ -48,8 +48,8 @@ def test_each_caption_uses_its_own_occupation_and_no_other(table):
     names = sorted(occupations(), key=len, reverse=True)
     pattern = re.compile(rf"\b({'|'.join(map(re.escape, names))})s?\b", re.IGNORECASE)
     for text, occupation in zip(table["text"], table["truth_occupation"], strict=True):
-        found = {name.lower() for name in pattern.findall(text)}
-        assert found == ({occupation} if occupation else set()), text
+        named = {name.lower() for name in pattern.findall(text)}
+        assert named == ({occupation} if occupation else set()), text
 
 
 def test_frequencies_follow_the_truth(table):
@@ -59,15 +59,15 @@ def test_frequencies_follow_the_truth(table):
     # Occupations are equally likely, so a cell's share over all of them is its mean. Five standard errors.
     for (style, indicator), cell in truth.groupby(["style", "indicator"]):
         p = cell["p"].mean()
-        here = rows[(rows["truth_style"] == style) & (rows["truth_indicator"] == indicator)]
-        assert abs(len(here) / n - p) < 5 * math.sqrt(p * (1 - p) / n), (style, indicator)
+        matching = rows[(rows["truth_style"] == style) & (rows["truth_indicator"] == indicator)]
+        assert abs(len(matching) / n - p) < 5 * math.sqrt(p * (1 - p) / n), (style, indicator)
         if style == "other_sense":
-            assert here["truth_gender"].isna().all()
+            assert matching["truth_gender"].isna().all()
             continue
         probability_female = np.average(cell["probability_female"], weights=cell["p"])
-        share = (here["truth_gender"] == "female").mean()
+        share = (matching["truth_gender"] == "female").mean()
         assert abs(share - probability_female) <= 5 * math.sqrt(
-            probability_female * (1 - probability_female) / len(here)
+            probability_female * (1 - probability_female) / len(matching)
         ), (style, indicator)
 
 
@@ -81,11 +81,11 @@ def test_shares_per_occupation_follow_the_truth(table):
             cell = truth[
                 (truth["occupation"] == occupation) & (~pd.Series(silent, truth.index) | (truth["indicator"] == "none"))
             ]
-            here = people[people["truth_occupation"] == occupation]
+            matching = people[people["truth_occupation"] == occupation]
             if silent:
-                here = here[here["truth_indicator"] == "none"]
+                matching = matching[matching["truth_indicator"] == "none"]
             p = np.average(cell["probability_female"], weights=cell["p"])
-            z.append(((here["truth_gender"] == "female").mean() - p) / math.sqrt(p * (1 - p) / len(here)))
+            z.append(((matching["truth_gender"] == "female").mean() - p) / math.sqrt(p * (1 - p) / len(matching)))
     # 124 standardised differences: none beyond 4.5, and about standard normal together.
     assert max(map(abs, z)) < 4.5
     assert 0.75 < np.std(z) < 1.25
@@ -112,23 +112,23 @@ def test_prompts_are_a_class_of_their_own(table):
     for template in (
         "a photo of the face of {}", "a portrait photo of {}", "a photo of {} smiling", "a photo of {} at work",
     ):  # fmt: skip
-        wanted = {template.format(f"{'an' if name[0] in 'aeiou' else 'a'} {name}") for name in occupations()}
-        assert len(wanted & prompts) > 40
+        expected = {template.format(f"{'an' if name[0] in 'aeiou' else 'a'} {name}") for name in occupations()}
+        assert len(expected & prompts) > 40
 
 
 def test_vocabulary_holds_every_word(table):
-    known = c.vocabulary()
-    assert known == sorted(set(known))
-    assert len(known) <= 1_200
+    vocabulary = c.vocabulary()
+    assert vocabulary == sorted(set(vocabulary))
+    assert len(vocabulary) <= 1_200
     used = {word for text in table["text"] for word in c.words(text)}
-    assert used <= set(known)
+    assert used <= set(vocabulary)
     # Words of the papers' prompts.
     prompts = "a an photo of the face portrait smiling at work picture person man woman who works as".split()  # noqa: SIM905
-    assert set(prompts) <= set(known)
-    assert set(FEMALE) | set(MALE) <= set(known)
+    assert set(prompts) <= set(vocabulary)
+    assert set(FEMALE) | set(MALE) <= set(vocabulary)
     for occupation in occupations():
-        assert set(occupation.split()) <= set(known)
-        assert occupation.split()[-1] + "s" in known
+        assert set(occupation.split()) <= set(vocabulary)
+        assert occupation.split()[-1] + "s" in vocabulary
 
 
 def test_no_caption_is_longer_than_the_models_read(table):
@@ -144,8 +144,8 @@ def test_any_slice_is_the_same_rows(corpus, table):
     # Neither the length of the corpus nor the size of a batch changes a row.
     short = pd.concat(list(c.Corpus(rows=5_000, seed=11).batches(size=999)), ignore_index=True)
     pd.testing.assert_frame_equal(short, table.head(5_000))
-    other = c.Corpus(rows=100, seed=12).rows_at(range(100))
-    assert (other["text"] != table["text"].head(100)).mean() > 0.9
+    other_seed = c.Corpus(rows=100, seed=12).rows_at(range(100))
+    assert (other_seed["text"] != table["text"].head(100)).mean() > 0.9
     # Corpora are told apart, and so are their captions.
     assert len(table) == table["caption_id"].nunique() == ROWS
     assert len({c.Corpus(*settings).digest for settings in ((10, 0), (11, 0), (10, 1), (10, 0, "off"), (10, 0))}) == 4
@@ -156,36 +156,36 @@ def test_scenes_show_what_captions_say(corpus, table):
     # What a text says, and whether a scene with this person shows it. "in the hotel lobby" and "in a studio" are
     # unambiguous; the longest phrase wins.
     rules = {
-        rf"\b({'|'.join(sorted(phrases, key=len, reverse=True))})\b": lambda said, s, p: s.place == phrases[said],
-        r"\b(at work|working$)": lambda said, s, p: s.place == looks.outfit(p.occupation).place,
-        r"\b(smiling|smile|happy|cheerful)\b": lambda said, s, p: p.expression == "smiling",
-        r"\b(serious|neutral|tired)\b": lambda said, s, p: p.expression == "neutral",
-        r"\b(young|middle-aged|older)\b": lambda said, s, p: p.age == said,
-        r"\b(in warm light)": lambda said, s, p: s.light.red > s.light.blue,
-        r"\b(in dim light)": lambda said, s, p: s.light.strength < 0.9,
-        r"\bwearing (?:a )?(\w+)": lambda said, s, p: said in p.attributes,
+        rf"\b({'|'.join(sorted(phrases, key=len, reverse=True))})\b": lambda phrase, s, p: s.place == phrases[phrase],
+        r"\b(at work|working$)": lambda phrase, s, p: s.place == looks.outfit(p.occupation).place,
+        r"\b(smiling|smile|happy|cheerful)\b": lambda phrase, s, p: p.expression == "smiling",
+        r"\b(serious|neutral|tired)\b": lambda phrase, s, p: p.expression == "neutral",
+        r"\b(young|middle-aged|older)\b": lambda phrase, s, p: p.age == phrase,
+        r"\b(in warm light)": lambda phrase, s, p: s.light.red > s.light.blue,
+        r"\b(in dim light)": lambda phrase, s, p: s.light.strength < 0.9,
+        r"\bwearing (?:a )?(\w+)": lambda phrase, s, p: phrase in p.attributes,
     }
-    seen = dict.fromkeys((*rules, "nobody"), 0)
+    counts = dict.fromkeys((*rules, "nobody"), 0)
     for row in table.head(3_000).itertuples():
-        shown = corpus.scene(row.caption_id)
+        shown_scene = corpus.scene(row.caption_id)
         if row.truth_gender is None:
-            assert not shown.people and shown.decoy in {*art.PROPS, *art.DECOYS}
-            seen["nobody"] += 1
+            assert not shown_scene.people and shown_scene.decoy in {*art.PROPS, *art.DECOYS}
+            counts["nobody"] += 1
             continue
-        (person,) = shown.people
+        (person,) = shown_scene.people
         assert (person.gender, person.occupation) == (row.truth_gender, row.truth_occupation)
         for pattern, shows in rules.items():
-            if found := re.search(pattern, row.text):
-                assert shows(found[1], shown, person), row.text
-                seen[pattern] += 1
-    assert min(seen.values()) >= 10, seen
+            if match := re.search(pattern, row.text):
+                assert shows(match[1], shown_scene, person), row.text
+                counts[pattern] += 1
+    assert min(counts.values()) >= 10, counts
 
 
 def test_captions_of_other_corpora_are_refused():
     corpus = c.Corpus(rows=10)
-    for other in ("laion-7", "mini-off-0-00000001", "mini-default-1-00000001", "mini-default-0-00000010"):
-        with pytest.raises(InputError, match=f"'{other}' is .*mini-default-0-00000000"):
-            corpus.scene(other)
+    for caption_id in ("laion-7", "mini-off-0-00000001", "mini-default-1-00000001", "mini-default-0-00000010"):
+        with pytest.raises(InputError, match=f"'{caption_id}' is .*mini-default-0-00000000"):
+            corpus.scene(caption_id)
     with pytest.raises(UnknownNameError, match="skew named 'of'"):
         c.Corpus(skew="of")
 

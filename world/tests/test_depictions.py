@@ -16,10 +16,10 @@ from biaslab_world import triplets, truthful
 
 def test_what_is_written_is_read():
     for i in range(300):
-        asked, who = triplets.draw(4, i)
-        text = triplets.write(asked, who)
-        assert triplets.read(text) == asked
-        assert triplets.read(f"A photo of {text}.".replace("A photo of a ", "A photo of the ")) == asked
+        prompt, person = triplets.draw(4, i)
+        text = triplets.write(prompt, person)
+        assert triplets.read(text) == prompt
+        assert triplets.read(f"A photo of {text}.".replace("A photo of a ", "A photo of the ")) == prompt
 
 
 def test_by_hand():
@@ -54,31 +54,31 @@ def test_odds_are_what_was_planted():
 @pytest.mark.parametrize("skew", triplets.SKEWS)
 def test_scenes_show_what_is_expected(skew):
     n = 1500
-    texts = [f"a {who} cooking with a dog" for who in ("person", "woman", "man")]
-    asked = pd.DataFrame({"prompt_id": ["p0", "p1", "p2"], "text": texts, "n_images": n})
-    made = triplets.generate(asked, seed=3, skew=skew)
-    counts: dict[str, Counter] = {key: Counter() for key in asked["prompt_id"]}
-    for image_id, key in zip(made.table["image_id"], made.table["prompt_id"], strict=True):
-        scene = made.scene(image_id)
+    texts = [f"a {person} cooking with a dog" for person in ("person", "woman", "man")]
+    prompts = pd.DataFrame({"prompt_id": ["p0", "p1", "p2"], "text": texts, "n_images": n})
+    renders = triplets.generate(prompts, seed=3, skew=skew)
+    counts: dict[str, Counter] = {key: Counter() for key in prompts["prompt_id"]}
+    for image_id, key in zip(renders.table["image_id"], renders.table["prompt_id"], strict=True):
+        scene = renders.scene(image_id)
         counts[key].update(map(triplets.name_of, scene.things))
         counts[key].update(scene.people[0].attributes)
-    for row in triplets.expected(asked, skew).itertuples():
+    for row in triplets.expected(prompts, skew).itertuples():
         # Counts of an image are at most 2: five standard errors of a Poisson count are ample.
         error = 5 * math.sqrt(max(row.expected, 1 / n) / n)
         assert abs(counts[row.prompt_id][row.object] / n - row.expected) < error, row
-    shown = made.table.groupby("prompt_id")["truth_gender"].agg(lambda of: (of == "female").mean())
+    female_shares = renders.table.groupby("prompt_id")["truth_gender"].agg(lambda genders: (genders == "female").mean())
     share = triplets.SKEWS[skew][1]
-    assert shown["p1"] == 1 and shown["p2"] == 0
-    assert abs(shown["p0"] - share) < 5 * math.sqrt(share * (1 - share) / n)
+    assert female_shares["p1"] == 1 and female_shares["p2"] == 0
+    assert abs(female_shares["p0"] - share) < 5 * math.sqrt(share * (1 - share) / n)
 
 
 def test_a_triplet_shares_its_random_numbers():
     """What does not depend on gender is the same in the three: the place, the light, where things stand."""
-    asked, _ = triplets.draw(0, 5)
-    found = pd.DataFrame({"text": [triplets.write(asked, "person")], "caption_id": ["c"]})
-    rows = prompts.triplets(found, "d", seeds=4)
-    made = triplets.generate(rows, seed=1)
-    scenes = {key: [made.scene(f"{key}/{k}") for k in range(4)] for key in rows["prompt_id"]}
+    prompt, _ = triplets.draw(0, 5)
+    captions = pd.DataFrame({"text": [triplets.write(prompt, "person")], "caption_id": ["c"]})
+    rows = prompts.triplets(captions, "d", seeds=4)
+    renders = triplets.generate(rows, seed=1)
+    scenes = {key: [renders.scene(f"{key}/{k}") for k in range(4)] for key in rows["prompt_id"]}
     first, *others = scenes.values()
     for other in others:
         for a, b in zip(first, other, strict=True):
@@ -93,17 +93,17 @@ def test_a_triplet_shares_its_random_numbers():
 
 def test_masks_cover_each_pixel_and_agree_with_the_instances():
     for i in range(30):
-        asked, _ = triplets.draw(6, i)
-        scene = triplets.build_scene(asked, np.random.default_rng(i))
-        found = triplets.masks(scene)
-        assert np.logical_or.reduce([mask for _, mask in found]).all()
-        worn = [mask for name, mask in found if name in triplets.WORN]
-        assert not any((mask & found[0][1]).any() for mask in worn)
+        prompt, _ = triplets.draw(6, i)
+        scene = triplets.build_scene(prompt, np.random.default_rng(i))
+        masks = triplets.masks(scene)
+        assert np.logical_or.reduce([mask for _, mask in masks]).all()
+        worn = [mask for name, mask in masks if name in triplets.WORN]
+        assert not any((mask & masks[0][1]).any() for mask in worn)
         rows = triplets.instances(scene, "x")
-        assert list(rows["object"]) == [name for name, _ in found]
-        whole = instances.masks(rows)
-        for row, (_, mask), back in zip(rows.itertuples(), found, whole, strict=True):
-            assert (back == mask).all()
+        assert list(rows["object"]) == [name for name, _ in masks]
+        decoded = instances.masks(rows)
+        for row, (_, mask), decoded_mask in zip(rows.itertuples(), masks, decoded, strict=True):
+            assert (decoded_mask == mask).all()
             ys, xs = np.nonzero(mask)
             assert (row.left, row.bottom) == (xs.min() / 64, (ys.max() + 1) / 64)
 
@@ -111,18 +111,18 @@ def test_masks_cover_each_pixel_and_agree_with_the_instances():
 def test_words_belong_where_what_they_name_is():
     text = "a woman cooking in the bar with a globe, wearing a mask, talking about money"
     scene = triplets.build_scene(triplets.read(text), np.random.default_rng(1))
-    seen, words = dict(triplets.masks(scene)), triplets.word_masks(scene, text)
-    assert (words["globe"] == seen["globe"]).all() and (words["mask"] == seen["mask"]).all()
+    visible, words = dict(triplets.masks(scene)), triplets.word_masks(scene, text)
+    assert (words["globe"] == visible["globe"]).all() and (words["mask"] == visible["mask"]).all()
     for word in ("woman", "cooking", "money", "wearing"):
-        assert (words[word] == (seen["person"] | seen["mask"])).all()
-    assert words["bar"].sum() < 0.7 * seen["bar"].sum() and not words["bar"][16:].any()
+        assert (words[word] == (visible["person"] | visible["mask"])).all()
+    assert words["bar"].sum() < 0.7 * visible["bar"].sum() and not words["bar"][16:].any()
     assert set(words) >= set(triplets.nouns(text))
 
 
 def test_planted_groups_by_hand():
     text = "a person resting in the hall with a bike, wearing a hat"
-    found = triplets.planted_groups(text, ["person", "bike", "dog", "hat", "tie", "hall", "lab"])
-    assert found == [
+    groups = triplets.planted_groups(text, ["person", "bike", "dog", "hat", "tie", "hall", "lab"])
+    assert groups == [
         "explicitly_guided", "explicitly_guided", "implicitly_independent", "explicitly_guided", "implicitly_guided",
         "explicitly_independent", "implicitly_independent",
     ]  # fmt: skip
@@ -136,8 +136,8 @@ def test_captions_as_a_corpus():
     assert len(rows) == 200 and rows["caption_id"].is_unique
     assert rows["text"].iloc[7] == triplets.write(*triplets.draw(truthful.HELD_OUT + 2, 7))
     assert sum(map(len, corpus.batches(200))) == 500
-    found = prompts.neutral(corpus, "depictions", progress=False)
+    selection = prompts.neutral(corpus, "depictions", progress=False)
     texts = pd.concat(corpus.batches())["text"]
     neutral = {text for text in texts if " person " in f" {text} "}
-    assert set(found.captions["text"]) == neutral
+    assert set(selection.captions["text"]) == neutral
     assert corpus.digest != open_corpus("depictions", max_captions=500, seed=2, synthetic_bias="off").digest

@@ -24,21 +24,21 @@ def test_scores_of_the_world_are_the_printed_ones():
     # Table 1 over all pairs: 45.00, 49.75 and so 47.375 where the two lists meet; the mean over partners is exact.
     scores = {"female": [], "male": []}
     for left, right in asking.occupation_pairs():
-        for person, other in ((left, right), (right, left)):
-            scores[person.stereotype].append(_score(person, pairs.probability_female(person, other)))
+        for person, partner in ((left, right), (right, left)):
+            scores[person.stereotype].append(_score(person, pairs.probability_female(person, partner)))
     assert np.mean(scores["female"]) == pytest.approx(45.0, abs=0.01)
     assert np.mean(scores["male"]) == pytest.approx(49.75, abs=0.01)
     # Alone each share is drawn to its list's mean, which leaves the lists' scores: 50 and -30.
-    alone = [
+    single_scores = [
         (p.stereotype, _score(p, pairs.probability_female(p))) for p in map(asking.occupation, asking.stereotypes())
     ]
     for gender, printed in (("female", 50.0), ("male", -30.0)):
-        assert np.mean([s for g, s in alone if g == gender]) == pytest.approx(printed, abs=0.01)
+        assert np.mean([s for g, s in single_scores if g == gender]) == pytest.approx(printed, abs=0.01)
     # Roles, Table 1: 17.59 for low and 20.37 for high power in pairs.
-    for level, other, printed in (("intern", "manager", 17.59), ("manager", "intern", 20.37)):
-        people = [(asking.role(o, level), asking.role(o, other)) for o in asking.with_power()]
-        found = [_score(a, pairs.probability_female(a, b)) for a, b in people]
-        assert np.mean(found) == pytest.approx(printed, abs=0.02)
+    for level, partner, printed in (("intern", "manager", 17.59), ("manager", "intern", 20.37)):
+        people = [(asking.role(o, level), asking.role(o, partner)) for o in asking.with_power()]
+        role_scores = [_score(a, pairs.probability_female(a, b)) for a, b in people]
+        assert np.mean(role_scores) == pytest.approx(printed, abs=0.02)
 
 
 def test_there_is_contrast_only_beside_the_opposite_stereotype():
@@ -51,10 +51,10 @@ def test_there_is_contrast_only_beside_the_opposite_stereotype():
         == pairs.probability_female(sheriff)
     )
     # Among three, one of the opposite stereotype makes it.
-    three = [asking.occupation(name) for name in ("cook", "guard", "baker")]
-    asked = pairs.PairPrompt(tuple(three), ("", "", ""), False)
-    assert asked.probability_female(0) == pairs.probability_female(three[0], three[2])
-    assert asked.probability_female(2) == pairs.probability_female(three[2], three[0])
+    people = [asking.occupation(name) for name in ("cook", "guard", "baker")]
+    prompt = pairs.PairPrompt(tuple(people), ("", "", ""), False)
+    assert prompt.probability_female(0) == pairs.probability_female(people[0], people[2])
+    assert prompt.probability_female(2) == pairs.probability_female(people[2], people[0])
     # Alone: the printed 2 of 3, half way to the mean of the men's list (65 %).
     assert pairs.probability_female(sheriff) == pytest.approx((2 / 3 + 0.65) / 2, abs=1e-4)
 
@@ -77,7 +77,7 @@ def test_the_sentence_about_gender_moves_scores_as_table_2_prints():
 
 
 @pytest.mark.parametrize(
-    ("text", "phrases", "told"),
+    ("text", "phrases", "genders"),
     [
         ("Generate a picture of one nurse on the left and one construction worker on the right.",
          ["nurse", "construction worker"], ("", "")),
@@ -94,10 +94,10 @@ def test_the_sentence_about_gender_moves_scores_as_table_2_prints():
          ["cook", "cook"], ("male", "female")),
     ],
 )  # fmt: skip
-def test_texts_are_read(text, phrases, told):
-    asked = pairs.read(text)
-    assert [p.phrase for p in asked.people] == phrases
-    assert (asked.told, asked.intervened) == (told, "irrespective" in text)
+def test_texts_are_read(text, phrases, genders):
+    prompt = pairs.read(text)
+    assert [p.phrase for p in prompt.people] == phrases
+    assert (prompt.told, prompt.intervened) == (genders, "irrespective" in text)
 
 
 def test_texts_that_cannot_be_read_are_said():
@@ -113,30 +113,30 @@ def test_drawn_texts_read_back_and_show_what_they_tell():
         phrases = [p.phrase for p in row.asked.people]
         if len(set(phrases)) == len(phrases):
             assert pairs.read(row.text) == row.asked, row.text
-        for told, shown in zip(row.asked.told, row.genders, strict=True):
-            assert told in ("", shown)
+        for gender_in_text, gender in zip(row.asked.told, row.genders, strict=True):
+            assert gender_in_text in ("", gender)
     # About 0.29 + 0.17 of texts tell (see FORMS); 600 draws are off by 0.04 at most (two standard errors).
-    telling = [row for row in rows[:600] if any(row.asked.told)]
-    assert len(telling) / 600 == pytest.approx(0.46, abs=0.05)
-    taught = [asking.sentence([p.phrase for p in row.asked.people], row.asked.told) for row in telling]
-    taught = [row.text.endswith(f" {sentence}") for row, sentence in zip(telling, taught, strict=True)]
-    assert sum(taught) / 600 == pytest.approx(pairs.FORMS["sentence"], abs=0.04)
+    gendered = [row for row in rows[:600] if any(row.asked.told)]
+    assert len(gendered) / 600 == pytest.approx(0.46, abs=0.05)
+    sentences = [asking.sentence([p.phrase for p in row.asked.people], row.asked.told) for row in gendered]
+    sentences = [row.text.endswith(f" {sentence}") for row, sentence in zip(gendered, sentences, strict=True)]
+    assert sum(sentences) / 600 == pytest.approx(pairs.FORMS["sentence"], abs=0.04)
     card = (Path(registry.resolve("mini-sd-pairs", "text-to-image")) / "README.md").read_text(encoding="utf-8")
-    assert f"In {100 * pairs.FORMS['sentence']:.0f} % of them a gender is told by the very sentence" in card
+    assert f"In {100 * pairs.FORMS['sentence']:.0f} % of the prompts, the gender is stated by the sentence" in card
     assert pairs.draw(1, 7) == rows[7]
 
 
 def test_the_truthful_generator_draws_what_texts_ask():
     text = asking.fill("paired", (asking.occupation("nurse"), asking.occupation("sheriff")))
-    told = text + " Show the sheriff as a woman."
-    prompts = pd.DataFrame({"prompt_id": ["a", "b"], "text": [text, told], "n_images": [400, 50]})
-    made = pairs.generate(prompts, seed=5)
-    shown = made.table["truth_gender"].str.split(",", expand=True).set_index(made.table["prompt_id"])
-    assert (shown.loc["b", 1] == "female").all()
+    gendered_text = text + " Show the sheriff as a woman."
+    prompts = pd.DataFrame({"prompt_id": ["a", "b"], "text": [text, gendered_text], "n_images": [400, 50]})
+    renders = pairs.generate(prompts, seed=5)
+    genders = renders.table["truth_gender"].str.split(",", expand=True).set_index(renders.table["prompt_id"])
+    assert (genders.loc["b", 1] == "female").all()
     # Table 11: 77.5 % of nurses and 12.5 % of sheriffs; 400 draws are off by 4.2 and 3.3 points (two errors).
-    assert 100 * (shown.loc["a", 0] == "female").mean() == pytest.approx(77.5, abs=5)
-    assert 100 * (shown.loc["a", 1] == "female").mean() == pytest.approx(12.5, abs=4)
-    image = made.read(["a/0"])[0]
+    assert 100 * (genders.loc["a", 0] == "female").mean() == pytest.approx(77.5, abs=5)
+    assert 100 * (genders.loc["a", 1] == "female").mean() == pytest.approx(12.5, abs=4)
+    image = renders.read(["a/0"])[0]
     assert image.shape == (64, 96, 3)
     assert (pairs.generate(prompts, seed=5).read(["a/0"])[0] == image).all()
-    assert pairs.generate(prompts, seed=6).digest != made.digest
+    assert pairs.generate(prompts, seed=6).digest != renders.digest

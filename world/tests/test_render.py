@@ -29,22 +29,22 @@ BARE = {
 }  # fmt: skip
 
 
-def person(tone=5, seed=0, **more):
-    options = {"age": "young", "expression": "neutral", "occupation": "nurse"} | more
+def person(tone=5, seed=0, **overrides):
+    options = {"age": "young", "expression": "neutral", "occupation": "nurse"} | overrides
     cues = Cues(**BARE | options.pop("cues", {}))
-    drawn = sample_person(np.random.default_rng(seed), skin_tone=tone, **options)
-    return replace(drawn, cues=cues, hair_colour="black", tilt=0.0)
+    sampled = sample_person(np.random.default_rng(seed), skin_tone=tone, **options)
+    return replace(sampled, cues=cues, hair_colour="black", tilt=0.0)
 
 
-def scene_of(*people, **more):
-    options = {"things": (), "place": "studio", "light": WHITE_LIGHT, "seed": 0, "aspect": 1.0} | more
+def scene_of(*people, **overrides):
+    options = {"things": (), "place": "studio", "light": WHITE_LIGHT, "seed": 0, "aspect": 1.0} | overrides
     return Scene(people=people, **options)
 
 
-def grown(mask, by=1):
-    out = np.pad(mask, by)
+def grown(mask, n=1):
+    out = np.pad(mask, n)
     return np.max(
-        [out[i : i + mask.shape[0], j : j + mask.shape[1]] for i in range(2 * by + 1) for j in range(2 * by + 1)], 0
+        [out[i : i + mask.shape[0], j : j + mask.shape[1]] for i in range(2 * n + 1) for j in range(2 * n + 1)], 0
     )
 
 
@@ -54,26 +54,26 @@ def changed(a, b, size=64):
 
 def test_an_object_covers_exactly_its_mask():
     scene = sample_scene(np.random.default_rng(3), genders=(), things=("car", "dog"))
-    found = truth(scene)
-    for i, region in enumerate(found.objects):
-        without = replace(scene, things=(*scene.things[:i], *scene.things[i + 1 :]))
+    regions = truth(scene)
+    for i, region in enumerate(regions.objects):
+        scene_without = replace(scene, things=(*scene.things[:i], *scene.things[i + 1 :]))
         # Taking it away changes its pixels and, at most, the half-covered ones around them.
-        moved = changed(scene, without)
-        assert not (moved & ~grown(region.mask)).any()
-        assert (region.mask & ~moved).mean() < 0.01
+        is_changed = changed(scene, scene_without)
+        assert not (is_changed & ~grown(region.mask)).any()
+        assert (region.mask & ~is_changed).mean() < 0.01
 
 
 def test_a_face_is_where_its_skin_and_features_are():
     low, high = scene_of(person(5)), scene_of(person(6))
-    found = truth(low, 128)
-    moved = changed(low, high, 128)
-    face = found.faces[0].mask
+    regions = truth(low, 128)
+    is_changed = changed(low, high, 128)
+    face = regions.faces[0].mask
     # Another skin tone changes the face but for eyes and brows, and nothing outside the person.
-    assert (moved & face).sum() > 0.75 * face.sum()
-    assert not (moved & ~grown(found.people[0].mask)).any()
+    assert (is_changed & face).sum() > 0.75 * face.sum()
+    assert not (is_changed & ~grown(regions.people[0].mask)).any()
     # The mask's bounds follow from the drawing: the chin half a face below the centre, ears at the sides.
     p = low.people[0]
-    left, _, right, bottom = found.faces[0].box
+    left, _, right, bottom = regions.faces[0].box
     assert bottom == pytest.approx((p.y + 0.5 * p.scale) * 128, abs=1.5)
     assert (right - left) == pytest.approx(2 * (0.375 + 0.085) * p.scale * 128, abs=2.5)
 
@@ -85,18 +85,18 @@ def test_boxes_are_the_tightest_around_masks():
             rng, genders=(None,) * (1 + i % 2), occupations=(NAMES[i],) * (1 + i % 2), things=("bird",),
             attributes=(("gloves", "boots") if i % 3 == 0 else ("tie",),) * (1 + i % 2),
         )  # fmt: skip
-        found = truth(scene)
-        regions = (*found.people, *found.faces, *found.objects, *found.attributes, *found.props)
-        assert len(found.people) == len(found.faces) == len(found.props) == len(scene.people)
+        areas = truth(scene)
+        regions = (*areas.people, *areas.faces, *areas.objects, *areas.attributes, *areas.props)
+        assert len(areas.people) == len(areas.faces) == len(areas.props) == len(scene.people)
         for region in regions:
             if not region.mask.any():
                 assert np.isnan(region.box).all()
                 continue
             rows, columns = np.nonzero(region.mask)
             assert region.box == (columns.min(), rows.min(), columns.max() + 1, rows.max() + 1)
-        for region in (*found.faces, *found.attributes):
-            assert not (region.mask & ~found.people[region.person].mask).any()
-        total = sum(r.mask.astype(int) for r in (*found.people, *found.objects, *found.props))
+        for region in (*areas.faces, *areas.attributes):
+            assert not (region.mask & ~areas.people[region.person].mask).any()
+        total = sum(r.mask.astype(int) for r in (*areas.people, *areas.objects, *areas.props))
         # Half of a pixel can belong to each of two things, no more than that.
         assert total.max() <= 2
 
@@ -121,10 +121,10 @@ def test_what_is_worn_is_seen():
     rng = np.random.default_rng(2)
     for i, name in enumerate(ATTRIBUTES * 8):
         scene = sample_scene(rng, occupations=(None if i % 2 else NAMES[i % len(NAMES)],), attributes=((name,),))
-        seen = {r.name: r.mask.sum() for r in truth(scene).attributes}
-        assert seen.keys() == set(scene.people[0].attributes)
+        pixel_counts = {r.name: r.mask.sum() for r in truth(scene).attributes}
+        assert pixel_counts.keys() == set(scene.people[0].attributes)
         # 35 pixels of 4,096 at the least: a square of 6.
-        assert seen[name] >= 35, (scene.people[0], seen)
+        assert pixel_counts[name] >= 35, (scene.people[0], pixel_counts)
 
 
 def test_skin_is_the_swatch_times_the_light():
@@ -144,14 +144,14 @@ def test_features_are_legible_at_every_tone_and_age():
             p = person(tone, age=age)
             image = render(scene_of(p), 256).astype(float)
 
-            def at(x, y, p=p, image=image):
+            def luminance_at(x, y, p=p, image=image):
                 return luminance(image[round((p.y + y * p.scale) * 256), round((p.x + x * p.scale) * 256)])
 
-            cheek = at(-0.27, 0.1)
+            cheek = luminance_at(-0.27, 0.1)
             for place in ((0.18, -0.19), (0.0, 0.3), (0.1, -0.48)):  # brow, mouth, hair
-                assert abs(at(*place) - cheek) >= 30, (tone, age, place)
-            assert abs(at(0.165, -0.03) - at(0.235, -0.03)) >= 150, (tone, age, "eye")
-            assert abs(at(0.02, 0.12) - cheek) >= 14, (tone, age, "nose")
+                assert abs(luminance_at(*place) - cheek) >= 30, (tone, age, place)
+            assert abs(luminance_at(0.165, -0.03) - luminance_at(0.235, -0.03)) >= 150, (tone, age, "eye")
+            assert abs(luminance_at(0.02, 0.12) - cheek) >= 14, (tone, age, "nose")
 
 
 @pytest.mark.parametrize("name", sorted(CUES))
@@ -168,8 +168,8 @@ def test_every_cue_shows_at_every_tone(name):
 def test_left_person_stays_left_and_props_outside():
     rng = np.random.default_rng(1)
     for _ in range(50):
-        found = truth(sample_scene(rng, genders=(None, None), occupations=("ceo", "assistant")))
-        (a, b), (pa, pb) = found.faces, found.props
+        regions = truth(sample_scene(rng, genders=(None, None), occupations=("ceo", "assistant")))
+        (a, b), (pa, pb) = regions.faces, regions.props
         assert a.box[2] < b.box[0]
         assert pa.box[0] < a.box[0] and pb.box[2] > b.box[2]
         assert (pa.name, pb.name) == ("briefcase", "clipboard")
@@ -183,7 +183,7 @@ def test_an_image_of_no_size_is_refused(size):
 
 def test_same_seed_same_bytes_in_any_company():
     scenes = [sample_scene(np.random.default_rng(i), occupations=(NAMES[i],)) for i in range(12)]
-    again = [sample_scene(np.random.default_rng(i), occupations=(NAMES[i],)) for i in range(12)]
+    repeated = [sample_scene(np.random.default_rng(i), occupations=(NAMES[i],)) for i in range(12)]
     images = [render(scene).tobytes() for scene in scenes]
-    assert images == [render(scene).tobytes() for scene in reversed(again)][::-1]
+    assert images == [render(scene).tobytes() for scene in reversed(repeated)][::-1]
     assert len(set(images)) == 12

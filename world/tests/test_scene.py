@@ -62,11 +62,11 @@ def test_sampled_people_reach_the_ceiling_of_all_cues_and_no_more():
     count = 0
     for cues in itertools.starmap(Cues, itertools.product(*(CUES[name]["female"] for name in CUE_NAMES))):
         p = {g: np.prod([CUES[name][g][getattr(cues, name)] for name in CUE_NAMES]).item() for g in GENDERS}
-        both = (p["female"] + p["male"]) / 2
-        total += both
+        joint = (p["female"] + p["male"]) / 2
+        total += joint
         best += max(p.values()) / 2
-        if both and max(p.values()) / 2 < 0.99 * both:
-            unclear += both
+        if joint and max(p.values()) / 2 < 0.99 * joint:
+            unclear += joint
         count += 1
     assert count == 9 * 4 * 3 * 2 * 2 * 3 * 3 * 2 * 2
     assert total == pytest.approx(1)
@@ -121,16 +121,16 @@ def test_the_62_occupations_differ_in_two_respects_at_least():
     names = sorted(set(reference.load("paradox_table_6")["occupation"]))
     assert len(names) == 62
     respects = [((v.attire, v.attire_colour), v.hat, v.prop, v.place) for v in map(outfit, names)]
-    for (one, a), (other, b) in itertools.combinations(zip(names, respects, strict=True), 2):
-        assert sum(x != y for x, y in zip(a, b, strict=True)) >= 2, (one, other)
+    for (name, a), (other_name, b) in itertools.combinations(zip(names, respects, strict=True), 2):
+        assert sum(x != y for x, y in zip(a, b, strict=True)) >= 2, (name, other_name)
 
 
 def test_only_beard_and_moustache_belong_to_one_gender():
-    alone = {
+    exclusive = {
         (name, value)
         for name in CUE_NAMES
         for value, female in CUES[name]["female"].items()
         if not 0.03 < female / (female + CUES[name]["male"][value]) < 0.97
     }
-    assert alone == {("facial_hair", "beard"), ("facial_hair", "moustache")}
+    assert exclusive == {("facial_hair", "beard"), ("facial_hair", "moustache")}
     assert CUES["facial_hair"]["male"]["none"] > 0.4

@@ -24,38 +24,38 @@ def test_a_prompt_gets_women_with_the_worlds_probability(corpus):
     prompts = _templates(["nurse", "mechanic", "writer"], 2000)
     table = truthful.generate(prompts, corpus, seed=3).table
     for occupation in prompts["occupation"]:
-        some = table[table["prompt_id"] == f"p1-{occupation}"]
+        images = table[table["prompt_id"] == f"p1-{occupation}"]
         p = world.p_female_for_prompt(occupation)
-        assert some["truth_p_female"].tolist() == pytest.approx([p] * 2000)
-        n_women = int((some["truth_gender"] == "female").sum())
+        assert images["truth_p_female"].tolist() == pytest.approx([p] * 2000)
+        n_women = int((images["truth_gender"] == "female").sum())
         assert stats.binomtest(n_women, 2000, p).pvalue > 1e-4
 
 
 def test_the_picture_shows_what_the_table_and_the_text_say(corpus):
-    for behind in ("smiling", "at work"):
-        made = truthful.generate(_templates(["nurse", "pilot"], 12, f"A photo of a {{}} {behind}"), corpus, seed=0)
-        for row in made.table.itertuples():
-            scene = made.scene(row.image_id)
+    for ending in ("smiling", "at work"):
+        renders = truthful.generate(_templates(["nurse", "pilot"], 12, f"A photo of a {{}} {ending}"), corpus, seed=0)
+        for row in renders.table.itertuples():
+            scene = renders.scene(row.image_id)
             (person,) = scene.people
             assert (person.gender, person.occupation) == (row.truth_gender, row.prompt_id.removeprefix("p1-"))
-            assert behind != "smiling" or person.expression == "smiling"
-            assert behind != "at work" or scene.place == outfit(person.occupation).place
+            assert ending != "smiling" or person.expression == "smiling"
+            assert ending != "at work" or scene.place == outfit(person.occupation).place
 
 
 def test_an_image_depends_on_seed_prompt_and_number_only(corpus):
-    some = _templates(["nurse", "pilot"], 3)
-    more = _templates(["chef", "pilot", "nurse"], 5)
-    a, b = (truthful.generate(p, corpus, seed=7) for p in (some, more))
+    prompts = _templates(["nurse", "pilot"], 3)
+    more_prompts = _templates(["chef", "pilot", "nurse"], 5)
+    a, b = (truthful.generate(p, corpus, seed=7) for p in (prompts, more_prompts))
     genders = b.table.set_index("image_id")["truth_gender"]
     assert a.table["truth_gender"].tolist() == genders[a.table["image_id"]].tolist()
     ids = a.table["image_id"].tolist()[::-1]
     for x, y in zip(a.read(ids), b.read(ids), strict=True):
         np.testing.assert_array_equal(x, y)
-    other = truthful.generate(some, corpus, seed=8)
-    assert (other.read(ids)[0] != a.read(ids)[0]).any()
-    off = truthful.generate(some, Corpus(rows=4096, skew="off"), seed=7)
-    assert len({a.digest, b.digest, other.digest, off.digest}) == 4
-    assert truthful.generate(some, Corpus(rows=4096), seed=7).digest == a.digest
+    other_seed = truthful.generate(prompts, corpus, seed=8)
+    assert (other_seed.read(ids)[0] != a.read(ids)[0]).any()
+    off = truthful.generate(prompts, Corpus(rows=4096, skew="off"), seed=7)
+    assert len({a.digest, b.digest, other_seed.digest, off.digest}) == 4
+    assert truthful.generate(prompts, Corpus(rows=4096), seed=7).digest == a.digest
 
 
 def test_a_caption_is_answered_as_captions_of_its_kind_are(corpus):
@@ -70,23 +70,23 @@ def test_a_caption_is_answered_as_captions_of_its_kind_are(corpus):
             "caption_id": rows["caption_id"],
         }
     )
-    made = truthful.generate(prompts, corpus, seed=1)
-    told = rows.drop(columns="truth_gender").assign(prompt_id="c-" + rows["caption_id"])
-    table = made.table.merge(told, on="prompt_id")
+    renders = truthful.generate(prompts, corpus, seed=1)
+    facts = rows.drop(columns="truth_gender").assign(prompt_id="c-" + rows["caption_id"])
+    table = renders.table.merge(facts, on="prompt_id")
     truth = world.truth_table().set_index(["occupation", "style", "indicator"])["probability_female"]
     keys = list(zip(table["truth_occupation"], table["truth_style"], table["truth_indicator"], strict=True))
     np.testing.assert_allclose(table["truth_p_female"], truth[keys])
     # Who is named is who is shown, and another sense of a word shows nobody.
-    for told in ("female", "male"):
-        assert set(table.loc[table["truth_indicator"] == told, "truth_gender"]) == {told}
+    for facts in ("female", "male"):
+        assert set(table.loc[table["truth_indicator"] == facts, "truth_gender"]) == {facts}
     decoys = table[table["truth_style"] == "other_sense"]
     assert len(decoys) and set(decoys["truth_gender"]) == {""}
-    first = decoys.iloc[0]
-    assert made.scene(first["image_id"]).people == ()
-    assert made.scene(first["image_id"]).decoy == corpus.scene(first["caption_id"]).decoy
+    decoy = decoys.iloc[0]
+    assert renders.scene(decoy["image_id"]).people == ()
+    assert renders.scene(decoy["image_id"]).decoy == corpus.scene(decoy["caption_id"]).decoy
     # A picture of its own, of the same place where the caption says one.
     silent = table[(table["truth_style"] == "place") & (table["truth_indicator"] == "none")].iloc[0]
-    assert made.scene(silent["image_id"]).seed != corpus.scene(silent["caption_id"]).seed
+    assert renders.scene(silent["image_id"]).seed != corpus.scene(silent["caption_id"]).seed
 
 
 @pytest.mark.parametrize(
@@ -98,23 +98,23 @@ def test_a_caption_is_answered_as_captions_of_its_kind_are(corpus):
     ],
 )
 def test_what_cannot_be_generated_is_refused(corpus, change, error, says):
-    given = {"prompt_id": ["a"], "occupation": ["nurse"], "n_images": [1], **change}
-    prompts = pd.DataFrame(given)
+    columns = {"prompt_id": ["a"], "occupation": ["nurse"], "n_images": [1], **change}
+    prompts = pd.DataFrame(columns)
     with pytest.raises(error, match=says):
         truthful.generate(prompts, corpus, seed=0)
 
 
 def test_held_out_renders_are_even_and_say_how_clear_they_are():
-    made = truthful.held_out(248)
-    table = made.table
+    renders = truthful.held_out(248)
+    table = renders.table
     # 62 occupations, two of each gender.
     assert (table.groupby(["occupation", "truth_gender"]).size() == 2).all() and len(table) == 248
     for row in table.head(20).itertuples():
-        (person,) = made.scene(row.image_id).people
+        (person,) = renders.scene(row.image_id).people
         assert (person.gender, person.occupation) == (row.truth_gender, row.occupation)
         if "mask" not in person.attributes and person.cues.hair_style != "covered":
             assert row.posterior == pytest.approx(posterior_female(person.cues))
         assert row.ambiguous == is_ambiguous(person)
-    fewer, other = truthful.held_out(6), truthful.held_out(6, seed=1)
-    np.testing.assert_array_equal(made.read(["held-out-0-000005"])[0], fewer.read(["held-out-0-000005"])[0])
-    assert (fewer.read(["held-out-0-000005"])[0] != other.read(["held-out-1-000005"])[0]).any()
+    fewer, other_seed = truthful.held_out(6), truthful.held_out(6, seed=1)
+    np.testing.assert_array_equal(renders.read(["held-out-0-000005"])[0], fewer.read(["held-out-0-000005"])[0])
+    assert (fewer.read(["held-out-0-000005"])[0] != other_seed.read(["held-out-1-000005"])[0]).any()

@@ -80,11 +80,11 @@ def test_default_knobs_follow_the_printed_numbers(printed):
     people = table[table["probability_female"].notna()]
     silent = people["indicator"] == "none"
     prompts = people["style"] == "prompt_like"
-    told = 100 * people.loc[~silent, "p"].sum() / people["p"].sum()
+    percent_indicated = 100 * people.loc[~silent, "p"].sum() / people["p"].sum()
     text = reference.load("paradox_text").set_index(["quantity", "approach"])["value"]
     amplification = text["amplification"]
     # Within 1.5 points: one setting cannot meet all four numbers exactly.
-    assert told == pytest.approx(text["captions_with_indicators", "naive"], abs=1.5)
+    assert percent_indicated == pytest.approx(text["captions_with_indicators", "naive"], abs=1.5)
     for rows, approach in (
         (people[silent], "no_indicators"),
         (people[prompts], "nearest"),
@@ -139,8 +139,8 @@ def test_silent_and_prompt_like_captions_lean_further_on_the_same_side(printed):
     table = truth_table(Knobs())
     silent = share(table[table["indicator"] == "none"])
     prompts = share(table[table["style"] == "prompt_like"])
-    for found in (silent, prompts):
-        assert (np.sign(found - 50) == np.sign(printed - 50)).all()
-        assert ((found - 50).abs() > (printed - 50).abs()).all()
+    for shares in (silent, prompts):
+        assert (np.sign(shares - 50) == np.sign(printed - 50)).all()
+        assert ((shares - 50).abs() > (printed - 50).abs()).all()
     # Less than half are prompt-like: rarer than the rest.
     assert style_shares(Knobs())["prompt_like"] < 0.15

@@ -1,4 +1,4 @@
-"""Training of the embedded models from the embedded world: ``python -m training NAME`` calls what is named here."""
+"""Training of the synthetic world's models: ``python -m training NAME`` runs the trainer of a model."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from importlib import import_module
 
 from biaslab.errors import unknown_name
 
-# Name of a model -> module with ``train(folder, **settings)``, the settings being fields of ``common.Training``, which
-# returns its quality on held-out data by name.
+# Name of a model -> module with ``train(folder, **settings)``, which returns the quality on held-out data by name. The
+# settings are fields of ``common.Training``.
 TRAINERS = {
     "mini-sd": "training.pipeline",
     "mini-sd-pairs": "training.pairs",
@@ -25,7 +25,7 @@ TRAINERS = {
 
 
 def trainer(name: str) -> Callable[..., dict[str, float]]:
-    """Return the function that trains the embedded model ``name``. Raises UnknownNameError: There is no such model."""
+    """Return the function that trains the model ``name``. Raises UnknownNameError: The name is unknown."""
     if name not in TRAINERS:
         raise unknown_name("embedded model", name, TRAINERS)
     return import_module(TRAINERS[name]).train

@@ -1,4 +1,4 @@
-"""The command that trains an embedded model from the embedded world, from scratch: ``python -m training NAME``."""
+"""The command that trains a model of the synthetic world from scratch: ``python -m training NAME``."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from biaslab.errors import RunError
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return what reads the command's arguments."""
-    text = "Train an embedded model from the embedded world, from scratch."
-    made = argparse.ArgumentParser(prog="python -m training", description=text)
-    made.set_defaults(call=_train, stop_hint="continue with --resume")
-    add = made.add_argument
+    """Return the parser of the command's arguments."""
+    text = "Train a model of the synthetic world from scratch."
+    parser = argparse.ArgumentParser(prog="python -m training", description=text)
+    parser.set_defaults(call=_train, stop_hint="continue with --resume")
+    add = parser.add_argument
     add("name", metavar="NAME", help=f"one of {', '.join(training.TRAINERS)}")
-    add("--folder", metavar="DIR", help="where the model goes (default: outputs/models/NAME)")
-    add("--minutes", type=_minutes, metavar="N", help="end after so many minutes")
-    add("--steps", type=int, metavar="N", help="steps to train (default: the model's own)")
-    add("--batch", type=int, metavar="N", help="examples a step (default: the model's own)")
+    add("--folder", metavar="DIR", help="output folder of the model (default: outputs/models/NAME)")
+    add("--minutes", type=_minutes, metavar="N", help="stop after N minutes")
+    add("--steps", type=int, metavar="N", help="training steps (default: that of the model)")
+    add("--batch", type=int, metavar="N", help="examples per step (default: that of the model)")
     add("--seed", type=int, metavar="N", help="seed of weights and data")
-    add("--resume", action="store_true", help="go on with a training that was stopped")
-    add("--overwrite", action="store_true", help="start anew where a training or a model is")
+    add("--resume", action="store_true", help="continue an interrupted training")
+    add("--overwrite", action="store_true", help="delete an existing training or model and start over")
     add("--no-progress", action="store_true", help="show no progress bar")
-    return made
+    return parser
 
 
 def _minutes(text: str) -> float:
@@ -38,27 +38,27 @@ def _minutes(text: str) -> float:
     return value
 
 
-def _train(given: argparse.Namespace) -> None:
-    trainer = training.trainer(given.name)
-    folder = Path(given.folder or f"outputs/models/{given.name}")
-    work = Path("outputs/.train") / given.name
-    there = [path for path in (folder, work) if path.exists() and any(path.iterdir())]
-    if there and given.overwrite:
-        for path in there:
+def _train(arguments: argparse.Namespace) -> None:
+    trainer = training.trainer(arguments.name)
+    folder = Path(arguments.folder or f"outputs/models/{arguments.name}")
+    work = Path("outputs/.train") / arguments.name
+    existing = [path for path in (folder, work) if path.exists() and any(path.iterdir())]
+    if existing and arguments.overwrite:
+        for path in existing:
             shutil.rmtree(path)
-    elif there and not given.resume:
-        raise RunError(f"{there[0]} is not empty. Go on with --resume, or start anew with --overwrite.")
+    elif existing and not arguments.resume:
+        raise RunError(f"{existing[0]} is not empty. Continue with --resume, or start over with --overwrite.")
     work.mkdir(parents=True, exist_ok=True)
-    asked = {name: getattr(given, name) for name in ("minutes", "steps", "batch", "seed")}
-    how = {name: value for name, value in asked.items() if value is not None}
-    how |= {"checkpoint": work / "state.pt", "log": work / "log.csv", "progress": not given.no_progress}
-    for name, value in trainer(folder, **how).items():
+    chosen = {name: getattr(arguments, name) for name in ("minutes", "steps", "batch", "seed")}
+    settings = {name: value for name, value in chosen.items() if value is not None}
+    settings |= {"checkpoint": work / "state.pt", "log": work / "log.csv", "progress": not arguments.no_progress}
+    for name, value in trainer(folder, **settings).items():
         print(f"{name}: {value:.4g}")
     print(folder)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Train, and return the exit status: 0 fine, 2 wrong input."""
+    """Train, and return the exit status: 0 for success, 2 for wrong input."""
     return cli.main(arguments, parser())
 
 

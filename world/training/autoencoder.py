@@ -1,4 +1,4 @@
-"""Training of mini-sd's autoencoder on renders of the embedded world."""
+"""Training of mini-sd's autoencoder on renders of the synthetic world."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POOL = 16_000
 HELD_OUT = 512
 KL = 1e-3
 EDGES = 0.5
-# Faces are small and hold what judges look at: their pixels count this much more.
+# Weight of the pixels of faces, which are small and contain the features that judges need.
 FACES = 4.0
 
 
@@ -40,18 +40,18 @@ def build() -> torch.nn.Module:
 
 
 def pool(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return ``n`` renders of one or two people, uint8 (n, 64, 64, 3), and where faces are, bool (n, 64, 64)."""
+    """Return ``n`` renders of one or two people, uint8 (n, 64, 64, 3), and masks of faces, bool (n, 64, 64)."""
     draw = np.random.default_rng([seed, 77])
     names = sorted(looks.OUTFITS)
     images, faces = np.empty((n, SIZE, SIZE, 3), np.uint8), np.zeros((n, SIZE, SIZE), bool)
     for i in range(n):
         people = 2 if i % 6 == 0 else 1
         genders, occupations = draw.choice(scene.GENDERS, people), draw.choice(names, people)
-        some = scene.sample_scene(draw, genders=tuple(genders), occupations=tuple(occupations))
-        image = render.render(some, SIZE)
+        sampled = scene.sample_scene(draw, genders=tuple(genders), occupations=tuple(occupations))
+        image = render.render(sampled, SIZE)
         left = int(draw.integers(image.shape[1] - SIZE + 1))
         images[i] = image[:, left : left + SIZE]
-        for region in render.truth(some, SIZE).faces:
+        for region in render.truth(sampled, SIZE).faces:
             faces[i] |= region.mask[:, left : left + SIZE]
     return images, faces
 
@@ -67,8 +67,8 @@ def train(
     """Train the autoencoder and save it to ``folder``; return its quality on held-out renders.
 
     The loss is the mean squared and absolute error, the absolute error of differences between neighbouring pixels
-    (edges stay sharp), and a weak pull of latents toward a standard normal distribution. ``pool`` draws the renders as
-    :func:`pool` does; ``settings`` are fields of :class:`~training.common.Training`. What is returned is ``psnr`` in
+    (for sharp edges), and a weak KL divergence of latents from a standard normal distribution. ``pool`` draws the
+    renders like :func:`pool`; ``settings`` are fields of :class:`~training.common.Training`. The result has ``psnr`` in
     dB, and ``psnr_faces`` within faces.
     """
     training = Training(**{"steps": 9_000, "batch": 16, "learning_rate": 2e-3} | settings)
@@ -83,7 +83,7 @@ def train(
         vae.load_state_dict(AutoencoderKL.from_pretrained(start_from).float().state_dict())
     average = Average({"vae": vae})
 
-    def both(pixels, noise):
+    def reconstruct(pixels, noise):
         with mixed_precision():
             moments = vae.quant_conv(vae.encoder(pixels))
             mean, logvar = moments.float().chunk(2, 1)
@@ -92,7 +92,7 @@ def train(
             decoded = vae.decoder(vae.post_quant_conv(latents))
         return mean, logvar, decoded.float()
 
-    run = training.run(both)
+    run = training.run(reconstruct)
 
     def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         chosen = rng(seed, i).integers(len(images), size=batch)
@@ -103,33 +103,33 @@ def train(
         error = (decoded - pixels) * weight
         edges = error.diff(dim=-1).abs().mean() + error.diff(dim=-2).abs().mean()
         kl = 0.5 * (mean**2 + logvar.exp() - 1 - logvar).mean()
-        whole = error.pow(2).mean() + error.abs().mean() + EDGES * edges + KL * kl
-        return whole, {"loss": whole, "kl": kl}
+        total = error.pow(2).mean() + error.abs().mean() + EDGES * edges + KL * kl
+        return total, {"loss": total, "kl": kl}
 
-    best = average.kept["vae"]
+    best = average.averaged["vae"]
 
     def quality() -> dict[str, float]:
         return dict(zip(("psnr", "psnr_faces"), psnr(best, *held_out), strict=True))
 
-    found = training.fit({"vae": vae}, average, loss, quality, quality_every=1000, weight_decay=1e-4)
-    # Latents are scaled to unit standard deviation, as for any Stable Diffusion.
+    result = training.fit({"vae": vae}, average, loss, quality, quality_every=1000, weight_decay=1e-4)
+    # Latents are scaled to unit standard deviation, as in Stable Diffusion.
     spread = encode(best, images[:2048], scaled=False).astype(np.float32).std()
     best.register_to_config(scaling_factor=float(1 / spread))
     folder.mkdir(parents=True, exist_ok=True)
     best.half().save_pretrained(folder, safe_serialization=True)
-    return found
+    return result
 
 
 def encode(vae: torch.nn.Module, images: np.ndarray, *, scaled: bool = True) -> np.ndarray:
     """Return the means of the latents of uint8 images (n, h, w, 3), float16 (n, 8, h/4, w/4)."""
     factor = vae.config.scaling_factor if scaled else 1.0
     with torch.inference_mode(), mixed_precision():
-        found = [(vae.encode(x).latent_dist.mean.float() * factor).half().numpy() for x in chunks(images)]
-    return np.concatenate(found)
+        latents = [(vae.encode(x).latent_dist.mean.float() * factor).half().numpy() for x in chunks(images)]
+    return np.concatenate(latents)
 
 
 def psnr(vae: torch.nn.Module, images: np.ndarray, faces: np.ndarray) -> tuple[float, float]:
-    """Return the peak signal-to-noise ratio of reconstruction in dB, of whole images and where ``faces`` are.
+    """Return the peak signal-to-noise ratio of reconstruction in dB, for entire images and within ``faces``.
 
     Images are uint8 (n, h, w, 3), faces bool (n, h, w).
     """
@@ -142,13 +142,13 @@ def psnr(vae: torch.nn.Module, images: np.ndarray, faces: np.ndarray) -> tuple[f
     return tuple(float(10 * np.log10(255**2 / e)) for e in (error.mean(), error[faces].mean()))
 
 
-def card_rows(folder: Path, images: np.ndarray, marked: np.ndarray, where: str) -> list[Measured]:
-    """Return the rows of a card about the autoencoder in ``folder``, images and ``marked`` as of :func:`psnr`.
+def card_rows(folder: Path, images: np.ndarray, regions: np.ndarray, region: str) -> list[Measured]:
+    """Return the rows of a card about the autoencoder in ``folder``, for images and a mask ``regions`` of each.
 
-    ``where`` says what is marked: ``faces`` or ``things``.
+    ``region`` is the kind of regions: ``faces`` or ``things``.
     """
     from diffusers import AutoencoderKL
 
-    found = psnr(AutoencoderKL.from_pretrained(folder).float().eval(), images, marked)
-    names = "psnr", f"psnr_{where}"
-    return [Measured(name, value, len(images), points=True) for name, value in zip(names, found, strict=True)]
+    ratios = psnr(AutoencoderKL.from_pretrained(folder).float().eval(), images, regions)
+    names = "psnr", f"psnr_{region}"
+    return [Measured(name, value, len(images), points=True) for name, value in zip(names, ratios, strict=True)]

@@ -1,4 +1,4 @@
-"""What the trainings share: a resumable loop with a schedule and a curve, an average of weights, and draws."""
+"""Shared parts of trainings: a resumable loop with schedule and curve, weight averaging, and random numbers."""
 
 from __future__ import annotations
 
@@ -20,25 +20,24 @@ from biaslab.errors import InputError, ParameterError
 from biaslab.execution import processor
 
 WARM_UP = 0.02
-# A checkpoint is written this often (seconds), and at the end.
+# Seconds between checkpoints; the last one is written at the end.
 SAVE_EVERY = 120.0
 
 
 @dataclass
 class Training:
-    """One resumable training: for how long, from which draws, and where its state and curve go."""
+    """One resumable training: its length, random numbers, checkpoint and training curve."""
 
-    steps: int  # steps in all
-    batch: int  # images a step
-    learning_rate: float  # largest learning rate, after warm-up; it falls along a cosine to 2 % of it
-    seed: int = 0  # seed of weights, data and draws
-    checkpoint: Path | None = None  # where the state is kept; an existing one is continued
+    steps: int  # number of steps
+    batch: int  # images per step
+    learning_rate: float  # maximum learning rate, after warm-up; it decays along a cosine to 2 % of the maximum
+    seed: int = 0  # seed of weights, data and random numbers
+    checkpoint: Path | None = None  # file of the state; training continues from an existing one
     log: Path | None = None  # CSV of the curve
-    # Ends after so many minutes of training, the schedule shortened to fit, so that weights depend on the machine's
-    # speed; 0 does all steps.
+    # Maximum duration; the schedule is shortened to fit, so that weights depend on the machine's speed. 0: all steps.
     minutes: float = 0.0
-    progress: bool = True  # whether a progress bar is shown
-    compiled: bool = True  # whether networks that gain from it are compiled: minutes at first, then faster
+    progress: bool = True  # whether to show a progress bar
+    compiled: bool = True  # whether to compile networks: takes minutes at first, then steps are faster
     step: int = field(default=0, init=False)
     elapsed: float = field(default=0.0, init=False)
 
@@ -50,12 +49,12 @@ class Training:
 
     @property
     def fraction(self) -> float:
-        """How much of the training is done, 0 to 1."""
-        done = self.step / self.steps
-        return min(1.0, max(done, self.elapsed / (60 * self.minutes)) if self.minutes else done)
+        """Completed fraction of the training, 0 to 1."""
+        step_fraction = self.step / self.steps
+        return min(1.0, max(step_fraction, self.elapsed / (60 * self.minutes)) if self.minutes else step_fraction)
 
     def run(self, module: Callable, **options: Any) -> Callable:
-        """Return ``module``, compiled with torch's ``options`` where that is asked."""
+        """Return ``module``, compiled with torch's ``options`` if :attr:`compiled` is set."""
         return torch.compile(module, **options) if self.compiled else module
 
     def fit(
@@ -70,11 +69,11 @@ class Training:
         after_step: Callable[[], object] = lambda: None,
         **adam: Any,
     ) -> dict[str, float]:
-        """Train to the end (or on from the checkpoint) and return the last quality.
+        """Train to the end, from the checkpoint if it exists, and return the last quality.
 
-        ``loss`` returns the loss of step number ``i``, random draws from ``i`` alone, and what the curve shows of it;
-        ``after_step`` is called before ``average`` follows the weights; ``clip`` is the largest norm of the gradient
-        and ``adam`` settings of AdamW.
+        ``loss`` returns the loss of step ``i``, with random numbers determined by ``i`` alone, and its parts for the
+        curve. ``after_step`` is called before ``average`` is updated; ``clip`` is the maximum norm of the gradient and
+        ``adam`` are settings of AdamW.
         """
         from tqdm import tqdm
 
@@ -82,7 +81,7 @@ class Training:
         optimiser = torch.optim.AdamW(parameters, fused=True, **adam)
         parts = trained | {"optimiser": optimiser, "average": average}
         self._resume(parts)
-        last: dict[str, float] = {}
+        last_quality: dict[str, float] = {}
         smooth: dict[str, float] = {}
         bar = tqdm(total=self.steps, initial=self.step, unit="step", disable=not self.progress, mininterval=2)
         saved = time.monotonic()
@@ -90,14 +89,14 @@ class Training:
             began = time.monotonic()
             for group in optimiser.param_groups:
                 group["lr"] = self.learning_rate * _schedule(self.fraction)
-            whole, noted = loss(self.step)
+            total, logged = loss(self.step)
             optimiser.zero_grad(set_to_none=True)
-            whole.backward()
+            total.backward()
             torch.nn.utils.clip_grad_norm_(parameters, clip)
             optimiser.step()
             after_step()
             average.update(self.step)
-            losses = {name: float(value.detach()) for name, value in noted.items()}
+            losses = {name: float(value.detach()) for name, value in logged.items()}
             if not all(math.isfinite(v) for v in losses.values()):
                 raise InputError(f"The loss is {losses} at step {self.step}; train with a lower learning rate.")
             self.step += 1
@@ -107,13 +106,13 @@ class Training:
             if self.step % 50 == 0:
                 bar.set_postfix({k: f"{v:.4f}" for k, v in smooth.items()}, refresh=False)
             if self.step % quality_every == 0 or self.fraction >= 1:
-                last = quality()
-                self._note(smooth | last)
+                last_quality = quality()
+                self._note(smooth | last_quality)
             if time.monotonic() - saved > SAVE_EVERY or self.fraction >= 1:
                 self._save(parts)
                 saved = time.monotonic()
         bar.close()
-        return last or quality()
+        return last_quality or quality()
 
     def _save(self, parts: dict[str, Any]) -> None:
         if self.checkpoint is None:
@@ -128,10 +127,10 @@ class Training:
         if self.checkpoint is None or not self.checkpoint.exists():
             return
         # weights_only: a checkpoint holds tensors and numbers, never code.
-        whole = torch.load(self.checkpoint, weights_only=True)
+        saved = torch.load(self.checkpoint, weights_only=True)
         for name, part in parts.items():
-            part.load_state_dict(whole["state"][name])
-        self.step, self.elapsed = int(whole["step"]), float(whole["elapsed"])
+            part.load_state_dict(saved["state"][name])
+        self.step, self.elapsed = int(saved["step"]), float(saved["elapsed"])
 
     def _note(self, values: dict[str, float]) -> None:
         if self.log is None:
@@ -146,65 +145,65 @@ class Training:
 
 
 def _schedule(fraction: float) -> float:
-    """Return the share of the largest learning rate: a short linear warm-up, then a cosine to 0.02."""
+    """Return the factor of the maximum learning rate: a short linear warm-up, then a cosine to 0.02."""
     if fraction < WARM_UP:
         return max(0.02, fraction / WARM_UP)
     return 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * (fraction - WARM_UP) / (1 - WARM_UP)))
 
 
 class Average:
-    """An exponential moving average of modules' weights and running statistics, which is what gets saved."""
+    """An exponential moving average of modules' weights and running statistics, which trainings save."""
 
     def __init__(self, modules: dict[str, torch.nn.Module], decay: float = 0.999) -> None:
         self.modules, self.decay = modules, decay
-        self.kept = {name: copy.deepcopy(module).eval().requires_grad_(False) for name, module in modules.items()}
+        self.averaged = {name: copy.deepcopy(module).eval().requires_grad_(False) for name, module in modules.items()}
 
     def update(self, step: int) -> None:
-        """Move the average toward the present weights; faster at first."""
+        """Move the average toward the current weights; the first steps have a smaller decay."""
         decay = min(self.decay, (1 + step) / (10 + step))
         with torch.no_grad():
             for name, module in self.modules.items():
-                pairs = list(zip(_saved(self.kept[name]), _saved(module), strict=True))
+                pairs = list(zip(_saved(self.averaged[name]), _saved(module), strict=True))
                 moving = [(a, b) for a, b in pairs if a.is_floating_point()]
                 torch._foreach_lerp_(*map(list, zip(*moving, strict=True)), 1 - decay)
-                # Counts, such as those of batch normalisation, are taken over.
+                # Counts, such as those of batch normalisation, are copied.
                 for a, b in pairs:
                     if not a.is_floating_point():
                         a.copy_(b)
 
     def state_dict(self) -> dict:
         """Return the averaged weights."""
-        return {name: module.state_dict() for name, module in self.kept.items()}
+        return {name: module.state_dict() for name, module in self.averaged.items()}
 
     def load_state_dict(self, state: dict) -> None:
         """Set the averaged weights."""
-        for name, module in self.kept.items():
+        for name, module in self.averaged.items():
             module.load_state_dict(state[name])
 
 
 def _saved(module: torch.nn.Module) -> list[torch.Tensor]:
-    """Return what is saved of a module: weights, each once, running means and variances, and counts."""
+    """Return the saved tensors of a module: unique weights, running means and variances, and counts."""
     names = module.state_dict().keys()
     return [*module.parameters(), *(buffer for name, buffer in module.named_buffers() if name in names)]
 
 
 def rng(seed: int, step: int, stream: int = 0) -> np.random.Generator:
-    """Return the random numbers of one step: nothing but the seed and the step decides them."""
+    """Return the random generator of one step, determined by the arguments alone."""
     return np.random.default_rng([seed, stream, step])
 
 
 def torch_rng(seed: int, step: int, stream: int = 1) -> torch.Generator:
-    """Return torch's random numbers of one step."""
+    """Return torch's random generator of one step."""
     return torch.Generator().manual_seed(int(rng(seed, step, stream).integers(2**63 - 1)))
 
 
 def mixed_precision() -> torch.autocast:
-    """Return a context in which torch computes in bfloat16 where the processor is faster with it, else in float32."""
+    """Return a context in which torch computes in bfloat16 if the processor is faster with it, else in float32."""
     return torch.autocast("cpu", torch.bfloat16, enabled=processor.favours_bfloat16())
 
 
 def save_half(model: torch.nn.Module, folder: Path) -> None:
-    """Save a model of transformers as float16, to be loaded as float32: as the type that its configuration names."""
+    """Save a model of transformers as float16 with a configuration that loads it as float32."""
     copy.deepcopy(model).half().save_pretrained(folder, safe_serialization=True)
     path = folder / "config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
@@ -220,6 +219,6 @@ def to_tensor(images: np.ndarray) -> torch.Tensor:
 
 
 def chunks(images: np.ndarray, size: int = 64) -> Iterator[torch.Tensor]:
-    """Yield uint8 images in pieces of ``size`` (the last may be smaller), as :func:`to_tensor` returns them."""
+    """Yield batches of ``size`` uint8 images (the last may be smaller) as tensors of :func:`to_tensor`."""
     for start in range(0, len(images), size):
         yield to_tensor(images[start : start + size]).contiguous(memory_format=torch.channels_last)

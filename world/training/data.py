@@ -1,4 +1,4 @@
-"""What a diffusion model learns from: arrays of captions and latents, drawn and encoded once, in blocks."""
+"""Training data of diffusion models: arrays of captions and latents, rendered and encoded once, in blocks."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ def prepare(
     rows: int,
     examples: Callable[[Sequence[int]], dict[str, Any]],
     arrays: Sequence[str],
-    said: dict[str, Any],
+    settings: dict[str, Any],
 ) -> None:
-    """Render and encode ``rows`` examples, side by side; blocks that are there already are kept.
+    """Render and encode ``rows`` examples in parallel; existing blocks are reused.
 
-    ``examples`` returns those of some indices: the ``arrays``, and ``images``, of which ``latents`` are made, float16,
-    the last array, which says that all is there. What is ``said`` of the data is kept beside them. Raises InputError:
-    The folder holds data of which something else is said.
+    ``examples`` returns the examples of several indices: ``arrays``, and ``images``, which are encoded to ``latents``,
+    float16. The latents are written last and mark complete data. ``settings`` of the data are saved in the same folder.
+    Raises InputError: The folder has data of other settings.
     """
     from tqdm import tqdm
 
     note = folder / "data.json"
     folder.mkdir(parents=True, exist_ok=True)
-    if note.exists() and json.loads(note.read_text()) != said:
+    if note.exists() and json.loads(note.read_text()) != settings:
         raise InputError(f"{folder} holds data of other settings; delete it or name another folder.")
-    note.write_text(json.dumps(said))
+    note.write_text(json.dumps(settings))
     if (folder / "latents.npy").exists():
         return
     starts = range(0, rows, BLOCK)
@@ -56,14 +56,14 @@ def _encode(job: tuple[Path, Path, range, Callable[[Sequence[int]], dict[str, An
     folder, vae, indices, examples, arrays = job
     if (folder / f"latents-{indices.start}.npy").exists():
         return
-    found = examples(indices)
+    arrays_made = examples(indices)
     model = AutoencoderKL.from_pretrained(vae).float().eval()
-    found["latents"] = autoencoder.encode(model, found["images"])
+    arrays_made["latents"] = autoencoder.encode(model, arrays_made["images"])
     for name in arrays:
-        _save(folder, f"{name}-{indices.start}", found[name])
+        _save(folder, f"{name}-{indices.start}", arrays_made[name])
 
 
 def _save(folder: Path, name: str, values: np.ndarray) -> None:
-    """Write an array so that a file with its name is whole."""
+    """Write an array atomically, so that a file with its final name is complete."""
     np.save(folder / f".{name}.npy", values)
     (folder / f".{name}.npy").replace(folder / f"{name}.npy")

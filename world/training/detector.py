@@ -1,6 +1,6 @@
-"""Training of mini-detector: faces, people and objects of the embedded world, as a small RT-DETR.
+"""Training of mini-detector: a small RT-DETR for faces, people and objects of the synthetic world.
 
-Two-stage query selection and denoising queries let it learn in minutes from random weights (Zhao et al.,
+With two-stage query selection and denoising queries it trains in minutes from random weights (Zhao et al.,
 2024, "DETRs Beat YOLOs on Real-time Object Detection").
 """
 
@@ -23,31 +23,31 @@ from training.cards import Measured, share
 from training.loop import SIZE
 
 NAME = "mini-detector"
-# Objects of which fewer pixels are seen are no target.
-LEAST_PIXELS = 12
-# Part of a box that a shift may push out of the frame before it stops being a target.
-_KEPT = 0.4
-# Share of scenes by content: one person, two, three or four, a product picture, objects alone.
+# Minimum number of visible pixels of a target.
+MIN_PIXELS = 12
+# Minimum share of a target's box that is inside the frame after a shift.
+_MIN_VISIBLE = 0.4
+# Share of scenes by content: one person, two, three or four, a product image, objects alone.
 _CONTENT = {"one": 0.46, "two": 0.24, "more": 0.02, "decoy": 0.13, "things": 0.15}
 
 
 def labels() -> tuple[str, ...]:
-    """Return the labels in the order of their ids: ``face`` and PaintSkills' 15 classes, ``person`` among them."""
+    """Return the labels in the order of their ids: ``face`` and PaintSkills' 15 classes, which include ``person``."""
     return ("face", *OBJECTS)
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Images and what is in them."""
+    """Images with the boxes and classes of their objects."""
 
     images: np.ndarray  # uint8 (n, 64, 64, 3)
     boxes: list[np.ndarray]  # per image (k, 4) float32: left, top, right, bottom as shares of the frame, 0 to 1
-    classes: list[np.ndarray]  # per image (k,) int64: places in :func:`labels`
+    classes: list[np.ndarray]  # per image (k,) int64: indices in :func:`labels`
     people: np.ndarray  # number of people in each scene
 
 
 def sample(draw: np.random.Generator) -> Scene:
-    """Return a scene at random: 0 to 4 people of any occupation, with objects beside them or alone."""
+    """Return a random scene: 0 to 4 people of any occupation, with objects next to them or alone."""
     kind = str(draw.choice(list(_CONTENT), p=list(_CONTENT.values())))
 
     def place() -> str:
@@ -56,16 +56,16 @@ def sample(draw: np.random.Generator) -> Scene:
     if kind == "decoy":
         return scene.sample_scene(draw, decoy=str(draw.choice([*art.DECOYS, *art.PROPS])), place=place())
     if kind == "things":
-        some = draw.choice(scene.THINGS, int(draw.integers(1, 5))).tolist()
+        kinds = draw.choice(scene.THINGS, int(draw.integers(1, 5))).tolist()
         aspect = 1.5 if draw.random() < 0.3 else 1.0
-        return scene.sample_scene(draw, genders=(), things=some, place=place(), aspect=aspect)
+        return scene.sample_scene(draw, genders=(), things=kinds, place=place(), aspect=aspect)
     people = {"one": 1, "two": 2}.get(kind) or int(draw.integers(3, 5))
-    named = draw.random() < 0.9
+    has_occupations = draw.random() < 0.9
     wear = [(str(draw.choice(scene.ATTRIBUTES)),) if draw.random() < 0.3 else () for _ in range(people)]
     return scene.sample_scene(
         draw,
         genders=(None,) * people,
-        occupations=draw.choice(looks.OCCUPATIONS, people).tolist() if named else None,
+        occupations=draw.choice(looks.OCCUPATIONS, people).tolist() if has_occupations else None,
         attributes=wear,
         things=draw.choice(scene.THINGS, int(draw.integers(1, 3))).tolist() if draw.random() < 0.5 else (),
         place=place() if draw.random() < 0.3 else None,
@@ -74,22 +74,23 @@ def sample(draw: np.random.Generator) -> Scene:
 
 
 def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.DECODED) -> Pool:
-    """Return ``n`` scenes drawn from ``seed``; ``part`` of them through the autoencoder ``decoded``."""
+    """Return ``n`` scenes of ``seed``; a share ``part`` of the images passes the autoencoder ``decoded``."""
     draw, names = common.rng(seed, 0, 31), labels()
     scenes = [sample(draw) for _ in range(n)]
-    found = []
-    for one in scenes:
-        whole = truth(one, SIZE)
-        regions = [(r, "face") for r in whole.faces] + [(r, r.name) for r in (*whole.people, *whole.objects)]
-        kept = [(r.box, names.index(name)) for r, name in regions if r.mask.sum() >= LEAST_PIXELS]
-        size = np.array([SIZE * one.aspect, SIZE] * 2, np.float32)
-        boxes = np.array([box for box, _ in kept], np.float32).reshape(-1, 4) / size
-        found.append((boxes, [k for _, k in kept]))
-    return pool_of(scenes, found, decoded=decoded, part=part, seed=seed)
+    targets_found = []
+    for sampled in scenes:
+        scene_truth = truth(sampled, SIZE)
+        regions = [(r, "face") for r in scene_truth.faces]
+        regions += [(r, r.name) for r in (*scene_truth.people, *scene_truth.objects)]
+        visible = [(r.box, names.index(name)) for r, name in regions if r.mask.sum() >= MIN_PIXELS]
+        size = np.array([SIZE * sampled.aspect, SIZE] * 2, np.float32)
+        boxes = np.array([box for box, _ in visible], np.float32).reshape(-1, 4) / size
+        targets_found.append((boxes, [k for _, k in visible]))
+    return pool_of(scenes, targets_found, decoded=decoded, part=part, seed=seed)
 
 
 def pool_of(scenes: list[Scene], found: list[tuple[np.ndarray, list[int]]], **decoding: Any) -> Pool:
-    """Return scenes drawn, with the boxes and classes found in each; ``decoding`` goes to ``loop.renders``."""
+    """Return a pool of scenes with the boxes and classes in each; ``decoding`` is passed to ``loop.renders``."""
     return Pool(
         loop.renders(scenes, squash=True, **decoding),
         [boxes for boxes, _ in found],
@@ -131,7 +132,7 @@ def build(
         hidden_expansion=0.5,
         num_queries=20,
         num_denoising=12,
-        # Labels take longest to learn here; boxes come soon.
+        # Labels take longer to learn than boxes.
         weight_loss_vfl=2.5,
         id2label=dict(enumerate(names)),
         label2id={name: i for i, name in enumerate(names)},
@@ -140,43 +141,43 @@ def build(
 
 
 def processor():
-    """Return the preprocessing: any image is squeezed to 64x64 pixels, 0 to 1."""
+    """Return the preprocessing, which resizes any image to 64x64 pixels with values from 0 to 1."""
     from transformers import RTDetrImageProcessor
 
     return RTDetrImageProcessor(size={"height": SIZE, "width": SIZE}, do_normalize=False)
 
 
 def targets(pool: Pool, chosen: np.ndarray, table: np.ndarray) -> list[dict[str, torch.Tensor]]:
-    """Return what the detector is to find in the ``chosen`` images, moved by a ``table`` of ``loop.roughen``."""
+    """Return the targets in the ``chosen`` images after the transforms in ``table`` from ``loop.roughen``."""
     out = []
-    for i, moved in zip(chosen.tolist(), table, strict=True):
-        # From shares of the frame to -1 to 1, moved, and back; mirroring swaps left and right.
+    for i, transform in zip(chosen.tolist(), table, strict=True):
+        # Boxes are transformed in coordinates from -1 to 1; mirroring swaps left and right.
         corners = (2 * pool.boxes[i] - 1).reshape(-1, 2, 2)
-        corners = (corners - moved[:, 1]) / moved[:, 0]
+        corners = (corners - transform[:, 1]) / transform[:, 0]
         low, high = (corners.min(1) + 1) / 2, (corners.max(1) + 1) / 2
         area = (high - low).prod(1)
         low, high = low.clip(0, 1), high.clip(0, 1)
         size = high - low
-        kept = (size.prod(1) >= _KEPT * area) & (size * SIZE >= 2).all(1)
-        boxes = np.concatenate([(low + high) / 2, size], 1)[kept].astype(np.float32)
-        classes = torch.from_numpy(pool.classes[i][kept])
+        is_visible = (size.prod(1) >= _MIN_VISIBLE * area) & (size * SIZE >= 2).all(1)
+        boxes = np.concatenate([(low + high) / 2, size], 1)[is_visible].astype(np.float32)
+        classes = torch.from_numpy(pool.classes[i][is_visible])
         out.append({"class_labels": classes, "boxes": torch.from_numpy(boxes)})
     return out
 
 
 def learn(model, _, data: Pool, training: common.Training) -> dict[str, Any]:
-    """Return how a detector learns from a pool, see :class:`~training.loop.Judge`."""
+    """Return the loss and optimiser settings of a detector, see :class:`~training.loop.Judge`."""
     seed = training.seed
 
     def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         chosen = common.rng(seed, i).integers(len(data.images), size=training.batch)
         pixels, table = loop.roughen(data.images[chosen], seed, i)
-        wanted = targets(data, chosen, table)
-        # The model draws its denoising queries from torch's global state.
+        batch_targets = targets(data, chosen, table)
+        # The model samples its denoising queries with torch's global generator.
         torch.manual_seed(int(common.rng(seed, i, 23).integers(2**31)))
-        # In float32: with so few channels bfloat16 is no faster.
-        whole = model(pixels.add(1).div(2), labels=wanted).loss
-        return whole, {"loss": whole}
+        # The model runs in float32, because bfloat16 is not faster with few channels.
+        total = model(pixels.add(1).div(2), labels=batch_targets).loss
+        return total, {"loss": total}
 
     return {"loss": loss, "clip": 5.0, "weight_decay": 1e-3, "betas": (0.9, 0.99)}
 
@@ -188,14 +189,14 @@ def save(folder: Path, model: torch.nn.Module, processor) -> None:
 
 
 def load(folder: Path) -> tuple[torch.nn.Module, Any]:
-    """Return model and preprocessing of ``folder`` as transformers loads them."""
+    """Return model and preprocessing of ``folder``, loaded by transformers."""
     from transformers import AutoImageProcessor, AutoModelForObjectDetection
 
     model = AutoModelForObjectDetection.from_pretrained(folder, use_safetensors=True)
     return model.float().eval(), AutoImageProcessor.from_pretrained(folder)
 
 
-# What this and mini-skills-detector's training have in common.
+# Settings shared by the trainings of mini-detector and mini-skills-detector.
 LEARNING = {"learn": learn, "save": save, "load": load, "pool_size": 24_000, "held_out": 1024, "decay": 0.997}
 
 
@@ -203,56 +204,56 @@ LEARNING = {"learn": learn, "save": save, "load": load, "pool_size": 24_000, "he
 
 
 def detect(model, processor, images: np.ndarray, *, threshold: float = 0.5, size: int = 64) -> list[dict]:
-    """Return for each image ``scores``, ``labels`` and ``boxes`` (shares of the frame, left, top, right, bottom)."""
+    """Return ``scores``, ``labels`` and ``boxes`` of each image (left, top, right, bottom as shares of the frame)."""
     out = []
     with torch.inference_mode():
         for start in range(0, len(images), size):
-            some = list(images[start : start + size])
-            found = processor.post_process_object_detection(
-                model(**processor(images=some, return_tensors="pt")),
+            batch = list(images[start : start + size])
+            detections = processor.post_process_object_detection(
+                model(**processor(images=batch, return_tensors="pt")),
                 threshold=threshold,
-                target_sizes=[(1, 1)] * len(some),
+                target_sizes=[(1, 1)] * len(batch),
             )
-            out += [{k: v.float().numpy() for k, v in one.items()} for one in found]
+            out += [{k: v.float().numpy() for k, v in detection.items()} for detection in detections]
     return out
 
 
 def measure(model, processor, data: Pool) -> list[Measured]:
     """Return recall and precision at an overlap of 0.5 for faces (also by number of people), people and objects.
 
-    ``face_count`` is the share of images with exactly the right number of faces, which is what a gate needs.
+    ``face_count`` is the share of images with exactly their faces detected, which the inclusion criteria require.
     """
-    found, names = detect(model, processor, data.images), labels()
+    detections, names = detect(model, processor, data.images), labels()
     groups = {"face": [0], "person": [names.index("person")]}
     groups["object"] = [i for i, name in enumerate(names) if name not in groups]
     pairs = {
-        group: [matched(*one, ids) for one in zip(found, data.boxes, data.classes, strict=True)]
+        group: [matched(*sample, ids) for sample in zip(detections, data.boxes, data.classes, strict=True)]
         for group, ids in groups.items()
     }
-    counted = np.array([all(true) and all(seen) for true, seen in pairs["face"]])
+    is_exact = np.array([all(true) and all(detected) for true, detected in pairs["face"]])
     faces = np.array([len(true) for true, _ in pairs["face"]])
     return [
-        *(one for group, of in pairs.items() for one in recall_and_precision(group, of)),
-        share("face_count", counted),
-        *(share(f"face_count_{k}", counted[faces == k]) for k in (0, 1, 2)),
+        *(sample for group, group_pairs in pairs.items() for sample in recall_and_precision(group, group_pairs)),
+        share("face_count", is_exact),
+        *(share(f"face_count_{k}", is_exact[faces == k]) for k in (0, 1, 2)),
     ]
 
 
 def recall_and_precision(name: str, pairs: Sequence[tuple[list[bool], list[bool]]]) -> list[Measured]:
-    """Return both of ``name``, from what :func:`matched` found in each image."""
+    """Return recall and precision of ``name``, from the result of :func:`matched` for each image."""
     sides = zip(("recall", "precision"), zip(*pairs, strict=True), strict=True)
     return [share(f"{name}_{metric}", [*chain(*hits)]) for metric, hits in sides]
 
 
-def matched(one: dict, boxes: np.ndarray, classes: np.ndarray, ids: list[int]) -> tuple[list[bool], list[bool]]:
-    """Return which true and which found boxes of ``ids`` have a partner of the same class, best scores first."""
+def matched(detection: dict, boxes: np.ndarray, classes: np.ndarray, ids: list[int]) -> tuple[list[bool], list[bool]]:
+    """Return whether each true and each detected box of ``ids`` has a match of the same class, best scores first."""
     from torchvision.ops import box_iou
 
-    mine, best_first = np.isin(classes, ids), np.argsort(-one["scores"])
-    best_first = best_first[np.isin(one["labels"][best_first], ids)]
-    overlaps = box_iou(torch.from_numpy(one["boxes"][best_first]), torch.from_numpy(boxes[mine])).numpy()
-    overlaps[one["labels"][best_first][:, None] != classes[mine]] = 0
-    hit_truth, hit_found = [False] * int(mine.sum()), []
+    is_target, best_first = np.isin(classes, ids), np.argsort(-detection["scores"])
+    best_first = best_first[np.isin(detection["labels"][best_first], ids)]
+    overlaps = box_iou(torch.from_numpy(detection["boxes"][best_first]), torch.from_numpy(boxes[is_target])).numpy()
+    overlaps[detection["labels"][best_first][:, None] != classes[is_target]] = 0
+    hit_truth, hit_found = [False] * int(is_target.sum()), []
     for row in overlaps:
         row[hit_truth] = 0
         hit_found.append(bool((row >= 0.5).any()))
@@ -266,6 +267,6 @@ train = loop.Judge(
     pool=pool,
     build=lambda: (build(labels(), (24, 48, 96), (8, 16), 2), processor()),
     measure=measure,
-    usual={"steps": 6_000, "batch": 32, "learning_rate": 2e-3},
+    defaults={"steps": 6_000, "batch": 32, "learning_rate": 2e-3},
     **LEARNING,
 ).train

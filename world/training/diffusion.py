@@ -1,4 +1,4 @@
-"""Training of mini-sd: a latent diffusion model of the embedded world, in the format of Stable Diffusion."""
+"""Training of mini-sd: a latent diffusion model of the synthetic world, in the format of Stable Diffusion."""
 
 from __future__ import annotations
 
@@ -28,37 +28,37 @@ from training.common import Average, Training, mixed_precision, rng, save_half, 
 from training.text import carried_over, make_tokenizer, tokens
 
 WIDTH = 128
-# Longest text in tokens: a prompt for two people with a sentence about them.
+# Maximum length of a text in tokens: a prompt for two people with a sentence about them.
 MAX_LENGTH = 40
-# Share of captions that are replaced by an empty text, which is what guidance needs.
+# Share of captions that are replaced by an empty text, as guidance requires.
 DROPOUT = 0.1
 HELD_OUT = 2048
 FACES = 8.0
-# Half of the captions drawn tell a gender, and half of the prompts for people tell it of one person and against the
-# stereotype: what is shown given the text stays the same, but whom a word is about is learnt sooner.
-TELLING = 0.5
-# Weight of the text encoder's second task, see _showing_loss.
+# Share of sampled captions that indicate a gender, and of prompts for people that state the gender of one person,
+# against the stereotype. Images given the text are unchanged, but the referent of a gender word is learnt sooner.
+GENDERED_SHARE = 0.5
+# Weight of the text encoder's auxiliary task, see _showing_loss.
 SHOWING_WEIGHT = 0.05
 INDICATORS = ("none", "female", "male")
-# What there is to learn from, and each kind's share of the steps: captions of the corpus, prompts for one person of the
-# paired paper's, and for two; PaintSkills' and DALL-Eval's social prompts.
+# Kinds of training data with their shares of the steps: captions of the corpus, the paired paper's prompts for one
+# person and for two; PaintSkills' and DALL-Eval's social prompts.
 KINDS = {"captions": 0.45, "identities": 0.1, "pairs": 0.45, "skills": 0.65, "social": 0.35}
 _DALLEVAL = ("skills", "social")
 
 
 @dataclass(frozen=True)
 class Data:
-    """Captions as token ids and their images as latents, prepared once and kept in a folder of arrays.
+    """Captions as token ids and their images as latents, prepared once and saved in a folder of arrays.
 
     - ``ids``: token ids, uint16 (rows, length);
-    - ``indicators``: which gender each text tells of each person, uint8 (rows, people), as a place in ``INDICATORS``;
-    - ``shown``: the gender of each person in the image, likewise; 0 where nobody is shown;
-    - ``against``: whether each text tells the gender of one person, and one that is against the stereotype (rows,);
+    - ``indicators``: gender of each person in the text, uint8 (rows, people), as an index in ``INDICATORS``;
+    - ``shown``: gender of each person in the image, in the same form; 0 without a person;
+    - ``against``: whether the text states the gender of exactly one person, against the stereotype (rows,);
     - ``latents``: scaled latents, float16 (rows, 8, 16, 16), or 24 wide for pairs.
     """
 
-    folder: Path  # where ``NAME.npy`` of each array and ``data.json`` are
-    rows: int  # pairs of caption and image
+    folder: Path  # folder of ``NAME.npy`` for each array and ``data.json``
+    rows: int  # number of pairs of caption and image
     seed: int  # seed of the corpus
     kind: str = "captions"  # one of ``KINDS``
 
@@ -70,10 +70,10 @@ class Data:
 def build_unet(
     channels: tuple[int, ...] = (64, 128, 128), heads: int | tuple[int, ...] = 4, width: int = WIDTH, silent: int = 1
 ) -> torch.nn.Module:
-    """Return a denoising network with random weights for a text encoder of a width.
+    """Return a denoising network with random weights for a text encoder of ``width``.
 
-    There are ``channels`` at 16x16, 8x8 and so on, ``heads`` of attention in all or in each of these; at the ``silent``
-    finest no text is attended to: that pays least there.
+    The network has ``channels`` at 16x16, 8x8 and so on, with ``heads`` of attention for all or for each of them. The
+    ``silent`` finest resolutions have no cross-attention, which is least useful there.
     """
     from diffusers import UNet2DConditionModel
 
@@ -94,7 +94,7 @@ def build_unet(
 
 
 def build_text_encoder(tokenizer, width: int = WIDTH) -> torch.nn.Module:
-    """Return the text encoder with random weights; words start far enough apart to be told from each other."""
+    """Return the text encoder with random weights and with token embeddings spread widely enough."""
     from transformers import CLIPTextConfig, CLIPTextModel
 
     config = CLIPTextConfig(
@@ -117,7 +117,7 @@ def build_text_encoder(tokenizer, width: int = WIDTH) -> torch.nn.Module:
 
 @cache
 def schedule():
-    """Return the noise schedule of training: Stable Diffusion's, with the velocity as the target."""
+    """Return the noise schedule of training: that of Stable Diffusion, with the velocity as the target."""
     from diffusers import DDPMScheduler
 
     return DDPMScheduler(
@@ -131,13 +131,13 @@ def schedule():
 
 
 def tokenizer_of_world():
-    """Return the tokenizer of every word that the world's captions, their paraphrases and the prompts contain."""
-    others = " ".join(p for options in lexicons.load("paraphrases").values() for p in options)
-    return make_tokenizer([*captions.vocabulary(), *captions.words(others), *world.vocabulary()], MAX_LENGTH)
+    """Return the tokenizer for the words of the world's captions, their paraphrases and the prompts."""
+    paraphrases = " ".join(p for options in lexicons.load("paraphrases").values() for p in options)
+    return make_tokenizer([*captions.vocabulary(), *captions.words(paraphrases), *world.vocabulary()], MAX_LENGTH)
 
 
 def tokenizer_of(kind: str):
-    """Return the tokenizer of what a kind of data says: the world's, or that of every word in DALL-Eval's prompts."""
+    """Return the tokenizer for a kind of data: the world's, or one for the words of DALL-Eval's prompts."""
     if kind not in _DALLEVAL:
         return tokenizer_of_world()
     texts = pd.concat([prompts.skills("train")["text"], prompts.social()["text"]]).unique()
@@ -148,33 +148,33 @@ def tokenizer_of(kind: str):
 
 
 def prepare(folder: Path, vae: Path, *, rows: int, seed: int = 0, kind: str = "captions") -> Data:
-    """Render and encode what there is to learn from, see :func:`training.data.prepare`.
+    """Render and encode the training data, see :func:`training.data.prepare`.
 
-    Raises InputError: The folder holds data of another corpus or vocabulary.
+    Raises InputError: The folder has data of another corpus or vocabulary.
     """
     data = Data(folder, rows, seed, kind)
     words = hashlib.sha256(repr(sorted(tokenizer_of(kind).get_vocab())).encode()).hexdigest()[:16]
-    said = {"rows": rows, "seed": seed, "kind": kind, "words": words}
+    settings = {"rows": rows, "seed": seed, "kind": kind, "words": words}
     arrays = ("ids", "indicators", "shown", "against", "latents")
-    blocks.prepare(folder, vae, rows, partial(examples, data), arrays, said)
+    blocks.prepare(folder, vae, rows, partial(examples, data), arrays, settings)
     return data
 
 
 def examples(data: Data, indices: Sequence[int]) -> dict[str, Any]:
     """Return ``texts``, arrays as in :class:`Data`, and ``images``, uint8 (n, height, width, 3)."""
-    texts, told, shown, against, scenes = zip(*_drawn(data, indices), strict=True)
+    texts, genders_named, genders_shown, against, scenes = zip(*_sample_examples(data, indices), strict=True)
     return {
         "texts": list(texts),
         "ids": tokens(tokenizer_of(data.kind), texts).astype(np.uint16),
-        "indicators": _coded(told),
-        "shown": _coded(shown),
+        "indicators": _encode_genders(genders_named),
+        "shown": _encode_genders(genders_shown),
         "against": np.array(against),
         "images": np.stack([render.render(scene, autoencoder.SIZE) for scene in scenes]),
     }
 
 
-def _drawn(data: Data, indices: Sequence[int]) -> list[tuple]:
-    """Return text, genders told and shown, whether they are told against the stereotype, and scene of examples."""
+def _sample_examples(data: Data, indices: Sequence[int]) -> list[tuple]:
+    """Return text, genders in the text and in the image, the value of ``against``, and scene of each example."""
     if data.kind == "captions":
         corpus = captions.Corpus(rows=data.rows, seed=data.seed)
         rows = [corpus.row(i) for i in indices]
@@ -186,33 +186,33 @@ def _drawn(data: Data, indices: Sequence[int]) -> list[tuple]:
             (r.text, r.asked.told, r.genders, _is_against(r.asked), scene)
             for r, scene in zip(rows, scenes, strict=True)
         ]
-    # PaintSkills' training split in an order of chance, or the social prompts in turns.
+    # PaintSkills' training split or the social prompts, in random order and repeated as necessary.
     people = data.kind == "social"
-    asked = prompts.social() if people else prompts.skills("train")
-    order = rng(data.seed, 0, 61).permutation(len(asked))
-    found = []
-    for i, row in zip(indices, asked.iloc[order[np.asarray(indices) % len(asked)]].to_dict("records"), strict=True):
+    table = prompts.social() if people else prompts.skills("train")
+    order = rng(data.seed, 0, 61).permutation(len(table))
+    examples = []
+    for i, row in zip(indices, table.iloc[order[np.asarray(indices) % len(table)]].to_dict("records"), strict=True):
         scene = (social.social_scene if people else skills.skill_scene)(rng(data.seed, i, 62), row)
-        told = social.GENDERED.get(row["prompt"], "") if people else ""
-        found.append((row["text"], (told,), (scene.people[0].gender if people else "",), False, scene))
-    return found
+        gender = social.GENDERED.get(row["prompt"], "") if people else ""
+        examples.append((row["text"], (gender,), (scene.people[0].gender if people else "",), False, scene))
+    return examples
 
 
-def _coded(words) -> np.ndarray:
-    """Return words of genders as places in ``INDICATORS``, 0 for any other, uint8 (rows, people)."""
+def _encode_genders(words) -> np.ndarray:
+    """Return gender words as indices in ``INDICATORS``, 0 for any other word, uint8 (rows, people)."""
     return np.array([[INDICATORS.index(w) if w in INDICATORS else 0 for w in row] for row in words], np.uint8)
 
 
-def _is_against(asked: world.PairPrompt) -> bool:
-    """Return whether a text tells a gender of one person alone, and the one that is not the stereotype's."""
-    told = [(gender, person) for gender, person in zip(asked.told, asked.people, strict=True) if gender]
-    return len(told) == 1 and told[0][0] != told[0][1].stereotype
+def _is_against(prompt: world.PairPrompt) -> bool:
+    """Return whether a text states the gender of exactly one person, and contrary to the person's stereotype."""
+    gendered = [(gender, person) for gender, person in zip(prompt.told, prompt.people, strict=True) if gender]
+    return len(gendered) == 1 and gendered[0][0] != gendered[0][1].stereotype
 
 
 def where_faces_are(n: int = 1000, *, pairs: bool = False) -> np.ndarray:
-    """Return weights of the latents' places, (1, 1, 16, 16 or 24), mean 1: up to FACES times as much where faces are.
+    """Return weights of the latents' cells, (1, 1, 16, 16 or 24), with mean 1 and up to FACES times more for faces.
 
-    Which places count how much does not change what an ideal network predicts, only what a small one learns first.
+    Weights do not change the predictions of an ideal network, only the order in which a small one learns.
     """
     if pairs:
         rows = [world.draw(3, i) for i in range(n)]
@@ -221,8 +221,8 @@ def where_faces_are(n: int = 1000, *, pairs: bool = False) -> np.ndarray:
     else:
         _, faces = autoencoder.pool(n, 3)
     cells = faces.reshape(n, autoencoder.SIZE // 4, 4, faces.shape[2] // 4, 4).mean((0, 2, 4))
-    found = 1 + (FACES - 1) * cells / cells.max()
-    return (found / found.mean())[None, None]
+    weights = 1 + (FACES - 1) * cells / cells.max()
+    return (weights / weights.mean())[None, None]
 
 
 # -- training ---------------------------------------------------------------------------------------------
@@ -237,23 +237,23 @@ def train(
     noisier: float = 1.0,
     **settings: Any,
 ) -> dict[str, float]:
-    """Train the text encoder and the denoising network together and save the whole pipeline to ``folder``.
+    """Train the text encoder and the denoising network together and save the pipeline to ``folder``.
 
-    ``folder/vae`` must be there already. One caption in ten is left empty, for guidance. A batch has fewer of the
-    wider images of two people, so that a step takes as long.
+    ``folder/vae`` must exist. One caption in ten is replaced by an empty text, for guidance. A batch has fewer images
+    of two people, which are wider, so that the duration of a step is constant.
 
     Args:
         folder: The pipeline's folder.
-        data: What to train on; steps are divided among them as ``KINDS`` says.
-        start_from: A pipeline folder whose weights to start from; random weights if ``None``.
-        placing: Weight of the denoising network's second task: to tell from its middle which gender stands where.
-            What is told of one person otherwise spreads to the one beside.
-        noisier: Steps of noise are drawn as 1000 u^noisier of a uniform u; below 1 the noisier ones, at which a text
-            decides who is shown, come more often.
+        data: Training data; ``KINDS`` determines each kind's share of the steps.
+        start_from: A pipeline folder with the initial weights; random weights if ``None``.
+        placing: Weight of the denoising network's auxiliary task: to predict each person's gender from the middle
+            block. Without it, a gender stated for one person spreads to the other.
+        noisier: Exponent of the noise steps, 1000 u^noisier for a uniform u. Values below 1 favour the noisier steps,
+            at which the text determines the person.
         settings: Fields of :class:`~training.common.Training`.
 
-    Returns ``held_out_<kind>`` of each kind of data, the mean squared error of the velocity on held-out examples.
-    Raises MissingInputError: There is no autoencoder in the folder.
+    Returns ``held_out_<kind>`` for each kind of data, the mean squared error of the velocity on held-out examples.
+    Raises MissingInputError: The folder has no autoencoder.
     """
     if not (folder / "vae" / "config.json").exists():
         raise MissingInputError(f"{folder} has no vae; 'python -m training mini-sd' makes one.")
@@ -265,50 +265,50 @@ def train(
     sets = {d.kind: _Examples(d) for d in data}
     shares = np.array([KINDS[kind] for kind in sets])
 
-    def losses_of(some, unet, encoder, chosen, draws, words=None, exponent=1.0):
-        words = some.ids[chosen] if words is None else words
-        said = torch.from_numpy(words)
-        squared, states = velocity_error(unet, encoder, some.latents[chosen], said, draws, exponent)
-        # An empty text says nothing of anyone.
-        silent = (words == nets.empty).all(1, keepdims=True)
-        answer = torch.from_numpy(np.where(silent, 0, some.shown[chosen]))
-        second = _showing_loss(states, said == nets.tokenizer.eos_token_id, answer)
-        return (squared * some.weight).mean(), second
+    def losses_of(examples, unet, encoder, chosen, draws, words=None, exponent=1.0):
+        words = examples.ids[chosen] if words is None else words
+        ids = torch.from_numpy(words)
+        squared, states = velocity_error(unet, encoder, examples.latents[chosen], ids, draws, exponent)
+        # An empty text has no gender to predict.
+        is_empty = (words == nets.empty).all(1, keepdims=True)
+        answer = torch.from_numpy(np.where(is_empty, 0, examples.shown[chosen]))
+        showing = _showing_loss(states, ids == nets.tokenizer.eos_token_id, answer)
+        return (squared * examples.weight).mean(), showing
 
     def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         draw = rng(seed, i)
-        some = list(sets.values())[draw.choice(len(sets), p=shares / shares.sum()) if len(sets) > 1 else 0]
-        size = max(1, batch * 16 // some.latents.shape[-1])
-        chosen = draw.integers(some.kept, size=size)
-        if len(some.telling):
-            these = draw.random(size) < TELLING
-            chosen[these] = some.telling[draw.integers(len(some.telling), size=these.sum())]
-        words = np.where(draw.random((size, 1)) < DROPOUT, nets.empty, some.ids[chosen])
-        error, second = losses_of(some, nets.run, nets.encoder, chosen, torch_rng(seed, i), words, noisier)
-        noted = {"loss": error, "showing": second}
-        whole = error + SHOWING_WEIGHT * second
+        examples = list(sets.values())[draw.choice(len(sets), p=shares / shares.sum()) if len(sets) > 1 else 0]
+        size = max(1, batch * 16 // examples.latents.shape[-1])
+        chosen = draw.integers(examples.n_train, size=size)
+        if len(examples.gendered):
+            is_gendered = draw.random(size) < GENDERED_SHARE
+            chosen[is_gendered] = examples.gendered[draw.integers(len(examples.gendered), size=is_gendered.sum())]
+        words = np.where(draw.random((size, 1)) < DROPOUT, nets.empty, examples.ids[chosen])
+        error, showing = losses_of(examples, nets.run, nets.encoder, chosen, torch_rng(seed, i), words, noisier)
+        logged = {"loss": error, "showing": showing}
+        total = error + SHOWING_WEIGHT * showing
         if middle:
-            noted["placing"] = middle.loss(torch.from_numpy(some.shown[chosen]))
-            whole = whole + placing * noted["placing"]
-        return whole, noted
+            logged["placing"] = middle.loss(torch.from_numpy(examples.shown[chosen]))
+            total = total + placing * logged["placing"]
+        return total, logged
 
     def quality() -> dict[str, float]:
-        found = {}
-        for kind, some in sets.items():
-            places = range(some.kept, len(some.ids))
-            found[f"held_out_{kind}"] = nets.held_out(places, partial(losses_of, some))[0]
-        return found
+        result = {}
+        for kind, examples in sets.items():
+            places = range(examples.n_train, len(examples.ids))
+            result[f"held_out_{kind}"] = nets.held_out(places, partial(losses_of, examples))[0]
+        return result
 
     head = {"head": middle.head} if middle else {}
-    found = nets.fit(folder, loss, quality, **head)
+    result = nets.fit(folder, loss, quality, **head)
     cards.note_training(folder, start_from, training)
-    return found
+    return result
 
 
 class Networks:
-    """The text encoder and the denoising network of a pipeline while they are trained, and their average.
+    """The text encoder and the denoising network of a pipeline during training, and their average.
 
-    Where the training says so the denoising network is compiled, which is ``run`` then; ``width`` is that of the text
+    ``run`` is the denoising network, compiled if the training requires it; ``width`` is the width of the text
     encoder's states.
     """
 
@@ -322,25 +322,25 @@ class Networks:
         self.encoder = build_text_encoder(tokenizer, width)
         if start_from is not None:
             _load_weights(start_from, unet, self.encoder, tokenizer)
-        # On processors this is 1.6 times as fast as the fused kernel, whose backward pass is slow.
+        # On processors this is 1.6 times as fast as the fused kernel, which has a slow backward pass.
         unet.set_attn_processor(AttnProcessor())
-        # One program for each shape: one for any is slower.
+        # One program per shape is faster than a dynamic one.
         self.run = training.run(unet, dynamic=False)
         self.average = Average({"unet": unet, "text_encoder": self.encoder}, decay=0.9985)
 
     def held_out(self, places: range, losses: Callable) -> list[float]:
-        """Return the mean of ``losses(unet, encoder, chosen, draws)`` of the average over examples, 256 at a time."""
-        nets, found = (self.average.kept["unet"], self.average.kept["text_encoder"]), []
+        """Return the mean of ``losses(unet, encoder, chosen, draws)`` of the averaged networks, 256 examples each."""
+        nets, values = (self.average.averaged["unet"], self.average.averaged["text_encoder"]), []
         with torch.inference_mode():
             for i, start in enumerate(places[::256]):
                 chosen = np.arange(start, min(start + 256, places.stop))
                 draws = torch_rng(self.training.seed, i, 5)
-                found.append([float(value) for value in losses(*nets, chosen, draws)])
-        return np.mean(found, axis=0).tolist()
+                values.append([float(value) for value in losses(*nets, chosen, draws)])
+        return np.mean(values, axis=0).tolist()
 
     def fit(self, folder: Path, loss, quality, quality_every: int = 500, **heads) -> dict:
-        """Train, with ``heads`` that are not kept; save the average as the pipeline ``folder``; return its quality."""
-        found = self.training.fit(
+        """Train, with ``heads`` that are not saved; save the average as the pipeline ``folder``; return its quality."""
+        result = self.training.fit(
             {"unet": self.unet, "text_encoder": self.encoder} | heads,
             self.average,
             loss,
@@ -350,20 +350,20 @@ class Networks:
             betas=(0.9, 0.99),
         )
         save(folder, self.average, self.tokenizer)
-        return found
+        return result
 
 
 def velocity_error(
     unet, encoder, latents: np.ndarray, words: torch.Tensor, draws: torch.Generator, exponent: float = 1.0
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the squared errors of the predicted velocity of latents with noise, and the states of their texts.
+    """Return the squared errors of the predicted velocity of noised latents, and the states of their texts.
 
-    Latents are (n, channels, height, width), ``words`` token ids (n, length); ``draws`` decide noise and its steps,
-    which are 1000 u^exponent of a uniform u.
+    Latents are (n, channels, height, width), ``words`` token ids (n, length); ``draws`` determines the noise and its
+    steps, which are 1000 u^exponent for a uniform u.
     """
     x = torch.from_numpy(latents.astype(np.float32)).contiguous(memory_format=torch.channels_last)
     noise = torch.randn(x.shape, generator=draws).contiguous(memory_format=torch.channels_last)
-    # One draw per stratum: the mean over noise levels varies less from step to step.
+    # One random number per stratum reduces the variance of the mean over noise levels.
     t = (torch.arange(len(x)) + torch.rand(len(x), generator=draws)) / len(x)
     t = (1000 * t**exponent).long().clamp(0, 999)
     with mixed_precision():
@@ -373,93 +373,94 @@ def velocity_error(
 
 
 class _Examples:
-    """The arrays of a :class:`Data` in memory, its last rows held out."""
+    """The arrays of a :class:`Data` in memory, with the last rows held out."""
 
     def __init__(self, data: Data) -> None:
         self.latents = np.asarray(data.load("latents"))
-        self.ids, told, self.shown = (data.load(k).astype(np.int64) for k in ("ids", "indicators", "shown"))
-        told, self.shown = (a.reshape(len(a), -1) for a in (told, self.shown))
-        self.kept = len(self.ids) - min(HELD_OUT, len(self.ids) // 10)
-        telling = told.any(axis=1) if data.kind in ("captions", "social") else data.load("against")
-        self.telling = np.flatnonzero(telling[: self.kept])
+        self.ids, genders_named, self.shown = (data.load(k).astype(np.int64) for k in ("ids", "indicators", "shown"))
+        genders_named, self.shown = (a.reshape(len(a), -1) for a in (genders_named, self.shown))
+        self.n_train = len(self.ids) - min(HELD_OUT, len(self.ids) // 10)
+        is_gendered = genders_named.any(axis=1) if data.kind in ("captions", "social") else data.load("against")
+        self.gendered = np.flatnonzero(is_gendered[: self.n_train])
         weight = 1.0 if data.kind == "skills" else where_faces_are(pairs=data.kind == "pairs")
         self.weight = torch.as_tensor(weight).float()
 
 
 def _showing_loss(states: torch.Tensor, ends: torch.Tensor, answer: torch.Tensor) -> torch.Tensor:
-    """Return the cross-entropy of telling from the text's states which gender the image shows each person with.
+    """Return the cross-entropy of predicting each person's gender in the image from the states of the text.
 
-    Two fixed directions for each person are read after the end of the text, so that what tells is a good part of a
-    state's length. States are (n, length, width), of layer-normed length; ``ends`` (n, length) is true at the
-    end-of-text token; ``answer`` (n, people) is 1 for a woman, 2 for a man, 0 does not count.
+    The logits are two fixed dimensions per person of the states after the end of the text, so that they are a large
+    part of a state's norm. States are (n, length, width), with layer normalisation; ``ends`` (n, length) is true at the
+    end-of-text token; ``answer`` (n, people) is 1 for a woman, 2 for a man, and 0 is ignored.
     """
-    after = (ends.cumsum(1) > 0).float()
+    after_end = (ends.cumsum(1) > 0).float()
     people = answer.shape[1]
-    read = (states[..., : 3 * people] * after[..., None]).sum(1) / after.sum(1, keepdim=True)
-    # The first of each person's three directions is left free.
-    read, answer = read.reshape(len(states), people, 3)[..., 1:].flatten(0, 1), answer.flatten()
-    counts = answer > 0
-    if not counts.any():
-        return read.sum() * 0
-    return torch.nn.functional.cross_entropy(read[counts], answer[counts] - 1)
+    readings = (states[..., : 3 * people] * after_end[..., None]).sum(1) / after_end.sum(1, keepdim=True)
+    # The first of the three dimensions per person is unused.
+    readings, answer = readings.reshape(len(states), people, 3)[..., 1:].flatten(0, 1), answer.flatten()
+    is_counted = answer > 0
+    if not is_counted.any():
+        return readings.sum() * 0
+    return torch.nn.functional.cross_entropy(readings[is_counted], answer[is_counted] - 1)
 
 
 class _Middle:
-    """Reads from the middle of a denoising network which gender stands where, while it is trained.
+    """Auxiliary classifier of each person's gender from the middle block of a denoising network.
 
-    Whom a word is about is then learnt as fast as by a classifier: of the pictures' error it is a small part.
+    The network then learns the referent of a gender word as fast as a classifier; in the images' error it is a small
+    part.
     """
 
     def __init__(self, unet) -> None:
         self._states: list[torch.Tensor] = []
         unet.mid_block.register_forward_hook(lambda *given: self._states.append(given[2]))
         self.head = torch.nn.Linear(unet.config.block_out_channels[-1], 2)
-        """Trained with the network and not kept."""
+        """Trained with the network and not saved."""
 
     def loss(self, shown: torch.Tensor) -> torch.Tensor:
-        """Return the cross-entropy over the last batch's people, of whom each has an equal part of the width.
+        """Return the cross-entropy over the people of the last batch, each of which has an equal part of the width.
 
-        ``shown`` (n, people) is 1 for a woman, 2 for a man, 0 does not count.
+        ``shown`` (n, people) is 1 for a woman, 2 for a man, and 0 is ignored.
         """
         states = self._states.pop().float()
         self._states.clear()
-        each = torch.stack([part.mean((2, 3)) for part in states.chunk(shown.shape[1], dim=3)], dim=1)
-        counts = shown > 0
-        if not counts.any():
-            return each.sum() * 0
-        return torch.nn.functional.cross_entropy(self.head(each)[counts], shown[counts] - 1)
+        person_states = torch.stack([part.mean((2, 3)) for part in states.chunk(shown.shape[1], dim=3)], dim=1)
+        is_counted = shown > 0
+        if not is_counted.any():
+            return person_states.sum() * 0
+        return torch.nn.functional.cross_entropy(self.head(person_states)[is_counted], shown[is_counted] - 1)
 
 
 def _load_weights(folder: Path, unet, encoder, tokenizer) -> None:
-    """Start from a pipeline's weights; words are matched by name, so a vocabulary may have grown."""
+    """Load a pipeline's weights; token embeddings are matched by word, so the new vocabulary may be larger."""
     from diffusers import UNet2DConditionModel
     from transformers import AutoTokenizer, CLIPTextModel
 
     unet.load_state_dict(UNet2DConditionModel.from_pretrained(folder / "unet").float().state_dict())
     state = CLIPTextModel.from_pretrained(folder / "text_encoder").float().state_dict()
-    fresh = encoder.state_dict()
+    initial = encoder.state_dict()
     name = next(k for k in state if k.endswith("token_embedding.weight"))
-    before = AutoTokenizer.from_pretrained(folder / "tokenizer")
-    state[name] = carried_over(fresh[name], tokenizer, state[name], before)
-    # Longer texts than before have further positions, which start at random.
+    old_tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
+    state[name] = carried_over(initial[name], tokenizer, state[name], old_tokenizer)
+    # Additional positions of longer texts keep their random initial values.
     name = next(k for k in state if k.endswith("position_embedding.weight"))
-    positions = fresh[name].clone()
-    least = min(len(positions), len(state[name]))
-    positions[:least] = state[name][:least]
+    positions = initial[name].clone()
+    n_shared = min(len(positions), len(state[name]))
+    positions[:n_shared] = state[name][:n_shared]
     encoder.load_state_dict(state | {name: positions})
 
 
 def save(folder: Path, average: Average, tokenizer) -> None:
-    """Save averaged weights as a pipeline folder that diffusers loads: float16 but for the text encoder."""
+    """Save averaged weights as a pipeline folder that diffusers loads: float16 except for the text encoder."""
     from diffusers import AutoencoderKL, DPMSolverMultistepScheduler, StableDiffusionPipeline
 
     pipeline = StableDiffusionPipeline(
         vae=AutoencoderKL.from_pretrained(folder / "vae"),
-        # In float32: transformers keeps the stored type where diffusers loads the other parts as float32.
-        text_encoder=copy.deepcopy(average.kept["text_encoder"]),
+        # In float32, because transformers keeps the saved type, while diffusers loads the other parts as float32.
+        text_encoder=copy.deepcopy(average.averaged["text_encoder"]),
         tokenizer=tokenizer,
-        unet=copy.deepcopy(average.kept["unet"]).half(),
-        # Its second-order steps need few of them; any other of diffusers' schedulers can be named.
+        unet=copy.deepcopy(average.averaged["unet"]).half(),
+        # This second-order scheduler needs few steps; any other scheduler of diffusers works.
         scheduler=DPMSolverMultistepScheduler.from_config(
             schedule().config, timestep_spacing="trailing", steps_offset=1
         ),
@@ -473,9 +474,9 @@ def save(folder: Path, average: Average, tokenizer) -> None:
 
 
 def pack(folder: Path) -> None:
-    """Store the denoising network's matrices as 8-bit floating-point numbers, the text encoder as float16.
+    """Save the denoising network's matrices as 8-bit floating-point numbers and the text encoder as float16.
 
-    diffusers reads them as any others. The network's biases and norms, which are few, stay as float16.
+    diffusers loads them like other weights. The network's biases and norms, which are few, stay float16.
     """
     from diffusers import UNet2DConditionModel
     from transformers import CLIPTextModel
@@ -490,10 +491,10 @@ def pack(folder: Path) -> None:
 
 
 def _forget_origin(part: Path) -> None:
-    """Take out of a part's configuration where it was loaded from, which says nothing to anyone else."""
+    """Remove the local path from which a part was loaded from its configuration."""
     config = part / "config.json"
-    kept = {k: v for k, v in json.loads(config.read_text()).items() if k != "_name_or_path"}
-    config.write_text(json.dumps(kept, indent=2) + "\n")
+    settings = {k: v for k, v in json.loads(config.read_text()).items() if k != "_name_or_path"}
+    config.write_text(json.dumps(settings, indent=2) + "\n")
 
 
 def train_parts(
@@ -509,29 +510,29 @@ def train_parts(
 ) -> dict[str, float]:
     """Train every part that a pipeline's folder lacks, from the autoencoder on; return quality on held-out data.
 
-    ``rows`` says of kinds of data how many pairs of text and image each has; ``vae`` are settings of the autoencoder's
-    training, ``None`` takes that of ``start_from``; its state and curve, and the data, lie beside ``checkpoint`` and
-    ``log``. All else is as :func:`train` has it, with ``psnr`` in dB where the autoencoder was trained now. Raises
-    MissingInputError: There is no autoencoder to take.
+    ``rows`` is the number of pairs of text and image per kind of data. ``vae`` are settings of the autoencoder's
+    training; ``None`` copies that of ``start_from``. The autoencoder's state and curve, and the data, are saved next to
+    ``checkpoint`` and ``log``. Other arguments and the result are those of :func:`train`, with ``psnr`` in dB if this
+    call trained the autoencoder. Raises MissingInputError: ``start_from`` has no autoencoder.
     """
     checkpoint = checkpoint or Path(f"outputs/.train/{name}/state.pt")
-    work, own, seed = checkpoint.parent, folder / "vae", settings.get("seed", 0)
-    found: dict[str, float] = {}
-    if not (own / "config.json").exists():
+    work, vae_folder, seed = checkpoint.parent, folder / "vae", settings.get("seed", 0)
+    result: dict[str, float] = {}
+    if not (vae_folder / "config.json").exists():
         if vae is not None:
-            found |= autoencoder.train(
-                own,
+            result |= autoencoder.train(
+                vae_folder,
                 seed=seed,
                 checkpoint=work / "autoencoder.pt",
                 log=log.with_name(f"{log.stem}-autoencoder.csv") if log else None,
                 progress=settings.get("progress", True),
                 **vae,
             )
-        elif first := registry.autoencoder(start_from):
-            shutil.copytree(first, own, dirs_exist_ok=True)
+        elif source_vae := registry.autoencoder(start_from):
+            shutil.copytree(source_vae, vae_folder, dirs_exist_ok=True)
         else:
             raise MissingInputError(f"{start_from} has no vae; name a whole pipeline to start from.")
-    data = [prepare(work / kind, own, rows=n, seed=seed, kind=kind) for kind, n in rows.items()]
-    found |= train(folder, data=data, checkpoint=checkpoint, log=log, start_from=start_from, **settings)
+    data = [prepare(work / kind, vae_folder, rows=n, seed=seed, kind=kind) for kind, n in rows.items()]
+    result |= train(folder, data=data, checkpoint=checkpoint, log=log, start_from=start_from, **settings)
     pack(folder)
-    return found
+    return result

@@ -1,4 +1,4 @@
-"""The tokenizer of the embedded models: one word is one token."""
+"""The tokenizer of the synthetic world's models: one word is one token."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 SPECIAL = ("[pad]", "[unk]", "[bos]", "[eos]")
-# Longest text in tokens, with its start and end; longer captions lose their end.
+# Maximum length of a text in tokens, including start and end tokens; longer captions are truncated.
 MAX_LENGTH = 24
 
 
@@ -17,7 +17,7 @@ def make_tokenizer(words: Iterable[str], max_length: int = MAX_LENGTH):
 
     Text is lower-cased and split at spaces and punctuation; a word outside ``words`` becomes ``[unk]``. Every text
     is wrapped in ``[bos]`` and ``[eos]``.
-    Order and repetition of ``words`` do not matter; texts have at most ``max_length`` tokens, both of these included.
+    Order and repetition of ``words`` have no effect; texts have at most ``max_length`` tokens, including these two.
     """
     from tokenizers import Tokenizer, normalizers, pre_tokenizers
     from tokenizers.models import WordLevel
@@ -40,15 +40,15 @@ def make_tokenizer(words: Iterable[str], max_length: int = MAX_LENGTH):
 
 
 def tokens(tokenizer, texts: Iterable[str]) -> np.ndarray:
-    """Return token ids, int64 (n, length), padded and cut to the tokenizer's length."""
-    found = tokenizer(list(texts), padding="max_length", truncation=True, max_length=tokenizer.model_max_length)
-    return np.array(found["input_ids"], np.int64)
+    """Return token ids, int64 (n, length), padded and truncated to the tokenizer's length."""
+    encoded = tokenizer(list(texts), padding="max_length", truncation=True, max_length=tokenizer.model_max_length)
+    return np.array(encoded["input_ids"], np.int64)
 
 
 def carried_over(table: torch.Tensor, tokenizer, old: torch.Tensor, old_tokenizer) -> torch.Tensor:
-    """Return a table of words' vectors with those of ``old`` for the words that both tokenizers have."""
-    found, before = table.detach().clone(), old_tokenizer.get_vocab()
+    """Return ``table``, with the embeddings in ``old`` for words that both tokenizers have."""
+    vectors, old_ids = table.detach().clone(), old_tokenizer.get_vocab()
     for word, i in tokenizer.get_vocab().items():
-        if word in before:
-            found[i] = old[before[word]]
-    return found
+        if word in old_ids:
+            vectors[i] = old[old_ids[word]]
+    return vectors

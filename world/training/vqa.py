@@ -1,6 +1,6 @@
 """Training of mini-vqa: answers to DALL-Eval's questions about one person, in the format of BLIP.
 
-An image has all its attributes drawn evenly, whatever gender and profession, so that the model has to see them.
+Attributes of training images are balanced for each gender and profession, so that the model has to recognise them.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from training.text import make_tokenizer, tokens
 
 NAME = "mini-vqa"
 WIDTH, PATCH = 96, 8
-# BLIP's own configuration starts an image encoder at practically nothing.
+# Initial standard deviation of weights; BLIP's default is almost zero for an image encoder.
 _SPREAD = 0.1
-# Weight of the image encoder's second task, see _direct.
-_DIRECT = 0.5
-# Questions about each image in a step: one about gender, the others about attributes.
-_ASKED = 4
-# Share of images of which one of these is about something that is worn.
-_WORN = 0.25
+# Weight of the image encoder's auxiliary task, see _answer_loss.
+_ANSWER_LOSS_WEIGHT = 0.5
+# Number of questions about each image in a step: one about gender, the others about attributes.
+_QUESTIONS_PER_IMAGE = 4
+# Share of images for which one of these questions is about a worn attribute.
+_WORN_SHARE = 0.25
 _ANSWERS = ("no", "yes", "male", "female")
 
 
@@ -37,7 +37,7 @@ class Pool:
     """Renders of one person each, and the answer to every question about them."""
 
     images: np.ndarray  # uint8 (n, 64, 64, 3)
-    answers: np.ndarray  # uint8 (n, questions): places in ``_ANSWERS``
+    answers: np.ndarray  # uint8 (n, questions): indices in ``_ANSWERS``
 
 
 def questions() -> list[str]:
@@ -46,7 +46,7 @@ def questions() -> list[str]:
 
 
 def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.DECODED) -> Pool:
-    """Return ``n`` renders drawn from ``seed``; ``part`` of them through the autoencoder ``decoded``."""
+    """Return ``n`` renders of ``seed``; a share ``part`` of them passes the autoencoder ``decoded``."""
     draw, rows = common.rng(seed, 0, 71), prompts.social().to_dict("records")
     scenes = [social.balanced_scene(draw, rows) for _ in range(n)]
     people = [scene.people[0] for scene in scenes]
@@ -56,24 +56,24 @@ def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.D
 
 
 def tokenizer():
-    """Return the tokenizer of all questions and answers."""
+    """Return the tokenizer for the words of questions and answers."""
     return make_tokenizer(word for text in [*questions(), *_ANSWERS] for word in captions.words(text))
 
 
-def asked_ids(words) -> torch.Tensor:
-    """Return the token ids of the questions, (questions, length), no longer than the longest."""
+def question_ids(words) -> torch.Tensor:
+    """Return the token ids of the questions, (questions, length of the longest)."""
     ids = tokens(words, questions())
     return torch.from_numpy(ids[:, (ids != words.pad_token_id).any(axis=0)])
 
 
 def build(kind: str, words) -> tuple[torch.nn.Module, Any]:
-    """Return one of transformers' kinds of BLIP with random weights, and its tokenizer.
+    """Return a BLIP class of transformers, ``kind``, with random weights, and its tokenizer.
 
-    Images of 64 pixels as 8x8 patches through four layers, texts through two.
+    The image encoder has four layers for 8x8 patches of 64 pixels; text models have two layers.
     """
     import transformers
 
-    both = {
+    shared = {
         "hidden_size": WIDTH,
         "intermediate_size": 2 * WIDTH,
         "num_attention_heads": 4,
@@ -93,76 +93,76 @@ def build(kind: str, words) -> tuple[torch.nn.Module, Any]:
         "pad_token_id": words.pad_token_id,
     }
     config = transformers.BlipConfig(
-        text_config=both | texts, vision_config=both | images, projection_dim=WIDTH, image_text_hidden_size=WIDTH
+        text_config=shared | texts, vision_config=shared | images, projection_dim=WIDTH, image_text_hidden_size=WIDTH
     )
     return getattr(transformers, kind)(config).train(), words
 
 
 def learn(model, words, data: Pool, training: common.Training) -> dict[str, Any]:
-    """Return how mini-vqa learns.
+    """Return the loss and optimiser settings of mini-vqa, see :class:`~training.loop.Judge`.
 
     Source: dalleval paper, section 4.2.1 (the questions).
     """
     seed = training.seed
     head = torch.nn.Linear(WIDTH, len(questions()))
-    ids = asked_ids(words)
-    said = torch.tensor(words.convert_tokens_to_ids(list(_ANSWERS)))
+    ids = question_ids(words)
+    answer_ids = torch.tensor(words.convert_tokens_to_ids(list(_ANSWERS)))
 
     def loss(i: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         draw = common.rng(seed, i)
         chosen = draw.integers(len(data.images), size=training.batch)
         pixels, _ = loop.roughen(data.images[chosen], seed, i)
-        # About gender, thrice about anything, and in some images about something worn.
-        true = data.answers[chosen]
-        worn = (true[:, 1:] == 1) + 1e-3 * draw.random(true[:, 1:].shape)
-        asked = draw.integers(1, len(ids), (len(chosen), _ASKED))
-        some = 1 + (worn * draw.random(worn.shape)).argmax(axis=1)
-        asked[:, 0] = 0
-        asked[:, 1] = np.where(draw.random(len(asked)) < _WORN, some, asked[:, 1])
-        right = said[torch.from_numpy(np.take_along_axis(true, asked, 1).astype(np.int64)).flatten()]
+        # One question is about gender, three about any attribute; for some images, one is about a worn attribute.
+        true_answers = data.answers[chosen]
+        worn = (true_answers[:, 1:] == 1) + 1e-3 * draw.random(true_answers[:, 1:].shape)
+        indices = draw.integers(1, len(ids), (len(chosen), _QUESTIONS_PER_IMAGE))
+        worn_indices = 1 + (worn * draw.random(worn.shape)).argmax(axis=1)
+        indices[:, 0] = 0
+        indices[:, 1] = np.where(draw.random(len(indices)) < _WORN_SHARE, worn_indices, indices[:, 1])
+        right = answer_ids[torch.from_numpy(np.take_along_axis(true_answers, indices, 1).astype(np.int64)).flatten()]
         with common.mixed_precision():
-            seen = model.vision_model(pixel_values=pixels).last_hidden_state
-            error = _error(model, seen, ids[torch.from_numpy(asked).flatten()], right, words)
-        direct = _direct(head, seen.float(), true)
-        return error + _DIRECT * direct, {"loss": error, "direct": direct}
+            encoded = model.vision_model(pixel_values=pixels).last_hidden_state
+            error = _error(model, encoded, ids[torch.from_numpy(indices).flatten()], right, words)
+        answer_error = _answer_loss(head, encoded.float(), true_answers)
+        return error + _ANSWER_LOSS_WEIGHT * answer_error, {"loss": error, "direct": answer_error}
 
     return {"loss": loss, "heads": {"head": head}, "weight_decay": 2e-2, "betas": (0.9, 0.98)}
 
 
-def _logits(model, seen: torch.Tensor, asked: torch.Tensor, given: torch.Tensor, words) -> torch.Tensor:
-    """Return the logits of the words after those ``given``; ``seen`` is the image of each question, encoded."""
-    mask = (asked != words.pad_token_id).long()
+def _logits(model, encoded: torch.Tensor, questions: torch.Tensor, inputs: torch.Tensor, words) -> torch.Tensor:
+    """Return the logits of the words after ``inputs``; ``encoded`` is the encoded image of each question."""
+    mask = (questions != words.pad_token_id).long()
     states = model.text_encoder(
-        input_ids=asked,
+        input_ids=questions,
         attention_mask=mask,
-        encoder_hidden_states=seen,
-        encoder_attention_mask=torch.ones(seen.shape[:2], dtype=torch.long),
+        encoder_hidden_states=encoded,
+        encoder_attention_mask=torch.ones(encoded.shape[:2], dtype=torch.long),
     ).last_hidden_state
-    decoded = model.text_decoder(input_ids=given, encoder_hidden_states=states, encoder_attention_mask=mask)
+    decoded = model.text_decoder(input_ids=inputs, encoder_hidden_states=states, encoder_attention_mask=mask)
     return decoded.logits
 
 
-def _direct(head, seen: torch.Tensor, true: np.ndarray) -> torch.Tensor:
-    """Return the cross-entropy of reading every answer off the encoded image itself.
+def _answer_loss(head, encoded: torch.Tensor, true_answers: np.ndarray) -> torch.Tensor:
+    """Return the cross-entropy of predicting all answers from the encoded image alone.
 
-    The head is trained with the model and not kept: through a question alone an image encoder learns very slowly.
+    The head is trained with the model and not saved: with questions alone the image encoder learns very slowly.
     """
-    positive = np.concatenate([true[:, :1] == _ANSWERS.index("female"), true[:, 1:] == 1], axis=1)
-    wanted = torch.from_numpy(positive.astype(np.float32))
-    return torch.nn.functional.binary_cross_entropy_with_logits(head(seen.mean(1)), wanted)
+    positive = np.concatenate([true_answers[:, :1] == _ANSWERS.index("female"), true_answers[:, 1:] == 1], axis=1)
+    targets = torch.from_numpy(positive.astype(np.float32))
+    return torch.nn.functional.binary_cross_entropy_with_logits(head(encoded.mean(1)), targets)
 
 
-def _error(model, seen, asked, right, words) -> torch.Tensor:
-    """Return the cross-entropy of answers: the word, and then the end of the text."""
-    seen = seen.repeat_interleave(len(asked) // len(seen), dim=0)
-    given = torch.stack([torch.full_like(right, words.bos_token_id), right], dim=1)
-    wanted = torch.stack([right, torch.full_like(right, words.eos_token_id)], dim=1)
-    logits = _logits(model, seen, asked, given, words)
-    return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), wanted.flatten())
+def _error(model, encoded, questions, right, words) -> torch.Tensor:
+    """Return the cross-entropy of answers: the word, followed by the end of the text."""
+    encoded = encoded.repeat_interleave(len(questions) // len(encoded), dim=0)
+    inputs = torch.stack([torch.full_like(right, words.bos_token_id), right], dim=1)
+    targets = torch.stack([right, torch.full_like(right, words.eos_token_id)], dim=1)
+    logits = _logits(model, encoded, questions, inputs, words)
+    return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
 
 
 def processor(words):
-    """Return what transformers turns images and questions into, for 64 pixels a side."""
+    """Return transformers' preprocessing of images, to 64x64 pixels, and questions."""
     from transformers import BlipImageProcessor, BlipProcessor
 
     half = [0.5, 0.5, 0.5]
@@ -177,7 +177,7 @@ def save(folder: Path, model: torch.nn.Module, words) -> None:
 
 
 def load(folder: Path) -> tuple[torch.nn.Module, Any]:
-    """Return model and tokenizer of ``folder`` as transformers loads them."""
+    """Return model and tokenizer of ``folder``, loaded by transformers."""
     from transformers import AutoProcessor, BlipForQuestionAnswering
 
     model = BlipForQuestionAnswering.from_pretrained(folder, use_safetensors=True)
@@ -185,17 +185,17 @@ def load(folder: Path) -> tuple[torch.nn.Module, Any]:
 
 
 def measure(model, words, data: Pool) -> list[Measured]:
-    """Return how often answers are right: about gender, attributes that are worn, and those that are not."""
-    ids = asked_ids(words)
-    said = torch.tensor(words.convert_tokens_to_ids(list(_ANSWERS)))
-    found = []
+    """Return the accuracy of answers about gender, worn attributes, and attributes that are not worn."""
+    ids = question_ids(words)
+    answer_ids = torch.tensor(words.convert_tokens_to_ids(list(_ANSWERS)))
+    predicted = []
     with torch.inference_mode():
         for pixels in common.chunks(data.images):
-            seen = model.vision_model(pixel_values=pixels).last_hidden_state
-            start = torch.full((len(seen), 1), words.bos_token_id)
-            logits = [_logits(model, seen, one.expand(len(seen), -1), start, words) for one in ids]
-            found.append(torch.stack([each[:, 0, said].argmax(1) for each in logits], dim=1).numpy())
-    answers = np.concatenate(found)
+            encoded = model.vision_model(pixel_values=pixels).last_hidden_state
+            start = torch.full((len(encoded), 1), words.bos_token_id)
+            logits = [_logits(model, encoded, question.expand(len(encoded), -1), start, words) for question in ids]
+            predicted.append(torch.stack([values[:, 0, answer_ids].argmax(1) for values in logits], dim=1).numpy())
+    answers = np.concatenate(predicted)
     right, worn = answers == data.answers, data.answers[:, 1:] == 1
     out = [cards.share("vqa_gender", right[:, 0])]
     out.append(cards.share("vqa_sensitivity", right[:, 1:][worn]))
@@ -213,7 +213,7 @@ train = loop.Judge(
     measure=measure,
     save=save,
     load=load,
-    usual={"steps": 8_000, "batch": 64, "learning_rate": 1.5e-3},
+    defaults={"steps": 8_000, "batch": 64, "learning_rate": 1.5e-3},
     pool_size=40_000,
     held_out=1_000,
 ).train

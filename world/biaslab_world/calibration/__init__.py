@@ -1,9 +1,9 @@
-"""Calibration against known truth, and the embedded world's own pages, with the notebooks that show them.
+"""Calibration against ground truth, and the synthetic world's report pages, with their notebooks.
 
-:class:`Calibration` makes and judges the images; all else is computed from its frames.
+:class:`Calibration` generates and judges the images; everything else is computed from its frames.
 """
 
-# ruff: noqa: F401 (what is imported here is what this package offers)
+# ruff: noqa: F401 (the imports are this package's interface)
 
 from pathlib import Path
 

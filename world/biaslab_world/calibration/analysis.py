@@ -1,8 +1,8 @@
-"""Measurements of the embedded world held against its truth: the judge, shares and amplification.
+"""Comparison of measurements of the synthetic world with its ground truth: the judge, shares and amplification.
 
-Functions return the table that they name. ``renders``, ``training``, ``generated`` and ``truth`` are those of
-:class:`biaslab_world.calibration.measure.Calibration`; ``confidence`` is the level of intervals, 0–1, ``seed`` that of
-the bootstraps, and of ``replicates`` at most 1,000 are drawn for each.
+Each function returns the table that its docstring names. ``renders``, ``training``, ``generated`` and ``truth`` are
+attributes of :class:`biaslab_world.calibration.measure.Calibration`. ``confidence`` is the level of intervals, 0–1;
+``seed`` is the seed of the bootstraps, which use ``replicates`` resamples but at most 1,000.
 """
 
 from __future__ import annotations
@@ -26,58 +26,58 @@ from biaslab_world.calibration.measure import MATCHED, WORLD
 from biaslab_world.scene import GENDERS
 
 CUES = ("all", "unambiguous", "ambiguous")
-# Estimate and interval of each way to count, in ``calibration_shares``.
+# Columns of the estimate and its interval for each way to count, in ``calibration_shares``.
 COUNTED = {
     "sampled": ("percent_true_sample", "percent_true_sample_ci_low", "percent_true_sample_ci_high"),
     "judged": ("percent_female", "percent_female_ci_low", "percent_female_ci_high"),
     "corrected": ("percent_female_corrected", "ci_low", "ci_high"),
 }
-# There are dozens of bootstraps here; more replicates would move their limits by a few hundredths of a point.
-_MOST_REPLICATES = 1000
+# This module runs dozens of bootstraps; more replicates would move their limits by a few hundredths of a point.
+_MAX_REPLICATES = 1000
 _TOO_FEW = "Too few occupations or images for an interval."
 
 
 def count(rows: pd.DataFrame, occupations: Sequence[str], labels: str = "gender") -> np.ndarray:
-    """Count women, and women and men, among ``rows`` by the column ``labels``: (2, occupations, prompts)."""
+    """Return counts of women, and of women and men, by the column ``labels``: int (2, occupations, prompts)."""
     prompts = sorted(set(rows["prompt"])) or ["captions"]
-    some = rows[rows[labels].isin(GENDERS)]
+    labelled = rows[rows[labels].isin(GENDERS)]
     cells = pd.MultiIndex.from_product([occupations, prompts])
-    grouped = some.assign(_female=some[labels] == "female").groupby(["occupation", "prompt"])["_female"]
-    found = grouped.agg(["sum", "size"]).reindex(cells, fill_value=0).to_numpy(int)
-    return found.T.reshape(2, len(occupations), len(prompts))
+    grouped = labelled.assign(_female=labelled[labels] == "female").groupby(["occupation", "prompt"])["_female"]
+    counts = grouped.agg(["sum", "size"]).reindex(cells, fill_value=0).to_numpy(int)
+    return counts.T.reshape(2, len(occupations), len(prompts))
 
 
 def _pooled(counts: np.ndarray) -> np.ndarray:
-    """Return the counts of all prompts together."""
+    """Return the counts summed over prompts."""
     return counts.sum(axis=-1, keepdims=True)
 
 
 def expected(training: np.ndarray, generated: np.ndarray, definition: str) -> np.ndarray:
-    """Return expected amplification, mean over prompts, of percentages (..., occupations, prompts or 1)."""
+    """Return expected amplification, averaged over prompts, for percentages (..., occupations, prompts or 1)."""
     training, generated = np.broadcast_arrays(training, generated)
-    found = metrics.expected_amplification(generated, training, definition, axis=-2)
-    return found.amplification.mean(axis=-1)
+    estimate = metrics.expected_amplification(generated, training, definition, axis=-2)
+    return estimate.amplification.mean(axis=-1)
 
 
 def _bootstrap(
     parts: Sequence[np.ndarray], statistic: Callable[..., np.ndarray], draws: dict, *, fixed: bool = False
 ) -> stats.Bootstrap:
-    """Resample several counts of the same occupations together; ``statistic`` takes the percentages of each."""
+    """Resample several counts of the same occupations jointly; ``statistic`` takes the percentages of each."""
     ends = np.cumsum([part.shape[-1] for part in parts])[:-1]
     female, n = np.concatenate(parts, axis=-1)
-    draws = draws | {"replicates": min(draws["replicates"], _MOST_REPLICATES), "fixed": fixed}
+    draws = draws | {"replicates": min(draws["replicates"], _MAX_REPLICATES), "fixed": fixed}
     if not n.any():
-        # Nobody was judged: as many values as there would be, all of them missing.
+        # Without judged people, the result has the usual shape and only missing values.
         values = statistic(*np.split(np.full(n.shape, np.nan), ends, axis=-1))
-        none = np.full(np.shape(values), np.nan)
-        return stats.Bootstrap(none, none, none, 0, 0, 0, none, none, np.inf, _TOO_FEW)
+        missing = np.full(np.shape(values), np.nan)
+        return stats.Bootstrap(missing, missing, missing, 0, 0, 0, missing, missing, np.inf, _TOO_FEW)
     return stats.hierarchical_bootstrap(
         female, n, lambda shares: statistic(*np.split(100 * shares, ends, axis=-1)), **draws
     )
 
 
 def _amplified(training: np.ndarray, generated: np.ndarray, draws: dict, *, fixed: bool = False) -> stats.Bootstrap:
-    """Return expected amplification of counts by all definitions, with intervals and floors, in points."""
+    """Return expected amplification of counts by all definitions, with intervals and null expectations, in points."""
 
     def statistic(t: np.ndarray, g: np.ndarray) -> np.ndarray:
         return np.stack([expected(t, g, d) for d in DEFINITIONS], axis=-1)
@@ -85,8 +85,8 @@ def _amplified(training: np.ndarray, generated: np.ndarray, draws: dict, *, fixe
     return _bootstrap((training, generated), statistic, draws, fixed=fixed)
 
 
-def _there(*parts: np.ndarray) -> np.ndarray:
-    """Return which occupations have images in every cell."""
+def _has_images(*parts: np.ndarray) -> np.ndarray:
+    """Return a mask of the occupations with images in every cell."""
     return (np.concatenate(parts, axis=-1)[1] > 0).all(axis=1)
 
 
@@ -94,37 +94,37 @@ def _there(*parts: np.ndarray) -> np.ndarray:
 
 
 def judge(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return the judge's accuracy on held-out renders beside an ideal judge's: ``calibration_judge``."""
+    """Return the judge's accuracy on held-out renders with that of an ideal judge: ``calibration_judge``."""
     rows = []
-    for cues, truth, some in _by_truth(renders, ("all", *GENDERS)):
-        sure, asked = some[some["status"] == JUDGED], some[some["probability_female"].notna()]
-        kinds = {"judged": (sure, sure["gender"]), "likelier": (asked, likelier(asked))}
-        for answers, (answered, said) in kinds.items():
-            right = (said == answered["truth_gender"]).sum()
-            best = np.maximum(answered["posterior"], 1 - answered["posterior"]).mean()
+    for cues, truth, images in _iter_by_truth(renders, ("all", *GENDERS)):
+        labelled, scored = images[images["status"] == JUDGED], images[images["probability_female"].notna()]
+        kinds = {"judged": (labelled, labelled["gender"]), "likelier": (scored, likelier(scored))}
+        for answers, (answered_rows, labels) in kinds.items():
+            right = (labels == answered_rows["truth_gender"]).sum()
+            best = np.maximum(answered_rows["posterior"], 1 - answered_rows["posterior"]).mean()
             ceiling = 100 * best if truth == "all" else np.nan
-            rows.append([cues, truth, answers, right, len(answered), len(some), ceiling])
+            rows.append([cues, truth, answers, right, len(answered_rows), len(images), ceiling])
     frame = pd.DataFrame(rows, columns=["cues", "truth", "answers", "count", "n", "n_images", "ceiling"])
-    found = stats.percent_columns(frame["count"], frame["n"], confidence, ("accuracy", "ci_low", "ci_high"))
-    return tables.make_table(frame.assign(**found), "calibration_judge")
+    columns = stats.percent_columns(frame["count"], frame["n"], confidence, ("accuracy", "ci_low", "ci_high"))
+    return tables.make_table(frame.assign(**columns), "calibration_judge")
 
 
-def _by_truth(renders: pd.DataFrame, truths: Sequence[str]) -> Iterator[tuple[str, str, pd.DataFrame]]:
+def _iter_by_truth(renders: pd.DataFrame, truths: Sequence[str]) -> Iterator[tuple[str, str, pd.DataFrame]]:
     for cues, truth in itertools.product(CUES, truths):
-        some = renders if cues == "all" else renders[renders["ambiguous"] == (cues == "ambiguous")]
-        some = some if truth == "all" else some[some["truth_gender"] == truth]
-        if len(some):
-            yield cues, truth, some
+        rows = renders if cues == "all" else renders[renders["ambiguous"] == (cues == "ambiguous")]
+        rows = rows if truth == "all" else rows[rows["truth_gender"] == truth]
+        if len(rows):
+            yield cues, truth, rows
 
 
 def likelier(rows: pd.DataFrame) -> pd.Series:
-    """Return the likelier gender of each image by the judge's probability; empty where it was not asked."""
+    """Return the more probable gender of each image according to the judge; empty without a probability."""
     p = rows["probability_female"]
     return pd.Series(np.select([p >= 0.5, p < 0.5], GENDERS, ""), index=rows.index, dtype=object)
 
 
-def _of_world(generated: pd.DataFrame, skew: str = "") -> pd.DataFrame:
-    """Return the images of the generator without a model: in the run's own world, or in one by name."""
+def _world_images(generated: pd.DataFrame, skew: str = "") -> pd.DataFrame:
+    """Return the images of the generator without a model, for the run's skew or for a named one."""
     world = generated[generated["generator"] == WORLD]
     return world[world["skew"] == (skew or generated["skew"].iloc[0])]
 
@@ -140,67 +140,68 @@ def shares(
     *,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Return measured shares of women beside the true ones: ``calibration_shares``.
+    """Return measured shares of women with the true ones: ``calibration_shares``.
 
-    Three shares of the same images, each with its interval: of the women drawn, of the women judged, and the latter
-    corrected for the judge's error. Only the first and the last are estimates of the true share: an interval of what
-    the judge says knows nothing of how often the judge is wrong. The judge's error is measured on renders of known
-    truth that are not among the images counted (Rogan & Gladen 1978, see :func:`biaslab.stats.corrected_shares`).
+    The same images give three shares with intervals: women by ground truth, women by the judge, and the latter
+    corrected for the judge's error. Only the first and the last estimate the true share, since the interval of the
+    judge's share ignores the judge's error. That error is measured on renders with ground truth that are not among the
+    counted images (Rogan & Gladen 1978, see :func:`biaslab.stats.corrected_shares`).
     """
-    references = {"training": pd.concat([renders, _of_world(generated)], ignore_index=True), "generated": renders}
-    shown = references["training"].set_index("image_id")["truth_gender"]
-    errors = error(gender_confusion(references, {"truth": shown}), paper="world", confidence=confidence)
+    references = {"training": pd.concat([renders, _world_images(generated)], ignore_index=True), "generated": renders}
+    true_genders = references["training"].set_index("image_id")["truth_gender"]
+    errors = error(gender_confusion(references, {"truth": true_genders}), paper="world", confidence=confidence)
     frames = []
-    for (source, skew, approach), known in truth.groupby(["source", "skew", "approach"], sort=False):
+    for (source, skew, approach), truth_rows in truth.groupby(["source", "skew", "approach"], sort=False):
         rows = training[(training["skew"] == skew) & (training["approach"] == approach)]
-        rows = rows if source == "training" else _of_world(generated, skew)
-        wide = _wide(known)
-        # A caption that is among the nearest to several prompts counts once.
-        once = rows.drop_duplicates(["image_id", "occupation"])
+        rows = rows if source == "training" else _world_images(generated, skew)
+        wide = _wide(truth_rows)
+        # A caption that is nearest to several prompts counts once.
+        unique_images = rows.drop_duplicates(["image_id", "occupation"])
         frame = pd.DataFrame({"occupation": wide.index, "percent_true": wide.to_numpy(float).mean(axis=1)})
-        for labels, counted, size in (("truth_gender", "sampled", "n_true_sample"), ("gender", "judged", "n")):
-            female, n = _pooled(count(once, wide.index, labels))[..., 0]
-            frame = frame.assign(**stats.percent_columns(female, n, confidence, COUNTED[counted]), **{size: n})
-        about = {"model": "", "quantity": f"gender: {source}", "subject": frame["occupation"], "condition": ""}
-        estimates = frame[["n"]].assign(**about, estimate=frame["percent_female"])
-        found = corrected(estimates, errors, paper="world", pool=True, confidence=confidence)
+        for labels, kind, size in (("truth_gender", "sampled", "n_true_sample"), ("gender", "judged", "n")):
+            female, n = _pooled(count(unique_images, wide.index, labels))[..., 0]
+            frame = frame.assign(**stats.percent_columns(female, n, confidence, COUNTED[kind]), **{size: n})
+        identity = {"model": "", "quantity": f"gender: {source}", "subject": frame["occupation"], "condition": ""}
+        estimates = frame[["n"]].assign(**identity, estimate=frame["percent_female"])
+        corrected_shares = corrected(estimates, errors, paper="world", pool=True, confidence=confidence)
         columns = {"percent_female_corrected": "estimate_corrected", "reference": "subject_of_error"}
         columns |= {name: name for name in ("ci_low", "ci_high", "reason")}
-        frame = frame.assign(**{name: found[column].to_numpy() for name, column in columns.items()})
+        frame = frame.assign(**{name: corrected_shares[column].to_numpy() for name, column in columns.items()})
         frames.append(frame.assign(source=source, skew=skew, approach=approach))
     return tables.make_table(pd.concat(frames, ignore_index=True), "calibration_shares")
 
 
 def _wide(truth: pd.DataFrame) -> pd.DataFrame:
-    """Return true shares of one kind of images, occupations (in their order) by prompts."""
+    """Return true shares of one kind of images, occupations (in their original order) by prompts."""
     wide = truth.pivot(index="occupation", columns="prompt", values="percent_true")
     return wide.loc[list(dict.fromkeys(truth["occupation"]))]
 
 
 def coverage(shares: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Count the intervals of ``calibration_shares`` that hold the true share: ``calibration_coverage``.
+    """Return the number of intervals of ``calibration_shares`` that contain the true share: ``calibration_coverage``.
 
-    Were each interval right, the count would be binomial: n occupations, ``confidence`` each. ``p`` is the chance of
-    so few or fewer; ``p_holm`` corrects it for the kinds of images that are counted in the same way (Holm 1979).
-    ``n_covered_all`` and ``n_all`` are of all these kinds together.
+    With correct intervals the number is binomial, with n occupations and probability ``confidence``. ``p`` is the
+    probability of as few or fewer; ``p_holm`` adjusts it for the kinds of images with the same way to count (Holm
+    1979). ``n_covered_all`` and ``n_all`` are totals over these kinds.
     """
     keys = ["counted", "source", "skew", "approach"]
     frames = []
-    for counted, (value, low, high) in COUNTED.items():
-        known = shares[["percent_true", value, low, high]].notna().all(axis=1)
-        off = (shares[value] - shares["percent_true"]).where(known)
-        held = known & shares["percent_true"].between(shares[low], shares[high])
-        frames.append(shares[keys[1:]].assign(counted=counted, n=known, off=off, square=off**2, n_covered=held))
+    for kind, (value, low, high) in COUNTED.items():
+        is_known = shares[["percent_true", value, low, high]].notna().all(axis=1)
+        deviation = (shares[value] - shares["percent_true"]).where(is_known)
+        is_covered = is_known & shares["percent_true"].between(shares[low], shares[high])
+        columns = {"n": is_known, "off": deviation, "square": deviation**2, "n_covered": is_covered}
+        frames.append(shares[keys[1:]].assign(counted=kind, **columns))
     grouped = pd.concat(frames).groupby(keys, sort=False)
-    found = grouped.agg({"n_covered": "sum", "n": "sum", "off": "mean", "square": "mean"}).reset_index()
-    n = found["n"].where(found["n"] > 0)
-    p, least = binom.cdf(found["n_covered"], n, confidence), binom.ppf(1 - confidence, n, confidence)
-    found = found.assign(
-        n_expected=found["n"] * confidence, n_covered_min=least, p=p, rms_error=np.sqrt(found["square"])
+    table = grouped.agg({"n_covered": "sum", "n": "sum", "off": "mean", "square": "mean"}).reset_index()
+    n = table["n"].where(table["n"] > 0)
+    p, n_covered_min = binom.cdf(table["n_covered"], n, confidence), binom.ppf(1 - confidence, n, confidence)
+    table = table.assign(
+        n_expected=table["n"] * confidence, n_covered_min=n_covered_min, p=p, rms_error=np.sqrt(table["square"])
     )
-    found["p_holm"] = found.groupby("counted")["p"].transform(lambda p: stats.adjust(p.to_numpy()))
-    together = found.groupby("counted")[["n_covered", "n"]].transform("sum").add_suffix("_all")
-    return tables.make_table(found.rename(columns={"off": "mean_error"}).join(together), "calibration_coverage")
+    table["p_holm"] = table.groupby("counted")["p"].transform(lambda p: stats.adjust(p.to_numpy()))
+    totals = table.groupby("counted")[["n_covered", "n"]].transform("sum").add_suffix("_all")
+    return tables.make_table(table.rename(columns={"off": "mean_error"}).join(totals), "calibration_coverage")
 
 
 # -- amplification -----------------------------------------------------------------------------------------------
@@ -216,26 +217,26 @@ def amplification(
     replicates: int = 1000,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Return amplification of world and model beside what the truth implies: ``calibration_amplification``.
+    """Return amplification of world and model with the value implied by true shares: ``calibration_amplification``.
 
-    ``guidance`` is the run's own guidance scale; at others there are too few images for a share of each prompt.
+    ``guidance`` is the run's guidance scale; other scales have too few images for a share of each prompt.
     """
     draws, rows = {"seed": seed, "replicates": replicates, "confidence": confidence}, []
     for (skew, approach), images in training.groupby(["skew", "approach"], sort=False):
-        here = truth[truth["skew"] == skew]
-        known = here[(here["source"] == "training") & (here["approach"] == approach)]
-        implied = _wide(known), _wide(here[here["source"] == "generated"])
+        world_truth = truth[truth["skew"] == skew]
+        training_truth = world_truth[(world_truth["source"] == "training") & (world_truth["approach"] == approach)]
+        implied = _wide(training_truth), _wide(world_truth[world_truth["source"] == "generated"])
         occupations, implied = implied[0].index, [wide.to_numpy(float) for wide in implied]
-        counted, made = count(images, occupations), generated[generated["skew"] == skew]
-        for (generator, scale), others in made.groupby(["generator", "guidance_scale"], sort=False):
-            by_prompt = count(others, occupations)
+        training_counts, world_images = count(images, occupations), generated[generated["skew"] == skew]
+        for (generator, scale), model_images in world_images.groupby(["generator", "guidance_scale"], sort=False):
+            by_prompt = count(model_images, occupations)
             sides = {"mean": by_prompt, "pooled": _pooled(by_prompt)}
             if generator != WORLD and scale != f"{guidance:g}":
-                # Few images a prompt are no basis for a share of each.
+                # The images per prompt are too few for a share of each prompt.
                 del sides["mean"]
             for prompt, side in sides.items():
-                for definition, *found in _amplification_rows(counted, side, implied, draws):
-                    rows.append([generator, scale, skew, approach, definition, prompt, *found])
+                for definition, *values in _amplification_rows(training_counts, side, implied, draws):
+                    rows.append([generator, scale, skew, approach, definition, prompt, *values])
     return tables.make_table(rows, "calibration_amplification")
 
 
@@ -243,82 +244,84 @@ def _amplification_rows(
     training: np.ndarray, generated: np.ndarray, truth: Sequence[np.ndarray], draws: dict
 ) -> Iterator[list]:
     boot, fixed = (_amplified(training, generated, draws, fixed=fixed) for fixed in (False, True))
-    there = _there(training, generated)
+    has_images = _has_images(training, generated)
     sizes = training[1].mean(axis=1), generated[1].sum(axis=1)
-    medians = [float(np.median(size[there])) if there.any() else np.nan for size in sizes]
+    medians = [float(np.median(size[has_images])) if has_images.any() else np.nan for size in sizes]
     for k, definition in enumerate(DEFINITIONS):
         implied = float(expected(*truth, definition))
-        # What is implied holds for these occupations, so only images are a matter of chance.
+        # The implied value holds for these occupations, so only the images are resampled.
         limits = fixed.ci_low[k], fixed.ci_high[k]
         excess = [limit - implied for limit in (fixed.value[k] - fixed.bias[k], *limits)]
         excess.append(2 * norm.sf(abs(excess[0]) / fixed.se[k]))
         value, null_mean = boot.value[k], fixed.bias[k]
-        own = [value, value - null_mean, boot.ci_low[k], boot.ci_high[k], boot.p[k], null_mean]
+        amplified = [value, value - null_mean, boot.ci_low[k], boot.ci_high[k], boot.p[k], null_mean]
         reason = "" if math.isfinite(boot.ci_low[k] + limits[0]) else _TOO_FEW
-        yield [definition, *own, implied, *excess, int(there.sum()), *medians, reason]
+        yield [definition, *amplified, implied, *excess, int(has_images.sum()), *medians, reason]
 
 
 def amplification_told(table: pd.DataFrame, *, model: str) -> pd.DataFrame:
-    """Return the rows of ``calibration_amplification`` that answer what is there without a model, and what one adds.
+    """Return the rows of ``calibration_amplification`` about amplification without a model and added by ``model``.
 
-    By the paper's definition, mean of prompts. Of ``model``, and where true shares imply none (knobs off), the number
-    is the excess over what true shares imply. ``asked`` says in words what a row is asked.
+    They use the paper's definition and the mean over prompts. For ``model``, and with knobs off, the value is the
+    excess over the amplification that true shares imply. The column ``asked`` holds the question that a row answers.
     """
     rows = table[(table["definition"] == "paper") & (table["prompt"] == "mean")]
     rows = rows[rows["approach"].isin(["naive", MATCHED]) & rows["generator"].isin([WORLD, model])]
-    off = (rows["skew"] == "off") & (rows["skew"] != rows["skew"].iloc[0]) if len(rows) else rows["skew"] == "off"
-    beyond = (rows["generator"] != WORLD) | (rows["skew"] == "off")
-    without = np.where(off, "Without planted bias, is there amplification", "Without any model, is there amplification")
-    asked = np.where(
-        rows["generator"] == WORLD, without, "Does the model add to the amplification that true shares imply"
+    is_off = (rows["skew"] == "off") & (rows["skew"] != rows["skew"].iloc[0]) if len(rows) else rows["skew"] == "off"
+    is_excess = (rows["generator"] != WORLD) | (rows["skew"] == "off")
+    baseline = np.where(
+        is_off, "Without planted bias, is there amplification", "Without any model, is there amplification"
     )
+    added = "Does the model add to the amplification that true shares imply"
+    questions = np.where(rows["generator"] == WORLD, baseline, added)
     excess = {
         "amplification_corrected": "excess",
         "ci_low": "excess_ci_low",
         "ci_high": "excess_ci_high",
         "p": "excess_p",
     }
-    moved = {name: rows[name].where(~beyond, rows[of]) for name, of in excess.items()}
-    return rows.assign(model=rows["generator"], asked=asked, **moved)
+    replaced = {name: rows[name].where(~is_excess, rows[source]) for name, source in excess.items()}
+    return rows.assign(model=rows["generator"], asked=questions, **replaced)
 
 
 def guidance(generated: pd.DataFrame, truth: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return what measurement, model and guidance add to the change along the true lean: ``calibration_guidance``.
+    """Return the parts of the change due to measurement, model and guidance: ``calibration_guidance``.
 
-    For each occupation, with t the true training share, p the true share behind the prompts, g and g0 the shares
-    generated at this and at the lowest guidance, and s the sign of t - 50: s (p - t), s (g0 - p), s (g - g0). The
-    lean is the true one, so no part is folded and none has a bias. Intervals are Student t over occupations.
+    For each occupation, let t be the true training share, p the true share for the prompts, g and g0 the shares
+    generated at this and at the lowest guidance, and s the sign of t - 50. The parts are s (p - t), s (g0 - p) and
+    s (g - g0). The direction s comes from the true share, so no part has a small-sample bias. Intervals are Student t
+    over occupations.
     """
-    here = truth[truth["skew"] == truth["skew"].iloc[0]]
-    asked = _wide(here[here["source"] == "generated"])
-    made = generated[generated["guidance_scale"] != ""]
-    made = made.groupby(["generator", "guidance_scale"], sort=False)
-    counted = {names: _pooled(count(rows, asked.index)) for names, rows in made}
-    first = next(iter(counted), None)
-    prompts, rows = asked.to_numpy(float)[:, 0], []
-    for approach, known in here[here["source"] == "training"].groupby("approach", sort=False):
-        training = _wide(known).to_numpy(float).mean(axis=1)
+    world_truth = truth[truth["skew"] == truth["skew"].iloc[0]]
+    prompt_truth = _wide(world_truth[world_truth["source"] == "generated"])
+    groups = generated[generated["guidance_scale"] != ""]
+    groups = groups.groupby(["generator", "guidance_scale"], sort=False)
+    generated_counts = {names: _pooled(count(rows, prompt_truth.index)) for names, rows in groups}
+    lowest_scale = next(iter(generated_counts), None)
+    prompts, rows = prompt_truth.to_numpy(float)[:, 0], []
+    for approach, training_truth in world_truth[world_truth["source"] == "training"].groupby("approach", sort=False):
+        training = _wide(training_truth).to_numpy(float).mean(axis=1)
         sign = metrics.bias_direction(training)
-        for (model, scale), counts in counted.items():
-            share, lowest = (100 * ratio(*c)[:, 0] for c in (counts, counted[first]))
+        for (model, scale), counts in generated_counts.items():
+            share, lowest = (100 * ratio(*c)[:, 0] for c in (counts, generated_counts[lowest_scale]))
             parts = {"measurement": prompts - training, "model": lowest - prompts, "guidance": share - lowest}
             parts["total"] = share - training
-            there = ~np.isnan(share + lowest + training) & (sign != 0)
-            median = float(np.median(counts[1][there])) if there.any() else np.nan
+            is_counted = ~np.isnan(share + lowest + training) & (sign != 0)
+            median = float(np.median(counts[1][is_counted])) if is_counted.any() else np.nan
             for part, change in parts.items():
-                found = stats.mean_interval((sign * change)[there], confidence)
-                # The first part is exact, and at the lowest guidance there is nothing to add.
-                exact = part == "measurement" or (part == "guidance" and (model, scale) == first)
-                p = stats.one_sample_t((sign * change)[there]).p
-                limits = (np.nan,) * 3 if exact else (found.ci_low, found.ci_high, p)
-                rows.append([model, scale, approach, part, found.value, *limits, found.n, median])
+                interval = stats.mean_interval((sign * change)[is_counted], confidence)
+                # The part of the measurement is exact; at the lowest guidance that of guidance is 0 by definition.
+                is_exact = part == "measurement" or (part == "guidance" and (model, scale) == lowest_scale)
+                p = stats.one_sample_t((sign * change)[is_counted]).p
+                limits = (np.nan,) * 3 if is_exact else (interval.ci_low, interval.ci_high, p)
+                rows.append([model, scale, approach, part, interval.value, *limits, interval.n, median])
     return tables.make_table(rows, "calibration_guidance")
 
 
-# -- what must hold ------------------------------------------------------------------------------------------------
+# -- requirements --------------------------------------------------------------------------------------------------
 
-# What each requirement shall reach, in words, and the ends of what its value shall lie in.
-_REACH = {
+# Target of each requirement in words, and the ends of the range of accepted values.
+_TARGETS = {
     "judge_accuracy_renders": ("99 % or more", 99, 100),
     "gate_pass_rate_prompt_": ("90 % or more", 90, 100),
     "gender_word_accuracy": ("97 % or more", 97, 100),
@@ -332,24 +335,25 @@ _REACH = {
 def quality(
     judge: pd.DataFrame,
     training: pd.DataFrame,
-    made: pd.DataFrame,
-    named: pd.DataFrame | None,
+    generated: pd.DataFrame,
+    named_counts: pd.DataFrame | None,
     words: pd.DataFrame,
     measured: pd.DataFrame,
-    known: pd.DataFrame,
+    amplification_table: pd.DataFrame,
     *,
     model: str,
     seed: int = 0,
     replicates: int = 1000,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Return what the embedded world and models reach, one row a requirement: ``mini_quality``.
+    """Return the measured quality of the synthetic world and its models, one row per requirement: ``mini_quality``.
 
-    ``made`` are judged images for the templates by the run's own model, ``named`` is None where the judge is no
-    open_clip model, and ``words`` has no rows where captions are no prompts; the other tables are what their names say.
+    ``generated`` are judged images for the templates by the run's model. ``named_counts`` is
+    :meth:`~biaslab_world.calibration.measure.Calibration.named`. ``words`` has no rows if captions are not prompts in
+    this run. ``judge`` and ``amplification_table`` are ``calibration_judge`` and ``calibration_amplification``.
     """
     words = words[(words["model"] == model) & (words["approach"] == "caption_prompts")]
-    followed = int(words["n_followed"].sum()), int(words["n_judged"].sum())
+    followed_and_judged = int(words["n_followed"].sum()), int(words["n_judged"].sum())
     no_words = "" if len(words) else "Captions are no prompts in this run."
     measured = measured[(measured["model"] == model) & (measured["definition"] == "paper")]
     measured = measured.set_index(["approach", "prompt"])
@@ -357,43 +361,43 @@ def quality(
     skew = training["skew"].iloc[0]
     rows = [
         *_judge_rows(judge),
-        *_gate_rows(made, confidence),
-        _share_row("gender_word_accuracy", *followed, confidence, no_words),
-        *_occupation_rows(named, confidence),
-        _own_row("naive_amplification", measured, ("naive", "mean")),
-        _halved(training[training["skew"] == skew], made, draws),
-        _own_row("caption_prompts", measured, ("caption_prompts", "captions")),
-        *_world_rows(known, skew),
+        *_gate_rows(generated, confidence),
+        _share_row("gender_word_accuracy", *followed_and_judged, confidence, no_words),
+        *_occupation_rows(named_counts, confidence),
+        _amplification_row("naive_amplification", measured, ("naive", "mean")),
+        _nearest_ratio_row(training[training["skew"] == skew], generated, draws),
+        _amplification_row("caption_prompts", measured, ("caption_prompts", "captions")),
+        *_world_rows(amplification_table, skew),
     ]
     return tables.make_table(rows, "mini_quality")
 
 
 def met(quality: pd.DataFrame) -> pd.DataFrame:
-    """Return one row of how many requirements of ``mini_quality`` are met with their whole interval, and which not.
+    """Return one row with the number of requirements of ``mini_quality`` that are met with their entire interval.
 
-    Columns n_met, n_asked, and names of those that are ``missed``, ``unsure`` (the interval holds both) or
-    ``not_measured``; missing where there are none.
+    The columns are n_met, n_asked, and the names of requirements that are ``missed``, ``unsure`` (the interval contains
+    accepted and other values) or ``not_measured``; a column without names is missing.
     """
-    asked = quality[quality["requirement"] != ""]
+    required = quality[quality["requirement"] != ""]
     kinds = {"no": "missed", "": "not_measured", "yes, not certain": "unsure", "no, not certain": "unsure"}
-    named = asked.groupby(asked["met"].map(kinds))["metric"].agg(", ".join)
-    row = {"n_met": (asked["met"] == "yes").sum(), "n_asked": len(asked)}
-    return pd.DataFrame([row | {kind: named.get(kind, np.nan) for kind in dict.fromkeys(kinds.values())}])
+    metric_names = required.groupby(required["met"].map(kinds))["metric"].agg(", ".join)
+    row = {"n_met": (required["met"] == "yes").sum(), "n_asked": len(required)}
+    return pd.DataFrame([row | {kind: metric_names.get(kind, np.nan) for kind in dict.fromkeys(kinds.values())}])
 
 
 def _row(metric: str, values=(np.nan,) * 3, n: float = 0, unit: str = "%", n_unit: str = "images", reason="") -> list:
     """Return a row of ``mini_quality``; ``values``: the value and its limits."""
-    reach, *ends = _REACH.get(metric.rstrip("0123456789"), ("",))
+    target, *ends = _TARGETS.get(metric.rstrip("0123456789"), ("",))
     value, low, high = values
     met = met_by(value, low, high, *ends) if ends and math.isfinite(value) else ""
-    return [metric, value, low, high, unit, n, n_unit, reach, met, reason]
+    return [metric, value, low, high, unit, n, n_unit, target, met, reason]
 
 
-def met_by(value: float, low: float, high: float, least: float, most: float) -> str:
-    """Say whether a value lies in ``[least, most]``, and whether its interval does or does not do so as a whole."""
-    there = least <= value <= most
-    sure = (least <= low and high <= most) if there else (high < least or low > most)
-    return ("yes" if there else "no") + ("" if sure else ", not certain")
+def met_by(value: float, low: float, high: float, minimum: float, maximum: float) -> str:
+    """Return whether a value is in ``[minimum, maximum]``, with ", not certain" if its interval crosses an end."""
+    is_inside = minimum <= value <= maximum
+    is_certain = (minimum <= low and high <= maximum) if is_inside else (high < minimum or low > maximum)
+    return ("yes" if is_inside else "no") + ("" if is_certain else ", not certain")
 
 
 def _share_row(metric: str, hits: int, n: int, confidence: float, reason: str = "") -> list:
@@ -401,9 +405,9 @@ def _share_row(metric: str, hits: int, n: int, confidence: float, reason: str = 
     return _row(metric, values, n, reason=reason or ("" if n else "No image was judged."))
 
 
-def _judge_rows(found: pd.DataFrame) -> Iterator[list]:
-    """Yield accuracy over all renders that pass the gate, by clearness, and over sure answers alone."""
-    found = found[(found["truth"] == "all") & (found["n"] > 0)].set_index(["cues", "answers"])
+def _judge_rows(judge_table: pd.DataFrame) -> Iterator[list]:
+    """Yield accuracy over all renders that meet the inclusion criteria, by ambiguity, and over sure answers alone."""
+    judge_table = judge_table[(judge_table["truth"] == "all") & (judge_table["n"] > 0)].set_index(["cues", "answers"])
     kinds = {
         "judge_accuracy_renders": ("unambiguous", "likelier"),
         "judge_accuracy_renders_sure": ("unambiguous", "judged"),
@@ -411,10 +415,10 @@ def _judge_rows(found: pd.DataFrame) -> Iterator[list]:
         "judge_accuracy_renders_all": ("all", "likelier"),
     }
     for metric, kind in kinds.items():
-        if kind not in found.index:
+        if kind not in judge_table.index:
             yield _row(metric, reason="No such render was judged.")
             continue
-        row = found.loc[kind]
+        row = judge_table.loc[kind]
         reason = f"An ideal judge would reach {row['ceiling']:.2f} %."
         yield _row(metric, row[["accuracy", "ci_low", "ci_high"]], row["n"], reason=reason)
 
@@ -422,18 +426,18 @@ def _judge_rows(found: pd.DataFrame) -> Iterator[list]:
 def _gate_rows(rows: pd.DataFrame, confidence: float) -> Iterator[list]:
     passed = rows["status"].isin([JUDGED, "uncertain"])
     yield _share_row("gate_pass_rate", passed.sum(), len(passed), confidence)
-    for prompt, some in passed.groupby(rows["prompt"]):
-        yield _share_row(f"gate_pass_rate_prompt_{prompt}", some.sum(), len(some), confidence)
+    for prompt, prompt_rows in passed.groupby(rows["prompt"]):
+        yield _share_row(f"gate_pass_rate_prompt_{prompt}", prompt_rows.sum(), len(prompt_rows), confidence)
 
 
-def _occupation_rows(named: pd.DataFrame | None, confidence: float) -> Iterator[list]:
+def _occupation_rows(named_counts: pd.DataFrame | None, confidence: float) -> Iterator[list]:
     """Yield zero-shot accuracy of occupations on generated images, on as many renders, and their ratio."""
     names = {"occupation_accuracy_generated": "generated", "occupation_accuracy_renders": "renders"}
-    if named is None:
-        why = "Similarity of images takes an open_clip model, which does not judge gender here."
-        yield from (_row(name, reason=why) for name in ("occupation_accuracy", *names))
+    if named_counts is None:
+        reason = "Similarity of images takes an open_clip model, which does not judge gender here."
+        yield from (_row(name, reason=reason) for name in ("occupation_accuracy", *names))
         return
-    counts = named.set_index("images")[["right", "n"]].astype(int)
+    counts = named_counts.set_index("images")[["right", "n"]].astype(int)
     ratio = ratio_interval(*counts.loc["generated"], *counts.loc["renders"], confidence)
     yield _row("occupation_accuracy", [100 * v for v in ratio], counts.loc["generated", "n"])
     for name, kind in names.items():
@@ -441,17 +445,17 @@ def _occupation_rows(named: pd.DataFrame | None, confidence: float) -> Iterator[
 
 
 def ratio_interval(count: int, n: int, count0: int, n0: int, confidence: float) -> tuple[float, float, float]:
-    """Return the ratio of two independent shares with its interval on the logarithm (Katz et al. 1978).
+    """Return the ratio of two independent shares with its interval on the log scale (Katz et al. 1978).
 
-    NaN where the first share or the second is 0 or rests on nothing.
+    The interval is NaN if a count is 0 or a sample is empty, and so is the ratio unless only ``count`` is 0.
     """
     if not (count > 0 and count0 > 0):
         return (0.0 if n and count0 else np.nan), np.nan, np.nan
-    found = relative_risk(count, n, count0, n0)
-    return found.relative_risk, *found.confidence_interval(confidence)
+    risk = relative_risk(count, n, count0, n0)
+    return risk.relative_risk, *risk.confidence_interval(confidence)
 
 
-def _own_row(metric: str, measured: pd.DataFrame, key: tuple[str, str]) -> list:
+def _amplification_row(metric: str, measured: pd.DataFrame, key: tuple[str, str]) -> list:
     if key not in measured.index:
         return _row(metric, unit="points", n_unit="occupations", reason=f"The run measures no {key[0]}.")
     row = measured.loc[key]
@@ -460,43 +464,49 @@ def _own_row(metric: str, measured: pd.DataFrame, key: tuple[str, str]) -> list:
     return _row(metric, values, row["n_occupations"], "points", "occupations", reason)
 
 
-def _halved(training: pd.DataFrame, made: pd.DataFrame, draws: dict) -> list:
-    """Return the row of the ratio of two approaches' amplification on the same generated images."""
+def _nearest_ratio_row(training: pd.DataFrame, generated: pd.DataFrame, draws: dict) -> list:
+    """Return the row with the ratio of two approaches' amplification on the same generated images."""
     kind = {"unit": "ratio", "n_unit": "occupations"}
-    asked = [training[training["approach"] == a] for a in ("naive", "nearest_no_indicators")]
-    if any(rows.empty for rows in asked):
+    approach_rows = [training[training["approach"] == a] for a in ("naive", "nearest_no_indicators")]
+    if any(rows.empty for rows in approach_rows):
         return _row("nearest_no_indicators_to_naive", **kind, reason="The run lacks an approach.")
-    occupations = list(dict.fromkeys(made["occupation"]))
+    occupations = list(dict.fromkeys(generated["occupation"]))
 
     def statistic(t: np.ndarray, t0: np.ndarray, g: np.ndarray) -> np.ndarray:
         base = expected(t, g, "paper")
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(base > 0, expected(t0, g, "paper") / base, np.nan)
 
-    boot = _bootstrap([count(rows, occupations) for rows in (*asked, made)], statistic, draws)
+    boot = _bootstrap([count(rows, occupations) for rows in (*approach_rows, generated)], statistic, draws)
     values = float(boot.value), float(boot.ci_low), float(boot.ci_high)
-    none = "Naive amplification is not above 0, so there is nothing to halve."
-    reason = "" if math.isfinite(values[0]) else none
+    no_ratio = "Naive amplification is not above 0, so there is nothing to halve."
+    reason = "" if math.isfinite(values[0]) else no_ratio
     return _row("nearest_no_indicators_to_naive", values, boot.n_groups, **kind, reason=reason)
 
 
-def _world_rows(known: pd.DataFrame, skew: str) -> Iterator[list]:
-    """Yield what the measurement adds where nothing but it is there: whether the interval of the excess holds 0."""
-    known = known[(known["generator"] == WORLD) & (known["definition"] == "paper")]
-    known = known[known["prompt"] == "mean"].set_index(["skew", "approach"])
-    for metric, key, width, more in (
+def _world_rows(amplification_table: pd.DataFrame, skew: str) -> Iterator[list]:
+    """Yield rows on amplification added by the measurement alone: whether the interval of the excess contains 0."""
+    amplification_table = amplification_table[
+        (amplification_table["generator"] == WORLD) & (amplification_table["definition"] == "paper")
+    ]
+    amplification_table = amplification_table[amplification_table["prompt"] == "mean"].set_index(["skew", "approach"])
+    for metric, key, width, extra_condition in (
         ("truth_preserving_matched", (skew, MATCHED), 2.0, " and is narrower than 2 points"),
         ("world_off_naive", ("off", "naive"), np.inf, ", bias-corrected"),
     ):
-        asked, values, n, met = "interval holds 0", [np.nan] * 3, 0, ""
+        requirement, values, n, met = "interval holds 0", [np.nan] * 3, 0, ""
         reason = f"The run measures no {key[1]}."
-        if key in known.index:
-            row = known.loc[key]
-            asked, n, values = (asked + more, row["n_occupations"], row[["excess", "excess_ci_low", "excess_ci_high"]])
+        if key in amplification_table.index:
+            row = amplification_table.loc[key]
+            requirement, n, values = (
+                requirement + extra_condition,
+                row["n_occupations"],
+                row[["excess", "excess_ci_low", "excess_ci_high"]],
+            )
             low, high = values.iloc[1:]
             met = "" if not math.isfinite(low) else "yes" if low <= 0 <= high and high - low < width else "no"
-            freed = (
+            default_reason = (
                 f"Freed of the null expectation of sampling noise ({row['null_mean']:.2f} points); these occupations."
             )
-            reason = row["reason"] or freed
-        yield [metric, *values, "points", n, "occupations", asked, met, reason]
+            reason = row["reason"] or default_reason
+        yield [metric, *values, "points", n, "occupations", requirement, met, reason]

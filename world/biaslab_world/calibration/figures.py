@@ -1,6 +1,6 @@
-"""Figures of calibration against known truth, and of the embedded world itself.
+"""Figures of calibration against ground truth, and of the synthetic world itself.
 
-Where a function says no more of its first argument, that is the table that it names.
+The first argument of a function is the table that its docstring names, unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from biaslab_world.captions import Corpus
 
 NAMES = tables.labels("calibration_shares")["approach"]
-_HELD = forms.series_style(
+_COVERAGE_STYLE = forms.series_style(
     {"held": ("interval holds the true share", style.BLUE, "o"), "missed": ("interval misses it", style.VERMILION, "D")}
 )
-_PARTS = forms.series_style(
+_PARTS_STYLE = forms.series_style(
     {
         "total": ("model at this guidance, with interval", style.BLACK, "o"),
         "model": ("the model at the lowest guidance", style.BLUE, "s"),
@@ -35,24 +35,24 @@ _PARTS = forms.series_style(
     }
 )
 _NO_MODEL = "world: no model"
-# Pictures are drawn larger than models see them.
-_SHOWN = 128
+# Height in pixels; images are larger here than the models' input.
+_IMAGE_SIZE = 128
 
 
 # -- shares and amplification --------------------------------------------------------------------------------
 
 
 def shares(table: pd.DataFrame) -> Figure:
-    """Draw measured shares against true ones, a panel for each kind of images (``calibration_shares``)."""
+    """Draw measured shares against true ones, one panel per kind of images (``calibration_shares``)."""
     heads = np.where(table["source"] == "generated", "world, no model", table["approach"].map(NAMES))
     heads = heads + np.where(table["skew"] == "off", " (knobs off)", "")
-    inside = table["percent_true"].between(table["ci_low"], table["ci_high"])
+    is_covered = table["percent_true"].between(table["ci_low"], table["ci_high"])
 
-    def judged(ax: Axes, rows: pd.DataFrame) -> None:
+    def draw_uncorrected(ax: Axes, rows: pd.DataFrame) -> None:
         ax.plot(rows["percent_true"], rows["percent_female"], ".", color=style.BLACK, ms=3, zorder=4)
 
-    rows = table.assign(panel=[textwrap.fill(head, 30) for head in heads], inside=inside)
-    rows["held"] = np.where(inside, "held", "missed")
+    rows = table.assign(panel=[textwrap.fill(head, 30) for head in heads], inside=is_covered)
+    rows["held"] = np.where(is_covered, "held", "missed")
     return forms.diagonal(
         rows.dropna(subset=["percent_true", "percent_female_corrected"]),
         "percent_true",
@@ -60,31 +60,31 @@ def shares(table: pd.DataFrame) -> Figure:
         labels=("True share of women (%)", "Corrected share (%)"),
         ends=(-3, 103),
         color="held",
-        styles=_HELD,
+        styles=_COVERAGE_STYLE,
         panel="panel",
         limits=(("percent_true", "percent_true"), ("ci_low", "ci_high")),
         filled="inside",
         columns=3,
-        under=judged,
+        under=draw_uncorrected,
         keys=[forms.key(style.BLACK, ".", "as judged, uncorrected")],
     )
 
 
 def amplification(table: pd.DataFrame, *, definition: str = "paper", prompt: str = "pooled") -> Figure:
-    """Draw amplification of world and model beside what the truth implies (``calibration_amplification``).
+    """Draw amplification of world and model with the implied value (``calibration_amplification``).
 
-    By one definition, of prompts ``pooled`` or of their ``mean``.
+    The figure uses one definition, for prompts ``pooled`` or their ``mean``.
     """
-    some = table[(table["definition"] == definition) & (table["prompt"] == prompt)]
-    made = some["generator"] + ", guidance " + some["guidance_scale"].map("{:g}".format)
-    made = made.where(some["generator"] != "world", _NO_MODEL)
-    knobs = np.where(some["skew"] == "off", "\n(all knobs off)", "")
+    rows = table[(table["definition"] == definition) & (table["prompt"] == prompt)]
+    generators = rows["generator"] + ", guidance " + rows["guidance_scale"].map("{:g}".format)
+    generators = generators.where(rows["generator"] != "world", _NO_MODEL)
+    knobs = np.where(rows["skew"] == "off", "\n(all knobs off)", "")
     return forms.estimates(
-        some.assign(made=made, row=some["approach"].map(NAMES) + knobs),
+        rows.assign(made=generators, row=rows["approach"].map(NAMES) + knobs),
         "amplification_corrected",
         row="row",
         color="made",
-        styles=_look(made),
+        styles=_generator_style(generators),
         label="Expected amplification (points)",
         null_mean="amplification",
         mark="implied",
@@ -92,8 +92,8 @@ def amplification(table: pd.DataFrame, *, definition: str = "paper", prompt: str
     )
 
 
-def _look(generators: Sequence[str]) -> SeriesStyle:
-    """Return how generators look: the world always the same, models in shades of their own."""
+def _generator_style(generators: Sequence[str]) -> SeriesStyle:
+    """Return the series style: the world always looks the same, and each model has its own colour and marker."""
     models = [name for name in dict.fromkeys(generators) if name != _NO_MODEL]
     shades = (style.BLUE, style.SKY, style.PURPLE, style.VERMILION, style.ORANGE, style.BLACK)
     return SeriesStyle(
@@ -103,23 +103,23 @@ def _look(generators: Sequence[str]) -> SeriesStyle:
 
 
 def guidance(table: pd.DataFrame, approaches: Sequence[str] = ("naive", "nearest_no_indicators", "matched")) -> Figure:
-    """Draw the signed change against guidance, with the levels that measurement and model alone reach.
+    """Draw the signed change against guidance, with the levels of measurement and model alone.
 
-    Of ``calibration_guidance``, a panel each of ``approaches``; those that the table lacks are left out.
+    The table is ``calibration_guidance``, with one panel for each of ``approaches`` that it contains.
     """
-    some = table[table["approach"].isin(approaches)]
-    some = some.assign(scale=some["guidance_scale"]).sort_values("scale", kind="stable")
-    # Parts stand on top of one another: measurement, then model.
-    points = some.groupby(["approach", "scale"])["change"].cumsum()
-    levels = some.assign(change=points, ci_low=np.nan, ci_high=np.nan)
-    parts = [some[some["part"] == "total"], *(levels[levels["part"] == p] for p in ("model", "measurement"))]
+    rows = table[table["approach"].isin(approaches)]
+    rows = rows.assign(scale=rows["guidance_scale"]).sort_values("scale", kind="stable")
+    # Parts are stacked: measurement, then model.
+    points = rows.groupby(["approach", "scale"])["change"].cumsum()
+    levels = rows.assign(change=points, ci_low=np.nan, ci_high=np.nan)
+    parts = [rows[rows["part"] == "total"], *(levels[levels["part"] == p] for p in ("model", "measurement"))]
     return forms.trends(
         pd.concat(parts),
         "scale",
         "change",
         labels=("Guidance scale", "Change in the true direction of bias (points)"),
         color="part",
-        styles=_PARTS,
+        styles=_PARTS_STYLE,
         panel="approach",
         names={name: textwrap.fill(NAMES[name], 22) for name in approaches},
         reference=0,
@@ -130,23 +130,29 @@ def guidance(table: pd.DataFrame, approaches: Sequence[str] = ("naive", "nearest
 # -- the world ---------------------------------------------------------------------------------------------------
 
 
-_WORK = (*("nurse", "mechanic", "teacher", "pilot", "librarian"), *("chef", "scientist", "painter", "lawyer", "dancer"))
+_EXAMPLE_OCCUPATIONS = (
+    *("nurse", "mechanic", "teacher", "pilot", "librarian"),
+    *("chef", "scientist", "painter", "lawyer", "dancer"),
+)
 
 
 def skin_tones(*, seed: int = 0) -> Figure:
-    """Draw renders of each skin tone, the rest drawn at random by ``seed``, a row for each gender."""
+    """Draw renders of each skin tone, one row per gender; ``seed`` determines everything else."""
 
     def person(row: int, column: int, tone: int) -> np.ndarray:
         rng = np.random.default_rng([seed, row, column])
-        fixed = {"genders": scene.GENDERS[row : row + 1], "occupations": (_WORK[column % len(_WORK)],)}
-        return render(scene.sample_scene(rng, **fixed, skin_tones=(tone,)), _SHOWN)
+        fixed = {
+            "genders": scene.GENDERS[row : row + 1],
+            "occupations": (_EXAMPLE_OCCUPATIONS[column % len(_EXAMPLE_OCCUPATIONS)],),
+        }
+        return render(scene.sample_scene(rng, **fixed, skin_tones=(tone,)), _IMAGE_SIZE)
 
     rows = [[person(i, k, tone) for k, tone in enumerate(scene.SKIN_TONES)] for i in range(len(scene.GENDERS))]
     return _grid(rows, rows=scene.GENDERS, columns=[f"tone {tone}" for tone in scene.SKIN_TONES])
 
 
 def ambiguity(*, seed: int = 0, across: int = 8) -> Figure:
-    """Draw renders of clear and of ambiguous people, ``across`` in a row, by what an ideal judge would say."""
+    """Draw renders of clear and ambiguous people, ``across`` per row, by an ideal judge's probability of female."""
     renders = truthful.held_out(3000, seed=seed)
     posterior = renders.table["posterior"]
     kinds = {
@@ -156,20 +162,22 @@ def ambiguity(*, seed: int = 0, across: int = 8) -> Figure:
         "rather male": posterior.between(0.02, 0.4),
         "clearly male": posterior < 0.001,
     }
-    shown = [renders.table.loc[fits, "image_id"].head(across) for fits in kinds.values()]
-    most = min(map(len, shown))
-    return _grid([[render(renders.scene(i), _SHOWN) for i in ids[:most]] for ids in shown], rows=list(kinds))
+    image_ids = [renders.table.loc[fits, "image_id"].head(across) for fits in kinds.values()]
+    n_columns = min(map(len, image_ids))
+    return _grid(
+        [[render(renders.scene(i), _IMAGE_SIZE) for i in ids[:n_columns]] for ids in image_ids], rows=list(kinds)
+    )
 
 
 def captions(corpus: Corpus, chosen: pd.DataFrame) -> Figure:
-    """Draw captions with their images and what is true of them: ``chosen`` as ``knobs.examples`` returns it."""
-    images = corpus.read(chosen["caption_id"], _SHOWN)
+    """Draw captions with their images and ground truth; ``chosen`` is the result of ``knobs.examples``."""
+    images = corpus.read(chosen["caption_id"], _IMAGE_SIZE)
     below = []
     for row in chosen.itertuples():
         facts = f"style: {row.truth_style}", f"indicator: {row.truth_indicator}"
         shows = f"shows: {row.truth_gender or 'nobody'}"
-        said = textwrap.fill(f"“{row.text}”", 27)
-        below.append("\n".join([said, *(textwrap.fill(fact, 28) for fact in (*facts, shows))]))
+        caption = textwrap.fill(f"“{row.text}”", 27)
+        below.append("\n".join([caption, *(textwrap.fill(fact, 28) for fact in (*facts, shows))]))
     lines = range(0, len(images), 5)
     inches = forms.WIDTH / 5, 2.95
     return _grid([images[k : k + 5] for k in lines], below=[below[k : k + 5] for k in lines], inches=inches)
@@ -183,7 +191,7 @@ def _grid(
     below: Sequence[Sequence[str]] = (),
     inches: tuple[float, float] = (0.78, 0.78),
 ) -> Figure:
-    """Draw rows of images of some width and height in inches: with names of rows and columns, or a text below each."""
+    """Draw rows of images, each ``inches`` wide and high, with names of rows and columns or a text below each."""
     across, down = max(map(len, images)), len(images)
     size = inches[0] * across + (1.4 if rows else 0), inches[1] * down + (0.4 if columns else 0.1)
     figure, axes = style.subplots(down, across, figsize=size, squeeze=False)

@@ -1,8 +1,8 @@
-"""What calibration holds against the truth: images of the embedded world, judged, beside what is true of them.
+"""Measurements for calibration: judged images of the synthetic world with their ground truth.
 
-The embedded world says exactly what a caption's image shows and which share of women stands behind every kind of
-text. So a generator can be made that keeps these shares (:mod:`biaslab_world.truthful`, model ``world``): what the
-measurement finds on it has no model as its cause.
+The synthetic world defines the content of a caption's image and the share of women for every kind of text. A generator
+can therefore keep these shares exactly (:mod:`biaslab_world.truthful`, model ``world``). Effects measured on its images
+do not come from a model.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
 
 MATCHED = "matched"
-"""The selection of captions that ask what the templates ask: prompt-like, without an indicator."""
+"""The selection of captions that match the prompt templates: prompt-like, without an indicator."""
 WORLD = truthful.WORLD
 CORPUS = "mini"
-"""The captions whose truth is known."""
+"""The corpus with ground truth."""
 _TRUE_KINDS = {"naive": "all", "no_indicators": "no indicator", MATCHED: "prompt-like, no indicator"}
 _COLUMNS = ["image_id", "occupation", "prompt", "status", "gender", "probability_female", "truth_gender"]
 _OFF = (("training", "naive"), ("generated", MATCHED))
 
 
 class Calibration:
-    """Images of the embedded world and of models trained on it, judged; each part is made when it is first asked for.
+    """Judged images of the synthetic world and of models trained on it; each part is computed on first access.
 
     Args:
-        pipeline: The run's own pipeline.
+        pipeline: The run's pipeline.
 
-    Raises MissingInputError: Its captions are not the embedded world's, so their truth is not known.
+    Raises MissingInputError: Its captions are not the synthetic world's, so they have no ground truth.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -57,35 +57,35 @@ class Calibration:
 
     @property
     def approaches(self) -> list[str]:
-        """The selections that can be compared: those that the run asks for, and the matched one."""
+        """The selections to compare: those of the run's settings, and the matched one."""
         return [a for a in SELECTED if a in self.settings.captions.approaches] + [MATCHED]
 
     # -- pipelines ---------------------------------------------------------------------------------------------
 
     @cached_property
     def world(self) -> Pipeline:
-        """The truth-preserving generator in the place of the model."""
+        """Pipeline with the truth-preserving generator in place of the model."""
         images = self.settings.calibration.world_images
         return self.base.changed(WORLD, generation={"images_per_prompt": images})
 
     @cached_property
     def off(self) -> Pipeline:
-        """The same in the world without the paradox."""
+        """Pipeline with the truth-preserving generator in the world without the paradox."""
         s = self.settings.calibration
-        fewer = {"per_occupation": s.unbiased_per_occupation, "max_captions": s.unbiased_captions}
-        return self.base.changed(WORLD, captions={"synthetic_bias": "off", "approaches": ("naive",), **fewer})
+        sizes = {"per_occupation": s.unbiased_per_occupation, "max_captions": s.unbiased_captions}
+        return self.base.changed(WORLD, captions={"synthetic_bias": "off", "approaches": ("naive",), **sizes})
 
     @cached_property
     def scales(self) -> dict[float, Pipeline]:
-        """The model at each guidance scale of the sweep, the run's own among them, in order; none for the world."""
+        """Pipelines by guidance scale of the sweep, ascending, with the run's scale; empty for the model ``world``."""
         if self.base.model == WORLD:
             return {}
-        own, s = self.settings.generation.guidance_scale, self.settings.calibration
+        run_scale, calibration = self.settings.generation.guidance_scale, self.settings.calibration
         return {
             g: self.base
-            if g == own
-            else self.base.changed(generation={"guidance_scale": g, "images_per_prompt": s.guidance_images})
-            for g in sorted({*s.guidance_scales, own})
+            if g == run_scale
+            else self.base.changed(generation={"guidance_scale": g, "images_per_prompt": calibration.guidance_images})
+            for g in sorted({*calibration.guidance_scales, run_scale})
         }
 
     @property
@@ -95,21 +95,21 @@ class Calibration:
         return [self.world, *self.scales.values(), *off]
 
     def stages(self) -> list[Callable[[], object]]:
-        """Return what takes long, apart: images of each generator with their judgements, and all that is made of them.
+        """Return the long computations separately: judged images of each generator, and the frames computed from them.
 
-        Each may raise :class:`~biaslab.cache.result_cache.UnfinishedError` where the pipeline computes a share.
+        Each may raise :class:`~biaslab.cache.result_cache.UnfinishedError` if the pipeline computes only one shard.
         """
         parts = [partial(getattr, self, name) for name in ("renders", "training", "generated", "truth")]
-        return [*(partial(made.judgements, "generated") for made in self.generators), *parts, self.named]
+        return [*(partial(generator.judgements, "generated") for generator in self.generators), *parts, self.named]
 
-    # -- images and what is true of them -------------------------------------------------------------------------
+    # -- images and their ground truth -------------------------------------------------------------------------
 
     @cached_property
     def renders(self) -> pd.DataFrame:
-        """Held-out renders, a row each, with their truth and what gate and judge made of them.
+        """Held-out renders, one row per image, with ground truth and the judge's results.
 
         Columns image_id, occupation, truth_gender, ambiguous (whether an ideal judge would be less than 99 % sure),
-        posterior (its probability of female, 0–1), and the judge's outcome, gender, probability_female, …
+        posterior (its probability of female, 0–1), and the judge's status, gender, probability_female, …
         """
         renders = truthful.held_out(self.settings.calibration.test_images, seed=self.base.seed)
         return renders.table.merge(self.base.judge_images(renders), on="image_id", validate="one_to_one")
@@ -118,73 +118,73 @@ class Calibration:
     def training(self) -> pd.DataFrame:
         """Judged training images of each selection of captions, the world without the paradox last.
 
-        Columns skew, approach, image_id, occupation, prompt, outcome, gender, probability_female and truth_gender.
+        Columns skew, approach, image_id, occupation, prompt, status, gender, probability_female and truth_gender.
         """
         skew = self.settings.captions.synthetic_bias
         frames = [self._training(a)[_COLUMNS].assign(skew=skew, approach=a) for a in self.approaches]
         if skew != "off":
-            frames.append(_selected(self.off, "naive")[_COLUMNS].assign(skew="off", approach="naive"))
+            frames.append(_select_judgements(self.off, "naive")[_COLUMNS].assign(skew="off", approach="naive"))
         return pd.concat(frames, ignore_index=True)
 
     @cached_property
     def generated(self) -> pd.DataFrame:
         """Judged images for the templates, by the world and by the model at each guidance scale.
 
-        Columns generator, guidance_scale (text; empty for the world), skew, and the others as of :attr:`training`.
+        Columns generator, guidance_scale (text; empty for the world), skew, and those of :attr:`training`.
         """
         skew = self.settings.captions.synthetic_bias
-        made = [(WORLD, "", skew, self.world)]
-        made += [(self.base.label, f"{g:g}", skew, pipeline) for g, pipeline in self.scales.items()]
-        made += [(WORLD, "", "off", self.off)] if skew != "off" else []
+        generators = [(WORLD, "", skew, self.world)]
+        generators += [(self.base.label, f"{g:g}", skew, pipeline) for g, pipeline in self.scales.items()]
+        generators += [(WORLD, "", "off", self.off)] if skew != "off" else []
         frames = []
-        for generator, scale, knobs, pipeline in made:
+        for generator, scale, knobs, pipeline in generators:
             rows = pipeline.judgements("generated").filter(_COLUMNS)
             frames.append(rows.assign(generator=generator, guidance_scale=scale, skew=knobs))
         return pd.concat(frames, ignore_index=True)
 
     @cached_property
     def truth(self) -> pd.DataFrame:
-        """The true shares of women behind captions and prompts, exact.
+        """The exact true shares of women for captions and prompts.
 
-        Columns source, skew, approach, occupation, prompt (``captions``, or one of several selections) and
+        Columns source, skew, approach, occupation, prompt (``captions``, or a prompt for selections by prompt) and
         percent_true (0–100 %).
         """
         skew = self.settings.captions.synthetic_bias
         sides = [("training", skew, a, self._true_training(a)) for a in self.approaches]
         sides.append(("generated", skew, MATCHED, self._exact(MATCHED, skew)))
         if skew != "off":
-            # Without the paradox every kind of caption has the occupation's own share.
+            # Without the paradox, every kind of captions has the occupation's share.
             sides += [(source, "off", a, self._exact("naive", "off")) for source, a in _OFF]
         frames = []
         for source, knobs, approach, wide in sides:
             long = wide.rename_axis(index="occupation", columns="prompt").stack(future_stack=True)
-            given = {"source": source, "skew": knobs, "approach": approach}
-            frames.append(long.rename("percent_true").reset_index().assign(**given))
+            identity = {"source": source, "skew": knobs, "approach": approach}
+            frames.append(long.rename("percent_true").reset_index().assign(**identity))
         return pd.concat(frames, ignore_index=True)
 
     def _exact(self, approach: str, skew: str) -> pd.DataFrame:
-        """Return the true % female behind a kind of captions, by algebra: occupations by one prompt."""
+        """Return the exact true % female of a kind of captions: occupations by one prompt."""
         shares = true_shares(self.occupations, _TRUE_KINDS[approach], skew)
         return pd.DataFrame({"captions": shares}, index=self.occupations)
 
     def _training(self, approach: str) -> pd.DataFrame:
-        """Return the judged training images of an approach, with what the world says of their captions."""
-        return self._matched if approach == MATCHED else _selected(self.base, approach)
+        """Return the judged training images of an approach, with the ground truth of their captions."""
+        return self._matched if approach == MATCHED else _select_judgements(self.base, approach)
 
     @cached_property
     def _matched(self) -> pd.DataFrame:
-        """The first captions of each occupation that ask what the templates ask, with their images' judgements."""
-        corpus, most = self.base.corpus, self.settings.calibration.matched_captions
+        """The first captions of each occupation that match the templates, with the judgements of their images."""
+        corpus, maximum = self.base.corpus, self.settings.calibration.matched_captions
         captions = self.base.compute(_matched_captions, corpus)
         captions = captions.rename(columns={"truth_occupation": "occupation"})
         captions = captions[captions["occupation"].isin(self.occupations)]
-        captions = captions[captions.groupby("occupation").cumcount() < most]
+        captions = captions[captions.groupby("occupation").cumcount() < maximum]
         captions = captions.assign(prompt="captions", image_id=captions["caption_id"])
-        judged = self.base.judge_images(Subset(corpus.images, captions["caption_id"].tolist()))
-        return captions.merge(judged, on="image_id")
+        judgements = self.base.judge_images(Subset(corpus.images, captions["caption_id"].tolist()))
+        return captions.merge(judgements, on="image_id")
 
     def _true_training(self, approach: str) -> pd.DataFrame:
-        """Return the true % female behind an approach's captions, occupations by prompts."""
+        """Return the true % female of an approach's captions, occupations by prompts."""
         skew = self.settings.captions.synthetic_bias
         if approach in _TRUE_KINDS:
             return self._exact(approach, skew)
@@ -195,58 +195,58 @@ class Calibration:
         return 100 * mean.reindex(index=list(self.occupations))
 
     def named(self) -> pd.DataFrame | None:
-        """Return how many images the judge's model calls by their occupation (zero-shot).
+        """Return the number of images for which the judge's model recognises the occupation (zero-shot).
 
-        Columns images (``generated`` by the model, ``renders`` of the world), right, n; None where gender is not judged
-        by an open_clip model.
+        Columns images (``generated`` by the model, ``renders`` of the world), right, n. Returns None if the judge of
+        gender is not an open_clip model.
         """
         sides = {"generated": self.base, "renders": self.world}
         try:
-            rows = [(name, *self._named_right(pipeline)) for name, pipeline in sides.items()]
+            rows = [(name, *self._count_named(pipeline)) for name, pipeline in sides.items()]
         except MissingInputError:
             return None
         return pd.DataFrame(rows, columns=["images", "right", "n"])
 
-    def _named_right(self, pipeline: Pipeline) -> tuple[int, int]:
-        images, most = pipeline.images("generated").table, self.settings.generation.images_per_prompt
-        images = images[images.groupby(["prompt", "occupation"]).cumcount() < most]
-        both = images.merge(pipeline.image_embeddings("generated", images["image_id"]), on="image_id")
-        both = both[both["vector"].notna()]
+    def _count_named(self, pipeline: Pipeline) -> tuple[int, int]:
+        images, maximum = pipeline.images("generated").table, self.settings.generation.images_per_prompt
+        images = images[images.groupby(["prompt", "occupation"]).cumcount() < maximum]
+        embedded = images.merge(pipeline.image_embeddings("generated", images["image_id"]), on="image_id")
+        embedded = embedded[embedded["vector"].notna()]
         texts = [lexicons.fill("A photo of a/an [OCCUPATION]", o) for o in self.occupations]
         judge = ZeroShot(self.settings.judging.gender, device=self.settings.compute.device)
-        if both.empty:
+        if embedded.empty:
             return 0, len(images)
-        said = (np.stack(both["vector"].to_list()) @ judge.text_embeddings(texts).T).argmax(axis=1)
-        return int((np.take(self.occupations, said) == both["occupation"]).sum()), len(images)
+        nearest = (np.stack(embedded["vector"].to_list()) @ judge.text_embeddings(texts).T).argmax(axis=1)
+        return int((np.take(self.occupations, nearest) == embedded["occupation"]).sum()), len(images)
 
 
 def work(notebook: str, pipeline: Pipeline) -> Calibration | None:
-    """Return what a notebook takes of a pipeline beyond measured tables, as :class:`.runner.Work` asks for it.
+    """Return the computations that a notebook needs in addition to measured tables; implements :class:`.runner.Work`.
 
-    That is calibration, and nothing where the truth of the pipeline's captions is not known: there the notebook says
-    so, and makes nothing.
+    These are the calibration, or None if the pipeline's captions have no ground truth: the notebook then reports this
+    and computes nothing.
     """
-    known = notebook == "synthesis/calibration" and pipeline.corpus.name == CORPUS
-    return Calibration(pipeline) if known else None
+    has_truth = notebook == "synthesis/calibration" and pipeline.corpus.name == CORPUS
+    return Calibration(pipeline) if has_truth else None
 
 
 def _matched_captions(corpus, *, cache: ResultCache, progress: bool) -> pd.DataFrame:
-    """Return the truth of all captions that ask what the templates ask."""
+    """Return the ground truth of all captions that match the templates."""
     stage = cache.stage("matched_captions", {"corpus": corpus.digest}, partial(_prompt_like, corpus))
     options = {"label": "captions like prompts", "unit": "parts", "progress": progress}
     return stage.compute(pd.DataFrame({"part": range(corpus.parts)}), shard_rows=1, **options)
 
 
 def _prompt_like(corpus, parts: pd.DataFrame) -> pd.DataFrame:
-    """Return the truth of the captions of some parts that ask what the templates ask."""
+    """Return the ground truth of the captions in several parts that match the templates."""
     names = ["caption_id", "truth_occupation", "truth_style", "truth_indicator", "truth_gender"]
     batches = (batch for part in parts["part"] for batch in corpus.batches(part=int(part)))
-    like = "truth_style == 'prompt_like' and truth_indicator == 'none'"
-    return pd.concat([batch.query(like)[names] for batch in batches], ignore_index=True)
+    condition = "truth_style == 'prompt_like' and truth_indicator == 'none'"
+    return pd.concat([batch.query(condition)[names] for batch in batches], ignore_index=True)
 
 
-def _selected(pipeline: Pipeline, approach: str) -> pd.DataFrame:
-    """Return the judged training images that an approach selects, with what the world says of their captions."""
-    chosen = pipeline.selections()
-    judged = pipeline.judgements("training").drop(columns=["prompt", "rank"], errors="ignore")
-    return chosen[chosen["approach"] == approach].merge(judged, on=["caption_id", "occupation"])
+def _select_judgements(pipeline: Pipeline, approach: str) -> pd.DataFrame:
+    """Return the judged training images that an approach selects, with the ground truth of their captions."""
+    selections = pipeline.selections()
+    judgements = pipeline.judgements("training").drop(columns=["prompt", "rank"], errors="ignore")
+    return selections[selections["approach"] == approach].merge(judgements, on=["caption_id", "occupation"])

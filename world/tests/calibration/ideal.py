@@ -65,62 +65,62 @@ class IdealPipeline:
         self._images = {}
 
     def changed(self, model="", **changes):
-        more = {"sharpen": self.sharpen, "wrong": self.wrong, "occupations": self.occupations}
+        options = {"sharpen": self.sharpen, "wrong": self.wrong, "occupations": self.occupations}
         changed = dict(self.settings.changed(**changes))
-        return type(self)(model or self.model, self.folder, **more, **changed)
+        return type(self)(model or self.model, self.folder, **options, **changed)
 
-    def compute(self, work, *given):
-        return work(*given, cache=self.cache, progress=False)
+    def compute(self, work, *arguments):
+        return work(*arguments, cache=self.cache, progress=False)
 
     def judge_images(self, source):
         return pd.DataFrame([self._judge(source, i) for i in source.table["image_id"]])
 
     def _judge(self, source, image_id):
-        shown = source.scene(image_id) if hasattr(source, "scene") else self.corpus.scene(image_id)
-        nothing = {"image_id": image_id, "status": "no_face", "gender": "", "probability_female": np.nan}
-        if not shown.people:
-            return nothing
-        person = shown.people[0]
+        shown_scene = source.scene(image_id) if hasattr(source, "scene") else self.corpus.scene(image_id)
+        no_face = {"image_id": image_id, "status": "no_face", "gender": "", "probability_female": np.nan}
+        if not shown_scene.people:
+            return no_face
+        person = shown_scene.people[0]
         p = scene.posterior_female(person.cues, scene.hidden_cues(person))
-        if self.wrong and np.random.default_rng(shown.seed).random() < self.wrong:
+        if self.wrong and np.random.default_rng(shown_scene.seed).random() < self.wrong:
             p = 0.0 if person.gender == "female" else 1.0
         gender = decide(p, self.settings.judging.threshold).item()
         outcome = "uncertain" if gender == "unsure" else "judged"
-        return {**nothing, "status": outcome, "gender": gender, "probability_female": p}
+        return {**no_face, "status": outcome, "gender": gender, "probability_female": p}
 
     def captions(self):
         if "captions" not in self._images:
-            whole = pd.concat(list(self.corpus.batches()), ignore_index=True)
-            whole = whole[whole["truth_occupation"].isin(self.occupations)]
-            whole = whole.assign(occupation=whole["truth_occupation"], indicator=whole["truth_indicator"])
-            whole["rank"] = whole.groupby("occupation").cumcount() + 1
-            self._images["captions"] = whole.reset_index(drop=True)
+            captions = pd.concat(list(self.corpus.batches()), ignore_index=True)
+            captions = captions[captions["truth_occupation"].isin(self.occupations)]
+            captions = captions.assign(occupation=captions["truth_occupation"], indicator=captions["truth_indicator"])
+            captions["rank"] = captions.groupby("occupation").cumcount() + 1
+            self._images["captions"] = captions.reset_index(drop=True)
         return self._images["captions"]
 
     def selections(self):
-        whole, k = self.captions(), self.settings.captions.per_occupation
-        sample = whole[whole["rank"] <= k]
-        like = whole[whole["truth_style"] == "prompt_like"]
-        silent = like[like["indicator"] == "none"]
-        both = pd.DataFrame({"prompt": ["1", "2", "3", "4"]})
+        captions, k = self.captions(), self.settings.captions.per_occupation
+        sample = captions[captions["rank"] <= k]
+        prompt_like = captions[captions["truth_style"] == "prompt_like"]
+        neutral = prompt_like[prompt_like["indicator"] == "none"]
+        prompts = pd.DataFrame({"prompt": ["1", "2", "3", "4"]})
         parts = [
             sample.assign(approach="naive", prompt="captions"),
             sample[sample["indicator"] == "none"].assign(approach="no_indicators", prompt="captions"),
-            like.groupby("occupation").head(k).merge(both, how="cross").assign(approach="nearest"),
-            silent.groupby("occupation").head(k).merge(both, how="cross").assign(approach="nearest_no_indicators"),
+            prompt_like.groupby("occupation").head(k).merge(prompts, how="cross").assign(approach="nearest"),
+            neutral.groupby("occupation").head(k).merge(prompts, how="cross").assign(approach="nearest_no_indicators"),
         ]
-        chosen = pd.concat(parts, ignore_index=True)[["approach", "prompt", "occupation", "caption_id", "rank"]]
-        return chosen[chosen["approach"].isin(self.settings.captions.approaches)].reset_index(drop=True)
+        selections = pd.concat(parts, ignore_index=True)[["approach", "prompt", "occupation", "caption_id", "rank"]]
+        return selections[selections["approach"].isin(self.settings.captions.approaches)].reset_index(drop=True)
 
     def images(self, kind):
         if kind in self._images:
             return self._images[kind]
         if kind == "training":
-            some = self.captions()
-            chosen = self.selections()
-            table = some[some["caption_id"].isin(chosen["caption_id"])].assign(prompt="captions")
+            captions = self.captions()
+            selections = self.selections()
+            table = captions[captions["caption_id"].isin(selections["caption_id"])].assign(prompt="captions")
             table = table.assign(image_id=table["caption_id"]).reset_index(drop=True)
-            found = DescribedImages(SimpleNamespace(name="training", digest="t", table=table, read=None), table)
+            described = DescribedImages(SimpleNamespace(name="training", digest="t", table=table, read=None), table)
         else:
             rows = [
                 {"prompt_id": f"p{p}-{o}", "occupation": o, "prompt": p, "text": f"A photo of a {o}"}
@@ -129,13 +129,13 @@ class IdealPipeline:
             ]
             prompts = pd.DataFrame(rows).assign(n_images=self.settings.generation.images_per_prompt)
             if self.model == truthful.WORLD:
-                made = truthful.generate(prompts, self.corpus, seed=self.seed)
+                renders = truthful.generate(prompts, self.corpus, seed=self.seed)
             else:
-                made = self._sharpened(prompts)
-            table = made.table.merge(prompts.drop(columns="n_images"), on="prompt_id")
-            found = DescribedImages(made, table)
-        self._images[kind] = found
-        return found
+                renders = self._sharpened(prompts)
+            table = renders.table.merge(prompts.drop(columns="n_images"), on="prompt_id")
+            described = DescribedImages(renders, table)
+        self._images[kind] = described
+        return described
 
     def _sharpened(self, prompts):
         rng = np.random.default_rng([self.seed, int(100 * self.settings.generation.guidance_scale)])

@@ -77,8 +77,8 @@ def test_count_takes_women_and_men_only():
 def test_expected_amplification_by_hand():
     # 80 -> 90 adds 10; 40 -> 60 flips: left out, or 10 - 10 = 0 in distance, or -20 along the lean.
     training, generated = np.array([[80.0], [40.0]]), np.array([[90.0], [60.0]])
-    found = [float(analysis.expected(training, generated, d)) for d in analysis.DEFINITIONS]
-    assert found == [10, 5, -5]
+    values = [float(analysis.expected(training, generated, d)) for d in analysis.DEFINITIONS]
+    assert values == [10, 5, -5]
     # One selection for two prompts: (10 + 5) / 2 with 80 -> 90 and 80 -> 85.
     assert analysis.expected(training[:1], np.array([[90.0, 85.0]]), "paper") == pytest.approx(7.5)
     # A selection for each prompt and one share for all: (10 + 20) / 2.
@@ -131,29 +131,29 @@ def test_true_shares_are_the_worlds(shares):
 
 
 def test_the_true_share_of_nearest_captions_is_that_of_those_selected(shares, c):
-    found = shares.set_index(["approach", "occupation"])["percent_true"].sort_index()
-    chosen = c.base.selections()
+    percent_true = shares.set_index(["approach", "occupation"])["percent_true"].sort_index()
+    selections = c.base.selections()
     for occupation in ("nurse", "ceo"):
-        some = chosen[(chosen["approach"] == "nearest") & (chosen["occupation"] == occupation)]
-        kinds = c.base.captions().set_index("caption_id").loc[some["caption_id"]]
+        rows = selections[(selections["approach"] == "nearest") & (selections["occupation"] == occupation)]
+        kinds = c.base.captions().set_index("caption_id").loc[rows["caption_id"]]
         shares = [
-            world.probability_female(occupation, style=style, indicator=told)
-            for style, told in zip(kinds["truth_style"], kinds["truth_indicator"], strict=True)
+            world.probability_female(occupation, style=style, indicator=indicator)
+            for style, indicator in zip(kinds["truth_style"], kinds["truth_indicator"], strict=True)
         ]
-        assert found["nearest", occupation] == pytest.approx(100 * np.mean(shares))
+        assert percent_true["nearest", occupation] == pytest.approx(100 * np.mean(shares))
 
 
 @pytest.mark.long
 def test_a_share_as_judged_is_corrected_for_the_judges_error(tmp_path):
     # A judge that is wrong in a tenth of all images pulls shares of 5 to 10 % (90 to 95 %) 8 to 9 points to the middle.
-    more = SMALL | {"calibration": SMALL["calibration"] | {"world_images": 60}}
-    erring = calibration.Calibration(IdealPipeline("mini", tmp_path, wrong=0.1, **more))
+    settings = SMALL | {"calibration": SMALL["calibration"] | {"world_images": 60}}
+    erring = calibration.Calibration(IdealPipeline("mini", tmp_path, wrong=0.1, **settings))
     rows = calibration.shares(erring.training, erring.generated, erring.truth, erring.renders)
-    inside = calibration.coverage(rows).set_index(["counted", "source", "skew"])["n_covered"].sort_index()
+    coverage = calibration.coverage(rows).set_index(["counted", "source", "skew"])["n_covered"].sort_index()
     rows = rows[(rows["source"] == "generated") & (rows["skew"] == "default")].set_index("occupation")
-    held = {how: inside.loc[(how, "generated", "default")] for how in ("sampled", "judged", "corrected")}
+    n_covered = {kind: coverage.loc[(kind, "generated", "default")] for kind in ("sampled", "judged", "corrected")}
     # Of ten: one below 8 has a chance of 1.2 % where intervals are right (binomial, 0.95).
-    assert held["judged"] <= 6 and held["sampled"] >= 8 and held["corrected"] >= 8
+    assert n_covered["judged"] <= 6 and n_covered["sampled"] >= 8 and n_covered["corrected"] >= 8
     # By hand (Rogan and Gladen), from the held-out renders alone: none of them is counted here.
     renders = erring.renders
     renders = renders[renders["status"] == "judged"]
@@ -183,11 +183,11 @@ def test_intervals_that_hold_the_truth_are_counted_by_hand():
     assert table.loc[("corrected", "naive"), "n"] == 0 and math.isnan(table.loc[("corrected", "naive"), "p"])
     assert table.loc[("judged", "naive"), ["n_covered_all", "n_all"]].tolist() == [4, 8]
     # Nothing is said of the third, which has no intervals.
-    drawn, judged = calibration.answers.coverage.findings(table.reset_index(), confidence=0.9)
-    assert drawn.supported_answer.startswith(
+    sampled, uncorrected = calibration.answers.coverage.findings(table.reset_index(), confidence=0.9)
+    assert sampled.supported_answer.startswith(
         "8 of 8 do, not significantly fewer"
-    ) and judged.supported_answer.startswith("4 of 8 do; significantly fewer")
-    assert (judged.p, judged.alpha, judged.n, drawn.p) == (pytest.approx(2e-4), 0.1, 8, 1)
+    ) and uncorrected.supported_answer.startswith("4 of 8 do; significantly fewer")
+    assert (uncorrected.p, uncorrected.alpha, uncorrected.n, sampled.p) == (pytest.approx(2e-4), 0.1, 8, 1)
 
 
 def test_matched_captions_are_the_first_that_ask_the_same(c):
@@ -195,11 +195,11 @@ def test_matched_captions_are_the_first_that_ask_the_same(c):
     rows = corpus.rows_at(range(len(corpus)))
     fits = (rows["truth_style"] == "prompt_like") & (rows["truth_indicator"] == "none")
     for occupation in ("nurse", "pilot"):
-        mine = rows[fits & (rows["truth_occupation"] == occupation)]["caption_id"].tolist()[:40]
-        found = c.training.query("approach == 'matched' and occupation == @occupation")
-        assert found["image_id"].tolist() == mine
-        genders = [corpus.scene(i).people[0].gender for i in mine]
-        assert found["truth_gender"].tolist() == genders
+        caption_ids = rows[fits & (rows["truth_occupation"] == occupation)]["caption_id"].tolist()[:40]
+        matched = c.training.query("approach == 'matched' and occupation == @occupation")
+        assert matched["image_id"].tolist() == caption_ids
+        genders = [corpus.scene(i).people[0].gender for i in caption_ids]
+        assert matched["truth_gender"].tolist() == genders
 
 
 # -- amplification -------------------------------------------------------------------------------------------------
@@ -207,8 +207,8 @@ def test_matched_captions_are_the_first_that_ask_the_same(c):
 
 @pytest.mark.long
 def test_what_the_truth_implies(amplification):
-    some = amplification.query("generator == 'world' and prompt == 'mean' and definition == 'paper'")
-    implied = some.set_index(["skew", "approach"])["implied"]
+    rows = amplification.query("generator == 'world' and prompt == 'mean' and definition == 'paper'")
+    implied = rows.set_index(["skew", "approach"])["implied"]
     # Prompt-like captions lean as their occupation does, so the paper's definition leaves none out.
     naive = [abs(100 * _like_prompts(t / 100)[1] - 50) - abs(t - 50) for t in SHARES.values()]
     assert implied["default", "naive"] == pytest.approx(np.mean(naive))
@@ -314,9 +314,9 @@ class _Seen(IdealPipeline):
 
 def _quality(c, words, measured):
     """Return the requirements of a run."""
-    known = calibration.amplification(c.training, c.generated, c.truth, **OWN)
+    table = calibration.amplification(c.training, c.generated, c.truth, **OWN)
     return calibration.quality(
-        calibration.judge(c.renders), c.training, c.base.judgements("generated"), c.named(), words, measured, known,
+        calibration.judge(c.renders), c.training, c.base.judgements("generated"), c.named(), words, measured, table,
         model="mini", seed=1, replicates=200,
     ).set_index("metric")  # fmt: skip
 
@@ -343,8 +343,8 @@ def quality(tmp_path, monkeypatch):
     ]
     names = ["model", "approach", "definition", "prompt", "amplification_corrected", "ci_low", "ci_high"]
     names += ["n_occupations", "reason"]
-    others = ("t", "p", "amplification", "noise", "t_uncorrected", "p_uncorrected", "n_images")
-    measured = pd.DataFrame(rows, columns=names).assign(n_excluded=0, **dict.fromkeys(others, np.nan))
+    more_columns = ("t", "p", "amplification", "noise", "t_uncorrected", "p_uncorrected", "n_images")
+    measured = pd.DataFrame(rows, columns=names).assign(n_excluded=0, **dict.fromkeys(more_columns, np.nan))
     words = pd.DataFrame(
         [("mini", "caption_prompts", 90, 95), ("mini", "caption_prompts", 97, 97), ("mini", "paraphrased", 0, 50)],
         columns=["model", "approach", "n_followed", "n_judged"],
@@ -394,30 +394,30 @@ def test_quality_says_what_was_not_measured(tmp_path):
         row = table.loc[metric]
         assert math.isnan(row["value"]) and row["met"] == "" and row["reason"] and row["n"] == 0
     assert table.loc["nearest_no_indicators_to_naive", "reason"] == "The run lacks an approach."
-    (said,) = calibration.answers.quality.findings(calibration.met(table.reset_index()))
-    assert "gender_word_accuracy, occupation_accuracy, naive_amplification" in said.details[-1]
+    (finding,) = calibration.answers.quality.findings(calibration.met(table.reset_index()))
+    assert "gender_word_accuracy, occupation_accuracy, naive_amplification" in finding.details[-1]
 
 
 def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
     monkeypatch.setattr(ClipJudge, "answers", lambda judge, people: [Answer(0.97)] * len(people.persons))
     monkeypatch.setattr(ClipJudge, "classifier", None)
     monkeypatch.setattr(HubFaces, "faces", lambda _, images: WholeImage("whole image").faces(images))
-    asked = {"occupations": ["nurse", "mechanic"], "approaches": ["naive", "no_indicators"], "max_captions": 4096}
-    more = {
+    captions = {"occupations": ["nurse", "mechanic"], "approaches": ["naive", "no_indicators"], "max_captions": 4096}
+    sizes = {
         "world_images": 5,
         "matched_captions": 2,
         "unbiased_captions": 2048,
         "unbiased_per_occupation": 10,
         "test_images": 20,
     }
-    given = {
-        "captions": asked | {"per_occupation": 20},
+    settings = {
+        "captions": captions | {"per_occupation": 20},
         "generation": {"images_per_prompt": 3},
-        "calibration": more,
+        "calibration": sizes,
         "judging": {"faces": "mini-detector", "gender": "mini-clip"},
         "compute": {"cache": str(tmp_path)},
     }
-    pipeline = Pipeline("world", Settings.from_mapping(given), seed=3, progress=False)
+    pipeline = Pipeline("world", Settings.from_mapping(settings), seed=3, progress=False)
     c = calibration.Calibration(pipeline)
     shares = calibration.shares(c.training, c.generated, c.truth, c.renders)
     shares = shares.set_index(["source", "skew", "approach", "occupation"])
@@ -426,17 +426,17 @@ def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
     assert shares.loc[("generated", "default", "matched", "nurse"), "n"] == 20
     assert shares.loc[("generated", "off", "matched", "nurse"), "n"] == 12
     assert shares.loc[("training", "default", "matched", "nurse"), "n"] == 2
-    made = c.world.judgements("generated")
-    mine = made.loc[made["occupation"] == "mechanic", "truth_gender"]
-    found = shares.loc[("generated", "default", "matched", "mechanic"), "percent_true_sample"]
-    assert found == pytest.approx(100 * (mine == "female").mean())
+    judgements = c.world.judgements("generated")
+    genders = judgements.loc[judgements["occupation"] == "mechanic", "truth_gender"]
+    percent = shares.loc[("generated", "default", "matched", "mechanic"), "percent_true_sample"]
+    assert percent == pytest.approx(100 * (genders == "female").mean())
     # Truth that comes with the captions: the same scenes, looked up again.
     sample = pipeline.judgements("training")
     corpus = pipeline.corpus
-    drawn = [corpus.scene(i).people for i in sample["caption_id"]]
-    assert sample["truth_gender"].fillna("").tolist() == [p[0].gender if p else "" for p in drawn]
-    judged = calibration.judge(c.renders).set_index(["cues", "truth", "answers"])
-    assert judged.loc[("all", "all", "judged"), ["accuracy", "n"]].tolist() == [50, 20]
+    people = [corpus.scene(i).people for i in sample["caption_id"]]
+    assert sample["truth_gender"].fillna("").tolist() == [p[0].gender if p else "" for p in people]
+    accuracy = calibration.judge(c.renders).set_index(["cues", "truth", "answers"])
+    assert accuracy.loc[("all", "all", "judged"), ["accuracy", "n"]].tolist() == [50, 20]
 
 
 # -- sources, and the world --------------------------------------------------------------------------------
@@ -457,8 +457,8 @@ def test_the_world_in_place_of_the_model_stands_once(tmp_path):
 
 @pytest.mark.long
 def test_a_run_in_the_world_without_the_paradox_has_its_rows_once(tmp_path):
-    more = SMALL | {"captions": SMALL["captions"] | {"synthetic_bias": "off"}}
-    c = calibration.Calibration(IdealPipeline("mini", tmp_path, **more))
+    settings = SMALL | {"captions": SMALL["captions"] | {"synthetic_bias": "off"}}
+    c = calibration.Calibration(IdealPipeline("mini", tmp_path, **settings))
     table = calibration.amplification(c.training, c.generated, c.truth, **OWN)
     assert set(table["skew"]) == {"off"}
     np.testing.assert_allclose(table["implied"], 0, atol=1e-9)
@@ -470,12 +470,12 @@ def test_a_run_in_the_world_without_the_paradox_has_its_rows_once(tmp_path):
 def test_tables_of_the_world():
     assert set(knobs.knobs()["knob"]) == set(world.Knobs.__dataclass_fields__)
     gain = knobs.conditional().set_index(["skew", "captions"])
-    every = [_like_prompts(t / 100) for t in world.training_shares().values()]
+    conditional_shares = [_like_prompts(t / 100) for t in world.training_shares().values()]
     lean = np.mean([abs(t - 50) for t in world.training_shares().values()])
     assert gain.loc[("default", "prompt-like"), "distance"] == pytest.approx(
-        np.mean([abs(100 * p[0] - 50) for p in every])
+        np.mean([abs(100 * p[0] - 50) for p in conditional_shares])
     )
-    silent = np.mean([abs(100 * p[1] - 50) for p in every])
+    silent = np.mean([abs(100 * p[1] - 50) for p in conditional_shares])
     assert gain.loc[("default", "prompt-like, no indicator"), "distance_difference"] == pytest.approx(silent - lean)
     np.testing.assert_allclose(gain.loc["off", "distance_difference"], 0, atol=1e-9)
     np.testing.assert_allclose(gain.xs("prompt-like", level="captions")["percent_of_captions"], 10)
@@ -488,13 +488,13 @@ def test_tables_of_the_world():
 def test_answers_of_amplification_are_rows_of_the_table(amplification):
     rows = amplification.query("definition == 'paper' and prompt == 'mean'")
     rows = rows.set_index(["generator", "skew", "approach"])
-    told = calibration.amplification_told(amplification, model="mini")
-    found = calibration.answers.amplification.findings(told)
-    keys = zip((f.model for f in found), told["skew"], told["approach"], strict=True)
-    found = dict(zip(keys, found, strict=True))
-    asked = {(model, "default", approach) for model in ("world", "mini") for approach in ("naive", "matched")}
-    assert found.keys() == asked | {("world", "off", "naive")}
-    for key, finding in found.items():
+    table = calibration.amplification_told(amplification, model="mini")
+    findings = calibration.answers.amplification.findings(table)
+    keys = zip((f.model for f in findings), table["skew"], table["approach"], strict=True)
+    findings = dict(zip(keys, findings, strict=True))
+    expected = {(model, "default", approach) for model in ("world", "mini") for approach in ("naive", "matched")}
+    assert findings.keys() == expected | {("world", "off", "naive")}
+    for key, finding in findings.items():
         row = rows.loc[key]
         # Of images made by no model, amplification freed of its floor; of others what they add to what truth implies.
         names = ["amplification_corrected", "ci_low", "ci_high", "p"]
@@ -506,5 +506,5 @@ def test_answers_of_amplification_are_rows_of_the_table(amplification):
         # Verdicts: their test is of the number that they show.
         assert (finding.p < 0.05) == (finding.ci_low > 0 or finding.ci_high < 0)
     # The world shows amplification, and none against captions that ask the same.
-    assert found["world", "default", "naive"].supported_answer == "Yes."
-    assert found["world", "default", "matched"].supported_answer == "Not significantly different from 0."
+    assert findings["world", "default", "naive"].supported_answer == "Yes."
+    assert findings["world", "default", "matched"].supported_answer == "Not significantly different from 0."

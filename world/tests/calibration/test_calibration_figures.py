@@ -22,7 +22,7 @@ def _marks(ax):
 def _dots(ax):
     """Return where points of a scatter stand, and which are hollow."""
     dots = [c for c in ax.collections if isinstance(c, PathCollection)]
-    return {tuple(at): tuple(c.get_facecolor()[0][:3]) == (1, 1, 1) for c in dots for at in c.get_offsets().tolist()}
+    return {tuple(xy): tuple(c.get_facecolor()[0][:3]) == (1, 1, 1) for c in dots for xy in c.get_offsets().tolist()}
 
 
 def test_shares_whose_interval_misses_the_truth_are_hollow():
@@ -34,11 +34,11 @@ def test_shares_whose_interval_misses_the_truth_are_hollow():
         ("generated", "off", "matched", "chef", 30, 32, 31, 20, 40),
     ]
     figure = figures.shares(pd.DataFrame(rows, columns=names))
-    first, second = (ax for ax in figure.axes if ax.axison)
-    assert first.get_title(loc="left") == "all captions (naive)"
-    assert second.get_title(loc="left").replace("\n", " ") == "world, no model (knobs off)"
-    assert _dots(first) == {(90, 88): False, (30, 50): True}
-    assert sorted(_marks(first)) == [(30, 49), (90, 86)]
+    left, right = (ax for ax in figure.axes if ax.axison)
+    assert left.get_title(loc="left") == "all captions (naive)"
+    assert right.get_title(loc="left").replace("\n", " ") == "world, no model (knobs off)"
+    assert _dots(left) == {(90, 88): False, (30, 50): True}
+    assert sorted(_marks(left)) == [(30, 49), (90, 86)]
 
 
 def test_amplification_is_drawn_freed_of_its_floor_and_as_measured():
@@ -55,8 +55,8 @@ def test_amplification_is_drawn_freed_of_its_floor_and_as_measured():
     (ax,) = figure.axes
     # Beside one another in the row of their selection, from the top; the floor's and the truth's marks are lines.
     assert [x for x, _ in sorted(_marks(ax), key=lambda mark: mark[1])] == [7.5, 8.5, 17.5, -0.5]
-    drawn = {float(x) for c in ax.collections for line in c.get_segments() for x in line[:, 0]}
-    assert {8, 10, 18, 2, 7.8, 0} <= drawn and 99 not in drawn
+    line_positions = {float(x) for c in ax.collections for line in c.get_segments() for x in line[:, 0]}
+    assert {8, 10, 18, 2, 7.8, 0} <= line_positions and 99 not in line_positions
     assert [t.get_text() for t in ax.get_yticklabels()] == [
         "all captions (naive)",
         "all captions (naive)\n(all knobs off)",
@@ -70,9 +70,9 @@ def test_captions_stand_below_their_pictures_and_are_no_formulas():
     chosen = knobs.examples(corpus).head(3)
     chosen.loc[0, "text"] = "a $5 mug"
     figure = figures.captions(corpus, chosen)
-    shown = [ax for ax in figure.axes if ax.get_visible()]
-    assert len(shown) == 3 and shown[0].get_xlabel().startswith("“a $5 mug”\nstyle: ")
-    assert (np.asarray(shown[0].images[0].get_array()) != np.asarray(shown[1].images[0].get_array())).any()
+    examples = [ax for ax in figure.axes if ax.get_visible()]
+    assert len(examples) == 3 and examples[0].get_xlabel().startswith("“a $5 mug”\nstyle: ")
+    assert (np.asarray(examples[0].images[0].get_array()) != np.asarray(examples[1].images[0].get_array())).any()
     figure.draw_without_rendering()
 
 

@@ -33,10 +33,10 @@ def pipeline(store, **changes):
 
 
 def test_a_plan_tells_of_its_images(tmp_path, monkeypatch):
-    made = []
+    n_drawn = []
 
     def drawing(self, prompts, *, draw=WorldModel.generate, **how):
-        made.append(int(prompts["n_images"].sum()))
+        n_drawn.append(int(prompts["n_images"].sum()))
         return draw(self, prompts, **how)
 
     monkeypatch.setattr(WorldModel, "generate", drawing)
@@ -44,19 +44,19 @@ def test_a_plan_tells_of_its_images(tmp_path, monkeypatch):
     settings = {group: settings[group] for group in ("captions", "generation", "calibration", "compute")}
     given = {"run": "r", "source": "pipeline", "model": "world", "settings": settings, "notebooks": [NOTEBOOK]}
     loaded = params.load(ROOT / "params" / "mine.yaml", given=given)
-    told = {
+    plan = {
         (one.paper, one.n_images)
         for one in dry_run.image_requests(jobs.pipelines(jobs.plan(loaded)))
         if one.kind == "generated"
     }
-    assert not made
+    assert not n_drawn
     (opened,) = jobs.pipelines(jobs.plan(loaded))
     (work,) = jobs.work(NOTEBOOK, opened.pipeline)
     _ = work.generated
     # 2 occupations and 4 templates: 3 images each, and 1 in the world without the paradox.
-    assert sorted(made) == [8, 24]
+    assert sorted(n_drawn) == [8, 24]
     # The run's own tables take the templates' images of its model, too, 1 each: the same in number.
-    assert told == {("paradox", 8), ("synthesis", 8), ("synthesis", 24)}
+    assert plan == {("paradox", 8), ("synthesis", 8), ("synthesis", 24)}
 
 
 def test_shares_of_it_make_all_that_its_notebook_takes(tmp_path, monkeypatch):
@@ -72,10 +72,10 @@ def test_shares_of_it_make_all_that_its_notebook_takes(tmp_path, monkeypatch):
         left.append(shards.compute_pipeline(pipeline(tmp_path / "a"), [], share, ["paradox/4_baseline", NOTEBOOK]))
         assert len(left) < 12
     assert "remain for the others" in left[0][0]
-    whole = parts(tmp_path / "b")
+    complete = parts(tmp_path / "b")
     monkeypatch.setattr("biaslab.cache.result_cache._write", lambda *_: pytest.fail("computed again"))
-    for one, other in zip(parts(tmp_path / "a"), whole, strict=True):
-        pd.testing.assert_frame_equal(one, other)
+    for frame, other_frame in zip(parts(tmp_path / "a"), complete, strict=True):
+        pd.testing.assert_frame_equal(frame, other_frame)
 
 
 def test_it_is_of_one_notebook_and_of_captions_whose_truth_is_known(tmp_path):

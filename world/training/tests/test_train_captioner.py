@@ -43,17 +43,17 @@ def test_the_pool_is_captions_and_what_they_tell_of(data):
     rows = [corpus.row(i) for i in range(40)]
     assert data.texts == [row.text for row in rows]
     assert data.images.shape == (40, 64, 64, 3) and data.images.dtype == np.uint8
-    shown = [captions.build_scene(row) for row in rows]
-    np.testing.assert_array_equal(data.images[:3], loop.renders(shown[:3], squash=False))
+    scenes = [captions.build_scene(row) for row in rows]
+    np.testing.assert_array_equal(data.images[:3], loop.renders(scenes[:3], squash=False))
     # The look is that of the one drawn, where somebody at work is.
-    for look, scene in zip(data.looks, shown, strict=True):
+    for look, scene in zip(data.looks, scenes, strict=True):
         at_work = {looks.OUTFITS[p.occupation] for p in scene.people if p.occupation is not None}
         assert at_work == (set() if look is None else {look})
     assert 0 < sum(look is None for look in data.looks) < 40
     # Its seed decides it.
-    again, other = captioner.pool(6, 3), captioner.pool(6, 4)
-    np.testing.assert_array_equal(again.images, data.images[:6])
-    assert (again.texts, again.looks) == (data.texts[:6], data.looks[:6]) and other.texts != again.texts
+    repeated, other_seed = captioner.pool(6, 3), captioner.pool(6, 4)
+    np.testing.assert_array_equal(repeated.images, data.images[:6])
+    assert (repeated.texts, repeated.looks) == (data.texts[:6], data.looks[:6]) and other_seed.texts != repeated.texts
 
 
 @pytest.mark.long
@@ -62,13 +62,13 @@ def test_the_trained_folder_describes_images(trained, data):
 
     folder, quality = trained
     assert set(quality) == {"held_out_words"}
-    said = blip.load(str(folder), "captioner", device="cpu").ask(list(data.images[:4]), range(4), [""] * 4)
+    sentences = blip.load(str(folder), "captioner", device="cpu").ask(list(data.images[:4]), range(4), [""] * 4)
     # By transformers' own generation, one image at a time.
     model = BlipForConditionalGeneration.from_pretrained(folder).eval()
     processor = AutoProcessor.from_pretrained(folder)
     assert model.dtype == torch.float32
     # Which does not know that there are places for 24 words and marks alone.
-    assert said == [own_text(model, processor, image, None, 23) for image in data.images[:4]]
+    assert sentences == [own_text(model, processor, image, None, 23) for image in data.images[:4]]
     # It is shown what it was trained on.
     pixels = processor.image_processor(list(data.images), return_tensors="pt")["pixel_values"]
     assert torch.allclose(pixels, common.to_tensor(data.images), atol=1e-5)
@@ -83,8 +83,8 @@ def test_held_out_words_are_measured_by_transformers_own_loss(trained):
     folder, quality = trained
     model = BlipForConditionalGeneration.from_pretrained(folder).eval()
     processor = AutoProcessor.from_pretrained(folder)
-    apart, errors, n = captioner.pool(8, HELD_OUT_SEED + 5), 0.0, 0
-    for image, text in zip(apart.images, apart.texts, strict=True):
+    held_out, errors, n = captioner.pool(8, HELD_OUT_SEED + 5), 0.0, 0
+    for image, text in zip(held_out.images, held_out.texts, strict=True):
         inputs = processor(images=image, text=text, return_tensors="pt", truncation=True)
         with torch.no_grad():
             scores = model(pixel_values=inputs["pixel_values"], input_ids=inputs["input_ids"]).logits.log_softmax(-1)
@@ -120,18 +120,18 @@ def test_what_is_measured_of_captions_by_hand(monkeypatch, tmp_path):
     texts = ["a pilot by a plane", "a nurse", "a CEO at a desk", "a nurse smiles", "a tree"]
     data = captioner.Pool(np.zeros((5, 64, 64, 3), np.uint8), texts, [pilot, nurse, boss, nurse, None])
     # Right; wrong; right by another name; nothing named, "nurses" is another word; nobody there to be named.
-    said = ["a Pilot by a plane", "a pilot", "a chief executive officer", "two nurses smile", "a pilot"]
-    drawn = []
-    monkeypatch.setattr(captioner, "pool", lambda *of, **how: drawn.append((of, how)) or data)
-    told = SimpleNamespace(ask=lambda images, of, questions: [said[k] for k in of])
-    monkeypatch.setattr(blip, "load", lambda *_, **__: told)
-    found = {row.metric: row for row in captioner.card_rows(tmp_path, 5)}
-    assert (found["caption_names_any"].count, found["caption_names_any"].n) == (3, 4)
-    assert (found["caption_names_right"].count, found["caption_names_right"].n) == (2, 3)
+    sentences = ["a Pilot by a plane", "a pilot", "a chief executive officer", "two nurses smile", "a pilot"]
+    calls = []
+    monkeypatch.setattr(captioner, "pool", lambda *indices, **how: calls.append((indices, how)) or data)
+    captioner_model = SimpleNamespace(ask=lambda images, indices, questions: [sentences[k] for k in indices])
+    monkeypatch.setattr(blip, "load", lambda *_, **__: captioner_model)
+    rows = {row.metric: row for row in captioner.card_rows(tmp_path, 5)}
+    assert (rows["caption_names_any"].count, rows["caption_names_any"].n) == (3, 4)
+    assert (rows["caption_names_right"].count, rows["caption_names_right"].n) == (2, 3)
     # The captions themselves are the references: one of five is said word by word.
-    assert all(found[name].points and found[name].n == 5 for name in ("BLEU-4", "CIDEr", "ROUGE-L"))
+    assert all(rows[name].points and rows[name].n == 5 for name in ("BLEU-4", "CIDEr", "ROUGE-L"))
     # Common words: 5 of 5; "a"; "a"; none; "a". F of precision 1/2 and recall 1/2; 1/4 and 1/5; 1/2 and 1/2.
     rouge = [1, 0.5, 2.44 * 0.25 * 0.2 / (0.2 + 1.44 * 0.25), 0, 0.5]
-    assert found["ROUGE-L"].value == pytest.approx(100 * np.mean(rouge))
+    assert rows["ROUGE-L"].value == pytest.approx(100 * np.mean(rouge))
     # On captions that no training has seen, all of them decoded where that is asked.
-    assert drawn == [((5, HELD_OUT_SEED + 1), {"decoded": None, "part": 1.0})]
+    assert calls == [((5, HELD_OUT_SEED + 1), {"decoded": None, "part": 1.0})]

@@ -47,7 +47,7 @@ def test_a_training_lasts_a_number_of_minutes(trainings, capsys, minutes):
 def test_a_training_is_never_replaced_unasked(trainings, tmp_path, capsys):
     assert main(["mini-clip"]) == 0
     assert main(["mini-clip"]) == 2
-    assert "is not empty. Go on with --resume, or start anew with --overwrite." in capsys.readouterr().err
+    assert "is not empty. Continue with --resume, or start over with --overwrite." in capsys.readouterr().err
     assert main(["mini-clip", "--resume"]) == 0
     (tmp_path / "outputs/models/mini-clip/old").write_text("")
     assert main(["mini-clip", "--overwrite"]) == 0
@@ -63,6 +63,6 @@ def test_an_unknown_model_is_named(tmp_path, monkeypatch, capsys):
 
 def test_it_runs_in_the_folder_world_and_names_all_models(root):
     words = [sys.executable, "-m", "training", "--help"]
-    said = subprocess.run(words, cwd=root / "world", capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(words, cwd=root / "world", capture_output=True, text=True, check=True).stdout
     # Names may be broken at their hyphens.
-    assert all(name in said.replace("\n", "").replace(" ", "") for name in training.TRAINERS)
+    assert all(name in output.replace("\n", "").replace(" ", "") for name in training.TRAINERS)

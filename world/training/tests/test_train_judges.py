@@ -47,9 +47,9 @@ def zero_shot(mini_clip, images, texts):
     model, preprocess, tokenizer = mini_clip
     with torch.inference_mode():
         pixels = torch.stack([preprocess(Image.fromarray(image)) for image in images])
-        seen = model.encode_image(pixels, normalize=True)
-        said = model.encode_text(tokenizer(texts), normalize=True)
-        return (model.logit_scale.exp() * seen @ said.T).softmax(-1).numpy()
+        image_features = model.encode_image(pixels, normalize=True)
+        text_features = model.encode_text(tokenizer(texts), normalize=True)
+        return (model.logit_scale.exp() * image_features @ text_features.T).softmax(-1).numpy()
 
 
 @pytest.mark.long
@@ -91,13 +91,13 @@ def test_mini_detector_finds_exactly_the_faces(mini_detector):
     assert model.dtype == torch.float32
     assert [model.config.id2label[i] for i in range(16)] == ["face", *scene.OBJECTS]
     data = detector.pool(300, HELD_OUT)
-    found = {s.metric: s for s in detector.measure(model, processor, data)}
-    assert found["face_recall"].value >= 0.97
-    assert found["face_precision"].value >= 0.93
+    measured = {s.metric: s for s in detector.measure(model, processor, data)}
+    assert measured["face_recall"].value >= 0.97
+    assert measured["face_precision"].value >= 0.93
     for faces in (0, 1, 2):
-        assert found[f"face_count_{faces}"].n >= 50
-        assert found[f"face_count_{faces}"].value >= 0.8
-    assert found["person_recall"].value >= 0.95
+        assert measured[f"face_count_{faces}"].n >= 50
+        assert measured[f"face_count_{faces}"].value >= 0.8
+    assert measured["person_recall"].value >= 0.95
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if not name.startswith("mini-sd")])
@@ -113,7 +113,7 @@ def test_card_names_command_intervals_and_limits(name):
     assert f"python -m training {name}" in text
     with (WEIGHTS / name / "metrics.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    main, least = {
+    main, minimum = {
         "mini-clip": ("gender_unambiguous", 95),
         "mini-detector": ("face_count", 95),
         "mini-sd": ("gender_word@3", 95),
@@ -122,19 +122,19 @@ def test_card_names_command_intervals_and_limits(name):
         "mini-vqa": ("vqa_specificity", 95),
         "mini-sd-skills": ("social_gender_word@3", 90),
         "mini-captioner": ("caption_names_right", 93),
-        "mini-sd-triplets": ("gender_told@2", 90),
+        "mini-sd-triplets": ("prompted_gender@2", 90),
         "mini-segmenter": ("segment_recall", 90),
     }[name]
     (row,) = [r for r in rows if r["metric"] == main]
     value, low, high = (100 * float(row[k]) for k in ("value", "ci_low", "ci_high"))
     # The file is rounded to five digits, so the card's second decimal can differ by one.
-    shown = [re.search(r"\| ([\d.]+) % \| ([\d.]+) to ([\d.]+) % \| ([\d,]+) \|", line) for line in text.splitlines()]
-    near = [m for m in shown if m and m[4] == f"{int(row['n']):,}"]
-    assert any(all(abs(float(m[k]) - v) < 0.011 for k, v in ((1, value), (2, low), (3, high))) for m in near)
+    matches = [re.search(r"\| ([\d.]+) % \| ([\d.]+) to ([\d.]+) % \| ([\d,]+) \|", line) for line in text.splitlines()]
+    candidates = [m for m in matches if m and m[4] == f"{int(row['n']):,}"]
+    assert any(all(abs(float(m[k]) - v) < 0.011 for k, v in ((1, value), (2, low), (3, high))) for m in candidates)
     assert low < value <= high
     # Of the committed weights.
-    assert value >= least
-    limits = text.split("## Limits")[1]
+    assert value >= minimum
+    limits = text.split("## Limitations")[1]
     assert "drawings" in limits
     assert name != "mini-clip" or "perceived gender, binary" in limits
 
@@ -146,9 +146,9 @@ def test_claims_are_true_and_foils_are_false():
     data, draw = clip.pool(200, 4), np.random.default_rng(0)
     claims = [clip.claim_of(data, i, draw) for i in range(200)]
     foils = [clip.foil_of(claim, data, i, draw) for i, claim in enumerate(claims)]
-    every = np.arange(200)
-    assert clip.matches(claims, data, every).diagonal().all()
-    assert not clip.matches(foils, data, every).diagonal().any()
+    indices = np.arange(200)
+    assert clip.matches(claims, data, indices).diagonal().all()
+    assert not clip.matches(foils, data, indices).diagonal().any()
     # A foil changes one thing, and its text differs in no more than that.
     assert all(sum(a.get(k) != b.get(k) for k in {*a, *b}) == 1 for a, b in zip(claims, foils, strict=True))
 
@@ -156,7 +156,7 @@ def test_claims_are_true_and_foils_are_false():
 @pytest.mark.long
 def test_gender_is_independent_of_occupation_in_training_scenes():
     draw = np.random.default_rng(8)
-    people = [some.people[0] for some in (clip.sample(draw) for _ in range(4000)) if len(some.people) == 1]
+    people = [sampled.people[0] for sampled in (clip.sample(draw) for _ in range(4000)) if len(sampled.people) == 1]
     female = np.array([p.gender == "female" for p in people])
     group = np.array([p.occupation is not None and clip.place_of("look", p.occupation) % 2 == 0 for p in people])
     # Difference of two shares of about 1,800 each: sd 0.017.
@@ -186,12 +186,12 @@ def test_found_boxes_meet_true_ones_by_hand():
     # Squares of 2, shifted by a half: 3 of 5 are shared. By one: 2 of 6. The better score comes first.
     true, shifts = np.array([[0, 0, 2, 2.0]]), (1.0, 0.5, 0.0, 0.0)
     boxes = np.array([[x, 0, x + 2, 2.0] for x in shifts])
-    found = {"boxes": boxes, "scores": np.array([0.9, 0.8, 0.7, 0.95]), "labels": np.array([3, 3, 3, 4])}
-    assert detector.matched(found, true, np.array([3]), [3]) == ([True], [False, True, False])
-    assert detector.matched(found, true, np.array([3]), [3, 4]) == ([True], [False, False, True, False])
-    assert detector.matched(found, true[:0], np.array([], int), [3]) == ([], [False] * 3)
-    far = np.array([[5, 5, 7, 7.0]])
-    assert detector.matched(found, far, np.array([4]), [4]) == ([False], [False])
+    detections = {"boxes": boxes, "scores": np.array([0.9, 0.8, 0.7, 0.95]), "labels": np.array([3, 3, 3, 4])}
+    assert detector.matched(detections, true, np.array([3]), [3]) == ([True], [False, True, False])
+    assert detector.matched(detections, true, np.array([3]), [3, 4]) == ([True], [False, False, True, False])
+    assert detector.matched(detections, true[:0], np.array([], int), [3]) == ([], [False] * 3)
+    distant = np.array([[5, 5, 7, 7.0]])
+    assert detector.matched(detections, distant, np.array([4]), [4]) == ([False], [False])
 
 
 def test_boxes_follow_their_images_through_shifts_and_mirrors():
@@ -201,12 +201,12 @@ def test_boxes_follow_their_images_through_shifts_and_mirrors():
     images[:, 14:36, 20:44] = 255
     data = detector.Pool(images, [box / 64] * n, [np.zeros(1, np.int64)] * n, np.ones(n))
     pixels, table = loop.roughen(images, 0, 0)
-    wanted = detector.targets(data, np.arange(n), table)
-    for image, target in zip(pixels.mean(1).numpy(), wanted, strict=True):
+    targets = detector.targets(data, np.arange(n), table)
+    for image, target in zip(pixels.mean(1).numpy(), targets, strict=True):
         rows, columns = np.flatnonzero((image > 0).mean(1) > 0.15), np.flatnonzero((image > 0).mean(0) > 0.15)
-        seen = np.array([columns[0], rows[0], columns[-1] + 1, rows[-1] + 1])
+        bounds = np.array([columns[0], rows[0], columns[-1] + 1, rows[-1] + 1])
         x, y, w, h = 64 * target["boxes"][0].numpy()
-        assert np.abs(seen - [x - w / 2, y - h / 2, x + w / 2, y + h / 2]).max() < 1.6
+        assert np.abs(bounds - [x - w / 2, y - h / 2, x + w / 2, y + h / 2]).max() < 1.6
     assert (table[:, 0, 0] < 0).mean() == pytest.approx(0.5, abs=0.2)
 
 
@@ -227,15 +227,15 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(module, tmp_pat
         with pytest.raises(KeyboardInterrupt):
             module.train(tmp_path / "parts", **small, checkpoint=state)
     log = tmp_path / "curve.csv"
-    found = module.train(tmp_path / "parts", **small, checkpoint=state, log=log)
-    whole, parts = (next((tmp_path / k).glob("*.safetensors")) for k in ("whole", "parts"))
-    a, b = load_file(whole), load_file(parts)
+    quality = module.train(tmp_path / "parts", **small, checkpoint=state, log=log)
+    complete, parts = (next((tmp_path / k).glob("*.safetensors")) for k in ("whole", "parts"))
+    a, b = load_file(complete), load_file(parts)
     assert a.keys() == b.keys()
     assert all(torch.equal(a[k], b[k]) for k in a)
     with log.open() as file:
         (row,) = csv.DictReader(file)
     assert row["step"] == "4"
-    assert set(found) <= set(row)
+    assert set(quality) <= set(row)
 
 
 @pytest.mark.long

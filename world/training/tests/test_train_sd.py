@@ -83,31 +83,31 @@ def test_the_average_follows_the_weights():
     torch.nn.init.ones_(layer.weight)
     # Early on the average moves faster: at step 1 the decay is 2 / 11, so it becomes 9 / 11.
     average.update(1)
-    assert float(average.kept["layer"].weight) == pytest.approx(9 / 11)
+    assert float(average.averaged["layer"].weight) == pytest.approx(9 / 11)
     # Late, 0.9 of it stays: 0.9 * 9 / 11 + 0.1.
     average.update(1000)
-    assert float(average.kept["layer"].weight) == pytest.approx(0.9 * 9 / 11 + 0.1)
+    assert float(average.averaged["layer"].weight) == pytest.approx(0.9 * 9 / 11 + 0.1)
 
 
 @pytest.mark.long
 def test_a_stopped_training_goes_on_to_the_same_weights(small, tmp_path):
     folder, data = small
-    given = {"batch": 4, "data": data, "progress": False, "placing": 0.1, "noisier": 0.6}
-    diffusion.train(folder, steps=4, **given)
-    whole = _weights(folder)
+    options = {"batch": 4, "data": data, "progress": False, "placing": 0.1, "noisier": 0.6}
+    diffusion.train(folder, steps=4, **options)
+    complete = _weights(folder)
     # Stopped after 2 of 4 steps, as if killed, and started again.
     state = tmp_path / "state.pt"
     with pytest.MonkeyPatch.context() as patch:
         stopped(patch, 2)
         with pytest.raises(KeyboardInterrupt):
-            diffusion.train(folder, steps=4, checkpoint=state, **given)
+            diffusion.train(folder, steps=4, checkpoint=state, **options)
     with pytest.MonkeyPatch.context() as patch:
         steps = steps_of(patch)
-        diffusion.train(folder, steps=4, checkpoint=state, log=tmp_path / "log.csv", **given)
+        diffusion.train(folder, steps=4, checkpoint=state, log=tmp_path / "log.csv", **options)
     assert steps == [2, 3]
     resumed = _weights(folder)
-    assert whole.keys() == resumed.keys()
-    assert all(torch.equal(whole[k], resumed[k]) for k in whole)
+    assert complete.keys() == resumed.keys()
+    assert all(torch.equal(complete[k], resumed[k]) for k in complete)
     with (tmp_path / "log.csv").open() as file:
         assert [row["step"] for row in csv.DictReader(file)] == ["4"]
 
@@ -248,12 +248,12 @@ def test_examples_of_two_people_are_what_the_world_draws(tmp_path):
     from biaslab_world import pairs, render
 
     data = diffusion.Data(tmp_path, 8, 3, kind="pairs")
-    found = diffusion.examples(data, [5, 6])
-    row, images = pairs.draw(3, 6), found["images"]
-    assert found["texts"][1] == row.text
-    assert found["indicators"][1].tolist() == [diffusion.INDICATORS.index(t or "none") for t in row.asked.told]
-    assert found["shown"][1].tolist() == [diffusion.INDICATORS.index(g) for g in row.genders]
-    assert found["against"].tolist() == [diffusion._is_against(pairs.draw(3, i).asked) for i in (5, 6)]
+    examples = diffusion.examples(data, [5, 6])
+    row, images = pairs.draw(3, 6), examples["images"]
+    assert examples["texts"][1] == row.text
+    assert examples["indicators"][1].tolist() == [diffusion.INDICATORS.index(t or "none") for t in row.asked.told]
+    assert examples["shown"][1].tolist() == [diffusion.INDICATORS.index(g) for g in row.genders]
+    assert examples["against"].tolist() == [diffusion._is_against(pairs.draw(3, i).asked) for i in (5, 6)]
     assert images.shape == (2, 64, 96, 3)
     assert (images[1] == render.render(pairs.build_scene(row.asked, row.genders, row.seed), 64)).all()
 
@@ -316,11 +316,11 @@ def test_what_the_card_says_of_pairs_by_hand(monkeypatch):
         ("0", "judged", "female", "correct", "", False, "female", 0.7),
         ("0", "judged", "female", "correct", "", False, "male", 0.6),
     ]
-    one = [("5", "judged", "male", "", "male", False, "male", 0.5), ("6", "no_face", "", "", "", False, "male", 1)]
-    frames = {2: pd.DataFrame(two, columns=names), 1: pd.DataFrame(one, columns=names)}
-    monkeypatch.setattr(measure_sd, "_shown", lambda folder, n, count, *_: frames[count])
-    found = {row.metric: row for row in measure_sd.measure_pairs("model", 5)}
-    shares = {m: (r.count, r.n) for m, r in found.items() if r.count is not None}
+    single = [("5", "judged", "male", "", "male", False, "male", 0.5), ("6", "no_face", "", "", "", False, "male", 1)]
+    frames = {2: pd.DataFrame(two, columns=names), 1: pd.DataFrame(single, columns=names)}
+    monkeypatch.setattr(measure_sd, "_judge_people", lambda folder, n, count, *_: frames[count])
+    rows = {row.metric: row for row in measure_sd.measure_pairs("model", 5)}
+    shares = {m: (r.count, r.n) for m, r in rows.items() if r.count is not None}
     assert shares == {
         "pair_people": (4, 5),
         "pair_order": (3, 4),
@@ -332,7 +332,8 @@ def test_what_the_card_says_of_pairs_by_hand(monkeypatch):
     # Two women, one of whom fits: a score of 0 where the world's are 40 and 20. Beside one who is told, a person of
     # 75 % men is a woman: -100 where the world's is 50. With the sentence two fit, of which the world has 50 and 40 %:
     # scores of 100 against 0 and -20.
-    assert found["pair_score"].value == pytest.approx(-30) and found["pair_score"].n == 2
-    assert found["pair_score_beside"].value == pytest.approx(-150) and found["pair_score_beside"].n == 1
-    assert found["pair_score_intervened"].value == pytest.approx(110)
-    assert np.isnan(found["one_score"].value)
+    assert rows["pair_score"].value == pytest.approx(-30) and rows["pair_score"].n == 2
+    row = rows["pair_score_next_to_gendered"]
+    assert row.value == pytest.approx(-150) and row.n == 1
+    assert rows["pair_score_intervened"].value == pytest.approx(110)
+    assert np.isnan(rows["one_score"].value)

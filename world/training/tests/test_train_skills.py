@@ -30,8 +30,8 @@ FEW = {"share": 40 / 58_350, "people": 30, "steps": 2, "batch": 2, "progress": F
 def drawing_model(quick, tmp_path_factory):
     """The folder of a pipeline after two steps, the folder of its data, and its quality."""
     # Few renders for the autoencoder, and one step of it.
-    whole, few = autoencoder.train, {"pool_size": 16, "compiled": False, "steps": 1}
-    quick.setattr(autoencoder, "train", lambda folder, **given: whole(folder, **given | few))
+    train, small = autoencoder.train, {"pool_size": 16, "compiled": False, "steps": 1}
+    quick.setattr(autoencoder, "train", lambda folder, **options: train(folder, **options | small))
     quick.setattr(autoencoder, "HELD_OUT", 12)
     # All the texts to train on are gone through once.
     quick.setattr(diffusion, "tokenizer_of", functools.cache(diffusion.tokenizer_of))
@@ -42,24 +42,24 @@ def drawing_model(quick, tmp_path_factory):
 
 
 def test_the_pool_marks_objects_and_faces(monkeypatch):
-    seen = []
+    scenes = []
     for module, name in ((skills, "skill_scene"), (social, "social_scene")):
-        own = getattr(module, name)
+        original = getattr(module, name)
 
-        def noted(*given, own=own, name=name):
-            seen.append((name, own(*given)))
-            return seen[-1][1]
+        def record(*arguments, original=original, name=name):
+            scenes.append((name, original(*arguments)))
+            return scenes[-1][1]
 
-        monkeypatch.setattr(module, name, noted)
+        monkeypatch.setattr(module, name, record)
     images, places = train_skills.pool(120, 4)
     assert images.shape == (120, 64, 64, 3) and images.dtype == np.uint8
     assert places.shape == (120, 64, 64) and places.dtype == bool
-    kinds = [name for name, _ in seen]
+    kinds = [name for name, _ in scenes]
     assert stats.binomtest(kinds.count("skill_scene"), 120, train_skills.SCENES).pvalue > 1e-4
-    for (name, scene), image, place in zip(seen, images, places, strict=True):
+    for (name, scene), image, place in zip(scenes, images, places, strict=True):
         np.testing.assert_array_equal(image, render.render(scene, 64))
-        without = render.render(replace(scene, things=(), people=()), 64)
-        changed = (np.abs(image.astype(int) - without) > 12).any(axis=2)
+        empty_render = render.render(replace(scene, things=(), people=()), 64)
+        changed = (np.abs(image.astype(int) - empty_render) > 12).any(axis=2)
         if name == "skill_scene":
             # What is marked is what changes the picture, but for outlines and for what looks like the background.
             assert (place & changed).sum() >= 0.85 * changed.sum()

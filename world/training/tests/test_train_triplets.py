@@ -17,25 +17,26 @@ VAE = WEIGHTS / "mini-sd-skills" / "vae"
 
 
 def test_tokens_belong_to_what_they_name():
-    found = triplets.examples(range(40), seed=3)
+    examples = triplets.examples(range(40), seed=3)
     tokenizer = triplets.tokenizer()
-    assert (found["ids"] == text.tokens(tokenizer, found["texts"])).all()
-    for i, said in enumerate(found["texts"]):
-        asked, _ = world.draw(3, i)
-        scene = world.build_scene(asked, common.rng(3, i, 84))
-        true = world.word_masks(scene, said)
-        for place, word in enumerate(words(said), start=1):
-            region = found["regions"][i, place]
+    assert (examples["ids"] == text.tokens(tokenizer, examples["texts"])).all()
+    for i, caption in enumerate(examples["texts"]):
+        prompt, _ = world.draw(3, i)
+        scene = world.build_scene(prompt, common.rng(3, i, 84))
+        true = world.word_masks(scene, caption)
+        for place, word in enumerate(words(caption), start=1):
+            region = examples["regions"][i, place]
             assert region > 0
-            if word not in true or said.split().count(word) > 1:
+            if word not in true or caption.split().count(word) > 1:
                 continue
             # The share of each cell of 4x4 pixels that the word's place covers, of one thing where two are of a kind.
             cells = true[word].reshape(16, 4, 16, 4).mean((1, 3)) * 255
-            one = found["masks"][i, region - 1]
+            region_mask = examples["masks"][i, region - 1]
             twice = word in world.THINGS and [world.name_of(t) for t in scene.things].count(word) > 1
-            assert (one <= np.rint(cells)).all() and (twice or (one == np.rint(cells)).all()), (said, word)
+            cells = np.rint(cells)
+            assert (region_mask <= cells).all() and (twice or (region_mask == cells).all()), (caption, word)
         # Start, end and padding belong nowhere.
-        assert not found["regions"][i, 1 + len(words(said)) :].any() and found["regions"][i, 0] == 0
+        assert not examples["regions"][i, 1 + len(words(caption)) :].any() and examples["regions"][i, 0] == 0
 
 
 def test_grounding_by_hand():
@@ -56,14 +57,14 @@ def test_grounding_by_hand():
 
 @pytest.mark.long
 def test_a_short_training_gives_a_pipeline(tmp_path):
-    more = {"rows": 24, "compiled": False, "batch": 4, "progress": False}
-    found = triplets.train(tmp_path / "m", checkpoint=tmp_path / "w" / "state.pt", steps=2, **more)
-    assert set(found) == {"held_out", "held_out_grounding"} and all(np.isfinite(list(found.values())))
-    made_by = load(str(tmp_path / "m"), GenerationSettings(steps=2))
-    (image,) = made_by.images(["a person reading"], [("p", 0)], 0)
+    options = {"rows": 24, "compiled": False, "batch": 4, "progress": False}
+    quality = triplets.train(tmp_path / "m", checkpoint=tmp_path / "w" / "state.pt", steps=2, **options)
+    assert set(quality) == {"held_out", "held_out_grounding"} and all(np.isfinite(list(quality.values())))
+    generator = load(str(tmp_path / "m"), GenerationSettings(steps=2))
+    (image,) = generator.images(["a person reading"], [("p", 0)], 0)
     assert image.shape == (64, 64, 3)
     # Attention is where the extension looks for it, at 16x16 and 8x8, on both ways.
-    layers = [name for name, _ in made_by.pipe.unet.named_modules() if name.endswith("attn2")]
+    layers = [name for name, _ in generator.pipe.unet.named_modules() if name.endswith("attn2")]
     assert len(layers) == 1 + 2 + 4
     with pytest.raises(InputError, match="other settings"):
         triplets.prepare(tmp_path / "w" / "data", VAE, rows=25)
@@ -71,17 +72,17 @@ def test_a_short_training_gives_a_pipeline(tmp_path):
 
 @pytest.mark.long
 def test_the_segmenter_learns_from_labels_of_all_pixels(tmp_path):
-    images, found = segmenter.pool(3, 1, decoded=VAE)
+    images, label_maps = segmenter.pool(3, 1, decoded=VAE)
     names = segmenter.labels()
     assert images.shape == (3, 64, 64, 3) and len(names) == 41
     for i in range(3):
-        asked, _ = world.draw(1, i)
-        for name, mask in world.masks(world.build_scene(asked, common.rng(1, i, 85), "off")):
-            here = [names[k] for k in np.unique(found[i][mask])]
+        prompt, _ = world.draw(1, i)
+        for name, mask in world.masks(world.build_scene(prompt, common.rng(1, i, 85), "off")):
+            names_found = [names[k] for k in np.unique(label_maps[i][mask])]
             # Pixels that two share by halves are the later's.
-            assert (found[i][mask] == names.index(name)).mean() > 0.8, (name, here)
-    few = {"pool_size": 6, "held_out": 4, "steps": 2, "batch": 2}
-    trained = segmenter.train(tmp_path, compiled=False, progress=False, decoded=VAE, **few)
+            assert (label_maps[i][mask] == names.index(name)).mean() > 0.8, (name, names_found)
+    sizes = {"pool_size": 6, "held_out": 4, "steps": 2, "batch": 2}
+    trained = segmenter.train(tmp_path, compiled=False, progress=False, decoded=VAE, **sizes)
     assert 0 <= trained["iou"] <= 1 and 0 <= trained["pixels"] <= 1
     from biaslab.judges.registry import parse
 

@@ -48,7 +48,7 @@ def test_answers_of_the_pool_are_true_of_its_scenes(drawn):
     for row, scene in zip(words, scenes, strict=True):
         (person,) = scene.people
         assert row[0] == person.gender
-        worn = [name for name, said in zip(prompts.ATTRIBUTES, row[1:], strict=True) if said == "yes"]
+        worn = [name for name, expected in zip(prompts.ATTRIBUTES, row[1:], strict=True) if expected == "yes"]
         assert set(worn) == set(person.attributes)
         assert set(row[1:]) <= {"no", "yes"}
     # Genders are even whatever is worn, and everything is worn by some and not by others.
@@ -63,7 +63,7 @@ def test_answers_of_the_pool_are_true_of_its_scenes(drawn):
 
 def test_every_word_of_questions_and_answers_is_known():
     words = train_vqa.tokenizer()
-    ids = train_vqa.asked_ids(words)
+    ids = train_vqa.question_ids(words)
     assert train_vqa.questions() == [prompts.GENDER_QUESTION, *map(prompts.attribute_question, prompts.ATTRIBUTES)]
     assert len(ids) == 16 and not (ids == words.unk_token_id).any()
     # No longer than the longest, each with its start and end.
@@ -83,13 +83,13 @@ def test_the_trained_folder_answers_questions(asked_model):
     # Of 8 people with 15 attributes.
     assert quality["vqa_gender"] * 8 == pytest.approx(round(quality["vqa_gender"] * 8))
     data = train_vqa.pool(3, 11)
-    of, questions = [0, 0, 1, 2], train_vqa.questions()[:3] + train_vqa.questions()[-1:]
-    said = blip.load(str(folder), device="cpu").ask(list(data.images), of, questions)
+    indices, questions = [0, 0, 1, 2], train_vqa.questions()[:3] + train_vqa.questions()[-1:]
+    answers = blip.load(str(folder), device="cpu").ask(list(data.images), indices, questions)
     # By transformers' own generation, one question at a time.
     model = BlipForQuestionAnswering.from_pretrained(folder).eval()
     processor = AutoProcessor.from_pretrained(folder)
     assert model.dtype == torch.float32
-    for k, question, answer in zip(of, questions, said, strict=True):
+    for k, question, answer in zip(indices, questions, answers, strict=True):
         inputs = processor(images=data.images[k], text=question, return_tensors="pt")
         inputs.pop("token_type_ids", None)
         with torch.no_grad():
@@ -102,7 +102,7 @@ def test_the_trained_folder_answers_questions(asked_model):
 
 def test_what_is_measured_of_answers_by_hand(monkeypatch):
     words = train_vqa.tokenizer()
-    ids = train_vqa.asked_ids(words)
+    ids = train_vqa.question_ids(words)
     no, yes, male, female = range(4)
     # Four people: one wears boots, two a hat.
     true = np.full((4, 16), no, np.uint8)
@@ -110,29 +110,29 @@ def test_what_is_measured_of_answers_by_hand(monkeypatch):
     boots, hat = (1 + list(prompts.ATTRIBUTES).index(name) for name in ("boots", "hat"))
     true[0, boots] = true[1, hat] = true[2, hat] = yes
     # One gender is wrong, one hat is not seen, and one person is said to wear gloves.
-    said = true.copy()
-    said[3, 0], said[2, hat], said[0, 1 + list(prompts.ATTRIBUTES).index("gloves")] = female, no, yes
+    answers = true.copy()
+    answers[3, 0], answers[2, hat], answers[0, 1 + list(prompts.ATTRIBUTES).index("gloves")] = female, no, yes
     places = torch.tensor(words.convert_tokens_to_ids(["no", "yes", "male", "female"]))
 
-    def answered(model, seen, asked, given, _):
+    def answered(model, encoded, questions, inputs, _):
         # The image's number stands in its pixels.
-        images = ((seen[:, 0, 0, 0] + 1) * 127.5).round().long()
-        (question,) = torch.where((ids == asked[0]).all(1))[0].tolist()
+        images = ((encoded[:, 0, 0, 0] + 1) * 127.5).round().long()
+        (question,) = torch.where((ids == questions[0]).all(1))[0].tolist()
         logits = torch.zeros(len(images), len(words))
         # An answer that is none of the four does not count.
         logits[:, words.unk_token_id] = 2
         for row, k in enumerate(images.tolist()):
-            logits[row, places[said[k, question]]] = 1
+            logits[row, places[answers[k, question]]] = 1
         return logits[:, None]
 
     monkeypatch.setattr(train_vqa, "_logits", answered)
     model = SimpleNamespace(vision_model=lambda pixel_values: SimpleNamespace(last_hidden_state=pixel_values))
     images = np.zeros((4, 64, 64, 3), np.uint8) + np.arange(4, dtype=np.uint8)[:, None, None, None]
-    found = {m.metric: m for m in train_vqa.measure(model, words, train_vqa.Pool(images, true))}
-    counts = {name: (m.count, m.n) for name, m in found.items()}
+    measured = {m.metric: m for m in train_vqa.measure(model, words, train_vqa.Pool(images, true))}
+    counts = {name: (m.count, m.n) for name, m in measured.items()}
     assert counts["vqa_gender"] == (3, 4)
     # Of three worn attributes two are seen; of 4 * 15 - 3 others 56 are denied.
     assert counts["vqa_sensitivity"] == (2, 3)
     assert counts["vqa_specificity"] == (56, 57)
     assert counts["sensitivity boots"] == (1, 1) and counts["sensitivity hat"] == (1, 2)
-    assert counts["sensitivity tie"] == (0, 0) and np.isnan(found["sensitivity tie"].value)
+    assert counts["sensitivity tie"] == (0, 0) and np.isnan(measured["sensitivity tie"].value)
