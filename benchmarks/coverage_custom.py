@@ -222,39 +222,6 @@ def clustered(rng, studies, *, groups: int, images: int, persons: int, matching:
         }
 
 
-def corrections(
-    rng, studies, *, people: int, rated: int, share: float, women_as_male: float, slips: float
-) -> Iterator[dict]:
-    """Yield whether intervals of the share corrected for the judge's errors, and of the judged share, cover the truth.
-
-    Annotators label a random sample of ``rated`` people. The judge labels a share ``women_as_male`` of the women as
-    male, errs on a share ``slips`` of all people in addition, and leaves one in twenty unclear.
-    """
-    for _ in range(studies):
-        truth = np.where(rng.random(people) < share, "female", "male")
-        labels = np.where((truth == "female") & (rng.random(people) < women_as_male), "male", truth)
-        is_wrong = rng.random(people) < slips
-        labels = np.where(is_wrong, np.where(labels == "female", "male", "female"), labels)
-        labels = np.where(rng.random(people) < 0.05, "unsure", labels)
-        annotations = np.where(np.arange(people) < rated, truth, "")
-        genders = {"endpoint:eye": labels, "annotators": annotations}
-        rows = [
-            pd.DataFrame({"judge": judge, "gender": gender, "image_id": np.arange(people).astype(str)})
-            for judge, gender in genders.items()
-        ]
-        judges = pd.concat(rows).assign(model="m", group="g", position=1)
-        judges["status"] = np.where(judges["gender"].isin(["female", "male"]), "judged", "unannotated")
-        row = custom.corrected(judges).set_index("group").loc["all"]
-        plain = stats.wilson_interval((labels == "female").sum(), (labels != "unsure").sum())
-        if not np.isfinite(row["percent_female_corrected"]):
-            continue
-        yield {
-            "corrected": row["ci_low"] <= 100 * share <= row["ci_high"],
-            "as judged": plain.low <= share <= plain.high,
-            "half-width": (row["ci_high"] - row["ci_low"]) / 2,
-        }
-
-
 PEOPLE = [(1, 0.0), (2, 0.0), (2, 0.5), (2, 1.0), (4, 0.0), (4, 0.5), (4, 1.0)]
 """People per image, and the probability that all of them match."""
 ROWS = [
@@ -291,11 +258,6 @@ ROWS = [
         (farther, {"groups": g, "images": n, "second_images": m, "away": away, "towards": towards})
         for g, n, m in ((4, 8, 8), (4, 20, 20), (20, 10, 10), (20, 50, 50), (40, 10, 30))
         for away, towards in ((0.0, 0.0), (0.2, 0.2), (0.0, 0.3), (np.nan, np.nan))
-    ),
-    *(
-        (corrections, {"people": 240, "rated": rated, "share": 0.6, "women_as_male": errors, "slips": 0.03})
-        for rated in (60, 120)
-        for errors in (0.0, 0.2, 0.4)
     ),
 ]
 

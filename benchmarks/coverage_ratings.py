@@ -143,37 +143,6 @@ def photographs(draws: int, ratings: int = 40) -> None:
         print_row(f"photographs, rater {rater}, {ratings} of {len(y)}", studies_drawn)
 
 
-def corrections(rng, studies: int, *, small: int, errors: tuple[float, float]) -> None:
-    """Print coverage of ``custom.corrected``: six groups of ``small`` images, six of 100, 120 images annotated.
-
-    The judge calls women of the small and the large groups men at the rates ``errors``, and 3 % of men women. Half of
-    all people are women.
-    """
-    coverages = []
-    for study in range(studies):
-        g = np.repeat(np.arange(12), [small] * 6 + [100] * 6)
-        y = rng.random(g.size) < 0.5
-        f = y ^ (rng.random(g.size) < np.where(y, np.where(g < 6, *errors), 0.03))
-        ids = np.char.add("i", np.arange(g.size).astype(str))
-        groups = np.char.add("g", g.astype(str))
-        people_table = pd.DataFrame({"model": "m", "group": groups, "image_id": ids, "position": 1})
-        sampled = sample.draw(people_table.assign(source="generated", occupation=people_table["group"]), 120, study)
-        probability = people_table.merge(sampled[["image_id", "probability"]], how="left")["probability"]
-        labels = {"eye": np.where(f, "female", "male"), "annotators": np.where(y, "female", "male")}
-        judges = [people_table.assign(judge=name, gender=label, status="judged") for name, label in labels.items()]
-        judges[1] = judges[1].assign(probability=probability)[probability.notna()]
-        table = custom.corrected(pd.concat(judges, ignore_index=True)).set_index("group")
-        covers = (table["ci_low"] <= 50) & (table["ci_high"] >= 50)
-        group_names = [[f"g{k}" for k in range(6)], [f"g{k}" for k in range(6, 12)]]
-        coverages.append([covers["all"], *(covers[names].mean() for names in group_names)])
-    means = 100 * np.mean(coverages, axis=0)
-    print(
-        f"custom.corrected, groups of {small} and 100, women missed {errors}: covers {means[0]:.1f} over all, "
-        f"{means[1]:.1f} small groups, {means[2]:.1f} large groups",
-        flush=True,
-    )
-
-
 def occupations(rng, studies: int, *, n_images: int, spread: float) -> None:
     """Print coverage of shares of 20 occupations corrected by the errors of all, which vary by ``spread``.
 
@@ -229,9 +198,6 @@ def main() -> None:
     for name, options in REPORTED.items():
         if arguments.only in name + ", as reported":
             as_reported(name, np.random.default_rng(1), arguments.studies, **options)
-    for small, errors in ((10, (0.25, 0.03)), (100, (0.25, 0.03)), (20, (0.4, 0.0))):
-        if arguments.only in "custom.corrected":
-            corrections(np.random.default_rng(1), arguments.studies, small=small, errors=errors)
     for n_reference, spread in ((10, 0.0), (10, 0.1), (20, 0.1)):
         if arguments.only in "occupations":
             occupations(np.random.default_rng(1), arguments.studies, n_images=n_reference, spread=spread)

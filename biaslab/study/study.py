@@ -483,7 +483,7 @@ class Study:
                 steps = _describe_setting(value["generation.steps"], "{} steps")
                 # Images of several people may have another guidance scale.
                 pair_guidance = value.get("paired.guidance_scale", "null")
-                pairs = "" if pair_guidance == "null" else f" ({float(pair_guidance):g} of people in pairs)"
+                pairs = "" if pair_guidance == "null" else f" ({float(pair_guidance):g} for people in pairs)"
                 subject = f"{model} ({description})" if description else model
                 sentences.append(f"{subject}: {guidance}{pairs}, {steps}.")
         return " ".join(sentences)

@@ -79,8 +79,8 @@ def test_tables_and_captions_say_what_each_was_sent(folders, tmp_path):
     study = Study(tmp_path / "out", source="pipeline", model="mini", settings=given | more)
     assert study.settings.generation.steps == 30
     made = study.describe_generation
-    assert "mini (an embedded model, no real one): guidance 1.5 (2 of people in pairs), 30 steps." in made
-    assert "sd1: guidance 0 (0.5 of people in pairs), 1 steps." in made
+    assert "mini (a small bundled test model): guidance 1.5 (2 for people in pairs), 30 steps." in made
+    assert "sd1: guidance 0 (0.5 for people in pairs), 1 steps." in made
     assert sources.has_table("pipeline_settings", source="pipeline")
 
 

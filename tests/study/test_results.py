@@ -13,7 +13,7 @@ from PIL import Image
 from biaslab.papers import paradox
 from biaslab.papers.findings import Finding
 from biaslab.plots import style
-from biaslab.report.index import _embedded
+from biaslab.report.index import _embed_figure
 from biaslab.schema import tables
 from biaslab.study import Study
 
@@ -84,7 +84,7 @@ def test_show_names_scripts_without_a_font_and_pages_show_svg(study, monkeypatch
     # Each file is found where the page looks for it first.
     files = {kind: f"figures/paired_runs.{kind}" for kind in record["kinds"]}
     entry = defaultdict(str, files | {"svg_first": bool(lacking)})
-    source, (width, height), _ = _embedded(study.output_dir, entry, 10**7)
+    source, (width, height), _ = _embed_figure(study.output_dir, entry, 10**7)
     assert source.startswith("data:image/svg" if lacking else "data:image/") and ("svg" in source[:20]) == bool(lacking)
     assert width > height > 100
     said = [str(one.message) for one in recwarn]

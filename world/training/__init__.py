@@ -27,5 +27,5 @@ TRAINERS = {
 def trainer(name: str) -> Callable[..., dict[str, float]]:
     """Return the function that trains the model ``name``. Raises UnknownNameError: The name is unknown."""
     if name not in TRAINERS:
-        raise unknown_name("embedded model", name, TRAINERS)
+        raise unknown_name("bundled model", name, TRAINERS)
     return import_module(TRAINERS[name]).train

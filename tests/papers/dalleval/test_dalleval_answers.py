@@ -53,7 +53,7 @@ def test_deviation_is_a_verdict_only_where_the_judges_error_is_known():
     assert "0.10 (0.05 to 0.15)" in clear.details[-1]
     assert (
         judged.not_significant == ""
-        and judged.supported_answer == "0.10 on a scale of 0 to 0.5, not corrected for classifier error."
+        and judged.supported_answer == "0.10, corrected for small-sample bias, not for classifier error."
         and judged.estimate == 0.1
     )
     assert blind.supported_answer == "Not tested." and np.isnan(blind.estimate) and "2 images" in blind.details[-1]

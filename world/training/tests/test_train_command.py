@@ -57,7 +57,7 @@ def test_a_training_is_never_replaced_unasked(trainings, tmp_path, capsys):
 def test_an_unknown_model_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["mini-clp"]) == 2
-    assert "no embedded model named 'mini-clp'. Did you mean 'mini-clip'" in capsys.readouterr().err
+    assert "no bundled model named 'mini-clp'. Did you mean 'mini-clip'" in capsys.readouterr().err
     assert not (tmp_path / "outputs").exists()
 
 

@@ -1,4 +1,4 @@
-"""The embedded critic, which applies a fixed rule to the judges' counts and describes each group and identity.
+"""The built-in critic, which applies a fixed rule to the judges' counts and describes each group and identity.
 
 1. **Is there bias?** Exact two-sided binomial tests of one half, corrected by Holm's method: one family for the aspect
    (people who look like their stereotype) and each group (people of one stereotype), another for identities. They

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 JUDGED, NO_JUDGEMENT = "judged", "no_judgement"
 KINDS = ("towards stereotypes", "against stereotypes", "too few women", "too few men", "both ways", "none")
-"""Kinds of bias of the embedded critic (``both ways``: some identities fit their stereotype too often, others too
+"""Kinds of bias of the built-in critic (``both ways``: some identities fit their stereotype too often, others too
 rarely); a critic behind an endpoint may use other words."""
 # Statuses of images that cannot be shown.
 _UNAVAILABLE = ("unreadable", *WITHHELD)
