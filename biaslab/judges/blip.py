@@ -35,7 +35,7 @@ def load(name: str, kind: str = "vqa", *, device: str = "auto") -> Model:
     the question as a sentence; only BLIP-2 can be a retriever. Raises ParameterError if the model is unknown, neither
     BLIP of this kind nor BLIP-2, or has no safetensors.
     """
-    where, type_ = model_loading.of_transformers(name, kind, "a BLIP or BLIP-2 model")
+    where, type_ = model_loading.fetch_transformers(name, kind, "a BLIP or BLIP-2 model")
     check_config(model_files.read_folder(where, name, kind))
     return _KINDS[kind][type_](name, where, kind, device)
 
@@ -47,7 +47,7 @@ def check_config(files: ModelFiles) -> None:
     model_files.check_type(files, classes, f"BLIP or BLIP-2 for {_FOR[kind]}", hub.HUB[kind][0])
 
 
-class Model(model_loading.Ready):
+class Model(model_loading.TransformersModel):
     """The base class: images are encoded once, and questions go in batches of one length, because BLIP's decoder would
     attend to padding.
     """
@@ -57,14 +57,14 @@ class Model(model_loading.Ready):
     _prompt = "{}"
     _max_tokens = 20  # tokens of an answer
     # A BLIP for questions that is loaded as one for captions loses some weights without an error.
-    _uses_all_weights = False
+    _use_all = False
     # bfloat16 has float32's range; float16 overflows in the language models of BLIP-2.
     _gpu_dtype = "bfloat16"
 
     def __init__(self, name: str, where: str, kind: str, device: str) -> None:
         import torch
 
-        options = {"whole": self._uses_all_weights, "fix": f" Choose one for {_FOR[kind]}, such as {hub.HUB[kind][0]}."}
+        options = {"use_all": self._use_all, "fix": f" Choose one for {_FOR[kind]}, such as {hub.HUB[kind][0]}."}
         super().__init__(self.class_name, name, where, f"a {self.class_name} model", device, **options)
         on_cpu = self.device.type == "cpu"
         self.model = self.model.to(torch.float32 if on_cpu else getattr(torch, self._gpu_dtype))
@@ -133,7 +133,7 @@ class _Questions(_Blip):
 class _Captions(_Blip):
     class_name = "BlipForConditionalGeneration"
     _max_tokens = 40
-    _uses_all_weights = True
+    _use_all = True
 
     def _answer(self, image_features, tokens):
         # A caption needs no question.

@@ -167,11 +167,13 @@ class ClassifierJudge(HubJudge):
         if sorted(gender for gender, _ in map(read_answer, labels) if gender in GENDERS) != sorted(GENDERS):
             raise ParameterError(f"{self.name} needs one label for female and one for male; it has {labels}.")
 
-    def load(self) -> model_loading.Ready:
+    def load(self) -> model_loading.TransformersModel:
         """Return the classifier."""
-        folder, _ = model_loading.of_transformers(self.argument, self.kind, "an image classifier")
-        place = {"on": self.options.device, "processor": "AutoImageProcessor"}
-        return model_loading.Ready("AutoModelForImageClassification", self.name, folder, "a classifier", **place)
+        folder, _ = model_loading.fetch_transformers(self.argument, self.kind, "an image classifier")
+        place = {"device_name": self.options.device, "processor": "AutoImageProcessor"}
+        return model_loading.TransformersModel(
+            "AutoModelForImageClassification", self.name, folder, "a classifier", **place
+        )
 
     def answers(self, people: People) -> list[Answer]:
         """Return the probability of perceived as female for each person; InputError where one is not finite."""

@@ -111,7 +111,7 @@ class HubFaces(FaceDetector, HubJudge):
 
     def _detect_batch(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
         network, (height, width) = self.model, images[0].shape[:2]
-        outputs = network.see(images)
+        outputs = network.predict(images)
         # One transfer from the GPU for the whole batch; post-processing works on single images.
         for name in ("logits", "pred_boxes"):
             outputs[name] = network.checked(outputs[name].float().cpu())

@@ -18,11 +18,11 @@ from biaslab import lexicons
 from biaslab.errors import ParameterError
 from biaslab.io.plaintext import casefold_name
 from biaslab.judges import model_loading
-from biaslab.judges.model_loading import Ready
+from biaslab.judges.model_loading import TransformersModel
 from biaslab.judges.settings import Thresholds
 
 GROUNDED, NONE = "grounded:", "none"
-"""The prefix of such judges' names, whose parts are joined by ``+``, and the segmenter's name for boxes without masks."""
+"""The prefix of such judges' names, whose parts are joined by ``+``, and the segmenter for boxes without masks."""
 PARTS = ("tagger", "grounding", "masks")
 """The kinds of the parts, as of :data:`biaslab.hub.registry.HUB`."""
 TOKENS = 256
@@ -50,7 +50,7 @@ class Instance(NamedTuple):
     """``bool (height, width)`` of the image; None without a mask."""
 
 
-class Segmenter(Ready):
+class Segmenter(TransformersModel):
     """A semantic segmenter of transformers (SegFormer, …), or one like Mask2Former; ``background`` is not an object.
 
     It uses ``area`` and ``stuff`` of ``thresholds``, and the labels that its configuration lists as ``stuff``. Raises
@@ -60,7 +60,7 @@ class Segmenter(Ready):
     def __init__(self, name: str, thresholds: Thresholds, *, device: str = "auto") -> None:
         from transformers.models.auto import modeling_auto
 
-        where, kind = model_loading.of_transformers(name, "segmenter", "a segmenter")
+        where, kind = model_loading.fetch_transformers(name, "segmenter", "a segmenter")
         self._semantic = kind in modeling_auto.MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING_NAMES
         auto = f"AutoModelFor{'Semantic' if self._semantic else 'Universal'}Segmentation"
         super().__init__(auto, name, where, "a segmenter", device, processor="AutoImageProcessor")
@@ -160,7 +160,7 @@ class Grounded:
 
 
 def _tagger(name: str, thresholds: Thresholds, vocabulary: Sequence[str], device: str):
-    where, kind = model_loading.of_transformers(name, "tagger", "a tagger")
+    where, kind = model_loading.fetch_transformers(name, "tagger", "a tagger")
     if kind == "florence2":
         return _Florence("AutoModelForImageTextToText", name, where, "a Florence-2 model", device)
     if not vocabulary:
@@ -171,7 +171,7 @@ def _tagger(name: str, thresholds: Thresholds, vocabulary: Sequence[str], device
     return _ZeroShot(name, where, vocabulary, thresholds.tag, device)
 
 
-class _ZeroShot(Ready):
+class _ZeroShot(TransformersModel):
     """SigLIP and CLIP of transformers: the words of a vocabulary with at least a minimum probability."""
 
     def __init__(self, name: str, where: str, vocabulary: Sequence[str], min_probability: float, device: str) -> None:
@@ -194,7 +194,7 @@ class _ZeroShot(Ready):
         return (logits.sigmoid() if self._is_sigmoid else logits.softmax(-1)).cpu().numpy()
 
 
-class _Florence(Ready):
+class _Florence(TransformersModel):
     """Florence-2, prompted for object detection."""
 
     def __call__(self, images: Sequence[np.ndarray]) -> Iterator[list[str]]:
@@ -208,11 +208,11 @@ class _Florence(Ready):
             yield [tag for tag in dict.fromkeys(map(casefold_name, detections["labels"])) if tag]
 
 
-class _Boxes(Ready):
+class _Boxes(TransformersModel):
     """A detector of tags: it returns their names, scores, and boxes in pixels."""
 
     def __init__(self, name: str, thresholds: Thresholds, device: str) -> None:
-        where, _ = model_loading.of_transformers(name, "grounding", "a detector")
+        where, _ = model_loading.fetch_transformers(name, "grounding", "a detector")
         super().__init__("AutoModelForZeroShotObjectDetection", name, where, "a detector", device)
         self._thresholds = thresholds
 
@@ -279,11 +279,11 @@ def _match_tag(text: str, tags: Sequence[str]) -> str:
     return tags[best] if shared[best] else ""
 
 
-class _Masks(Ready):
+class _Masks(TransformersModel):
     """SAM and similar models: the mask of each box."""
 
     def __init__(self, name: str, device: str) -> None:
-        where, _ = model_loading.of_transformers(name, "masks", "a segmenter")
+        where, _ = model_loading.fetch_transformers(name, "masks", "a segmenter")
         super().__init__("AutoModelForMaskGeneration", name, where, "a segmenter with box prompts", device)
 
     def __call__(self, image: np.ndarray, boxes: np.ndarray) -> list[np.ndarray]:
