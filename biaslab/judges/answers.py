@@ -88,8 +88,7 @@ def question_units(people: pd.DataFrame, question: str, answers: Sequence[str], 
     if not judge.needs_faces:
         places = [place(k, n) for k, n in zip(positions, counts, strict=True)]
         questions = [
-            f"About the person{position_phrase} in the picture: {question}" if position_phrase else question
-            for position_phrase in places
+            f"About the person{phrase} in the picture: {question}" if phrase else question for phrase in places
         ]
         return units.assign(question=questions)
     people = people.assign(image_id=units["image_id"], position=positions)
