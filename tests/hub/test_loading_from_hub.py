@@ -52,7 +52,7 @@ def test_without_the_hub_what_was_fetched_before_is_loaded(hub, files, monkeypat
         raise OSError("Cannot ask: see above.") from OSError("no way there")
 
     with monkeypatch.context() as patch:
-        patch.setattr(hub_names, "described", unreachable)
+        patch.setattr(hub_names, "fetch_info", unreachable)
         assert load(NAME, GenerationSettings(steps=1)).description()["revision"] == commit
         with pytest.raises(ParameterError, match=r"owner/other is not on this machine .*\(no way"):
             loading.fetch("owner/other")
