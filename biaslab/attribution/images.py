@@ -54,7 +54,7 @@ class AttendedImages(GeneratedImages):
     shards. Prompts have a column more, ``words``: a list of the words of the text to map.
     """
 
-    _also = MappingProxyType({"softmax": "text"})
+    _extra_inputs = MappingProxyType({"softmax": "text"})
 
     def __init__(self, prompts: pd.DataFrame, *given, **options) -> None:
         super().__init__(prompts, *given, **options)
