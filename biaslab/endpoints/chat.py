@@ -227,8 +227,8 @@ class _Chats(Requests):
         if not text and message.get("refusal"):
             return Answer("", "refused", self.shorten_message(message["refusal"]), *tokens)
         names = (*self.optional, *([] if FORM in self.omitted_fields else [SCHEMA]))
-        omitted = ",".join(name for name in names if name in self.omitted_fields)
-        return Answer(text, "answered" if text else "empty", "", *tokens, asked_without=omitted)
+        omitted_names = ",".join(name for name in names if name in self.omitted_fields)
+        return Answer(text, "answered" if text else "empty", "", *tokens, asked_without=omitted_names)
 
 
 def image_message(image: np.ndarray, longest: int, detail: str = "", *, photograph: bool = False) -> dict[str, Any]:

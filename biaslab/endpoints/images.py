@@ -42,7 +42,7 @@ REFUSED = "refused"
 OUTCOMES: dict[str, str] = {
     OK: "there is an image",
     REFUSED: "the endpoint's content policy stopped the prompt or the image",
-    "not_an_image": "the bought file is not an image (PNG, JPEG, WebP, …) that can be images within the limits",
+    "not_an_image": "the bought file is not an image (PNG, JPEG, WebP, …) that can be decoded within the limits",
     "lost": "what was bought is not to be had at the address that the endpoint named",
     "not_fetched": "what was bought could not be fetched from its address yet; the next run tries again",
     "malformed": "what came back is no answer of an images endpoint, three times",
@@ -173,7 +173,7 @@ class _ImageRequests(Requests):
         try:
             reply = json.loads(data)
             image_entry = reply["data"][0]
-            image, address, revised = (image_entry.get(k) or "" for k in ("b64_json", "url", "revised_prompt"))
+            image, address, revised_prompt = (image_entry.get(k) or "" for k in ("b64_json", "url", "revised_prompt"))
             request_id = next((headers[h] for h in _REQUEST_IDS if headers.get(h)), reply.get("id") or "")
             if not (isinstance(image, str) and isinstance(address, str) and (image or address)):
                 raise TypeError
@@ -182,7 +182,7 @@ class _ImageRequests(Requests):
         record = {
             "b64_json": self.redact_key(image),
             "url": "" if image else self.redact_key(address),
-            "revised_prompt": self.shorten_message(revised, longest=10_000),
+            "revised_prompt": self.shorten_message(revised_prompt, longest=10_000),
             "request_id": self.shorten_message(request_id),
             "time": cache_now(),
         }

@@ -106,10 +106,10 @@ class EndpointSettings(Group):
 
     @model_validator(mode="after")
     def _options_fit(self) -> Self:
-        reserved = [name for name in self.options if name in _OWN_FIELDS]
-        if reserved:
+        reserved_names = [name for name in self.options if name in _OWN_FIELDS]
+        if reserved_names:
             raise ParameterError(
-                f"options holds {reserved[0]!r}, which cannot be set there: model and size are settings "
+                f"options holds {reserved_names[0]!r}, which cannot be set there: model and size are settings "
                 "of their own, and each image is a request of its own, not streamed."
             )
         try:

@@ -84,10 +84,10 @@ class Family:
 
         Raises ParameterError where the model ``name`` does not support them.
         """
-        requested = {"height": settings.height, "width": settings.width}
-        if not self.takes_size and any(requested.values()):
+        sizes = {"height": settings.height, "width": settings.width}
+        if not self.takes_size and any(sizes.values()):
             raise ParameterError(f"{name} is a {self.pipeline}, which takes no size: set height and width to 0.")
-        for side, value in requested.items():
+        for side, value in sizes.items():
             if self.denoiser and value % self.multiple:
                 nearest = max(self.multiple, round(value / self.multiple) * self.multiple)
                 raise ParameterError(
@@ -183,8 +183,8 @@ class Family:
             if isinstance(rows[0], list):
                 arguments[prefix + part] = [value.float() for row in rows for value in row]
                 continue
-            padded = torch.nn.utils.rnn.pad_sequence([row[0] for row in rows], batch_first=True)
-            arguments[prefix + part] = padded.float() if padded.is_floating_point() else padded
+            padded_rows = torch.nn.utils.rnn.pad_sequence([row[0] for row in rows], batch_first=True)
+            arguments[prefix + part] = padded_rows.float() if padded_rows.is_floating_point() else padded_rows
         return arguments
 
     def tokens(self, encoded: Mapping[str, Any]):

@@ -98,8 +98,8 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto", offl
     family = stated.with_stated(families.family_of_files(files.pipeline, name), files, name)
     dtype = settings.dtype
     if dtype == "auto" and not on_cpu:
-        emulated = torch_device.type != "cuda" or not torch.cuda.is_bf16_supported(including_emulation=False)
-        dtype = "float16" if emulated else family.dtype
+        is_emulated = torch_device.type != "cuda" or not torch.cuda.is_bf16_supported(including_emulation=False)
+        dtype = "float16" if is_emulated else family.dtype
     # On a CPU, text encoder and autoencoder stay float32, because they take little time.
     load_dtype = "float32" if dtype == "auto" or (on_cpu and family.denoiser) else dtype
     pipe = loading.load_pipeline(files, model, dtype=getattr(torch, load_dtype))
@@ -113,8 +113,8 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto", offl
     with loading.quiet(), errors.loading(model, "a text-to-image model"):
         if offload == "none":
             pipe.to(torch_device)
-        resolved = {"folder": files.pipeline.folder, "commit": files.base.commit, "family": family}
-        loaded = Generator(pipe, settings.changed(dtype=dtype), model=model, device=torch_device, **resolved)
+        details = {"folder": files.pipeline.folder, "commit": files.base.commit, "family": family}
+        loaded = Generator(pipe, settings.changed(dtype=dtype), model=model, device=torch_device, **details)
         # Number types are set before, because offloaded weights have none until they are moved.
         if offload == "model":
             pipe.enable_model_cpu_offload(device=torch_device)
@@ -270,9 +270,9 @@ class Generator:
         if not processor.favours_bfloat16():
             return "float32"
         network, reference = self._denoiser, self._first_prediction()
-        converted = copy.deepcopy(network)
-        families.cast_inputs(converted, torch.bfloat16)
-        setattr(self.pipe, self.family.denoiser, converted)
+        low_precision = copy.deepcopy(network)
+        families.cast_inputs(low_precision, torch.bfloat16)
+        setattr(self.pipe, self.family.denoiser, low_precision)
         error = float((self._first_prediction() - reference).norm() / reference.norm())
         if error <= _MAX_ERROR:
             return "bfloat16"
@@ -353,12 +353,12 @@ class Generator:
         does not fit in memory, or the numbers overflow.
         """
         seeds = [image_seed(seed, prompt_id, index) for (prompt_id, index), _ in zip(keys, prompts, strict=True)]
-        generated: list[np.ndarray | UnreadableImage] = []
-        while len(generated) < len(prompts):
-            n = _count_batch(seeds[len(generated) :], self.batch_size)
-            positions = range(len(prompts))[len(generated) : len(generated) + n]
-            generated += self._generate_batch(prompts, seeds, positions, watch)
-        return generated
+        results: list[np.ndarray | UnreadableImage] = []
+        while len(results) < len(prompts):
+            n = _count_batch(seeds[len(results) :], self.batch_size)
+            positions = range(len(prompts))[len(results) : len(results) + n]
+            results += self._generate_batch(prompts, seeds, positions, watch)
+        return results
 
     def _generate_batch(self, prompts: Sequence[str], seeds: list[int], positions: range, watch: Watch) -> list:
         """Generate a batch, or its first half if memory runs out; later batches are then smaller, too."""
@@ -408,10 +408,10 @@ class Generator:
 
         with torch.no_grad(), loading.quiet(), self._check_seeded_noise():
             if self.family.denoiser:
-                pixels, blocked = self._decode(self._latents(prompts, seeds, steps, follow))
+                pixels, is_blocked = self._decode(self._latents(prompts, seeds, steps, follow))
             else:
-                pixels, blocked = self._run_pipeline(prompts, seeds, steps, follow)
-        return [UnreadableImage(BLOCKED) if b else p for p, b in zip(pixels, blocked, strict=True)]
+                pixels, is_blocked = self._run_pipeline(prompts, seeds, steps, follow)
+        return [UnreadableImage(BLOCKED) if b else p for p, b in zip(pixels, is_blocked, strict=True)]
 
     def _call_arguments(self, seeds: list[int], steps: int, follow: Follow | None) -> dict:
         """Return the pipeline's arguments in addition to prompts, if it accepts them."""
@@ -475,18 +475,18 @@ class Generator:
         max_pixels = _DECODED_PIXELS_ON_CPU if self.device.type == "cpu" else _DECODED_PIXELS
         batch_size = max(1, max_pixels // (self.height * self.width))
         checker = getattr(self.pipe, "safety_checker", None)
-        pixels, blocked = [], []
+        pixels, is_blocked = [], []
         for batch in latents.split(batch_size):
             images = self.check_finite(families.decode(self.pipe.vae, batch))
             if checker is None:
-                blocked += [False] * len(images)
+                is_blocked += [False] * len(images)
             else:
                 # The checker blackens what it blocks in place.
                 dtype = next(checker.parameters()).dtype
-                blocked += map(bool, self.pipe.run_safety_checker(images.clone(), self.device, dtype)[1])
+                is_blocked += map(bool, self.pipe.run_safety_checker(images.clone(), self.device, dtype)[1])
             levels = (images.float() / 2 + 0.5).clamp(0, 1).mul(255).round().to(torch.uint8)
             pixels += list(levels.permute(0, 2, 3, 1).contiguous().cpu().numpy())
-        return pixels, blocked
+        return pixels, is_blocked
 
     def _run_pipeline(
         self, prompts: list[str], seeds: list[int], steps: int, follow: Follow | None
@@ -500,9 +500,9 @@ class Generator:
         with families.finite_decoding(self.pipe, self.check_finite):
             # Some pipelines modify their arguments.
             output = self.pipe(prompt=[*prompts], output_type="np", **arguments)
-        blocked = getattr(output, "nsfw_content_detected", None) or [False] * len(prompts)
+        is_blocked = getattr(output, "nsfw_content_detected", None) or [False] * len(prompts)
         images = self.check_finite(np.asarray(output.images))
-        return list((images * 255).round().astype(np.uint8)), [bool(b) for b in blocked]
+        return list((images * 255).round().astype(np.uint8)), [bool(b) for b in is_blocked]
 
     def check_finite(self, numbers):
         """Return an array or tensor unchanged; raises RunError where a number is not finite."""

@@ -100,13 +100,13 @@ class EndpointImages(GeneratedSource):
 
     def check_delivered(self) -> None:
         """Raise RunError if images may still be delivered: incomplete results would look complete."""
-        undelivered = self.table[self.table["status"].isin(UNDELIVERED)]
-        if undelivered.empty:
+        undelivered_rows = self.table[self.table["status"].isin(UNDELIVERED)]
+        if undelivered_rows.empty:
             return
-        counts = ", ".join(f"{n} {outcome}" for outcome, n in undelivered["status"].value_counts().items())
-        first = undelivered.iloc[0]
+        counts = ", ".join(f"{n} {outcome}" for outcome, n in undelivered_rows["status"].value_counts().items())
+        first = undelivered_rows.iloc[0]
         raise RunError(
-            f"{self.name} has not delivered {len(undelivered)} of {len(self.table)} images ({counts}; first "
+            f"{self.name} has not delivered {len(undelivered_rows)} of {len(self.table)} images ({counts}; first "
             f"{first['image_id']}: {first['detail'] or OUTCOMES[first['status']]}). {STAYS}; run again for the others."
         )
 

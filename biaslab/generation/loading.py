@@ -81,20 +81,20 @@ def look_up(name: str, *, safety_checker: bool = True) -> PipelineFiles:
     LoRA does not fit it, or is next to it and the name does not specify its use. MissingInputError: The weights of the
     package that provides the model are missing.
     """
-    resolved = checkpoints.find_checkpoint(name)
+    model_name = checkpoints.find_checkpoint(name)
     base = model_names.split(name).base
-    model = model_files.look_up(base, checkpoints.KIND, resolved.base)
+    model = model_files.look_up(base, checkpoints.KIND, model_name.base)
     if model.weights:
         files = _describe_file(model)
     elif checkpoints.INDEX not in model.files:
         raise checkpoints.no_pipeline(model)
     else:
         files = _describe_pipeline(model, safety_checker)
-    if resolved.adapters:
+    if model_name.adapters:
         _check_package("peft", f"A LoRA on {base} needs")
-    adapters = tuple(checkpoints.look_up_lora(adapter.name, base) for adapter in resolved.adapters)
+    adapters = tuple(checkpoints.look_up_lora(adapter.name, base) for adapter in model_name.adapters)
     own_files, other_loras = checkpoints.sibling_loras(model) if not model.weights else ([], [])
-    if own_files and not (adapters or resolved.removes_adapters):
+    if own_files and not (adapters or model_name.removes_adapters):
         raise ParameterError(
             f"{base} holds {own_files[0]} next to the model. Write {base}+{model.name_of(own_files[0])} to use it, or "
             f"{base}+{model_names.NONE} to leave it out."
@@ -161,9 +161,9 @@ def _find_class(library: str, name: str) -> type | None:
 def _describe_pipeline(model: ModelFiles, safety_checker: bool) -> PipelineFiles:
     """Return the files of a pipeline."""
     pipeline_class, parts = read_index(model)
-    omitted = frozenset(_OPTIONAL[1:] if safety_checker else _OPTIONAL).intersection(parts)
+    omitted_parts = frozenset(_OPTIONAL[1:] if safety_checker else _OPTIONAL).intersection(parts)
     paths, variants = [], {}
-    for part in [part for part in parts if part not in omitted]:
+    for part in [part for part in parts if part not in omitted_parts]:
         weights = [path for path in model.matching([f"{part}/*.safetensors"]) if path.rpartition("/")[0] == part]
         part_weights = [path for path in weights if not any(fnmatch(path, pattern) for pattern in _VARIANTS)]
         for variant in _LOADED_VARIANTS:
@@ -184,7 +184,7 @@ def _describe_pipeline(model: ModelFiles, safety_checker: bool) -> PipelineFiles
     if variants:
         descriptions = ", ".join(f"{part} ({variant})" for part, variant in variants.items())
         base = replace(base, remarks=(f"{model.name} has weights of a variant alone for {descriptions}.",))
-    return PipelineFiles(pipeline_class, parts, base, variants=variants, omitted=omitted)
+    return PipelineFiles(pipeline_class, parts, base, variants=variants, omitted=omitted_parts)
 
 
 def _check_quantised(model: ModelFiles, part: str) -> None:
@@ -325,8 +325,8 @@ def _load_file(files: PipelineFiles, name: str, dtype):
     (path,) = files.base.weights
     with tempfile.TemporaryDirectory() as folder:
         # The copy has no weights, because diffusers would use them for parts that the file lacks.
-        ignored = shutil.ignore_patterns(*(f"*{ending}*" for ending in (*_ANY_WEIGHTS, ".onnx", ".xml")))
-        shutil.copytree(files.pipeline.folder, folder, dirs_exist_ok=True, ignore=ignored)
+        ignore_weights = shutil.ignore_patterns(*(f"*{ending}*" for ending in (*_ANY_WEIGHTS, ".onnx", ".xml")))
+        shutil.copytree(files.pipeline.folder, folder, dirs_exist_ok=True, ignore=ignore_weights)
         options = {"config": folder, "local_files_only": True, "torch_dtype": dtype}
         pipe = pipeline.from_single_file(str(files.base.file(path)), **options, **dict.fromkeys(files.omitted))
     if _IS_VELOCITY in files.base.tensors(path):

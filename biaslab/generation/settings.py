@@ -68,5 +68,5 @@ class GenerationSettings(Group):
     @property
     def look(self) -> dict[str, object]:
         """The settings that determine pixels, without those of the number and speed of images."""
-        excluded = {"images_per_prompt", "caption_prompts_per_occupation", "images_per_caption"}
-        return self.model_dump(exclude=excluded | {"batch_size", "compile", "image_domain"})
+        excluded_fields = {"images_per_prompt", "caption_prompts_per_occupation", "images_per_caption"}
+        return self.model_dump(exclude=excluded_fields | {"batch_size", "compile", "image_domain"})

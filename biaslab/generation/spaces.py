@@ -89,13 +89,13 @@ def missing_values(pairs: pd.DataFrame, metrics: Iterable[str], reason: str) -> 
 def _compare_texts(model: generator.Generator, pairs: pd.DataFrame) -> pd.DataFrame:
     prompts = list(dict.fromkeys([*pairs["first"], *pairs["second"]]))
     try:
-        received = model.embeddings(prompts)
+        text_inputs = model.embeddings(prompts)
     except ParameterError as error:
         return missing_values(pairs, OF_PROMPTS, str(error))
     indices = {text: i for i, text in enumerate(prompts)}
     first, second = ([indices[text] for text in pairs[side]] for side in ("first", "second"))
-    tokens, word_mask = np.stack([text_input.tokens for text_input in received]), texts.are_words(model.pipe, prompts)
-    pooled = None if received[0].pooled is None else np.stack([text_input.pooled for text_input in received])
+    tokens, word_mask = np.stack([t.tokens for t in text_inputs]), texts.are_words(model.pipe, prompts)
+    pooled = None if text_inputs[0].pooled is None else np.stack([t.pooled for t in text_inputs])
     words = None if word_mask is None else word_mean(tokens, word_mask)
     parts = []
     metrics = zip(OF_PROMPTS, (tokens, pooled, words), ("", NO_POOLED, NO_WORDS), strict=True)

@@ -61,9 +61,9 @@ def with_stated(family: Family, files: PipelineFiles, name: str) -> Family:
         sources |= {name: source for name in statement if name not in values}
         values = statement | values
     word = next((word.group().lower() for word in matches if word), "")
-    required = ["steps"] * (family.steps is not None) + ["guidance"] * bool(family.argument)
+    setting_names = ["steps"] * (family.steps is not None) + ["guidance"] * bool(family.argument)
     is_asked = bool(word and (loras or not family.variant))
-    unstated = tuple(name for name in required if is_asked and name not in values)
+    unstated = tuple(name for name in setting_names if is_asked and name not in values)
     return replace(family, distilled=word, unstated=unstated, sources=sources, **values, **dict.fromkeys(unstated))
 
 

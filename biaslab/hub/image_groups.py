@@ -87,16 +87,16 @@ def _apply_group_by(group_by: str, prompts: pd.Series, levels: pd.DataFrame, pat
 
 def _find_separating(levels: pd.DataFrame) -> list[str]:
     """Return the levels that separate images, except those that generators create: dates and kinds of output."""
-    separating, above_is_date = [], False
+    level_names, above_is_date = [], False
     for k, (name, level) in enumerate(levels.items()):
         values = set(level) - {""}
         is_date = all(map(_DATE.fullmatch, values)) or (above_is_date and all(map(_DAY.fullmatch, values)))
         # Below the first level, images in shallower folders would have no group.
         complete = k == 0 or "" not in set(level)
         if complete and level.nunique() > 1 and not is_date and not all(map(_OUTPUT.fullmatch, values)):
-            separating.append(name)
+            level_names.append(name)
         above_is_date = is_date
-    return separating
+    return level_names
 
 
 def _is_same(grouping: pd.Series, other_grouping: pd.Series) -> bool:

@@ -104,8 +104,8 @@ def names(kind: str) -> list[str]:
     entries = plugins.load_all(plugins.MODELS if kind == "text-to-image" else plugins.JUDGES)
     entries = {name: entry for name, entry in entries.items() if isinstance(entry, PluginEntry)}
     # An alias has the kind of the model that it resolves to.
-    resolved = {name: entries.get(resolve_alias(name, kind)) for name in entries}
-    return [name for name, entry in resolved.items() if entry and kind in (entry.kind, "features")]
+    entries_by_name = {name: entries.get(resolve_alias(name, kind)) for name in entries}
+    return [name for name, entry in entries_by_name.items() if entry and kind in (entry.kind, "features")]
 
 
 def image_domain(folder: str | Path, *, judge: bool = False) -> str:

@@ -50,8 +50,8 @@ def find_questions(names: str = "") -> list[Question]:
             raise unknown_name("question", name, built_in())
     questions = list(dict.fromkeys(questions))
     question_names = [question.name for question in questions]
-    if repeated := [name for name in question_names if question_names.count(name) > 1]:
-        raise InputError(f"Two questions are called {repeated[0]!r}; name each otherwise.")
+    if duplicates := [name for name in question_names if question_names.count(name) > 1]:
+        raise InputError(f"Two questions are called {duplicates[0]!r}; name each otherwise.")
     return questions
 
 

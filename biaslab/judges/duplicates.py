@@ -105,8 +105,8 @@ def find_duplicates(
     table.loc[table["is_black"].astype(bool), "status"] = BLACK
     candidates = table[(table["pixels"] != "") & (table["status"] == "")]
     # Ids are sorted by their trailing number, so that ``nurse/2`` comes before ``nurse/10``.
-    numbered = candidates["image_id"].astype(str).str.replace(r"\d{1,9}$", lambda end: end[0].zfill(9), regex=True)
-    candidates = candidates.loc[numbered.sort_values(kind="stable").index]
+    sort_keys = candidates["image_id"].astype(str).str.replace(r"\d{1,9}$", lambda end: end[0].zfill(9), regex=True)
+    candidates = candidates.loc[sort_keys.sort_values(kind="stable").index]
     first_ids = candidates.groupby(["group", "pixels"], sort=False)["image_id"].transform("first")
     copies = first_ids[first_ids != candidates["image_id"]]
     table.loc[copies.index, "status"] = DUPLICATE
@@ -217,9 +217,9 @@ def check_descriptions(table: pd.DataFrame, descriptions: pd.DataFrame, table_na
     ``descriptions`` has one row per person: image_id, position, prompt, group; ``table_name`` is for the message.
     Raises InputError: The descriptions differ.
     """
-    copied = table[table["pixels"].ne("") & table["pixels"].duplicated(keep=False)].sort_values("image_id")
+    rows_of_copies = table[table["pixels"].ne("") & table["pixels"].duplicated(keep=False)].sort_values("image_id")
     by_image = dict(list(descriptions.groupby("image_id", sort=False)))
-    for _, copies in copied.groupby("pixels", sort=False):
+    for _, copies in rows_of_copies.groupby("pixels", sort=False):
         texts = {}
         for image_id in filter(by_image.__contains__, copies["image_id"]):
             people = by_image[image_id].sort_values("position")[["prompt", "group"]].drop_duplicates()
@@ -273,10 +273,10 @@ def remarks(images: ImageSource) -> list[str]:
         return []
     sentences = []
     distinct = table[(table["status"] == "") & (table["pixels"] != "")]
-    shared = distinct[distinct["pixels"].duplicated(keep=False)]
-    if len(shared):
-        copy_ids = join_values(shared.loc[shared["pixels"] == shared["pixels"].iloc[0], "image_id"])
-        n = shared["pixels"].nunique()
+    rows = distinct[distinct["pixels"].duplicated(keep=False)]
+    if len(rows):
+        copy_ids = join_values(rows.loc[rows["pixels"] == rows["pixels"].iloc[0], "image_id"])
+        n = rows["pixels"].nunique()
         sentences.append(f"Images that are in more than one group, and count in each: {n:,}, such as {copy_ids}.")
     n, pairs = group_duplicates(table)
     if n:

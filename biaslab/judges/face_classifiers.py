@@ -147,8 +147,8 @@ def similarity(points: np.ndarray, places: np.ndarray) -> np.ndarray:
     """
     # In the complex plane, rotation and scale are one factor.
     source, target = points @ [1, 1j], places @ [1, 1j]
-    centred = source - source.mean()
-    factor = np.vdot(centred, target) / np.vdot(centred, centred).real
+    offsets = source - source.mean()
+    factor = np.vdot(offsets, target) / np.vdot(offsets, offsets).real
     shift = target.mean() - factor * source.mean()
     return np.array([[factor.real, -factor.imag, shift.real], [factor.imag, factor.real, shift.imag]])
 

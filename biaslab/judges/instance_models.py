@@ -250,9 +250,9 @@ class _Boxes(TransformersModel):
 
     def _chunks(self, tags: Sequence[str]) -> Iterator[list[str]]:
         """Yield chunks of tags, each as long as one text of the detector may be."""
-        tokenized = self.processor.tokenizer([f"{tag}." for tag in tags], add_special_tokens=False)
+        token_lists = self.processor.tokenizer([f"{tag}." for tag in tags], add_special_tokens=False)
         chunk, n_tokens = [], 2
-        for tag, length in zip(tags, map(len, tokenized["input_ids"]), strict=True):
+        for tag, length in zip(tags, map(len, token_lists["input_ids"]), strict=True):
             if length + 2 > TOKENS:
                 raise ParameterError(
                     f"The tag {tag[:80]!r} has {length} tokens; {self.name} reads {TOKENS} at a time. Shorten it in "
@@ -274,9 +274,9 @@ def _match_tag(text: str, tags: Sequence[str]) -> str:
     if text in tags:
         return text
     words = [word for word in (w.strip("#.") for w in text.split()) if word]
-    shared = [sum(word in tag for word in words) for tag in tags]
-    best = int(np.argmax(shared))
-    return tags[best] if shared[best] else ""
+    n_shared = [sum(word in tag for word in words) for tag in tags]
+    best = int(np.argmax(n_shared))
+    return tags[best] if n_shared[best] else ""
 
 
 class _Masks(TransformersModel):

@@ -85,14 +85,14 @@ def detect(
         rows, values = [], [np.empty(0, np.float32)] * len(shard)
         # Few images at a time: large ones would fill the memory.
         for batch in people.read_ahead(images, list(shard["image_id"]), detector):
-            opened, detections = people.classify_images(*batch, detector.detect)
+            image_rows, detections = people.classify_images(*batch, detector.detect)
             for k, (scores, boxes) in detections.items():
                 above_minimum = scores.max(axis=1) >= LEAST
                 detection_values = np.concatenate(
                     [boxes[above_minimum], scores[above_minimum]], axis=1, dtype=np.float32
                 )
                 values[len(rows) + k] = detection_values.ravel()
-            rows += opened
+            rows += image_rows
         return pd.DataFrame(rows)[["image_id", "status", "reason"]].assign(found=values)
 
     units = pd.DataFrame({"image_id": images.table["image_id"].astype(object).to_numpy()})

@@ -120,10 +120,10 @@ def judge_arrays(
     phrases = phrases or [["person"]] * len(images)
     rows = [(i, k + 1, text) for i, texts in zip(image_ids, phrases, strict=True) for k, text in enumerate(texts)]
     people = _add_counts(pd.DataFrame(rows, columns=["image_id", "position", "phrase"]))
-    opened = [open_image(i, image) for i, image in zip(image_ids, images, strict=True)]
+    image_rows = [open_image(i, image) for i, image in zip(image_ids, images, strict=True)]
     if judge.needs_faces:
-        opened = _detect(image_ids, images, detector)
-    people = _place(people, frame(opened, _FACES), with_faces=judge.needs_faces)
+        image_rows = _detect(image_ids, images, detector)
+    people = _place(people, frame(image_rows, _FACES), with_faces=judge.needs_faces)
     pixels = dict(zip(image_ids, images, strict=True))
     answers = _answer(_units(people[people["status"] == ""]), pixels, judge, "photographs")
     return _finish(people, frame(answers, _ANSWERED), judge)
@@ -364,13 +364,13 @@ def _answer(units: pd.DataFrame, pixels: dict[str, Any], judge: Judge, image_dom
     """Return the answers about the people of ``units``, one row per person."""
     rows, persons = [], []
     for image_id, text in zip(units["image_id"], units["people"], strict=True):
-        opened = open_image(image_id, pixels[image_id])
+        image_row = open_image(image_id, pixels[image_id])
         for person in json.loads(text):
-            rows.append(opened | {"position": person["position"], "phrase": person["phrase"]})
-            if not opened["status"]:
+            rows.append(image_row | {"position": person["position"], "phrase": person["phrase"]})
+            if not image_row["status"]:
                 located = {k: tuple(v) if k == "part" else v for k, v in person.items()}
                 located["landmarks"] = tuple(map(tuple, person.get("landmarks", ())))
-                box = tuple(person.get("box", (0.0, 0.0, opened["image_width"], opened["image_height"])))
+                box = tuple(person.get("box", (0.0, 0.0, image_row["image_width"], image_row["image_height"])))
                 persons.append(Person(pixels[image_id], **located | {"box": tuple(map(float, box))}))
     readable = [row for row in rows if not row["status"]]
     table = pd.DataFrame(readable, columns=["image_id", "position", "phrase"])

@@ -55,13 +55,13 @@ class PluginJudge(Judge):
 
         Raises ParameterError where the factory cannot be loaded, or declares another value.
         """
-        declared = getattr(self._factory, "image_domain", hub.PHOTOGRAPHS)
-        if declared not in (*hub.IMAGE_DOMAINS, hub.ANY):
+        domain = getattr(self._factory, "image_domain", hub.PHOTOGRAPHS)
+        if domain not in (*hub.IMAGE_DOMAINS, hub.ANY):
             raise ParameterError(
-                f"{self.name} declares {declared!r}; {self._entry[0].value}.image_domain must be drawings, "
+                f"{self.name} declares {domain!r}; {self._entry[0].value}.image_domain must be drawings, "
                 "photographs or any."
             )
-        return declared
+        return domain
 
     def files(self) -> list[ModelFiles]:
         """Return nothing: the factory loads its own files. Raises as :attr:`domain`."""
@@ -77,16 +77,16 @@ class PluginJudge(Judge):
         digest = hashlib.sha256(f"{code_digest.entry_digest(point)} {argument} ".encode())
         if argument and (path := Path(argument).expanduser()).is_file():
             digest.update(reading.content(path))
-        declared = getattr(self._factory, "files", lambda _: ())
+        find_files = getattr(self._factory, "files", lambda _: ())
         with _wrap_errors(self.name):
-            paths = [Path(path).expanduser() for path in declared(argument)]
+            paths = [Path(path).expanduser() for path in find_files(argument)]
         for path in paths:
             if not path.exists():
                 raise ParameterError(f"{self.name} declares the file {path}, which is not there.")
             for file in [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file()):
                 digest.update(file.name.encode() + b"\0")
-                with file.open("rb") as opened:
-                    digest.update(hashlib.file_digest(opened, "sha256").digest())
+                with file.open("rb") as handle:
+                    digest.update(hashlib.file_digest(handle, "sha256").digest())
         return digest.hexdigest()
 
     def load(self) -> Any:

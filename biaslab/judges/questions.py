@@ -135,15 +135,15 @@ def read_questions(
         raise InputError(f"{path} calls a question {reserved_names[0]!r}, which is taken; name it otherwise.")
     if unfilled := [name for question in questions for name in sorted(question.placeholders.difference(placeholders))]:
         raise InputError(f"{path} has {{{unfilled[0]}}}, which only 'biaslab annotate' fills in; write words instead.")
-    if repeated := [name for name in names if names.count(name) > 1]:
-        raise InputError(f"{path} has two questions called {repeated[0]!r}; name each otherwise.")
+    if duplicates := [name for name in names if names.count(name) > 1]:
+        raise InputError(f"{path} has two questions called {duplicates[0]!r}; name each otherwise.")
     return questions
 
 
 def _read_question(path: str | Path, row: object) -> Question:
     start = f"{path} holds {row!s:.100}, which is no question: "
-    required = {"name", "question", "scale" if isinstance(row, Mapping) and "scale" in row else "answers"}
-    if not isinstance(row, Mapping) or set(row) - {*_FIELDS, *_OPTIONAL} or not required <= set(row):
+    required_fields = {"name", "question", "scale" if isinstance(row, Mapping) and "scale" in row else "answers"}
+    if not isinstance(row, Mapping) or set(row) - {*_FIELDS, *_OPTIONAL} or not required_fields <= set(row):
         raise InputError(f"{start}give {', '.join(_FIELDS)}, as in {_EXAMPLE}; it may have {', '.join(_OPTIONAL)}.")
     if (scale := row.get("scale", "")) not in ("", *SCALES) or (scale and "answers" in row):
         raise InputError(f"{start}scale is {scale!r}; give {' or '.join(SCALES)} and no answers.")
@@ -158,22 +158,22 @@ def _read_question(path: str | Path, row: object) -> Question:
         if not isinstance(text, str) or not text.strip() or len(text) > max_length or not is_printable(text):
             raise InputError(f"{start}{name} must be a text of at most {max_length} printable characters.")
     words = [a.strip() for a in answers if a.strip().casefold() != UNCLEAR]
-    folded = {a.casefold() for a in words}
-    if not 2 <= len(words) <= _MAX_ANSWERS or len(folded) < len(words):
+    folded_answers = {a.casefold() for a in words}
+    if not 2 <= len(words) <= _MAX_ANSWERS or len(folded_answers) < len(words):
         raise InputError(
             f"{start}answers must be a list of 2 to {_MAX_ANSWERS} different ones, in addition to {UNCLEAR!r}, "
             "which is always one of them."
         )
-    if forbidden := [a for a in folded if a in ("nobody", "all") or "|" in a]:
-        raise InputError(f"{start}{forbidden[0]!r} has a meaning of its own; name that answer otherwise.")
+    if bad_answers := [a for a in folded_answers if a in ("nobody", "all") or "|" in a]:
+        raise InputError(f"{start}{bad_answers[0]!r} has a meaning of its own; name that answer otherwise.")
     if (subject := row.get("of", PERSON)) not in (PERSON, IMAGE):
         raise InputError(f"{start}of is {subject!r}; it must be {PERSON!r} or {IMAGE!r}.")
     if len(ends) not in (0, 2) or (ends and not scale):
         raise InputError(f"{start}ends must be two labels, of the first and the last step of a scale.")
     texts = row["name"].strip(), row["question"].strip(), (*words, UNCLEAR), subject
     question = Question(*texts, scale, tuple(ends), row.get("hint", "").strip(), tuple(skills))
-    if misplaced := sorted(name for name in question.placeholders if PLACEHOLDERS[name] not in ("", subject)):
-        raise InputError(f"{start}{{{misplaced[0]}}} belongs to questions of: {PLACEHOLDERS[misplaced[0]]}.")
+    if bad_names := sorted(name for name in question.placeholders if PLACEHOLDERS[name] not in ("", subject)):
+        raise InputError(f"{start}{{{bad_names[0]}}} belongs to questions of: {PLACEHOLDERS[bad_names[0]]}.")
     return question
 
 

@@ -201,8 +201,8 @@ def find_instances(
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         rows = []
         for batch in people.read_ahead(images, list(shard["image_id"]), judge):
-            opened, instances_by_image = people.classify_images(*batch, judge.segment)
-            for k, row in enumerate(opened):
+            image_rows, instances_by_image = people.classify_images(*batch, judge.segment)
+            for k, row in enumerate(image_rows):
                 rows.append({c: row[c] for c in _STATUSES} | {"instance": -1})
                 size = {"height": row["image_height"], "width": row["image_width"], "status": "", "reason": ""}
                 best_first = sorted(instances_by_image.get(k, []), key=lambda instance: -instance.score)
@@ -273,8 +273,8 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Instances:
     path, columns = cells.file_path(path), set(COLUMNS)
     table, _ = cells.load(path, columns)
     has_masks = "rle" in table
-    required = ["image_id", "object", "score", *BOX, *(("height", "width") if has_masks else ())]
-    cells.require(table, required, path, _HELP, columns)
+    required_columns = ["image_id", "object", "score", *BOX, *(("height", "width") if has_masks else ())]
+    cells.require(table, required_columns, path, _HELP, columns)
     ids = None if image_ids is None else list(image_ids)
     table["image_id"] = cells.image_ids(table["image_id"], ids or ())
     if ids is not None:

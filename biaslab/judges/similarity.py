@@ -78,8 +78,8 @@ def embed_images(
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         ids = shard["image_id"].tolist()
-        _, embedded = people.classify_images(ids, images.read(ids), judge.embed)
-        return pd.DataFrame({"image_id": ids, "vector": [embedded.get(k) for k in range(len(ids))]})
+        _, vectors_by_row = people.classify_images(ids, images.read(ids), judge.embed)
+        return pd.DataFrame({"image_id": ids, "vector": [vectors_by_row.get(k) for k in range(len(ids))]})
 
     units = pd.DataFrame({"image_id": list(dict.fromkeys(image_ids))}, dtype=object)
     stage = cache.stage("image_embeddings", {"images": images.digest} | judge.inputs, work)

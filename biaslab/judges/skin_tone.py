@@ -151,9 +151,9 @@ def _has_colour_cast(lab: np.ndarray, face: np.ndarray) -> bool:
         return False
     direction = surroundings.mean(axis=0)
     direction /= max(np.hypot(*direction), 1e-9)
-    grey, aligned = (np.hypot(*surroundings.T) < 6).mean(), (surroundings @ direction > 6).mean()
+    grey_share, aligned_share = (np.hypot(*surroundings.T) < 6).mean(), (surroundings @ direction > 6).mean()
     is_dull = np.hypot(*face[1:]) < 0.1 * (face[0] + 16)
-    return bool(grey < 0.02 and aligned > 0.75 and (is_dull or face[1:] @ direction > 0))
+    return bool(grey_share < 0.02 and aligned_share > 0.75 and (is_dull or face[1:] @ direction > 0))
 
 
 def _summarize_drawings(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -252,8 +252,8 @@ def _read_tones(images: ImageSource, people: pd.DataFrame, judge: Judge, cache: 
     image_domain, judge = domain_of(images), judge.fresh()
     by_pixels = isinstance(judge, PixelTones)
     extra_columns = [] if by_pixels else [c for c in ("position", "phrase", *_PART) if c in people or c in _PART]
-    located = people if by_pixels else add_parts(people.astype({"image_id": str}))
-    units = located[["image_id", *_BOX, *extra_columns]].astype({"image_id": object} | dict.fromkeys(_BOX, float))
+    rows = people if by_pixels else add_parts(people.astype({"image_id": str}))
+    units = rows[["image_id", *_BOX, *extra_columns]].astype({"image_id": object} | dict.fromkeys(_BOX, float))
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         places, ids = pd.factorize(shard["image_id"])
@@ -308,6 +308,6 @@ def _ask_judge(
         elif not (judge.needs_faces and np.isnan([row[c] for c in _BOX]).any()):
             persons[k] = cut_out(image, row)
     if persons:
-        located = People(people.iloc[list(persons)], list(persons.values()), image_domain)
-        tones.loc[list(persons), ["tone", "reason"]] = judge.tones(located)
+        people_to_ask = People(people.iloc[list(persons)], list(persons.values()), image_domain)
+        tones.loc[list(persons), ["tone", "reason"]] = judge.tones(people_to_ask)
     return tones

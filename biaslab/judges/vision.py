@@ -115,7 +115,7 @@ class VisionJudge(Judge):
         options = {"longest": settings.max_side, "detail": settings.detail}
         options["photograph"] = image_domain == hub.PHOTOGRAPHS
         # An image of several questions is encoded once.
-        packed = {
+        messages_by_id = {
             name: chat.image_message(image, **options) for name, image in {id(image): image for image in images}.items()
         }
         forms: dict[tuple[str, ...], list[int]] = {}
@@ -123,7 +123,7 @@ class VisionJudge(Judge):
             forms.setdefault(tuple(form), []).append(k)
         for form, rows in forms.items():
             texts = [{"type": "text", "text": f"{questions[k]} {_format_form(form)}".strip()} for k in rows]
-            parts = [packed[id(images[k])] for k in rows]
+            parts = [messages_by_id[id(images[k])] for k in rows]
             conversations = [[{"role": "user", "content": list(content)}] for content in zip(texts, parts, strict=True)]
             for k, reply in zip(rows, self._request_replies(conversations, form), strict=True):
                 replies[k] = reply
@@ -171,12 +171,12 @@ class VisionJudge(Judge):
         service = self.endpoint, conversations, repeat_questions, READINGS, ResultCache(self.options.cache)
         label = {"label": f"asking {self.argument}", "progress": False}
         answers = chat.ask_until(*service, options=options, longest=_MAX_LENGTH, charged=True, **label)
-        failed = [answer for answer in answers if answer.outcome in ("rejected", "malformed")]
+        failures = [answer for answer in answers if answer.outcome in ("rejected", "malformed")]
         # One image may be too large; where most are rejected, the cause is temporary and general.
-        failed = failed if len(failed) >= _MIN_FAILURES and 2 * len(failed) > len(answers) else []
-        if failed := [answer for answer in answers if answer.outcome == "unavailable"] or failed:
+        failures = failures if len(failures) >= _MIN_FAILURES and 2 * len(failures) > len(answers) else []
+        if failures := [answer for answer in answers if answer.outcome == "unavailable"] or failures:
             raise RunError(
-                f"{self.argument} has no answer to {len(failed)} of {len(answers)} questions ({failed[0].detail}). "
+                f"{self.argument} has no answer to {len(failures)} of {len(answers)} questions ({failures[0].detail}). "
                 "The other answers are cached; fix the cause and run again."
             )
         return [_read_reply(answer, form) for answer in answers]
@@ -186,9 +186,9 @@ def _format_form(form: Sequence[str]) -> str:
     """Return instructions on how to answer a question; empty for free text."""
     if not form:
         return ""
-    listed = ", ".join(map(json.dumps, form))
+    answer_list = ", ".join(map(json.dumps, form))
     means = "; ".join(_MEANS[answer] for answer in form if answer in _MEANS)
-    return f'Answer with one JSON object and nothing else: {{"answer": ...}}, with one of {listed}. Take {means}.'
+    return f'Answer with one JSON object and nothing else: {{"answer": ...}}, with one of {answer_list}. Take {means}.'
 
 
 def _read_reply(answer: chat.Answer, form: Sequence[str]) -> Reply:

@@ -181,10 +181,10 @@ def look_up(name: str) -> ModelFiles:
     files.json(_CONFIG)
     patterns = _WEIGHTS if files.repository else model_files.SAFETENSORS
     paths = [path for path in files.matching(patterns) if "/" not in path]
-    preferred = [path for path in _WEIGHT_NAMES if path in paths]
-    if not preferred and len(paths) > 1:
+    preferred_paths = [path for path in _WEIGHT_NAMES if path in paths]
+    if not preferred_paths and len(paths) > 1:
         raise ParameterError(f"{files.name} holds {', '.join(sorted(paths)[:3])}; keep only the file of its weights.")
-    return files.with_weights([*preferred, *paths][:1] or patterns)
+    return files.with_weights([*preferred_paths, *paths][:1] or patterns)
 
 
 def _load_parts(name: str) -> tuple[dict, Path, Path | None, dict]:
