@@ -57,7 +57,7 @@ class Face(NamedTuple):
 
 
 def labels(id2label: Mapping, name: str) -> list[int]:
-    """Return the labels of ``id2label`` that are faces; ParameterError where there are none."""
+    """Return the labels of ``id2label`` that are faces; ParameterError without such a label."""
     face_labels = [int(k) for k, v in id2label.items() if "face" in str(v).lower().replace("_", " ").split()]
     if not face_labels:
         raise ParameterError(

@@ -253,8 +253,8 @@ class InceptionJudge(FileJudge):
         return metric.inception.eval().to(model_loading.device(self.options.device))
 
     def embed(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the pooled features of images, ``float32 (images, 2048)``; InputError where there is none, or a number
-        is not finite.
+        """Return the pooled features of images, ``float32 (images, 2048)``; InputError without images, or where a
+        number is not finite.
         """
         import torch
 

@@ -40,7 +40,7 @@ ADVICE = {
 STATUSES_OF_ONE = tuple(status for status in STATUSES if status not in ("one_face", "overlapping"))
 """The statuses of images that were to show one person."""
 NO_PERSON = "nobody"
-"""The answer of a vision model where there is no such person."""
+"""The answer of a vision model if the image does not show the person."""
 UNCLEAR = "unclear"
 """The answer of a judge if a person's gender is unclear, or the image does not show the answer."""
 CORRECT, SWAPPED, _ = ROLES = ("correct", "swapped", UNCLEAR)

@@ -16,7 +16,7 @@ from biaslab.hub.model_files import ModelFiles
 
 
 def device(name: str):
-    """Return the torch device ``name`` (ParameterError where there is none); ``auto`` is a GPU where there is one."""
+    """Return the torch device ``name`` (ParameterError if it is missing); ``auto`` is a GPU if available."""
     import torch
 
     if name == "auto":

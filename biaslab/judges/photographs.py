@@ -1,4 +1,4 @@
-"""Measured errors of judges on labelled photographs, as the report of each run that uses them states them."""
+"""Measured errors of judges on labelled photographs, for the reports of runs that use them."""
 
 from __future__ import annotations
 

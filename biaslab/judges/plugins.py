@@ -40,7 +40,7 @@ class PluginJudge(Judge):
 
     @cached_property
     def _entry(self) -> tuple[metadata.EntryPoint, str]:
-        """The entry point of the name, and the argument after it; UnknownNameError where there is no such entry."""
+        """The entry point of the name, and the argument after it; UnknownNameError if it is missing."""
         short, _, argument = self.argument.partition(":")
         return plugins.entry_point(plugins.JUDGES, short, "judge"), argument
 

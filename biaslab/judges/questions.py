@@ -107,7 +107,7 @@ class Question(NamedTuple):
     scale: str = ""  # One of :data:`SCALES`, whose steps are the answers; empty where answers are listed.
     ends: tuple[str, ...] = ()  # Labels of the scale's first and last step.
     hint: str = ""  # An instruction to annotators.
-    skills: tuple[str, ...] = ()  # The skills of PaintSkills whose images it is asked about; empty: of all images.
+    skills: tuple[str, ...] = ()  # The skills of PaintSkills to whose images it applies; empty: all images.
 
     @property
     def placeholders(self) -> set[str]:

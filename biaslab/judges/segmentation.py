@@ -83,7 +83,7 @@ class GroundedJudge(InstanceJudge):
 
     @property
     def parts(self) -> tuple[str, str, str]:
-        """The names of tagger, detector and segmenter; ParameterError where there are not three."""
+        """The names of tagger, detector and segmenter; ParameterError for any other number of names."""
         names = self.argument.split("+")
         if len(names) != len(PARTS) or not all(names):
             example = self.prefix + "+".join(hub.HUB[kind][0] for kind in PARTS)
